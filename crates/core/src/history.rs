@@ -1,0 +1,152 @@
+//! What the model sees of a transcript, and the grammar it obeys.
+//!
+//! Every provider refuses a conversation in which a tool call has no result right after it, or a
+//! result no call before it. Our own writer cannot produce one; a transcript that Hermes left
+//! after a crash may hold one. [`legal`] closes what is open without touching what is stored.
+
+use crate::message::{Body, Content, Message, ToolResult};
+use std::borrow::Cow;
+
+/// Shown to the model in place of a result that nobody has.
+pub const OUTCOME_UNKNOWN: &str = "[outcome unknown: the process ended while this call was running. It may or may not have taken effect; check before repeating it.]";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// The call has no result directly after it.
+    Open { call: String },
+    /// The result answers no call before it.
+    Orphan { call: String },
+}
+
+/// The transcript as it may be sent: rows for the model only, every tool group closed, in call order.
+pub fn legal(transcript: &[Message]) -> Vec<Cow<'_, Message>> {
+    let mut view = Vec::with_capacity(transcript.len());
+    let mut rest = transcript;
+    while let Some((message, after)) = rest.split_first() {
+        rest = after;
+        match &message.body {
+            Body::Other { .. } | Body::Result(_) => {} // a result outside its group is an orphan
+            Body::Assistant(assistant) if !assistant.calls.is_empty() => {
+                let results = leading_results(rest);
+                rest = &rest[results.len()..];
+                view.push(Cow::Borrowed(message));
+                for call in &assistant.calls {
+                    let answer = results.iter().find(|result| answers(result, &call.id));
+                    view.push(match answer {
+                        Some(result) => Cow::Borrowed(result),
+                        None => Cow::Owned(unknown(message, &call.id, &call.name)),
+                    });
+                }
+            }
+            Body::System(_) | Body::User(_) | Body::Assistant(_) => {
+                if !message.observed {
+                    view.push(Cow::Borrowed(message));
+                }
+            }
+        }
+    }
+    view
+}
+
+/// Everything about `transcript` that a provider would refuse.
+pub fn violations<'a>(transcript: impl IntoIterator<Item = &'a Message>) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut open: Vec<String> = Vec::new();
+    for message in transcript {
+        match &message.body {
+            Body::Result(result) => match open.iter().position(|id| *id == result.call_id) {
+                Some(place) => drop(open.remove(place)),
+                None => found.push(Violation::Orphan { call: result.call_id.clone() }),
+            },
+            Body::Other { .. } => {}
+            Body::System(_) | Body::User(_) | Body::Assistant(_) => {
+                found.extend(open.drain(..).map(|call| Violation::Open { call }));
+                open.extend(message.calls().iter().map(|call| call.id.clone()));
+            }
+        }
+    }
+    found.extend(open.into_iter().map(|call| Violation::Open { call }));
+    found
+}
+
+fn leading_results(rest: &[Message]) -> &[Message] {
+    let end = rest.iter().position(|message| !matches!(message.body, Body::Result(_)));
+    &rest[..end.unwrap_or(rest.len())]
+}
+
+fn answers(message: &Message, call: &str) -> bool {
+    matches!(&message.body, Body::Result(result) if result.call_id == call)
+}
+
+fn unknown(call: &Message, id: &str, name: &str) -> Message {
+    let result = ToolResult {
+        call_id: id.to_owned(),
+        name: Some(name.to_owned()),
+        content: Content::text(OUTCOME_UNKNOWN),
+    };
+    Message::new(call.at, Body::Result(result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Assistant, ToolCall};
+    use crate::time::Time;
+    use proptest::prelude::*;
+
+    fn user(text: &str) -> Message {
+        Message::user(Time(0), Content::text(text))
+    }
+
+    fn calls(ids: &[&str]) -> Message {
+        let call = |id: &&str| ToolCall {
+            id: (*id).into(),
+            name: "tool".into(),
+            arguments: "{}".into(),
+            extra: None,
+        };
+        let assistant = Assistant { calls: ids.iter().map(call).collect(), ..Assistant::default() };
+        Message::new(Time(0), Body::Assistant(assistant))
+    }
+
+    fn result(id: &str) -> Message {
+        let content = Content::text("done");
+        Message::new(Time(0), Body::Result(ToolResult { call_id: id.into(), name: None, content }))
+    }
+
+    #[test]
+    fn tool_groups_are_closed_in_call_order() {
+        let transcript = [user("go"), calls(&["a", "b"]), result("b"), user("still there?"), result("a")];
+        let view = legal(&transcript);
+        assert_eq!(violations(view.iter().map(AsRef::as_ref)), []);
+        let roles: Vec<_> = view.iter().map(|message| message.role()).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "tool", "user"]);
+        assert_eq!(view[2].content().plain(), OUTCOME_UNKNOWN);
+        assert_eq!(view[3].content().plain(), "done");
+    }
+
+    #[test]
+    fn the_judge_sees_open_calls_and_orphans() {
+        let open = [calls(&["a"]), user("x")];
+        assert_eq!(violations(&open), [Violation::Open { call: "a".into() }]);
+        assert_eq!(violations(&[result("a")]), [Violation::Orphan { call: "a".into() }]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_stored_what_is_sent_is_legal(kinds in prop::collection::vec(0u8..7, 0..40)) {
+            let transcript: Vec<_> = kinds.iter().map(|kind| match kind {
+                0 | 1 => user("u"),
+                2 => calls(&["a"]),
+                3 => calls(&["a", "b"]),
+                4 => result("a"),
+                5 => result("b"),
+                _ => Message::new(Time(0), Body::Other { role: "session_meta".into(), content: Content::Nothing }),
+            }).collect();
+            let view = legal(&transcript);
+            prop_assert_eq!(violations(view.iter().map(AsRef::as_ref)), vec![]);
+            let users = |messages: Vec<&Message>| messages.iter().filter(|m| m.role() == "user").count();
+            prop_assert_eq!(users(view.iter().map(AsRef::as_ref).collect()), users(transcript.iter().collect()));
+        }
+    }
+}

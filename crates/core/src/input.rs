@@ -1,0 +1,144 @@
+//! What comes in: one inbox row, whatever surface it came through.
+
+use crate::command::Command;
+use crate::id::{Seq, SessionId};
+use crate::message::{Content, JsonText, Message};
+use crate::prompt::Digest;
+use crate::time::Time;
+use std::fmt;
+use std::sync::Arc;
+
+/// What makes two deliveries the same message, for ever: platform, account, chat, thread and
+/// message id, or a client's idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DedupeKey(Arc<str>);
+
+impl DedupeKey {
+    /// Fields are joined so that no two lists of fields make the same key.
+    pub fn of(fields: &[&str]) -> Self {
+        let mut key = String::new();
+        for (i, field) in fields.iter().enumerate() {
+            if i > 0 {
+                key.push('|');
+            }
+            for c in field.chars() {
+                if matches!(c, '|' | '\\') {
+                    key.push('\\');
+                }
+                key.push(c);
+            }
+        }
+        Self(key.into())
+    }
+
+    /// A key read back from the store.
+    pub fn stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DedupeKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// One thing a user, a client or another program asked of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    pub seq: Seq,
+    pub at: Time,
+    pub key: DedupeKey,
+    pub kind: Kind,
+    /// Where the reply goes. None for a client that waits for the turn itself.
+    pub reply_to: Option<Destination>,
+    pub sender: Option<Sender>,
+    pub platform_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A message in a chat. Those that wait together share the next turn, each as its own message.
+    Chat(Content),
+    /// A request of an API client: a turn of its own.
+    Request(Request),
+    /// An order to the gateway rather than words for the model.
+    Command(Command),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    pub content: Content,
+    /// Fingerprint of the whole body: the same key with another body is refused.
+    pub body: Option<Digest>,
+    /// The conversation as the client sees it, up to and including this input.
+    pub thread: Option<Digest>,
+    /// Finds a client's retry that carries no key of its own.
+    pub implicit_key: Option<Digest>,
+    /// Sampling fields for the model, as a JSON object.
+    pub sampling: Option<JsonText>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    pub id: String,
+    pub name: Option<String>,
+}
+
+/// The full address of a reply. Fixed when the message comes in, never looked up later.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Destination {
+    pub platform: String,
+    pub account: String,
+    pub chat: String,
+    pub thread: Option<String>,
+    /// The message that is answered, where the platform can show that.
+    pub reply_to: Option<String>,
+}
+
+/// What the first input of a new session brings along.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Birth {
+    pub source: String,
+    pub user: Option<String>,
+    /// Whose session it is, where several clients share one home.
+    pub principal: Option<String>,
+    pub system_prompt: Option<String>,
+    pub model: Option<String>,
+    /// History the client brought, already in order and with closed tool groups.
+    pub imported: Vec<Message>,
+    pub predecessor: Option<SessionId>,
+    /// The chat it belongs to. None for API and terminal: those have no route.
+    pub chat: Option<Chat>,
+}
+
+/// A chat as a platform describes it; `key` is what it is found by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chat {
+    pub key: crate::id::ChatKey,
+    pub platform: String,
+    pub chat_type: String,
+    pub display_name: Option<String>,
+    /// Where it came from, in full, as a JSON object in Hermes' form.
+    pub origin: Option<JsonText>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p7_no_two_lists_of_fields_make_one_key() {
+        let lists: [&[&str]; 6] =
+            [&["a", "b"], &["a|b"], &["a\\", "b"], &["a\\|b"], &["", "a", "b"], &["a", "", "b"]];
+        for (i, one) in lists.iter().enumerate() {
+            for other in &lists[i + 1..] {
+                assert_ne!(DedupeKey::of(one), DedupeKey::of(other), "{one:?} {other:?}");
+            }
+        }
+    }
+}

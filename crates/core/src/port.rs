@@ -1,0 +1,450 @@
+//! The outside world, in plain data. Each trait states a promise; an adapter keeps it.
+//!
+//! Nothing here names a database, a vendor or a platform, and nothing decides: decisions are in
+//! [`crate::session`]. Futures are boxed so that adapters can be chosen at run time.
+
+use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId};
+use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Sender};
+use crate::message::{Content, JsonText, Message, ToolCall};
+use crate::prompt::{Digest, Mark, Prompt, Segment};
+use crate::route::{Match, Target};
+use crate::session::{Act, FailureKind, Outcome, Session};
+use crate::time::Time;
+use crate::turn::{Answer, Usage};
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+// ---------------------------------------------------------------------------------------- store
+
+/// What one transaction writes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Commit {
+    /// A session's next state and what follows from it, if `expect` is still its generation
+    /// (0: the session is not there yet, or nobody of ours has owned it).
+    Session { expect: Generation, state: Box<Session>, acts: Vec<Act>, at: Time },
+    /// What became of a reply on its way out.
+    Delivery { key: String, boot: Boot, change: DeliveryChange, at: Time },
+    /// An answer reached its client in full: a later request with the same words is a new one.
+    Written { session: SessionId, seq: Seq },
+    /// How far a platform's own stream of events has been taken in. Written with or after its rows.
+    Cursor { platform: String, account: String, value: String },
+    /// Something worth counting that belongs to no session's state.
+    Note { session: Option<SessionId>, name: &'static str, detail: String, at: Time },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryChange {
+    /// About to be sent. `marked`: a first attempt may have arrived, so this one says so.
+    Attempting {
+        marked: bool,
+    },
+    Delivered {
+        platform_id: Option<String>,
+    },
+    /// To be tried again at this time.
+    Postponed {
+        until: Time,
+        error: String,
+    },
+    /// The platform will never take it.
+    Refused {
+        error: String,
+    },
+}
+
+/// What the store did, where the caller could not know it before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// The rows that `Act::Append` became, in order.
+    pub rows: Vec<RowId>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The message is known: the caller gets what became of the first one.
+    #[error("this message was accepted before, as number {seq} of session {session}")]
+    Duplicate { session: SessionId, seq: Seq, same_body: bool },
+    /// Someone else owns the session now: forget what you know of it, and load it again.
+    #[error("session {session} has a newer owner (generation {current})")]
+    Fenced { session: SessionId, current: Generation },
+    /// Another process is writing: wait and try again.
+    #[error("the database is locked by another process")]
+    Busy,
+    /// Nothing was written and nothing can be: stop accepting, keep what is there, try again later.
+    #[error("the disk cannot be written: {0}")]
+    Unwritable(String),
+    /// The disk or the file failed: stop this home, keep the others alive.
+    #[error("could not {doing}")]
+    Broken {
+        doing: &'static str,
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+/// Where sessions outlive the process. Synchronous: one owner holds the writer.
+pub trait Store: Read {
+    /// On disk when this returns. Each commit holds whole or not at all, and alone: one that is
+    /// refused (an old generation, a key already seen) leaves its neighbours standing.
+    fn commit(&mut self, batch: &[Commit]) -> Vec<Result<Committed, StoreError>>;
+
+    /// The number of this start: higher than any before it, and durable.
+    fn boot(&mut self, now: Time) -> Result<Boot, StoreError>;
+
+    /// A slice of what may be done later: the search index, projections for Hermes, what another
+    /// process wrote. Called when the writer is idle.
+    fn tend(&mut self, now: Time) -> Result<Tended, StoreError>;
+
+    /// Everything that `tend` would do in time, now.
+    fn close(&mut self, now: Time) -> Result<(), StoreError>;
+
+    fn reader(&self) -> &dyn Read;
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tended {
+    /// There is more to do: call again soon.
+    pub more: bool,
+    /// Sessions that another process has written to since the last time.
+    pub foreign: Vec<SessionId>,
+    /// Another process has changed where chats lead.
+    pub routes: bool,
+}
+
+/// What can be asked of the store. A reader sees every commit that was acknowledged before it asked.
+pub trait Read: Send {
+    /// Where the session stands; None if nobody has it. A session that only Hermes knows is
+    /// loaded as one that has received nothing from us.
+    fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError>;
+    /// The live transcript, in order.
+    fn history(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError>;
+    fn route(&self, chat: &crate::id::ChatKey) -> Result<Option<SessionId>, StoreError>;
+    fn seen(&self, key: &DedupeKey) -> Result<Option<Seen>, StoreError>;
+    /// The newest request that carried this implicit key.
+    fn implicit(&self, key: &Digest) -> Result<Option<Implicit>, StoreError>;
+    /// The turns after which this client's view of a conversation ended.
+    fn thread(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, StoreError>;
+    /// What became of an input; None while it waits or runs.
+    fn outcome(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreError>;
+    /// One input as it came in, and the others of its turn: what `Event::Retried` needs.
+    fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError>;
+    /// Sessions with something to do after a start, oldest first.
+    fn unfinished(&self) -> Result<Vec<SessionId>, StoreError>;
+    /// Replies that have not been delivered, in the order in which they were written.
+    fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError>;
+    fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError>;
+
+    fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError>;
+    fn session(&self, id: &SessionId) -> Result<Option<SessionSummary>, StoreError>;
+    /// Newest first among the best matches. `principal` limits it to that caller's sessions.
+    fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError>;
+    /// All that is known about a message, found by any of its names: a platform's id, an
+    /// idempotency key, a response id, `<session>/<number>`, or a row of the transcript.
+    fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError>;
+    /// How often each named event happened.
+    fn counts(&self) -> Result<Vec<(String, u64)>, StoreError>;
+    /// Every invariant that does not hold, in words. Empty is good.
+    fn check(&self) -> Result<Vec<String>, StoreError>;
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    pub session: Session,
+    pub system_prompt: Option<Arc<str>>,
+    /// Whose it is, where it is known.
+    pub principal: Option<String>,
+    pub source: String,
+    /// Why it ended, by our hand or by Hermes'.
+    pub ended: Option<String>,
+    /// What the last step asked: the next request should continue it.
+    pub last_prompt: Option<Mark>,
+    /// Rows that Hermes added since we last looked: they are part of the conversation now.
+    pub adopted: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub session: SessionId,
+    pub seq: Seq,
+    pub body: Option<Digest>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Implicit {
+    pub session: SessionId,
+    pub seq: Seq,
+    pub at: Time,
+    /// Its answer reached a client in full.
+    pub written: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    pub outcome: Outcome,
+    /// When the turn began: times in answers derive from it, so that a replay is identical.
+    pub began: Time,
+    /// Its last step, where it was answered.
+    pub answer: Option<Answer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    pub key: String,
+    pub session: SessionId,
+    pub destination: Destination,
+    pub text: String,
+    pub attempts: u32,
+    /// The start in which it was last attempted, if its outcome is unknown.
+    pub attempting: Option<Boot>,
+    /// It was already sent again with a mark.
+    pub marked: bool,
+    pub not_before: Time,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionFilter {
+    pub principal: Option<String>,
+    pub source: Option<String>,
+    pub session: Option<SessionId>,
+    pub limit: usize,
+    pub offset: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionSummary {
+    pub id: SessionId,
+    pub source: String,
+    pub title: Option<String>,
+    pub chat: Option<String>,
+    pub model: Option<String>,
+    pub started: Time,
+    pub last_active: Time,
+    pub ended: Option<String>,
+    pub messages: u64,
+    pub tool_calls: u64,
+    pub usage: Usage,
+    /// The beginning of the first thing the user said.
+    pub preview: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    pub session: SessionId,
+    pub row: RowId,
+    pub role: String,
+    pub at: Time,
+    /// The words around the match, the match itself between `>>>` and `<<<`.
+    pub snippet: String,
+    pub title: Option<String>,
+}
+
+/// One thing that happened to a message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    pub at: Time,
+    pub session: SessionId,
+    pub name: String,
+    pub detail: String,
+}
+
+// ---------------------------------------------------------------------------------------- model
+
+/// A language model behind its adapter.
+pub trait Model: Send + Sync {
+    /// What a user calls it.
+    fn name(&self) -> &str;
+    /// May it speak on a chat platform? The offline model may not.
+    fn is_real(&self) -> bool;
+    /// The bytes of one message in a request. The same message always gives the same bytes.
+    fn encode(&self, message: &Message) -> Segment;
+    fn encode_system(&self, text: &str) -> Segment;
+    /// Asks once. Deltas are a lossy side channel; the answer is the truth. Dropping the promise
+    /// abandons the request. Waits and retries are the caller's.
+    fn ask<'a>(
+        &'a self,
+        asked: Asked,
+        deltas: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> Promise<'a, Result<Answer, ModelError>>;
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// For logs and for providers that keep caches apart; never sent as content.
+    pub session: String,
+    pub prompt: Prompt,
+    /// Fields a client set for this request (`temperature` …), as a JSON object.
+    pub sampling: Option<JsonText>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delta {
+    Text(String),
+    Reasoning(String),
+}
+
+/// By what the caller can do about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    pub kind: FailureKind,
+    /// A sentence for the user, with the provider's own words, free of secrets.
+    pub message: String,
+}
+
+// ------------------------------------------------------------------------------------- platform
+
+/// A place where people write. Only sending is asked of it: what comes in comes through [`Desk`].
+pub trait Platform: Send + Sync {
+    /// As in [`Destination::platform`] and [`Destination::account`].
+    fn name(&self) -> &str;
+    /// Whether the same key twice is one message to it.
+    fn is_idempotent(&self) -> bool;
+    fn send<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// It did not arrive. Try again, not before this.
+    #[error("not now: {message}")]
+    Later { after: Option<Duration>, message: String },
+    /// It may have arrived.
+    #[error("unknown outcome: {message}")]
+    Unknown { message: String },
+    /// It never will.
+    #[error("refused: {message}")]
+    Never { message: String },
+}
+
+// ----------------------------------------------------------------------------------------- tool
+
+/// What the model may call.
+pub trait Tools: Send + Sync {
+    /// The encoded list, frozen with the session; None if there are none.
+    fn segment(&self, model: &dyn Model) -> Option<Segment>;
+    /// May this call run again if nobody knows how it ended?
+    fn is_repeatable(&self, call: &ToolCall) -> bool;
+    fn call<'a>(&'a self, session: &'a SessionId, call: &'a ToolCall) -> Promise<'a, Content>;
+}
+
+// ----------------------------------------------------------------------------------------- desk
+
+/// What a surface hands in, once per message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submission {
+    pub target: Target,
+    /// For the session this may begin.
+    pub birth: Birth,
+    pub at: Time,
+    pub key: DedupeKey,
+    pub kind: Kind,
+    pub reply_to: Option<Destination>,
+    pub sender: Option<Sender>,
+    pub platform_id: Option<String>,
+    /// A retry by the client's own word, or to a named session: its implicit key counts.
+    pub may_be_retry: bool,
+}
+
+/// What has been committed when a surface may say "received".
+pub struct Receipt {
+    pub session: SessionId,
+    pub seq: Seq,
+    /// Known before: nothing new was begun.
+    pub duplicate: bool,
+    pub progress: Box<dyn Progress>,
+}
+
+/// Follows one input to its end. Dropping it stops nothing.
+pub trait Progress: Send {
+    fn next(&mut self) -> Promise<'_, Update>;
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Update {
+    Delta(Delta),
+    /// The model is asked anew: what was streamed so far is void.
+    Restarted,
+    /// The end. A further `next` gives it again.
+    Settled(Arc<Settled>),
+    /// The gateway is stopping; the input is kept and goes on at the next start.
+    Interrupted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("session {0} has ended; leave the session out, or name another, to begin a new one")]
+    Ended(SessionId),
+    #[error("session {0} belongs to another caller")]
+    NotYours(SessionId),
+    #[error("this idempotency key was used before with a different body; use a new key for a new request")]
+    OtherBody,
+    #[error("the conversation has moved on since that request failed; send it as a new message")]
+    MovedOn,
+    #[error("the gateway is stopping and accepts nothing new; try again in a moment")]
+    Draining,
+    #[error("nothing can be accepted now: {0}")]
+    Unwritable(String),
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// The one door of an agent. Everything that comes in comes through here.
+pub trait Desk: Send + Sync {
+    /// Returns when the input is on disk.
+    fn submit(&self, submission: Submission) -> Promise<'_, Result<Receipt, Refusal>>;
+    /// Follows an input that was accepted earlier.
+    fn follow(&self, session: SessionId, seq: Seq) -> Promise<'_, Result<Receipt, Refusal>>;
+    /// The answer to this input reached its client in full.
+    fn written(&self, session: SessionId, seq: Seq);
+    /// A new id for a session, as this home makes them.
+    fn mint(&self, source: &str) -> SessionId;
+    /// Runs a question on a reader of this home's store.
+    fn read(&self, question: Question) -> Promise<'_, Result<Reading, StoreError>>;
+    fn status(&self) -> Status;
+    fn now(&self) -> Time;
+}
+
+/// What surfaces ask about the store. Data rather than a closure, so that a desk can be anything.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Question {
+    Sessions(SessionFilter),
+    Session(SessionId),
+    History(SessionId),
+    Search { query: String, filter: SessionFilter },
+    Trace(String),
+    Counts,
+    Check,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reading {
+    Sessions(Vec<SessionSummary>),
+    Session(Option<SessionSummary>),
+    History(Vec<(RowId, Message)>),
+    Hits(Vec<Hit>),
+    Traces(Vec<Trace>),
+    Counts(Vec<(String, u64)>),
+    Violations(Vec<String>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Takes in new messages.
+    pub ready: bool,
+    pub draining: bool,
+    /// Why nothing can be written at the moment.
+    pub unwritable: Option<String>,
+    pub model: String,
+    pub active_sessions: usize,
+    pub running_turns: usize,
+    pub waiting_inputs: usize,
+    pub undelivered: usize,
+}
