@@ -156,6 +156,8 @@ pub trait Read: Send {
 pub struct Loaded {
     pub session: Session,
     pub system_prompt: Option<Arc<str>>,
+    /// Which layer a client added to it, as `Act::Freeze` last recorded it.
+    pub layer: Option<Digest>,
     /// Whose it is, where it is known.
     pub principal: Option<String>,
     pub source: String,
@@ -330,8 +332,6 @@ pub enum SendError {
 pub trait Tools: Send + Sync {
     /// The encoded list, frozen with the session; None if there are none.
     fn segment(&self, model: &dyn Model) -> Option<Segment>;
-    /// May this call run again if nobody knows how it ended?
-    fn is_repeatable(&self, call: &ToolCall) -> bool;
     fn call<'a>(&'a self, session: &'a SessionId, call: &'a ToolCall) -> Promise<'a, Content>;
 }
 

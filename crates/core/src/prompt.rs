@@ -81,29 +81,51 @@ pub struct Prompt {
     pub messages: Vec<Segment>,
 }
 
-impl Prompt {
-    fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.tools.iter().chain(&self.system).chain(&self.messages)
+/// A prompt as it grows: segments are only added, and the chain over them is kept at every length,
+/// so that a long conversation costs no more to mark than a short one.
+#[derive(Clone, Debug)]
+pub struct Composition {
+    tools: Option<Segment>,
+    system: Option<Segment>,
+    messages: Vec<Segment>,
+    /// The digest over tools, system and the first n messages, for each n.
+    chain: Vec<Digest>,
+    bytes: usize,
+}
+
+impl Composition {
+    pub fn new(tools: Option<Segment>, system: Option<Segment>) -> Self {
+        let fixed = tools.iter().chain(&system);
+        let bytes = fixed.clone().map(|segment| segment.bytes.len()).sum();
+        let start =
+            fixed.fold(Digest::of(&[b"prompt"]), |chain, segment| chain.then(segment.bytes.as_bytes()));
+        Self { tools, system, messages: Vec::new(), chain: vec![start], bytes }
     }
 
-    /// The chain over all of it, and how many messages it covers.
+    pub fn push(&mut self, segment: Segment) {
+        let chain = self.mark().chain.then(segment.bytes.as_bytes());
+        self.bytes += segment.bytes.len();
+        self.chain.push(chain);
+        self.messages.push(segment);
+    }
+
     pub fn mark(&self) -> Mark {
-        let start = Digest::of(&[b"prompt"]);
-        let chain = self.segments().fold(start, |chain, segment| chain.then(segment.bytes.as_bytes()));
+        let chain = *self.chain.last().expect("the chain begins with tools and system");
         Mark { chain, messages: self.messages.len() }
     }
 
-    /// Whether this prompt begins with everything `earlier` covered.
+    /// Whether this begins with everything `earlier` covered.
     pub fn continues(&self, earlier: &Mark) -> bool {
-        if self.messages.len() < earlier.messages {
-            return false;
-        }
-        let fixed = self.tools.iter().chain(&self.system);
-        let start = Digest::of(&[b"prompt"]);
-        let chain = fixed
-            .chain(&self.messages[..earlier.messages])
-            .fold(start, |chain, segment| chain.then(segment.bytes.as_bytes()));
-        chain == earlier.chain
+        self.chain.get(earlier.messages) == Some(&earlier.chain)
+    }
+
+    pub fn prompt(&self) -> Prompt {
+        Prompt { tools: self.tools.clone(), system: self.system.clone(), messages: self.messages.clone() }
+    }
+
+    /// What it weighs in memory, roughly.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -119,32 +141,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn prompt(system: &str, messages: &[String]) -> Prompt {
+    fn composed(system: &str, messages: &[String]) -> Composition {
         let segment = |role, bytes: &str| Segment { role, bytes: bytes.into() };
-        Prompt {
-            tools: None,
-            system: Some(segment(SegmentRole::System, system)),
-            messages: messages.iter().map(|text| segment(SegmentRole::User, text)).collect(),
-        }
+        let mut composition = Composition::new(None, Some(segment(SegmentRole::System, system)));
+        messages.iter().for_each(|text| composition.push(segment(SegmentRole::User, text)));
+        composition
     }
 
     proptest! {
         #[test]
         fn appending_keeps_the_prefix(old in prop::collection::vec(".{0,8}", 0..6), new in prop::collection::vec(".{0,8}", 0..6)) {
-            let mark = prompt("s", &old).mark();
+            let mark = composed("s", &old).mark();
             let longer: Vec<_> = old.iter().chain(&new).cloned().collect();
-            prop_assert!(prompt("s", &longer).continues(&mark));
+            prop_assert!(composed("s", &longer).continues(&mark));
         }
 
         #[test]
         fn changing_anything_before_the_mark_is_noticed(old in prop::collection::vec(".{0,8}", 1..6), at in 0usize..6) {
-            let mark = prompt("s", &old).mark();
-            prop_assert!(!prompt("t", &old).continues(&mark));
-            prop_assert!(!prompt("s", &old[1..]).continues(&mark));
+            let mark = composed("s", &old).mark();
+            prop_assert!(!composed("t", &old).continues(&mark));
+            prop_assert!(!composed("s", &old[1..]).continues(&mark));
             let mut edited = old.clone();
             let at = at % old.len();
             edited[at].push('x');
-            prop_assert!(!prompt("s", &edited).continues(&mark));
+            prop_assert!(!composed("s", &edited).continues(&mark));
         }
     }
 

@@ -199,8 +199,11 @@ pub enum Act {
         thread: Digest,
     },
     Deliver(Reply),
-    /// The system prompt, frozen with the session.
-    Freeze(Arc<str>),
+    /// The system prompt, frozen with the session until a client brings another layer of it.
+    Freeze {
+        prompt: Arc<str>,
+        layer: Option<Digest>,
+    },
     Close {
         reason: &'static str,
         successor: SessionId,

@@ -9,12 +9,38 @@ use crate::id::TurnId;
 use crate::input::Input;
 use crate::message::{Assistant, Body, Content, Message, ToolResult};
 use crate::prompt::Mark;
+use crate::session::FailureKind;
 use crate::time::Time;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A turn whose tools were running when the process ended is resumed by itself this often. A call
 /// that ends the process would otherwise end it for ever.
 pub const RESUMES_MAX: u32 = 2;
+
+/// How often the model is asked for one step before the turn fails.
+const ASKS_MAX: u32 = 4;
+
+/// Nobody in a chat waits longer than this for a provider to recover; then they are told.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// How long to wait before the model is asked again, after `asked` attempts; None: give up.
+pub fn ask_again(kind: FailureKind, asked: u32) -> Option<Duration> {
+    let backoff = Duration::from_secs(1 << asked.min(5));
+    match kind {
+        FailureKind::Wait { .. } if asked >= ASKS_MAX => None,
+        FailureKind::Wait { after_seconds } => {
+            let after = after_seconds.map_or(backoff, |seconds| Duration::from_secs(seconds.into()));
+            (after <= RETRY_AFTER_MAX).then_some(after)
+        }
+        FailureKind::Broken if asked < 2 => Some(backoff),
+        FailureKind::Broken
+        | FailureKind::TooLong
+        | FailureKind::Credentials
+        | FailureKind::Refused
+        | FailureKind::Parked => None,
+    }
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
