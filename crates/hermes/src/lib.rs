@@ -1,0 +1,9 @@
+//! Hermes Agent's formats, and nothing else: how it writes messages, sessions, routes, keys and
+//! ids, so that a home written by either program is read by the other.
+//!
+//! Everything here is a function of its arguments. Deliberately absent: SQL that runs, files,
+//! clocks, randomness, network. Whoever has those hands in what was read and when.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod json;
