@@ -388,6 +388,8 @@ pub enum Refusal {
     OtherBody,
     #[error("the conversation has moved on since that request failed; send it as a new message")]
     MovedOn,
+    #[error("{0}")]
+    Unknown(String),
     #[error("the gateway is stopping and accepts nothing new; try again in a moment")]
     Draining,
     #[error("nothing can be accepted now: {0}")]
@@ -406,6 +408,10 @@ pub trait Desk: Send + Sync {
     fn written(&self, session: SessionId, seq: Seq);
     /// A new id for a session, as this home makes them.
     fn mint(&self, source: &str) -> SessionId;
+    /// A text that nothing else is called, for a message that brings no name of its own.
+    fn unique(&self) -> String;
+    /// Something worth counting happened at a surface: a field ignored, a client refused.
+    fn note(&self, session: Option<SessionId>, name: &'static str, detail: String);
     /// Runs a question on a reader of this home's store.
     fn read(&self, question: Question) -> Promise<'_, Result<Reading, StoreError>>;
     fn status(&self) -> Status;
