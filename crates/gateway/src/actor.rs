@@ -1,0 +1,586 @@
+//! The owner of one session: receive, step, commit, start jobs.
+//!
+//! All news of the session enters one mailbox, so order is never a matter of luck. What the machine
+//! decides is on disk before anything follows from it. When a commit is refused because the state
+//! is not what the actor thought, it stops, and the session is loaded again.
+
+use crate::agent::Home;
+use crate::alarm::Alarm;
+use crate::committer::CommitError;
+use crate::feed::{self, Feed};
+use crate::job;
+use crate::router;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use throughline_core::history::legal;
+use throughline_core::input::{Birth, Input, Kind};
+use throughline_core::port::{Commit, Outgoing, Receipt, Refusal, Settled, StoreError, Submission};
+use throughline_core::prompt::{Composition, Digest, Mark};
+use throughline_core::session::{Act, Event, Job, Outcome, Phase, Session};
+use throughline_core::turn::Answer;
+use throughline_core::{Generation, Message, Seq, SessionId, Time, TurnId};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+/// A session nobody has spoken in for this long gives its memory back. It is loaded again in a
+/// millisecond or two.
+const REST_AFTER: Duration = Duration::from_secs(300);
+/// One that never came to be (a duplicate was meant for it) goes sooner.
+const UNBORN_AFTER: Duration = Duration::from_secs(1);
+/// How long a result waits before it is tried on a full disk again.
+const DISK_RETRY: Duration = Duration::from_secs(1);
+/// A request with the same words counts as a client's retry for this long.
+const IMPLICIT_KEY_HOLDS: Duration = Duration::from_secs(600);
+
+pub(crate) enum Mail {
+    Submit {
+        submission: Box<Submission>,
+        tip: Option<TurnId>,
+        answer: Answerer,
+    },
+    Follow {
+        seq: Seq,
+        answer: Answerer,
+    },
+    /// A client asks again for a turn that failed.
+    Retry {
+        turn: TurnId,
+        seq: Seq,
+        answer: Answerer,
+    },
+    Event(Event),
+    /// Another process wrote to this session.
+    Foreign,
+    Wake,
+}
+
+pub(crate) type Answerer = oneshot::Sender<Result<Receipt, Bounce>>;
+
+/// Why a session did not take an input.
+pub(crate) enum Bounce {
+    /// It has ended: route again.
+    Ended,
+    /// The client's view does not end where the session does.
+    NotAtTip,
+    /// Known, over there.
+    Elsewhere {
+        session: SessionId,
+        seq: Seq,
+    },
+    Refused(Refusal),
+}
+
+/// Whether there is anything to load.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Fresh,
+    Stored,
+}
+
+pub(crate) struct Actor {
+    home: Arc<Home>,
+    id: SessionId,
+    origin: Origin,
+    inbox: mpsc::UnboundedReceiver<Mail>,
+    address: mpsc::WeakUnboundedSender<Mail>,
+    state: Session,
+    /// The generation on disk: what the next commit expects to find.
+    expect: Generation,
+    /// There is a row for it.
+    born: bool,
+    /// What taking the session up asks to be written. It goes with the first commit.
+    pending: Vec<Act>,
+    ended: bool,
+    principal: Option<String>,
+    system_prompt: Option<Arc<str>>,
+    layer: Option<Digest>,
+    last_prompt: Option<Mark>,
+    composition: Option<Composition>,
+    jobs: BTreeMap<Job, AbortHandle>,
+    feed: Arc<Feed>,
+    alarm: Alarm,
+    share: Share,
+}
+
+/// What this session adds to the home's gauges.
+#[derive(Default)]
+struct Share {
+    running: usize,
+    waiting: usize,
+    cached: usize,
+}
+
+impl Actor {
+    pub fn new(
+        home: Arc<Home>,
+        id: SessionId,
+        origin: Origin,
+        inbox: mpsc::UnboundedReceiver<Mail>,
+        address: mpsc::WeakUnboundedSender<Mail>,
+    ) -> Self {
+        Self {
+            state: Session::new(id.clone()),
+            home,
+            id,
+            origin,
+            inbox,
+            address,
+            expect: Generation(0),
+            born: false,
+            pending: Vec::new(),
+            ended: false,
+            principal: None,
+            system_prompt: None,
+            layer: None,
+            last_prompt: None,
+            composition: None,
+            jobs: BTreeMap::new(),
+            feed: Arc::default(),
+            alarm: Alarm::default(),
+            share: Share::default(),
+        }
+    }
+
+    #[tracing::instrument(name = "session", skip_all, fields(session = %self.id))]
+    pub async fn run(mut self) -> Result<(), StoreError> {
+        self.load().await?;
+        if !self.pending.is_empty() || !self.state.jobs().is_empty() {
+            self.persist(None).await?;
+        }
+        self.start_jobs().await?;
+        loop {
+            self.alarm.set(if self.born { REST_AFTER } else { UNBORN_AFTER });
+            tokio::select! {
+                biased;
+                mail = self.inbox.recv() => match mail {
+                    Some(mail) => self.open(mail).await?,
+                    None => return Ok(()), // dismissed
+                },
+                () = self.alarm.rings() => {
+                    if self.state.is_quiet() && self.home.router.retire(&self.id, &self.inbox) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        if self.origin == Origin::Stored {
+            let id = self.id.clone();
+            if let Some(loaded) = self.home.library.read(move |store| store.load(&id)).await? {
+                self.born = true;
+                self.expect = loaded.session.generation;
+                self.state = loaded.session;
+                self.ended = loaded.ended.is_some();
+                self.principal = loaded.principal;
+                self.system_prompt = loaded.system_prompt;
+                self.layer = loaded.layer;
+                self.last_prompt = loaded.last_prompt;
+            }
+        }
+        let (state, acts) = self.state.step(Event::Loaded, self.home.clock.now(), &self.home.rules);
+        self.state = state;
+        self.pending = acts;
+        Ok(())
+    }
+
+    async fn open(&mut self, mail: Mail) -> Result<(), StoreError> {
+        match mail {
+            Mail::Submit { submission, tip, answer } => self.submit(*submission, tip, answer).await,
+            Mail::Follow { seq, answer } => self.follow(seq, answer).await,
+            Mail::Retry { turn, seq, answer } => self.retry(turn, seq, answer).await,
+            Mail::Event(event) => {
+                self.persist(Some(event)).await?;
+                self.start_jobs().await
+            }
+            Mail::Foreign => self.look_again().await,
+            Mail::Wake => Ok(()),
+        }
+    }
+
+    async fn submit(
+        &mut self,
+        submission: Submission,
+        tip: Option<TurnId>,
+        answer: Answerer,
+    ) -> Result<(), StoreError> {
+        match self.accept(submission, tip).await {
+            Ok(receipt) => {
+                let _ = answer.send(Ok(receipt)); // whoever handed it in may have hung up: it is on disk all the same
+                self.start_jobs().await
+            }
+            Err(Stop::Bounce(bounce)) => {
+                let _ = answer.send(Err(bounce));
+                Ok(())
+            }
+            Err(Stop::Reload(error)) => Err(error),
+        }
+    }
+
+    async fn accept(&mut self, submission: Submission, tip: Option<TurnId>) -> Result<Receipt, Stop> {
+        if self.ended || matches!(self.state.phase, Phase::Closed(_)) {
+            return Err(Stop::Bounce(Bounce::Ended));
+        }
+        if let (Some(owner), Some(caller)) = (&self.principal, &submission.birth.principal)
+            && owner != caller
+        {
+            return Err(Stop::Bounce(Bounce::Refused(Refusal::NotYours(self.id.clone()))));
+        }
+        if let Some(seq) = self.retried(&submission).await.map_err(Stop::Reload)? {
+            return Err(Stop::Bounce(Bounce::Elsewhere { session: self.id.clone(), seq }));
+        }
+        let at_tip = tip.is_none_or(|turn| self.state.received == turn.0 && self.state.phase == Phase::Idle);
+        if !at_tip {
+            return Err(Stop::Bounce(Bounce::NotAtTip));
+        }
+        let seq = self.state.received.next();
+        let Submission { birth, at, key, kind, reply_to, sender, platform_id, .. } = submission;
+        let input = Arc::new(Input { seq, at, key, kind, reply_to, sender, platform_id });
+        let first = self.first_acts(birth);
+        let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
+        match self.commit(Some(Event::Received(input)), first).await {
+            Ok(()) => Ok(Receipt { session: self.id.clone(), seq, duplicate: false, progress }),
+            Err(CommitError::Refused(StoreError::Duplicate { session, seq, same_body: true })) => {
+                Err(Stop::Bounce(Bounce::Elsewhere { session, seq }))
+            }
+            Err(CommitError::Refused(StoreError::Duplicate { same_body: false, .. })) => {
+                Err(Stop::Bounce(Bounce::Refused(Refusal::OtherBody)))
+            }
+            Err(CommitError::Refused(error @ (StoreError::Unwritable(_) | StoreError::Busy))) => {
+                Err(Stop::Bounce(Bounce::Refused(Refusal::Unwritable(error.to_string()))))
+            }
+            Err(CommitError::Refused(error)) => Err(Stop::Reload(error)),
+            Err(CommitError::Unknown) => Err(Stop::Reload(lost())),
+        }
+    }
+
+    /// The request this one repeats, if its answer never reached a client.
+    async fn retried(&self, submission: &Submission) -> Result<Option<Seq>, StoreError> {
+        let Kind::Request(request) = &submission.kind else { return Ok(None) };
+        let (true, true, Some(key)) = (submission.may_be_retry, self.born, request.implicit_key) else {
+            return Ok(None);
+        };
+        let found = self.home.library.read(move |store| store.implicit(&key)).await?;
+        Ok(found
+            .filter(|found| found.session == self.id && !found.written)
+            .filter(|found| self.home.clock.now().since(found.at) < IMPLICIT_KEY_HOLDS)
+            .map(|found| found.seq))
+    }
+
+    /// The session itself, if this input is its first; the client's layer of the system prompt.
+    fn first_acts(&self, mut birth: Birth) -> Vec<Act> {
+        let layer = birth.system_prompt.take();
+        let digest = layer.as_ref().map(|layer| Digest::of(&[layer.as_bytes()]));
+        let mut acts = Vec::new();
+        let unprompted = self.system_prompt.is_none();
+        let other_layer = digest.is_some() && digest != self.layer;
+        if unprompted || other_layer {
+            let prompt = compose(&self.home.persona, layer.as_deref());
+            if !unprompted {
+                acts.push(Act::Note {
+                    name: "cache_break",
+                    detail: "the client changed its system prompt".into(),
+                });
+            }
+            acts.push(Act::Freeze { prompt, layer: digest });
+        }
+        if !self.born {
+            acts.push(Act::Open(Box::new(birth)));
+        }
+        acts
+    }
+
+    async fn follow(&mut self, seq: Seq, answer: Answerer) -> Result<(), StoreError> {
+        let id = self.id.clone();
+        let outcome = self.home.library.read(move |store| store.outcome(&id, seq)).await?;
+        let progress = match outcome {
+            Some(settled) => feed::ended(settled),
+            None if (1..=self.state.received.0).contains(&seq.0) => self.feed.follow(seq),
+            None => {
+                let unknown = format!("session {} has no message number {seq}", self.id);
+                let _ = answer.send(Err(Bounce::Refused(Refusal::Unknown(unknown))));
+                return Ok(());
+            }
+        };
+        let _ = answer.send(Ok(Receipt { session: self.id.clone(), seq, duplicate: true, progress }));
+        Ok(())
+    }
+
+    async fn retry(&mut self, turn: TurnId, seq: Seq, answer: Answerer) -> Result<(), StoreError> {
+        let still_failed = self.state.failed == Some(turn) && self.state.phase == Phase::Idle;
+        if !still_failed {
+            let running = matches!(&self.state.phase, Phase::Turn(current) if current.id == turn);
+            if running {
+                return self.follow(seq, answer).await; // another client was quicker: share its turn
+            }
+            let _ = answer.send(Err(Bounce::Refused(Refusal::MovedOn)));
+            return Ok(());
+        }
+        let id = self.id.clone();
+        let inputs = self.home.library.read(move |store| store.turn_inputs(&id, turn)).await?;
+        let progress = self.feed.follow(seq);
+        self.persist(Some(Event::Retried { inputs, began: self.home.clock.now() })).await?;
+        let _ = answer.send(Ok(Receipt { session: self.id.clone(), seq, duplicate: true, progress }));
+        self.start_jobs().await
+    }
+
+    /// Hermes wrote to this session: what we remember of its rows is no longer all of them.
+    async fn look_again(&mut self) -> Result<(), StoreError> {
+        self.forget_composition();
+        let id = self.id.clone();
+        if let Some(loaded) = self.home.library.read(move |store| store.load(&id)).await? {
+            self.ended = loaded.ended.is_some();
+            self.system_prompt = loaded.system_prompt;
+        }
+        Ok(())
+    }
+
+    /// Commits what an internal event leads to. It cannot be refused to anyone, so a disk that is
+    /// full is waited for.
+    async fn persist(&mut self, event: Option<Event>) -> Result<(), StoreError> {
+        loop {
+            match self.commit(event.clone(), Vec::new()).await {
+                Ok(()) => return Ok(()),
+                Err(CommitError::Refused(StoreError::Unwritable(_) | StoreError::Busy)) => {
+                    sleep(DISK_RETRY).await
+                }
+                Err(CommitError::Refused(error)) => return Err(error),
+                Err(CommitError::Unknown) => return Err(lost()),
+            }
+        }
+    }
+
+    /// Steps and commits; without an event, what taking the session up asked for. A refused commit
+    /// leaves the actor as it was.
+    async fn commit(&mut self, event: Option<Event>, first: Vec<Act>) -> Result<(), CommitError> {
+        let now = self.home.clock.now();
+        let answered = match &event {
+            Some(Event::Answered { answer, prompt, .. }) => Some((answer.clone(), *prompt)),
+            _ => None,
+        };
+        let (next, acts) = match event {
+            Some(event) => self.state.step(event, now, &self.home.rules),
+            None => (self.state.clone(), Vec::new()),
+        };
+        let mut all = self.pending.clone();
+        all.splice(0..0, first);
+        all.extend(acts);
+        let unchanged = next == self.state && self.expect == next.generation;
+        if unchanged && all.is_empty() {
+            return Ok(());
+        }
+        let commit = Commit::Session {
+            expect: self.expect,
+            state: Box::new(next.clone()),
+            acts: all.clone(),
+            at: now,
+        };
+        self.home.library.commit(commit).await?;
+        self.pending.clear();
+        self.expect = next.generation;
+        let before = std::mem::replace(&mut self.state, next);
+        self.take_effect(&before, all, answered, now);
+        self.born = true;
+        Ok(())
+    }
+
+    /// What follows from a commit, now that it is on disk.
+    fn take_effect(&mut self, before: &Session, acts: Vec<Act>, answered: Option<(Answer, Mark)>, now: Time) {
+        if let Some((_, prompt)) = &answered {
+            self.last_prompt = Some(*prompt);
+        }
+        let began = match (&before.phase, &self.state.phase) {
+            (Phase::Turn(turn), _) | (_, Phase::Turn(turn)) => turn.began,
+            _ => now,
+        };
+        for act in acts {
+            match act {
+                // A session that begins here has no rows but those of this commit, and its prompt
+                // is frozen before the first of them: there is nothing to read back.
+                Act::Freeze { prompt, layer } => {
+                    self.system_prompt = Some(prompt);
+                    self.layer = layer;
+                    self.composition = (!self.born).then(|| self.begin_composition());
+                }
+                Act::Open(birth) => {
+                    self.principal.clone_from(&birth.principal);
+                    birth.imported.iter().for_each(|message| self.append(message));
+                }
+                Act::Append(message) => self.append(&message),
+                Act::Settle { seq, outcome } => {
+                    let answer = match &outcome {
+                        Outcome::Answered(_) => answered.as_ref().map(|(answer, _)| answer.clone()),
+                        _ => None,
+                    };
+                    self.feed.settle(seq, Arc::new(Settled { outcome, began, answer }));
+                }
+                Act::Deliver(reply) => self.home.outbox.send(Outgoing {
+                    key: reply.key,
+                    session: self.id.clone(),
+                    destination: reply.destination,
+                    text: reply.text,
+                    attempts: 0,
+                    attempting: None,
+                    marked: false,
+                    not_before: now,
+                }),
+                Act::Close { successor, .. } => {
+                    self.home.router.forget(&self.id);
+                    router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
+                }
+                Act::Note { name, detail } => tracing::info!(name, detail, "noted"),
+                Act::Accept(_)
+                | Act::Begin { .. }
+                | Act::Step(_)
+                | Act::Result { .. }
+                | Act::Tip { .. }
+                | Act::Compress(_)
+                | Act::Promote(_) => {}
+            }
+        }
+        self.report();
+    }
+
+    fn append(&mut self, message: &Message) {
+        if let Some(composition) = &mut self.composition {
+            composition.push(self.home.model.encode(message));
+        }
+    }
+
+    fn forget_composition(&mut self) {
+        self.composition = None;
+    }
+
+    /// The home's gauges follow what this session does.
+    fn report(&mut self) {
+        let share = Share {
+            running: usize::from(matches!(self.state.phase, Phase::Turn(_))),
+            waiting: self.state.waiting.len(),
+            cached: self.composition.as_ref().map_or(0, Composition::bytes),
+        };
+        let gauges = &self.home.gauges;
+        gauges.running.fetch_add(share.running.wrapping_sub(self.share.running), Ordering::Relaxed);
+        gauges.waiting.fetch_add(share.waiting.wrapping_sub(self.share.waiting), Ordering::Relaxed);
+        gauges.cached.fetch_add(share.cached.wrapping_sub(self.share.cached), Ordering::Relaxed);
+        self.share = share;
+        self.home.stirred.notify_waiters();
+    }
+
+    /// Starts what the state implies and is not running; ends what it no longer implies.
+    async fn start_jobs(&mut self) -> Result<(), StoreError> {
+        let implied = self.state.jobs();
+        self.jobs.retain(|job, handle| {
+            let keep = implied.contains(job);
+            if !keep {
+                handle.abort();
+            }
+            keep
+        });
+        for job in implied {
+            if !self.jobs.contains_key(&job) {
+                let handle = self.start(&job).await?;
+                self.jobs.insert(job, handle);
+            }
+        }
+        if self.jobs.is_empty() && self.home.is_cache_full() {
+            self.forget_composition();
+            self.report();
+        }
+        Ok(())
+    }
+
+    async fn start(&mut self, job: &Job) -> Result<AbortHandle, StoreError> {
+        let desk =
+            job::Desk { home: self.home.clone(), session: self.id.clone(), mail: self.address.clone() };
+        Ok(match (job, &self.state.phase) {
+            (Job::Ask { turn, step }, Phase::Turn(current)) => {
+                let sampling = current.inputs.last().and_then(|input| match &input.kind {
+                    Kind::Request(request) => request.sampling.clone(),
+                    Kind::Chat(_) | Kind::Command(_) => None,
+                });
+                let inputs = current.inputs.iter().map(|input| input.seq).collect();
+                let (prompt, mark) = self.composed().await?;
+                let feed = self.feed.clone();
+                desk.start(job::ask(
+                    desk.clone(),
+                    feed,
+                    job::Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling },
+                ))
+            }
+            (Job::Call { turn, step, index }, Phase::Turn(current)) => {
+                let group = current.group.as_ref().expect("a call is implied by an open group");
+                let call = group.answer.calls[*index].clone();
+                desk.start(job::call(desk.clone(), *turn, *step, *index, call))
+            }
+            (Job::Finalise(_), Phase::Closed(stage)) => desk.start(job::finalise(desk.clone(), *stage)),
+            (job, _) => unreachable!("{job:?} is not implied by this phase"),
+        })
+    }
+
+    fn begin_composition(&self) -> Composition {
+        let model = self.home.model.as_ref();
+        let system = self.system_prompt.as_ref().map(|prompt| model.encode_system(prompt));
+        Composition::new(self.home.tools.segment(model), system)
+    }
+
+    /// The prompt as it stands, and a word in the log if it does not begin as the last one did.
+    async fn composed(&mut self) -> Result<(throughline_core::prompt::Prompt, Mark), StoreError> {
+        if self.composition.is_none() {
+            let id = self.id.clone();
+            let history = self.home.library.read(move |store| store.history(&id)).await?;
+            let messages: Vec<Message> = history.into_iter().map(|(_, message)| message).collect();
+            let model = self.home.model.as_ref();
+            let mut composition = self.begin_composition();
+            legal(&messages).iter().for_each(|message| composition.push(model.encode(message)));
+            self.composition = Some(composition);
+            self.report();
+        }
+        let composition = self.composition.as_ref().expect("just composed");
+        if let Some(last) = self.last_prompt
+            && !composition.continues(&last)
+        {
+            self.home.note(
+                Some(self.id.clone()),
+                "cache_break",
+                "the prompt does not begin as the last one did".into(),
+            );
+            self.last_prompt = None;
+        }
+        Ok((composition.prompt(), composition.mark()))
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        self.jobs.values().for_each(AbortHandle::abort);
+        let gauges = &self.home.gauges;
+        gauges.running.fetch_sub(self.share.running, Ordering::Relaxed);
+        gauges.waiting.fetch_sub(self.share.waiting, Ordering::Relaxed);
+        gauges.cached.fetch_sub(self.share.cached, Ordering::Relaxed);
+    }
+}
+
+enum Stop {
+    Bounce(Bounce),
+    Reload(StoreError),
+}
+
+/// The persona of the agent, and what a client adds to it.
+fn compose(persona: &str, layer: Option<&str>) -> Arc<str> {
+    match layer {
+        Some(layer) if !layer.is_empty() && !persona.is_empty() => format!("{persona}\n\n{layer}").into(),
+        Some(layer) if persona.is_empty() => layer.into(),
+        _ => persona.into(),
+    }
+}
+
+fn lost() -> StoreError {
+    StoreError::Broken {
+        doing: "learn how a commit ended",
+        source: "the writer stopped in the middle".into(),
+    }
+}

@@ -1,0 +1,254 @@
+//! One agent: a home, its store, its sessions, its door. Several share a process and nothing else.
+
+use crate::actor::{Mail, Origin};
+use crate::clock::Clock;
+use crate::committer::{Library, News, ReaderFactory, StoreFactory, Writer};
+use crate::desk::Door;
+use crate::outbox::Outbox;
+use crate::router::{self, Router};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use throughline_core::id::Boot;
+use throughline_core::port::{Commit, Desk, Model, Platform, StoreError, Tools};
+use throughline_core::prompt::Digest;
+use throughline_core::session::Rules;
+use throughline_core::{SessionId, Time};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+
+/// Encoded histories are kept in memory up to this much in all; beyond it, sessions at rest give theirs back.
+const CACHE_BYTES_MAX: usize = 32 << 20;
+
+/// Makes a session id from the time, a random number and where the session comes from.
+pub type Mint = Arc<dyn Fn(Time, u64, &str) -> SessionId + Send + Sync>;
+
+/// What an agent is made of.
+pub struct Parts {
+    pub clock: Arc<dyn Clock>,
+    pub model: Arc<dyn Model>,
+    pub tools: Arc<dyn Tools>,
+    pub platforms: Vec<Arc<dyn Platform>>,
+    pub mint: Mint,
+    pub open: StoreFactory,
+    /// None: questions go to the writer itself.
+    pub readers: Option<ReaderFactory>,
+}
+
+pub struct Options {
+    pub rules: Rules,
+    /// Who the agent is: the first part of every system prompt.
+    pub persona: Arc<str>,
+    /// Whether the writer gets a thread of its own, or is a task among the others.
+    pub writer_thread: bool,
+}
+
+pub(crate) struct Home {
+    pub library: Library,
+    pub clock: Arc<dyn Clock>,
+    pub model: Arc<dyn Model>,
+    pub tools: Arc<dyn Tools>,
+    pub platforms: BTreeMap<String, Arc<dyn Platform>>,
+    pub mint: Mint,
+    pub rules: Rules,
+    pub persona: Arc<str>,
+    pub boot: Boot,
+    pub router: Router,
+    pub outbox: Outbox,
+    pub gauges: Gauges,
+    /// Something happened that a drain may have waited for.
+    pub stirred: Notify,
+    pub draining: AtomicBool,
+    pub recovered: AtomicBool,
+    /// The store is about to be closed: nobody is woken any more.
+    pub closing: AtomicBool,
+    pub in_flight: Mutex<BTreeMap<Digest, usize>>,
+    pub in_flight_left: Notify,
+    unwritable: Mutex<Option<String>>,
+    /// How often each session's actor has fallen over.
+    falls: Mutex<BTreeMap<SessionId, u32>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Gauges {
+    pub running: AtomicUsize,
+    pub waiting: AtomicUsize,
+    pub cached: AtomicUsize,
+}
+
+impl Home {
+    pub fn unwritable(&self) -> Option<String> {
+        self.unwritable.lock().expect("nothing panics while it holds this").clone()
+    }
+
+    pub fn note(&self, session: Option<SessionId>, name: &'static str, detail: String) {
+        let at = self.clock.now();
+        self.library.commit_unawaited(Commit::Note { session, name, detail, at });
+    }
+
+    pub fn is_cache_full(&self) -> bool {
+        self.gauges.cached.load(Ordering::Relaxed) > CACHE_BYTES_MAX
+    }
+
+    /// How long to wait before a session whose actor fell over is loaded again.
+    pub fn fallen(&self, session: &SessionId) -> Duration {
+        let mut falls = self.falls.lock().expect("nothing panics while it holds this");
+        let count = falls.entry(session.clone()).or_insert(0);
+        *count += 1;
+        Duration::from_millis(50 << (*count).min(11))
+    }
+
+    fn is_quiet(&self) -> bool {
+        let gauges = &self.gauges;
+        gauges.running.load(Ordering::Relaxed) == 0
+            && gauges.waiting.load(Ordering::Relaxed) == 0
+            && self.outbox.pending() == 0
+    }
+}
+
+/// A running agent.
+pub struct Agent {
+    home: Arc<Home>,
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+/// What was left when an agent stopped. It is on disk, and goes on at the next start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    pub running_turns: usize,
+    pub waiting_inputs: usize,
+    pub undelivered: usize,
+}
+
+impl Stopped {
+    pub fn is_clean(&self) -> bool {
+        *self == Self { running_turns: 0, waiting_inputs: 0, undelivered: 0 }
+    }
+}
+
+impl Agent {
+    /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
+    pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
+        let Parts { clock, model, tools, platforms, mint, open, readers } = parts;
+        let mut store = open()?;
+        let boot = store.boot(clock.now())?;
+        let unfinished = store.reader().unfinished()?;
+        let undelivered = store.reader().undelivered()?;
+
+        let (library, desk) = Library::new(readers);
+        let (news, newsstand) = mpsc::unbounded_channel();
+        let writer = Writer::new(clock.clone(), news);
+        let writing = desk.run(store, open, writer);
+        let writer = match options.writer_thread {
+            true => Some(on_a_thread(writing)?),
+            false => {
+                tokio::spawn(writing);
+                None
+            }
+        };
+
+        let home = Arc::new(Home {
+            library,
+            clock,
+            model,
+            tools,
+            platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
+            mint,
+            rules: options.rules,
+            persona: options.persona,
+            boot,
+            router: Router::default(),
+            outbox: Outbox::default(),
+            gauges: Gauges::default(),
+            stirred: Notify::new(),
+            draining: AtomicBool::new(false),
+            recovered: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            in_flight: Mutex::default(),
+            in_flight_left: Notify::new(),
+            unwritable: Mutex::default(),
+            falls: Mutex::default(),
+        });
+        home.outbox.belongs_to(&home);
+        tokio::spawn(read_news(Arc::downgrade(&home), newsstand));
+        undelivered.into_iter().for_each(|outgoing| home.outbox.send(outgoing));
+        for session in unfinished {
+            router::mail(&home, &session, Origin::Stored, Mail::Wake);
+        }
+        home.recovered.store(true, Ordering::Relaxed);
+        Ok(Self { home, writer })
+    }
+
+    pub fn desk(&self) -> Arc<dyn Desk> {
+        Arc::new(Door(self.home.clone()))
+    }
+
+    /// Accepts nothing new, finishes what runs, waits and has to be delivered, and closes the store.
+    /// What is not done by `deadline` stays on disk.
+    pub async fn stop(self, deadline: Duration) -> Result<Stopped, StoreError> {
+        let home = self.home;
+        home.draining.store(true, Ordering::Relaxed);
+        let _ = timeout(deadline, quiet(&home)).await;
+        let left = Stopped {
+            running_turns: home.gauges.running.load(Ordering::Relaxed),
+            waiting_inputs: home.gauges.waiting.load(Ordering::Relaxed),
+            undelivered: home.outbox.pending(),
+        };
+        home.closing.store(true, Ordering::Relaxed);
+        home.router.dismiss();
+        home.outbox.dismiss();
+        home.library.close().await?;
+        if let Some(writer) = self.writer {
+            let _ = tokio::task::spawn_blocking(move || writer.join()).await; // it has answered; this only waits for its exit
+        }
+        Ok(left)
+    }
+}
+
+async fn quiet(home: &Home) {
+    loop {
+        let stirred = home.stirred.notified();
+        if home.is_quiet() {
+            return;
+        }
+        // Not every change stirs; a short nap costs nothing here.
+        let _ = timeout(Duration::from_millis(50), stirred).await;
+    }
+}
+
+fn on_a_thread(
+    writing: impl Future<Output = ()> + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>, StoreError> {
+    let broken =
+        |source: std::io::Error| StoreError::Broken { doing: "start the writer", source: source.into() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(broken)?;
+    let thread = std::thread::Builder::new().name("committer".into());
+    thread.spawn(move || runtime.block_on(writing)).map_err(broken)
+}
+
+async fn read_news(home: std::sync::Weak<Home>, mut news: mpsc::UnboundedReceiver<News>) {
+    while let Some(item) = news.recv().await {
+        let Some(home) = home.upgrade() else { return };
+        match item {
+            News::Foreign(tended) => {
+                if tended.routes {
+                    home.router.forget_all();
+                }
+                for session in &tended.foreign {
+                    home.router.mail_if_awake(session, Mail::Foreign);
+                }
+            }
+            News::Unwritable(why) => {
+                match &why {
+                    Some(why) => tracing::error!(
+                        why,
+                        "the disk cannot be written: accepting nothing, keeping everything"
+                    ),
+                    None => tracing::info!("the disk can be written again"),
+                }
+                *home.unwritable.lock().expect("nothing panics while it holds this") = why;
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The one writer of a home: many sessions, one fsync.
+//!
+//! A loop behind a channel. It takes whatever is waiting, commits it as one batch, and answers each
+//! when all of it is on disk; the fsync before is the window in which the next batch gathers, so
+//! there is no timer. In production the loop has a thread of its own; in a simulation it is a task.
+//! When nothing waits it tends the store: index, projections, what Hermes wrote beside us.
+//!
+//! A panic in the store ends the batch, not the home: the store is opened again, and whoever
+//! awaited an answer learns that the outcome is unknown, and loads afresh.
+
+use crate::clock::Clock;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use throughline_core::port::{Commit, Committed, Read, Store, StoreError, Tended};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+/// More than this in one transaction makes the first wait for the last without saving fsyncs.
+const BATCH_MAX: usize = 256;
+/// The store is tended when the writer has been idle this long.
+const IDLE: Duration = Duration::from_millis(20);
+/// How often Hermes' own writes are looked for while there is nothing else to do.
+const WATCH: Duration = Duration::from_millis(500);
+/// How often a disk that refused a write is tried again.
+const PROBE: Duration = Duration::from_secs(1);
+
+pub type StoreFactory = Box<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
+pub type ReaderFactory = Box<dyn Fn() -> Result<Box<dyn Read>, StoreError> + Send + Sync>;
+type Question = Box<dyn FnOnce(&dyn Read) + Send>;
+
+enum Order {
+    Commit(Commit, oneshot::Sender<Result<Committed, StoreError>>),
+    /// Nobody waits for it; it joins the next batch, or the next idle moment.
+    Unawaited(Commit),
+    Read(Question),
+    Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// What happened in the store that nobody asked for.
+pub(crate) enum News {
+    Foreign(Tended),
+    /// Why nothing can be written; None: it can be again.
+    Unwritable(Option<String>),
+}
+
+/// How a commit ended, where the store could say.
+#[derive(Debug)]
+pub(crate) enum CommitError {
+    Refused(StoreError),
+    /// The writer went away in the middle. Load again to see.
+    Unknown,
+}
+
+/// Writes and reads of one home.
+#[derive(Clone)]
+pub struct Library {
+    orders: mpsc::UnboundedSender<Order>,
+    readers: Option<Arc<Readers>>,
+}
+
+struct Readers {
+    open: ReaderFactory,
+    /// Connections at rest. A few are kept; a burst opens more and lets them go.
+    idle: Mutex<Vec<Box<dyn Read>>>,
+}
+
+const READERS_KEPT: usize = 4;
+
+impl Library {
+    /// The writer's end is to be run by the caller: on a thread of its own, or as a task.
+    pub(crate) fn new(readers: Option<ReaderFactory>) -> (Self, Desk) {
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let readers = readers.map(|open| Arc::new(Readers { open, idle: Mutex::default() }));
+        (Self { orders, readers }, Desk { orders: inbox })
+    }
+
+    pub(crate) async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.orders.send(Order::Commit(commit, answer)).map_err(|_| CommitError::Unknown)?;
+        answered.await.map_err(|_| CommitError::Unknown)?.map_err(CommitError::Refused)
+    }
+
+    pub(crate) fn commit_unawaited(&self, commit: Commit) {
+        // Only fails when the home is closed; then nobody is there to be told.
+        let _ = self.orders.send(Order::Unawaited(commit));
+    }
+
+    /// Asks a reader; the writer itself where the home has no others.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Read) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let gone = || StoreError::Broken { doing: "read the store", source: "the home is closed".into() };
+        match &self.readers {
+            Some(readers) => {
+                let readers = readers.clone();
+                let asked = tokio::task::spawn_blocking(move || readers.ask(question)).await;
+                asked.map_err(|_| gone())?
+            }
+            None => {
+                let (answer, answered) = oneshot::channel();
+                let ask: Question = Box::new(move |reader| drop(answer.send(question(reader))));
+                self.orders.send(Order::Read(ask)).map_err(|_| gone())?;
+                answered.await.map_err(|_| gone())?
+            }
+        }
+    }
+
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        if self.orders.send(Order::Close(answer)).is_err() {
+            return Ok(());
+        }
+        answered.await.unwrap_or(Ok(()))
+    }
+}
+
+impl Readers {
+    fn ask<T>(&self, question: impl FnOnce(&dyn Read) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let kept = self.idle.lock().expect("no reader panics holding the list").pop();
+        let reader = kept.map_or_else(|| (self.open)(), Ok)?;
+        let answer = question(reader.as_ref());
+        let mut idle = self.idle.lock().expect("no reader panics holding the list");
+        if answer.is_ok() && idle.len() < READERS_KEPT {
+            idle.push(reader);
+        }
+        answer
+    }
+}
+
+/// The writer's side of the channel.
+pub(crate) struct Desk {
+    orders: mpsc::UnboundedReceiver<Order>,
+}
+
+impl Desk {
+    /// Runs until it is told to close, or every other end of the channel is gone.
+    pub async fn run(mut self, store: Box<dyn Store>, reopen: StoreFactory, mut writer: Writer) {
+        let mut store = store;
+        while let Some(orders) = self.gather(&mut writer, store.as_mut()).await {
+            match writer.serve(store.as_mut(), orders) {
+                Served::All => {}
+                Served::Close(answer) => {
+                    let _ = answer.send(store.close(writer.clock.now()));
+                    return;
+                }
+                Served::Panicked => {
+                    drop(store); // a new one must not find the old one's lock
+                    match writer.reopened(&reopen).await {
+                        Some(opened) => store = opened,
+                        None => return,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for work, tending the store meanwhile. None: nobody is left to work for.
+    async fn gather(&mut self, writer: &mut Writer, store: &mut dyn Store) -> Option<Vec<Order>> {
+        let first = loop {
+            match timeout(writer.patience, self.orders.recv()).await {
+                Ok(order) => break order?,
+                Err(_) => writer.tend(store),
+            }
+        };
+        let mut orders = vec![first];
+        while orders.len() < BATCH_MAX
+            && let Ok(order) = self.orders.try_recv()
+        {
+            orders.push(order);
+        }
+        Some(orders)
+    }
+}
+
+pub(crate) struct Writer {
+    clock: Arc<dyn Clock>,
+    news: mpsc::UnboundedSender<News>,
+    unwritable: bool,
+    /// How long to wait for work before tending.
+    patience: Duration,
+}
+
+enum Served {
+    All,
+    Close(oneshot::Sender<Result<(), StoreError>>),
+    Panicked,
+}
+
+type Answer = Option<oneshot::Sender<Result<Committed, StoreError>>>;
+
+impl Writer {
+    pub fn new(clock: Arc<dyn Clock>, news: mpsc::UnboundedSender<News>) -> Self {
+        Self { clock, news, unwritable: false, patience: IDLE }
+    }
+
+    /// In the order of arrival; a question sees every commit that was sent before it.
+    fn serve(&mut self, store: &mut dyn Store, orders: Vec<Order>) -> Served {
+        let mut commits = Vec::new();
+        let mut answers: Vec<Answer> = Vec::new();
+        let mut closing = None;
+        for order in orders {
+            match order {
+                Order::Commit(commit, answer) => {
+                    commits.push(commit);
+                    answers.push(Some(answer));
+                }
+                Order::Unawaited(commit) => {
+                    commits.push(commit);
+                    answers.push(None);
+                }
+                Order::Read(question) => {
+                    if !self.commit(store, &mut commits, &mut answers) {
+                        return Served::Panicked;
+                    }
+                    question(store.reader());
+                }
+                Order::Close(answer) => closing = Some(answer),
+            }
+        }
+        if !self.commit(store, &mut commits, &mut answers) {
+            return Served::Panicked;
+        }
+        self.patience = if self.unwritable { PROBE } else { IDLE };
+        closing.map_or(Served::All, Served::Close)
+    }
+
+    /// False: the store panicked. Dropping the answers tells everyone that the outcome is unknown.
+    fn commit(
+        &mut self,
+        store: &mut dyn Store,
+        commits: &mut Vec<Commit>,
+        answers: &mut Vec<Answer>,
+    ) -> bool {
+        if commits.is_empty() {
+            return true;
+        }
+        let batch = std::mem::take(commits);
+        let answers = std::mem::take(answers);
+        let Ok(results) = std::panic::catch_unwind(AssertUnwindSafe(|| store.commit(&batch))) else {
+            tracing::error!("the store panicked in a commit; opening it again");
+            return false;
+        };
+        debug_assert_eq!(results.len(), batch.len());
+        self.note_writability(&results);
+        for (answer, result) in answers.into_iter().zip(results) {
+            match answer {
+                Some(answer) => drop(answer.send(result)), // whoever asked may be gone
+                None => {
+                    if let Err(error) = result {
+                        tracing::warn!(%error, "a commit that nobody waits for was refused");
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn note_writability(&mut self, results: &[Result<Committed, StoreError>]) {
+        let refused = results.iter().find_map(|result| match result {
+            Err(StoreError::Unwritable(why)) => Some(why.clone()),
+            _ => None,
+        });
+        match refused {
+            Some(why) if !self.unwritable => {
+                self.unwritable = true;
+                let _ = self.news.send(News::Unwritable(Some(why)));
+            }
+            None if self.unwritable && results.iter().any(Result::is_ok) => {
+                self.unwritable = false;
+                let _ = self.news.send(News::Unwritable(None));
+            }
+            _ => {}
+        }
+    }
+
+    fn tend(&mut self, store: &mut dyn Store) {
+        let now = self.clock.now();
+        if self.unwritable {
+            let detail = "the disk can be written again".to_owned();
+            let probe = Commit::Note { session: None, name: "disk_recovered", detail, at: now };
+            self.note_writability(&store.commit(&[probe]));
+            self.patience = if self.unwritable { PROBE } else { IDLE };
+            return;
+        }
+        match store.tend(now) {
+            Ok(tended) => {
+                self.patience = if tended.more { Duration::ZERO } else { WATCH };
+                if !tended.foreign.is_empty() || tended.routes {
+                    let _ = self.news.send(News::Foreign(tended));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not tend the store; trying again");
+                self.patience = PROBE;
+            }
+        }
+    }
+
+    async fn reopened(&self, reopen: &StoreFactory) -> Option<Box<dyn Store>> {
+        for _ in 0..REOPEN_MAX {
+            match reopen() {
+                Ok(store) => return Some(store),
+                Err(error) => tracing::error!(%error, "could not open the store again"),
+            }
+            sleep(PROBE).await;
+        }
+        let why =
+            "the store could not be opened again; restart the gateway after looking at the log".to_owned();
+        let _ = self.news.send(News::Unwritable(Some(why)));
+        None
+    }
+}
+
+/// After a minute of trying, a person must look.
+const REOPEN_MAX: u32 = 60;

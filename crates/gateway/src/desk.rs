@@ -1,0 +1,313 @@
+//! The door: platform event → durable, deduplicated message → its session.
+//!
+//! A submission returns when it is on disk. The same key never makes two turns; a retry is led to
+//! the turn that exists. Whatever moved meanwhile (a session that ended, a tip that is no longer
+//! one) is routed again.
+
+use crate::actor::{Bounce, Mail, Origin};
+use crate::agent::Home;
+use crate::router;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use throughline_core::command::Command;
+use throughline_core::input::Kind;
+use throughline_core::port::{
+    Commit, Desk, Progress, Promise, Question, Reading, Receipt, Refusal, Status, StoreError, Submission,
+    Update,
+};
+use throughline_core::prompt::Digest;
+use throughline_core::route::{Continuation, Target, continuation};
+use throughline_core::session::Outcome;
+use throughline_core::{Content, Seq, SessionId, Time, TurnId};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+/// A session that ends, moves or falls over while it is written to is tried again this often.
+const ROUTES_MAX: u32 = 5;
+/// See `actor`: a client's own retry, found by its words.
+const IMPLICIT_KEY_HOLDS: Duration = Duration::from_secs(600);
+
+/// The door of one agent, for every surface.
+#[derive(Clone)]
+pub(crate) struct Door(pub Arc<Home>);
+
+/// Where a submission is mailed.
+struct Place {
+    session: SessionId,
+    origin: Origin,
+    tip: Option<TurnId>,
+}
+
+impl Desk for Door {
+    fn submit(&self, submission: Submission) -> Promise<'_, Result<Receipt, Refusal>> {
+        Box::pin(self.submit_(submission))
+    }
+
+    fn follow(&self, session: SessionId, seq: Seq) -> Promise<'_, Result<Receipt, Refusal>> {
+        Box::pin(self.follow_(session, seq))
+    }
+
+    fn written(&self, session: SessionId, seq: Seq) {
+        self.0.library.commit_unawaited(Commit::Written { session, seq });
+    }
+
+    fn mint(&self, source: &str) -> SessionId {
+        (self.0.mint)(self.0.clock.now(), self.0.clock.chance(), source)
+    }
+
+    fn unique(&self) -> String {
+        format!("{:016x}{:016x}", self.0.clock.chance(), self.0.clock.chance())
+    }
+
+    fn note(&self, session: Option<SessionId>, name: &'static str, detail: String) {
+        self.0.note(session, name, detail);
+    }
+
+    fn read(&self, question: Question) -> Promise<'_, Result<Reading, StoreError>> {
+        Box::pin(self.0.library.read(move |store| {
+            Ok(match question {
+                Question::Sessions(filter) => Reading::Sessions(store.sessions(&filter)?),
+                Question::Session(id) => Reading::Session(store.session(&id)?),
+                Question::History(id) => Reading::History(store.history(&id)?),
+                Question::Search { query, filter } => Reading::Hits(store.search(&query, &filter)?),
+                Question::Trace(name) => Reading::Traces(store.trace(&name)?),
+                Question::Counts => Reading::Counts(store.counts()?),
+                Question::Check => Reading::Violations(store.check()?),
+            })
+        }))
+    }
+
+    fn status(&self) -> Status {
+        let home = &self.0;
+        let unwritable = home.unwritable();
+        let draining = home.draining.load(Ordering::Relaxed);
+        Status {
+            ready: home.recovered.load(Ordering::Relaxed) && !draining && unwritable.is_none(),
+            draining,
+            unwritable,
+            model: home.model.name().to_owned(),
+            active_sessions: home.router.live(),
+            running_turns: home.gauges.running.load(Ordering::Relaxed),
+            waiting_inputs: home.gauges.waiting.load(Ordering::Relaxed),
+            undelivered: home.outbox.pending(),
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.0.clock.now()
+    }
+}
+
+impl Door {
+    async fn submit_(&self, mut submission: Submission) -> Result<Receipt, Refusal> {
+        if let Kind::Chat(Content::Text(text)) = &submission.kind
+            && let Some(command) = Command::parse(text, || self.mint(&submission.birth.source))
+        {
+            submission.kind = Kind::Command(command);
+        }
+        let implicit = match &submission.kind {
+            Kind::Request(request) => request.implicit_key,
+            Kind::Chat(_) | Kind::Command(_) => None,
+        };
+        let _turn = match implicit {
+            Some(key) => Some(InFlight::enter(&self.0, key, submission.may_be_retry).await),
+            None => None,
+        };
+        for _ in 0..ROUTES_MAX {
+            self.refuse_if_closed()?;
+            let place = self.place(&submission).await?;
+            if let Some(found) = self.retried(&submission).await? {
+                return self.existing(found.0, found.1, &submission.kind).await;
+            }
+            let (answer, answered) = oneshot::channel();
+            let mail = Mail::Submit { submission: Box::new(submission.clone()), tip: place.tip, answer };
+            router::mail(&self.0, &place.session, place.origin, mail);
+            match answered.await {
+                Ok(Ok(receipt)) => return Ok(self.tracked(receipt)),
+                Ok(Err(Bounce::Refused(refusal))) => return Err(refusal),
+                Ok(Err(Bounce::Elsewhere { session, seq })) => {
+                    self.0.note(Some(session.clone()), "duplicate_dropped", submission.key.to_string());
+                    return self.existing(session, seq, &submission.kind).await;
+                }
+                Ok(Err(Bounce::NotAtTip)) => submission.target = Target::Fresh,
+                Ok(Err(Bounce::Ended)) => match &submission.target {
+                    Target::Chat(_) => self.0.router.forget(&place.session),
+                    Target::Session(_) => return Err(Refusal::Ended(place.session)),
+                    Target::Thread { .. } | Target::Fresh => submission.target = Target::Fresh,
+                },
+                Err(_) => sleep(Duration::from_millis(50)).await, // the actor fell over; the key makes trying again safe
+            }
+        }
+        Err(Refusal::Internal(
+            "the session could not be reached; the message was not accepted, send it again".into(),
+        ))
+    }
+
+    fn refuse_if_closed(&self) -> Result<(), Refusal> {
+        if self.0.draining.load(Ordering::Relaxed) {
+            return Err(Refusal::Draining);
+        }
+        self.0.unwritable().map_or(Ok(()), |why| Err(Refusal::Unwritable(why)))
+    }
+
+    async fn place(&self, submission: &Submission) -> Result<Place, Refusal> {
+        let source = &submission.birth.source;
+        let fresh = || Place { session: self.mint(source), origin: Origin::Fresh, tip: None };
+        let stored = |session| Place { session, origin: Origin::Stored, tip: None };
+        Ok(match &submission.target {
+            Target::Fresh => fresh(),
+            Target::Session(session) => stored(session.clone()),
+            Target::Thread { before } => {
+                let principal = submission.birth.principal.clone().unwrap_or_default();
+                let end = *before;
+                let matches =
+                    self.0.library.read(move |store| store.thread(&principal, &end)).await.map_err(broken)?;
+                match continuation(&matches) {
+                    Continuation::Append(session) => {
+                        Place { tip: matches.first().map(|found| found.turn), ..stored(session) }
+                    }
+                    Continuation::Import => fresh(),
+                }
+            }
+            Target::Chat(chat) => {
+                if let Some(session) = self.0.router.known(&chat.key) {
+                    return Ok(stored(session));
+                }
+                let _alone = self.0.router.resolving.lock().await;
+                if let Some(session) = self.0.router.known(&chat.key) {
+                    return Ok(stored(session));
+                }
+                let key = chat.key.clone();
+                let led = self.0.library.read(move |store| store.route(&key)).await.map_err(broken)?;
+                let place = led.map_or_else(fresh, stored);
+                self.0.router.remember(chat.key.clone(), place.session.clone());
+                place
+            }
+        })
+    }
+
+    /// A client's retry that carries no key, of a request in whatever session.
+    async fn retried(&self, submission: &Submission) -> Result<Option<(SessionId, Seq)>, Refusal> {
+        let Kind::Request(request) = &submission.kind else { return Ok(None) };
+        let (true, Some(key), false) =
+            (submission.may_be_retry, request.implicit_key, matches!(submission.target, Target::Session(_)))
+        else {
+            return Ok(None); // with a session, its actor knows
+        };
+        let found = self.0.library.read(move |store| store.implicit(&key)).await.map_err(broken)?;
+        Ok(found
+            .filter(|found| !found.written && self.now().since(found.at) < IMPLICIT_KEY_HOLDS)
+            .map(|found| (found.session, found.seq)))
+    }
+
+    /// What became of an input that was accepted before. A request whose turn failed runs again, as
+    /// the same turn.
+    async fn existing(&self, session: SessionId, seq: Seq, kind: &Kind) -> Result<Receipt, Refusal> {
+        let mut receipt = self.follow_(session.clone(), seq).await?;
+        if !matches!(kind, Kind::Request(_)) {
+            return Ok(receipt);
+        }
+        let id = session.clone();
+        let settled = self.0.library.read(move |store| store.outcome(&id, seq)).await.map_err(broken)?;
+        if let Some(Outcome::Failed(turn, _)) = settled.map(|settled| settled.outcome) {
+            self.refuse_if_closed()?;
+            let (answer, answered) = oneshot::channel();
+            router::mail(&self.0, &session, Origin::Stored, Mail::Retry { turn, seq, answer });
+            receipt = self.answered(answered).await?;
+        }
+        Ok(receipt)
+    }
+
+    async fn follow_(&self, session: SessionId, seq: Seq) -> Result<Receipt, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        router::mail(&self.0, &session, Origin::Stored, Mail::Follow { seq, answer });
+        self.answered(answered).await
+    }
+
+    async fn answered(
+        &self,
+        answered: oneshot::Receiver<Result<Receipt, Bounce>>,
+    ) -> Result<Receipt, Refusal> {
+        match answered.await {
+            Ok(Ok(receipt)) => Ok(self.tracked(receipt)),
+            Ok(Err(Bounce::Refused(refusal))) => Err(refusal),
+            Ok(Err(_)) | Err(_) => {
+                Err(Refusal::Internal("the session could not be reached; ask again in a moment".into()))
+            }
+        }
+    }
+
+    /// Follows an input into the session it was moved to, too.
+    fn tracked(&self, receipt: Receipt) -> Receipt {
+        let progress = Box::new(Tracked { door: self.clone(), progress: receipt.progress });
+        Receipt { progress, ..receipt }
+    }
+}
+
+struct Tracked {
+    door: Door,
+    progress: Box<dyn Progress>,
+}
+
+impl Progress for Tracked {
+    fn next(&mut self) -> Promise<'_, Update> {
+        Box::pin(async move {
+            loop {
+                let update = self.progress.next().await;
+                let Update::Settled(settled) = &update else { return update };
+                let Outcome::Moved { session, seq } = &settled.outcome else { return update };
+                match self.door.follow_(session.clone(), *seq).await {
+                    Ok(receipt) => self.progress = receipt.progress,
+                    Err(_) => return Update::Interrupted,
+                }
+            }
+        })
+    }
+}
+
+/// One request with these words is on its way to disk. Its retry waits until it is there, and then
+/// finds it.
+struct InFlight {
+    home: Arc<Home>,
+    key: Digest,
+}
+
+impl InFlight {
+    async fn enter(home: &Arc<Home>, key: Digest, may_be_retry: bool) -> Self {
+        loop {
+            let left = home.in_flight_left.notified();
+            {
+                let mut keys = home.in_flight.lock().expect("nothing panics while it holds the keys");
+                let count = keys.entry(key).or_insert(0);
+                if *count == 0 || !may_be_retry {
+                    *count += 1;
+                    return Self { home: home.clone(), key };
+                }
+            }
+            left.await;
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut keys = self.home.in_flight.lock().expect("nothing panics while it holds the keys");
+        if let Some(count) = keys.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                keys.remove(&self.key);
+            }
+        }
+        drop(keys);
+        self.home.in_flight_left.notify_waiters();
+    }
+}
+
+fn broken(error: StoreError) -> Refusal {
+    match error {
+        StoreError::Unwritable(why) => Refusal::Unwritable(why),
+        StoreError::Busy => Refusal::Unwritable(error.to_string()),
+        error => Refusal::Internal(error.to_string()),
+    }
+}

@@ -1,0 +1,109 @@
+//! Work that a state implies: ask the model, call a tool, hand over an ended session. Each reports
+//! back by mail; none writes anything itself.
+
+use crate::actor::Mail;
+use crate::agent::Home;
+use crate::feed::Feed;
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use throughline_core::message::{Content, JsonText, ToolCall, ToolResult};
+use throughline_core::port::{Asked, Model, ModelError, Promise, Tools};
+use throughline_core::prompt::{Mark, Prompt, Segment};
+use throughline_core::session::{Event, Failure, FailureKind, Finalisation};
+use throughline_core::turn::ask_again;
+use throughline_core::{Seq, SessionId, TurnId};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+use tracing::Instrument;
+
+/// What a job works at: its session's address and the home's means.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub home: Arc<Home>,
+    pub session: SessionId,
+    pub mail: mpsc::WeakUnboundedSender<Mail>,
+}
+
+pub(crate) struct Asking {
+    pub turn: TurnId,
+    pub step: u32,
+    pub inputs: Vec<Seq>,
+    pub prompt: Prompt,
+    pub mark: Mark,
+    pub sampling: Option<JsonText>,
+}
+
+impl Desk {
+    pub fn start(&self, job: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        tokio::spawn(job.in_current_span()).abort_handle()
+    }
+
+    fn report(&self, event: Event) {
+        if let Some(mail) = self.mail.upgrade() {
+            let _ = mail.send(Mail::Event(event)); // the actor is gone: whoever follows it starts this job anew
+        }
+    }
+}
+
+pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
+    let Asking { turn, step, inputs, prompt, mark, sampling } = asking;
+    let asked = Asked { session: desk.session.to_string(), prompt, sampling };
+    for attempt in 1.. {
+        feed.asking(turn, step, inputs.clone());
+        let deltas = |delta| feed.delta(turn, step, delta);
+        let asking = desk.home.model.ask(asked.clone(), &deltas);
+        let answered = AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| Err(panicked()));
+        match answered {
+            Ok(answer) => {
+                return desk.report(Event::Answered { turn, step, answer, prompt: mark, cut: None });
+            }
+            Err(ModelError { kind, message }) => match ask_again(kind, attempt) {
+                Some(delay) => {
+                    tracing::warn!(attempt, ?delay, message, "the model did not answer; asking again");
+                    desk.home.note(Some(desk.session.clone()), "model_retried", message);
+                    sleep(delay).await;
+                }
+                None => return desk.report(Event::Failed { turn, step, failure: Failure { kind, message } }),
+            },
+        }
+    }
+}
+
+pub(crate) async fn call(desk: Desk, turn: TurnId, step: u32, index: usize, call: ToolCall) {
+    let calling = desk.home.tools.call(&desk.session, &call);
+    let content = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or_else(|_| {
+        Content::text(format!(
+            "The tool {} failed inside the gateway. This is a bug; its log has more.",
+            call.name
+        ))
+    });
+    let result = ToolResult { call_id: call.id, name: Some(call.name), content };
+    desk.report(Event::Called { turn, step, index, result });
+}
+
+/// One stage of the hand-over. The list of hooks is empty so far, so each stage has only to be passed.
+pub(crate) async fn finalise(desk: Desk, stage: Finalisation) {
+    desk.report(Event::Finalised(stage));
+}
+
+fn panicked() -> ModelError {
+    let message =
+        "The model's adapter failed inside the gateway. This is a bug; its log has more.".to_owned();
+    ModelError { kind: FailureKind::Refused, message }
+}
+
+/// An agent without hands.
+pub struct NoTools;
+
+impl Tools for NoTools {
+    fn segment(&self, _: &dyn Model) -> Option<Segment> {
+        None
+    }
+
+    fn call<'a>(&'a self, _: &'a SessionId, call: &'a ToolCall) -> Promise<'a, Content> {
+        let answer = format!("There is no tool named {:?} here. Answer without it.", call.name);
+        Box::pin(async move { Content::text(answer) })
+    }
+}

@@ -1,0 +1,27 @@
+//! The shell around the core: it alone spawns tasks and reads the clock.
+//!
+//! One [`Agent`] is one home: a store behind a committer, an actor per live session, an outbox, and
+//! a door ([`throughline_core::port::Desk`]). Several agents share a process and nothing else.
+//!
+//! A message comes through the door, is mailed to its session's actor, stepped, committed, and only
+//! then acknowledged. Jobs (asking the model, calling a tool, finalising) are implied by the state;
+//! they report back by mail. Recovery is loading what is unfinished: the same path.
+//!
+//! Deliberately absent: SQL, HTTP, the format of anything, and every decision about a conversation,
+//! which are `throughline_core::session`'s.
+
+mod actor;
+mod agent;
+mod alarm;
+mod clock;
+mod committer;
+mod desk;
+mod feed;
+mod job;
+mod outbox;
+mod router;
+
+pub use agent::{Agent, Options, Parts, Stopped};
+pub use clock::{Clock, SystemClock};
+pub use committer::{Library, ReaderFactory, StoreFactory};
+pub use job::NoTools;

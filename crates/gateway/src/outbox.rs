@@ -1,0 +1,175 @@
+//! Replies on their way out: each is a row that stays until the platform has it.
+//!
+//! One lane per chat keeps the order of replies. A reply is marked `attempting` on disk before it
+//! is sent and `delivered` after; one found attempting from an earlier start may have arrived. A
+//! platform that honours keys is simply asked again; any other gets it once more, visibly marked,
+//! and never a third time.
+
+use crate::agent::Home;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+use throughline_core::input::Destination;
+use throughline_core::port::{Commit, DeliveryChange, Outgoing, Platform, SendError};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+/// Shown before a reply that may have arrived already.
+const MARK: &str = "♻️ (sent again after a restart; you may have seen this)";
+/// After this many tries over about two hours the platform has had its chance.
+const ATTEMPTS_MAX: u32 = 12;
+const BACKOFF_MAX: Duration = Duration::from_secs(900);
+
+#[derive(Default)]
+pub(crate) struct Outbox {
+    home: OnceLock<Weak<Home>>,
+    lanes: Mutex<BTreeMap<Lane, mpsc::UnboundedSender<Outgoing>>>,
+    /// Replies that no platform has yet.
+    pending: AtomicUsize,
+}
+
+/// Where order matters: one chat of one account.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Lane {
+    platform: String,
+    account: String,
+    chat: String,
+}
+
+impl Lane {
+    fn of(destination: &Destination) -> Self {
+        let Destination { platform, account, chat, .. } = destination;
+        Self { platform: platform.clone(), account: account.clone(), chat: chat.clone() }
+    }
+}
+
+/// How one attempt ended.
+enum Attempt {
+    Over,
+    Again(Duration),
+}
+
+impl Outbox {
+    pub fn belongs_to(&self, home: &Arc<Home>) {
+        let _ = self.home.set(Arc::downgrade(home));
+    }
+
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// The reply's row is committed: from here on it only has to leave.
+    pub fn send(&self, outgoing: Outgoing) {
+        let Some(home) = self.home.get().and_then(Weak::upgrade) else { return };
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        let lane = Lane::of(&outgoing.destination);
+        let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
+        let sender = lanes.entry(lane).or_insert_with(|| {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            tokio::spawn(run(home, receiver));
+            sender
+        });
+        let _ = sender.send(outgoing); // a lane lives as long as the home
+    }
+
+    /// The home is closing: what is left is on disk.
+    pub fn dismiss(&self) {
+        self.lanes.lock().expect("nothing panics while it holds the lanes").clear();
+    }
+}
+
+async fn run(home: Arc<Home>, mut lane: mpsc::UnboundedReceiver<Outgoing>) {
+    while let Some(outgoing) = lane.recv().await {
+        deliver(&home, outgoing).await;
+        home.outbox.pending.fetch_sub(1, Ordering::Relaxed);
+        home.stirred.notify_waiters();
+    }
+}
+
+async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
+    let Some(platform) = home.platforms.get(&outgoing.destination.platform).cloned() else {
+        let detail =
+            format!("{} has a reply for {}, which is off", outgoing.key, outgoing.destination.platform);
+        home.note(Some(outgoing.session.clone()), "delivery_waits", detail);
+        return; // the row stays, and leaves when the platform is on again
+    };
+    let wait = outgoing.not_before.since(home.clock.now());
+    if !wait.is_zero() {
+        sleep(wait).await;
+    }
+    while let Attempt::Again(delay) = attempt(home, platform.as_ref(), &mut outgoing).await {
+        sleep(delay).await;
+    }
+}
+
+async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgoing) -> Attempt {
+    let ambiguous = outgoing.attempting.is_some() && !platform.is_idempotent();
+    if ambiguous && outgoing.marked {
+        let error = "sent twice, and both times it is unknown whether it arrived".to_owned();
+        home.note(Some(outgoing.session.clone()), "delivery_ambiguous", format!("{}: {error}", outgoing.key));
+        return settle(home, outgoing, DeliveryChange::Refused { error }).await;
+    }
+    if ambiguous {
+        outgoing.marked = true;
+        home.note(Some(outgoing.session.clone()), "delivery_resent_marked", outgoing.key.clone());
+    }
+    if !change(home, outgoing, DeliveryChange::Attempting { marked: outgoing.marked }).await {
+        return Attempt::Over; // somebody settled it before us
+    }
+    outgoing.attempting = Some(home.boot);
+    outgoing.attempts += 1;
+    match platform.send(outgoing, outgoing.marked.then_some(MARK)).await {
+        Ok(platform_id) => settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await,
+        Err(SendError::Unknown { message }) => {
+            tracing::warn!(key = outgoing.key, message, "unknown whether a reply arrived");
+            Attempt::Again(backoff(outgoing.attempts))
+        }
+        Err(SendError::Later { after, message }) if outgoing.attempts < ATTEMPTS_MAX => {
+            let delay = after.unwrap_or_else(|| backoff(outgoing.attempts));
+            let until = home.clock.now().plus(delay);
+            outgoing.attempting = None; // it certainly did not arrive
+            settle(home, outgoing, DeliveryChange::Postponed { until, error: message }).await;
+            Attempt::Again(delay)
+        }
+        Err(SendError::Later { message, .. } | SendError::Never { message }) => {
+            home.note(
+                Some(outgoing.session.clone()),
+                "delivery_refused",
+                format!("{}: {message}", outgoing.key),
+            );
+            settle(home, outgoing, DeliveryChange::Refused { error: message }).await
+        }
+    }
+}
+
+async fn settle(home: &Arc<Home>, outgoing: &Outgoing, to: DeliveryChange) -> Attempt {
+    change(home, outgoing, to).await;
+    Attempt::Over
+}
+
+/// Writes what became of it, waiting for a full disk if need be: an attempt that is not on disk must not begin.
+async fn change(home: &Arc<Home>, outgoing: &Outgoing, change: DeliveryChange) -> bool {
+    loop {
+        let commit = Commit::Delivery {
+            key: outgoing.key.clone(),
+            boot: home.boot,
+            change: change.clone(),
+            at: home.clock.now(),
+        };
+        match home.library.commit(commit).await {
+            Ok(_) => return true,
+            Err(crate::committer::CommitError::Refused(
+                throughline_core::port::StoreError::Unwritable(_) | throughline_core::port::StoreError::Busy,
+            )) => sleep(Duration::from_secs(1)).await,
+            Err(error) => {
+                tracing::error!(key = outgoing.key, ?error, "could not record a delivery");
+                return false;
+            }
+        }
+    }
+}
+
+fn backoff(attempts: u32) -> Duration {
+    Duration::from_secs(1 << attempts.min(10)).min(BACKOFF_MAX)
+}

@@ -1,0 +1,134 @@
+//! Session id → mailbox. Wakes sessions on demand, lets idle ones rest, and brings back one whose
+//! actor fell over. Chat key → session id, remembered until somebody changes it.
+
+use crate::actor::{Actor, Mail, Origin};
+use crate::agent::Home;
+use futures_util::FutureExt;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use throughline_core::{ChatKey, SessionId};
+use tokio::sync::mpsc;
+
+/// A session whose actor keeps failing is tried again ever more slowly, but never given up: its
+/// messages are on disk, and somebody waits for them.
+const REVIVE_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub(crate) struct Router {
+    actors: Mutex<BTreeMap<SessionId, Entry>>,
+    routes: Mutex<BTreeMap<ChatKey, SessionId>>,
+    /// Held while a chat without a known session gets one, so that two messages do not make two.
+    pub resolving: tokio::sync::Mutex<()>,
+}
+
+struct Entry {
+    mail: mpsc::UnboundedSender<Mail>,
+    /// Tells this actor from one that took its place.
+    number: u64,
+}
+
+impl Router {
+    fn actors(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
+        self.actors.lock().expect("nothing panics while it holds the actors")
+    }
+
+    fn routes(&self) -> MutexGuard<'_, BTreeMap<ChatKey, SessionId>> {
+        self.routes.lock().expect("nothing panics while it holds the routes")
+    }
+
+    pub fn known(&self, chat: &ChatKey) -> Option<SessionId> {
+        self.routes().get(chat).cloned()
+    }
+
+    pub fn remember(&self, chat: ChatKey, session: SessionId) {
+        self.routes().insert(chat, session);
+    }
+
+    /// The chats that led to this session are looked up again.
+    pub fn forget(&self, session: &SessionId) {
+        self.routes().retain(|_, known| known != session);
+    }
+
+    pub fn forget_all(&self) {
+        self.routes().clear();
+    }
+
+    pub fn live(&self) -> usize {
+        self.actors().len()
+    }
+
+    /// Mails to a session that is awake; does nothing for one that sleeps.
+    pub fn mail_if_awake(&self, session: &SessionId, mail: Mail) {
+        if let Some(entry) = self.actors().get(session) {
+            let _ = entry.mail.send(mail);
+        }
+    }
+
+    /// An idle actor asks to go. Under the lock nobody can mail it, so nothing is lost.
+    pub fn retire(&self, session: &SessionId, inbox: &mpsc::UnboundedReceiver<Mail>) -> bool {
+        let mut actors = self.actors();
+        if !inbox.is_empty() {
+            return false;
+        }
+        actors.remove(session);
+        true
+    }
+
+    /// Everyone is let go: the home is closing, and what they own is on disk.
+    pub fn dismiss(&self) {
+        self.actors().clear();
+    }
+
+    fn leave(&self, session: &SessionId, number: u64) {
+        let mut actors = self.actors();
+        if actors.get(session).is_some_and(|entry| entry.number == number) {
+            actors.remove(session);
+        }
+    }
+}
+
+/// Mails to a session, waking it if it sleeps.
+pub(crate) fn mail(home: &Arc<Home>, session: &SessionId, origin: Origin, mail: Mail) {
+    let mut actors = home.router.actors();
+    let entry = actors.entry(session.clone()).or_insert_with(|| spawn(home, session.clone(), origin));
+    let _ = entry.mail.send(mail); // the receiver lives as long as the entry, but for a panic: then the sender learns
+}
+
+fn spawn(home: &Arc<Home>, session: SessionId, origin: Origin) -> Entry {
+    let (sender, inbox) = mpsc::unbounded_channel();
+    let number = home.clock.chance();
+    // The actor's own address must not keep its mailbox open.
+    let actor = Actor::new(home.clone(), session.clone(), origin, inbox, sender.downgrade());
+    let home = home.clone();
+    let task = async move {
+        let ended = AssertUnwindSafe(actor.run()).catch_unwind().await;
+        home.router.leave(&session, number);
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%session, %error, "the session's actor stopped; loading it again");
+                revive(home, session);
+            }
+            Err(_) => {
+                tracing::error!(%session, "the session's actor panicked; loading it again");
+                revive(home, session);
+            }
+        }
+    };
+    tokio::spawn(task);
+    Entry { mail: sender, number }
+}
+
+fn revive(home: Arc<Home>, session: SessionId) {
+    if home.closing.load(Ordering::Relaxed) {
+        return; // the next start takes it up
+    }
+    let delay = home.fallen(&session).min(REVIVE_MAX);
+    tokio::spawn(async move {
+        tokio::time::sleep(delay).await;
+        mail(&home, &session, Origin::Stored, Mail::Wake);
+    });
+}
