@@ -6,4 +6,9 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod call;
+pub mod config;
+mod content;
 pub mod json;
+mod message;
+pub mod row;
