@@ -1,11 +1,11 @@
 //! One agent: a home, its store, its sessions, its door. Several share a process and nothing else.
 
-use crate::actor::{Mail, Origin};
 use crate::clock::Clock;
 use crate::committer::{Library, News, ReaderFactory, StoreFactory, Writer};
-use crate::desk::Door;
+use crate::ingress::Door;
 use crate::outbox::Outbox;
 use crate::router::{self, Router};
+use crate::session::{Mail, Origin};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

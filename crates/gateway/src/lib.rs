@@ -10,18 +10,18 @@
 //! Deliberately absent: SQL, HTTP, the format of anything, and every decision about a conversation,
 //! which are `throughline_core::session`'s.
 
-mod actor;
 mod agent;
 mod alarm;
 mod clock;
 mod committer;
-mod desk;
-mod feed;
-mod job;
+mod ingress;
 mod outbox;
 mod router;
+mod session;
+mod stream;
+mod turn;
 
 pub use agent::{Agent, Options, Parts, Stopped};
 pub use clock::{Clock, SystemClock};
 pub use committer::{Library, ReaderFactory, StoreFactory};
-pub use job::NoTools;
+pub use turn::NoTools;

@@ -1,8 +1,8 @@
 //! Session id → mailbox. Wakes sessions on demand, lets idle ones rest, and brings back one whose
 //! actor fell over. Chat key → session id, remembered until somebody changes it.
 
-use crate::actor::{Actor, Mail, Origin};
 use crate::agent::Home;
+use crate::session::{Actor, Mail, Origin};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;

@@ -7,9 +7,9 @@
 use crate::agent::Home;
 use crate::alarm::Alarm;
 use crate::committer::CommitError;
-use crate::feed::{self, Feed};
-use crate::job;
 use crate::router;
+use crate::stream::{self, Feed};
+use crate::turn::{self, Asking};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -298,7 +298,7 @@ impl Actor {
         let id = self.id.clone();
         let outcome = self.home.library.read(move |store| store.outcome(&id, seq)).await?;
         let progress = match outcome {
-            Some(settled) => feed::ended(settled),
+            Some(settled) => stream::ended(settled),
             None if (1..=self.state.received.0).contains(&seq.0) => self.feed.follow(seq),
             None => {
                 let unknown = format!("session {} has no message number {seq}", self.id);
@@ -495,7 +495,7 @@ impl Actor {
 
     async fn start(&mut self, job: &Job) -> Result<AbortHandle, StoreError> {
         let desk =
-            job::Desk { home: self.home.clone(), session: self.id.clone(), mail: self.address.clone() };
+            turn::Desk { home: self.home.clone(), session: self.id.clone(), mail: self.address.clone() };
         Ok(match (job, &self.state.phase) {
             (Job::Ask { turn, step }, Phase::Turn(current)) => {
                 let sampling = current.inputs.last().and_then(|input| match &input.kind {
@@ -505,18 +505,18 @@ impl Actor {
                 let inputs = current.inputs.iter().map(|input| input.seq).collect();
                 let (prompt, mark) = self.composed().await?;
                 let feed = self.feed.clone();
-                desk.start(job::ask(
+                desk.start(turn::ask(
                     desk.clone(),
                     feed,
-                    job::Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling },
+                    Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling },
                 ))
             }
             (Job::Call { turn, step, index }, Phase::Turn(current)) => {
                 let group = current.group.as_ref().expect("a call is implied by an open group");
                 let call = group.answer.calls[*index].clone();
-                desk.start(job::call(desk.clone(), *turn, *step, *index, call))
+                desk.start(turn::call(desk.clone(), *turn, *step, *index, call))
             }
-            (Job::Finalise(_), Phase::Closed(stage)) => desk.start(job::finalise(desk.clone(), *stage)),
+            (Job::Finalise(_), Phase::Closed(stage)) => desk.start(turn::finalise(desk.clone(), *stage)),
             (job, _) => unreachable!("{job:?} is not implied by this phase"),
         })
     }

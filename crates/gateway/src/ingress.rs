@@ -4,9 +4,9 @@
 //! the turn that exists. Whatever moved meanwhile (a session that ended, a tip that is no longer
 //! one) is routed again.
 
-use crate::actor::{Bounce, Mail, Origin};
 use crate::agent::Home;
 use crate::router;
+use crate::session::{Bounce, Mail, Origin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 /// A session that ends, moves or falls over while it is written to is tried again this often.
 const ROUTES_MAX: u32 = 5;
-/// See `actor`: a client's own retry, found by its words.
+/// See `session`: a client's own retry, found by its words.
 const IMPLICIT_KEY_HOLDS: Duration = Duration::from_secs(600);
 
 /// The door of one agent, for every surface.

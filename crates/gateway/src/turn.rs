@@ -1,9 +1,9 @@
 //! Work that a state implies: ask the model, call a tool, hand over an ended session. Each reports
 //! back by mail; none writes anything itself.
 
-use crate::actor::Mail;
 use crate::agent::Home;
-use crate::feed::Feed;
+use crate::session::Mail;
+use crate::stream::Feed;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
