@@ -11,4 +11,7 @@ pub mod config;
 mod content;
 pub mod json;
 mod message;
+#[cfg(test)]
+mod peer;
 pub mod row;
+pub mod schema;

@@ -1,9 +1,9 @@
 use super::*;
+use crate::peer::python;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRng, TestRunner};
 use serde_json::json;
-use std::process::{Command, Stdio};
 
 #[test]
 fn text_has_pythons_form() {
@@ -140,19 +140,4 @@ fn python_writes_the_same_bytes() {
         let theirs: Vec<String> = serde_json::from_str(line).unwrap();
         assert_eq!(theirs, [dumps(value), dumps_unicode(value), dumps_indented(value)]);
     }
-}
-
-/// What `python3` prints when it runs `script` on `input`.
-fn python(script: &str, input: &str) -> String {
-    let mut file = tempfile::tempfile().unwrap();
-    std::io::Write::write_all(&mut file, input.as_bytes()).unwrap();
-    std::io::Seek::rewind(&mut file).unwrap();
-    let output = Command::new("python3")
-        .args(["-c", script])
-        .env("PYTHONIOENCODING", "utf-8")
-        .stdin(Stdio::from(file))
-        .output()
-        .expect("these tests compare with Python: install python3 and put it on the PATH");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
 }
