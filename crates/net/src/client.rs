@@ -1,0 +1,162 @@
+//! One pool of connections for everything that is asked.
+
+use crate::endpoint::{Endpoint, root_cause};
+use crate::error::{NetError, Refusal, Stage};
+use crate::reply::Reply;
+use crate::retry::retry_after;
+use bytes::Bytes;
+use reqwest::header::LOCATION;
+use reqwest::redirect::Policy;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    pub timeouts: Timeouts,
+    pub limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    pub connect: Duration,
+    /// From the end of the request to the headers, and again from there to the first of the body.
+    pub first_byte: Duration,
+    /// Between two pieces of the body. A comment that keeps a stream alive is one.
+    pub silence: Duration,
+    /// All of it. A stream that only says it is alive ends here.
+    pub whole: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            // A host across the world with one packet lost needs 4 s; more means it is not there.
+            connect: Duration::from_secs(10),
+            // A local server loads its model from disk and reads a long prompt before it says a word.
+            first_byte: Duration::from_secs(600),
+            // Reasoning models think in silence after their first byte; the longest thoughts seen are minutes.
+            silence: Duration::from_secs(300),
+            // Longer than any answer a person waits for, shorter than for ever.
+            whole: Duration::from_secs(3600),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of the body as it is read, after decompression.
+    pub body: usize,
+    pub event: usize,
+    /// What is read of an answer other than success.
+    pub refusal: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // The longest answers are some hundred thousand tokens: 4 MB, and 30 times that as a
+            // stream of one event per token would still be unheard of.
+            body: 64 << 20,
+            // One event may carry a whole tool call or a picture.
+            event: 8 << 20,
+            // The reason stands at the beginning.
+            refusal: 16 << 10,
+        }
+    }
+}
+
+/// Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    settings: Settings,
+    /// By road: see [`Client::road`]. Built when first needed: reading the system's certificates
+    /// takes longer than everything else at start, and a machine without any can still ask its own.
+    roads: [OnceLock<reqwest::Client>; 4],
+}
+
+impl Client {
+    pub fn new(settings: Settings) -> Self {
+        Self(Arc::new(Inner { settings, roads: Default::default() }))
+    }
+
+    /// Sends `body` as JSON. Returns when the headers of a success are there.
+    pub async fn post(&self, endpoint: &Endpoint, body: impl Into<Bytes>) -> Result<Reply, NetError> {
+        let Settings { timeouts, limits } = self.0.settings;
+        let deadline = Instant::now() + timeouts.whole;
+        let request = self
+            .road(endpoint)?
+            .post(endpoint.url().clone())
+            .header("content-type", "application/json")
+            .headers(endpoint.headers().clone())
+            .body(body.into());
+        let response = timeout(timeouts.first_byte, request.send())
+            .await
+            .map_err(|_| NetError::TimedOut { stage: Stage::FirstByte, limit: timeouts.first_byte })?
+            .map_err(|error| endpoint.failure(error, timeouts.connect))?;
+        let status = response.status();
+        tracing::debug!(host = endpoint.host(), status = status.as_u16(), "answered");
+        let wait = retry_after(response.headers());
+        let redirect =
+            response.headers().get(LOCATION).and_then(|value| elsewhere(endpoint, value.to_str().ok()?));
+        let reply = Reply::new(response, endpoint.clone(), self.0.settings, deadline);
+        if status.is_success() {
+            return Ok(reply);
+        }
+        let body = reply.beginning(limits.refusal).await;
+        let refusal = Refusal { status: status.as_u16(), retry_after: wait, body, redirect };
+        Err(NetError::Status(Box::new(refusal)))
+    }
+
+    /// The client for this kind of destination: a proxy from the environment may stand before the
+    /// world, never before this machine; certificates are needed only where they are checked.
+    fn road(&self, endpoint: &Endpoint) -> Result<&reqwest::Client, NetError> {
+        let (secure, loopback) = (endpoint.is_secure(), endpoint.is_loopback());
+        let slot = &self.0.roads[usize::from(secure) * 2 + usize::from(loopback)];
+        if let Some(client) = slot.get() {
+            return Ok(client);
+        }
+        let client = self.build(Road { secure, loopback }).map_err(|error| {
+            let reason = root_cause(&error);
+            NetError::Unusable(format!(
+                "no safe connection can be made from here: {reason}. Install the system's CA certificates (package ca-certificates)"
+            ))
+        })?;
+        Ok(slot.get_or_init(|| client))
+    }
+
+    fn build(&self, road: Road) -> reqwest::Result<reqwest::Client> {
+        // Refused when someone was first, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("throughline/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(self.0.settings.timeouts.connect)
+            .http2_keep_alive_interval(Duration::from_secs(30)) // a dead connection shows while a model thinks
+            .http2_keep_alive_timeout(Duration::from_secs(20))
+            .pool_idle_timeout(Duration::from_secs(50)) // load balancers hang up after 60
+            .tcp_nodelay(true);
+        if road.loopback {
+            builder = builder.no_proxy();
+        }
+        if !road.secure {
+            builder = builder.tls_certs_only([]);
+        }
+        builder.build()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Road {
+    secure: bool,
+    loopback: bool,
+}
+
+/// Scheme and host of where a redirect leads: the rest could carry a secret.
+fn elsewhere(endpoint: &Endpoint, location: &str) -> Option<String> {
+    let url = endpoint.url().join(location).ok()?;
+    Some(format!("{}://{}", url.scheme(), url.host_str()?))
+}

@@ -1,0 +1,24 @@
+//! HTTP to the outside: one way to ask, with a bound on everything that can grow or hang.
+//!
+//! - connecting, the first byte, silence and the whole exchange each have their own limit
+//! - an answer is held up to a size, one event of a stream up to a smaller one
+//! - what a server says in anger is trimmed, and carries none of the secrets it was asked with
+//! - errors are told apart by what the caller can do about them
+//!
+//! Deliberately absent: retries (the caller knows what waiting costs), redirects (a key must not
+//! follow one), clocks, and any knowledge of what is asked.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod client;
+mod endpoint;
+mod error;
+mod event;
+mod reply;
+mod retry;
+
+pub use client::{Client, Limits, Settings, Timeouts};
+pub use endpoint::{Endpoint, InvalidEndpoint, Secret};
+pub use error::{NetError, Refusal, Stage, Unreadable, excerpt};
+pub use event::{Event, Parser};
+pub use reply::{Events, Reply, Shape};

@@ -1,0 +1,154 @@
+//! An answer as it comes in: bounded in size, in silence and in length of time.
+
+use crate::client::Settings;
+use crate::endpoint::{Endpoint, root_cause};
+use crate::error::{NetError, Stage, Unreadable};
+use crate::event::{Event, Parser};
+use bytes::{Bytes, BytesMut};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// What an answer looks like, by its first byte: servers often mislabel it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Json,
+    Events,
+    /// A page, a plain text, or nothing at all.
+    Unknown,
+}
+
+/// A successful answer whose body is still to come. Dropping it abandons the request.
+pub struct Reply {
+    response: reqwest::Response,
+    endpoint: Endpoint,
+    settings: Settings,
+    /// No answer goes on for longer than this, however lively.
+    deadline: Instant,
+    /// Read, and not yet handed out.
+    ahead: BytesMut,
+    received: usize,
+}
+
+impl Reply {
+    pub(crate) fn new(
+        response: reqwest::Response,
+        endpoint: Endpoint,
+        settings: Settings,
+        deadline: Instant,
+    ) -> Self {
+        Self { response, endpoint, settings, deadline, ahead: BytesMut::new(), received: 0 }
+    }
+
+    /// Looks ahead to the first byte that is not blank. Takes nothing away.
+    pub async fn shape(&mut self) -> Result<Shape, NetError> {
+        loop {
+            let text = self.ahead.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&self.ahead);
+            match text.trim_ascii_start().first() {
+                Some(b'{' | b'[') => return Ok(Shape::Json),
+                Some(b':' | b'd' | b'e' | b'i' | b'r') => return Ok(Shape::Events),
+                Some(0xEF) if self.ahead.len() < 3 => {}
+                Some(_) => return Ok(Shape::Unknown),
+                None => {}
+            }
+            match self.receive().await? {
+                Some(chunk) => self.ahead.extend_from_slice(&chunk),
+                None => return Ok(Shape::Unknown),
+            }
+        }
+    }
+
+    /// All of it.
+    pub async fn text(mut self) -> Result<String, NetError> {
+        while let Some(chunk) = self.receive().await? {
+            self.ahead.extend_from_slice(&chunk);
+        }
+        let text = self.ahead.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&self.ahead);
+        String::from_utf8(text.to_vec()).map_err(|_| NetError::Unreadable(Unreadable::NotUtf8))
+    }
+
+    /// The beginning of it, however broken: for a complaint.
+    pub async fn beginning(mut self, length: usize) -> String {
+        while self.ahead.len() < length {
+            match self.receive().await {
+                Ok(Some(chunk)) => self.ahead.extend_from_slice(&chunk),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.ahead.truncate(length);
+        self.endpoint.clean(&String::from_utf8_lossy(&self.ahead))
+    }
+
+    pub fn events(self) -> Events {
+        let parser = Parser::new(self.settings.limits.event);
+        Events { reply: self, parser, ended: false }
+    }
+
+    async fn next_bytes(&mut self) -> Result<Option<Bytes>, NetError> {
+        match self.ahead.is_empty() {
+            true => self.receive().await,
+            false => Ok(Some(self.ahead.split().freeze())),
+        }
+    }
+
+    async fn receive(&mut self) -> Result<Option<Bytes>, NetError> {
+        let (stage, limit) = self.patience();
+        let chunk = timeout(limit, self.response.chunk())
+            .await
+            .map_err(|_| NetError::TimedOut { stage, limit: self.limit_of(stage) })?
+            .map_err(|error| NetError::Lost(self.endpoint.clean(&root_cause(&error))))?;
+        self.received += chunk.as_ref().map_or(0, Bytes::len);
+        if self.received > self.settings.limits.body {
+            return Err(NetError::Unreadable(Unreadable::TooLong { limit: self.settings.limits.body }));
+        }
+        Ok(chunk)
+    }
+
+    /// How long the next bytes may take, and what it is called if they take longer.
+    fn patience(&self) -> (Stage, Duration) {
+        let stage = if self.received == 0 { Stage::FirstByte } else { Stage::Silence };
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        match self.limit_of(stage) {
+            limit if limit <= left => (stage, limit),
+            _ => (Stage::Whole, left),
+        }
+    }
+
+    fn limit_of(&self, stage: Stage) -> Duration {
+        let timeouts = &self.settings.timeouts;
+        match stage {
+            Stage::Connecting => timeouts.connect,
+            Stage::FirstByte => timeouts.first_byte,
+            Stage::Silence => timeouts.silence,
+            Stage::Whole => timeouts.whole,
+        }
+    }
+}
+
+/// The events of an answer, in order.
+pub struct Events {
+    reply: Reply,
+    parser: Parser,
+    ended: bool,
+}
+
+impl Events {
+    /// None once the answer has ended as it should.
+    pub async fn next(&mut self) -> Result<Option<Event>, NetError> {
+        loop {
+            if let Some(event) = self.parser.pop() {
+                return Ok(Some(event));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let parsed = match self.reply.next_bytes().await? {
+                Some(bytes) => self.parser.push(&bytes),
+                None => {
+                    self.ended = true;
+                    self.parser.finish()
+                }
+            };
+            parsed.map_err(NetError::Unreadable)?;
+        }
+    }
+}
