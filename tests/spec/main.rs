@@ -1,0 +1,3 @@
+//! The specification: a module per promise or peer. One binary, so that dependencies are built once.
+
+mod tidy;
