@@ -9,9 +9,14 @@
 mod call;
 pub mod config;
 mod content;
+pub mod entry;
+mod fields;
+pub mod index;
 pub mod json;
+pub mod local;
 mod message;
 #[cfg(test)]
 mod peer;
 pub mod row;
 pub mod schema;
+pub mod source;
