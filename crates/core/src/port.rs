@@ -6,7 +6,7 @@
 use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId};
 use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Sender};
 use crate::message::{Content, JsonText, Message, ToolCall};
-use crate::prompt::{Digest, Mark, Prompt, Segment};
+use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
 use crate::session::{Act, FailureKind, Outcome, Session};
 use crate::time::Time;
@@ -265,6 +265,11 @@ pub trait Model: Send + Sync {
     /// The bytes of one message in a request. The same message always gives the same bytes.
     fn encode(&self, message: &Message) -> Segment;
     fn encode_system(&self, text: &str) -> Segment;
+    /// The bytes of the list of tools. `list` is the common form: a JSON array of
+    /// `{"type":"function","function":{"name":…,"description":…,"parameters":…}}`.
+    fn encode_tools(&self, list: &JsonText) -> Segment {
+        Segment { role: SegmentRole::Tools, bytes: list.as_str().into() }
+    }
     /// Asks once. Deltas are a lossy side channel; the answer is the truth. Dropping the promise
     /// abandons the request. Waits and retries are the caller's.
     fn ask<'a>(
