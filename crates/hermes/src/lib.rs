@@ -8,11 +8,14 @@
 
 mod call;
 pub mod config;
+pub mod env;
 mod content;
 pub mod entry;
 mod fields;
+pub mod id;
 pub mod index;
 pub mod json;
+pub mod key;
 pub mod local;
 mod message;
 #[cfg(test)]
@@ -20,3 +23,4 @@ mod peer;
 pub mod row;
 pub mod schema;
 pub mod source;
+pub mod title;
