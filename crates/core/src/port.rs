@@ -458,4 +458,9 @@ pub struct Status {
     pub running_turns: usize,
     pub waiting_inputs: usize,
     pub undelivered: usize,
+    /// Transactions since the start, and the batches (one fsync each) they went in.
+    pub commits: u64,
+    pub batches: u64,
+    /// What was put off (the search index, projections for Hermes) has been done.
+    pub tended: bool,
 }

@@ -138,7 +138,7 @@ impl Agent {
 
         let (library, desk) = Library::new(readers);
         let (news, newsstand) = mpsc::unbounded_channel();
-        let writer = Writer::new(clock.clone(), news);
+        let writer = Writer::new(&library, clock.clone(), news);
         let writing = desk.run(store, open, writer);
         let writer = match options.writer_thread {
             true => Some(on_a_thread(writing)?),

@@ -10,6 +10,7 @@
 
 use crate::clock::Clock;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::port::{Commit, Committed, Read, Store, StoreError, Tended};
@@ -57,6 +58,15 @@ pub(crate) enum CommitError {
 pub struct Library {
     orders: mpsc::UnboundedSender<Order>,
     readers: Option<Arc<Readers>>,
+    pub(crate) meter: Arc<Meter>,
+}
+
+/// What the writer has done since the start.
+#[derive(Default)]
+pub(crate) struct Meter {
+    pub commits: AtomicU64,
+    pub batches: AtomicU64,
+    pub tended: AtomicBool,
 }
 
 struct Readers {
@@ -72,7 +82,7 @@ impl Library {
     pub(crate) fn new(readers: Option<ReaderFactory>) -> (Self, Desk) {
         let (orders, inbox) = mpsc::unbounded_channel();
         let readers = readers.map(|open| Arc::new(Readers { open, idle: Mutex::default() }));
-        (Self { orders, readers }, Desk { orders: inbox })
+        (Self { orders, readers, meter: Arc::default() }, Desk { orders: inbox })
     }
 
     pub(crate) async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
@@ -177,6 +187,7 @@ impl Desk {
 pub(crate) struct Writer {
     clock: Arc<dyn Clock>,
     news: mpsc::UnboundedSender<News>,
+    meter: Arc<Meter>,
     unwritable: bool,
     /// How long to wait for work before tending.
     patience: Duration,
@@ -191,8 +202,8 @@ enum Served {
 type Answer = Option<oneshot::Sender<Result<Committed, StoreError>>>;
 
 impl Writer {
-    pub fn new(clock: Arc<dyn Clock>, news: mpsc::UnboundedSender<News>) -> Self {
-        Self { clock, news, unwritable: false, patience: IDLE }
+    pub fn new(library: &Library, clock: Arc<dyn Clock>, news: mpsc::UnboundedSender<News>) -> Self {
+        Self { clock, news, meter: library.meter.clone(), unwritable: false, patience: IDLE }
     }
 
     /// In the order of arrival; a question sees every commit that was sent before it.
@@ -243,6 +254,9 @@ impl Writer {
             return false;
         };
         debug_assert_eq!(results.len(), batch.len());
+        self.meter.commits.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.meter.batches.fetch_add(1, Ordering::Relaxed);
+        self.meter.tended.store(false, Ordering::Relaxed);
         self.note_writability(&results);
         for (answer, result) in answers.into_iter().zip(results) {
             match answer {
@@ -287,6 +301,7 @@ impl Writer {
         match store.tend(now) {
             Ok(tended) => {
                 self.patience = if tended.more { Duration::ZERO } else { WATCH };
+                self.meter.tended.store(!tended.more, Ordering::Relaxed);
                 if !tended.foreign.is_empty() || tended.routes {
                     let _ = self.news.send(News::Foreign(tended));
                 }

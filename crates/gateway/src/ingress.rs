@@ -91,6 +91,9 @@ impl Desk for Door {
             running_turns: home.gauges.running.load(Ordering::Relaxed),
             waiting_inputs: home.gauges.waiting.load(Ordering::Relaxed),
             undelivered: home.outbox.pending(),
+            commits: home.library.meter.commits.load(Ordering::Relaxed),
+            batches: home.library.meter.batches.load(Ordering::Relaxed),
+            tended: home.library.meter.tended.load(Ordering::Relaxed),
         }
     }
 
