@@ -1,0 +1,152 @@
+//! Load on the real binary, on loopback, with the built-in offline model: what a durable turn costs.
+//!
+//! Wall times on a shared machine are noise; CPU seconds and counts are the usable figures, so each
+//! run prints both, and beside the latencies how long an fsync took during the same run.
+
+mod client;
+mod gateway;
+mod probe;
+
+use anyhow::Result;
+use clap::Parser;
+use client::Load;
+use gateway::Gateway;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Measure the gateway: throughput, latency, CPU and memory
+#[derive(Parser)]
+struct Arguments {
+    /// Numbers of clients, each with a session of its own
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64,512")]
+    clients: Vec<usize>,
+    /// How long each number of clients is kept up
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// How many sessions the memory measurement begins
+    #[arg(long, default_value_t = 10_000)]
+    sessions: usize,
+    /// How long a history the long-conversation measurement builds
+    #[arg(long, default_value_t = 1000)]
+    messages: usize,
+    /// Where the homes are made; must be a real disk
+    #[arg(long, default_value = ".cache/bench")]
+    directory: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    std::fs::create_dir_all(&arguments.directory)?;
+    throughput(&arguments).await?;
+    start_times(&arguments).await?;
+    long_conversation(&arguments).await?;
+    memory(&arguments).await
+}
+
+/// Turns per second, latency, CPU and transactions per turn.
+async fn throughput(arguments: &Arguments) -> Result<()> {
+    println!(
+        "clients  turns/s  p50 ms  p99 ms  fsync p99 ms  CPU ms/turn  batches/turn  index catch-up s (CPU ms/turn)"
+    );
+    for &clients in &arguments.clients {
+        let gateway =
+            Gateway::start(&arguments.directory.join(format!("throughput-{clients}")), true).await?;
+        client::run(&gateway, &Load { clients, turns: Some(2), seconds: 60, name: "warm" }).await?;
+        gateway.wait_until_indexed().await?;
+        let (cpu, batches) = (gateway.cpu_seconds()?, gateway.status().await?.batches);
+        let probe = probe::Fsync::start(&arguments.directory)?;
+        let load = Load { clients, turns: None, seconds: arguments.seconds, name: "warm" };
+        let mut done = client::run(&gateway, &load).await?;
+        let fsync = probe.stop();
+        let turns = done.latencies.len() as f64;
+        let spent = gateway.cpu_seconds()? - cpu;
+        let batches = (gateway.status().await?.batches - batches) as f64;
+        let behind = Instant::now();
+        gateway.wait_until_indexed().await?;
+        let caught_up = behind.elapsed().as_secs_f64();
+        let with_index = gateway.cpu_seconds()? - cpu;
+        println!(
+            "{clients:7}  {:7.0}  {:6.2}  {:6.2}  {:12.2}  {:11.3}  {:12.2}  {caught_up:8.1} ({:.3})",
+            turns / done.seconds,
+            done.percentile(50),
+            done.percentile(99),
+            fsync.p99_ms,
+            spent * 1e3 / turns,
+            batches / turns,
+            with_index * 1e3 / turns,
+        );
+        gateway.stop().await?;
+    }
+    Ok(())
+}
+
+/// From exec to the first good answer of /health/ready.
+async fn start_times(arguments: &Arguments) -> Result<()> {
+    let home = arguments.directory.join("start");
+    let mut times = Vec::new();
+    for (name, fresh) in
+        [("fresh home", true), ("existing home", false), ("existing home", false), ("existing home", false)]
+    {
+        let gateway = Gateway::start(&home, fresh).await?;
+        times.push((name, gateway.ready_after));
+        client::run(&gateway, &Load { clients: 4, turns: Some(2), seconds: 60, name: "start" }).await?;
+        gateway.stop().await?;
+    }
+    let gateway = Gateway::start(&home, false).await?;
+    gateway.kill().await?;
+    let gateway = Gateway::start(&home, false).await?;
+    times.push(("after a kill", gateway.ready_after));
+    gateway.stop().await?;
+    println!("\nstart to ready");
+    for (name, time) in times {
+        println!("  {name:14} {:6.1} ms", time.as_secs_f64() * 1e3);
+    }
+    Ok(())
+}
+
+/// A turn late in a long conversation against one in an empty one.
+async fn long_conversation(arguments: &Arguments) -> Result<()> {
+    let gateway = Gateway::start(&arguments.directory.join("long"), true).await?;
+    let per_turn = async |clients: usize, turns: usize, name: &'static str| -> Result<f64> {
+        let cpu = gateway.cpu_seconds()?;
+        client::run(&gateway, &Load { clients, turns: Some(turns), seconds: 600, name }).await?;
+        Ok((gateway.cpu_seconds()? - cpu) * 1e3 / (clients * turns) as f64)
+    };
+    per_turn(1, 50, "short-warm").await?;
+    gateway.wait_until_indexed().await?;
+    let short = per_turn(20, 10, "short").await?;
+    per_turn(1, arguments.messages / 2, "long").await?;
+    gateway.wait_until_indexed().await?;
+    let long = per_turn(1, 200, "long").await?;
+    println!(
+        "\nCPU per turn: {short:.3} ms on a short history, {long:.3} ms after {} messages",
+        arguments.messages
+    );
+    gateway.stop().await
+}
+
+/// Resident memory: idle, with 64 live sessions, with many known ones and 500 of them live.
+async fn memory(arguments: &Arguments) -> Result<()> {
+    let home = arguments.directory.join("memory");
+    let gateway = Gateway::start(&home, true).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    println!("\nresident memory");
+    println!("  idle                         {:6.1} MB", gateway.resident_mb()?);
+    client::run(&gateway, &Load { clients: 64, turns: Some(10), seconds: 60, name: "chat" }).await?;
+    println!("  64 chats                     {:6.1} MB", gateway.resident_mb()?);
+    for part in 0..arguments.sessions.div_ceil(500) {
+        let name: &'static str = Box::leak(format!("known-{part}").into_boxed_str());
+        client::run(&gateway, &Load { clients: 500, turns: Some(1), seconds: 120, name }).await?;
+    }
+    gateway.stop().await?;
+    let gateway = Gateway::start(&home, false).await?;
+    let ready = gateway.ready_after.as_secs_f64() * 1e3;
+    client::run(&gateway, &Load { clients: 500, turns: Some(4), seconds: 120, name: "known-0" }).await?;
+    let sessions = arguments.sessions;
+    println!(
+        "  {sessions} known, 500 active     {:6.1} MB (ready after {ready:.1} ms)",
+        gateway.resident_mb()?
+    );
+    gateway.stop().await
+}
