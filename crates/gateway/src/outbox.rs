@@ -6,12 +6,13 @@
 //! and never a third time.
 
 use crate::agent::Home;
+use crate::committer::CommitError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use throughline_core::input::Destination;
-use throughline_core::port::{Commit, DeliveryChange, Outgoing, Platform, SendError};
+use throughline_core::port::{Commit, DeliveryChange, Outgoing, Platform, SendError, StoreError};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -65,12 +66,22 @@ impl Outbox {
         self.pending.fetch_add(1, Ordering::Relaxed);
         let lane = Lane::of(&outgoing.destination);
         let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
-        let sender = lanes.entry(lane).or_insert_with(|| {
+        let sender = lanes.entry(lane.clone()).or_insert_with(|| {
             let (sender, receiver) = mpsc::unbounded_channel();
-            tokio::spawn(run(home, receiver));
+            tokio::spawn(run(home, lane, receiver));
             sender
         });
-        let _ = sender.send(outgoing); // a lane lives as long as the home
+        let _ = sender.send(outgoing); // a lane leaves the map before it goes
+    }
+
+    /// A lane with nothing to do goes. Under the lock nobody can send to it, so nothing is lost.
+    fn retire(&self, lane: &Lane, receiver: &mpsc::UnboundedReceiver<Outgoing>) -> bool {
+        let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
+        if !receiver.is_empty() {
+            return false;
+        }
+        lanes.remove(lane);
+        true
     }
 
     /// The home is closing: what is left is on disk.
@@ -79,11 +90,14 @@ impl Outbox {
     }
 }
 
-async fn run(home: Arc<Home>, mut lane: mpsc::UnboundedReceiver<Outgoing>) {
-    while let Some(outgoing) = lane.recv().await {
+async fn run(home: Arc<Home>, lane: Lane, mut receiver: mpsc::UnboundedReceiver<Outgoing>) {
+    while let Some(outgoing) = receiver.recv().await {
         deliver(&home, outgoing).await;
         home.outbox.pending.fetch_sub(1, Ordering::Relaxed);
         home.stirred.notify_waiters();
+        if home.outbox.retire(&lane, &receiver) {
+            return;
+        }
     }
 }
 
@@ -121,7 +135,7 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
     outgoing.attempts += 1;
     match platform.send(outgoing, outgoing.marked.then_some(MARK)).await {
         Ok(platform_id) => settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await,
-        Err(SendError::Unknown { message }) => {
+        Err(SendError::Unknown { message }) if outgoing.attempts < ATTEMPTS_MAX => {
             tracing::warn!(key = outgoing.key, message, "unknown whether a reply arrived");
             Attempt::Again(backoff(outgoing.attempts))
         }
@@ -132,7 +146,9 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
             settle(home, outgoing, DeliveryChange::Postponed { until, error: message }).await;
             Attempt::Again(delay)
         }
-        Err(SendError::Later { message, .. } | SendError::Never { message }) => {
+        Err(
+            SendError::Later { message, .. } | SendError::Unknown { message } | SendError::Never { message },
+        ) => {
             home.note(
                 Some(outgoing.session.clone()),
                 "delivery_refused",
@@ -148,22 +164,21 @@ async fn settle(home: &Arc<Home>, outgoing: &Outgoing, to: DeliveryChange) -> At
     Attempt::Over
 }
 
-/// Writes what became of it, waiting for a full disk if need be: an attempt that is not on disk must not begin.
+/// Writes what became of it, waiting for a full disk or a writer that fell over if need be: an
+/// attempt that is not on disk must not begin. False: the row says that it was settled before.
 async fn change(home: &Arc<Home>, outgoing: &Outgoing, change: DeliveryChange) -> bool {
     loop {
-        let commit = Commit::Delivery {
-            key: outgoing.key.clone(),
-            boot: home.boot,
-            change: change.clone(),
-            at: home.clock.now(),
-        };
+        let (key, at) = (outgoing.key.clone(), home.clock.now());
+        let commit = Commit::Delivery { key, boot: home.boot, change: change.clone(), at };
         match home.library.commit(commit).await {
             Ok(_) => return true,
-            Err(crate::committer::CommitError::Refused(
-                throughline_core::port::StoreError::Unwritable(_) | throughline_core::port::StoreError::Busy,
-            )) => sleep(Duration::from_secs(1)).await,
-            Err(error) => {
-                tracing::error!(key = outgoing.key, ?error, "could not record a delivery");
+            Err(
+                CommitError::Unknown | CommitError::Refused(StoreError::Unwritable(_) | StoreError::Busy),
+            ) => {
+                sleep(Duration::from_secs(1)).await;
+            }
+            Err(CommitError::Refused(error)) => {
+                tracing::error!(key = outgoing.key, %error, "could not record a delivery");
                 return false;
             }
         }
