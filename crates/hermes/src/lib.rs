@@ -8,15 +8,16 @@
 
 mod call;
 pub mod config;
-pub mod env;
 mod content;
 pub mod entry;
+pub mod env;
 mod fields;
 pub mod id;
 pub mod index;
 pub mod json;
 pub mod key;
 pub mod local;
+pub mod lock;
 mod message;
 #[cfg(test)]
 mod peer;

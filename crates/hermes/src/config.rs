@@ -1,0 +1,98 @@
+//! Hermes' `config.yaml`, as written: the tree with the place of every value, and the settings
+//! that this gateway reads from it.
+//!
+//! - text becomes a tree as PyYAML would build it ([`Node`]), then `${VAR}` is replaced in values
+//!   as Hermes does it: a variable that is not set stays as written
+//! - a key that nobody knows, or that has no effect, is a [`Notice`]; nothing in Hermes' part of
+//!   the file is refused, except text that is no YAML at all
+//! - `throughline:` is our own table: an unknown key or a wrong value there is an error
+//! - a value that was not written is absent here: defaults belong to whoever uses them
+//!
+//! Deliberately absent: files, the process environment, `gateway.json` and `/etc/hermes`.
+
+pub mod edit;
+mod excerpt;
+mod keys;
+pub mod provider;
+mod read;
+mod scalar;
+mod tree;
+
+pub use excerpt::excerpt;
+pub use read::{
+    Agent, ApiServer, At, Compression, Model, Own, Provider, Secret, SessionReset, Sessions, Settings,
+};
+pub use tree::{Entry, Malformed, Node, Notice, Place, Value};
+
+/// One file, read once.
+#[derive(Debug)]
+pub struct Config {
+    pub root: Node,
+    pub settings: Settings,
+    pub own: Own,
+    /// The file works, and something in it may not do what its author thinks.
+    pub warnings: Vec<Notice>,
+    /// What must be corrected before a gateway can start.
+    pub errors: Vec<Notice>,
+}
+
+impl Config {
+    /// `variable` looks a name up in the environment, `.env` included.
+    pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Config, Malformed> {
+        let tree::Document { mut root, notices } = tree::parse(text)?;
+        let mut warnings = notices;
+        warnings.extend(keys::notices(&root));
+        expand(&mut root, variable);
+        let mut reader = read::Reader::new(&root);
+        let settings = reader.settings();
+        warnings.append(&mut reader.notices);
+        let mut strict = read::Reader::new(&root);
+        let own = strict.own();
+        let errors = strict.notices;
+        warnings.sort_by_key(|notice| notice.place);
+        Ok(Config { root, settings, own, warnings, errors })
+    }
+}
+
+/// Replaces `${NAME}` in every text below, keys excepted.
+fn expand(node: &mut Node, variable: &dyn Fn(&str) -> Option<String>) {
+    match &mut node.value {
+        Value::Text(text) if text.contains("${") => *text = expanded(text, variable),
+        Value::List(items) => items.iter_mut().for_each(|item| expand(item, variable)),
+        Value::Map(entries) => entries.iter_mut().for_each(|entry| expand(&mut entry.node, variable)),
+        _ => {}
+    }
+}
+
+fn expanded(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((start, name)) = reference(rest) {
+        let end = start + name.len() + 3;
+        out.push_str(&rest[..start]);
+        match variable(name) {
+            Some(value) => out.push_str(&value),
+            None => out.push_str(&rest[start..end]),
+        }
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The first `${NAME}` in `text`: where it starts, and the name. `${}` is none.
+fn reference(text: &str) -> Option<(usize, &str)> {
+    let mut from = 0;
+    while let Some(found) = text[from..].find("${") {
+        let start = from + found;
+        let name = &text[start + 2..start + 2 + text[start + 2..].find('}')?];
+        if !name.is_empty() {
+            return Some((start, name));
+        }
+        from = start + 2;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

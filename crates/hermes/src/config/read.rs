@@ -1,0 +1,484 @@
+//! The settings that this gateway reads from the tree, each with its place.
+//!
+//! Hermes forgives: a value of the wrong kind is as good as none, and is pointed out. What was
+//! not written is None; which default then holds is not decided here.
+
+use super::tree::{Node, Notice, Place, Value};
+use super::{keys, reference};
+use std::fmt;
+use throughline_core::session::BusyInput;
+
+/// A value and where it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At<T> {
+    pub value: T,
+    pub place: Place,
+}
+
+impl<T> At<T> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
+        At { value: change(self.value), place: self.place }
+    }
+}
+
+/// Text that must not be shown: `Debug` and `Display` tell its length.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "set, {} characters", self.0.chars().count())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secret({self})")
+    }
+}
+
+/// What Hermes' part of the file says.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    pub model: Model,
+    /// `providers:` and the older `custom_providers:`, in the order in which Hermes tries them.
+    pub providers: Vec<Provider>,
+    pub agent: Agent,
+    pub compression: Compression,
+    pub busy_input_mode: Option<At<BusyInput>>,
+    pub session_reset: SessionReset,
+    pub sessions: Sessions,
+    pub api_server: ApiServer,
+    pub timezone: Option<At<String>>,
+    pub log_level: Option<At<String>>,
+    /// Plain values at the top: Hermes treats them as environment variables that nobody else set.
+    pub variables: Vec<(String, At<Secret>)>,
+}
+
+/// `model:` is a name, or a mapping with more to say.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    pub default: Option<At<String>>,
+    pub provider: Option<At<String>>,
+    pub base_url: Option<At<String>>,
+    pub api_key: Option<At<Secret>>,
+    pub api_mode: Option<At<String>>,
+    pub context_length: Option<At<u64>>,
+    pub max_tokens: Option<At<u64>>,
+    pub headers: Vec<(String, Secret)>,
+}
+
+/// An endpoint that the user gave a name.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// Its key under `providers:`, or its `name`.
+    pub name: String,
+    /// Its `name` for people, if that differs.
+    pub title: Option<String>,
+    pub place: Place,
+    pub enabled: bool,
+    pub base_url: Option<At<String>>,
+    pub api_key: Option<At<Secret>>,
+    /// The environment variable that holds its key.
+    pub key_variable: Option<At<String>>,
+    pub api_mode: Option<At<String>>,
+    pub model: Option<At<String>>,
+    pub context_length: Option<At<u64>>,
+    pub max_tokens: Option<At<u64>>,
+    pub headers: Vec<(String, Secret)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Agent {
+    pub max_turns: Option<At<u64>>,
+    pub restart_drain_timeout: Option<At<f64>>,
+    pub gateway_timeout: Option<At<f64>>,
+    pub gateway_timeout_warning: Option<At<f64>>,
+    pub gateway_notify_interval: Option<At<f64>>,
+    pub api_max_retries: Option<At<u64>>,
+    pub system_prompt: Option<At<String>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Compression {
+    pub enabled: Option<At<bool>>,
+    pub threshold: Option<At<f64>>,
+    pub target_ratio: Option<At<f64>>,
+    pub protect_first_n: Option<At<u64>>,
+    pub protect_last_n: Option<At<u64>>,
+    pub hygiene_hard_message_limit: Option<At<u64>>,
+    pub in_place: Option<At<bool>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct SessionReset {
+    pub mode: Option<At<String>>,
+    pub at_hour: Option<At<u64>>,
+    pub idle_minutes: Option<At<u64>>,
+    pub notify: Option<At<bool>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Sessions {
+    pub auto_prune: Option<At<bool>>,
+    pub retention_days: Option<At<u64>>,
+    pub write_json_snapshots: Option<At<bool>>,
+}
+
+/// `platforms.api_server.extra`, and `gateway.api_server`.
+#[derive(Clone, Debug, Default)]
+pub struct ApiServer {
+    pub host: Option<At<String>>,
+    pub port: Option<At<u64>>,
+    pub key: Option<At<Secret>>,
+    pub model_name: Option<At<String>>,
+    pub max_concurrent_runs: Option<At<u64>>,
+}
+
+/// `throughline:`, where we alone decide what is right.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    pub log_level: Option<At<String>>,
+    pub body_limit_bytes: Option<At<u64>>,
+}
+
+const OWN_KEYS: [&str; 2] = ["log_level", "body_limit_bytes"];
+
+pub(super) struct Reader<'a> {
+    root: &'a Node,
+    pub notices: Vec<Notice>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(root: &'a Node) -> Self {
+        Self { root, notices: Vec::new() }
+    }
+
+    pub fn settings(&mut self) -> Settings {
+        Settings {
+            model: self.model(),
+            providers: self.providers(),
+            agent: self.agent(),
+            compression: self.compression(),
+            busy_input_mode: self.busy_input_mode(),
+            session_reset: self.session_reset(),
+            sessions: self.sessions(),
+            api_server: self.api_server(),
+            timezone: self.text("timezone"),
+            log_level: self.text("logging.level"),
+            variables: self.variables(),
+        }
+    }
+
+    fn model(&mut self) -> Model {
+        let mut model = match self.root.get("model").map(|node| &node.value) {
+            Some(Value::Map(_)) => Model {
+                default: self.first_text(&["model.default", "model.model", "model.name"]),
+                provider: self.text("model.provider"),
+                base_url: self.first_text(&["model.base_url", "model.api_base"]),
+                api_key: self.secret("model.api_key").or_else(|| self.secret("model.api")),
+                api_mode: self.text("model.api_mode"),
+                context_length: self.count("model.context_length"),
+                max_tokens: self.count("model.max_tokens"),
+                headers: [self.headers("model.default_headers"), self.headers("model.extra_headers")]
+                    .concat(),
+            },
+            _ => Model { default: self.text("model"), ..Model::default() },
+        };
+        // Where older files have them. They never win over what stands in `model:`.
+        model.provider = model.provider.or_else(|| self.text("provider"));
+        model.base_url = model.base_url.or_else(|| self.first_text(&["base_url", "api_base"]));
+        model.context_length = model.context_length.or_else(|| self.count("context_length"));
+        model
+    }
+
+    fn providers(&mut self) -> Vec<Provider> {
+        let root = self.root;
+        let mut providers = Vec::new();
+        for entry in root.entry("providers").map(|entry| entry.node.entries()).unwrap_or_default() {
+            providers.extend(self.provider(&entry.node, Some(&entry.key), entry.place));
+        }
+        let Some(older) = root.entry("custom_providers") else { return providers };
+        match &older.node.value {
+            Value::List(items) => {
+                for item in items {
+                    providers.extend(self.provider(item, None, item.place));
+                }
+            }
+            Value::Null => {}
+            other => {
+                let kind = other.kind();
+                let text = format!(
+                    "`custom_providers` has no effect: it takes a list (`- name: …`), and this is {kind}"
+                );
+                self.notices.push(Notice { place: older.place, text });
+            }
+        }
+        providers
+    }
+
+    fn provider(&mut self, node: &'a Node, key: Option<&str>, place: Place) -> Option<Provider> {
+        let outer = self.root;
+        if !matches!(node.value, Value::Map(_)) {
+            return None;
+        }
+        self.root = node;
+        let title = self.text("name").map(|at| at.value);
+        let name = key.map(str::to_owned).or_else(|| title.clone());
+        let provider = name.map(|name| Provider {
+            title: title.filter(|title| *title != name),
+            name,
+            place,
+            enabled: self.boolean("enabled").is_none_or(|at| at.value),
+            base_url: self.first_text(&["api", "url", "base_url", "baseUrl"]),
+            api_key: self.secret("api_key").or_else(|| self.secret("apiKey")),
+            key_variable: self.first_text(&["key_env", "api_key_env", "keyEnv", "apiKeyEnv"]),
+            api_mode: self.first_text(&["api_mode", "transport", "apiMode"]),
+            model: self.first_text(&["model", "default_model", "defaultModel"]),
+            context_length: self.count("context_length").or_else(|| self.count("contextLength")),
+            max_tokens: self.count("max_output_tokens").or_else(|| self.count("max_tokens")),
+            headers: self.headers("extra_headers"),
+        });
+        self.root = outer;
+        if provider.is_none() {
+            let text = "this provider has no effect: give it a `name`".to_owned();
+            self.notices.push(Notice { place, text });
+        }
+        provider
+    }
+
+    fn agent(&mut self) -> Agent {
+        Agent {
+            max_turns: self.count("agent.max_turns").or_else(|| self.count("max_turns")),
+            restart_drain_timeout: self.number("agent.restart_drain_timeout"),
+            gateway_timeout: self.number("agent.gateway_timeout"),
+            gateway_timeout_warning: self.number("agent.gateway_timeout_warning"),
+            gateway_notify_interval: self.number("agent.gateway_notify_interval"),
+            api_max_retries: self.count("agent.api_max_retries"),
+            system_prompt: self.text("agent.system_prompt"),
+        }
+    }
+
+    fn compression(&mut self) -> Compression {
+        Compression {
+            enabled: self.boolean("compression.enabled"),
+            threshold: self.number("compression.threshold"),
+            target_ratio: self.number("compression.target_ratio"),
+            protect_first_n: self.count("compression.protect_first_n"),
+            protect_last_n: self.count("compression.protect_last_n"),
+            hygiene_hard_message_limit: self.count("compression.hygiene_hard_message_limit"),
+            in_place: self.boolean("compression.in_place"),
+        }
+    }
+
+    /// As Hermes: whatever is neither `queue` nor `steer` means `interrupt`. An older home may
+    /// say `busy_text_mode` only.
+    fn busy_input_mode(&mut self) -> Option<At<BusyInput>> {
+        let written = self.first_text(&["display.busy_input_mode", "display.busy_text_mode"])?;
+        let mode = match written.value.to_lowercase().as_str() {
+            "queue" => BusyInput::Queue,
+            "steer" => BusyInput::Steer,
+            "interrupt" => BusyInput::Interrupt,
+            _ => {
+                let text =
+                    "`display.busy_input_mode` is `queue`, `steer` or `interrupt`; Hermes takes this for \
+                            `interrupt`, and so do we"
+                        .to_owned();
+                self.notices.push(Notice { place: written.place, text });
+                BusyInput::Interrupt
+            }
+        };
+        Some(written.map(|_| mode))
+    }
+
+    fn session_reset(&mut self) -> SessionReset {
+        // By presence, as Hermes: an empty table at the top hides the nested one.
+        let section = match self.root.entry("session_reset") {
+            Some(_) => "session_reset",
+            None => "gateway.session_reset",
+        };
+        SessionReset {
+            mode: self.text(&format!("{section}.mode")),
+            at_hour: self.count(&format!("{section}.at_hour")),
+            idle_minutes: self.count(&format!("{section}.idle_minutes")),
+            notify: self.boolean(&format!("{section}.notify")),
+        }
+    }
+
+    fn sessions(&mut self) -> Sessions {
+        Sessions {
+            auto_prune: self.boolean("sessions.auto_prune"),
+            retention_days: self.count("sessions.retention_days"),
+            write_json_snapshots: self.boolean("sessions.write_json_snapshots"),
+        }
+    }
+
+    fn api_server(&mut self) -> ApiServer {
+        let [host, port, key, model_name] = ["host", "port", "key", "model_name"].map(|name| {
+            ["platforms", "gateway.platforms"].map(|platforms| format!("{platforms}.api_server.extra.{name}"))
+        });
+        ApiServer {
+            host: self.text(&host[0]).or_else(|| self.text(&host[1])),
+            port: self.count(&port[0]).or_else(|| self.count(&port[1])),
+            key: self.secret(&key[0]).or_else(|| self.secret(&key[1])),
+            model_name: self.text(&model_name[0]).or_else(|| self.text(&model_name[1])),
+            max_concurrent_runs: self.count("gateway.api_server.max_concurrent_runs"),
+        }
+    }
+
+    fn variables(&mut self) -> Vec<(String, At<Secret>)> {
+        let scalar = |node: &Node| match &node.value {
+            Value::Text(text) => Some(text.clone()),
+            Value::Integer(number) => Some(number.to_string()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(true) => Some("True".to_owned()),
+            Value::Bool(false) => Some("False".to_owned()),
+            _ => None,
+        };
+        let at = |node: &Node, text| At { value: Secret::new(text), place: node.place };
+        let entries = self.root.entries().iter();
+        entries.filter_map(|e| scalar(&e.node).map(|text| (e.key.clone(), at(&e.node, text)))).collect()
+    }
+
+    /// Our own table. Every notice of this reader is an error.
+    pub fn own(&mut self) -> Own {
+        let Some(entry) = self.root.entry("throughline") else { return Own::default() };
+        if !matches!(entry.node.value, Value::Map(_) | Value::Null) {
+            let text = format!("`throughline` is a mapping, and this is {}", entry.node.value.kind());
+            self.notices.push(Notice { place: entry.node.place, text });
+        }
+        for entry in entry.node.entries() {
+            if !OWN_KEYS.contains(&entry.key.as_str()) {
+                self.notices.push(Notice { place: entry.place, text: unknown_own(&entry.key) });
+            }
+        }
+        Own {
+            log_level: self.text("throughline.log_level"),
+            body_limit_bytes: self.count("throughline.body_limit_bytes"),
+        }
+    }
+
+    // ------------------------------------------------------------------------------ plain values
+
+    fn text(&mut self, path: &str) -> Option<At<String>> {
+        let node = self.root.get(path)?;
+        let text = match &node.value {
+            Value::Null => return None,
+            Value::Text(text) => text.trim().to_owned(),
+            Value::Integer(number) => number.to_string(),
+            Value::Number(number) => number.to_string(),
+            Value::Bool(value) => value.to_string(),
+            Value::List(_) | Value::Map(_) => return self.wrong(path, node, "text"),
+        };
+        if let Some((_, name)) = reference(&text) {
+            let text = format!("`{path}` refers to `${{{name}}}`, which is not set");
+            self.notices.push(Notice { place: node.place, text });
+        }
+        (!text.is_empty()).then_some(At { value: text, place: node.place })
+    }
+
+    fn first_text(&mut self, paths: &[&str]) -> Option<At<String>> {
+        paths.iter().find_map(|path| self.text(path))
+    }
+
+    /// A secret that still holds a reference is none.
+    fn secret(&mut self, path: &str) -> Option<At<Secret>> {
+        let text = self.text(path)?;
+        reference(&text.value).is_none().then(|| text.map(Secret::new))
+    }
+
+    fn count(&mut self, path: &str) -> Option<At<u64>> {
+        let node = self.root.get(path)?;
+        let count = match &node.value {
+            Value::Null => return None,
+            Value::Integer(number) => u64::try_from(*number).ok(),
+            Value::Number(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => {
+                Some(*number as u64)
+            }
+            Value::Text(text) if text.trim().is_empty() => return None,
+            Value::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        match count {
+            Some(value) => Some(At { value, place: node.place }),
+            None => self.wrong(path, node, "a whole number, zero or more"),
+        }
+    }
+
+    /// A number with or without a fraction, not negative.
+    fn number(&mut self, path: &str) -> Option<At<f64>> {
+        let node = self.root.get(path)?;
+        let number = match &node.value {
+            Value::Null => return None,
+            Value::Integer(number) => Some(*number as f64),
+            Value::Number(number) => Some(*number),
+            Value::Text(text) if text.trim().is_empty() => return None,
+            Value::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        match number.filter(|number| number.is_finite() && *number >= 0.0) {
+            Some(value) => Some(At { value, place: node.place }),
+            None => self.wrong(path, node, "a number, zero or more"),
+        }
+    }
+
+    fn boolean(&mut self, path: &str) -> Option<At<bool>> {
+        let node = self.root.get(path)?;
+        let value = match &node.value {
+            Value::Null => return None,
+            Value::Bool(value) => Some(*value),
+            Value::Integer(0) => Some(false),
+            Value::Integer(1) => Some(true),
+            Value::Text(text) => match text.trim().to_lowercase().as_str() {
+                "true" | "1" | "yes" | "on" => Some(true),
+                "false" | "0" | "no" | "off" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        match value {
+            Some(value) => Some(At { value, place: node.place }),
+            None => self.wrong(path, node, "`true` or `false`"),
+        }
+    }
+
+    /// Header values carry credentials as often as not.
+    fn headers(&mut self, path: &str) -> Vec<(String, Secret)> {
+        let entries = self.root.get(path).map(Node::entries).unwrap_or_default();
+        entries
+            .iter()
+            .filter_map(|entry| match &entry.node.value {
+                Value::Text(text) => Some((entry.key.clone(), Secret::new(text.as_str()))),
+                Value::Integer(number) => Some((entry.key.clone(), Secret::new(number.to_string()))),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn wrong<T>(&mut self, path: &str, node: &Node, expected: &str) -> Option<T> {
+        let text = format!("`{path}` takes {expected}; what is written is not used");
+        self.notices.push(Notice { place: node.place, text });
+        None
+    }
+}
+
+fn unknown_own(key: &str) -> String {
+    let nearest = OWN_KEYS.iter().map(|known| (keys::distance(key, known), known)).min();
+    match nearest.filter(|(distance, known)| *distance <= known.len() / 3) {
+        Some((_, known)) => {
+            format!("`throughline.{key}` does not exist; did you mean `throughline.{known}`?")
+        }
+        None => format!("`throughline.{key}` does not exist; there are {}", OWN_KEYS.join(" and ")),
+    }
+}
