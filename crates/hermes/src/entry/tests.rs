@@ -67,9 +67,12 @@ fn every_field_is_read() {
 
 #[test]
 fn fields_of_a_later_hermes_stay_and_secrets_do_not() {
-    let later = json!({"later": [1, {"x": null}], "model_override": {"model": "m", "api_key": "sk-secret", "provider": ""}});
+    let later = json!({"z": 1, "later": [1, {"x": null}], "a": 2, "model_override": {"model": "m", "api_key": "sk-secret", "provider": ""}});
     let text = entry_json(&entry(later).unwrap());
-    assert!(text.ends_with(r#""model_override": {"model": "m"}, "later": [1, {"x": null}]}"#), "{text}");
+    assert!(
+        text.ends_with(r#""model_override": {"model": "m"}, "z": 1, "later": [1, {"x": null}], "a": 2}"#),
+        "{text}"
+    );
     assert!(!text.contains("secret"));
     assert_eq!(entry(json!({"model_override": {"api_key": "sk-secret"}})).unwrap().model_override, None);
 }

@@ -100,6 +100,27 @@ fn p15_what_hermes_wrote_is_understood() {
 }
 
 #[test]
+fn a_part_with_more_to_it_than_we_know_is_kept_whole() {
+    for part in [
+        r#"{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}"#,
+        r#"{"type": "text", "text": "a", "text": "b"}"#,
+        r#"{"type": "text", "text": 1}"#,
+        r#"{"type": "text"}"#,
+        r#"{"type": "image_url", "image_url": {"url": "u", "format": "png"}}"#,
+        r#"{"type": "image_url", "image_url": {"url": "u", "detail": 1}}"#,
+        r#"{"type": "image_url", "image_url": "u"}"#,
+        r#"{"type": "image_url", "image_url": {"url": "u"}, "text": "a"}"#,
+        r#"{"type": "video", "text": "a"}"#,
+        r#""bare""#,
+    ] {
+        let column = format!("\0json:[{part}]");
+        let message = decode(user(Some(&column)));
+        assert_eq!(*message.content(), Content::Parts(vec![Part::Opaque(JsonText::from_valid(part))]));
+        assert_eq!(encode(&message).content.unwrap(), column);
+    }
+}
+
+#[test]
 fn calls_in_another_shape_keep_their_text_whole() {
     for (text, id, name, arguments) in [
         (r#"{"name": "old", "arguments": "{}"}"#, "", "old", "{}"),
