@@ -6,7 +6,7 @@
 
 use crate::agent::Home;
 use crate::router;
-use crate::session::{Bounce, Mail, Origin};
+use crate::session::{Bounce, Expected, Mail, Origin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use throughline_core::port::{
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
 use throughline_core::session::Outcome;
-use throughline_core::{Content, Seq, SessionId, Time, TurnId};
+use throughline_core::{Content, Seq, SessionId, Time};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -36,7 +36,7 @@ pub(crate) struct Door(pub Arc<Home>);
 struct Place {
     session: SessionId,
     origin: Origin,
-    tip: Option<TurnId>,
+    expected: Expected,
 }
 
 impl Desk for Door {
@@ -124,7 +124,8 @@ impl Door {
                 return self.existing(found.0, found.1, &submission.kind).await;
             }
             let (answer, answered) = oneshot::channel();
-            let mail = Mail::Submit { submission: Box::new(submission.clone()), tip: place.tip, answer };
+            let mail =
+                Mail::Submit { submission: Box::new(submission.clone()), expected: place.expected, answer };
             router::mail(&self.0, &place.session, place.origin, mail);
             match answered.await {
                 Ok(Ok(receipt)) => return Ok(self.tracked(receipt)),
@@ -133,7 +134,10 @@ impl Door {
                     self.0.note(Some(session.clone()), "duplicate_dropped", submission.key.to_string());
                     return self.existing(session, seq, &submission.kind).await;
                 }
-                Ok(Err(Bounce::NotAtTip)) => submission.target = Target::Fresh,
+                Ok(Err(Bounce::Unexpected)) => match &submission.target {
+                    Target::Chat(_) => self.0.router.forget(&place.session),
+                    _ => submission.target = Target::Fresh,
+                },
                 Ok(Err(Bounce::Ended)) => match &submission.target {
                     Target::Chat(_) => self.0.router.forget(&place.session),
                     Target::Session(_) => return Err(Refusal::Ended(place.session)),
@@ -156,8 +160,9 @@ impl Door {
 
     async fn place(&self, submission: &Submission) -> Result<Place, Refusal> {
         let source = &submission.birth.source;
-        let fresh = || Place { session: self.mint(source), origin: Origin::Fresh, tip: None };
-        let stored = |session| Place { session, origin: Origin::Stored, tip: None };
+        let fresh =
+            || Place { session: self.mint(source), origin: Origin::Fresh, expected: Expected::Unborn };
+        let stored = |session| Place { session, origin: Origin::Stored, expected: Expected::Anything };
         Ok(match &submission.target {
             Target::Fresh => fresh(),
             Target::Session(session) => stored(session.clone()),
@@ -168,7 +173,9 @@ impl Door {
                     self.0.library.read(move |store| store.thread(&principal, &end)).await.map_err(broken)?;
                 match continuation(&matches) {
                     Continuation::Append(session) => {
-                        Place { tip: matches.first().map(|found| found.turn), ..stored(session) }
+                        let expected =
+                            matches.first().map_or(Expected::Anything, |found| Expected::Tip(found.turn));
+                        Place { expected, ..stored(session) }
                     }
                     Continuation::Import => fresh(),
                 }

@@ -38,7 +38,7 @@ const IMPLICIT_KEY_HOLDS: Duration = Duration::from_secs(600);
 pub(crate) enum Mail {
     Submit {
         submission: Box<Submission>,
-        tip: Option<TurnId>,
+        expected: Expected,
         answer: Answerer,
     },
     Follow {
@@ -59,12 +59,22 @@ pub(crate) enum Mail {
 
 pub(crate) type Answerer = oneshot::Sender<Result<Receipt, Bounce>>;
 
+/// What whoever mails an input believes about the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Anything,
+    /// That nobody has it: its id was made a moment ago.
+    Unborn,
+    /// That it ends with this turn.
+    Tip(TurnId),
+}
+
 /// Why a session did not take an input.
 pub(crate) enum Bounce {
     /// It has ended: route again.
     Ended,
-    /// The client's view does not end where the session does.
-    NotAtTip,
+    /// It is not what the sender believed: another conversation got the same id, or this one went on.
+    Unexpected,
     /// Known, over there.
     Elsewhere {
         session: SessionId,
@@ -190,7 +200,7 @@ impl Actor {
 
     async fn open(&mut self, mail: Mail) -> Result<(), StoreError> {
         match mail {
-            Mail::Submit { submission, tip, answer } => self.submit(*submission, tip, answer).await,
+            Mail::Submit { submission, expected, answer } => self.submit(*submission, expected, answer).await,
             Mail::Follow { seq, answer } => self.follow(seq, answer).await,
             Mail::Retry { turn, seq, answer } => self.retry(turn, seq, answer).await,
             Mail::Event(event) => {
@@ -205,10 +215,10 @@ impl Actor {
     async fn submit(
         &mut self,
         submission: Submission,
-        tip: Option<TurnId>,
+        expected: Expected,
         answer: Answerer,
     ) -> Result<(), StoreError> {
-        match self.accept(submission, tip).await {
+        match self.accept(submission, expected).await {
             Ok(receipt) => {
                 let _ = answer.send(Ok(receipt)); // whoever handed it in may have hung up: it is on disk all the same
                 self.start_jobs().await
@@ -221,7 +231,7 @@ impl Actor {
         }
     }
 
-    async fn accept(&mut self, submission: Submission, tip: Option<TurnId>) -> Result<Receipt, Stop> {
+    async fn accept(&mut self, submission: Submission, expected: Expected) -> Result<Receipt, Stop> {
         if self.ended || matches!(self.state.phase, Phase::Closed(_)) {
             return Err(Stop::Bounce(Bounce::Ended));
         }
@@ -233,9 +243,13 @@ impl Actor {
         if let Some(seq) = self.retried(&submission).await.map_err(Stop::Reload)? {
             return Err(Stop::Bounce(Bounce::Elsewhere { session: self.id.clone(), seq }));
         }
-        let at_tip = tip.is_none_or(|turn| self.state.received == turn.0 && self.state.phase == Phase::Idle);
-        if !at_tip {
-            return Err(Stop::Bounce(Bounce::NotAtTip));
+        let as_expected = match expected {
+            Expected::Anything => true,
+            Expected::Unborn => !self.born,
+            Expected::Tip(turn) => self.state.received == turn.0 && self.state.phase == Phase::Idle,
+        };
+        if !as_expected {
+            return Err(Stop::Bounce(Bounce::Unexpected));
         }
         let seq = self.state.received.next();
         let Submission { birth, at, key, kind, reply_to, sender, platform_id, .. } = submission;
