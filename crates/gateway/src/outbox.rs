@@ -2,8 +2,8 @@
 //!
 //! One lane per chat keeps the order of replies. A reply is marked `attempting` on disk before it
 //! is sent and `delivered` after; one found attempting from an earlier start may have arrived. A
-//! platform that honours keys is simply asked again; any other gets it once more, visibly marked,
-//! and never a third time.
+//! platform that honours keys is simply asked again; any other gets it once more, visibly marked:
+//! a reply that is seen twice and says so is better than one that is never seen.
 
 use crate::agent::Home;
 use crate::committer::CommitError;
@@ -119,11 +119,6 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
 
 async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgoing) -> Attempt {
     let ambiguous = outgoing.attempting.is_some() && !platform.is_idempotent();
-    if ambiguous && outgoing.marked {
-        let error = "sent twice, and both times it is unknown whether it arrived".to_owned();
-        home.note(Some(outgoing.session.clone()), "delivery_ambiguous", format!("{}: {error}", outgoing.key));
-        return settle(home, outgoing, DeliveryChange::Refused { error }).await;
-    }
     if ambiguous {
         outgoing.marked = true;
         home.note(Some(outgoing.session.clone()), "delivery_resent_marked", outgoing.key.clone());
