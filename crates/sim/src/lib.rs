@@ -1,0 +1,45 @@
+//! A seeded world around the real gateway, and the judges.
+//!
+//! [`World`] runs the real gateway on a simulated disk with paused time. [`judge`] compares what was
+//! sent with what was seen from outside. [`Mutant`] proves that the judges would notice.
+
+pub mod books;
+pub mod disk;
+pub mod judge;
+pub mod mutant;
+mod outside;
+mod people;
+pub mod plan;
+pub mod seed;
+mod watched;
+mod world;
+
+pub use mutant::Mutant;
+pub use plan::{Crash, Plan};
+pub use world::{Report, World};
+
+use disk::{Disk, Image};
+
+/// A home that was created and closed once: every world begins from a copy of it.
+pub fn template() -> Image {
+    let disk = Disk::new(0);
+    let mut store =
+        watched::open_on(&disk, None, throughline_core::Time(0)).expect("an empty disk takes a new home");
+    store.close(throughline_core::Time(0)).expect("a new home closes");
+    drop(store);
+    disk.settle();
+    disk.image()
+}
+
+/// The world of one seed.
+pub fn play(seed: u64, template: &Image, mutant: Option<Mutant>) -> Report {
+    let plan = Plan::draw(&mut seed::Seed::new(seed ^ 0x5eed));
+    World::new(seed, plan, template, mutant).play()
+}
+
+/// The script, with a crash after the n-th commit. None: that commit never came.
+pub fn crash_after(nth: u64, template: &Image, mutant: Option<Mutant>) -> Option<Report> {
+    let plan = Plan { crashes: vec![Crash::AfterCommit(nth)], ..Plan::script() };
+    let report = World::new(nth, plan, template, mutant).play();
+    (report.lives > 1).then_some(report)
+}

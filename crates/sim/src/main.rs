@@ -1,0 +1,101 @@
+//! Runs worlds: every crash point of the script, then as many random seeds as asked for.
+
+use clap::Parser;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use throughline_sim::{Mutant, Report, crash_after, play, template};
+
+/// Simulate the gateway through crashes and faults, and judge it from outside
+#[derive(Parser)]
+struct Arguments {
+    /// How many random worlds
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Only this one, with every word of the verdict
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Put this deliberate bug in, to see the judges find it
+    #[arg(long, value_parser = mutant)]
+    mutant: Option<Mutant>,
+    /// How many worlds at a time
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
+    threads: usize,
+}
+
+fn mutant(text: &str) -> Result<Mutant, String> {
+    let all = Mutant::ALL.iter().copied();
+    all.clone().find(|mutant| format!("{mutant:?}").eq_ignore_ascii_case(text)).ok_or_else(|| {
+        let names: Vec<_> = all.map(|mutant| format!("{mutant:?}")).collect();
+        format!("one of {}", names.join(", "))
+    })
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let template = template();
+    if let Some(seed) = arguments.seed {
+        let report = play(seed, &template, arguments.mutant);
+        println!("seed {seed}: {} lives, trace {:016x}", report.lives, report.trace);
+        report.wrong.iter().for_each(|wrong| println!("  {wrong}"));
+        return if report.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let began = Instant::now();
+    let mut wrong = 0;
+    let mut points = 0;
+    for nth in 1.. {
+        let Some(report) = crash_after(nth, &template, arguments.mutant) else { break };
+        points = nth;
+        if !report.wrong.is_empty() {
+            wrong += 1;
+            println!("crash after commit {nth} of the script:");
+            report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
+        }
+    }
+    println!("{points} crash points of the script, {wrong} with something wrong");
+    let next = AtomicU64::new(arguments.from);
+    let end = arguments.from + arguments.seeds;
+    let failed: Vec<(u64, Report)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..arguments.threads.max(1))
+            .map(|_| scope.spawn(|| run(&next, end, &template, arguments.mutant)))
+            .collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("a worker reports, it does not panic"))
+            .collect()
+    });
+    for (seed, report) in failed.iter().take(10) {
+        println!("seed {seed} ({} lives):", report.lives);
+        report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
+        println!("  again: cargo run -p throughline-sim --profile ci -- --seed {seed}");
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{} worlds in {seconds:.1} s, {} with something wrong", arguments.seeds, failed.len());
+    if wrong == 0 && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Every tenth world is played twice: the same seed must give the same trace.
+fn run(
+    next: &AtomicU64,
+    end: u64,
+    template: &throughline_sim::disk::Image,
+    mutant: Option<Mutant>,
+) -> Vec<(u64, Report)> {
+    let mut failed = Vec::new();
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end {
+            return failed;
+        }
+        let mut report = play(seed, template, mutant);
+        if seed % 10 == 0 && play(seed, template, mutant).trace != report.trace {
+            report.wrong.push("the same seed gave another trace".into());
+        }
+        if !report.wrong.is_empty() {
+            failed.push((seed, report));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Deliberate bugs, to see whether the judges would notice. Each tampers with what is committed, or
+//! with what is said about it.
+
+use std::sync::Arc;
+use throughline_core::input::{DedupeKey, Input};
+use throughline_core::port::Commit;
+use throughline_core::session::{Act, Reply};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A reply's row is never written.
+    DropOutboxRow,
+    /// A commit is acknowledged one batch before it is written.
+    AcknowledgeBeforeCommit,
+    /// Taking a session up does not raise its generation.
+    ReuseGeneration,
+    /// Each reply is written under two keys.
+    AnswerTwice,
+    /// Messages that share a turn are written in the wrong order.
+    Reorder,
+    /// Every delivery of a message is a new message.
+    ForgetDedupe,
+    /// The WAL is not synced at a commit, as with `synchronous=NORMAL`.
+    NoSync,
+    /// An answered message is not marked as answered.
+    ForgetSettled,
+    /// What waits when a session ends is dropped.
+    DropMoved,
+    /// The route of a new chat is not written.
+    ForgetRoute,
+    /// The results of tools are not written.
+    ForgetResults,
+    /// The model's answer never enters the transcript.
+    ForgetAnswer,
+}
+
+impl Mutant {
+    pub const ALL: [Mutant; 12] = [
+        Mutant::DropOutboxRow,
+        Mutant::AcknowledgeBeforeCommit,
+        Mutant::ReuseGeneration,
+        Mutant::AnswerTwice,
+        Mutant::Reorder,
+        Mutant::ForgetDedupe,
+        Mutant::NoSync,
+        Mutant::ForgetSettled,
+        Mutant::DropMoved,
+        Mutant::ForgetRoute,
+        Mutant::ForgetResults,
+        Mutant::ForgetAnswer,
+    ];
+
+    /// What the store is told instead. `nonce` never repeats.
+    pub fn tamper(self, commit: &Commit, nonce: u64) -> Commit {
+        let mut commit = commit.clone();
+        let Commit::Session { expect, state, acts, .. } = &mut commit else { return commit };
+        match self {
+            Mutant::DropOutboxRow => acts.retain(|act| !matches!(act, Act::Deliver(_))),
+            Mutant::ReuseGeneration if expect.0 > 0 => state.generation = *expect,
+            Mutant::AnswerTwice => {
+                let twice: Vec<_> = acts.iter().filter_map(again).collect();
+                acts.extend(twice);
+            }
+            Mutant::Reorder => swap_first_two_lines(acts),
+            Mutant::ForgetDedupe => acts.iter_mut().for_each(|act| rename(act, nonce)),
+            Mutant::ForgetSettled => acts.retain(|act| !matches!(act, Act::Settle { .. })),
+            Mutant::DropMoved => {
+                for act in acts {
+                    if let Act::Close { moved, .. } = act {
+                        moved.clear();
+                    }
+                }
+            }
+            Mutant::ForgetRoute => {
+                for act in acts {
+                    if let Act::Open(birth) = act {
+                        birth.chat = None;
+                    }
+                }
+            }
+            Mutant::ForgetResults => acts.retain(|act| !matches!(act, Act::Result { .. })),
+            Mutant::ForgetAnswer => {
+                acts.retain(|act| !matches!(act, Act::Append(message) if message.role() == "assistant"))
+            }
+            Mutant::AcknowledgeBeforeCommit | Mutant::NoSync | Mutant::ReuseGeneration => {}
+        }
+        commit
+    }
+}
+
+fn again(act: &Act) -> Option<Act> {
+    match act {
+        Act::Deliver(reply) => {
+            Some(Act::Deliver(Reply { key: format!("{}/again", reply.key), ..reply.clone() }))
+        }
+        _ => None,
+    }
+}
+
+fn swap_first_two_lines(acts: &mut [Act]) {
+    let lines: Vec<_> = acts
+        .iter()
+        .enumerate()
+        .filter(|(_, act)| matches!(act, Act::Append(message) if message.role() == "user"))
+        .map(|(place, _)| place)
+        .collect();
+    if let [first, second, ..] = lines.as_slice() {
+        acts.swap(*first, *second);
+    }
+}
+
+fn rename(act: &mut Act, nonce: u64) {
+    if let Act::Accept(input) = act {
+        let key = DedupeKey::of(&[input.key.as_str(), &nonce.to_string()]);
+        *input = Arc::new(Input { key, ..Input::clone(input) });
+    }
+}

@@ -1,0 +1,154 @@
+//! The store as the simulator sees it: it counts transactions, ends the life when it is time, and
+//! is where deliberate bugs are put in.
+
+use crate::disk::Disk;
+use crate::mutant::Mutant;
+use crate::world::Outside;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use throughline_core::id::Boot;
+use throughline_core::input::{DedupeKey, Input};
+use throughline_core::port::*;
+use throughline_core::prompt::Digest;
+use throughline_core::route::Match;
+use throughline_core::{ChatKey, Message, RowId, Seq, SessionId, Time, TurnId};
+use throughline_store::{Durability, FileSystem, Home};
+
+/// Opens the real store on a simulated disk.
+pub fn open_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Box<dyn Store>, StoreError> {
+    let home = Home {
+        database: "state.db".into(),
+        sessions: None,
+        scope: "simulated".into(),
+        filesystem: FileSystem::Trusted,
+        vfs: Some(disk.vfs_name().into()),
+        durability: if mutant == Some(Mutant::NoSync) { Durability::Relaxed } else { Durability::Full },
+    };
+    let broken = |error| StoreError::Broken { doing: "open the store", source: Box::new(error) };
+    Ok(Box::new(home.writer(now).map_err(broken)?))
+}
+
+pub struct Watched {
+    store: Box<dyn Store>,
+    outside: Arc<Outside>,
+    /// For the bug that acknowledges too early: what was promised and is not written yet.
+    promised: Vec<Commit>,
+}
+
+impl Watched {
+    pub fn new(store: Box<dyn Store>, outside: Arc<Outside>) -> Self {
+        Self { store, outside, promised: Vec::new() }
+    }
+
+    /// One owner at a time, each with a higher generation than the last life's.
+    fn note_owners(&self, batch: &[Commit], results: &[Result<Committed, StoreError>]) {
+        self.outside.write(|books| {
+            let life = books.life;
+            for (commit, result) in batch.iter().zip(results) {
+                let (Commit::Session { state, .. }, Ok(_)) = (commit, result) else { continue };
+                let known = books.owners.insert(state.id.clone(), (life, state.generation));
+                if let Some((lived, generation)) = known
+                    && lived < life
+                    && state.generation <= generation
+                {
+                    books.wrong.push(format!(
+                        "{}: generation {} was used in an earlier life",
+                        state.id, state.generation
+                    ));
+                }
+            }
+        });
+    }
+
+    fn look_at_the_clock(&self) {
+        if self.outside.disk.has_struck() {
+            self.outside.die();
+        }
+    }
+}
+
+impl Store for Watched {
+    fn commit(&mut self, batch: &[Commit]) -> Vec<Result<Committed, StoreError>> {
+        let nonce = self.outside.commits.fetch_add(1, Ordering::Relaxed) + 1;
+        let tampered: Vec<Commit> = match self.outside.mutant {
+            Some(mutant) => batch
+                .iter()
+                .zip(0..)
+                .map(|(commit, place)| mutant.tamper(commit, nonce * 1000 + place))
+                .collect(),
+            None => batch.to_vec(),
+        };
+        let results = match self.outside.mutant {
+            Some(Mutant::AcknowledgeBeforeCommit) => {
+                let due = std::mem::replace(&mut self.promised, tampered.clone());
+                if !due.is_empty() {
+                    self.store.commit(&due);
+                }
+                batch.iter().map(|_| Ok(Committed::default())).collect()
+            }
+            _ => self.store.commit(&tampered),
+        };
+        self.note_owners(&tampered, &results);
+        self.look_at_the_clock();
+        if nonce >= self.outside.commits_max.load(Ordering::Relaxed) {
+            self.outside.die();
+        }
+        results
+    }
+
+    fn boot(&mut self, now: Time) -> Result<Boot, StoreError> {
+        let boot = self.store.boot(now);
+        self.look_at_the_clock();
+        boot
+    }
+
+    fn tend(&mut self, now: Time) -> Result<Tended, StoreError> {
+        if !self.promised.is_empty() {
+            let due = std::mem::take(&mut self.promised);
+            self.store.commit(&due);
+        }
+        let tended = self.store.tend(now);
+        self.look_at_the_clock();
+        tended
+    }
+
+    fn close(&mut self, now: Time) -> Result<(), StoreError> {
+        let closed = self.store.close(now);
+        self.look_at_the_clock();
+        closed
+    }
+
+    fn reader(&self) -> &dyn Read {
+        self.store.reader()
+    }
+}
+
+macro_rules! pass_on {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {
+        impl Read for Watched {
+            $(fn $name(&self, $($argument: $kind),*) -> Result<$result, StoreError> {
+                self.store.$name($($argument),*)
+            })*
+        }
+    };
+}
+
+pass_on! {
+    load(id: &SessionId) -> Option<Loaded>;
+    history(id: &SessionId) -> Vec<(RowId, Message)>;
+    route(chat: &ChatKey) -> Option<SessionId>;
+    seen(key: &DedupeKey) -> Option<Seen>;
+    implicit(key: &Digest) -> Option<Implicit>;
+    thread(principal: &str, end: &Digest) -> Vec<Match>;
+    outcome(session: &SessionId, seq: Seq) -> Option<Settled>;
+    turn_inputs(session: &SessionId, turn: TurnId) -> Vec<Arc<Input>>;
+    unfinished() -> Vec<SessionId>;
+    undelivered() -> Vec<Outgoing>;
+    cursor(platform: &str, account: &str) -> Option<String>;
+    sessions(filter: &SessionFilter) -> Vec<SessionSummary>;
+    session(id: &SessionId) -> Option<SessionSummary>;
+    search(query: &str, filter: &SessionFilter) -> Vec<Hit>;
+    trace(name: &str) -> Vec<Trace>;
+    counts() -> Vec<(String, u64)>;
+    check() -> Vec<String>;
+}
