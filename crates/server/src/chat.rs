@@ -1,0 +1,321 @@
+//! `POST /v1/chat/completions`.
+//!
+//! With `X-Hermes-Session-Id` the session's own history wins and the body's last message is the
+//! input; without, the client's copy of the conversation says which session it continues. The
+//! answer's id and time derive from the turn: a plain replay is the same bytes, a streamed one the
+//! same text under the same id.
+//!
+//! Fields we cannot honour are named in the response header `x-throughline-ignored`. Tools are
+//! among them: they run on this side, and their calls never show in an answer.
+
+use crate::App;
+use crate::body::{self, Fields, wrong_type};
+use crate::conversation::Conversation;
+use crate::error::ApiError;
+use crate::follow::{Finish, Follower, Reply};
+use crate::intake::{Ask, Caller, Stamp};
+use crate::sampling;
+use crate::shown::Shown;
+use crate::sse::{self, Voice};
+use crate::written;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use throughline_core::Time;
+use throughline_core::port::{Delta, Settled};
+use throughline_core::turn;
+
+pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let mut fields = body::parse(&bytes)?;
+    let digest = fields.digest();
+    let caller = Caller::new(&app, &head.headers, fields.text("user")?)?;
+    let manner = Manner::take(&app, &mut fields)?;
+    let conversation = Conversation::from_messages(fields.take("messages"))?;
+    let ask = Ask { endpoint: "chat", body: digest, sampling: sampling::of_chat(&mut fields)? };
+    let placed = caller.place(&app, conversation)?;
+    let at = placed.at;
+    let receipt = app.desk.submit(caller.submission(&app, &ask, placed)).await?;
+    let stamp = caller.stamp(&app, &receipt, fields.left());
+    let is_replay = receipt.duplicate;
+    let mut follower = Follower::new(app.desk.clone(), receipt);
+    if manner.streams {
+        let voice = Chunks::new(&stamp, manner, at);
+        return Ok(sse::stream(voice, follower, is_replay, &stamp, app.options.keep_alive));
+    }
+    let response = match follower.settled().await {
+        Ok(settled) => completion(&settled, &stamp, &manner)
+            .map(|json| written::whole(json, &stamp, Some(follower.delivery()))),
+        Err(error) => Err(error),
+    };
+    Ok(response.unwrap_or_else(|error| {
+        let mut response = error.into_response();
+        stamp.put(response.headers_mut());
+        response
+    }))
+}
+
+/// How the answer is to be told.
+struct Manner {
+    streams: bool,
+    includes_usage: bool,
+    /// As the client named it: which model answers is the agent's affair.
+    model: String,
+}
+
+impl Manner {
+    fn take(app: &App, fields: &mut Fields) -> Result<Self, ApiError> {
+        match fields.take("n") {
+            None => {}
+            Some(Value::Number(n)) if n.as_u64() == Some(1) => {}
+            Some(_) => {
+                let message = "n must be 1: a conversation goes on with one answer.";
+                return Err(ApiError::invalid("n", message).code("unsupported_value"));
+            }
+        }
+        let includes_usage = match fields.take("stream_options") {
+            None => false,
+            Some(Value::Object(options)) => {
+                options.get("include_usage").and_then(Value::as_bool).unwrap_or(false)
+            }
+            Some(other) => return Err(wrong_type("stream_options", "an object", &other)),
+        };
+        let model = fields.text("model")?.filter(|model| !model.is_empty());
+        Ok(Self {
+            streams: fields.flag("stream")?,
+            includes_usage,
+            model: model.unwrap_or_else(|| app.options.model.clone()),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Completion<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: [Choice<'a>; 1],
+    usage: Usage,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: u32,
+    message: Said<'a>,
+    logprobs: Option<()>,
+    finish_reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    role: &'static str,
+    content: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    refusal: Option<()>,
+}
+
+#[derive(Serialize)]
+struct Usage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    prompt_tokens_details: PromptDetails,
+    completion_tokens_details: CompletionDetails,
+}
+
+#[derive(Serialize)]
+struct PromptDetails {
+    cached_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct CompletionDetails {
+    reasoning_tokens: u64,
+}
+
+impl From<turn::Usage> for Usage {
+    fn from(usage: turn::Usage) -> Self {
+        Self {
+            prompt_tokens: usage.prompt(),
+            completion_tokens: usage.output,
+            total_tokens: usage.prompt() + usage.output,
+            prompt_tokens_details: PromptDetails { cached_tokens: usage.cache_read },
+            completion_tokens_details: CompletionDetails { reasoning_tokens: usage.reasoning },
+        }
+    }
+}
+
+fn finish_reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Length => "length",
+        Finish::Filtered => "content_filter",
+    }
+}
+
+fn completion(settled: &Settled, stamp: &Stamp, manner: &Manner) -> Result<Vec<u8>, ApiError> {
+    let reply = Reply::of(settled)?;
+    let message =
+        Said { role: "assistant", content: &reply.text, reasoning_content: reply.reasoning, refusal: None };
+    let completion = Completion {
+        id: &stamp.name("chatcmpl-"),
+        object: "chat.completion",
+        created: settled.began.whole_seconds(),
+        model: &manner.model,
+        choices: [Choice { index: 0, message, logprobs: None, finish_reason: finish_reason(reply.finish) }],
+        usage: reply.usage.into(),
+    };
+    Ok(serde_json::to_vec(&completion).expect("a completion is texts and numbers"))
+}
+
+/// A completion in pieces.
+struct Chunks {
+    id: String,
+    created: i64,
+    manner: Manner,
+    shown: Shown,
+    has_reasoned: bool,
+}
+
+#[derive(Serialize)]
+struct Chunk<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: &'a [ChunkChoice<'a>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Option<Usage>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throughline: Option<Torn<'a>>,
+}
+
+#[derive(Serialize)]
+struct ChunkChoice<'a> {
+    index: u32,
+    delta: Piece<'a>,
+    logprobs: Option<()>,
+    finish_reason: Option<&'static str>,
+}
+
+#[derive(Default, Serialize)]
+struct Piece<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+}
+
+/// With the last chunk, where the pieces before it hold more than the answer: the answer alone.
+#[derive(Serialize)]
+struct Torn<'a> {
+    restarted: bool,
+    content: &'a str,
+}
+
+impl Chunks {
+    fn new(stamp: &Stamp, manner: Manner, at: Time) -> Self {
+        Self {
+            id: stamp.name("chatcmpl-"),
+            created: at.whole_seconds(),
+            manner,
+            shown: Shown::default(),
+            has_reasoned: false,
+        }
+    }
+
+    fn chunk<'a>(&'a self, choices: &'a [ChunkChoice<'a>]) -> Chunk<'a> {
+        Chunk {
+            id: &self.id,
+            object: "chat.completion.chunk",
+            created: self.created,
+            model: &self.manner.model,
+            choices,
+            usage: self.manner.includes_usage.then_some(None),
+            throughline: None,
+        }
+    }
+
+    fn piece(&self, delta: Piece<'_>, out: &mut Vec<u8>) {
+        sse::data(&self.chunk(&[ChunkChoice { index: 0, delta, logprobs: None, finish_reason: None }]), out);
+    }
+
+    fn content(&self, text: &str, out: &mut Vec<u8>) {
+        if !text.is_empty() {
+            self.piece(Piece { content: Some(text), ..Piece::default() }, out);
+        }
+    }
+
+    fn end(&mut self, reply: &Reply<'_>, out: &mut Vec<u8>) {
+        if let (false, Some(reasoning)) = (self.has_reasoned, reply.reasoning) {
+            self.piece(Piece { reasoning_content: Some(reasoning), ..Piece::default() }, out);
+        }
+        let rest = self.shown.finish(&reply.text);
+        self.content(&rest, out);
+        let choice = ChunkChoice {
+            index: 0,
+            delta: Piece::default(),
+            logprobs: None,
+            finish_reason: Some(finish_reason(reply.finish)),
+        };
+        let torn = self.shown.is_torn().then_some(Torn { restarted: true, content: &reply.text });
+        sse::data(&Chunk { throughline: torn, ..self.chunk(&[choice]) }, out);
+        if self.manner.includes_usage {
+            sse::data(&Chunk { usage: Some(Some(reply.usage.into())), ..self.chunk(&[]) }, out);
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+}
+
+impl Voice for Chunks {
+    fn begin(&mut self, began: Option<Time>, out: &mut Vec<u8>) {
+        if let Some(began) = began {
+            self.created = began.whole_seconds();
+        }
+        self.piece(Piece { role: Some("assistant"), content: Some(""), reasoning_content: None }, out);
+    }
+
+    fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
+        match delta {
+            Delta::Text(text) => {
+                let text = self.shown.delta(text);
+                self.content(&text, out);
+            }
+            Delta::Reasoning(text) if text.is_empty() => {}
+            Delta::Reasoning(text) => {
+                self.has_reasoned = true;
+                self.piece(Piece { reasoning_content: Some(text), ..Piece::default() }, out);
+            }
+        }
+    }
+
+    fn restarted(&mut self, out: &mut Vec<u8>) {
+        self.shown.restart();
+        out.extend_from_slice(b": the model was asked again\n\n");
+    }
+
+    fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {
+        match Reply::of(settled) {
+            Ok(reply) => self.end(&reply, out),
+            Err(error) => {
+                self.broken(error, out);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Without `[DONE]`: OpenAI's libraries raise what the event says.
+    fn broken(&mut self, error: ApiError, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(&error.json());
+        out.extend_from_slice(b"\n\n");
+    }
+}

@@ -1,0 +1,336 @@
+//! What the command line asks of a running gateway. `throughline chat` is its client.
+//!
+//! - `POST /api/control/chat` `{"text": …, "session": …, "key": …}`: one line from the terminal, as
+//!   a stream of events. Without `session` a conversation begins (source `cli`); a line that begins
+//!   with `/` is an order; `key` makes sending it twice one message. Events, each with JSON data:
+//!   `accepted` `{session, seq, duplicate}`, `delta` `{text}`, `reasoning` `{text}`, `restarted`
+//!   `{}` (what was streamed is void), and one of `answer` `{text, finish, usage}`, `done` `{said,
+//!   successor}`, `failed` `{code, message}`, `interrupted` `{code, message}` as the last
+//! - `POST /api/sessions/{id}/commands` `{"command": "/new"}`: an order to a session, and what it said
+//! - `GET /api/control/status`: the gateway, in numbers
+//! - `GET /api/control/why?message=…`: what happened to a message, by any of its names
+//! - `GET /api/control/counts`: how often each named event happened
+//! - `GET /api/control/check`: every invariant that does not hold, in words
+//!
+//! Whoever holds the key owns the agent, so orders reach every session. A session begun at the
+//! terminal belongs to the terminal.
+
+use crate::App;
+use crate::body;
+use crate::error::ApiError;
+use crate::extract::{Asked, Name};
+use crate::follow::{Finish, Follower, Reply};
+use crate::intake::{Stamp, named_session};
+use crate::sse::{self, Voice};
+use crate::ticket::Ticket;
+use crate::view::{List, TraceView};
+use crate::{sessions, written};
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use throughline_core::command::Command;
+use throughline_core::input::{Birth, DedupeKey, Input, Kind};
+use throughline_core::port::{Delta, Question, Reading, Settled, Submission};
+use throughline_core::route::Target;
+use throughline_core::session::{Act, Event, Outcome, Rules, Session};
+use throughline_core::{Content, Seq, SessionId, Time};
+
+/// The terminal's place among the sources of a home, as in Hermes.
+const SOURCE: &str = "cli";
+/// The owner of sessions begun at the terminal. Not a hash: no other caller can have it.
+const TERMINAL: &str = "cli";
+
+// ------------------------------------------------------------------------------------------- chat
+
+pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let mut fields = body::parse(&bytes)?;
+    let text = fields.text("text")?.filter(|text| !text.trim().is_empty());
+    let text = text.ok_or_else(|| ApiError::invalid("text", "text must hold what to say."))?;
+    let named = fields.text("session")?.filter(|name| !name.is_empty());
+    let session = named.map(|name| named_session(&name, "session")).transpose()?;
+    let key = fields.text("key")?;
+    let command = Command::parse(&text, || app.desk.mint(SOURCE));
+    let session = match (session, command) {
+        (None, Some(command)) => return Ok(ordered_to_nobody(command, app.desk.now())),
+        (session, None) => (session, Kind::Chat(Content::Text(text))),
+        (session, Some(command)) => (session, Kind::Command(command)),
+    };
+    let (session, kind) = session;
+    let submission = Line { session, kind, key }.submission(&app).await?;
+    let receipt = app.desk.submit(submission).await?;
+    let stamp = Stamp::plain(&receipt);
+    let voice = Told { session: receipt.session.clone(), seq: receipt.seq, is_known: receipt.duplicate };
+    let follower = Follower::new(app.desk.clone(), receipt);
+    Ok(sse::stream(voice, follower, false, &stamp, app.options.keep_alive))
+}
+
+/// One thing said or ordered at the terminal.
+struct Line {
+    session: Option<SessionId>,
+    kind: Kind,
+    key: Option<String>,
+}
+
+impl Line {
+    async fn submission(self, app: &App) -> Result<Submission, ApiError> {
+        let Self { session, kind, key } = self;
+        let exists = match &session {
+            None => false,
+            Some(session) => match app.desk.read(Question::Session(session.clone())).await? {
+                Reading::Session(found) => found.is_some(),
+                _ => return Err(ApiError::unreadable()),
+            },
+        };
+        let named = session.as_ref().map_or("", |session| session.as_str());
+        let key = match &key {
+            Some(key) => DedupeKey::of(&["cli", named, key]),
+            None => DedupeKey::of(&["cli", "", "", &app.desk.unique()]),
+        };
+        Ok(Submission {
+            target: session.map_or(Target::Fresh, Target::Session),
+            birth: Birth {
+                source: SOURCE.to_owned(),
+                // No principal: the owner of the key, who may speak in any session there is.
+                principal: (!exists).then(|| TERMINAL.to_owned()),
+                system_prompt: (app.options.compose)(None),
+                ..Birth::default()
+            },
+            at: app.desk.now(),
+            key,
+            kind,
+            reply_to: None,
+            sender: None,
+            platform_id: None,
+            may_be_retry: false,
+        })
+    }
+}
+
+/// Before anything was said there is no session to order about. What one would say that nobody has
+/// spoken in, is said; nothing is stored.
+fn ordered_to_nobody(command: Command, now: Time) -> Response {
+    let id: SessionId = "none".parse().expect("four letters are an id");
+    let input = Input {
+        seq: Seq(1),
+        at: now,
+        key: DedupeKey::of(&["cli"]),
+        kind: Kind::Command(command.clone()),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+    };
+    let (_, acts) = Session::new(id).step(Event::Received(Arc::new(input)), now, &Rules::default());
+    let outcome = acts.into_iter().find_map(|act| match act {
+        Act::Settle { outcome: Outcome::Done { said, successor }, .. } => Some((said, successor)),
+        _ => None,
+    });
+    let (said, successor) = match (command, outcome) {
+        (Command::Status, _) => {
+            ("There is no conversation yet; it begins with the first line.".to_owned(), None)
+        }
+        (_, Some(outcome)) => outcome,
+        (_, None) => (String::new(), None), // every order is carried out at once where nothing waits
+    };
+    let mut out = Vec::new();
+    sse::event("done", &Done { said: &said, successor: successor.as_ref().map(SessionId::as_str) }, &mut out);
+    ([(http::header::CONTENT_TYPE, "text/event-stream")], out).into_response()
+}
+
+/// A turn as the terminal hears it: everything, and what is void.
+struct Told {
+    session: SessionId,
+    seq: Seq,
+    is_known: bool,
+}
+
+#[derive(Serialize)]
+struct Accepted<'a> {
+    session: &'a str,
+    seq: u64,
+    duplicate: bool,
+}
+
+#[derive(Serialize)]
+struct Words<'a> {
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct Done<'a> {
+    said: &'a str,
+    successor: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Answered<'a> {
+    text: &'a str,
+    finish: &'static str,
+    usage: Tokens,
+}
+
+#[derive(Serialize)]
+struct Tokens {
+    input: u64,
+    output: u64,
+    cached: u64,
+}
+
+#[derive(Serialize)]
+struct Trouble<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+impl Voice for Told {
+    fn begin(&mut self, _: Option<Time>, out: &mut Vec<u8>) {
+        let accepted = Accepted { session: self.session.as_str(), seq: self.seq.0, duplicate: self.is_known };
+        sse::event("accepted", &accepted, out);
+    }
+
+    fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
+        match delta {
+            Delta::Text(text) => sse::event("delta", &Words { text }, out),
+            Delta::Reasoning(text) => sse::event("reasoning", &Words { text }, out),
+        }
+    }
+
+    fn restarted(&mut self, out: &mut Vec<u8>) {
+        sse::event("restarted", &json!({}), out);
+    }
+
+    fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {
+        if let Outcome::Done { said, successor } = &settled.outcome {
+            let successor = successor.as_ref().map(SessionId::as_str);
+            sse::event("done", &Done { said, successor }, out);
+            return true;
+        }
+        match Reply::of(settled) {
+            Ok(reply) => {
+                let finish = match reply.finish {
+                    Finish::Stop => "stop",
+                    Finish::Length => "length",
+                    Finish::Filtered => "content_filter",
+                };
+                let usage = Tokens {
+                    input: reply.usage.prompt(),
+                    output: reply.usage.output,
+                    cached: reply.usage.cache_read,
+                };
+                sse::event("answer", &Answered { text: &reply.text, finish, usage }, out);
+                true
+            }
+            Err(error) => {
+                sse::event("failed", &trouble(&error), out);
+                false
+            }
+        }
+    }
+
+    fn broken(&mut self, error: ApiError, out: &mut Vec<u8>) {
+        sse::event("interrupted", &trouble(&error), out);
+    }
+}
+
+fn trouble(error: &ApiError) -> Trouble<'_> {
+    Trouble { code: error.code_or("server_error"), message: error.message() }
+}
+
+// --------------------------------------------------------------------------------------- commands
+
+pub async fn command(
+    State(app): State<Arc<App>>,
+    Name(name): Name,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let mut fields = body::parse(&bytes)?;
+    let text = fields.text("command")?.unwrap_or_default();
+    let key = fields.text("key")?;
+    let command = match Command::parse(&text, || app.desk.mint(SOURCE)) {
+        Some(Command::Unknown { .. }) | None => {
+            let message = format!("{text:?} is not a command; those there are: /new, /status, /help.");
+            return Err(ApiError::invalid("command", message).code("unknown_command"));
+        }
+        Some(command) => command,
+    };
+    let session = sessions::find(&app, named_session(&name, "session")?, None).await?.id;
+    let line = Line { session: Some(session), kind: Kind::Command(command), key };
+    let receipt = app.desk.submit(line.submission(&app).await?).await?;
+    let stamp = Stamp::plain(&receipt);
+    let mut follower = Follower::new(app.desk.clone(), receipt);
+    let settled = follower.settled().await?;
+    let Outcome::Done { said, successor } = &settled.outcome else {
+        return Err(Reply::of(&settled).err().unwrap_or_else(ApiError::unreadable));
+    };
+    let successor = successor.as_ref().map(SessionId::as_str);
+    let json = json!({"object": "throughline.command", "said": said, "successor": successor});
+    Ok(written::whole(json.to_string().into_bytes(), &stamp, Some(follower.delivery())))
+}
+
+// ---------------------------------------------------------------------------------------- answers
+
+pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
+    let status = app.desk.status();
+    Json(json!({
+        "agent": app.options.agent,
+        "version": app.options.version,
+        "model": status.model,
+        "shown_as": app.options.model,
+        "ready": status.ready,
+        "draining": status.draining,
+        "unwritable": status.unwritable,
+        "active_sessions": status.active_sessions,
+        "running_turns": status.running_turns,
+        "waiting_inputs": status.waiting_inputs,
+        "undelivered": status.undelivered,
+    }))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct About {
+    message: String,
+}
+
+pub async fn why(State(app): State<Arc<App>>, Asked(about): Asked<About>) -> Result<Response, ApiError> {
+    let name = about.message.trim();
+    if name.is_empty() {
+        let message = "message must hold a name of the message: <session>/<number>, a platform's id, \
+                       an idempotency key, or a response's id.";
+        return Err(ApiError::invalid("message", message));
+    }
+    let name = match Ticket::read(name) {
+        Some(Ticket { session, seq }) => format!("{session}/{seq}"),
+        None => name.to_owned(),
+    };
+    let Reading::Traces(traces) = app.desk.read(Question::Trace(name.clone())).await? else {
+        return Err(ApiError::unreadable());
+    };
+    if traces.is_empty() {
+        let message = format!("No message is known as {name:?}.");
+        return Err(ApiError::new(StatusCode::NOT_FOUND, message).code("message_not_found"));
+    }
+    Ok(Json(List::<TraceView<'_>>::of(&traces, None)).into_response())
+}
+
+pub async fn counts(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let Reading::Counts(counts) = app.desk.read(Question::Counts).await? else {
+        return Err(ApiError::unreadable());
+    };
+    let data: Vec<_> = counts.iter().map(|(name, count)| json!({"name": name, "count": count})).collect();
+    Ok(Json(json!({"object": "list", "data": data})))
+}
+
+pub async fn check(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let Reading::Violations(found) = app.desk.read(Question::Check).await? else {
+        return Err(ApiError::unreadable());
+    };
+    Ok(Json(json!({"object": "list", "data": found})))
+}

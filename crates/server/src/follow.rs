@@ -1,0 +1,125 @@
+//! An accepted input, followed to its end.
+
+use crate::error::ApiError;
+use std::borrow::Cow;
+use std::sync::Arc;
+use throughline_core::port::{Desk, Progress, Receipt, Refusal, Settled, Update};
+use throughline_core::session::Outcome;
+use throughline_core::turn::{Answer, Usage};
+use throughline_core::{Content, Seq, SessionId};
+
+/// Knows where the input is now: what waited in a session that ended goes on in the next.
+pub struct Follower {
+    desk: Arc<dyn Desk>,
+    session: SessionId,
+    seq: Seq,
+    progress: Box<dyn Progress>,
+}
+
+impl Follower {
+    pub fn new(desk: Arc<dyn Desk>, receipt: Receipt) -> Self {
+        let Receipt { session, seq, progress, .. } = receipt;
+        Self { desk, session, seq, progress }
+    }
+
+    /// What happens next, which is never that it moved.
+    pub async fn next(&mut self) -> Result<Update, Refusal> {
+        loop {
+            let update = self.progress.next().await;
+            let Update::Settled(settled) = &update else { return Ok(update) };
+            let Outcome::Moved { session, seq } = &settled.outcome else { return Ok(update) };
+            let receipt = self.desk.follow(session.clone(), *seq).await?;
+            *self = Self::new(self.desk.clone(), receipt);
+        }
+    }
+
+    /// As [`Follower::next`], as a future that owns what it needs.
+    pub async fn step(mut self) -> (Self, Result<Update, Refusal>) {
+        let update = self.next().await;
+        (self, update)
+    }
+
+    pub async fn settled(&mut self) -> Result<Arc<Settled>, ApiError> {
+        loop {
+            match self.next().await? {
+                Update::Delta(_) | Update::Restarted => {}
+                Update::Settled(settled) => return Ok(settled),
+                Update::Interrupted => return Err(ApiError::interrupted()),
+            }
+        }
+    }
+
+    /// To be told when the answer has left.
+    pub fn delivery(&self) -> Delivery {
+        Delivery { desk: self.desk.clone(), session: self.session.clone(), seq: self.seq }
+    }
+}
+
+/// One answer on its way to its client.
+pub struct Delivery {
+    desk: Arc<dyn Desk>,
+    session: SessionId,
+    seq: Seq,
+}
+
+impl Delivery {
+    pub fn done(self) {
+        self.desk.written(self.session, self.seq);
+    }
+}
+
+/// What a settled turn says to its client.
+pub struct Reply<'a> {
+    pub text: Cow<'a, str>,
+    pub reasoning: Option<&'a str>,
+    pub finish: Finish,
+    pub usage: Usage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    Stop,
+    Length,
+    Filtered,
+}
+
+impl Finish {
+    /// Each provider has its own words for it.
+    fn from_provider(word: Option<&str>) -> Self {
+        match word {
+            Some("length" | "max_tokens" | "model_context_window_exceeded") => Self::Length,
+            Some("content_filter" | "refusal") => Self::Filtered,
+            _ => Self::Stop,
+        }
+    }
+}
+
+impl<'a> Reply<'a> {
+    pub fn of(settled: &'a Settled) -> Result<Self, ApiError> {
+        match &settled.outcome {
+            Outcome::Answered(_) => {
+                settled.answer.as_ref().map(Self::from_answer).ok_or_else(ApiError::unreadable)
+            }
+            Outcome::Failed(_, failure) => Err(failure.into()),
+            Outcome::Done { said, .. } => {
+                Ok(Self { text: said.into(), reasoning: None, finish: Finish::Stop, usage: Usage::default() })
+            }
+            Outcome::Moved { .. } => Err(ApiError::unreadable()), // a follower goes along
+        }
+    }
+
+    fn from_answer(answer: &'a Answer) -> Self {
+        let said = &answer.said;
+        let text = match &said.content {
+            Content::Text(text) => Cow::Borrowed(text.as_str()),
+            other => Cow::Owned(other.plain()),
+        };
+        let reasoning = said.reasoning.content.as_deref().or(said.reasoning.text.as_deref());
+        Self {
+            text,
+            reasoning: reasoning.filter(|text| !text.is_empty()),
+            finish: Finish::from_provider(said.finish.as_deref()),
+            usage: answer.usage,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Is it there, does it take messages, and what is it called.
+
+use crate::App;
+use crate::error::ApiError;
+use crate::extract::Name;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use throughline_core::redact::redacted;
+
+/// Open to everybody, so it says little.
+pub async fn alive(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!({"status": "ok", "platform": "throughline", "version": app.options.version}))
+}
+
+/// 200 when a message sent now would be accepted.
+pub async fn ready(State(app): State<Arc<App>>) -> Response {
+    let status = app.desk.status();
+    let reason = match (status.draining, status.unwritable, status.ready) {
+        (true, ..) => "draining: the gateway is stopping".to_owned(),
+        (_, Some(why), _) => format!("unwritable: {}", redacted(&why)),
+        (_, None, false) => "starting: what was unfinished is taken up first".to_owned(),
+        (_, None, true) => return Json(json!({"status": "ready"})).into_response(),
+    };
+    let body = Json(json!({"status": "unavailable", "reason": reason}));
+    (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+}
+
+pub async fn models(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!({"object": "list", "data": [shown(&app)]}))
+}
+
+pub async fn model(State(app): State<Arc<App>>, Name(id): Name) -> Result<Json<Value>, ApiError> {
+    match id == app.options.model {
+        true => Ok(Json(shown(&app))),
+        false => {
+            let message =
+                format!("There is no model {id:?} here; the agent answers as {:?}.", app.options.model);
+            Err(ApiError::new(StatusCode::NOT_FOUND, message).param("model").code("model_not_found"))
+        }
+    }
+}
+
+fn shown(app: &App) -> Value {
+    json!({
+        "id": app.options.model,
+        "object": "model",
+        "created": app.started.whole_seconds(),
+        "owned_by": "throughline",
+        "permission": [],
+        "root": app.options.model,
+        "parent": null,
+    })
+}

@@ -1,0 +1,238 @@
+//! From a request to a submission: who asks, where it belongs, and by what it is known again.
+
+use crate::App;
+use crate::auth::{self, SESSION_KEY};
+use crate::conversation::Conversation;
+use crate::error::ApiError;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use throughline_core::input::{Birth, DedupeKey, Kind, Request, Sender};
+use throughline_core::port::{Receipt, Submission};
+use throughline_core::prompt::Digest;
+use throughline_core::route::Target;
+use throughline_core::{Content, JsonText, Message, Seq, SessionId, Time};
+
+const SESSION_ID: HeaderName = HeaderName::from_static("x-hermes-session-id");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How OpenAI's libraries mark their own retries.
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+const IGNORED: HeaderName = HeaderName::from_static("x-throughline-ignored");
+/// The name under which `throughline why` finds the message.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 255;
+/// A header that lists more than this helps nobody.
+const IGNORED_NAMES_MAX: usize = 16;
+const IGNORED_NAME_LENGTH_MAX: usize = 64;
+
+/// Who asks, by its headers and its `user` field.
+pub struct Caller {
+    pub principal: String,
+    pub session: Option<SessionId>,
+    user: Option<String>,
+    session_key: Option<HeaderValue>,
+    idempotency_key: Option<String>,
+    is_marked_retry: bool,
+}
+
+/// What is asked, apart from where it belongs.
+pub struct Ask {
+    pub endpoint: &'static str,
+    pub body: Digest,
+    pub sampling: Option<JsonText>,
+}
+
+/// Where an input goes and what it brings along.
+pub struct Placed {
+    pub target: Target,
+    pub system: Option<String>,
+    pub imported: Vec<Message>,
+    pub content: Content,
+    /// The client's view of the conversation, where that is what finds it again.
+    pub thread: Option<Digest>,
+    pub at: Time,
+}
+
+impl Caller {
+    pub fn new(app: &App, headers: &HeaderMap, user: Option<String>) -> Result<Self, ApiError> {
+        let user = user.filter(|user| !user.is_empty());
+        let session_key = auth::session_key(headers)?;
+        Ok(Self {
+            principal: app.guard.principal(user.as_deref(), session_key),
+            session: session(headers)?,
+            session_key: session_key.and(headers.get(SESSION_KEY)).cloned(),
+            idempotency_key: idempotency_key(headers)?,
+            is_marked_retry: headers.get(RETRY_COUNT).is_some_and(|count| count.as_bytes() != b"0"),
+            user,
+        })
+    }
+
+    /// With a session's name, to that session, whose own history wins. Without, to where the
+    /// client's copy of the conversation ends, if that can be found.
+    pub fn place(&self, app: &App, mut conversation: Conversation) -> Result<Placed, ApiError> {
+        let at = app.desk.now();
+        if let Some(session) = &self.session {
+            let system = conversation.system.take();
+            let (imported, content) = conversation.import_repaired(at);
+            let target = Target::Session(session.clone());
+            return Ok(Placed { target, system, imported, content, thread: None, at });
+        }
+        let position = conversation.position(&self.principal);
+        let target = position.before.map_or(Target::Fresh, |before| Target::Thread { before });
+        let system = conversation.system.take();
+        let (imported, content) = conversation.import(at)?;
+        Ok(Placed { target, system, imported, content, thread: Some(position.with_input), at })
+    }
+
+    pub fn submission(&self, app: &App, ask: &Ask, placed: Placed) -> Submission {
+        let named = self.session.as_ref().map_or("", |session| session.as_str());
+        let body = Digest::of(&[ask.endpoint.as_bytes(), named.as_bytes(), &ask.body.0]);
+        // A client that names its request has said all there is to say about retries.
+        let (key, implicit_key) = match &self.idempotency_key {
+            Some(key) => (DedupeKey::of(&["api", &self.principal, key]), None),
+            None => {
+                let implicit = Digest::of(&[b"implicit", self.principal.as_bytes(), &body.0]);
+                (DedupeKey::of(&["api", "", &app.desk.unique()]), Some(implicit))
+            }
+        };
+        let Placed { target, system, imported, content, thread, at } = placed;
+        let sampling = ask.sampling.clone();
+        Submission {
+            target,
+            birth: Birth {
+                source: "api_server".to_owned(),
+                user: self.user.clone(),
+                principal: Some(self.principal.clone()),
+                system_prompt: (app.options.compose)(system.as_deref()),
+                imported,
+                ..Birth::default()
+            },
+            at,
+            key,
+            kind: Kind::Request(Request { content, body: Some(body), thread, implicit_key, sampling }),
+            reply_to: None,
+            sender: self.user.clone().map(|id| Sender { id, name: None }),
+            platform_id: None,
+            may_be_retry: implicit_key.is_some() && (self.is_marked_retry || self.session.is_some()),
+        }
+    }
+
+    /// What every response to an accepted request carries.
+    pub fn stamp(&self, app: &App, receipt: &Receipt, ignored: Vec<String>) -> Stamp {
+        let ignored = listed(ignored);
+        if let Some(names) = &ignored
+            && !receipt.duplicate
+        {
+            app.desk.note(Some(receipt.session.clone()), "request_fields_ignored", names.clone());
+        }
+        Stamp {
+            session: receipt.session.clone(),
+            seq: receipt.seq,
+            session_key: self.session_key.clone(),
+            ignored,
+        }
+    }
+}
+
+fn session(headers: &HeaderMap) -> Result<Option<SessionId>, ApiError> {
+    let Some(value) = headers.get(SESSION_ID) else { return Ok(None) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    match text.trim() {
+        "" => Ok(None),
+        text => named_session(text, SESSION_ID.as_str()).map(Some),
+    }
+}
+
+/// A session by the name a client wrote.
+pub fn named_session(text: &str, param: &str) -> Result<SessionId, ApiError> {
+    text.parse().map_err(|error| {
+        ApiError::invalid(param, format!("This cannot be a session to write to: {error}."))
+            .code("invalid_session")
+    })
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    match value.to_str().map(str::trim) {
+        Ok("") => Ok(None),
+        Ok(key) if key.len() <= IDEMPOTENCY_KEY_LENGTH_MAX => Ok(Some(key.to_owned())),
+        _ => Err(ApiError::invalid(
+            IDEMPOTENCY_KEY.as_str(),
+            format!(
+                "An Idempotency-Key must be at most {IDEMPOTENCY_KEY_LENGTH_MAX} printable ASCII characters."
+            ),
+        )),
+    }
+}
+
+/// The names of ignored fields, fit for a header. A client chose them, so only plain ones are repeated.
+fn listed(mut names: Vec<String>) -> Option<String> {
+    let is_plain = |name: &str| {
+        name.len() <= IGNORED_NAME_LENGTH_MAX
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+    };
+    for name in &mut names {
+        if name.is_empty() || !is_plain(name) {
+            *name = "?".to_owned();
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(IGNORED_NAMES_MAX);
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Which turn a response belongs to, in its headers.
+pub struct Stamp {
+    pub session: SessionId,
+    pub seq: Seq,
+    session_key: Option<HeaderValue>,
+    ignored: Option<String>,
+}
+
+impl Stamp {
+    /// Of a request that says nothing about its caller.
+    pub fn plain(receipt: &Receipt) -> Self {
+        Self { session: receipt.session.clone(), seq: receipt.seq, session_key: None, ignored: None }
+    }
+
+    pub fn put(&self, headers: &mut HeaderMap) {
+        // A session's id may hold any printable character; a header carries those as bytes.
+        let mut put = |name, text: &str| {
+            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+                headers.insert(name, value);
+            }
+        };
+        put(SESSION_ID, self.session.as_str());
+        put(REQUEST_ID, &format!("{}/{}", self.session, self.seq));
+        if let Some(ignored) = &self.ignored {
+            put(IGNORED, ignored);
+        }
+        if let Some(session_key) = &self.session_key {
+            headers.insert(SESSION_KEY, session_key.clone());
+        }
+    }
+
+    /// A name for this turn that is the same whenever it is asked for.
+    pub fn name(&self, prefix: &str) -> String {
+        let digest = Digest::of(&[self.session.as_str().as_bytes(), &self.seq.0.to_le_bytes()]);
+        let mut name = digest.to_hex();
+        name.truncate(24);
+        name.insert_str(0, prefix);
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p31_a_clients_own_words_never_reach_a_header_unchecked() {
+        let names = |names: &[&str]| listed(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(names(&[]), None);
+        assert_eq!(names(&["tools", "logprobs"]).as_deref(), Some("logprobs, tools"));
+        assert_eq!(names(&["a\r\nb: c", "ü", ""]).as_deref(), Some("?"));
+        let many: Vec<_> = (0..100).map(|i| format!("f{i}")).collect();
+        assert_eq!(listed(many).unwrap().split(", ").count(), IGNORED_NAMES_MAX);
+    }
+}

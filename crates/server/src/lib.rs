@@ -1,0 +1,144 @@
+//! The HTTP surfaces of one agent: OpenAI's API for programs, a control API for the command line.
+//!
+//! Everything that comes in goes through the [`Desk`]; everything that goes out was committed
+//! before. A response begins when the input is on disk and ends when its turn has settled, so a
+//! client that saw `[DONE]`, or a whole JSON body, has seen the truth. A client that hangs up stops
+//! nothing: it asks again and gets the same bytes.
+//!
+//! - every route under `/v1` and `/api` needs the key, on loopback too; only health is open
+//! - ids and times in answers derive from the turn, never from the request that asks for it
+//! - whatever a client sends gets an answer in OpenAI's shape; nothing it sends is a 500
+//!
+//! Deliberately absent: the store, the gateway, the model, retries, and a clock of its own. The
+//! only time read here is the wait between two signs of life on a quiet stream.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod auth;
+mod body;
+mod chat;
+mod content;
+mod control;
+mod conversation;
+mod error;
+mod extract;
+mod follow;
+mod health;
+mod intake;
+mod items;
+mod responses;
+mod sampling;
+mod sessions;
+mod shown;
+mod sse;
+mod ticket;
+mod view;
+mod written;
+
+pub use ticket::Ticket;
+
+use crate::auth::Guard;
+use crate::error::ApiError;
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use http::{Method, StatusCode, Uri};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::Time;
+use throughline_core::port::Desk;
+use tokio::net::TcpListener;
+
+/// Hermes' own limit: room for a long conversation with pictures, not for an archive.
+pub const BODY_BYTES_MAX: usize = 10_000_000;
+
+/// Shorter than the idle time after which common proxies cut a connection (30 to 60 s).
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The system prompt of a session, made of the layer its client brought (if any).
+pub type Compose = Arc<dyn Fn(Option<&str>) -> Option<String> + Send + Sync>;
+
+/// What the surfaces are told about the agent they speak for.
+#[derive(Clone)]
+pub struct Options {
+    /// An empty key admits nobody.
+    pub api_key: String,
+    pub body_bytes_max: usize,
+    /// The model's name as clients see it.
+    pub model: String,
+    pub agent: String,
+    pub version: String,
+    pub keep_alive: Duration,
+    pub compose: Compose,
+}
+
+/// What every handler sees.
+struct App {
+    desk: Arc<dyn Desk>,
+    options: Options,
+    guard: Guard,
+    started: Time,
+    followups: responses::Followups,
+}
+
+/// All routes of one agent.
+pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
+    let app = Arc::new(App {
+        guard: Guard::new(&options.api_key),
+        started: desk.now(),
+        followups: responses::Followups::default(),
+        desk,
+        options,
+    });
+    let open = Router::new()
+        .route("/health", get(health::alive))
+        .route("/v1/health", get(health::alive))
+        .route("/health/ready", get(health::ready));
+    let locked = Router::new()
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses/{id}", get(responses::retrieve))
+        .route("/v1/models", get(health::models))
+        .route("/v1/models/{id}", get(health::model))
+        .route("/api/sessions", get(sessions::list))
+        .route("/api/sessions/search", get(sessions::search))
+        .route("/api/search", get(sessions::search))
+        .route("/api/sessions/{id}", get(sessions::show))
+        .route("/api/sessions/{id}/messages", get(sessions::messages))
+        .route("/api/sessions/{id}/commands", post(control::command))
+        .route("/api/control/chat", post(control::chat))
+        .route("/api/control/status", get(control::status))
+        .route("/api/control/why", get(control::why))
+        .route("/api/control/counts", get(control::counts))
+        .route("/api/control/check", get(control::check))
+        .fallback(nowhere)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(app.clone(), auth::require));
+    open.merge(locked).with_state(app)
+}
+
+/// Answers on `listener` until `stop` resolves, then lets open responses end. They do when their
+/// turns settle or the desk interrupts them, so stop the desk before waiting for this.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    // Deltas are small and each matters: none waits for the next to fill a packet.
+    let listener = listener.tap_io(|connection| {
+        let _ = connection.set_nodelay(true);
+    });
+    axum::serve(listener, router).with_graceful_shutdown(stop).await
+}
+
+async fn nowhere(method: Method, uri: Uri) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("There is nothing at {method} {}.", uri.path()))
+        .code("unknown_url")
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} does not answer to {method}.", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).code("method_not_allowed")
+}

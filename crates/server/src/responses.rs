@@ -1,0 +1,678 @@
+//! `POST /v1/responses` and `GET /v1/responses/{id}`.
+//!
+//! `previous_response_id` names a turn. If nothing came after it, the input is appended to its
+//! session; if something did, a new session begins with the history up to that turn. Without it,
+//! the input is placed as a chat completion's messages are.
+//!
+//! Two requests that continue the same response meet here: the second sees the first, and branches.
+//!
+//! Deliberately absent: reasoning items (what a model thought is counted, not shown), stored
+//! copies (a response is its turn, read back), `conversation`, `background` and `prompt`.
+
+use crate::App;
+use crate::body::{self, Fields};
+use crate::conversation::Conversation;
+use crate::error::ApiError;
+use crate::extract::Name;
+use crate::follow::{Finish, Follower, Reply};
+use crate::intake::{Ask, Caller, Placed, Stamp};
+use crate::items;
+use crate::sampling;
+use crate::sessions;
+use crate::shown::Shown;
+use crate::sse::{self, Voice};
+use crate::ticket::Ticket;
+use crate::written;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::message::Body;
+use throughline_core::port::{Delta, Question, Reading, Receipt, Refusal, Settled};
+use throughline_core::route::Target;
+use throughline_core::{Content, Message, RowId, SessionId, Time, history, turn};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
+
+/// How long a reader waits for a turn that settled long ago to be read back.
+const SETTLED_WITHIN: Duration = Duration::from_millis(200);
+
+pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let mut fields = body::parse(&bytes)?;
+    let digest = fields.digest();
+    let caller = Caller::new(&app, &head.headers, fields.text("user")?)?;
+    let manner = Manner::take(&app, &mut fields)?;
+    let conversation = items::conversation(fields.take("input"), manner.instructions.clone())?;
+    let ask = Ask { endpoint: "responses", body: digest, sampling: sampling::of_response(&mut fields)? };
+    let at = app.desk.now();
+    let receipt = match &manner.previous_response_id {
+        Some(id) => go_on(&app, &caller, &ask, conversation, id).await?,
+        None => app.desk.submit(caller.submission(&app, &ask, caller.place(&app, conversation)?)).await?,
+    };
+    let stamp = caller.stamp(&app, &receipt, fields.left());
+    let is_replay = receipt.duplicate;
+    let mut follower = Follower::new(app.desk.clone(), receipt);
+    let response = ResponseOf::new(&app, &stamp, manner, at);
+    if response.manner.streams {
+        let voice = Happenings::new(response);
+        return Ok(sse::stream(voice, follower, is_replay, &stamp, app.options.keep_alive));
+    }
+    let answered = match follower.settled().await {
+        Ok(settled) => Reply::of(&settled).map(|reply| {
+            let json = response.since(settled.began).answered(&reply);
+            written::whole(json, &stamp, Some(follower.delivery()))
+        }),
+        Err(error) => Err(error),
+    };
+    Ok(answered.unwrap_or_else(|error| {
+        let mut response = error.into_response();
+        stamp.put(response.headers_mut());
+        response
+    }))
+}
+
+/// The response as its turn tells it: what the request said beside its words is not kept.
+pub async fn retrieve(State(app): State<Arc<App>>, Name(id): Name) -> Result<Response, ApiError> {
+    let ticket = Ticket::check(&id, &app.guard).ok_or_else(|| unknown(&id))?;
+    let receipt = app.desk.follow(ticket.session, ticket.seq).await.map_err(|refusal| lost(refusal, &id))?;
+    let stamp = Stamp::plain(&receipt);
+    let mut follower = Follower::new(app.desk.clone(), receipt);
+    let response = ResponseOf::new(&app, &stamp, Manner::unknown(&app), app.desk.now());
+    let json = match timeout(SETTLED_WITHIN, follower.settled()).await {
+        Err(_) => response.object(Status::InProgress, &[], None, None),
+        Ok(settled) => {
+            let settled = settled?;
+            let response = response.since(settled.began);
+            match Reply::of(&settled) {
+                Ok(reply) => response.answered(&reply),
+                Err(error) => response.object(Status::Failed, &[], None, Some(&error)),
+            }
+        }
+    };
+    Ok(written::whole(json, &stamp, None))
+}
+
+fn unknown(id: &str) -> ApiError {
+    let message = format!("There is no response {id:?}, or not for this API key.");
+    ApiError::new(StatusCode::NOT_FOUND, message).code("response_not_found")
+}
+
+fn lost(refusal: Refusal, id: &str) -> ApiError {
+    match refusal {
+        Refusal::Unknown(_) => unknown(id),
+        other => other.into(),
+    }
+}
+
+// --------------------------------------------------------------------------- previous_response_id
+
+/// Lets one request at a time look for the end of a session and write there.
+pub struct Followups([Mutex<()>; 16]);
+
+impl Default for Followups {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl Followups {
+    async fn enter(&self, session: &SessionId) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        session.hash(&mut hasher);
+        let place = hasher.finish() as usize % self.0.len();
+        self.0[place].lock().await
+    }
+}
+
+async fn go_on(
+    app: &App,
+    caller: &Caller,
+    ask: &Ask,
+    mut conversation: Conversation,
+    id: &str,
+) -> Result<Receipt, ApiError> {
+    let about = |error: ApiError| error.param("previous_response_id");
+    let ticket = Ticket::check(id, &app.guard).ok_or_else(|| about(unknown(id)))?;
+    if caller.session.as_ref().is_some_and(|session| *session != ticket.session) {
+        let message = "previous_response_id and X-Hermes-Session-Id name different sessions; leave one out.";
+        return Err(ApiError::invalid("previous_response_id", message));
+    }
+    let system = conversation.system.take();
+    let content = conversation.into_only_input().ok_or_else(|| {
+        let message = "With previous_response_id, input may hold messages from the user only: \
+                       what was said before is kept here.";
+        ApiError::invalid("input", message)
+    })?;
+    let placed = |target, imported| Placed {
+        target,
+        system: system.clone(),
+        imported,
+        content: content.clone(),
+        thread: None,
+        at: app.desk.now(),
+    };
+    let previous = {
+        let _alone = app.followups.enter(&ticket.session).await;
+        let known = app.desk.follow(ticket.session.clone(), ticket.seq).await;
+        let previous = known.map_err(|refusal| about(lost(refusal, id)))?;
+        let after = app.desk.follow(ticket.session.clone(), ticket.seq.next()).await;
+        if matches!(after, Err(Refusal::Unknown(_))) {
+            let target = Target::Session(ticket.session.clone());
+            match app.desk.submit(caller.submission(app, ask, placed(target, Vec::new()))).await {
+                Err(Refusal::Ended(_)) => {} // its history can still begin another
+                answer => return Ok(answer?),
+            }
+        }
+        previous
+    };
+    let imported = history_up_to(app, caller, previous).await.map_err(about)?;
+    Ok(app.desk.submit(caller.submission(app, ask, placed(Target::Fresh, imported))).await?)
+}
+
+/// What had been said in a session when it had answered this input.
+async fn history_up_to(app: &App, caller: &Caller, previous: Receipt) -> Result<Vec<Message>, ApiError> {
+    let session = sessions::find(app, previous.session.clone(), Some(caller.principal.clone())).await?.id;
+    let settled = Follower::new(app.desk.clone(), previous).settled().await?;
+    let Some(answer) = &settled.answer else {
+        let message = "The previous response has no answer to go on from; send its input again first.";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, message).code("previous_response_failed"));
+    };
+    let Reading::History(rows) = app.desk.read(Question::History(session)).await? else {
+        return Err(ApiError::unreadable());
+    };
+    up_to_answer(rows, &answer.said.content, settled.began).ok_or_else(|| {
+        let message = "The previous response is no longer part of its session's live history, so nothing can \
+                       branch off there; continue from a later one.";
+        ApiError::new(StatusCode::CONFLICT, message).code("previous_response_compressed")
+    })
+}
+
+/// A turn's answer is the first one with its words since the turn began: turns of one session do
+/// not overlap. If the clock was set back in between, it is the last before.
+fn up_to_answer(rows: Vec<(RowId, Message)>, words: &Content, began: Time) -> Option<Vec<Message>> {
+    let is_answer = |message: &Message| matches!(&message.body, Body::Assistant(said) if said.calls.is_empty() && said.content == *words);
+    let since = rows.iter().position(|(_, message)| is_answer(message) && message.at >= began);
+    let end = since.or_else(|| rows.iter().rposition(|(_, message)| is_answer(message)))?;
+    let live: Vec<_> = rows.into_iter().take(end + 1).map(|(_, message)| message).collect();
+    Some(history::legal(&live).into_iter().map(|message| message.into_owned()).collect())
+}
+
+// ------------------------------------------------------------------------------------- the object
+
+/// What the request said about how to answer.
+struct Manner {
+    streams: bool,
+    model: String,
+    instructions: Option<String>,
+    previous_response_id: Option<String>,
+}
+
+impl Manner {
+    fn take(app: &App, fields: &mut Fields) -> Result<Self, ApiError> {
+        for (name, instead) in [
+            ("conversation", "use previous_response_id, or name a session in X-Hermes-Session-Id"),
+            ("prompt", "send the text itself"),
+        ] {
+            if fields.take(name).is_some() {
+                let message = format!("{name} is not supported; {instead}.");
+                return Err(ApiError::invalid(name, message).code("unsupported_parameter"));
+            }
+        }
+        if fields.flag("background")? {
+            let message = "background is not supported; stream the response, or wait for it.";
+            return Err(ApiError::invalid("background", message).code("unsupported_parameter"));
+        }
+        fields.take("stream_options"); // obfuscation of deltas: there is none
+        fields.take_if_met("store", &Value::Bool(true));
+        fields.take_if_met("truncation", &Value::from("disabled"));
+        let model = fields.text("model")?.filter(|model| !model.is_empty());
+        Ok(Self {
+            streams: fields.flag("stream")?,
+            model: model.unwrap_or_else(|| app.options.model.clone()),
+            instructions: fields.text("instructions")?,
+            previous_response_id: fields.text("previous_response_id")?,
+        })
+    }
+
+    fn unknown(app: &App) -> Self {
+        Self {
+            streams: false,
+            model: app.options.model.clone(),
+            instructions: None,
+            previous_response_id: None,
+        }
+    }
+}
+
+/// A response, before it is known what it says.
+struct ResponseOf {
+    id: String,
+    item: String,
+    created: i64,
+    manner: Manner,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    InProgress,
+    Completed,
+    Incomplete,
+    Failed,
+}
+
+#[derive(Serialize)]
+struct Object<'a> {
+    id: &'a str,
+    object: &'static str,
+    created_at: i64,
+    status: Status,
+    background: bool,
+    error: Option<Fault<'a>>,
+    incomplete_details: Option<Incomplete>,
+    instructions: Option<&'a str>,
+    max_output_tokens: Option<u64>,
+    model: &'a str,
+    output: &'a [Item<'a>],
+    parallel_tool_calls: bool,
+    previous_response_id: Option<&'a str>,
+    reasoning: Reasoning,
+    store: bool,
+    temperature: Option<f64>,
+    text: TextOptions,
+    tool_choice: &'static str,
+    tools: [(); 0],
+    top_p: Option<f64>,
+    truncation: &'static str,
+    usage: Option<Usage>,
+    user: Option<&'a str>,
+    metadata: Nothing,
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+#[derive(Serialize)]
+struct Fault<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct Incomplete {
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    effort: Option<&'static str>,
+    summary: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct TextOptions {
+    format: TextFormat,
+}
+
+#[derive(Serialize)]
+struct TextFormat {
+    r#type: &'static str,
+}
+
+#[derive(Serialize)]
+struct Item<'a> {
+    r#type: &'static str,
+    id: &'a str,
+    status: Status,
+    role: &'static str,
+    content: &'a [Part<'a>],
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Part<'a> {
+    r#type: &'static str,
+    text: &'a str,
+    annotations: [(); 0],
+    logprobs: [(); 0],
+}
+
+impl<'a> Part<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { r#type: "output_text", text, annotations: [], logprobs: [] }
+    }
+}
+
+#[derive(Serialize)]
+struct Usage {
+    input_tokens: u64,
+    input_tokens_details: InputDetails,
+    output_tokens: u64,
+    output_tokens_details: OutputDetails,
+    total_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct InputDetails {
+    cached_tokens: u64,
+    cache_write_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct OutputDetails {
+    reasoning_tokens: u64,
+}
+
+impl From<turn::Usage> for Usage {
+    fn from(usage: turn::Usage) -> Self {
+        Self {
+            input_tokens: usage.prompt(),
+            input_tokens_details: InputDetails {
+                cached_tokens: usage.cache_read,
+                cache_write_tokens: usage.cache_write,
+            },
+            output_tokens: usage.output,
+            output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning },
+            total_tokens: usage.prompt() + usage.output,
+        }
+    }
+}
+
+/// How a response of this finish stands, and why it is not whole.
+fn standing(finish: Finish) -> (Status, Option<Incomplete>) {
+    match finish {
+        Finish::Stop => (Status::Completed, None),
+        Finish::Length => (Status::Incomplete, Some(Incomplete { reason: "max_output_tokens" })),
+        Finish::Filtered => (Status::Incomplete, Some(Incomplete { reason: "content_filter" })),
+    }
+}
+
+impl ResponseOf {
+    fn new(app: &App, stamp: &Stamp, manner: Manner, at: Time) -> Self {
+        let ticket = Ticket { session: stamp.session.clone(), seq: stamp.seq };
+        Self { id: ticket.issue(&app.guard), item: stamp.name("msg_"), created: at.whole_seconds(), manner }
+    }
+
+    fn since(mut self, began: Time) -> Self {
+        self.created = began.whole_seconds();
+        self
+    }
+
+    fn view<'a>(&'a self, status: Status, output: &'a [Item<'a>]) -> Object<'a> {
+        Object {
+            id: &self.id,
+            object: "response",
+            created_at: self.created,
+            status,
+            background: false,
+            error: None,
+            incomplete_details: None,
+            instructions: self.manner.instructions.as_deref(),
+            max_output_tokens: None,
+            model: &self.manner.model,
+            output,
+            parallel_tool_calls: true,
+            previous_response_id: self.manner.previous_response_id.as_deref(),
+            reasoning: Reasoning { effort: None, summary: None },
+            store: true,
+            temperature: None,
+            text: TextOptions { format: TextFormat { r#type: "text" } },
+            tool_choice: "auto",
+            tools: [],
+            top_p: None,
+            truncation: "disabled",
+            usage: None,
+            user: None,
+            metadata: Nothing {},
+        }
+    }
+
+    fn object(
+        &self,
+        status: Status,
+        output: &[Item<'_>],
+        usage: Option<Usage>,
+        error: Option<&ApiError>,
+    ) -> Vec<u8> {
+        let object = Object { usage, error: error.map(fault), ..self.view(status, output) };
+        serde_json::to_vec(&object).expect("a response is texts and numbers")
+    }
+
+    /// Calls `tell` with the response that says `reply`.
+    fn tell_answered<T>(&self, reply: &Reply<'_>, tell: impl FnOnce(&Object<'_>, &Item<'_>) -> T) -> T {
+        let (status, incomplete_details) = standing(reply.finish);
+        let content = [Part::new(&reply.text)];
+        let item =
+            || Item { r#type: "message", id: &self.item, status, role: "assistant", content: &content };
+        let output = [item()];
+        let usage = Some(reply.usage.into());
+        tell(&Object { incomplete_details, usage, ..self.view(status, &output) }, &item())
+    }
+
+    fn answered(&self, reply: &Reply<'_>) -> Vec<u8> {
+        self.tell_answered(reply, |object, _| {
+            serde_json::to_vec(object).expect("a response is texts and numbers")
+        })
+    }
+}
+
+fn fault(error: &ApiError) -> Fault<'_> {
+    Fault { code: error.code_or("server_error"), message: error.message() }
+}
+
+// ------------------------------------------------------------------------------------- the stream
+
+/// A response as it happens. The deltas may hold more than the answer (see `shown`); the events
+/// that end it carry the answer alone.
+struct Happenings {
+    response: ResponseOf,
+    next_number: u64,
+    is_open: bool,
+    shown: Shown,
+}
+
+#[derive(Serialize)]
+struct Happening<'a, T> {
+    r#type: &'static str,
+    sequence_number: u64,
+    #[serde(flatten)]
+    what: &'a T,
+}
+
+#[derive(Serialize)]
+struct OfResponse<'a> {
+    response: &'a Object<'a>,
+}
+
+#[derive(Serialize)]
+struct OfItem<'a> {
+    output_index: u32,
+    item: &'a Item<'a>,
+}
+
+#[derive(Serialize)]
+struct OfPart<'a> {
+    item_id: &'a str,
+    output_index: u32,
+    content_index: u32,
+    part: Part<'a>,
+}
+
+#[derive(Serialize)]
+struct OfText<'a> {
+    item_id: &'a str,
+    output_index: u32,
+    content_index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    logprobs: [(); 0],
+}
+
+#[derive(Serialize)]
+struct OfError<'a> {
+    code: &'a str,
+    message: &'a str,
+    param: Option<&'a str>,
+}
+
+/// Numbers the events of one stream.
+struct Teller<'a> {
+    next_number: &'a mut u64,
+    out: &'a mut Vec<u8>,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, name: &'static str, what: &impl Serialize) {
+        let happening = Happening { r#type: name, sequence_number: *self.next_number, what };
+        sse::event(name, &happening, self.out);
+        *self.next_number += 1;
+    }
+}
+
+impl Happenings {
+    fn new(response: ResponseOf) -> Self {
+        Self { response, next_number: 0, is_open: false, shown: Shown::default() }
+    }
+
+    fn open(&mut self, out: &mut Vec<u8>) {
+        if self.is_open {
+            return;
+        }
+        self.is_open = true;
+        let id = self.response.item.as_str();
+        let item =
+            Item { r#type: "message", id, status: Status::InProgress, role: "assistant", content: &[] };
+        let mut teller = Teller { next_number: &mut self.next_number, out };
+        teller.tell("response.output_item.added", &OfItem { output_index: 0, item: &item });
+        let part = OfPart { item_id: id, output_index: 0, content_index: 0, part: Part::new("") };
+        teller.tell("response.content_part.added", &part);
+    }
+
+    fn say(&mut self, words: &str, out: &mut Vec<u8>) {
+        if words.is_empty() {
+            return;
+        }
+        self.open(out);
+        let mut teller = Teller { next_number: &mut self.next_number, out };
+        teller.tell("response.output_text.delta", &of_text(&self.response.item, Some(words), None));
+    }
+
+    fn end(&mut self, reply: &Reply<'_>, out: &mut Vec<u8>) {
+        let rest = self.shown.finish(&reply.text);
+        self.say(&rest, out);
+        self.open(out);
+        let Self { response, next_number, .. } = self;
+        let mut teller = Teller { next_number, out };
+        let id = response.item.as_str();
+        teller.tell("response.output_text.done", &of_text(id, None, Some(&reply.text)));
+        let part = OfPart { item_id: id, output_index: 0, content_index: 0, part: Part::new(&reply.text) };
+        teller.tell("response.content_part.done", &part);
+        response.tell_answered(reply, |object, item| {
+            teller.tell("response.output_item.done", &OfItem { output_index: 0, item });
+            let name = match object.status {
+                Status::Incomplete => "response.incomplete",
+                _ => "response.completed",
+            };
+            teller.tell(name, &OfResponse { response: object });
+        });
+    }
+}
+
+fn of_text<'a>(item_id: &'a str, delta: Option<&'a str>, text: Option<&'a str>) -> OfText<'a> {
+    OfText { item_id, output_index: 0, content_index: 0, delta, text, logprobs: [] }
+}
+
+impl Voice for Happenings {
+    fn begin(&mut self, began: Option<Time>, out: &mut Vec<u8>) {
+        if let Some(began) = began {
+            self.response.created = began.whole_seconds();
+        }
+        let Self { response, next_number, .. } = self;
+        let mut teller = Teller { next_number, out };
+        let object = response.view(Status::InProgress, &[]);
+        teller.tell("response.created", &OfResponse { response: &object });
+        teller.tell("response.in_progress", &OfResponse { response: &object });
+    }
+
+    fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
+        if let Delta::Text(words) = delta {
+            let words = self.shown.delta(words);
+            self.say(&words, out);
+        }
+    }
+
+    fn restarted(&mut self, out: &mut Vec<u8>) {
+        self.shown.restart();
+        out.extend_from_slice(b": the model was asked again\n\n");
+    }
+
+    fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {
+        match Reply::of(settled) {
+            Ok(reply) => {
+                self.end(&reply, out);
+                true
+            }
+            Err(error) => {
+                let Self { response, next_number, .. } = self;
+                let object = Object { error: Some(fault(&error)), ..response.view(Status::Failed, &[]) };
+                Teller { next_number, out }.tell("response.failed", &OfResponse { response: &object });
+                false
+            }
+        }
+    }
+
+    /// The response is still in progress; it is the stream that ends.
+    fn broken(&mut self, error: ApiError, out: &mut Vec<u8>) {
+        let what = OfError { code: error.code_or("server_error"), message: error.message(), param: None };
+        Teller { next_number: &mut self.next_number, out }.tell("error", &what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throughline_core::message::{Assistant, ToolCall, ToolResult};
+
+    fn said(at: i64, text: &str) -> (RowId, Message) {
+        let said = Assistant { content: Content::text(text), ..Assistant::default() };
+        (RowId(0), Message::new(Time(at), Body::Assistant(said)))
+    }
+
+    fn asked(at: i64) -> (RowId, Message) {
+        (RowId(0), Message::user(Time(at), Content::text("?")))
+    }
+
+    #[test]
+    fn a_branch_begins_after_the_answer_of_its_turn() {
+        let call = ToolCall { id: "c".into(), name: "f".into(), arguments: "{}".into(), extra: None };
+        let calling = Assistant { content: Content::text("ok"), calls: vec![call], ..Assistant::default() };
+        let result = ToolResult { call_id: "c".into(), name: None, content: Content::text("r") };
+        let rows = || {
+            vec![
+                asked(10),
+                said(11, "ok"),
+                asked(20),
+                (RowId(0), Message::new(Time(21), Body::Assistant(calling.clone()))),
+                (RowId(0), Message::new(Time(21), Body::Result(result.clone()))),
+                said(22, "ok"),
+                asked(30),
+                said(31, "ok"),
+            ]
+        };
+        let length = |text: &str, began| {
+            up_to_answer(rows(), &Content::text(text), Time(began)).map(|rows| rows.len())
+        };
+        assert_eq!(length("ok", 10), Some(2));
+        assert_eq!(length("ok", 20), Some(6), "an answer with calls is not the end of its turn");
+        assert_eq!(length("ok", 30), Some(8));
+        assert_eq!(length("ok", 40), Some(8), "the clock was set back");
+        assert_eq!(length("other", 10), None);
+    }
+}

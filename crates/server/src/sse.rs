@@ -1,0 +1,169 @@
+//! A turn as a stream of events.
+//!
+//! The stream begins when the input is on disk, follows the turn, and ends when it has settled. It
+//! carries all that is ready in one piece, so an answer that is there at once is one write. A quiet
+//! stream says so every few seconds. Dropping it stops nothing but itself.
+
+use crate::error::ApiError;
+use crate::follow::{Delivery, Follower};
+use crate::intake::Stamp;
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::Stream;
+use http::{HeaderName, HeaderValue, header};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use throughline_core::Time;
+use throughline_core::port::{Delta, Promise, Refusal, Settled, Update};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// A piece is sent when it has grown to this, whatever else is ready.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Speaks one API's dialect of a turn.
+pub trait Voice: Send + Unpin + 'static {
+    /// Before anything else. `began` is known where the turn is already over.
+    fn begin(&mut self, began: Option<Time>, out: &mut Vec<u8>);
+    fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>);
+    fn restarted(&mut self, out: &mut Vec<u8>);
+    /// Whether that was an answer.
+    fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool;
+    /// The turn goes on, but this stream cannot.
+    fn broken(&mut self, error: ApiError, out: &mut Vec<u8>);
+}
+
+/// The response that carries `voice`.
+pub fn stream(
+    voice: impl Voice,
+    follower: Follower,
+    is_replay: bool,
+    stamp: &Stamp,
+    keep_alive: Duration,
+) -> Response {
+    let mut response = Response::new(Body::from_stream(Events::new(voice, follower, is_replay, keep_alive)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Proxies that gather a response before they pass it on would make a stream pointless.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    stamp.put(headers);
+    response
+}
+
+/// Writes one event without a name.
+pub fn data(value: &impl Serialize, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: ");
+    serde_json::to_writer(&mut *out, value).expect("events are plain structures, and memory takes all");
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Writes one event with a name.
+pub fn event(name: &str, value: &impl Serialize, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'\n');
+    data(value, out);
+}
+
+struct Events<V> {
+    voice: V,
+    has_begun: bool,
+    step: Option<Promise<'static, (Follower, Result<Update, Refusal>)>>,
+    out: Vec<u8>,
+    keep_alive: Duration,
+    quiet: Option<Pin<Box<Sleep>>>,
+    /// Set with the last words of an answer. See `written`.
+    delivery: Option<Delivery>,
+}
+
+impl<V: Voice> Events<V> {
+    /// A replay waits for its first news, which says when the turn began.
+    fn new(mut voice: V, follower: Follower, is_replay: bool, keep_alive: Duration) -> Self {
+        let mut out = Vec::new();
+        if !is_replay {
+            voice.begin(None, &mut out);
+        }
+        let step: Promise<'static, _> = Box::pin(follower.step());
+        Self { voice, has_begun: !is_replay, step: Some(step), out, keep_alive, quiet: None, delivery: None }
+    }
+
+    /// Takes in all that is ready.
+    fn gather(&mut self, context: &mut Context<'_>) {
+        while self.out.len() < PIECE_BYTES
+            && let Some(step) = &mut self.step
+            && let Poll::Ready((follower, update)) = step.as_mut().poll(context)
+        {
+            self.step = None;
+            self.take(follower, update);
+        }
+    }
+
+    fn take(&mut self, follower: Follower, update: Result<Update, Refusal>) {
+        if !self.has_begun {
+            self.has_begun = true;
+            let began = match &update {
+                Ok(Update::Settled(settled)) => Some(settled.began),
+                _ => None,
+            };
+            self.voice.begin(began, &mut self.out);
+        }
+        match update {
+            Ok(Update::Delta(delta)) => self.voice.delta(&delta, &mut self.out),
+            Ok(Update::Restarted) => self.voice.restarted(&mut self.out),
+            Ok(Update::Settled(settled)) => {
+                if self.voice.settled(&settled, &mut self.out) {
+                    self.delivery = Some(follower.delivery());
+                }
+                return;
+            }
+            Ok(Update::Interrupted) => return self.voice.broken(ApiError::interrupted(), &mut self.out),
+            Err(refusal) => return self.voice.broken(refusal.into(), &mut self.out),
+        }
+        self.step = Some(Box::pin(follower.step()));
+    }
+
+    /// Ready when nothing has been said for long enough.
+    fn poll_quiet(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let keep_alive = self.keep_alive;
+        let quiet = self.quiet.get_or_insert_with(|| Box::pin(sleep(keep_alive)));
+        ready!(quiet.as_mut().poll(context));
+        quiet.as_mut().reset(Instant::now() + keep_alive);
+        Poll::Ready(())
+    }
+}
+
+impl<V: Voice> Stream for Events<V> {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        this.gather(context);
+        if !this.out.is_empty() {
+            if let Some(quiet) = &mut this.quiet {
+                quiet.as_mut().reset(Instant::now() + this.keep_alive);
+            }
+            let piece = std::mem::take(&mut this.out);
+            return Poll::Ready(Some(Ok(piece.into())));
+        }
+        if this.step.is_none() {
+            return Poll::Ready(None);
+        }
+        ready!(this.poll_quiet(context));
+        Poll::Ready(Some(Ok(Bytes::from_static(b": keep-alive\n\n"))))
+    }
+}
+
+impl<V> Drop for Events<V> {
+    fn drop(&mut self) {
+        if self.out.is_empty()
+            && let Some(delivery) = self.delivery.take()
+        {
+            delivery.done();
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The HTTP surfaces against a desk in memory: through the router, and over a real socket.
+
+#![allow(clippy::unwrap_used)]
+
+mod api;
+mod bodies;
+mod chat;
+mod client;
+mod control;
+mod desk;
+mod refusals;
+mod responses;
+mod retries;
+mod sessions;
+mod socket;
+mod stream;
