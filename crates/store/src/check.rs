@@ -1,0 +1,307 @@
+//! The invariants, as queries. Each has a name and a sentence, and finds what breaks it.
+//!
+//! What only we write must always hold. Where Hermes may have written, too (rows it added, sessions
+//! it deleted or ended), a query looks away from what Hermes can do by itself.
+
+use crate::fault::Fault;
+use crate::read::{Reader, session_id};
+use crate::shape::Shape;
+use rusqlite::Connection;
+use throughline_core::history;
+use throughline_core::port::Read as _;
+use throughline_hermes::schema::Capabilities;
+
+struct Check {
+    name: &'static str,
+    /// What holds.
+    says: &'static str,
+    /// One column of text per breach.
+    sql: &'static str,
+    applies: fn(&Capabilities) -> bool,
+}
+
+fn always(_: &Capabilities) -> bool {
+    true
+}
+
+/// Sessions of which every row is ours: Hermes has had no hand in them.
+macro_rules! only_ours {
+    () => {
+        "(SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id WHERE t.adopted = 0 AND NOT EXISTS
+          (SELECT 1 FROM messages m WHERE m.session_id = t.id AND m.id > t.last_row))"
+    };
+}
+
+const CHECKS: &[Check] = &[
+    Check {
+        name: "route_live",
+        says: "a chat leads to a session that has not ended",
+        sql: "SELECT r.chat || ' leads to ' || r.session FROM tl_route r JOIN sessions s ON s.id = r.session
+              LEFT JOIN tl_session t ON t.id = r.session
+              WHERE t.phase = 2 OR (s.ended_at IS NOT NULL
+                    AND COALESCE(s.end_reason, '') NOT IN ('agent_close', 'ws_orphan_reap'))",
+        applies: always,
+    },
+    Check {
+        name: "route_one_id",
+        says: "the route, its entry and the last event of a chat name one session",
+        sql: "SELECT r.chat || ': route ' || r.session || ', entry ' || json_extract(r.entry, '$.session_id')
+                     || ', event ' || COALESCE(e.session, r.session)
+              FROM tl_route r LEFT JOIN
+                   (SELECT detail, session, max(id) FROM tl_event WHERE name = 'route_bound' GROUP BY detail) e
+                   ON e.detail = r.chat
+              WHERE json_extract(r.entry, '$.session_id') <> r.session OR COALESCE(e.session, r.session) <> r.session",
+        applies: always,
+    },
+    Check {
+        name: "route_mirrored",
+        says: "the routing table that Hermes reads says what ours says",
+        sql: "SELECT r.chat FROM tl_route r WHERE EXISTS (SELECT 1 FROM gateway_routing g WHERE g.session_key = r.chat)
+              AND NOT EXISTS (SELECT 1 FROM gateway_routing g WHERE g.session_key = r.chat AND g.entry_json = r.entry)",
+        applies: |can| can.has_gateway_routing,
+    },
+    Check {
+        name: "one_live_session_per_chat",
+        says: "of the sessions that were begun in a chat, only the one it leads to is live",
+        sql: "SELECT s.session_key || ': ' || s.id FROM sessions s JOIN tl_session t ON t.id = s.id
+              JOIN tl_route r ON r.chat = s.session_key
+              WHERE s.ended_at IS NULL AND t.adopted = 0 AND r.session <> s.id
+                AND NOT EXISTS (SELECT 1 FROM tl_route o WHERE o.session = s.id)",
+        applies: |can| can.has_session_key,
+    },
+    Check {
+        name: "positions",
+        says: "no more is answered than was received",
+        sql: "SELECT id || ': ' || answered || ' of ' || received FROM tl_session WHERE answered > received",
+        applies: always,
+    },
+    Check {
+        name: "inbox_numbered",
+        says: "a session's inbox is numbered from one to what it received, without gaps",
+        sql: "SELECT t.id || ': received ' || t.received FROM tl_session t LEFT JOIN
+                  (SELECT session, count(*) AS n, max(seq) AS last, min(seq) AS first FROM tl_inbox GROUP BY session) i
+                  ON i.session = t.id
+              WHERE t.received <> COALESCE(i.last, 0) OR t.received <> COALESCE(i.n, 0)
+                 OR COALESCE(i.first, 1) <> 1",
+        applies: always,
+    },
+    Check {
+        name: "inbox_owned",
+        says: "every inbox row belongs to a session with a state",
+        sql: "SELECT DISTINCT session FROM tl_inbox WHERE session NOT IN (SELECT id FROM tl_session)",
+        applies: always,
+    },
+    Check {
+        name: "settled_prefix",
+        says: "everything up to the answered position is settled, but for a turn that is tried again",
+        sql: "SELECT i.session || '/' || i.seq FROM tl_inbox i JOIN tl_session t ON t.id = i.session
+              WHERE i.seq <= t.answered AND i.state < 2 AND NOT (i.state = 1 AND t.phase = 1 AND i.turn = t.turn)",
+        applies: always,
+    },
+    Check {
+        name: "turn_inputs",
+        says: "what is in a turn is in the turn that its session runs, and a running turn has something to answer",
+        sql: "SELECT i.session || '/' || i.seq FROM tl_inbox i JOIN tl_session t ON t.id = i.session
+              WHERE i.state = 1 AND (t.phase <> 1 OR i.turn IS NOT t.turn)
+              UNION ALL
+              SELECT t.id FROM tl_session t WHERE t.phase = 1 AND NOT EXISTS
+                  (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.state = 1 AND i.turn = t.turn)",
+        applies: always,
+    },
+    Check {
+        name: "outcome_iff_settled",
+        says: "a settled input says how it ended, and no other does",
+        sql: "SELECT session || '/' || seq FROM tl_inbox WHERE (state = 2) <> (outcome IS NOT NULL)",
+        applies: always,
+    },
+    Check {
+        name: "answer_kept",
+        says: "an answered input has its turn's answer in the transcript",
+        sql: concat!(
+            "SELECT i.session || '/' || i.seq FROM tl_inbox i
+             LEFT JOIN tl_step p ON p.session = i.session AND p.number = i.step
+             LEFT JOIN messages m ON m.id = p.message AND m.session_id = i.session AND m.role = 'assistant'
+             WHERE i.outcome GLOB '{\"answered\":*' AND m.id IS NULL AND i.session IN ",
+            only_ours!()
+        ),
+        applies: always,
+    },
+    Check {
+        name: "said_once",
+        says: "words that entered a turn stand in the transcript, each input as one row of its own",
+        sql: concat!(
+            "SELECT i.session || '/' || i.seq FROM tl_inbox i
+             LEFT JOIN messages m ON m.id = i.message AND m.session_id = i.session AND m.role = 'user'
+             WHERE i.turn IS NOT NULL AND m.id IS NULL AND i.session IN ",
+            only_ours!(),
+            " UNION ALL SELECT session || ': row ' || message FROM tl_inbox WHERE message IS NOT NULL
+              GROUP BY session, message HAVING count(*) > 1"
+        ),
+        applies: always,
+    },
+    Check {
+        name: "said_in_order",
+        says: "inputs enter the transcript in the order of the inbox",
+        sql: "SELECT session || '/' || seq FROM
+                  (SELECT session, seq, message, lag(message) OVER (PARTITION BY session ORDER BY seq) AS before
+                   FROM tl_inbox WHERE message IS NOT NULL)
+              WHERE message <= before",
+        applies: always,
+    },
+    Check {
+        name: "stride",
+        says: "below each row of ours an id is free, where a summary can stand",
+        sql: "SELECT 'row ' || m.id FROM messages m WHERE m.id + 1 IN
+                  (SELECT message FROM tl_inbox UNION ALL SELECT message FROM tl_step)",
+        applies: always,
+    },
+    Check {
+        name: "seen_and_kept",
+        says: "every key that was seen leads to its input, and every input that was not moved to its key",
+        sql: "SELECT k.key FROM tl_seen k LEFT JOIN tl_inbox i ON i.session = k.session AND i.seq = k.seq
+              WHERE k.seq > 0 AND (i.seq IS NULL OR json_extract(i.envelope, '$.key') <> k.key)
+              UNION ALL
+              SELECT i.session || '/' || i.seq FROM tl_inbox i
+              LEFT JOIN tl_seen k ON k.key = json_extract(i.envelope, '$.key')
+              WHERE COALESCE(i.outcome, '') NOT GLOB '{\"moved\":*'
+                AND (k.key IS NULL OR k.session <> i.session OR k.seq <> i.seq)",
+        applies: always,
+    },
+    Check {
+        name: "open_calls",
+        says: "only the last step of a running turn has open calls, and only open steps have results of their own",
+        sql: "SELECT p.session || ', step ' || p.number FROM tl_step p JOIN tl_session t ON t.id = p.session
+              WHERE p.open IS NOT NULL AND (t.phase <> 1 OR p.number <> t.steps)
+              UNION ALL
+              SELECT c.session || ', step ' || c.step FROM tl_call c
+              LEFT JOIN tl_step p ON p.session = c.session AND p.number = c.step WHERE p.open IS NULL",
+        applies: always,
+    },
+    Check {
+        name: "outbox",
+        says: "a reply is being attempted by some start, or by none",
+        sql: "SELECT key FROM tl_outbox WHERE (state = 1) <> (boot IS NOT NULL) OR state NOT IN (0, 1, 2, 3)",
+        applies: always,
+    },
+    Check {
+        name: "one_compression",
+        says: "a session has at most one compression under way, and its state knows which",
+        sql: "SELECT session FROM tl_compression WHERE state < 2 GROUP BY session HAVING count(*) > 1
+              UNION ALL
+              SELECT t.id FROM tl_session t LEFT JOIN tl_compression c ON c.session = t.id AND c.state < 2
+              WHERE t.compression IS NOT c.operation",
+        applies: always,
+    },
+    Check {
+        name: "finalised_once",
+        says: "a closed session has one record of its hand-over in this life, at the stage its state says",
+        sql: "SELECT t.id FROM tl_session t LEFT JOIN tl_finalisation f ON f.session = t.id AND f.epoch = t.epoch
+              WHERE t.phase = 2 AND (f.stage IS NULL OR f.stage < t.stage)
+              UNION ALL
+              SELECT f.session FROM tl_finalisation f JOIN tl_session t ON t.id = f.session
+              WHERE f.epoch > t.epoch OR (f.epoch = t.epoch AND t.phase <> 2)",
+        applies: always,
+    },
+    Check {
+        name: "closed_ended",
+        says: "a session that we closed has ended for Hermes, too",
+        sql: "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
+              WHERE t.phase = 2 AND s.ended_at IS NULL AND t.adopted = 0",
+        applies: always,
+    },
+    Check {
+        name: "unfinished",
+        says: "a start finds exactly the sessions in which something runs or waits",
+        sql: "SELECT t.id FROM tl_session t WHERE t.unfinished <>
+                  (t.phase = 1 OR (t.phase = 2 AND t.stage < 4)
+                   OR EXISTS (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.seq > t.answered AND i.state = 0)
+                   OR EXISTS (SELECT 1 FROM tl_compression c WHERE c.session = t.id AND c.state = 0))",
+        applies: always,
+    },
+    Check {
+        name: "counted",
+        says: "Hermes' count of messages is the number of rows, where every row is ours",
+        sql: concat!(
+            "SELECT s.id || ': ' || s.message_count FROM sessions s WHERE s.id IN ",
+            only_ours!(),
+            " AND s.message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id)"
+        ),
+        applies: always,
+    },
+    Check {
+        name: "tokens_counted",
+        says: "Hermes' count of tokens is the sum over our steps, where every row is ours",
+        sql: concat!(
+            "SELECT s.id FROM sessions s JOIN
+                 (SELECT session, sum(input) AS input, sum(output) AS output, count(*) AS asked
+                  FROM tl_step GROUP BY session) p ON p.session = s.id
+             WHERE (s.input_tokens <> p.input OR s.output_tokens <> p.output OR s.api_call_count <> p.asked)
+               AND s.id IN ",
+            only_ours!()
+        ),
+        applies: always,
+    },
+    Check {
+        name: "unindexed_exist",
+        says: "what waits to be indexed is there",
+        sql: "SELECT 'row ' || id FROM tl_unindexed WHERE id NOT IN (SELECT id FROM messages)",
+        applies: always,
+    },
+    Check {
+        name: "findable",
+        says: "every row of ours is in the search index, or waits to be",
+        sql: "SELECT 'row ' || m.id FROM messages m WHERE m.id IN
+                  (SELECT message FROM tl_inbox UNION ALL SELECT message FROM tl_step)
+              AND m.id NOT IN (SELECT id FROM tl_unindexed)
+              AND m.id NOT IN (SELECT id FROM messages_fts_docsize)",
+        applies: |can| can.has_word_index,
+    },
+];
+
+/// Every invariant that does not hold, in words.
+pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fault> {
+    let mut found = Vec::new();
+    for check in CHECKS.iter().filter(|check| (check.applies)(&shape.can)) {
+        let breaches = texts(conn, check.sql)?;
+        found.extend(sentence(check.name, check.says, &breaches));
+    }
+    let keys = texts(conn, "SELECT \"table\" || ' refers to ' || parent FROM pragma_foreign_key_check")?;
+    found.extend(sentence("foreign_keys", "every reference between tables leads somewhere", &keys));
+    let mut faults = texts(conn, "PRAGMA integrity_check(10)")?;
+    faults.retain(|fault| fault != "ok");
+    found.extend(sentence("integrity", "the file is whole", &faults));
+    Ok(found)
+}
+
+impl Reader {
+    /// Groups in the transcript are closed: what we wrote, any provider accepts.
+    pub(crate) fn open_groups(&self) -> Result<Vec<String>, Fault> {
+        let sql = concat!(
+            "SELECT DISTINCT session FROM tl_step WHERE calls > 0 AND message IS NOT NULL AND session IN ",
+            only_ours!()
+        );
+        let mut open = Vec::new();
+        for session in texts(&self.conn, sql)? {
+            let rows = self.history(&session_id(&session)?)?;
+            let broken = history::violations(rows.iter().map(|(_, message)| message));
+            open.extend(broken.iter().map(|violation| format!("{session}: {violation:?}")));
+        }
+        let says = "every tool call in the transcript is followed by its result";
+        Ok(sentence("groups_closed", says, &open).into_iter().collect())
+    }
+}
+
+fn texts(conn: &Connection, sql: &str) -> Result<Vec<String>, Fault> {
+    let mut statement = conn.prepare(sql)?;
+    let rows = statement.query_map([], |row| Ok(crate::read::text(row, 0)?.unwrap_or_default()))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn sentence(name: &str, says: &str, breaches: &[String]) -> Option<String> {
+    let first = breaches.first()?;
+    let more = match breaches.len() {
+        1 => String::new(),
+        many => format!(" and {} more", many - 1),
+    };
+    Some(format!("{name}: it should hold that {says}; it does not for {first}{more}"))
+}

@@ -1,0 +1,252 @@
+//! One batch, one transaction, one fsync.
+//!
+//! Each commit has a savepoint of its own: one that is refused is rolled back to it, and its
+//! neighbours stand. A disk that cannot be written, or a lock that is not given, fails every
+//! member, because none of them is on disk; the connection stays usable for the next try.
+
+use crate::fault::{Fault, While};
+use crate::foreign::Foreign;
+use crate::index;
+use crate::open::Home;
+use crate::projection::Projection;
+use crate::read::Reader;
+use crate::write::{NextRow, Scribe};
+use rusqlite::Connection;
+use std::sync::Arc;
+use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
+use throughline_core::input::{DedupeKey, Input};
+use throughline_core::message::Message;
+use throughline_core::port::{
+    Commit, Committed, Hit, Implicit, Loaded, Outgoing, Read, Seen, SessionFilter, SessionSummary, Settled,
+    Store, StoreError, Tended, Trace,
+};
+use throughline_core::prompt::Digest;
+use throughline_core::route::Match;
+use throughline_core::time::Time;
+
+/// The one connection of a home that writes.
+pub struct Writer {
+    pub(crate) reader: Reader,
+    pub(crate) home: Home,
+    pub(crate) foreign: Foreign,
+    pub(crate) projection: Projection,
+}
+
+/// What a batch did beside the tables, once it is on disk.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub rows: Vec<i64>,
+    pub routes: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(reader: Reader, home: Home) -> Self {
+        Self { reader, home, foreign: Foreign::default(), projection: Projection::default() }
+    }
+
+    /// Takes over what Hermes wrote while we were away.
+    pub(crate) fn adopted(mut self, now: Time) -> Result<Self, StoreError> {
+        self.begin_watching().while_doing("look for what Hermes wrote")?;
+        self.adopt_routes(now).while_doing("take over where chats lead")?;
+        Ok(self)
+    }
+
+    fn batch(&mut self, batch: &[Commit]) -> Result<Vec<Result<Committed, StoreError>>, Fault> {
+        let mut effects = Effects::default();
+        let results = transact(&self.reader.conn, |conn| {
+            let mut rows = NextRow::default();
+            let mut results = Vec::with_capacity(batch.len());
+            for commit in batch {
+                results.push(self.alone(conn, commit, &mut rows, &mut effects)?);
+            }
+            Ok(results)
+        })?;
+        self.foreign.wrote(&effects.rows);
+        for (commit, result) in batch.iter().zip(&results) {
+            if let (Commit::Session { state, .. }, Ok(_)) = (commit, result) {
+                self.foreign.touched(&state.id);
+            }
+        }
+        self.projection.dirty |= effects.routes;
+        Ok(results)
+    }
+
+    /// Outer: the batch goes on or ends. Inner: this commit holds or was refused.
+    fn alone(
+        &self,
+        conn: &Connection,
+        commit: &Commit,
+        rows: &mut NextRow,
+        effects: &mut Effects,
+    ) -> Result<Result<Committed, StoreError>, Fault> {
+        run(conn, "SAVEPOINT alone")?;
+        let mut scribe = Scribe::new(conn, &self.reader.shape, &self.home, rows);
+        match scribe.write(commit) {
+            Ok(committed) => {
+                effects.rows.append(&mut scribe.effects.rows);
+                effects.routes |= scribe.effects.routes;
+                run(conn, "RELEASE alone")?;
+                Ok(Ok(committed))
+            }
+            // SQLite itself may have rolled everything back: then nothing is left to go on with.
+            Err(fault) if fault.ends_the_batch() || conn.is_autocommit() => Err(fault),
+            Err(fault) => {
+                run(conn, "ROLLBACK TO alone")?;
+                run(conn, "RELEASE alone")?;
+                Ok(Err(fault.while_doing("commit")))
+            }
+        }
+    }
+
+    fn next_boot(&self) -> Result<Boot, Fault> {
+        let sql = "INSERT INTO tl_meta (key, value) VALUES ('boot', '1')
+                   ON CONFLICT(key) DO UPDATE SET value = CAST(value AS INTEGER) + 1
+                   RETURNING CAST(value AS INTEGER)";
+        let boot: i64 = transact(&self.reader.conn, |conn| Ok(conn.query_row(sql, [], |row| row.get(0))?))?;
+        Ok(Boot(boot as u64))
+    }
+
+    fn close_all(&mut self, now: Time) -> Result<(), Fault> {
+        while index::slice(&self.reader)? {}
+        self.project_now(now)?;
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.reader.conn.query_row(sql, [], |_| Ok(()))?; // busy readers keep the log: it is whole all the same
+        Ok(())
+    }
+}
+
+pub(crate) fn run(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+/// All of `work`, or nothing of it.
+pub(crate) fn transact<T>(
+    conn: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    run(conn, "BEGIN IMMEDIATE")?;
+    let worked = work(conn).and_then(|done| {
+        run(conn, "COMMIT")?;
+        Ok(done)
+    });
+    if worked.is_err() && !conn.is_autocommit() {
+        run(conn, "ROLLBACK")?;
+    }
+    worked
+}
+
+/// The same failure for every member of a batch.
+fn again(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Busy => StoreError::Busy,
+        StoreError::Unwritable(why) => StoreError::Unwritable(why.clone()),
+        other => StoreError::Broken { doing: "commit", source: other.to_string().into() },
+    }
+}
+
+impl Store for Writer {
+    fn commit(&mut self, batch: &[Commit]) -> Vec<Result<Committed, StoreError>> {
+        if batch.is_empty() {
+            return Vec::new();
+        }
+        match self.batch(batch) {
+            Ok(results) => results,
+            Err(fault) => {
+                let error = fault.while_doing("commit");
+                batch.iter().map(|_| Err(again(&error))).collect()
+            }
+        }
+    }
+
+    fn boot(&mut self, _now: Time) -> Result<Boot, StoreError> {
+        self.next_boot().while_doing("count this start")
+    }
+
+    fn tend(&mut self, now: Time) -> Result<Tended, StoreError> {
+        let mut tended = self.look_around(now).while_doing("look for what Hermes wrote")?;
+        tended.more = index::slice(&self.reader).while_doing("index messages")?;
+        self.forget_old_events().while_doing("let old events go")?;
+        self.project(now).while_doing("write sessions.json")?;
+        Ok(tended)
+    }
+
+    fn close(&mut self, now: Time) -> Result<(), StoreError> {
+        self.close_all(now).while_doing("close the store")
+    }
+
+    fn reader(&self) -> &dyn Read {
+        self
+    }
+}
+
+impl Read for Writer {
+    fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError> {
+        self.reader.load(id)
+    }
+
+    fn history(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
+        self.reader.history(id)
+    }
+
+    fn route(&self, chat: &ChatKey) -> Result<Option<SessionId>, StoreError> {
+        self.reader.route(chat)
+    }
+
+    fn seen(&self, key: &DedupeKey) -> Result<Option<Seen>, StoreError> {
+        self.reader.seen(key)
+    }
+
+    fn implicit(&self, key: &Digest) -> Result<Option<Implicit>, StoreError> {
+        self.reader.implicit(key)
+    }
+
+    fn thread(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, StoreError> {
+        self.reader.thread(principal, end)
+    }
+
+    fn outcome(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreError> {
+        self.reader.outcome(session, seq)
+    }
+
+    fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError> {
+        self.reader.turn_inputs(session, turn)
+    }
+
+    fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.reader.unfinished()
+    }
+
+    fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError> {
+        self.reader.undelivered()
+    }
+
+    fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError> {
+        self.reader.cursor(platform, account)
+    }
+
+    fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
+        self.reader.sessions(filter)
+    }
+
+    fn session(&self, id: &SessionId) -> Result<Option<SessionSummary>, StoreError> {
+        self.reader.session(id)
+    }
+
+    /// The writer closes the index's lag first, so that nothing it committed is missed.
+    fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError> {
+        while index::slice(&self.reader).while_doing("index messages")? {}
+        self.reader.search(query, filter)
+    }
+
+    fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError> {
+        self.reader.trace(name)
+    }
+
+    fn counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        self.reader.counts()
+    }
+
+    fn check(&self) -> Result<Vec<String>, StoreError> {
+        self.reader.check()
+    }
+}

@@ -1,0 +1,1198 @@
+//! What any implementation of the store's port must do, as tests that any of them can run.
+//!
+//! A [`World`] drives the real session machine and keeps its own plain books of what was committed.
+//! After every batch the store must tell the same story: every session exactly as the machine left
+//! it, every row, outcome, key, route and reply. The books are what the port promises, not how
+//! tables are made.
+//!
+//! A failure panics with what differs, as an assertion does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use throughline_core::command::Command;
+use throughline_core::id::{Boot, ChatKey, Generation, RowId, Seq, SessionId, TurnId};
+use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind, Request, Sender};
+use throughline_core::message::{Assistant, Content, JsonText, Message, ToolCall, ToolResult};
+use throughline_core::port::{Commit, Committed, DeliveryChange, SessionFilter, Store, StoreError};
+use throughline_core::prompt::{Digest, Mark};
+use throughline_core::route::Thread;
+use throughline_core::session::{
+    Act, BusyInput, Event, Failure, FailureKind, Finalisation, Outcome, Phase, Rules, Session,
+};
+use throughline_core::time::Time;
+use throughline_core::turn::{Answer, Usage};
+
+/// One home for a store, which can be opened again, and by two at once.
+pub trait Site {
+    fn open(&self) -> Box<dyn Store>;
+}
+
+/// Makes an empty home of its own for each test.
+pub type Sites<'a> = &'a dyn Fn() -> Box<dyn Site>;
+
+/// Every test there is.
+pub fn suite(sites: Sites<'_>) {
+    a_turn_is_two_commits_and_every_commit_can_be_loaded(sites);
+    p7_the_same_message_is_accepted_once(sites);
+    p3_a_late_owner_is_refused(sites);
+    a_refused_commit_leaves_its_neighbours_standing(sites);
+    p8_what_waits_moves_to_the_next_session(sites);
+    p9_an_open_group_survives_and_closes_whole(sites);
+    p10_a_delivered_reply_stays_delivered(sites);
+    a_failed_turn_is_tried_again_as_the_same_turn(sites);
+    a_clients_own_history_finds_where_it_goes_on(sites);
+    an_implicit_key_finds_the_newest_request(sites);
+    a_session_keeps_its_prompt_and_its_owner(sites);
+    starts_are_counted_and_cursors_kept(sites);
+    p31_search_shows_only_the_callers_own(sites);
+    p30_a_message_can_be_followed(sites);
+}
+
+// ------------------------------------------------------------------------------------ the world
+
+/// One thing that may happen. Numbers are taken modulo what there is, so that any list is a story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// A message in one of the chats, or a request to one of the API sessions.
+    Says {
+        place: u8,
+        text: String,
+    },
+    /// The same message once more.
+    SaysAgain {
+        place: u8,
+    },
+    Orders {
+        place: u8,
+        what: u8,
+    },
+    Answers {
+        place: u8,
+        text: String,
+        tokens: u16,
+    },
+    CallsTools {
+        place: u8,
+        calls: u8,
+    },
+    Returns {
+        place: u8,
+        index: u8,
+    },
+    /// An answer to a step that is over.
+    Echoes {
+        place: u8,
+    },
+    Fails {
+        place: u8,
+        kind: u8,
+    },
+    Retries {
+        place: u8,
+    },
+    /// The owner of the session is loaded again.
+    Reloads {
+        place: u8,
+    },
+    /// Somebody commits with the generation of an earlier owner.
+    Trespasses {
+        place: u8,
+    },
+    Summarises {
+        place: u8,
+        well: bool,
+    },
+    Finalises {
+        place: u8,
+    },
+    Delivers {
+        reply: u8,
+        change: u8,
+    },
+    Written {
+        place: u8,
+    },
+    Tends,
+    Reopens,
+    /// From here on this many commits share a batch.
+    Batches {
+        size: u8,
+    },
+}
+
+/// What the books say about one session.
+#[derive(Clone, Debug)]
+struct Book {
+    state: Session,
+    expect: Generation,
+    born: bool,
+    transcript: Vec<Message>,
+    rows: Vec<RowId>,
+    last_prompt: Option<Mark>,
+    answers: BTreeMap<TurnId, Answer>,
+    outcomes: BTreeMap<Seq, Outcome>,
+    prompt: Option<(Arc<str>, Option<Digest>)>,
+    principal: Option<String>,
+    /// The client's view after each turn.
+    tips: Vec<(Digest, TurnId, usize)>,
+}
+
+impl Book {
+    fn new(id: SessionId) -> Self {
+        Self {
+            state: Session::new(id),
+            expect: Generation(0),
+            born: false,
+            transcript: Vec::new(),
+            rows: Vec::new(),
+            last_prompt: None,
+            answers: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            prompt: None,
+            principal: None,
+            tips: Vec::new(),
+        }
+    }
+
+    fn turn(&self) -> Option<(TurnId, u32)> {
+        match &self.state.phase {
+            Phase::Turn(turn) => Some((turn.id, turn.step)),
+            Phase::Idle | Phase::Closed(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Sent {
+    key: String,
+    text: String,
+    destination: Destination,
+    session: SessionId,
+    attempts: u32,
+    attempting: Option<Boot>,
+    marked: bool,
+    not_before: Time,
+    over: bool,
+}
+
+/// What a commit is expected to meet.
+#[derive(Clone, Debug, PartialEq)]
+enum Expected {
+    Accepted,
+    Duplicate(SessionId, Seq),
+    Fenced,
+}
+
+struct Planned {
+    session: SessionId,
+    expected: Expected,
+    next: Session,
+    acts: Vec<Act>,
+    expect: Generation,
+    answer: Option<Answer>,
+}
+
+/// Chats 0 and 1, API sessions 2 and 3.
+const PLACES: usize = 4;
+
+pub struct World {
+    site: Box<dyn Site>,
+    store: Box<dyn Store>,
+    rules: Rules,
+    now: Time,
+    number: u64,
+    books: BTreeMap<SessionId, Book>,
+    places: Vec<SessionId>,
+    seen: BTreeMap<DedupeKey, (SessionId, Seq)>,
+    implicit: BTreeMap<Digest, (SessionId, Seq, Time, bool)>,
+    replies: Vec<Sent>,
+    notes: BTreeMap<String, u64>,
+    batch: usize,
+    planned: Vec<Planned>,
+    boot: Boot,
+}
+
+impl World {
+    pub fn new(site: Box<dyn Site>, rules: Rules) -> Self {
+        let mut store = site.open();
+        let now = Time(1_700_000_000_000_000);
+        let boot = store.boot(now).expect("a fresh store counts its start");
+        let places: Vec<SessionId> = (0..PLACES).map(|place| id(&format!("s{place}"))).collect();
+        let books = places.iter().map(|id| (id.clone(), Book::new(id.clone()))).collect();
+        Self {
+            site,
+            store,
+            rules,
+            now,
+            number: 0,
+            books,
+            places,
+            seen: BTreeMap::new(),
+            implicit: BTreeMap::new(),
+            replies: Vec::new(),
+            notes: BTreeMap::new(),
+            batch: 1,
+            planned: Vec::new(),
+            boot,
+        }
+    }
+
+    /// Plays a story, comparing after every batch and once more after a restart.
+    pub fn play(&mut self, story: &[Move]) {
+        for step in story {
+            self.take(step);
+        }
+        self.flush();
+        self.reopen();
+        self.compare_all();
+        let broken = self.store.check().expect("a store can be checked");
+        assert_eq!(broken, [] as [String; 0], "after {story:?}");
+    }
+
+    fn take(&mut self, step: &Move) {
+        self.now = Time(self.now.0 + 1_001);
+        match step {
+            Move::Says { place, text } => self.says(*place, text),
+            Move::SaysAgain { place } => self.says_again(*place),
+            Move::Orders { place, what } => self.orders(*place, *what),
+            Move::Answers { place, text, tokens } => self.answers(*place, text, *tokens),
+            Move::CallsTools { place, calls } => self.calls(*place, *calls),
+            Move::Returns { place, index } => self.returns(*place, *index),
+            Move::Echoes { place } => self.echoes(*place),
+            Move::Fails { place, kind } => self.fails(*place, *kind),
+            Move::Retries { place } => self.retries(*place),
+            Move::Reloads { place } => self.happens(*place, Event::Loaded),
+            Move::Trespasses { place } => self.trespasses(*place),
+            Move::Summarises { place, well } => self.summarises(*place, *well),
+            Move::Finalises { place } => self.finalises(*place),
+            Move::Delivers { reply, change } => self.delivers(*reply, *change),
+            Move::Written { place } => self.written(*place),
+            Move::Tends => {
+                self.flush();
+                let tended = self.store.tend(self.now).expect("a store can be tended");
+                assert!(tended.foreign.is_empty() && !tended.routes, "nobody else writes here: {tended:?}");
+            }
+            Move::Reopens => self.reopen(),
+            Move::Batches { size } => {
+                self.flush();
+                self.batch = 1 + usize::from(*size) % PLACES;
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------------------------ moves
+
+    fn at(&self, place: u8) -> usize {
+        usize::from(place) % PLACES
+    }
+
+    fn is_chat(&self, place: u8) -> bool {
+        self.at(place) < 2
+    }
+
+    fn book(&self, place: u8) -> &Book {
+        &self.books[&self.places[self.at(place)]]
+    }
+
+    fn input(&mut self, place: u8, kind: Kind) -> Arc<Input> {
+        self.number += 1;
+        let number = self.number.to_string();
+        let chat = format!("chat{}", self.at(place));
+        let is_chat = self.is_chat(place);
+        Arc::new(Input {
+            seq: self.book(place).state.received.next(),
+            at: self.now,
+            key: DedupeKey::of(&["test", &chat, &number]),
+            kind,
+            reply_to: is_chat.then(|| Destination {
+                platform: "test".into(),
+                account: "bot".into(),
+                chat,
+                thread: None,
+                reply_to: Some(number.clone()),
+            }),
+            sender: is_chat.then(|| Sender { id: "u".into(), name: Some("Ü".into()) }),
+            platform_id: is_chat.then_some(number),
+        })
+    }
+
+    fn says(&mut self, place: u8, text: &str) {
+        self.flush_if_busy(place);
+        let kind = match self.is_chat(place) {
+            true => Kind::Chat(Content::text(text)),
+            false => Kind::Request(self.request(place, text)),
+        };
+        let input = self.input(place, kind);
+        self.receives(place, input);
+    }
+
+    /// A client's request: its words, its view of the conversation, and an implicit key.
+    fn request(&self, place: u8, text: &str) -> Request {
+        let content = Content::text(text);
+        let book = self.book(place);
+        let before = book.tips.last().map(|(digest, _, _)| *digest);
+        let thread = match before {
+            Some(digest) => throughline_core::route::resume(digest, "user", &content),
+            None => Thread::begin("p", None).then("user", &content),
+        };
+        Request {
+            content,
+            body: Some(Digest::of(&[text.as_bytes()])),
+            thread: Some(thread.digest()),
+            implicit_key: Some(Digest::of(&[b"implicit", text.as_bytes()])),
+            sampling: Some(JsonText::from_valid("{\"temperature\": 0.50}")),
+        }
+    }
+
+    fn says_again(&mut self, place: u8) {
+        self.flush_if_busy(place);
+        let Some((key, known)) =
+            self.seen.iter().next_back().map(|(key, known)| (key.clone(), known.clone()))
+        else {
+            return;
+        };
+        if matches!(self.book(place).state.phase, Phase::Closed(_)) {
+            return;
+        }
+        let seq = self.book(place).state.received.next();
+        let kind = Kind::Chat(Content::text("again"));
+        let input = Input { seq, at: self.now, key, kind, reply_to: None, sender: None, platform_id: None };
+        let planned = self.plan(place, Event::Received(Arc::new(input)), self.first_acts(place));
+        self.enqueue(Planned { expected: Expected::Duplicate(known.0, known.1), ..planned });
+    }
+
+    fn orders(&mut self, place: u8, what: u8) {
+        self.flush_if_busy(place);
+        let command = match what % 4 {
+            0 | 1 => Command::New { successor: id(&format!("n{}", self.number)) },
+            2 => Command::Status,
+            _ => Command::Unknown { name: "huh".into() },
+        };
+        let input = self.input(place, Kind::Command(command));
+        self.receives(place, input);
+    }
+
+    fn receives(&mut self, place: u8, input: Arc<Input>) {
+        if matches!(self.book(place).state.phase, Phase::Closed(_)) {
+            return; // the shell routes it elsewhere
+        }
+        let first = self.first_acts(place);
+        let planned = self.plan(place, Event::Received(input), first);
+        self.enqueue(planned);
+    }
+
+    /// A session that has not been born is opened by its first input.
+    fn first_acts(&self, place: u8) -> Vec<Act> {
+        if self.book(place).born {
+            return Vec::new();
+        }
+        let chat = self.is_chat(place).then(|| chat(self.at(place)));
+        let imported = match self.at(place) {
+            3 => vec![Message::user(Time(1_600_000_000_000_000), Content::text("from long ago"))],
+            _ => Vec::new(),
+        };
+        let birth = Birth {
+            source: if chat.is_some() { "test".into() } else { "api_server".into() },
+            user: Some("u".into()),
+            principal: chat.is_none().then(|| "p".to_owned()),
+            model: Some("model".into()),
+            imported,
+            chat,
+            ..Birth::default()
+        };
+        let freeze = Act::Freeze { prompt: "You are a test.".into(), layer: Some(Digest::of(&[b"layer"])) };
+        vec![freeze, Act::Open(Box::new(birth))]
+    }
+
+    fn answers(&mut self, place: u8, text: &str, tokens: u16) {
+        self.flush_if_busy(place);
+        let said =
+            Assistant { content: Content::text(text), finish: Some("stop".into()), ..Assistant::default() };
+        self.answers_with(place, said, tokens);
+    }
+
+    fn calls(&mut self, place: u8, calls: u8) {
+        self.flush_if_busy(place);
+        self.number += 1;
+        let call = |nth: u8| ToolCall {
+            id: format!("call_{}_{nth}", self.number),
+            name: "look".into(),
+            arguments: "{\"at\": \"it\"}".into(),
+            extra: None,
+        };
+        let said = Assistant {
+            content: Content::Nothing,
+            calls: (0..=calls % 3).map(call).collect(),
+            finish: Some("tool_calls".into()),
+            ..Assistant::default()
+        };
+        self.answers_with(place, said, 10);
+    }
+
+    fn answers_with(&mut self, place: u8, said: Assistant, tokens: u16) {
+        let Some((turn, step)) = self.book(place).turn() else { return };
+        let in_group = matches!(&self.book(place).state.phase, Phase::Turn(turn) if turn.group.is_some());
+        if in_group {
+            return; // no model is asked while its tools run
+        }
+        self.number += 1;
+        let usage = Usage { input: tokens.into(), output: 7, cache_read: 3, cache_write: 2, reasoning: 1 };
+        let prompt = Mark { chain: Digest::of(&[&self.number.to_le_bytes()]), messages: 3 };
+        let cut = self.book(place).rows.first().copied();
+        let answer = Answer { said, usage, model: "model-1".into() };
+        let planned =
+            self.plan(place, Event::Answered { turn, step, answer: answer.clone(), prompt, cut }, Vec::new());
+        self.enqueue(Planned { answer: Some(answer), ..planned });
+    }
+
+    fn returns(&mut self, place: u8, index: u8) {
+        self.flush_if_busy(place);
+        let Phase::Turn(turn) = &self.book(place).state.phase else { return };
+        let Some(group) = &turn.group else { return };
+        let index = usize::from(index) % group.answer.calls.len();
+        let call = &group.answer.calls[index];
+        let result = ToolResult {
+            call_id: call.id.clone(),
+            name: Some(call.name.clone()),
+            content: Content::text("found"),
+        };
+        let event = Event::Called { turn: turn.id, step: turn.step, index, result };
+        self.happens(place, event);
+    }
+
+    fn echoes(&mut self, place: u8) {
+        let turn = TurnId(Seq(1_000_000));
+        let answer = Answer::default();
+        let prompt = Mark { chain: Digest::of(&[b"echo"]), messages: 0 };
+        if self.book(place).born {
+            self.happens(place, Event::Answered { turn, step: 0, answer, prompt, cut: None });
+        }
+    }
+
+    fn fails(&mut self, place: u8, kind: u8) {
+        self.flush_if_busy(place);
+        let Some((turn, step)) = self.book(place).turn() else { return };
+        let kind = match kind % 3 {
+            0 => FailureKind::Wait { after_seconds: Some(3) },
+            1 => FailureKind::Broken,
+            _ => FailureKind::Credentials,
+        };
+        let failure = Failure { kind, message: "it did not work".into() };
+        self.happens(place, Event::Failed { turn, step, failure });
+    }
+
+    fn retries(&mut self, place: u8) {
+        self.flush_if_busy(place);
+        let Some(turn) = self.book(place).state.failed else { return };
+        let session = self.places[self.at(place)].clone();
+        let inputs = self.store.turn_inputs(&session, turn).expect("a turn's inputs can be read");
+        assert_eq!(inputs.first().map(|input| TurnId(input.seq)), Some(turn));
+        self.happens(place, Event::Retried { inputs, began: self.now });
+    }
+
+    fn trespasses(&mut self, place: u8) {
+        self.flush_if_busy(place);
+        if !self.book(place).born {
+            return;
+        }
+        let planned = self.plan(place, Event::Loaded, Vec::new());
+        let expect = Generation(planned.expect.0 + 1);
+        self.enqueue(Planned { expected: Expected::Fenced, expect, ..planned });
+    }
+
+    fn summarises(&mut self, place: u8, well: bool) {
+        self.flush_if_busy(place);
+        let Some(compression) = &self.book(place).state.compression else { return };
+        let operation = compression.operation;
+        let event = match well {
+            true => Event::Summarised { operation },
+            false => Event::SummaryFailed { operation },
+        };
+        self.happens(place, event);
+    }
+
+    /// Of sessions that have ended in this place, the first whose hand-over is under way.
+    fn finalises(&mut self, place: u8) {
+        self.flush();
+        let closed = self.books.values().filter_map(|book| match book.state.phase {
+            Phase::Closed(stage) if stage != Finalisation::Done => Some((book.state.id.clone(), stage)),
+            _ => None,
+        });
+        let closed: Vec<_> = closed.collect();
+        if let Some((session, stage)) = closed.get(usize::from(place) % closed.len().max(1)) {
+            let planned = self.plan_for(session, Event::Finalised(*stage), Vec::new());
+            self.enqueue(planned);
+        }
+    }
+
+    fn happens(&mut self, place: u8, event: Event) {
+        self.flush_if_busy(place);
+        if !self.book(place).born {
+            return;
+        }
+        let planned = self.plan(place, event, Vec::new());
+        self.enqueue(planned);
+    }
+
+    fn delivers(&mut self, reply: u8, change: u8) {
+        self.flush();
+        let waiting: Vec<usize> = (0..self.replies.len()).filter(|nth| !self.replies[*nth].over).collect();
+        let Some(nth) = waiting.get(usize::from(reply) % waiting.len().max(1)) else { return };
+        let (now, boot) = (self.now, self.boot);
+        let sent = &mut self.replies[*nth];
+        let change = match change % 4 {
+            0 => {
+                sent.attempts += 1;
+                sent.attempting = Some(boot);
+                sent.marked |= change & 4 != 0;
+                DeliveryChange::Attempting { marked: change & 4 != 0 }
+            }
+            1 => {
+                sent.over = true;
+                DeliveryChange::Delivered { platform_id: Some("77".into()) }
+            }
+            2 => {
+                sent.attempting = None;
+                sent.not_before = Time(now.0 + 5);
+                DeliveryChange::Postponed { until: Time(now.0 + 5), error: "later".into() }
+            }
+            _ => {
+                sent.over = true;
+                DeliveryChange::Refused { error: "never".into() }
+            }
+        };
+        let commit = Commit::Delivery { key: sent.key.clone(), boot, change, at: now };
+        one(self.store.as_mut(), commit).expect("a waiting reply can change");
+        self.compare_replies();
+    }
+
+    fn written(&mut self, place: u8) {
+        self.flush();
+        let session = self.places[self.at(place)].clone();
+        let newest =
+            self.implicit.values_mut().filter(|known| known.0 == session).max_by_key(|known| known.1);
+        let Some(newest) = newest else { return };
+        newest.3 = true;
+        let commit = Commit::Written { session, seq: newest.1 };
+        one(self.store.as_mut(), commit).expect("an answer can be marked as written");
+        self.compare_keys();
+    }
+
+    fn reopen(&mut self) {
+        self.flush();
+        self.store.close(self.now).expect("a store can be closed");
+        self.store = self.site.open();
+        let boot = self.store.boot(self.now).expect("a start can be counted");
+        assert!(boot > self.boot, "every start has a higher number");
+        self.boot = boot;
+        self.compare_all();
+    }
+
+    // --------------------------------------------------------------------------------- batching
+
+    fn plan(&self, place: u8, event: Event, first: Vec<Act>) -> Planned {
+        let session = self.places[self.at(place)].clone();
+        self.plan_for(&session, event, first)
+    }
+
+    fn plan_for(&self, session: &SessionId, event: Event, first: Vec<Act>) -> Planned {
+        let book = &self.books[session];
+        let (next, acts) = book.state.step(event, self.now, &self.rules);
+        Planned {
+            session: session.clone(),
+            expected: Expected::Accepted,
+            next,
+            acts: first.into_iter().chain(acts).collect(),
+            expect: book.expect,
+            answer: None,
+        }
+    }
+
+    /// A session's next commit follows from its last: they cannot share a batch.
+    fn flush_if_busy(&mut self, place: u8) {
+        let session = &self.places[self.at(place)];
+        if self.planned.iter().any(|planned| planned.session == *session) {
+            self.flush();
+        }
+    }
+
+    fn enqueue(&mut self, planned: Planned) {
+        self.planned.push(planned);
+        if self.planned.len() >= self.batch {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let planned = std::mem::take(&mut self.planned);
+        if planned.is_empty() {
+            return;
+        }
+        let commits: Vec<Commit> = planned
+            .iter()
+            .map(|planned| Commit::Session {
+                expect: planned.expect,
+                state: Box::new(planned.next.clone()),
+                acts: planned.acts.clone(),
+                at: self.now,
+            })
+            .collect();
+        let results = self.store.commit(&commits);
+        assert_eq!(results.len(), planned.len(), "one result for each commit");
+        let mut touched = BTreeSet::new();
+        for (planned, result) in planned.into_iter().zip(results) {
+            let session = planned.session.clone();
+            match (&planned.expected, result) {
+                (Expected::Accepted, Ok(committed)) => self.apply(planned, &committed, &mut touched),
+                (
+                    Expected::Duplicate(session, seq),
+                    Err(StoreError::Duplicate { session: s, seq: n, .. }),
+                ) => {
+                    assert_eq!((session, seq), (&s, &n), "a duplicate is led to the first");
+                }
+                (Expected::Fenced, Err(StoreError::Fenced { .. })) => {}
+                (expected, result) => panic!("{session}: expected {expected:?}, got {result:?}"),
+            }
+            touched.insert(session);
+        }
+        touched.iter().for_each(|session| self.compare(session));
+        self.compare_keys();
+        self.compare_replies();
+        self.compare_unfinished();
+    }
+
+    /// The books follow what the port says each act does.
+    fn apply(&mut self, planned: Planned, committed: &Committed, touched: &mut BTreeSet<SessionId>) {
+        let id = planned.session.clone();
+        let mut rows = committed.rows.iter();
+        let mut book = self.books.remove(&id).expect("every session has a book");
+        book.born = true;
+        book.expect = planned.next.generation;
+        for act in &planned.acts {
+            match act {
+                Act::Open(birth) => {
+                    // Imported rows come before all others; their numbers are the store's own business.
+                    book.transcript.extend(birth.imported.iter().cloned());
+                    book.rows.extend(birth.imported.iter().map(|_| RowId(0)));
+                    book.principal.clone_from(&birth.principal);
+                }
+                Act::Accept(input) => self.note_seen(&id, input),
+                Act::Append(message) => {
+                    book.transcript.push(message.clone());
+                    book.rows.push(*rows.next().expect("a row for each message"));
+                }
+                Act::Step(step) => {
+                    book.last_prompt = Some(step.prompt);
+                    if let (None, Some(answer)) = (&step.open, &planned.answer) {
+                        book.answers.insert(step.turn, answer.clone());
+                    }
+                }
+                Act::Settle { seq, outcome } => {
+                    book.outcomes.insert(*seq, outcome.clone());
+                }
+                Act::Begin { inputs, .. } => inputs.iter().for_each(|seq| {
+                    book.outcomes.remove(seq);
+                }),
+                Act::Tip { turn, thread } => book.tips.push((*thread, *turn, book.transcript.len())),
+                Act::Deliver(reply) => self.note_reply(&id, reply),
+                Act::Freeze { prompt, layer } => book.prompt = Some((prompt.clone(), *layer)),
+                Act::Close { successor, moved, .. } => {
+                    self.succeed(&id, &book, successor, moved);
+                    touched.insert(successor.clone());
+                }
+                Act::Note { name, .. } => *self.notes.entry((*name).to_owned()).or_default() += 1,
+                Act::Result { .. } | Act::Compress(_) | Act::Promote(_) => {}
+            }
+        }
+        assert_eq!(rows.next(), None, "no more rows than messages");
+        book.state = planned.next;
+        self.books.insert(id, book);
+    }
+
+    fn note_seen(&mut self, session: &SessionId, input: &Input) {
+        self.seen.insert(input.key.clone(), (session.clone(), input.seq));
+        if let Kind::Request(Request { implicit_key: Some(key), .. }) = &input.kind {
+            self.implicit.insert(*key, (session.clone(), input.seq, input.at, false));
+        }
+    }
+
+    fn note_reply(&mut self, session: &SessionId, reply: &throughline_core::session::Reply) {
+        if self.replies.iter().all(|sent| sent.key != reply.key) {
+            self.replies.push(Sent {
+                key: reply.key.clone(),
+                text: reply.text.clone(),
+                destination: reply.destination.clone(),
+                session: session.clone(),
+                attempts: 0,
+                attempting: None,
+                marked: false,
+                not_before: self.now,
+                over: false,
+            });
+        }
+    }
+
+    fn succeed(&mut self, from: &SessionId, old: &Book, successor: &SessionId, moved: &[Arc<Input>]) {
+        let mut next = Book::new(successor.clone());
+        next.born = true;
+        next.principal.clone_from(&old.principal);
+        next.state.received = Seq(moved.len() as u64);
+        for (input, seq) in moved.iter().zip(1..) {
+            let mut input = Input::clone(input);
+            input.seq = Seq(seq);
+            self.seen.insert(input.key.clone(), (successor.clone(), input.seq));
+            if let Kind::Request(Request { implicit_key: Some(key), .. }) = &input.kind
+                && let Some(known) = self.implicit.get_mut(key)
+                && known.0 == *from
+                && known.2 == input.at
+            {
+                *known = (successor.clone(), input.seq, input.at, false);
+            }
+            next.state.waiting.push_back(Arc::new(input));
+        }
+        self.books.insert(successor.clone(), next);
+        for place in &mut self.places {
+            if place == from {
+                place.clone_from(successor);
+            }
+        }
+    }
+
+    // -------------------------------------------------------------------------------- comparing
+
+    fn compare_all(&self) {
+        self.books.keys().for_each(|session| self.compare(session));
+        self.compare_keys();
+        self.compare_replies();
+        self.compare_unfinished();
+        let counted: BTreeMap<_, _> =
+            self.store.counts().expect("events can be counted").into_iter().collect();
+        for (name, count) in &self.notes {
+            assert_eq!(counted.get(name), Some(count), "how often {name} happened");
+        }
+    }
+
+    fn compare(&self, id: &SessionId) {
+        let book = &self.books[id];
+        let loaded = self.store.load(id).expect("a session can be loaded");
+        let Some(loaded) = loaded else {
+            assert!(!book.born, "{id} is there");
+            return;
+        };
+        assert_eq!(loaded.session, book.state, "{id} is as the machine left it");
+        assert_eq!(loaded.last_prompt, book.last_prompt, "{id}: what the last step asked");
+        assert_eq!(loaded.principal, book.principal, "{id}: whose it is");
+        assert_eq!(loaded.adopted, 0, "{id}: nobody else writes here");
+        let is_closed = matches!(book.state.phase, Phase::Closed(_));
+        assert_eq!(loaded.ended.is_some(), is_closed, "{id}: ended {:?}", loaded.ended);
+        if let Some((prompt, layer)) = &book.prompt {
+            assert_eq!((loaded.system_prompt.as_ref(), &loaded.layer), (Some(prompt), layer), "{id}");
+        }
+        self.compare_transcript(id, book);
+        for seq in (1..=book.state.received.0).map(Seq) {
+            self.compare_outcome(id, book, seq);
+        }
+        self.compare_tips(id, book);
+    }
+
+    fn compare_transcript(&self, id: &SessionId, book: &Book) {
+        let history = self.store.history(id).expect("a transcript can be read");
+        let said: Vec<&Message> = history.iter().map(|(_, message)| message).collect();
+        assert_eq!(said, book.transcript.iter().collect::<Vec<_>>(), "{id}: the transcript");
+        assert!(history.is_sorted_by(|(a, _), (b, _)| a < b), "{id}: rows rise");
+        for ((row, _), known) in history.iter().zip(&book.rows).filter(|(_, known)| known.0 > 0) {
+            assert_eq!(row, known, "{id}: rows are where the commit said");
+        }
+    }
+
+    fn compare_outcome(&self, id: &SessionId, book: &Book, seq: Seq) {
+        let settled = self.store.outcome(id, seq).expect("an outcome can be read");
+        let outcome = settled.as_ref().map(|settled| &settled.outcome);
+        assert_eq!(outcome, book.outcomes.get(&seq), "{id}/{seq}: what became of it");
+        let answer = settled.and_then(|settled| settled.answer);
+        let known = match book.outcomes.get(&seq) {
+            Some(Outcome::Answered(turn)) => book.answers.get(turn).cloned(),
+            _ => None,
+        };
+        assert_eq!(answer, known, "{id}/{seq}: its answer");
+    }
+
+    fn compare_tips(&self, id: &SessionId, book: &Book) {
+        for (digest, turn, length) in &book.tips {
+            let matches = self.store.thread("p", digest).expect("a thread can be looked up");
+            let theirs: Vec<_> =
+                matches.iter().filter(|found| found.session == *id && found.turn == *turn).collect();
+            let is_tip =
+                book.state.is_quiet() && book.state.phase == Phase::Idle && *length == book.transcript.len();
+            assert_eq!(theirs.len(), 1, "{id}: turn {turn} is found by its client's history");
+            assert_eq!(theirs[0].is_tip, is_tip, "{id}: whether turn {turn} is the last word");
+            assert_eq!(self.store.thread("somebody else", digest).expect("can be looked up"), []);
+        }
+    }
+
+    fn compare_keys(&self) {
+        for (key, (session, seq)) in &self.seen {
+            let seen = self.store.seen(key).expect("a key can be looked up").expect("it was accepted");
+            assert_eq!((&seen.session, &seen.seq), (session, seq), "where {key} is");
+        }
+        for (key, (session, seq, at, written)) in &self.implicit {
+            let found = self.store.implicit(key).expect("words can be looked up").expect("they were said");
+            assert_eq!((&found.session, found.seq, found.at), (session, *seq, *at), "who said them last");
+            assert_eq!(found.written, *written, "whether the answer arrived");
+        }
+        for place in 0..2 {
+            let led = self.store.route(&chat(place).key).expect("a route can be looked up");
+            let expected = self.books[&self.places[place]].born.then(|| self.places[place].clone());
+            assert_eq!(led, expected, "where chat {place} leads");
+        }
+    }
+
+    fn compare_replies(&self) {
+        let stored = self.store.undelivered().expect("replies can be read");
+        let stored: Vec<Sent> = stored
+            .into_iter()
+            .map(|outgoing| Sent {
+                key: outgoing.key,
+                text: outgoing.text,
+                destination: outgoing.destination,
+                session: outgoing.session,
+                attempts: outgoing.attempts,
+                attempting: outgoing.attempting,
+                marked: outgoing.marked,
+                not_before: outgoing.not_before,
+                over: false,
+            })
+            .collect();
+        let expected: Vec<Sent> = self.replies.iter().filter(|sent| !sent.over).cloned().collect();
+        assert_eq!(stored, expected, "replies that have not left, in order");
+    }
+
+    fn compare_unfinished(&self) {
+        let stored: BTreeSet<_> = self.store.unfinished().expect("can be asked").into_iter().collect();
+        let busy = self.books.values().filter(|book| book.born && !book.state.is_quiet());
+        let expected: BTreeSet<_> = busy.map(|book| book.state.id.clone()).collect();
+        assert_eq!(stored, expected, "what a start has to take up");
+    }
+}
+
+// ------------------------------------------------------------------------------- single promises
+
+fn id(text: &str) -> SessionId {
+    text.parse().expect("a plain id")
+}
+
+fn chat(place: usize) -> Chat {
+    let key: ChatKey = format!("agent:main:test:dm:{place}").parse().expect("a plain key");
+    let origin = format!("{{\"platform\": \"test\", \"chat_id\": \"{place}\", \"user_id\": \"u\"}}");
+    Chat {
+        key,
+        platform: "test".into(),
+        chat_type: "dm".into(),
+        display_name: Some(format!("Chat {place}")),
+        origin: Some(JsonText::from_valid(origin)),
+    }
+}
+
+fn one(store: &mut dyn Store, commit: Commit) -> Result<Committed, StoreError> {
+    let mut results = store.commit(&[commit]);
+    assert_eq!(results.len(), 1, "one result for one commit");
+    results.remove(0)
+}
+
+fn world(sites: Sites<'_>) -> World {
+    World::new(sites(), Rules::default())
+}
+
+fn says(place: u8, text: &str) -> Move {
+    Move::Says { place, text: text.into() }
+}
+
+fn answers(place: u8, text: &str) -> Move {
+    Move::Answers { place, text: text.into(), tokens: 10 }
+}
+
+fn a_turn_is_two_commits_and_every_commit_can_be_loaded(sites: Sites<'_>) {
+    for place in 0..PLACES as u8 {
+        world(sites).play(&[says(place, "hi"), answers(place, "hello"), says(place, "more"), Move::Reopens]);
+    }
+}
+
+fn p7_the_same_message_is_accepted_once(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(0, "hi"), Move::SaysAgain { place: 0 }, answers(0, "hello")]);
+    world.play(&[Move::Reopens, Move::SaysAgain { place: 0 }, Move::SaysAgain { place: 1 }]);
+    // Another body under the same key is told apart.
+    let body = Some(Digest::of(&[b"one"]));
+    let request = |body| Kind::Request(Request { content: Content::text("x"), body, ..Request::default() });
+    for (number, (body, same_body)) in
+        [(body, true), (Some(Digest::of(&[b"two"])), false)].into_iter().enumerate()
+    {
+        let mut book = Book::new(id(&format!("b{number}")));
+        let key = DedupeKey::of(&["idempotency"]);
+        let accept = |seq, kind| Input {
+            seq,
+            at: world.now,
+            key: key.clone(),
+            kind,
+            reply_to: None,
+            sender: None,
+            platform_id: None,
+        };
+        let kind = request(if number == 0 { body } else { Some(Digest::of(&[b"two"])) });
+        let input = Arc::new(accept(Seq(1), kind));
+        let (next, mut acts) = book.state.step(Event::Received(input), world.now, &Rules::default());
+        acts.insert(0, Act::Open(Box::new(Birth { source: "api_server".into(), ..Birth::default() })));
+        book.state = next.clone();
+        let commit = Commit::Session { expect: Generation(0), state: Box::new(next), acts, at: world.now };
+        match (number, one(world.store.as_mut(), commit)) {
+            (0, Ok(_)) => {}
+            (_, Err(StoreError::Duplicate { session, seq, same_body: same })) => {
+                assert_eq!((session, seq, same), (id("b0"), Seq(1), same_body));
+                assert_eq!(world.store.load(&id("b1")).expect("can be asked"), None, "nothing was begun");
+            }
+            (_, result) => panic!("{result:?}"),
+        }
+    }
+}
+
+fn p3_a_late_owner_is_refused(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[
+        says(0, "hi"),
+        Move::Reloads { place: 0 },
+        Move::Trespasses { place: 0 },
+        answers(0, "hello"),
+    ]);
+    // Two stores on one home: whoever loads later owns the session.
+    world.take(&says(0, "and then?"));
+    let session = world.places[0].clone();
+    let mut second = world.site.open();
+    let loaded = second.load(&session).expect("can be loaded").expect("is there").session;
+    let (state, acts) = loaded.step(Event::Loaded, world.now, &world.rules);
+    let current = state.generation;
+    let owned = Commit::Session { expect: loaded.generation, state: Box::new(state), acts, at: world.now };
+    one(second.as_mut(), owned).expect("the newer owner is accepted");
+    let planned = world.plan(0, Event::Loaded, Vec::new());
+    let late = Commit::Session {
+        expect: planned.expect,
+        state: Box::new(planned.next),
+        acts: planned.acts,
+        at: world.now,
+    };
+    match one(world.store.as_mut(), late) {
+        Err(StoreError::Fenced { session: fenced, current: found }) => {
+            assert_eq!((fenced, found), (session, current));
+        }
+        result => panic!("a late owner was not refused: {result:?}"),
+    }
+}
+
+fn a_refused_commit_leaves_its_neighbours_standing(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(0, "hi")]);
+    world.play(&[
+        Move::Batches { size: 3 },
+        says(1, "left neighbour"),
+        Move::SaysAgain { place: 2 },
+        Move::Trespasses { place: 0 },
+        says(3, "right neighbour"),
+    ]);
+    assert_eq!(world.store.load(&id("s2")).expect("can be asked"), None, "the refused one left nothing");
+}
+
+fn p8_what_waits_moves_to_the_next_session(sites: Sites<'_>) {
+    let new = |place| Move::Orders { place, what: 0 };
+    for place in [0, 2] {
+        let mut world = world(sites);
+        world.play(&[
+            says(place, "one"),
+            says(place, "two"),
+            new(place),
+            says(place, "three"),
+            says(place, "four"),
+        ]);
+        world.play(&[answers(place, "first"), answers(place, "second"), answers(place, "third")]);
+        assert_ne!(world.places[usize::from(place)], id(&format!("s{place}")), "the place has moved on");
+        let finalises = vec![Move::Finalises { place: 0 }; 6];
+        world.play(&finalises);
+        world.play(&[Move::Reloads { place }, answers(place, "a"), answers(place, "b"), new(place)]);
+    }
+}
+
+fn p9_an_open_group_survives_and_closes_whole(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[
+        says(0, "look"),
+        Move::CallsTools { place: 0, calls: 2 },
+        Move::Returns { place: 0, index: 1 },
+    ]);
+    assert_eq!(world.books[&id("s0")].transcript.len(), 1, "an open group is not in the transcript");
+    world.play(&[Move::Returns { place: 0, index: 0 }, Move::Returns { place: 0, index: 2 }]);
+    assert_eq!(world.books[&id("s0")].transcript.len(), 5, "a closed one is, in call order");
+    world.play(&[answers(0, "seen")]);
+    // A restart gives up what nobody knows the end of.
+    world.play(&[
+        says(0, "again"),
+        Move::CallsTools { place: 0, calls: 1 },
+        Move::Returns { place: 0, index: 0 },
+    ]);
+    world.play(&[Move::Reloads { place: 0 }, answers(0, "one of two")]);
+    let parked = [says(0, "crash"), Move::CallsTools { place: 0, calls: 0 }, Move::Reloads { place: 0 }];
+    world.play(&parked);
+    for _ in 0..3 {
+        world.play(&[Move::CallsTools { place: 0, calls: 0 }, Move::Reloads { place: 0 }]);
+    }
+}
+
+fn p10_a_delivered_reply_stays_delivered(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(0, "hi"), answers(0, "hello"), says(1, "ho"), answers(1, "yes")]);
+    let deliver = |change| Move::Delivers { reply: 0, change };
+    world.play(&[deliver(0), Move::Reopens, deliver(4), deliver(2), deliver(0), deliver(1)]);
+    let key = world.replies[0].key.clone();
+    let commit = |change| Commit::Delivery { key: key.clone(), boot: world.boot, change, at: world.now };
+    let again = one(world.store.as_mut(), commit(DeliveryChange::Attempting { marked: false }));
+    assert!(again.is_err(), "what is delivered is not attempted again");
+    let late = DeliveryChange::Postponed { until: world.now, error: "late".into() };
+    one(world.store.as_mut(), commit(late)).expect("a late word about it changes nothing");
+    world.compare_replies();
+    world.play(&[deliver(3)]);
+    assert_eq!(world.store.undelivered().expect("can be asked"), []);
+}
+
+fn a_failed_turn_is_tried_again_as_the_same_turn(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let fails = |kind| Move::Fails { place: 2, kind };
+    world.play(&[says(2, "hi"), fails(0), Move::Retries { place: 2 }, fails(1), Move::Reopens]);
+    world.play(&[
+        Move::Retries { place: 2 },
+        Move::CallsTools { place: 2, calls: 0 },
+        Move::Returns { place: 2, index: 0 },
+    ]);
+    world.play(&[
+        fails(2),
+        Move::Retries { place: 2 },
+        answers(2, "at last"),
+        says(2, "more"),
+        answers(2, "yes"),
+    ]);
+    assert_eq!(
+        world.books[&id("s2")].transcript.iter().filter(|message| message.role() == "user").count(),
+        2
+    );
+    // A turn that failed with its tools open leaves none of them behind.
+    world.play(&[
+        says(0, "look"),
+        Move::CallsTools { place: 0, calls: 1 },
+        Move::Returns { place: 0, index: 0 },
+    ]);
+    world.play(&[
+        Move::Fails { place: 0, kind: 0 },
+        Move::Retries { place: 0 },
+        Move::Reopens,
+        answers(0, "done"),
+    ]);
+}
+
+fn a_clients_own_history_finds_where_it_goes_on(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(2, "hi"), answers(2, "hello"), says(2, "more"), answers(2, "yes")]);
+    world.play(&[says(2, "waiting")]);
+    // Somebody else's conversation with the same words is found, too, and told apart.
+    let mut other = World::new(sites(), Rules::default());
+    other.play(&[says(2, "hi"), answers(2, "hello")]);
+    let session = other.places[2].clone();
+    let digest = other.books[&session].tips[0].0;
+    assert_eq!(world.books[&id("s2")].tips[0].0, digest, "same principal, same words, same digest");
+    let matches = world.store.thread("p", &digest).expect("can be looked up");
+    assert!(!matches[0].is_tip, "more has been said since");
+}
+
+fn an_implicit_key_finds_the_newest_request(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(2, "hi"), answers(2, "hello"), Move::Written { place: 2 }, says(2, "hi")]);
+    world.play(&[answers(2, "hello again"), says(3, "hi"), Move::Written { place: 3 }]);
+    assert_eq!(world.store.implicit(&Digest::of(&[b"never said"])).expect("can be looked up"), None);
+}
+
+fn a_session_keeps_its_prompt_and_its_owner(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(3, "hi")]);
+    let session = world.places[3].clone();
+    let loaded = world.store.load(&session).expect("can be loaded").expect("is there");
+    assert_eq!(loaded.source, "api_server");
+    assert_eq!(loaded.principal.as_deref(), Some("p"));
+    let planned = world.plan(3, Event::Loaded, vec![Act::Freeze { prompt: "Another.".into(), layer: None }]);
+    world.enqueue(planned);
+    world.play(&[Move::Reopens]);
+    let summary = world.store.session(&session).expect("can be described").expect("is there");
+    assert_eq!((summary.source.as_str(), summary.preview.as_str()), ("api_server", "from long ago"));
+    assert_eq!(summary.messages, 2);
+}
+
+fn starts_are_counted_and_cursors_kept(sites: Sites<'_>) {
+    let mut world = world(sites);
+    assert_eq!(world.store.cursor("telegram", "bot").expect("can be read"), None);
+    for value in ["41", "42"] {
+        let cursor =
+            Commit::Cursor { platform: "telegram".into(), account: "bot".into(), value: value.into() };
+        one(world.store.as_mut(), cursor).expect("a cursor can be written");
+    }
+    let note = Commit::Note { session: None, name: "odd", detail: "very".into(), at: world.now };
+    one(world.store.as_mut(), note).expect("an event can be noted");
+    world.play(&[Move::Reopens]);
+    assert_eq!(world.store.cursor("telegram", "bot").expect("can be read").as_deref(), Some("42"));
+    assert_eq!(world.store.cursor("telegram", "other").expect("can be read"), None);
+    assert!(world.store.counts().expect("can be counted").contains(&("odd".to_owned(), 1)));
+}
+
+fn p31_search_shows_only_the_callers_own(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(0, "the otter in the chat"), says(2, "the otter of p"), answers(2, "an otter, yes")]);
+    let find = |query: &str, filter: SessionFilter| -> Vec<String> {
+        let hits =
+            world.store.search(query, &SessionFilter { limit: 10, ..filter }).expect("can be searched");
+        assert!(hits.iter().all(|hit| hit.snippet.contains(">>>")), "{hits:?}");
+        hits.into_iter().map(|hit| hit.session.to_string()).collect()
+    };
+    assert_eq!(find("otter", SessionFilter::default()), ["s2", "s2", "s0"], "newest first");
+    let mine = SessionFilter { principal: Some("p".into()), ..SessionFilter::default() };
+    assert_eq!(find("otter", mine), ["s2", "s2"]);
+    let theirs = SessionFilter { principal: Some("q".into()), ..SessionFilter::default() };
+    assert_eq!(find("otter", theirs), [] as [&str; 0]);
+    let one = SessionFilter { session: Some(id("s0")), ..SessionFilter::default() };
+    assert_eq!(find("otter", one), ["s0"]);
+    assert_eq!(find("\"otter of\"", SessionFilter::default()), ["s2"]);
+    assert_eq!(find("ott* chat", SessionFilter::default()), ["s0"]);
+    assert_eq!(find("tter", SessionFilter::default()).len(), 3, "a part of a word");
+    for odd in ["", "   ", "\"", "AND OR NOT", "a:b (", "*", "'; DROP TABLE messages", "NEAR(", "\0"] {
+        let _ = world.store.search(odd, &SessionFilter::default()).expect("nothing typed is an error");
+    }
+}
+
+fn p30_a_message_can_be_followed(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[
+        says(0, "one"),
+        says(0, "two"),
+        answers(0, "first"),
+        Move::Delivers { reply: 0, change: 0 },
+    ]);
+    world.play(&[Move::Delivers { reply: 0, change: 1 }]);
+    for name in ["s0/1", "1", "77"] {
+        let story = world.store.trace(name).expect("a message can be followed");
+        let names: Vec<&str> = story.iter().map(|trace| trace.name.as_str()).collect();
+        for expected in ["received", "turn_began", "answered_by_model", "answered", "reply_delivered"] {
+            assert!(names.contains(&expected), "{name}: {expected} is missing from {names:?}");
+        }
+        assert!(story.is_sorted_by_key(|trace| trace.at));
+    }
+    let row = world.books[&id("s0")].rows[0].to_string();
+    assert!(!world.store.trace(&row).expect("a row can be followed").is_empty());
+    assert_eq!(world.store.trace("no such thing").expect("can be asked"), []);
+}
+
+/// A world with every rule switched to what makes most happen.
+pub fn busy_rules(busy: BusyInput) -> Rules {
+    Rules { busy, soft_tokens: Some(100) }
+}

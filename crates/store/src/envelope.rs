@@ -1,0 +1,371 @@
+//! Our own columns of JSON: what came in, how it ended, where a reply goes, what a model called.
+//!
+//! Whatever is written here is read back equal. JSON that only passes through is kept as a string
+//! inside ours, because a parser may change its numbers or its order. Fields that are absent are
+//! left out; the place of an input in its inbox is a column, not part of its envelope.
+
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use throughline_core::command::Command;
+use throughline_core::id::{Seq, SessionId, TurnId};
+use throughline_core::input::{DedupeKey, Destination, Input, Kind, Request, Sender};
+use throughline_core::message::{Assistant, Content, JsonText, Part, Reasoning, ToolCall, ToolResult};
+use throughline_core::prompt::Digest;
+use throughline_core::session::{Failure, FailureKind, Outcome};
+use throughline_core::time::Time;
+
+/// Names what could not be read, for an error that nobody should ever see.
+pub(crate) type Read<T> = Result<T, &'static str>;
+
+// ---------------------------------------------------------------------------------------- input
+
+pub(crate) fn input_text(input: &Input) -> String {
+    let mut object = Object::default();
+    object.text("key", input.key.as_str());
+    match &input.kind {
+        Kind::Chat(content) => object.value("chat", content_value(content)),
+        Kind::Request(request) => object.value("request", request_value(request)),
+        Kind::Command(command) => object.value("command", command_value(command)),
+    }
+    object.optional("reply_to", input.reply_to.as_ref().map(destination_value));
+    object.optional("sender", input.sender.as_ref().map(|sender| json!([sender.id, sender.name])));
+    object.optional_text("platform_id", input.platform_id.as_deref());
+    object.finish()
+}
+
+pub(crate) fn input(seq: Seq, at: Time, text: &str) -> Read<Arc<Input>> {
+    let value = parsed(text)?;
+    let kind = if let Some(content) = value.get("chat") {
+        Kind::Chat(content_from(content)?)
+    } else if let Some(request) = value.get("request") {
+        Kind::Request(request_from(request)?)
+    } else {
+        Kind::Command(command_from(value.get("command").ok_or("an input of no kind")?)?)
+    };
+    let sender = match value.get("sender") {
+        None => None,
+        Some(sender) => Some(Sender {
+            id: sender.get(0).and_then(Value::as_str).ok_or("a sender without an id")?.to_owned(),
+            name: sender.get(1).and_then(Value::as_str).map(str::to_owned),
+        }),
+    };
+    Ok(Arc::new(Input {
+        seq,
+        at,
+        key: DedupeKey::stored(text_of(&value, "key")?),
+        kind,
+        reply_to: value.get("reply_to").map(destination_from).transpose()?,
+        sender,
+        platform_id: optional_text_of(&value, "platform_id"),
+    }))
+}
+
+fn request_value(request: &Request) -> Value {
+    let mut object = Object::default();
+    object.value("content", content_value(&request.content));
+    object.optional("body", request.body.map(digest_value));
+    object.optional("thread", request.thread.map(digest_value));
+    object.optional("implicit_key", request.implicit_key.map(digest_value));
+    object.optional_text("sampling", request.sampling.as_ref().map(JsonText::as_str));
+    object.0.into()
+}
+
+fn request_from(value: &Value) -> Read<Request> {
+    Ok(Request {
+        content: content_from(value.get("content").ok_or("a request without content")?)?,
+        body: digest_of(value, "body")?,
+        thread: digest_of(value, "thread")?,
+        implicit_key: digest_of(value, "implicit_key")?,
+        sampling: json_of(value, "sampling"),
+    })
+}
+
+fn command_value(command: &Command) -> Value {
+    match command {
+        Command::New { successor } => json!({ "new": successor.as_str() }),
+        Command::Status => json!("status"),
+        Command::Help => json!("help"),
+        Command::Unknown { name } => json!({ "unknown": name }),
+    }
+}
+
+fn command_from(value: &Value) -> Read<Command> {
+    if let Some(name) = value.get("unknown").and_then(Value::as_str) {
+        return Ok(Command::Unknown { name: name.to_owned() });
+    }
+    match value.as_str() {
+        Some("status") => Ok(Command::Status),
+        Some("help") => Ok(Command::Help),
+        _ => Ok(Command::New { successor: session_of(value, "new")? }),
+    }
+}
+
+// -------------------------------------------------------------------------------------- outcome
+
+pub(crate) fn outcome_text(outcome: &Outcome) -> String {
+    let mut object = Object::default();
+    match outcome {
+        Outcome::Answered(turn) => object.number("answered", turn.0.0),
+        Outcome::Failed(turn, failure) => {
+            object.number("failed", turn.0.0);
+            object.text("kind", failure_name(failure.kind));
+            object.text("message", &failure.message);
+            if let FailureKind::Wait { after_seconds: Some(seconds) } = failure.kind {
+                object.number("after_seconds", seconds.into());
+            }
+        }
+        Outcome::Done { said, successor } => {
+            object.text("said", said);
+            object.optional_text("successor", successor.as_ref().map(SessionId::as_str));
+        }
+        Outcome::Moved { session, seq } => {
+            object.text("moved", session.as_str());
+            object.number("seq", seq.0);
+        }
+    }
+    object.finish()
+}
+
+pub(crate) fn outcome(text: &str) -> Read<Outcome> {
+    let value = parsed(text)?;
+    if let Some(turn) = value.get("answered").and_then(Value::as_u64) {
+        return Ok(Outcome::Answered(TurnId(Seq(turn))));
+    }
+    if let Some(turn) = value.get("failed").and_then(Value::as_u64) {
+        let failure =
+            Failure { kind: failure_from(&value)?, message: text_of(&value, "message")?.to_owned() };
+        return Ok(Outcome::Failed(TurnId(Seq(turn)), failure));
+    }
+    if let Some(said) = optional_text_of(&value, "said") {
+        let successor = value.get("successor").map(|_| session_of(&value, "successor")).transpose()?;
+        return Ok(Outcome::Done { said, successor });
+    }
+    let seq = value.get("seq").and_then(Value::as_u64).ok_or("a move without a place")?;
+    Ok(Outcome::Moved { session: session_of(&value, "moved")?, seq: Seq(seq) })
+}
+
+fn failure_name(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Wait { .. } => "wait",
+        FailureKind::TooLong => "too_long",
+        FailureKind::Credentials => "credentials",
+        FailureKind::Refused => "refused",
+        FailureKind::Broken => "broken",
+        FailureKind::Parked => "parked",
+    }
+}
+
+fn failure_from(value: &Value) -> Read<FailureKind> {
+    let after = value.get("after_seconds").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    match text_of(value, "kind")? {
+        "wait" => Ok(FailureKind::Wait { after_seconds: after }),
+        "too_long" => Ok(FailureKind::TooLong),
+        "credentials" => Ok(FailureKind::Credentials),
+        "refused" => Ok(FailureKind::Refused),
+        "broken" => Ok(FailureKind::Broken),
+        "parked" => Ok(FailureKind::Parked),
+        _ => Err("a failure of an unknown kind"),
+    }
+}
+
+// ---------------------------------------------------------------------------------- destination
+
+pub(crate) fn destination_text(destination: &Destination) -> String {
+    destination_value(destination).to_string()
+}
+
+pub(crate) fn destination(text: &str) -> Read<Destination> {
+    destination_from(&parsed(text)?)
+}
+
+fn destination_value(destination: &Destination) -> Value {
+    let mut object = Object::default();
+    object.text("platform", &destination.platform);
+    object.text("account", &destination.account);
+    object.text("chat", &destination.chat);
+    object.optional_text("thread", destination.thread.as_deref());
+    object.optional_text("reply_to", destination.reply_to.as_deref());
+    object.0.into()
+}
+
+fn destination_from(value: &Value) -> Read<Destination> {
+    Ok(Destination {
+        platform: text_of(value, "platform")?.to_owned(),
+        account: text_of(value, "account")?.to_owned(),
+        chat: text_of(value, "chat")?.to_owned(),
+        thread: optional_text_of(value, "thread"),
+        reply_to: optional_text_of(value, "reply_to"),
+    })
+}
+
+// ------------------------------------------------------------------------------ an open group
+
+pub(crate) fn answer_text(answer: &Assistant) -> String {
+    let mut object = Object::default();
+    object.value("content", content_value(&answer.content));
+    object.value("calls", answer.calls.iter().map(call_value).collect());
+    object.optional_text("finish", answer.finish.as_deref());
+    let Reasoning { text, content, details, codex_reasoning_items, codex_message_items } = &answer.reasoning;
+    object.optional_text("reasoning", text.as_deref());
+    object.optional_text("reasoning_content", content.as_deref());
+    object.optional_text("reasoning_details", details.as_ref().map(JsonText::as_str));
+    object.optional_text("codex_reasoning_items", codex_reasoning_items.as_ref().map(JsonText::as_str));
+    object.optional_text("codex_message_items", codex_message_items.as_ref().map(JsonText::as_str));
+    object.finish()
+}
+
+pub(crate) fn answer(text: &str) -> Read<Assistant> {
+    let value = parsed(text)?;
+    let calls = value.get("calls").and_then(Value::as_array).ok_or("an answer without calls")?;
+    Ok(Assistant {
+        content: content_from(value.get("content").ok_or("an answer without content")?)?,
+        calls: calls.iter().map(call_from).collect::<Read<_>>()?,
+        finish: optional_text_of(&value, "finish"),
+        reasoning: Reasoning {
+            text: optional_text_of(&value, "reasoning"),
+            content: optional_text_of(&value, "reasoning_content"),
+            details: json_of(&value, "reasoning_details"),
+            codex_reasoning_items: json_of(&value, "codex_reasoning_items"),
+            codex_message_items: json_of(&value, "codex_message_items"),
+        },
+    })
+}
+
+fn call_value(call: &ToolCall) -> Value {
+    let mut object = Object::default();
+    object.text("id", &call.id);
+    object.text("name", &call.name);
+    object.text("arguments", &call.arguments);
+    object.optional_text("extra", call.extra.as_ref().map(JsonText::as_str));
+    object.0.into()
+}
+
+fn call_from(value: &Value) -> Read<ToolCall> {
+    Ok(ToolCall {
+        id: text_of(value, "id")?.to_owned(),
+        name: text_of(value, "name")?.to_owned(),
+        arguments: text_of(value, "arguments")?.to_owned(),
+        extra: json_of(value, "extra"),
+    })
+}
+
+pub(crate) fn result_text(result: &ToolResult) -> String {
+    let mut object = Object::default();
+    object.text("call_id", &result.call_id);
+    object.optional_text("name", result.name.as_deref());
+    object.value("content", content_value(&result.content));
+    object.finish()
+}
+
+pub(crate) fn result(text: &str) -> Read<ToolResult> {
+    let value = parsed(text)?;
+    Ok(ToolResult {
+        call_id: text_of(&value, "call_id")?.to_owned(),
+        name: optional_text_of(&value, "name"),
+        content: content_from(value.get("content").ok_or("a result without content")?)?,
+    })
+}
+
+// -------------------------------------------------------------------------------------- content
+
+fn content_value(content: &Content) -> Value {
+    match content {
+        Content::Nothing => Value::Null,
+        Content::Text(text) => json!(text),
+        Content::Parts(parts) => parts.iter().map(part_value).collect(),
+        Content::Opaque(json) => json!({ "opaque": json.as_str() }),
+    }
+}
+
+fn content_from(value: &Value) -> Read<Content> {
+    match value {
+        Value::Null => Ok(Content::Nothing),
+        Value::String(text) => Ok(Content::Text(text.clone())),
+        Value::Array(parts) => Ok(Content::Parts(parts.iter().map(part_from).collect::<Read<_>>()?)),
+        value => Ok(Content::Opaque(json_of(value, "opaque").ok_or("content of an unknown kind")?)),
+    }
+}
+
+fn part_value(part: &Part) -> Value {
+    match part {
+        Part::Text(text) => json!(text),
+        Part::Image { url, detail: None } => json!({ "image": url }),
+        Part::Image { url, detail } => json!({ "image": url, "detail": detail }),
+        Part::Opaque(json) => json!({ "opaque": json.as_str() }),
+    }
+}
+
+fn part_from(value: &Value) -> Read<Part> {
+    if let Some(text) = value.as_str() {
+        return Ok(Part::Text(text.to_owned()));
+    }
+    if let Some(url) = optional_text_of(value, "image") {
+        return Ok(Part::Image { url, detail: optional_text_of(value, "detail") });
+    }
+    Ok(Part::Opaque(json_of(value, "opaque").ok_or("a part of an unknown kind")?))
+}
+
+// --------------------------------------------------------------------------------------- pieces
+
+#[derive(Default)]
+struct Object(Map<String, Value>);
+
+impl Object {
+    fn value(&mut self, name: &str, value: Value) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.value(name, json!(text));
+    }
+
+    fn number(&mut self, name: &str, number: u64) {
+        self.value(name, json!(number));
+    }
+
+    fn optional(&mut self, name: &str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.value(name, value);
+        }
+    }
+
+    fn optional_text(&mut self, name: &str, text: Option<&str>) {
+        self.optional(name, text.map(Value::from));
+    }
+
+    fn finish(self) -> String {
+        Value::from(self.0).to_string()
+    }
+}
+
+fn parsed(text: &str) -> Read<Value> {
+    serde_json::from_str(text).map_err(|_| "JSON that does not parse")
+}
+
+fn text_of<'a>(value: &'a Value, name: &'static str) -> Read<&'a str> {
+    value.get(name).and_then(Value::as_str).ok_or(name)
+}
+
+fn optional_text_of(value: &Value, name: &str) -> Option<String> {
+    value.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn json_of(value: &Value, name: &str) -> Option<JsonText> {
+    value.get(name).and_then(Value::as_str).map(JsonText::from_valid)
+}
+
+fn session_of(value: &Value, name: &'static str) -> Read<SessionId> {
+    text_of(value, name)?.parse().map_err(|_| name)
+}
+
+fn digest_value(digest: Digest) -> Value {
+    json!(digest.to_hex())
+}
+
+fn digest_of(value: &Value, name: &'static str) -> Read<Option<Digest>> {
+    let Some(hex) = value.get(name).and_then(Value::as_str) else { return Ok(None) };
+    Digest::from_hex(hex).map(Some).ok_or(name)
+}
+
+#[cfg(test)]
+mod tests;

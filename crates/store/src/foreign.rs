@@ -1,0 +1,123 @@
+//! What another process writes beside us: Hermes' command line, most likely.
+//!
+//! SQLite counts the commits of others (`data_version`). When the count moves, rows above the last
+//! one we looked at that are not ours name the sessions they were added to. A change that left no
+//! new row (an `/undo`, say) could be in any session: then every session we lately wrote to is
+//! named, because to look again costs little and to miss it would break the thread.
+
+use crate::commit::Writer;
+use crate::fault::Fault;
+use crate::read::session_id;
+use std::collections::{BTreeSet, HashMap};
+use throughline_core::id::SessionId;
+use throughline_core::port::Tended;
+use throughline_core::time::Time;
+
+/// More than are ever awake at once on a busy home; beyond that a session loads afresh anyway.
+const RECENT_MAX: usize = 1_024;
+
+#[derive(Default)]
+pub(crate) struct Foreign {
+    data_version: i64,
+    /// Rows up to here have been looked at.
+    looked: i64,
+    /// Rows above `looked` that are ours, as first and last of runs one stride apart.
+    ours: Vec<(i64, i64)>,
+    recent: HashMap<SessionId, u64>,
+    clock: u64,
+}
+
+impl Foreign {
+    /// In order, and above all before them.
+    pub fn wrote(&mut self, rows: &[i64]) {
+        for &row in rows {
+            match self.ours.last_mut() {
+                Some((_, last)) if *last + crate::write::STRIDE == row => *last = row,
+                _ => self.ours.push((row, row)),
+            }
+        }
+    }
+
+    pub fn touched(&mut self, session: &SessionId) {
+        self.clock += 1;
+        self.recent.insert(session.clone(), self.clock);
+        if self.recent.len() > 2 * RECENT_MAX {
+            let oldest = self.clock.saturating_sub(RECENT_MAX as u64);
+            self.recent.retain(|_, when| *when > oldest);
+        }
+    }
+
+    fn is_ours(&self, row: i64) -> bool {
+        let run = self.ours.partition_point(|(first, _)| *first <= row);
+        let Some((first, last)) = run.checked_sub(1).map(|run| self.ours[run]) else { return false };
+        row <= last && (row - first) % crate::write::STRIDE == 0
+    }
+
+    fn looked_up_to(&mut self, row: i64) {
+        self.looked = self.looked.max(row);
+        self.ours.clear();
+    }
+}
+
+impl Writer {
+    pub(crate) fn begin_watching(&mut self) -> Result<(), Fault> {
+        self.foreign.data_version = self.data_version()?;
+        self.foreign.looked =
+            self.reader.conn.query_row("SELECT COALESCE(max(id), 0) FROM messages", [], |row| row.get(0))?;
+        Ok(())
+    }
+
+    pub(crate) fn look_around(&mut self, now: Time) -> Result<Tended, Fault> {
+        let version = self.data_version()?;
+        if version == self.foreign.data_version {
+            if let Some((_, last)) = self.foreign.ours.last().copied() {
+                self.foreign.looked_up_to(last);
+            }
+            return Ok(Tended::default());
+        }
+        self.foreign.data_version = version;
+        let mut foreign = self.sessions_with_foreign_rows()?;
+        let routes = self.adopt_routes(now)?;
+        if foreign.is_empty() && !routes {
+            foreign = self.foreign.recent.keys().cloned().collect();
+        }
+        Ok(Tended { more: false, foreign: foreign.into_iter().collect(), routes })
+    }
+
+    fn sessions_with_foreign_rows(&mut self) -> Result<BTreeSet<SessionId>, Fault> {
+        let mut found = BTreeSet::new();
+        let mut last = 0;
+        let sql = "SELECT id, session_id FROM messages WHERE id > ?1 ORDER BY id";
+        let mut statement = self.reader.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([self.foreign.looked])?;
+        while let Some(row) = rows.next()? {
+            last = row.get(0)?;
+            if !self.foreign.is_ours(last) {
+                found.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are nobody's news
+            }
+        }
+        drop(rows);
+        drop(statement);
+        self.foreign.looked_up_to(last);
+        Ok(found)
+    }
+
+    fn data_version(&self) -> Result<i64, Fault> {
+        Ok(self.reader.conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_ours_are_told_from_those_in_between() {
+        let mut foreign = Foreign::default();
+        foreign.wrote(&[102, 104]);
+        foreign.wrote(&[106, 109, 111]);
+        let ours: Vec<i64> = (100..115).filter(|row| foreign.is_ours(*row)).collect();
+        assert_eq!(ours, [102, 104, 106, 109, 111]);
+        assert_eq!(foreign.ours, [(102, 106), (109, 111)]);
+    }
+}

@@ -1,0 +1,81 @@
+//! The search index follows behind the transcript.
+//!
+//! Hermes' triggers are switched off on our connection, because indexing costs more than all the
+//! rest of a commit. What they would have indexed is taken from a queue in small slices, and only
+//! where it is absent: Hermes may have touched the row meanwhile, and then its triggers did it.
+
+use crate::commit::{Writer, transact};
+use crate::fault::Fault;
+use crate::read::Reader;
+use throughline_hermes::schema::INDEXED_TEXT;
+
+/// A slice keeps the writer busy for a few milliseconds, no longer: commits wait behind it.
+const SLICE_ROWS: usize = 32;
+const SLICE_BYTES: i64 = 64 << 10;
+
+/// `why` looks back this far.
+const EVENTS_MAX: i64 = 100_000;
+const EVENTS_SLICE: i64 = 1_000;
+
+/// Indexes the next few rows. True: there are more.
+pub(crate) fn slice(reader: &Reader) -> Result<bool, Fault> {
+    let (rows, more) = waiting(reader)?;
+    let Some(last) = rows.last() else { return Ok(false) };
+    transact(&reader.conn, |conn| {
+        let tables = [
+            ("messages_fts", reader.shape.can.has_word_index),
+            ("messages_fts_trigram", reader.shape.can.has_trigram_index),
+        ];
+        for (table, _) in tables.iter().filter(|(_, there)| *there) {
+            let sql = format!(
+                "INSERT INTO {table}(rowid, content) SELECT id, {INDEXED_TEXT} FROM messages
+                 WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM {table} WHERE rowid = ?1)"
+            );
+            let mut statement = conn.prepare_cached(&sql)?;
+            for row in &rows {
+                statement.execute([row])?;
+            }
+        }
+        conn.prepare_cached("DELETE FROM tl_unindexed WHERE id <= ?1")?.execute([last])?;
+        Ok(())
+    })?;
+    Ok(more)
+}
+
+/// The oldest rows that wait, as many as make a slice.
+fn waiting(reader: &Reader) -> Result<(Vec<i64>, bool), Fault> {
+    let sql = "SELECT u.id, COALESCE(octet_length(m.content), 0) + COALESCE(octet_length(m.tool_calls), 0)
+               FROM tl_unindexed u LEFT JOIN messages m ON m.id = u.id ORDER BY u.id";
+    let mut statement = reader.conn.prepare_cached(sql)?;
+    let mut found = statement.query([])?;
+    let mut rows = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = found.next()? {
+        if rows.len() == SLICE_ROWS || bytes >= SLICE_BYTES {
+            return Ok((rows, true));
+        }
+        rows.push(row.get(0)?);
+        bytes += row.get::<_, i64>(1)?;
+    }
+    Ok((rows, false))
+}
+
+impl Writer {
+    /// Events are a memory of the near past; their counts stay.
+    pub(crate) fn forget_old_events(&self) -> Result<(), Fault> {
+        let conn = &self.reader.conn;
+        let sql = "SELECT (SELECT min(id) FROM tl_event), (SELECT max(id) FROM tl_event)";
+        let (first, last): (Option<i64>, Option<i64>) =
+            conn.prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+        let keep_from = last - EVENTS_MAX + 1;
+        if first >= keep_from {
+            return Ok(());
+        }
+        transact(conn, |conn| {
+            let upto = keep_from.min(first + EVENTS_SLICE);
+            conn.execute("DELETE FROM tl_event WHERE id < ?1", [upto])?;
+            Ok(())
+        })
+    }
+}

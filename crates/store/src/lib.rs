@@ -1,0 +1,37 @@
+//! The conversation store: SQLite on a Hermes home.
+//!
+//! This crate alone knows SQL. It is synchronous: whoever opens a [`Writer`] owns it, and hands in
+//! the time with every call. Hermes' tables hold the transcript and are never altered; control
+//! state lies beside them in tables named `tl_…` with their own migrations.
+//!
+//! - a batch is one transaction and one fsync; a commit that is refused leaves its neighbours standing
+//! - what Hermes wrote while we were away, or writes beside us, is adopted, never overwritten
+//! - search index and `sessions.json` follow behind, and are whole after a clean stop
+//!
+//! Deliberately absent: threads, clocks, randomness, decisions about sessions (those are the
+//! core's), the text of Hermes' formats (those are in `throughline-hermes`).
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod check;
+mod commit;
+mod envelope;
+mod fault;
+mod filesystem;
+mod foreign;
+mod index;
+mod list;
+mod open;
+mod projection;
+mod read;
+mod route;
+mod search;
+mod shape;
+mod trace;
+mod write;
+
+pub mod conformance;
+
+pub use commit::Writer;
+pub use open::{Durability, FileSystem, Home, OpenError};
+pub use read::Reader;

@@ -1,0 +1,407 @@
+//! Opening a home: what the file is, whether it may be written, and what it needs first.
+//!
+//! A file is looked at before anything about it is changed. One that is not Hermes' store, is
+//! damaged, or is newer than we know is left as it was found, with a sentence about what to do.
+
+use crate::commit::Writer;
+use crate::filesystem;
+use crate::read::Reader;
+use crate::shape::Shape;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use throughline_core::port::StoreError;
+use throughline_core::time::Time;
+use throughline_hermes::schema::{FRESH, Verdict, verdict};
+
+/// Ours, in order. A file here is never edited once released.
+const MIGRATIONS: [&str; 1] = [include_str!("migrations/001.sql")];
+
+/// Hermes' own writes take milliseconds; whoever holds the lock longer than this is stuck.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Every statement of a turn, and some more.
+const STATEMENTS_KEPT: usize = 96;
+/// A few thousand pages per checkpoint share its fsyncs; the log stays within some tens of megabytes.
+const CHECKPOINT_PAGES: u32 = 4_000;
+const LOG_BYTES_KEPT: u32 = 32 << 20;
+const CACHE_KIB: i32 = 4_096;
+
+/// Where a home keeps its conversations.
+#[derive(Clone, Debug)]
+pub struct Home {
+    /// Hermes' `state.db`.
+    pub database: PathBuf,
+    /// The directory of `sessions.json`; None: the file is neither read nor written.
+    pub sessions: Option<PathBuf>,
+    /// What this home's routes are filed under in `gateway_routing`: the resolved path of that directory.
+    pub scope: String,
+    pub filesystem: FileSystem,
+    /// SQLite's layer below the file, by name. With one of these the file belongs to this process
+    /// alone, and nothing but SQLite touches a disk.
+    pub vfs: Option<String>,
+    pub durability: Durability,
+}
+
+/// Whether a commit is on disk when it returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    #[default]
+    Full,
+    /// It may be lost with the power. Here only so that the simulator can show that it would notice.
+    Relaxed,
+}
+
+/// Whether the file system must be one on which a write-ahead log is safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileSystem {
+    #[default]
+    Checked,
+    /// The user says that it is.
+    Trusted,
+}
+
+/// Why a home was not opened, by what its owner can do about it. The file is as it was found.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("there is no {}; name a home that has one, or start the gateway to make it", .0.display())]
+    Missing(PathBuf),
+    #[error(
+        "{} is not a SQLite database; it was left as it is. Move it away to begin afresh, or name another home",
+        .0.display()
+    )]
+    NotADatabase(PathBuf),
+    #[error(
+        "{} is damaged ({detail}); it was left as it is. Restore a backup, or try `sqlite3 state.db .recover` on a copy",
+        path.display()
+    )]
+    Damaged { path: PathBuf, detail: String },
+    #[error(
+        "{} is a SQLite database of something else (it has no {lacking}); it was left as it is. Name another home",
+        path.display()
+    )]
+    Foreign { path: PathBuf, lacking: String },
+    #[error("{}: {}", path.display(), Verdict::TooOld(*version))]
+    TooOld { path: PathBuf, version: i64 },
+    #[error("{}: {}", path.display(), Verdict::ReadOnly(*version))]
+    TooNew { path: PathBuf, version: i64 },
+    #[error(
+        "{} was last used by a newer Throughline (its tables are at {found}, this program knows {}); use that one",
+        path.display(), MIGRATIONS.len()
+    )]
+    NewerOwner { path: PathBuf, found: usize },
+    #[error(
+        "{} was last used by an older Throughline; start the gateway on it once, then read it",
+        .0.display()
+    )]
+    OlderOwner(PathBuf),
+    #[error(
+        "{} lies on {filesystem}, where SQLite's write-ahead log is not safe and a crash could corrupt it. \
+         Move the home to a local disk; if you are certain that only this machine uses it, say so with \
+         `allow_unsafe_filesystem`",
+        path.display()
+    )]
+    UnsafeFileSystem { path: PathBuf, filesystem: String },
+    #[error(
+        "{} cannot use a write-ahead log (SQLite stays in mode {mode:?}); stop other programs that use the file, \
+         and check that its directory can be written",
+        path.display()
+    )]
+    NoLog { path: PathBuf, mode: String },
+    #[error("{} is locked by another process; stop it, or wait, and try again", .0.display())]
+    Busy(PathBuf),
+    #[error("{} cannot be opened for this: {detail}. Check its permissions and the space on its disk", path.display())]
+    Unwritable { path: PathBuf, detail: String },
+    #[error("{} could not be opened", path.display())]
+    Broken {
+        path: PathBuf,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// What a file turned out to be.
+enum Found {
+    Empty,
+    Hermes(Shape),
+}
+
+impl Home {
+    /// The usual places below a home's directory.
+    pub fn at(directory: &Path) -> Self {
+        let sessions = directory.join("sessions");
+        Self {
+            database: directory.join("state.db"),
+            scope: resolved(&sessions).to_string_lossy().into_owned(),
+            sessions: Some(sessions),
+            filesystem: FileSystem::Checked,
+            vfs: None,
+            durability: Durability::Full,
+        }
+    }
+
+    /// The one writer of this home. An empty place becomes a home that Hermes can open, too.
+    pub fn writer(&self, now: Time) -> Result<Writer, OpenError> {
+        self.refuse_unsafe_filesystem()?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let conn = self.connect(flags)?;
+        let found = self.inspect(&conn)?;
+        self.refuse_newer(&conn)?;
+        self.switch_to_log(&conn)?;
+        let shape = match found {
+            Found::Hermes(shape) => shape,
+            Found::Empty => self.found(&conn)?,
+        };
+        self.migrate(&conn)?;
+        // Rows we write are indexed later: Hermes' triggers are for Hermes' connections.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
+            .map_err(|error| self.sorted(error))?;
+        let writer = Writer::new(Reader { conn, shape }, self.clone());
+        writer.adopted(now).map_err(|error| self.store_error(error))
+    }
+
+    /// A reader beside the writer, or beside nobody. It never changes the file.
+    pub fn reader(&self) -> Result<Reader, OpenError> {
+        if self.vfs.is_none() && !self.database.exists() {
+            return Err(OpenError::Missing(self.database.clone()));
+        }
+        let conn = self.connect_to_read()?;
+        let Found::Hermes(shape) = self.inspect(&conn)? else {
+            return Err(OpenError::Missing(self.database.clone()));
+        };
+        match self.owner(&conn)? {
+            0 => self.run(&conn, &temporary(&MIGRATIONS.concat()))?,
+            found if found > MIGRATIONS.len() => {
+                return Err(OpenError::NewerOwner { path: self.database.clone(), found });
+            }
+            found if found < MIGRATIONS.len() => return Err(OpenError::OlderOwner(self.database.clone())),
+            _ => {}
+        }
+        Ok(Reader { conn, shape })
+    }
+
+    fn refuse_unsafe_filesystem(&self) -> Result<(), OpenError> {
+        if self.vfs.is_some() || self.filesystem == FileSystem::Trusted {
+            return Ok(());
+        }
+        match filesystem::unsafe_for_wal(&self.database) {
+            Some(filesystem) => Err(OpenError::UnsafeFileSystem { path: self.database.clone(), filesystem }),
+            None => Ok(()),
+        }
+    }
+
+    fn connect(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
+        let opened = match &self.vfs {
+            Some(vfs) => Connection::open_with_flags_and_vfs(&self.database, flags, vfs.as_str()),
+            None => Connection::open_with_flags(&self.database, flags),
+        };
+        let conn = opened.map_err(|error| self.sorted(error))?;
+        if self.vfs.is_some() {
+            // Before anything is read: without shared memory a log can only be opened by its one owner.
+            self.run(&conn, "PRAGMA locking_mode = EXCLUSIVE")?;
+        }
+        self.prepare(&conn)?;
+        Ok(conn)
+    }
+
+    /// A home on a disk that cannot be written has no place for the log's index. If there is no
+    /// log either, the file is all there is, and can be read without one.
+    fn connect_to_read(&self) -> Result<Connection, OpenError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let conn = self.connect(flags)?;
+        let looked = conn.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
+        let log = PathBuf::from(format!("{}-wal", self.database.display()));
+        match looked {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !log.exists() => {
+                let uri = format!("file:{}?immutable=1", percent_encoded(&self.database));
+                let conn = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
+                    .map_err(|error| self.sorted(error))?;
+                self.prepare(&conn)?;
+                Ok(conn)
+            }
+            _ => Ok(conn), // whatever else is wrong is found when it is inspected
+        }
+    }
+
+    fn prepare(&self, conn: &Connection) -> Result<(), OpenError> {
+        let prepared = conn.busy_timeout(BUSY_TIMEOUT).and_then(|()| {
+            conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+            conn.execute_batch(&format!(
+                "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{CACHE_KIB};"
+            ))
+        });
+        prepared.map_err(|error| self.sorted(error))
+    }
+
+    fn inspect(&self, conn: &Connection) -> Result<Found, OpenError> {
+        let path = || self.database.clone();
+        let count = |sql: &str| -> Result<i64, OpenError> {
+            conn.query_row(sql, [], |row| row.get(0)).map_err(|error| self.sorted(error))
+        };
+        if count("SELECT count(*) FROM sqlite_master")? == 0 {
+            return Ok(Found::Empty);
+        }
+        let known = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('schema_version', 'sessions')";
+        if count(known)? < 2 {
+            return Err(OpenError::Foreign { path: path(), lacking: "table of Hermes' sessions".into() });
+        }
+        let version = conn
+            .query_row("SELECT version FROM schema_version LIMIT 1", [], |row| row.get(0))
+            .optional()
+            .map_err(|error| self.sorted(error))?;
+        match version.map(verdict) {
+            None => Err(OpenError::Foreign { path: path(), lacking: "schema version".into() }),
+            Some(Verdict::TooOld(version)) => Err(OpenError::TooOld { path: path(), version }),
+            Some(Verdict::ReadOnly(version)) if !conn.is_readonly("main").unwrap_or(false) => {
+                Err(OpenError::TooNew { path: path(), version })
+            }
+            Some(Verdict::Open | Verdict::ReadOnly(_)) => {
+                let shape = Shape::read(conn).map_err(|error| self.sorted(error))?;
+                shape.map(Found::Hermes).map_err(|lacking| OpenError::Foreign { path: path(), lacking })
+            }
+        }
+    }
+
+    /// At which of our migrations the file is; 0 if we never owned it.
+    fn owner(&self, conn: &Connection) -> Result<usize, OpenError> {
+        let read = || -> rusqlite::Result<usize> {
+            if !conn.table_exists(None, "tl_meta")? {
+                return Ok(0);
+            }
+            let value: Option<String> = conn
+                .query_row("SELECT value FROM tl_meta WHERE key = 'schema'", [], |row| row.get(0))
+                .optional()?;
+            Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
+        };
+        read().map_err(|error| self.sorted(error))
+    }
+
+    fn refuse_newer(&self, conn: &Connection) -> Result<(), OpenError> {
+        match self.owner(conn)? {
+            found if found > MIGRATIONS.len() => {
+                Err(OpenError::NewerOwner { path: self.database.clone(), found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn switch_to_log(&self, conn: &Connection) -> Result<(), OpenError> {
+        let mode: String = conn
+            .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+            .map_err(|error| self.sorted(error))?;
+        if mode != "wal" {
+            return Err(OpenError::NoLog { path: self.database.clone(), mode });
+        }
+        let synchronous = match self.durability {
+            Durability::Full => "FULL",
+            Durability::Relaxed => "NORMAL",
+        };
+        self.run(
+            conn,
+            &format!(
+                "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+                 PRAGMA journal_size_limit = {LOG_BYTES_KEPT};"
+            ),
+        )
+    }
+
+    /// Hermes' whole schema in one transaction, unless somebody was quicker.
+    fn found(&self, conn: &Connection) -> Result<Shape, OpenError> {
+        let founded = in_one_transaction(conn, || {
+            let empty: bool =
+                conn.query_row("SELECT count(*) = 0 FROM sqlite_master", [], |row| row.get(0))?;
+            let statements = if empty { FRESH } else { &[] };
+            statements.iter().try_for_each(|statement| conn.execute_batch(statement))
+        });
+        founded.map_err(|error| self.sorted(error))?;
+        match self.inspect(conn)? {
+            Found::Hermes(shape) => Ok(shape),
+            Found::Empty => Err(OpenError::Missing(self.database.clone())),
+        }
+    }
+
+    fn migrate(&self, conn: &Connection) -> Result<(), OpenError> {
+        for (nth, migration) in MIGRATIONS.iter().enumerate().skip(self.owner(conn)?) {
+            let migrated = in_one_transaction(conn, || {
+                conn.execute_batch(migration)?;
+                let record = "INSERT INTO tl_meta (key, value) VALUES ('schema', ?1)
+                              ON CONFLICT(key) DO UPDATE SET value = excluded.value";
+                conn.execute(record, [(nth + 1).to_string()]).map(drop)
+            });
+            migrated.map_err(|error| self.sorted(error))?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, conn: &Connection, sql: &str) -> Result<(), OpenError> {
+        conn.execute_batch(sql).map_err(|error| self.sorted(error))
+    }
+
+    fn sorted(&self, error: rusqlite::Error) -> OpenError {
+        let path = self.database.clone();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
+            Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { path, detail: error.to_string() },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Busy(path),
+            Some(
+                ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::PermissionDenied
+                | ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure,
+            ) => OpenError::Unwritable { path, detail: error.to_string() },
+            _ => OpenError::Broken { path, source: Box::new(error) },
+        }
+    }
+
+    fn store_error(&self, error: StoreError) -> OpenError {
+        let path = self.database.clone();
+        match error {
+            StoreError::Busy => OpenError::Busy(path),
+            StoreError::Unwritable(detail) => OpenError::Unwritable { path, detail },
+            error => OpenError::Broken { path, source: Box::new(error) },
+        }
+    }
+}
+
+fn in_one_transaction(
+    conn: &Connection,
+    work: impl FnOnce() -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    let worked = work().and_then(|()| conn.execute_batch("COMMIT"));
+    if worked.is_err() && !conn.is_autocommit() {
+        conn.execute_batch("ROLLBACK")?;
+    }
+    worked
+}
+
+/// The same tables, empty and for this connection only: a home we never owned reads like one in
+/// which we have done nothing yet.
+fn temporary(migration: &str) -> String {
+    migration
+        .replace("CREATE TABLE ", "CREATE TEMP TABLE ")
+        .replace("CREATE INDEX ", "CREATE INDEX temp.")
+        .replace("CREATE UNIQUE INDEX ", "CREATE UNIQUE INDEX temp.")
+}
+
+/// As Python resolves it: links are followed as far as there is something to follow.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for ancestor in absolute.ancestors() {
+        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), absolute.strip_prefix(ancestor)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    absolute
+}
+
+fn percent_encoded(path: &Path) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
+    let text = path.to_string_lossy();
+    text.bytes()
+        .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

@@ -1,0 +1,483 @@
+//! Questions about where things stand, answered from one connection.
+//!
+//! A session is rebuilt exactly as the machine left it: its state row, the inbox rows that wait or
+//! run, and the calls of an open group. Hermes' rows are the transcript; nothing here trusts a
+//! copy of them.
+
+use crate::envelope;
+use crate::fault::{Fault, While};
+use crate::shape::Shape;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::sync::Arc;
+use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
+use throughline_core::input::{DedupeKey, Input};
+use throughline_core::message::{Body, Message};
+use throughline_core::port::{
+    Hit, Implicit, Loaded, Outgoing, Read, Seen, SessionFilter, SessionSummary, Settled, StoreError, Trace,
+};
+use throughline_core::prompt::{Digest, Mark};
+use throughline_core::route::Match;
+use throughline_core::session::{Compression, CompressionStage, Finalisation, Outcome, Phase, Session};
+use throughline_core::time::Time;
+use throughline_core::turn::{Answer, Group, Turn, Usage};
+use throughline_hermes::row;
+
+/// What Hermes ends a session with although the conversation goes on: it opens such a session
+/// again on the next message, and so do we.
+pub(crate) const ACCIDENTAL_ENDS: [&str; 2] = ["agent_close", "ws_orphan_reap"];
+
+/// One connection that asks. The writer has one inside it; others may be opened beside it.
+pub struct Reader {
+    pub(crate) conn: Connection,
+    pub(crate) shape: Shape,
+}
+
+impl Reader {
+    fn load_session(&self, id: &SessionId) -> Result<Option<Loaded>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT s.system_prompt, s.source, s.ended_at IS NOT NULL, s.end_reason,
+                    t.generation, t.epoch, t.view, t.received, t.answered, t.phase, t.turn, t.began, t.step,
+                    t.resumes, t.stage, t.failed, t.compression, t.steps, t.last_row, t.principal, t.layer
+             FROM sessions s LEFT JOIN tl_session t ON t.id = s.id WHERE s.id = ?1",
+        )?;
+        let mut rows = statement.query([id.as_str()])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let mut session = Session::new(id.clone());
+        let mut last_prompt = None;
+        if let Some(generation) = row.get::<_, Option<i64>>(4)? {
+            session.generation = Generation(generation as u64);
+            session.epoch = Epoch(unsigned(row, 5)?);
+            session.view = View(unsigned(row, 6)?);
+            session.received = Seq(unsigned(row, 7)?);
+            session.answered = Seq(unsigned(row, 8)?);
+            session.failed = row.get::<_, Option<i64>>(15)?.map(|turn| TurnId(Seq(turn as u64)));
+            let (inputs, waiting) = self.open_inputs(id, row)?;
+            session.waiting = waiting.into();
+            let last_step = self.last_step(id, row.get(17)?)?;
+            last_prompt = last_step.as_ref().map(|step| step.prompt);
+            session.phase = self.phase(id, row, inputs, last_step)?;
+            if let Some(operation) = row.get::<_, Option<i64>>(16)? {
+                session.compression = self.compression(id, operation)?;
+            }
+        }
+        let ended: bool = row.get(2)?;
+        let reason: Option<String> = row.get(3)?;
+        Ok(Some(Loaded {
+            session,
+            system_prompt: row.get::<_, Option<String>>(0)?.map(Arc::from),
+            layer: row.get::<_, Option<[u8; 32]>>(20)?.map(Digest),
+            principal: row.get(19)?,
+            source: row.get(1)?,
+            ended: ended
+                .then(|| reason.unwrap_or_else(|| "ended".to_owned()))
+                .filter(|reason| !ACCIDENTAL_ENDS.contains(&reason.as_str())),
+            last_prompt,
+            adopted: self.rows_above(id, row.get::<_, Option<i64>>(18)?.unwrap_or(0))?,
+        }))
+    }
+
+    /// The inputs of the running turn, and those that wait; each in order.
+    fn open_inputs(
+        &self,
+        id: &SessionId,
+        row: &Row<'_>,
+    ) -> Result<(Vec<Arc<Input>>, Vec<Arc<Input>>), Fault> {
+        let turn = row.get::<_, Option<i64>>(10)?.unwrap_or(i64::MAX);
+        let answered: i64 = row.get(8)?;
+        let first = turn.min(answered + 1);
+        let (mut inputs, mut waiting) = (Vec::new(), Vec::new());
+        if first > row.get::<_, i64>(7)? {
+            return Ok((inputs, waiting));
+        }
+        let mut statement = self.conn.prepare_cached(
+            "SELECT seq, at, envelope, state FROM tl_inbox
+             WHERE session = ?1 AND seq >= ?2 AND state < 2 ORDER BY seq",
+        )?;
+        let mut rows = statement.query(params![id.as_str(), first])?;
+        while let Some(row) = rows.next()? {
+            match row.get::<_, i64>(3)? {
+                0 => waiting.push(stored_input(row)?),
+                _ => inputs.push(stored_input(row)?),
+            }
+        }
+        Ok((inputs, waiting))
+    }
+
+    fn phase(
+        &self,
+        id: &SessionId,
+        row: &Row<'_>,
+        inputs: Vec<Arc<Input>>,
+        last_step: Option<LastStep>,
+    ) -> Result<Phase, Fault> {
+        match row.get::<_, i64>(9)? {
+            0 => Ok(Phase::Idle),
+            1 => {
+                let turn = TurnId(Seq(unsigned(row, 10)?));
+                let step = unsigned(row, 12)? as u32;
+                let group = match last_step.filter(|last| (last.turn, last.step) == (turn, step)) {
+                    Some(LastStep { number, open: Some(open), .. }) => Some(self.group(id, number, &open)?),
+                    _ => None,
+                };
+                let (began, resumes) = (Time(row.get(11)?), unsigned(row, 13)? as u32);
+                Ok(Phase::Turn(Turn { id: turn, began, inputs, step, group, resumes }))
+            }
+            _ => Ok(Phase::Closed(stage_from(row.get(14)?))),
+        }
+    }
+
+    fn last_step(&self, id: &SessionId, number: i64) -> Result<Option<LastStep>, Fault> {
+        if number == 0 {
+            return Ok(None);
+        }
+        let mut statement = self.conn.prepare_cached(
+            "SELECT turn, step, chain, messages, open FROM tl_step WHERE session = ?1 AND number = ?2",
+        )?;
+        let found = statement.query_row(params![id.as_str(), number], |row| {
+            Ok(LastStep {
+                number,
+                turn: TurnId(Seq(unsigned(row, 0)?)),
+                step: unsigned(row, 1)? as u32,
+                prompt: Mark { chain: Digest(row.get(2)?), messages: unsigned(row, 3)? as usize },
+                open: row.get(4)?,
+            })
+        });
+        Ok(found.optional()?)
+    }
+
+    fn group(&self, id: &SessionId, number: i64, open: &str) -> Result<Group, Fault> {
+        let mut group = Group::new(envelope::answer(open).map_err(malformed("an open answer"))?);
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT position, result FROM tl_call WHERE session = ?1 AND step = ?2")?;
+        let mut rows = statement.query(params![id.as_str(), number])?;
+        while let Some(row) = rows.next()? {
+            let text: String = row.get(1)?;
+            let result = envelope::result(&text).map_err(malformed("a tool's result"))?;
+            let slot = group.results.get_mut(row.get::<_, i64>(0)? as usize);
+            *slot.ok_or_else(|| Fault::Malformed("a result without a call".into()))? = Some(result);
+        }
+        Ok(group)
+    }
+
+    fn compression(&self, id: &SessionId, operation: i64) -> Result<Option<Compression>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT base_view, cut, state FROM tl_compression WHERE session = ?1 AND operation = ?2",
+        )?;
+        let found = statement.query_row(params![id.as_str(), operation], |row| {
+            Ok(Compression {
+                operation: operation as u64,
+                base: View(unsigned(row, 0)?),
+                cut: RowId(unsigned(row, 1)?),
+                stage: match row.get::<_, i64>(2)? {
+                    0 => CompressionStage::Preparing,
+                    _ => CompressionStage::Ready,
+                },
+            })
+        });
+        Ok(found.optional()?)
+    }
+
+    fn rows_above(&self, id: &SessionId, last_row: i64) -> Result<usize, Fault> {
+        let mut statement =
+            self.conn.prepare_cached("SELECT count(*) FROM messages WHERE session_id = ?1 AND id > ?2")?;
+        let count: i64 = statement.query_row(params![id.as_str(), last_row], |row| row.get(0))?;
+        Ok(count as usize)
+    }
+
+    fn live_rows(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
+        let mut statement = self.conn.prepare_cached(&self.shape.history)?;
+        let mut rows = statement.query([id.as_str()])?;
+        let mut history = Vec::new();
+        while let Some(row) = rows.next()? {
+            history.push((RowId(unsigned(row, 0)?), stored_message(row)?));
+        }
+        Ok(history)
+    }
+
+    pub(crate) fn message(&self, id: i64) -> Result<Option<Message>, Fault> {
+        let mut statement = self.conn.prepare_cached(&self.shape.message)?;
+        let found = statement.query_row([id], stored_message).optional()?;
+        Ok(found)
+    }
+
+    fn settled(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT outcome, COALESCE(began, settled), step FROM tl_inbox
+             WHERE session = ?1 AND seq = ?2 AND state = 2",
+        )?;
+        let found = statement.query_row(params![session.as_str(), seq.0 as i64], |row| {
+            Ok((row.get::<_, String>(0)?, Time(row.get(1)?), row.get::<_, Option<i64>>(2)?))
+        });
+        let Some((text, began, step)) = found.optional()? else { return Ok(None) };
+        let outcome = envelope::outcome(&text).map_err(malformed("an outcome"))?;
+        let answer = match (&outcome, step) {
+            (Outcome::Answered(_), Some(step)) => self.answer(session, step)?,
+            _ => None,
+        };
+        Ok(Some(Settled { outcome, began, answer }))
+    }
+
+    /// What the model said in this step, if Hermes has left its row in the transcript.
+    fn answer(&self, session: &SessionId, step: i64) -> Result<Option<Answer>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT model, input, output, cache_read, cache_write, reasoning, message FROM tl_step
+             WHERE session = ?1 AND number = ?2",
+        )?;
+        let found = statement.query_row(params![session.as_str(), step], |row| {
+            let usage = Usage {
+                input: unsigned(row, 1)?,
+                output: unsigned(row, 2)?,
+                cache_read: unsigned(row, 3)?,
+                cache_write: unsigned(row, 4)?,
+                reasoning: unsigned(row, 5)?,
+            };
+            Ok((row.get::<_, String>(0)?, usage, row.get::<_, Option<i64>>(6)?))
+        });
+        let Some((model, usage, Some(id))) = found.optional()? else { return Ok(None) };
+        Ok(self.message(id)?.and_then(|message| match message.body {
+            Body::Assistant(said) => Some(Answer { said, usage, model }),
+            _ => None,
+        }))
+    }
+
+    fn matches(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT t.session, t.turn,
+                    s.phase = 0 AND s.unfinished = 0 AND s.last_row = t.message AND h.ended_at IS NULL
+                    AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = t.session AND m.id > t.message)
+             FROM tl_thread t JOIN tl_session s ON s.id = t.session JOIN sessions h ON h.id = t.session
+             WHERE t.digest = ?1 AND COALESCE(s.principal, '') = ?2",
+        )?;
+        let mut rows = statement.query(params![end.0, principal])?;
+        let mut matches = Vec::new();
+        while let Some(row) = rows.next()? {
+            let session = session_id(&row.get::<_, String>(0)?)?;
+            matches.push(Match { session, turn: TurnId(Seq(unsigned(row, 1)?)), is_tip: row.get(2)? });
+        }
+        Ok(matches)
+    }
+
+    fn inputs_of(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq >= ?2 AND turn = ?2 ORDER BY seq",
+        )?;
+        let mut rows = statement.query(params![session.as_str(), turn.0.0 as i64])?;
+        let mut inputs = Vec::new();
+        while let Some(row) = rows.next()? {
+            inputs.push(stored_input(row)?);
+        }
+        Ok(inputs)
+    }
+
+    fn unfinished_sessions(&self) -> Result<Vec<SessionId>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
+             WHERE t.unfinished = 1 ORDER BY t.touched, t.id",
+        )?;
+        let ids = statement.query_map([], |row| row.get::<_, String>(0))?;
+        ids.map(|id| session_id(&id?)).collect()
+    }
+
+    fn undelivered_replies(&self) -> Result<Vec<Outgoing>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT key, session, destination, text, attempts, boot, marked, not_before FROM tl_outbox
+             WHERE state < 2 ORDER BY number",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut replies = Vec::new();
+        while let Some(row) = rows.next()? {
+            let destination: String = row.get(2)?;
+            replies.push(Outgoing {
+                key: row.get(0)?,
+                session: session_id(&row.get::<_, String>(1)?)?,
+                destination: envelope::destination(&destination).map_err(malformed("a destination"))?,
+                text: row.get(3)?,
+                attempts: unsigned(row, 4)? as u32,
+                attempting: row.get::<_, Option<i64>>(5)?.map(|boot| Boot(boot as u64)),
+                marked: row.get(6)?,
+                not_before: Time(row.get(7)?),
+            });
+        }
+        Ok(replies)
+    }
+}
+
+struct LastStep {
+    number: i64,
+    turn: TurnId,
+    step: u32,
+    prompt: Mark,
+    open: Option<String>,
+}
+
+/// SQLite has no unsigned integers; we write none above its range.
+pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(|number| number as u64)
+}
+
+pub(crate) fn malformed(what: &'static str) -> impl Fn(&'static str) -> Fault {
+    move |why| Fault::Malformed(format!("{what} is not as it was written: {why}"))
+}
+
+pub(crate) fn session_id(text: &str) -> Result<SessionId, Fault> {
+    text.parse().map_err(|error| Fault::Malformed(format!("{error}")))
+}
+
+pub(crate) fn stage_from(number: i64) -> Finalisation {
+    match number {
+        0 => Finalisation::Claimed,
+        1 => Finalisation::Hooks,
+        2 => Finalisation::Provider,
+        3 => Finalisation::Evicted,
+        _ => Finalisation::Done,
+    }
+}
+
+/// From the columns seq, at, envelope.
+pub(crate) fn stored_input(row: &Row<'_>) -> Result<Arc<Input>, Fault> {
+    let text: String = row.get(2)?;
+    envelope::input(Seq(unsigned(row, 0)?), Time(row.get(1)?), &text).map_err(malformed("an input"))
+}
+
+/// From the columns that [`Shape::history`] selects. What Hermes stored as another type than text
+/// (its column has no strict type) is read as the text it looks like.
+fn stored_message(row: &Row<'_>) -> rusqlite::Result<Message> {
+    Ok(row::decode(row::MessageRow {
+        role: row.get(1)?,
+        content: text(row, 2)?,
+        tool_call_id: text(row, 3)?,
+        tool_calls: text(row, 4)?,
+        tool_name: text(row, 5)?,
+        timestamp: row.get(6)?,
+        token_count: None,
+        finish_reason: text(row, 7)?,
+        reasoning: text(row, 8)?,
+        reasoning_content: text(row, 9)?,
+        reasoning_details: text(row, 10)?,
+        codex_reasoning_items: text(row, 11)?,
+        codex_message_items: text(row, 12)?,
+        platform_message_id: text(row, 13)?,
+        api_content: text(row, 14)?,
+        observed: row.get::<_, Option<bool>>(15)?.unwrap_or(false),
+    }))
+}
+
+pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    use rusqlite::types::ValueRef;
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+    })
+}
+
+impl Read for Reader {
+    fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError> {
+        self.load_session(id).while_doing("load a session")
+    }
+
+    fn history(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
+        self.live_rows(id).while_doing("read a transcript")
+    }
+
+    fn route(&self, chat: &ChatKey) -> Result<Option<SessionId>, StoreError> {
+        self.route_of(chat.as_str()).while_doing("look up where a chat leads")
+    }
+
+    fn seen(&self, key: &DedupeKey) -> Result<Option<Seen>, StoreError> {
+        self.seen_as(key.as_str()).while_doing("look up a message's key")
+    }
+
+    fn implicit(&self, key: &Digest) -> Result<Option<Implicit>, StoreError> {
+        self.newest_with(key).while_doing("look up a request's words")
+    }
+
+    fn thread(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, StoreError> {
+        self.matches(principal, end).while_doing("find the conversation a request continues")
+    }
+
+    fn outcome(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreError> {
+        self.settled(session, seq).while_doing("read what became of a message")
+    }
+
+    fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError> {
+        self.inputs_of(session, turn).while_doing("read the messages of a turn")
+    }
+
+    fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.unfinished_sessions().while_doing("find what is unfinished")
+    }
+
+    fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError> {
+        self.undelivered_replies().while_doing("find replies that have not left")
+    }
+
+    fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT value FROM tl_cursor WHERE platform = ?1 AND account = ?2";
+        let found = self
+            .conn
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row([platform, account], |row| row.get(0)).optional());
+        found.while_doing("read how far a platform has been heard")
+    }
+
+    fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
+        self.list(filter).while_doing("list the sessions")
+    }
+
+    fn session(&self, id: &SessionId) -> Result<Option<SessionSummary>, StoreError> {
+        self.summary(id).while_doing("describe a session")
+    }
+
+    fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError> {
+        self.find(query, filter).while_doing("search the transcripts")
+    }
+
+    fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError> {
+        self.story(name).while_doing("tell what happened to a message")
+    }
+
+    fn counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        self.event_counts().while_doing("count events")
+    }
+
+    fn check(&self) -> Result<Vec<String>, StoreError> {
+        let found = crate::check::violations(&self.conn, &self.shape)
+            .and_then(|found| Ok(found.into_iter().chain(self.open_groups()?).collect()));
+        found.while_doing("check the store")
+    }
+}
+
+impl Reader {
+    fn seen_as(&self, key: &str) -> Result<Option<Seen>, Fault> {
+        let mut statement =
+            self.conn.prepare_cached("SELECT session, seq, body FROM tl_seen WHERE key = ?1")?;
+        let mut rows = statement.query([key])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let body = row.get::<_, Option<[u8; 32]>>(2)?.map(Digest);
+        Ok(Some(Seen { session: session_id(&row.get::<_, String>(0)?)?, seq: Seq(unsigned(row, 1)?), body }))
+    }
+
+    fn newest_with(&self, key: &Digest) -> Result<Option<Implicit>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT session, seq, at, written FROM tl_inbox
+             WHERE implicit = ?1 ORDER BY at DESC, seq DESC LIMIT 1",
+        )?;
+        let mut rows = statement.query([key.0])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        Ok(Some(Implicit {
+            session: session_id(&row.get::<_, String>(0)?)?,
+            seq: Seq(unsigned(row, 1)?),
+            at: Time(row.get(2)?),
+            written: row.get(3)?,
+        }))
+    }
+
+    fn event_counts(&self) -> Result<Vec<(String, u64)>, Fault> {
+        let mut statement = self.conn.prepare_cached("SELECT name, n FROM tl_count ORDER BY name")?;
+        let counts = statement.query_map([], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?;
+        Ok(counts.collect::<rusqlite::Result<_>>()?)
+    }
+}

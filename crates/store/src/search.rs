@@ -1,0 +1,431 @@
+//! Finding what was said.
+//!
+//! A query is words and "phrases"; nothing a user types is an error. Hermes' word index answers
+//! first. Its trigram index answers for scripts without spaces and for parts of words, and a scan
+//! for what is too short for that. Of the newest thousand hits the best are shown, newest first.
+//! Rows that a summary stands for are found; rows that the user took back are not. Hits in a
+//! snapshot belong to its session.
+
+use crate::fault::Fault;
+use crate::list::LIMIT_DEFAULT;
+use crate::read::{Reader, text, unsigned};
+use rusqlite::{OptionalExtension, Row, params_from_iter};
+use std::collections::HashSet;
+use throughline_core::id::{RowId, SNAPSHOT_INFIX, SessionId};
+use throughline_core::port::{Hit, SessionFilter};
+use throughline_core::time::Time;
+
+/// Ranking more than this costs time and changes little: older hits rarely win.
+const CANDIDATES_MAX: usize = 1_000;
+/// A caller with fewer rows than this is asked about row by row, rather than hit by hit.
+const SMALL_SCOPE_ROWS: usize = 2_000;
+/// How far back a scan looks. Whoever needs more has a longer word to look for.
+const SCAN_ROWS: usize = 100_000;
+const QUERY_CHARS_MAX: usize = 2_048;
+const SNIPPET_TOKENS: usize = 40;
+const SNIPPET_CHARS: usize = 80;
+
+struct Term {
+    text: String,
+    /// Written with a star: words that begin so.
+    is_prefix: bool,
+}
+
+/// A row that matches, with what ranks it.
+struct Candidate {
+    id: i64,
+    session: SessionId,
+    role: String,
+    at: Time,
+    text: String,
+    index: Option<Index>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Index {
+    Words,
+    Trigrams,
+}
+
+impl Index {
+    fn table(self) -> &'static str {
+        match self {
+            Index::Words => "messages_fts",
+            Index::Trigrams => "messages_fts_trigram",
+        }
+    }
+}
+
+/// Whose rows may be shown.
+struct Scope {
+    sessions: Option<HashSet<String>>,
+    source: Option<String>,
+}
+
+impl Scope {
+    fn has(&self, session: &str, source: &str) -> bool {
+        self.sessions.as_ref().is_none_or(|sessions| sessions.contains(owner(session)))
+            && self.source.as_deref().is_none_or(|wanted| wanted == source)
+    }
+}
+
+impl Reader {
+    pub(crate) fn find(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, Fault> {
+        let terms = terms(query);
+        if terms.is_empty() {
+            return Ok(Vec::new());
+        }
+        let scope = self.scope(filter)?;
+        let mut found = self.candidates(&terms, &scope)?;
+        found.extend(self.not_yet_indexed(&terms, &scope, &found)?);
+        found.sort_by_key(|candidate| std::cmp::Reverse(candidate.id));
+        found.truncate(CANDIDATES_MAX);
+        let limit = if filter.limit == 0 { LIMIT_DEFAULT } else { filter.limit };
+        let mut page: Vec<_> = ranked(found, &terms).into_iter().skip(filter.offset).take(limit).collect();
+        page.sort_by_key(|candidate| std::cmp::Reverse(candidate.id));
+        page.into_iter().map(|candidate| self.hit(candidate, &terms)).collect()
+    }
+
+    fn scope(&self, filter: &SessionFilter) -> Result<Scope, Fault> {
+        let mut sessions = None;
+        if let Some(principal) = &filter.principal {
+            let sql = "SELECT id FROM tl_session WHERE principal = ?1";
+            let mut statement = self.conn.prepare_cached(sql)?;
+            let ids = statement.query_map([principal], |row| row.get(0))?;
+            sessions = Some(ids.collect::<rusqlite::Result<HashSet<String>>>()?);
+        }
+        if let Some(session) = &filter.session {
+            let one = HashSet::from([session.to_string()]);
+            sessions = Some(sessions.map_or(one.clone(), |theirs| &theirs & &one));
+        }
+        Ok(Scope { sessions, source: filter.source.clone() })
+    }
+
+    fn candidates(&self, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+        let can = &self.shape.can;
+        let words = can.has_word_index && !terms.iter().any(|term| term.text.chars().any(is_cjk));
+        if words {
+            let found = self.indexed(Index::Words, terms, scope)?;
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        match can.has_trigram_index && terms.iter().all(|term| term.text.chars().count() >= 3) {
+            true => self.indexed(Index::Trigrams, terms, scope),
+            false => self.scanned(terms, scope),
+        }
+    }
+
+    fn indexed(&self, index: Index, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+        let query = match_query(index, terms);
+        match self.small_scope(scope)? {
+            Some(rows) => self.probed(index, &query, &rows, scope),
+            None => self.streamed(index, &query, scope),
+        }
+    }
+
+    /// All rows of the scope, newest first, if they are few.
+    fn small_scope(&self, scope: &Scope) -> Result<Option<Vec<i64>>, Fault> {
+        let Some(sessions) = &scope.sessions else { return Ok(None) };
+        let mut rows: Vec<i64> = Vec::new();
+        // A snapshot's rows lie under its name, which begins with its session's.
+        let sql = "SELECT id FROM messages WHERE session_id = ?1
+                   UNION ALL SELECT id FROM messages WHERE session_id > ?2 AND session_id < ?3";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        for session in sessions {
+            let below = format!("{session}{SNAPSHOT_INFIX}");
+            let above = format!("{below}\u{10ffff}");
+            let mut found = statement.query([session, &below, &above])?;
+            while let Some(row) = found.next()? {
+                rows.push(row.get(0)?);
+                if rows.len() > SMALL_SCOPE_ROWS {
+                    return Ok(None);
+                }
+            }
+        }
+        rows.sort_unstable_by_key(|row| std::cmp::Reverse(*row));
+        Ok(Some(rows))
+    }
+
+    fn probed(
+        &self,
+        index: Index,
+        query: &str,
+        rows: &[i64],
+        scope: &Scope,
+    ) -> Result<Vec<Candidate>, Fault> {
+        let table = index.table();
+        let sql = format!("SELECT 1 FROM {table} WHERE {table} MATCH ?1 AND rowid = ?2");
+        let mut probe = self.conn.prepare_cached(&sql)?;
+        let sql = format!("{} WHERE m.id = ?1 AND {}", self.selected(), self.shape.findable);
+        let mut select = self.conn.prepare_cached(&sql)?;
+        let mut found = Vec::new();
+        for row in rows {
+            if found.len() == CANDIDATES_MAX {
+                break;
+            }
+            if probe.exists(rusqlite::params![query, row])? {
+                let mut rows = select.query([row])?;
+                if let Some(row) = rows.next()? {
+                    found.extend(candidate(row, Some(index), scope)?);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn streamed(&self, index: Index, query: &str, scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+        let table = index.table();
+        let sql = format!(
+            "{} JOIN {table} ON {table}.rowid = m.id WHERE {table} MATCH ?1 AND {}
+             ORDER BY {table}.rowid DESC",
+            self.selected(),
+            self.shape.findable
+        );
+        let mut statement = self.conn.prepare_cached(&sql)?;
+        let mut rows = statement.query([query])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.extend(candidate(row, Some(index), scope)?);
+            if found.len() == CANDIDATES_MAX {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// For words too short for an index of three letters.
+    fn scanned(&self, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+        let from = format!("(SELECT * FROM messages ORDER BY id DESC LIMIT {SCAN_ROWS})");
+        self.likened(&from, terms, scope)
+    }
+
+    /// What a writer beside us has committed and not indexed yet.
+    fn not_yet_indexed(
+        &self,
+        terms: &[Term],
+        scope: &Scope,
+        found: &[Candidate],
+    ) -> Result<Vec<Candidate>, Fault> {
+        let from = format!(
+            "(SELECT messages.* FROM tl_unindexed JOIN messages USING (id) ORDER BY id DESC LIMIT {CANDIDATES_MAX})"
+        );
+        let known: HashSet<i64> = found.iter().map(|candidate| candidate.id).collect();
+        let mut fresh = self.likened(&from, terms, scope)?;
+        fresh.retain(|candidate| !known.contains(&candidate.id));
+        Ok(fresh)
+    }
+
+    fn likened(&self, from: &str, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+        let one = "(m.content LIKE ? ESCAPE '\\' OR m.tool_name LIKE ? ESCAPE '\\' OR m.tool_calls LIKE ? ESCAPE '\\')";
+        let all = vec![one; terms.len()].join(" AND ");
+        let sql = format!(
+            "{} WHERE {} AND {all} ORDER BY m.id DESC",
+            self.selected().replacen("messages", from, 1),
+            self.shape.findable
+        );
+        let patterns = terms.iter().flat_map(|term| std::iter::repeat_n(like_pattern(&term.text), 3));
+        let mut statement = self.conn.prepare(&sql)?; // its text depends on the query: not worth keeping
+        let mut rows = statement.query(params_from_iter(patterns))?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.extend(candidate(row, None, scope)?);
+            if found.len() == CANDIDATES_MAX {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn selected(&self) -> &'static str {
+        "SELECT m.id, m.session_id, m.role, m.timestamp, s.source, m.content, m.tool_name, m.tool_calls
+         FROM messages m JOIN sessions s ON s.id = m.session_id"
+    }
+
+    fn hit(&self, candidate: Candidate, terms: &[Term]) -> Result<Hit, Fault> {
+        let marked = match candidate.index {
+            Some(index) => self.marked(index, candidate.id, terms)?,
+            None => None,
+        };
+        let snippet = marked.unwrap_or_else(|| excerpt(&candidate.text, terms));
+        let title = self
+            .conn
+            .prepare_cached("SELECT title FROM sessions WHERE id = ?1")?
+            .query_row([candidate.session.as_str()], |row| row.get(0))
+            .optional()?
+            .flatten();
+        Ok(Hit {
+            session: candidate.session,
+            row: RowId(candidate.id as u64),
+            role: candidate.role,
+            at: candidate.at,
+            snippet: snippet.replace("\0json:", ""),
+            title,
+        })
+    }
+
+    /// The index knows best what it matched: other forms of a letter, say.
+    fn marked(&self, index: Index, row: i64, terms: &[Term]) -> Result<Option<String>, Fault> {
+        let table = index.table();
+        let sql = format!(
+            "SELECT snippet({table}, 0, '>>>', '<<<', '...', {SNIPPET_TOKENS}) FROM {table}
+             WHERE {table} MATCH ?1 AND rowid = ?2"
+        );
+        let query = match_query(index, terms);
+        let found = self
+            .conn
+            .prepare_cached(&sql)?
+            .query_row(rusqlite::params![query, row], |row| text(row, 0))
+            .optional()?;
+        Ok(found.flatten())
+    }
+}
+
+fn candidate(row: &Row<'_>, index: Option<Index>, scope: &Scope) -> Result<Option<Candidate>, Fault> {
+    let session: String = row.get(1)?;
+    let source: String = row.get(4)?;
+    if !scope.has(&session, &source) {
+        return Ok(None);
+    }
+    let Ok(session) = owner(&session).parse() else { return Ok(None) };
+    let parts = [text(row, 5)?, text(row, 6)?, text(row, 7)?];
+    Ok(Some(Candidate {
+        id: unsigned(row, 0)? as i64,
+        session,
+        role: row.get(2)?,
+        at: Time::from_seconds(row.get(3)?),
+        text: parts.into_iter().flatten().collect::<Vec<_>>().join(" "),
+        index,
+    }))
+}
+
+/// The session that a row belongs to, even if it lies in a snapshot.
+fn owner(session: &str) -> &str {
+    session.split_once(SNAPSHOT_INFIX).map_or(session, |(owner, _)| owner)
+}
+
+fn terms(query: &str) -> Vec<Term> {
+    let query: String = query.chars().take(QUERY_CHARS_MAX).collect();
+    let mut terms = Vec::new();
+    // Outside quotes are words, inside is a phrase; a quote that is never closed opens one, too.
+    for (nth, piece) in query.split('"').enumerate() {
+        match nth % 2 {
+            0 => terms.extend(piece.split_whitespace().map(|word| Term {
+                text: word.trim_end_matches('*').to_owned(),
+                is_prefix: word.ends_with('*'),
+            })),
+            _ => terms.push(Term { text: piece.trim().to_owned(), is_prefix: false }),
+        }
+    }
+    terms.retain(|term| term.text.chars().any(char::is_alphanumeric) || term.text.chars().any(is_cjk));
+    terms
+}
+
+/// Every term in quotes, so that none of it is syntax.
+fn match_query(index: Index, terms: &[Term]) -> String {
+    let quoted = terms.iter().map(|term| {
+        let star = if term.is_prefix && index == Index::Words { " *" } else { "" };
+        format!("\"{}\"{star}", term.text.replace('"', "\"\"").replace('\0', " "))
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+fn like_pattern(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+    format!("%{escaped}%")
+}
+
+fn is_cjk(c: char) -> bool {
+    matches!(u32::from(c),
+        0x3040..=0x30ff | 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0x20000..=0x2ffff)
+}
+
+/// BM25 over the candidates themselves, best first; of equals the newest.
+fn ranked(found: Vec<Candidate>, terms: &[Term]) -> Vec<Candidate> {
+    const SATURATION: f64 = 1.2;
+    const LENGTH_WEIGHT: f64 = 0.75;
+    let wanted: Vec<String> = terms.iter().map(|term| term.text.to_lowercase()).collect();
+    let counts: Vec<Vec<f64>> = found
+        .iter()
+        .map(|candidate| {
+            let text = candidate.text.to_lowercase();
+            wanted.iter().map(|term| text.matches(term.as_str()).count() as f64).collect()
+        })
+        .collect();
+    let total = found.len() as f64;
+    let average = found.iter().map(|candidate| candidate.text.len() as f64).sum::<f64>() / total.max(1.0);
+    let rarity: Vec<f64> = (0..wanted.len())
+        .map(|term| counts.iter().filter(|counts| counts[term] > 0.0).count() as f64)
+        .map(|having| ((total - having + 0.5) / (having + 0.5) + 1.0).ln())
+        .collect();
+    let mut scored: Vec<(f64, Candidate)> = Vec::with_capacity(found.len());
+    for (candidate, counts) in found.into_iter().zip(counts) {
+        let length = candidate.text.len() as f64 / average.max(1.0);
+        let damp = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length);
+        let score = counts
+            .iter()
+            .enumerate()
+            // The index may have matched another form of the word than the one that was typed.
+            .map(|(term, count)| (term, count.max(1.0)))
+            .map(|(term, count)| rarity[term] * count * (SATURATION + 1.0) / (count + damp))
+            .sum();
+        scored.push((score, candidate));
+    }
+    scored.sort_by(|(a, x), (b, y)| b.total_cmp(a).then(y.id.cmp(&x.id)));
+    scored.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// The words around the first match, for rows that no index has.
+fn excerpt(text: &str, terms: &[Term]) -> String {
+    let lower = text.to_lowercase();
+    // Lowering may change lengths; only then is the place of the match unknown.
+    let place = (lower.len() == text.len())
+        .then(|| {
+            let places = terms.iter().filter_map(|term| {
+                let wanted = term.text.to_lowercase();
+                lower.find(&wanted).map(|at| (at, at + wanted.len()))
+            });
+            places.min()
+        })
+        .flatten()
+        .filter(|(start, end)| text.is_char_boundary(*start) && text.is_char_boundary(*end));
+    let Some((start, end)) = place else { return text.chars().take(2 * SNIPPET_CHARS).collect() };
+    let before: Vec<char> = text[..start].chars().rev().take(SNIPPET_CHARS).collect();
+    let before: String = before.into_iter().rev().collect();
+    let after: String = text[end..].chars().take(SNIPPET_CHARS).collect();
+    let lead = if before.len() < start { "..." } else { "" };
+    let tail = if after.len() < text.len() - end { "..." } else { "" };
+    format!("{lead}{before}>>>{}<<<{after}{tail}", &text[start..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_phrases_and_stars_are_told_apart() {
+        let parsed: Vec<_> = terms(r#"deploy* "exact phrase" -- a.b ??? "open"#)
+            .into_iter()
+            .map(|t| (t.text, t.is_prefix))
+            .collect();
+        let expected = [("deploy", true), ("exact phrase", false), ("a.b", false), ("open", false)];
+        assert_eq!(parsed, expected.map(|(text, star)| (text.to_owned(), star)));
+    }
+
+    #[test]
+    fn an_excerpt_marks_the_first_match() {
+        let term = |text: &str| Term { text: text.into(), is_prefix: false };
+        assert_eq!(excerpt("say Hello world", &[term("hello")]), "say >>>Hello<<< world");
+        let long = format!("{}needle{}", "x".repeat(500), "y".repeat(500));
+        let cut = excerpt(&long, &[term("needle")]);
+        assert!(cut.starts_with("...x") && cut.contains(">>>needle<<<") && cut.ends_with("y..."), "{cut}");
+    }
+
+    proptest! {
+        #[test]
+        fn an_excerpt_never_panics(text in any::<String>(), word in "\\PC{1,6}") {
+            let _ = excerpt(&text, &[Term { text: word, is_prefix: false }]);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The statements whose text depends on which columns a home's tables have.
+//!
+//! Hermes' tables are used as they are: a column that is not there is not written, and reads as
+//! nothing. The texts are made once, when the home is opened.
+
+use rusqlite::Connection;
+use throughline_hermes::schema::{Capabilities, missing};
+
+pub(crate) struct Shape {
+    pub can: Capabilities,
+    /// The live rows of session ?1, in order.
+    pub history: String,
+    /// The row ?1, whatever its flags.
+    pub message: String,
+    /// A row of the transcript; its values in the order of [`Shape::append_values`].
+    pub append: String,
+    /// A row of `sessions`, unless Hermes made it already.
+    pub open: String,
+    /// A row ?1 of `sessions` like row ?3, begun at ?2.
+    pub succeed: String,
+    /// As a condition on `m`: not taken back by `/undo`. What a summary stands for can be found.
+    pub findable: &'static str,
+}
+
+/// The columns a message has on every home, in the order in which they are read and written.
+const MESSAGE: &str = "role, content, tool_call_id, tool_calls, tool_name, timestamp, finish_reason, reasoning, \
+     reasoning_content, reasoning_details, codex_reasoning_items, codex_message_items";
+
+/// Where a session came from, on homes that keep it.
+const CHAT_COLUMNS: [&str; 6] =
+    ["session_key", "chat_id", "chat_type", "thread_id", "display_name", "origin_json"];
+
+impl Shape {
+    /// None, or the first column that every home of Hermes has and this one lacks.
+    pub fn read(conn: &Connection) -> rusqlite::Result<Result<Self, String>> {
+        let mut statement = conn.prepare(
+            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'",
+        )?;
+        let columns =
+            statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let columns = columns.collect::<rusqlite::Result<Vec<_>>>()?;
+        let names = columns.iter().map(|(table, column)| (table.as_str(), column.as_str()));
+        Ok(match missing(names.clone()) {
+            Some(lacking) => Err(lacking),
+            None => Ok(Self::of(Capabilities::of(names))),
+        })
+    }
+
+    fn of(can: Capabilities) -> Self {
+        let live = if can.has_active { " AND active IS NOT 0" } else { "" };
+        let read = |column, there| if there { column } else { "NULL" };
+        let columns = format!(
+            "id, {MESSAGE}, {}, {}, {}",
+            read("platform_message_id", can.has_platform_message_id),
+            read("api_content", can.has_api_content),
+            read("observed", can.has_observed),
+        );
+        let mut chat = CHAT_COLUMNS.to_vec();
+        chat.retain(|column| can.has_chat_column(column));
+        let mut copied = chat.clone();
+        if can.has_profile_name {
+            copied.push("profile_name");
+        }
+        let copied = copied.iter().map(|column| format!(", {column}")).collect::<String>();
+        Self {
+            history: format!("SELECT {columns} FROM messages WHERE session_id = ?1{live} ORDER BY id"),
+            message: format!("SELECT {columns} FROM messages WHERE id = ?1"),
+            append: append(&can),
+            open: open(&chat),
+            succeed: format!(
+                "INSERT INTO sessions (id, started_at, source, user_id{copied})
+                 SELECT ?1, ?2, source, user_id{copied} FROM sessions WHERE id = ?3
+                 ON CONFLICT(id) DO NOTHING"
+            ),
+            findable: match (can.has_active, can.has_compacted) {
+                (true, true) => "(m.active IS NOT 0 OR m.compacted = 1)",
+                (true, false) => "m.active IS NOT 0",
+                (false, _) => "TRUE",
+            },
+            can,
+        }
+    }
+
+    /// Of the values for columns that only some homes have, those this home takes, in order.
+    pub fn append_values<'a, T: ?Sized>(&self, optional: [&'a T; 3]) -> impl Iterator<Item = &'a T> {
+        let there = [self.can.has_platform_message_id, self.can.has_api_content, self.can.has_observed];
+        optional.into_iter().zip(there).filter_map(|(value, there)| there.then_some(value))
+    }
+
+    /// As [`Shape::append_values`], for where a session came from.
+    pub fn chat_values<'a, T: ?Sized>(&self, values: [&'a T; 6]) -> impl Iterator<Item = &'a T> {
+        let can = self.can;
+        values
+            .into_iter()
+            .zip(CHAT_COLUMNS)
+            .filter_map(move |(value, column)| can.has_chat_column(column).then_some(value))
+    }
+}
+
+trait ChatColumns {
+    fn has_chat_column(&self, column: &str) -> bool;
+}
+
+impl ChatColumns for Capabilities {
+    fn has_chat_column(&self, column: &str) -> bool {
+        match column {
+            "session_key" => self.has_session_key,
+            "chat_id" => self.has_chat_id,
+            "chat_type" => self.has_chat_type,
+            "thread_id" => self.has_thread_id,
+            "display_name" => self.has_display_name,
+            "origin_json" => self.has_origin_json,
+            _ => false,
+        }
+    }
+}
+
+fn append(can: &Capabilities) -> String {
+    let mut columns = format!("id, session_id, {MESSAGE}");
+    let optional = [
+        ("platform_message_id", can.has_platform_message_id),
+        ("api_content", can.has_api_content),
+        ("observed", can.has_observed),
+    ];
+    for (column, _) in optional.iter().filter(|(_, there)| *there) {
+        columns += ", ";
+        columns += column;
+    }
+    let values = marks(columns.split(", ").count());
+    // Hermes' own reconciler has left homes whose column lacks its default: say it.
+    match can.has_active {
+        true => format!("INSERT INTO messages ({columns}, active) VALUES ({values}, 1)"),
+        false => format!("INSERT INTO messages ({columns}) VALUES ({values})"),
+    }
+}
+
+fn open(chat: &[&str]) -> String {
+    let columns = ["id", "source", "user_id", "model", "system_prompt", "started_at"];
+    let columns: Vec<&str> = columns.into_iter().chain(chat.iter().copied()).collect();
+    let values = marks(columns.len());
+    format!("INSERT INTO sessions ({}) VALUES ({values}) ON CONFLICT(id) DO NOTHING", columns.join(", "))
+}
+
+fn marks(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
