@@ -1,0 +1,266 @@
+//! An answer out of its events. Blocks come one after another, each in pieces.
+
+use crate::exchange::{Assembly, Deltas, Stage};
+use crate::fault::{Fault, Said};
+use serde_json::{Value, json};
+use throughline_core::message::{Assistant, Content, JsonText, Reasoning, ToolCall};
+use throughline_core::port::Delta;
+use throughline_core::turn::{Answer, Usage};
+use throughline_net::Event;
+
+#[derive(Default)]
+pub(super) struct Draft {
+    blocks: Vec<(u64, Block)>,
+    stop: Option<String>,
+    usage: Usage,
+    model: Option<String>,
+    closed: bool,
+}
+
+enum Block {
+    Text(String),
+    Thinking {
+        thinking: String,
+        signature: String,
+    },
+    /// A thought that only its maker can read.
+    Redacted(Value),
+    Call {
+        id: String,
+        name: String,
+        input: Value,
+        json: String,
+    },
+    /// Something the provider did by itself.
+    Other,
+}
+
+impl Assembly for Draft {
+    fn event(&mut self, event: &Event, deltas: Deltas<'_>) -> Result<(), Fault> {
+        if event.data.trim().is_empty() {
+            return Ok(());
+        }
+        let data: Value = serde_json::from_str(&event.data).map_err(|_| Fault::rubbish(&event.data))?;
+        let kind = text(&data, "type").or(event.name.as_deref()).unwrap_or_default();
+        let index = data.get("index").and_then(Value::as_u64).unwrap_or(0);
+        match kind {
+            "message_start" => self.begin(data.get("message").unwrap_or(&Value::Null)),
+            "content_block_start" => {
+                self.open(index, data.get("content_block").unwrap_or(&Value::Null), deltas)
+            }
+            "content_block_delta" => self.piece(index, data.get("delta").unwrap_or(&Value::Null), deltas),
+            "message_delta" => {
+                self.count(data.get("usage"));
+                self.stop_at(data.pointer("/delta/stop_reason"));
+            }
+            "message_stop" => self.closed = true,
+            "error" => return Err(Fault::Said(Said::from_value(&data))),
+            _ => {} // `ping`, `content_block_stop`, and whatever comes to be
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, document: &Value, deltas: Deltas<'_>) -> Result<(), Fault> {
+        if text(document, "type") == Some("error")
+            || document.get("error").is_some_and(|error| !error.is_null())
+        {
+            return Err(Fault::Said(Said::from_value(document)));
+        }
+        let Some(content) = document.get("content").and_then(Value::as_array) else {
+            return Err(Fault::neither(document));
+        };
+        self.begin(document);
+        self.stop = Some("end_turn".to_owned()); // a document is whole by being there
+        self.stop_at(document.get("stop_reason"));
+        for (index, block) in (0..).zip(content) {
+            self.open(index, block, deltas);
+        }
+        self.closed = true;
+        Ok(())
+    }
+
+    fn stage(&self) -> Stage {
+        match (self.closed, &self.stop) {
+            (true, Some(_)) => Stage::Closed,
+            (false, Some(_)) => Stage::Finished,
+            // A stop without a reason: let the end of the stream decide that it was cut.
+            (_, None) => Stage::Open,
+        }
+    }
+}
+
+impl Draft {
+    fn begin(&mut self, message: &Value) {
+        self.model = text(message, "model").filter(|model| !model.is_empty()).map(str::to_owned);
+        self.count(message.get("usage"));
+    }
+
+    /// Later counts replace earlier ones; what is not counted again still holds.
+    fn count(&mut self, usage: Option<&Value>) {
+        let Some(usage) = usage else { return };
+        let count =
+            |slot: &mut u64, name: &str| *slot = usage.get(name).and_then(Value::as_u64).unwrap_or(*slot);
+        count(&mut self.usage.input, "input_tokens");
+        count(&mut self.usage.output, "output_tokens");
+        count(&mut self.usage.cache_read, "cache_read_input_tokens");
+        count(&mut self.usage.cache_write, "cache_creation_input_tokens");
+    }
+
+    fn stop_at(&mut self, reason: Option<&Value>) {
+        if let Some(reason) = reason.and_then(Value::as_str) {
+            self.stop = Some(reason.to_owned());
+        }
+    }
+
+    fn open(&mut self, index: u64, block: &Value, deltas: Deltas<'_>) {
+        let owned = |name: &str| text(block, name).unwrap_or_default().to_owned();
+        let opened = match text(block, "type") {
+            Some("text") => Block::Text(String::new()),
+            Some("thinking") => Block::Thinking { thinking: String::new(), signature: owned("signature") },
+            Some("redacted_thinking") => Block::Redacted(block.clone()),
+            Some("tool_use") => Block::Call {
+                id: owned("id"),
+                name: owned("name"),
+                input: block.get("input").cloned().unwrap_or(Value::Null),
+                json: String::new(),
+            },
+            _ => Block::Other,
+        };
+        self.blocks.push((index, opened));
+        self.say(index, &owned("text"), deltas);
+        self.think(index, &owned("thinking"), deltas);
+    }
+
+    fn piece(&mut self, index: u64, delta: &Value, deltas: Deltas<'_>) {
+        let piece = |name: &str| text(delta, name).unwrap_or_default();
+        match text(delta, "type") {
+            Some("text_delta") => self.say(index, piece("text"), deltas),
+            Some("thinking_delta") => self.think(index, piece("thinking"), deltas),
+            Some("signature_delta") => {
+                if let Some(Block::Thinking { signature, .. }) = self.block(index) {
+                    signature.push_str(piece("signature"));
+                }
+            }
+            Some("input_json_delta") => {
+                if let Some(Block::Call { json, .. }) = self.block(index) {
+                    json.push_str(piece("partial_json"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn block(&mut self, index: u64) -> Option<&mut Block> {
+        self.blocks.iter_mut().rev().find(|(place, _)| *place == index).map(|(_, block)| block)
+    }
+
+    fn say(&mut self, index: u64, words: &str, deltas: Deltas<'_>) {
+        if let Some(Block::Text(text)) = self.block(index)
+            && !words.is_empty()
+        {
+            text.push_str(words);
+            deltas(Delta::Text(words.to_owned()));
+        }
+    }
+
+    fn think(&mut self, index: u64, thought: &str, deltas: Deltas<'_>) {
+        if let Some(Block::Thinking { thinking, .. }) = self.block(index)
+            && !thought.is_empty()
+        {
+            thinking.push_str(thought);
+            deltas(Delta::Reasoning(thought.to_owned()));
+        }
+    }
+
+    pub fn finish(self, asked: &str) -> Result<Answer, Fault> {
+        let finish = finish_of(self.stop.as_deref().unwrap_or_default());
+        let details = details(&self.blocks);
+        let (mut words, mut thoughts, mut calls) = (String::new(), Vec::new(), Vec::new());
+        for (_, block) in self.blocks {
+            match block {
+                Block::Text(text) => words.push_str(&text),
+                Block::Thinking { thinking, .. } if !thinking.is_empty() => thoughts.push(thinking),
+                Block::Call { id, name, input, json } => {
+                    calls.push(finished_call(id, name, &input, json, finish)?)
+                }
+                Block::Thinking { .. } | Block::Redacted(_) | Block::Other => {}
+            }
+        }
+        if calls.is_empty() && words.trim().is_empty() {
+            return Err(Fault::empty(finish, details.is_some()));
+        }
+        let thoughts = thoughts.join("\n\n");
+        let reasoning = Reasoning {
+            text: Some(thoughts).filter(|text| !text.is_empty()),
+            details,
+            ..Reasoning::default()
+        };
+        let content = if words.is_empty() { Content::Nothing } else { Content::Text(words) };
+        let said = Assistant { content, calls, finish: Some(finish.to_owned()), reasoning };
+        Ok(Answer { said, usage: self.usage, model: self.model.unwrap_or_else(|| asked.to_owned()) })
+    }
+}
+
+/// The thoughts as they must go back. Where the model thought again after it had spoken, places
+/// are kept for its words and calls, so that the order can be restored.
+fn details(blocks: &[(u64, Block)]) -> Option<JsonText> {
+    let is_thought = |block: &Block| matches!(block, Block::Thinking { .. } | Block::Redacted(_));
+    let last_thought = blocks.iter().rposition(|(_, block)| is_thought(block))?;
+    let is_divided =
+        blocks[..last_thought].iter().any(|(_, block)| matches!(block, Block::Text(_) | Block::Call { .. }));
+    let mut details = Vec::new();
+    for (_, block) in &blocks[..=last_thought] {
+        match block {
+            Block::Thinking { thinking, signature } => {
+                let mut thought = json!({"type": "thinking", "thinking": thinking});
+                if !signature.is_empty() {
+                    thought["signature"] = json!(signature);
+                }
+                details.push(thought);
+            }
+            Block::Redacted(block) => details.push(block.clone()),
+            Block::Text(text) if is_divided => {
+                details.push(json!({"type": "text_here", "length": text.len()}))
+            }
+            Block::Call { .. } if is_divided => details.push(json!({"type": "call_here"})),
+            Block::Text(_) | Block::Call { .. } | Block::Other => {}
+        }
+    }
+    Some(JsonText::from_valid(Value::Array(details).to_string()))
+}
+
+fn finished_call(
+    id: String,
+    name: String,
+    input: &Value,
+    json: String,
+    finish: &str,
+) -> Result<ToolCall, Fault> {
+    if name.is_empty() || id.is_empty() {
+        return Err(Fault::nameless_call());
+    }
+    if finish == "length" && !json.is_empty() && serde_json::from_str::<Value>(&json).is_err() {
+        return Err(Fault::cut_call());
+    }
+    let arguments = match (json.trim().is_empty(), input) {
+        (false, _) => json,
+        (true, Value::Object(_)) => input.to_string(),
+        (true, _) => "{}".to_owned(),
+    };
+    Ok(ToolCall { id, name, arguments, extra: None })
+}
+
+/// OpenAI's names, because transcripts hold those.
+fn finish_of(stop: &str) -> &str {
+    match stop {
+        "" | "end_turn" | "stop_sequence" => "stop",
+        "tool_use" => "tool_calls",
+        "max_tokens" | "model_context_window_exceeded" => "length",
+        "refusal" => "content_filter",
+        other => other,
+    }
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name)?.as_str()
+}

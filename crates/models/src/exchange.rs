@@ -1,0 +1,97 @@
+//! One request and its answer, whatever the provider: send, tell a stream from a document, put
+//! the pieces together.
+
+use crate::fault::Fault;
+use serde_json::Value;
+use std::time::Duration;
+use throughline_core::port::Delta;
+use throughline_net::{Client, Endpoint, Event, Events, Reply, Shape, excerpt};
+use tokio::time::timeout;
+
+pub(crate) type Deltas<'a> = &'a (dyn Fn(Delta) + Send + Sync);
+
+/// Once the model has said that it is done, what may still come is its bill. Not worth more.
+const TRAILER_WAIT: Duration = Duration::from_secs(5);
+
+/// The end of the body follows its last event at once. Reading it lets the connection be used again.
+const END_WAIT: Duration = Duration::from_millis(20);
+
+/// How much of an answer that is neither a stream nor a document is shown.
+const BEGINNING_LENGTH: usize = 2000;
+
+/// An answer under construction.
+pub(crate) trait Assembly {
+    /// One event of a stream.
+    fn event(&mut self, event: &Event, deltas: Deltas<'_>) -> Result<(), Fault>;
+    /// A whole answer: some servers send one although a stream was asked for.
+    fn whole(&mut self, document: &Value, deltas: Deltas<'_>) -> Result<(), Fault>;
+    fn stage(&self) -> Stage;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The model is still speaking.
+    Open,
+    /// It has said why it stopped.
+    Finished,
+    /// Nothing more will come.
+    Closed,
+}
+
+pub(crate) async fn ask(
+    client: &Client,
+    endpoint: &Endpoint,
+    body: String,
+    assembly: &mut (impl Assembly + Send),
+    deltas: Deltas<'_>,
+) -> Result<(), Fault> {
+    let mut reply = client.post(endpoint, body).await?;
+    match reply.shape().await? {
+        Shape::Events => stream(reply.events(), assembly, deltas).await,
+        Shape::Json => document(&reply.text().await?, assembly, deltas),
+        Shape::Unknown => Err(neither(reply).await),
+    }
+}
+
+async fn stream(
+    mut events: Events,
+    assembly: &mut (impl Assembly + Send),
+    deltas: Deltas<'_>,
+) -> Result<(), Fault> {
+    loop {
+        let event = match assembly.stage() {
+            Stage::Open => events.next().await?.ok_or_else(cut)?,
+            Stage::Finished => match timeout(TRAILER_WAIT, events.next()).await {
+                Ok(Ok(Some(event))) => event,
+                Ok(Ok(None) | Err(_)) | Err(_) => return Ok(()),
+            },
+            Stage::Closed => {
+                let _ = timeout(END_WAIT, events.next()).await;
+                return Ok(());
+            }
+        };
+        assembly.event(&event, deltas)?;
+    }
+}
+
+fn document(text: &str, assembly: &mut (impl Assembly + Send), deltas: Deltas<'_>) -> Result<(), Fault> {
+    let document = serde_json::from_str(text)
+        .map_err(|_| Fault::Broken(format!("it is not valid JSON: “{}”", excerpt(text))))?;
+    assembly.whole(&document, deltas)?;
+    match assembly.stage() {
+        Stage::Open => Err(cut()),
+        Stage::Finished | Stage::Closed => Ok(()),
+    }
+}
+
+fn cut() -> Fault {
+    Fault::Broken("it broke off before it was finished".to_owned())
+}
+
+async fn neither(reply: Reply) -> Fault {
+    let beginning = excerpt(&reply.beginning(BEGINNING_LENGTH).await);
+    Fault::Broken(match beginning.is_empty() {
+        true => "it is empty".to_owned(),
+        false => format!("it is neither a stream nor JSON: “{beginning}”"),
+    })
+}
