@@ -9,6 +9,7 @@ use reqwest::header::LOCATION;
 use reqwest::redirect::Policy;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +88,8 @@ impl Client {
         let Settings { timeouts, limits } = self.0.settings;
         let deadline = Instant::now() + timeouts.whole;
         let request = self
-            .road(endpoint)?
+            .road(endpoint)
+            .await?
             .post(endpoint.url().clone())
             .header("content-type", "application/json")
             .headers(endpoint.headers().clone())
@@ -112,40 +114,23 @@ impl Client {
 
     /// The client for this kind of destination: a proxy from the environment may stand before the
     /// world, never before this machine; certificates are needed only where they are checked.
-    fn road(&self, endpoint: &Endpoint) -> Result<&reqwest::Client, NetError> {
-        let (secure, loopback) = (endpoint.is_secure(), endpoint.is_loopback());
-        let slot = &self.0.roads[usize::from(secure) * 2 + usize::from(loopback)];
+    async fn road(&self, endpoint: &Endpoint) -> Result<&reqwest::Client, NetError> {
+        let road = Road { secure: endpoint.is_secure(), loopback: endpoint.is_loopback() };
+        let slot = &self.0.roads[usize::from(road.secure) * 2 + usize::from(road.loopback)];
         if let Some(client) = slot.get() {
             return Ok(client);
         }
-        let client = self.build(Road { secure, loopback }).map_err(|error| {
-            let reason = root_cause(&error);
+        let connect = self.0.settings.timeouts.connect;
+        let built = spawn_blocking(move || road.build(connect)).await; // reads files
+        let client = built
+            .map_err(|panic| panic.to_string())
+            .and_then(|built| built.map_err(|error| root_cause(&error)));
+        let client = client.map_err(|reason| {
             NetError::Unusable(format!(
                 "no safe connection can be made from here: {reason}. Install the system's CA certificates (package ca-certificates)"
             ))
         })?;
         Ok(slot.get_or_init(|| client))
-    }
-
-    fn build(&self, road: Road) -> reqwest::Result<reqwest::Client> {
-        // Refused when someone was first, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("throughline/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .referer(false)
-            .connect_timeout(self.0.settings.timeouts.connect)
-            .http2_keep_alive_interval(Duration::from_secs(30)) // a dead connection shows while a model thinks
-            .http2_keep_alive_timeout(Duration::from_secs(20))
-            .pool_idle_timeout(Duration::from_secs(50)) // load balancers hang up after 60
-            .tcp_nodelay(true);
-        if road.loopback {
-            builder = builder.no_proxy();
-        }
-        if !road.secure {
-            builder = builder.tls_certs_only([]);
-        }
-        builder.build()
     }
 }
 
@@ -153,6 +138,29 @@ impl Client {
 struct Road {
     secure: bool,
     loopback: bool,
+}
+
+impl Road {
+    fn build(self, connect: Duration) -> reqwest::Result<reqwest::Client> {
+        // Refused when someone was first, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("throughline/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(connect)
+            .http2_keep_alive_interval(Duration::from_secs(30)) // a dead connection shows while a model thinks
+            .http2_keep_alive_timeout(Duration::from_secs(20))
+            .pool_idle_timeout(Duration::from_secs(50)) // load balancers hang up after 60
+            .tcp_nodelay(true);
+        if self.loopback {
+            builder = builder.no_proxy();
+        }
+        if !self.secure {
+            builder = builder.tls_certs_only([]);
+        }
+        builder.build()
+    }
 }
 
 /// Scheme and host of where a redirect leads: the rest could carry a secret.
