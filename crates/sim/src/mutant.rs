@@ -2,6 +2,7 @@
 //! with what is said about it.
 
 use std::sync::Arc;
+use throughline_core::Generation;
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::port::Commit;
 use throughline_core::session::{Act, Reply};
@@ -12,7 +13,7 @@ pub enum Mutant {
     DropOutboxRow,
     /// A commit is acknowledged one batch before it is written.
     AcknowledgeBeforeCommit,
-    /// Taking a session up does not raise its generation.
+    /// Every owner has the same generation.
     ReuseGeneration,
     /// Each reply is written under two keys.
     AnswerTwice,
@@ -28,14 +29,12 @@ pub enum Mutant {
     DropMoved,
     /// The route of a new chat is not written.
     ForgetRoute,
-    /// The results of tools are not written.
-    ForgetResults,
     /// The model's answer never enters the transcript.
     ForgetAnswer,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 12] = [
+    pub const ALL: [Mutant; 11] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -46,7 +45,6 @@ impl Mutant {
         Mutant::ForgetSettled,
         Mutant::DropMoved,
         Mutant::ForgetRoute,
-        Mutant::ForgetResults,
         Mutant::ForgetAnswer,
     ];
 
@@ -56,7 +54,10 @@ impl Mutant {
         let Commit::Session { expect, state, acts, .. } = &mut commit else { return commit };
         match self {
             Mutant::DropOutboxRow => acts.retain(|act| !matches!(act, Act::Deliver(_))),
-            Mutant::ReuseGeneration if expect.0 > 0 => state.generation = *expect,
+            Mutant::ReuseGeneration => {
+                expect.0 = expect.0.min(1);
+                state.generation = Generation(1);
+            }
             Mutant::AnswerTwice => {
                 let twice: Vec<_> = acts.iter().filter_map(again).collect();
                 acts.extend(twice);
@@ -78,11 +79,10 @@ impl Mutant {
                     }
                 }
             }
-            Mutant::ForgetResults => acts.retain(|act| !matches!(act, Act::Result { .. })),
             Mutant::ForgetAnswer => {
                 acts.retain(|act| !matches!(act, Act::Append(message) if message.role() == "assistant"))
             }
-            Mutant::AcknowledgeBeforeCommit | Mutant::NoSync | Mutant::ReuseGeneration => {}
+            Mutant::AcknowledgeBeforeCommit | Mutant::NoSync => {}
         }
         commit
     }

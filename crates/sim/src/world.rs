@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// When every world begins: 2026-01-01T00:00:00Z.
 const DAWN: i64 = 1_767_225_600_000_000;
 /// A world that has not come to rest by then is stuck.
-const DUSK: Duration = Duration::from_secs(6 * 3600);
+const DUSK: Duration = Duration::from_secs(3600);
 
 /// Everything outside the gateway, and whether there is still power.
 pub struct Outside {
