@@ -40,11 +40,10 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
     let at = placed.at;
     let receipt = app.desk.submit(caller.submission(&app, &ask, placed)).await?;
     let stamp = caller.stamp(&app, &receipt, fields.left());
-    let is_replay = receipt.duplicate;
     let mut follower = Follower::new(app.desk.clone(), receipt);
     if manner.streams {
         let voice = Chunks::new(&stamp, manner, at);
-        return Ok(sse::stream(voice, follower, is_replay, &stamp, app.options.keep_alive));
+        return Ok(sse::stream(voice, follower, &stamp, app.options.keep_alive));
     }
     let response = match follower.settled().await {
         Ok(settled) => completion(&settled, &stamp, &manner)

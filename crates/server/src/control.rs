@@ -56,18 +56,17 @@ pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Respo
     let session = named.map(|name| named_session(&name, "session")).transpose()?;
     let key = fields.text("key")?;
     let command = Command::parse(&text, || app.desk.mint(SOURCE));
-    let session = match (session, command) {
+    let kind = match (&session, command) {
         (None, Some(command)) => return Ok(ordered_to_nobody(command, app.desk.now())),
-        (session, None) => (session, Kind::Chat(Content::Text(text))),
-        (session, Some(command)) => (session, Kind::Command(command)),
+        (_, Some(command)) => Kind::Command(command),
+        (_, None) => Kind::Chat(Content::Text(text)),
     };
-    let (session, kind) = session;
     let submission = Line { session, kind, key }.submission(&app).await?;
     let receipt = app.desk.submit(submission).await?;
     let stamp = Stamp::plain(&receipt);
     let voice = Told { session: receipt.session.clone(), seq: receipt.seq, is_known: receipt.duplicate };
     let follower = Follower::new(app.desk.clone(), receipt);
-    Ok(sse::stream(voice, follower, false, &stamp, app.options.keep_alive))
+    Ok(sse::stream(voice, follower, &stamp, app.options.keep_alive))
 }
 
 /// One thing said or ordered at the terminal.

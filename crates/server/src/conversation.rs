@@ -6,7 +6,7 @@ use crate::error::ApiError;
 use serde_json::{Map, Value};
 use throughline_core::Time;
 use throughline_core::history;
-use throughline_core::message::{Assistant, Body, Content, Message, Reasoning, ToolCall, ToolResult};
+use throughline_core::message::{Assistant, Body, Content, Message, Part, Reasoning, ToolCall, ToolResult};
 use throughline_core::prompt::Digest;
 use throughline_core::route::Thread;
 
@@ -79,22 +79,20 @@ impl Conversation {
 
     /// All of it as one input, if every message is from the user.
     pub fn into_only_input(self) -> Option<Content> {
-        if self.earlier.iter().any(|message| message.role() != "user") {
-            return None;
-        }
         if self.earlier.is_empty() {
             return Some(self.input);
         }
-        let contents = self.earlier.into_iter().map(|message| match message.body {
-            Body::User(content) => content,
-            _ => Content::Nothing, // none is left: every role was looked at above
-        });
-        Some(Content::Parts(contents.chain([self.input]).flat_map(into_parts).collect()))
+        let mut parts = Vec::new();
+        for message in self.earlier {
+            let Body::User(content) = message.body else { return None };
+            parts.extend(into_parts(content));
+        }
+        parts.extend(into_parts(self.input));
+        Some(Content::Parts(parts))
     }
 }
 
-fn into_parts(content: Content) -> Vec<throughline_core::message::Part> {
-    use throughline_core::message::Part;
+fn into_parts(content: Content) -> Vec<Part> {
     match content {
         Content::Nothing => vec![],
         Content::Text(text) => vec![Part::Text(text)],

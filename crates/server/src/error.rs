@@ -73,7 +73,7 @@ impl ApiError {
     }
 
     /// The same request again would end the same way.
-    fn final_(self) -> Self {
+    fn hopeless(self) -> Self {
         Self { should_retry: Some(false), ..self }
     }
 
@@ -92,7 +92,7 @@ impl ApiError {
     /// An answer the desk knows of and cannot show.
     pub fn unreadable() -> Self {
         let message =
-            "The answer could not be read back. `throughline check` says what is wrong with the store.";
+            "The answer could not be read back. GET /api/control/check says what is wrong with the store.";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message).code("answer_unreadable")
     }
 
@@ -153,7 +153,7 @@ impl From<Refusal> for ApiError {
         };
         let error = Self::new(status, sentence(&refusal.to_string())).code(code);
         match refusal {
-            Refusal::Ended(_) | Refusal::MovedOn => error.final_(),
+            Refusal::Ended(_) | Refusal::MovedOn => error.hopeless(),
             Refusal::Draining => error.after(RESTART_SECONDS),
             Refusal::Unwritable(_) => error.after(UNWRITABLE_SECONDS),
             _ => error,
@@ -195,7 +195,7 @@ impl From<&Failure> for ApiError {
         match failure.kind {
             FailureKind::Wait { after_seconds: Some(seconds) } => error.after(seconds),
             FailureKind::TooLong => error.param("messages"),
-            FailureKind::Credentials | FailureKind::Parked => error.final_(),
+            FailureKind::Credentials | FailureKind::Parked => error.hopeless(),
             _ => error,
         }
     }

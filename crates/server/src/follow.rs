@@ -14,12 +14,14 @@ pub struct Follower {
     session: SessionId,
     seq: Seq,
     progress: Box<dyn Progress>,
+    /// The input was accepted by an earlier request.
+    pub is_replay: bool,
 }
 
 impl Follower {
     pub fn new(desk: Arc<dyn Desk>, receipt: Receipt) -> Self {
-        let Receipt { session, seq, progress, .. } = receipt;
-        Self { desk, session, seq, progress }
+        let Receipt { session, seq, progress, duplicate } = receipt;
+        Self { desk, session, seq, progress, is_replay: duplicate }
     }
 
     /// What happens next, which is never that it moved.

@@ -61,7 +61,7 @@ impl Caller {
             session: session(headers)?,
             session_key: session_key.and(headers.get(SESSION_KEY)).cloned(),
             idempotency_key: idempotency_key(headers)?,
-            is_marked_retry: headers.get(RETRY_COUNT).is_some_and(|count| count.as_bytes() != b"0"),
+            is_marked_retry: is_marked_retry(headers),
             user,
         })
     }
@@ -148,6 +148,11 @@ pub fn named_session(text: &str, param: &str) -> Result<SessionId, ApiError> {
         ApiError::invalid(param, format!("This cannot be a session to write to: {error}."))
             .code("invalid_session")
     })
+}
+
+fn is_marked_retry(headers: &HeaderMap) -> bool {
+    let count = headers.get(RETRY_COUNT).and_then(|count| count.to_str().ok());
+    count.and_then(|count| count.trim().parse::<u32>().ok()).is_some_and(|count| count > 0)
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {

@@ -56,12 +56,11 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
         None => app.desk.submit(caller.submission(&app, &ask, caller.place(&app, conversation)?)).await?,
     };
     let stamp = caller.stamp(&app, &receipt, fields.left());
-    let is_replay = receipt.duplicate;
     let mut follower = Follower::new(app.desk.clone(), receipt);
     let response = ResponseOf::new(&app, &stamp, manner, at);
     if response.manner.streams {
         let voice = Happenings::new(response);
-        return Ok(sse::stream(voice, follower, is_replay, &stamp, app.options.keep_alive));
+        return Ok(sse::stream(voice, follower, &stamp, app.options.keep_alive));
     }
     let answered = match follower.settled().await {
         Ok(settled) => Reply::of(&settled).map(|reply| {
@@ -112,8 +111,9 @@ fn lost(refusal: Refusal, id: &str) -> ApiError {
 
 // --------------------------------------------------------------------------- previous_response_id
 
-/// Lets one request at a time look for the end of a session and write there.
-pub struct Followups([Mutex<()>; 16]);
+/// Lets one request at a time look for the end of a session and write there. Sessions that share a
+/// place wait for each other's commit, so there are more places than commits in flight.
+pub struct Followups([Mutex<()>; 256]);
 
 impl Default for Followups {
     fn default() -> Self {

@@ -38,14 +38,8 @@ pub trait Voice: Send + Unpin + 'static {
 }
 
 /// The response that carries `voice`.
-pub fn stream(
-    voice: impl Voice,
-    follower: Follower,
-    is_replay: bool,
-    stamp: &Stamp,
-    keep_alive: Duration,
-) -> Response {
-    let mut response = Response::new(Body::from_stream(Events::new(voice, follower, is_replay, keep_alive)));
+pub fn stream(voice: impl Voice, follower: Follower, stamp: &Stamp, keep_alive: Duration) -> Response {
+    let mut response = Response::new(Body::from_stream(Events::new(voice, follower, keep_alive)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -77,19 +71,20 @@ struct Events<V> {
     out: Vec<u8>,
     keep_alive: Duration,
     quiet: Option<Pin<Box<Sleep>>>,
-    /// Set with the last words of an answer. See `written`.
+    /// Set in the poll that hands out the last words of an answer. See `written`.
     delivery: Option<Delivery>,
 }
 
 impl<V: Voice> Events<V> {
     /// A replay waits for its first news, which says when the turn began.
-    fn new(mut voice: V, follower: Follower, is_replay: bool, keep_alive: Duration) -> Self {
+    fn new(mut voice: V, follower: Follower, keep_alive: Duration) -> Self {
         let mut out = Vec::new();
-        if !is_replay {
+        let has_begun = !follower.is_replay;
+        if has_begun {
             voice.begin(None, &mut out);
         }
         let step: Promise<'static, _> = Box::pin(follower.step());
-        Self { voice, has_begun: !is_replay, step: Some(step), out, keep_alive, quiet: None, delivery: None }
+        Self { voice, has_begun, step: Some(step), out, keep_alive, quiet: None, delivery: None }
     }
 
     /// Takes in all that is ready.
@@ -160,9 +155,7 @@ impl<V: Voice> Stream for Events<V> {
 
 impl<V> Drop for Events<V> {
     fn drop(&mut self) {
-        if self.out.is_empty()
-            && let Some(delivery) = self.delivery.take()
-        {
+        if let Some(delivery) = self.delivery.take() {
             delivery.done();
         }
     }

@@ -109,6 +109,17 @@ fn body() -> impl Strategy<Value = Value> {
 const PATHS: [&str; 4] =
     ["/v1/chat/completions", "/v1/responses", "/api/control/chat", "/api/sessions/mine/commands"];
 
+const ADDRESSES: [&str; 8] = [
+    "/v1/responses/{}",
+    "/v1/models/{}",
+    "/api/sessions",
+    "/api/sessions/{}",
+    "/api/sessions/{}/messages",
+    "/api/search",
+    "/api/control/why",
+    "/{}",
+];
+
 fn judge(path: &'static str, bytes: Vec<u8>, session: Option<String>) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -139,6 +150,26 @@ proptest! {
     #[test]
     fn no_bytes_are_a_server_error(path in prop::sample::select(&PATHS[..]), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         judge(path, bytes, None)?;
+    }
+
+    #[test]
+    fn no_address_is_a_server_error(
+        path in prop::sample::select(&ADDRESSES[..]),
+        name in "[a-z0-9_.%/-]{0,12}",
+        query in "[a-z0-9=&%+_-]{0,24}",
+        session_key in ".{0,8}",
+    ) {
+        let uri = format!("{}?{query}", path.replace("{}", &name));
+        if let (Ok(uri), Ok(value)) = (uri.parse::<http::Uri>(), session_key.parse::<http::HeaderValue>()) {
+            let mut request = request("GET", "/", &[], "");
+            *request.uri_mut() = uri;
+            request.headers_mut().insert("x-hermes-session-key", value);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let reply = runtime.block_on(async { Api::new().send(request).await });
+            let status = reply.status.as_u16();
+            prop_assert!(status == 200 || (400..500).contains(&status), "{status}: {}", reply.text);
+            prop_assert!(status == 200 || reply.json()["error"]["message"].is_string(), "{}", reply.text);
+        }
     }
 
     #[test]
