@@ -15,6 +15,7 @@ use throughline_core::session::{Failure, FailureKind, Outcome};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Content, Message, RowId, Seq, SessionId, Time, TurnId};
 use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 
 /// What the next turn does.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ pub fn answer(text: &str) -> Answer {
 
 impl Script {
     pub fn says(text: &str) -> Self {
-        let (one, other) = text.split_at(text.len() / 2);
+        let (one, other) = text.split_at(text.floor_char_boundary(text.len() / 2));
         Self { updates: vec![words(one), words(other)], ending: Ending::Answer(answer(text)), gate: None }
     }
 
@@ -380,11 +381,17 @@ impl Progress for Following {
 
 impl Desk for FakeDesk {
     fn submit(&self, submission: Submission) -> Promise<'_, Result<Receipt, Refusal>> {
-        Box::pin(async move { self.take(submission) })
+        Box::pin(async move {
+            yield_now().await; // a commit takes its time
+            self.take(submission)
+        })
     }
 
     fn follow(&self, session: SessionId, seq: Seq) -> Promise<'_, Result<Receipt, Refusal>> {
-        Box::pin(async move { self.state().follow(session, seq, true) })
+        Box::pin(async move {
+            yield_now().await;
+            self.state().follow(session, seq, true)
+        })
     }
 
     fn written(&self, session: SessionId, seq: Seq) {

@@ -6,7 +6,7 @@ use axum::body::BodyDataStream;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use throughline_core::port::Update;
 use throughline_server::Options;
 use tokio::sync::Semaphore;
@@ -120,9 +120,11 @@ async fn a_quiet_stream_shows_that_it_lives() {
     api.desk.next(Script::says("Hello!").gated(&gate));
     let mut stream = open(&api).await;
     piece(&mut stream).await;
+    let quiet_since = Instant::now();
     for _ in 0..3 {
         assert_eq!(piece(&mut stream).await, ": keep-alive\n\n");
     }
+    assert!(quiet_since.elapsed() >= Duration::from_millis(40), "now and then, not all the time");
     gate.add_permits(1);
     assert!(piece(&mut stream).await.contains("[DONE]"));
 }
