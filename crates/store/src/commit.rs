@@ -250,3 +250,6 @@ impl Read for Writer {
         self.reader.check()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,11 @@ use throughline_core::turn::{Answer, Usage};
 /// One home for a store, which can be opened again, and by two at once.
 pub trait Site {
     fn open(&self) -> Box<dyn Store>;
+
+    /// What comes back of a message. Homes of old schemas have no place for some of its fields.
+    fn kept(&self, message: &Message) -> Message {
+        message.clone()
+    }
 }
 
 /// Makes an empty home of its own for each test.
@@ -797,8 +802,9 @@ impl World {
 
     fn compare_transcript(&self, id: &SessionId, book: &Book) {
         let history = self.store.history(id).expect("a transcript can be read");
-        let said: Vec<&Message> = history.iter().map(|(_, message)| message).collect();
-        assert_eq!(said, book.transcript.iter().collect::<Vec<_>>(), "{id}: the transcript");
+        let said: Vec<Message> = history.iter().map(|(_, message)| message.clone()).collect();
+        let expected: Vec<Message> = book.transcript.iter().map(|message| self.site.kept(message)).collect();
+        assert_eq!(said, expected, "{id}: the transcript");
         assert!(history.is_sorted_by(|(a, _), (b, _)| a < b), "{id}: rows rise");
         for ((row, _), known) in history.iter().zip(&book.rows).filter(|(_, known)| known.0 > 0) {
             assert_eq!(row, known, "{id}: rows are where the commit said");
@@ -921,38 +927,37 @@ fn p7_the_same_message_is_accepted_once(sites: Sites<'_>) {
     let mut world = world(sites);
     world.play(&[says(0, "hi"), Move::SaysAgain { place: 0 }, answers(0, "hello")]);
     world.play(&[Move::Reopens, Move::SaysAgain { place: 0 }, Move::SaysAgain { place: 1 }]);
-    // Another body under the same key is told apart.
-    let body = Some(Digest::of(&[b"one"]));
-    let request = |body| Kind::Request(Request { content: Content::text("x"), body, ..Request::default() });
-    for (number, (body, same_body)) in
-        [(body, true), (Some(Digest::of(&[b"two"])), false)].into_iter().enumerate()
-    {
-        let mut book = Book::new(id(&format!("b{number}")));
-        let key = DedupeKey::of(&["idempotency"]);
-        let accept = |seq, kind| Input {
-            seq,
-            at: world.now,
-            key: key.clone(),
-            kind,
-            reply_to: None,
-            sender: None,
-            platform_id: None,
-        };
-        let kind = request(if number == 0 { body } else { Some(Digest::of(&[b"two"])) });
-        let input = Arc::new(accept(Seq(1), kind));
-        let (next, mut acts) = book.state.step(Event::Received(input), world.now, &Rules::default());
-        acts.insert(0, Act::Open(Box::new(Birth { source: "api_server".into(), ..Birth::default() })));
-        book.state = next.clone();
-        let commit = Commit::Session { expect: Generation(0), state: Box::new(next), acts, at: world.now };
-        match (number, one(world.store.as_mut(), commit)) {
-            (0, Ok(_)) => {}
-            (_, Err(StoreError::Duplicate { session, seq, same_body: same })) => {
-                assert_eq!((session, seq, same), (id("b0"), Seq(1), same_body));
-                assert_eq!(world.store.load(&id("b1")).expect("can be asked"), None, "nothing was begun");
+    // A client's key: the same body is the same request, another body is told apart.
+    one(world.store.as_mut(), keyed_request("b0", b"one")).expect("the first is accepted");
+    for (body, same) in [(b"one", true), (b"two", false)] {
+        match one(world.store.as_mut(), keyed_request("b1", body)) {
+            Err(StoreError::Duplicate { session, seq, same_body }) => {
+                assert_eq!((session, seq, same_body), (id("b0"), Seq(1), same));
             }
-            (_, result) => panic!("{result:?}"),
+            result => panic!("a known key was not refused: {result:?}"),
         }
     }
+    assert_eq!(world.store.load(&id("b1")).expect("can be asked"), None, "nothing was begun");
+}
+
+/// The first request of a session, under one and the same idempotency key.
+fn keyed_request(session: &str, body: &[u8]) -> Commit {
+    let at = Time(1_700_000_000_000_000);
+    let request =
+        Request { content: Content::text("x"), body: Some(Digest::of(&[body])), ..Request::default() };
+    let input = Input {
+        seq: Seq(1),
+        at,
+        key: DedupeKey::of(&["idempotency"]),
+        kind: Kind::Request(request),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+    };
+    let event = Event::Received(Arc::new(input));
+    let (state, mut acts) = Session::new(id(session)).step(event, at, &Rules::default());
+    acts.insert(0, Act::Open(Box::new(Birth { source: "api_server".into(), ..Birth::default() })));
+    Commit::Session { expect: Generation(0), state: Box::new(state), acts, at }
 }
 
 fn p3_a_late_owner_is_refused(sites: Sites<'_>) {

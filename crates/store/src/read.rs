@@ -51,11 +51,11 @@ impl Reader {
             session.received = Seq(unsigned(row, 7)?);
             session.answered = Seq(unsigned(row, 8)?);
             session.failed = row.get::<_, Option<i64>>(15)?.map(|turn| TurnId(Seq(turn as u64)));
-            let (inputs, waiting) = self.open_inputs(id, row)?;
+            let Unsettled { running, waiting } = self.unsettled(id, row)?;
             session.waiting = waiting.into();
             let last_step = self.last_step(id, row.get(17)?)?;
             last_prompt = last_step.as_ref().map(|step| step.prompt);
-            session.phase = self.phase(id, row, inputs, last_step)?;
+            session.phase = self.phase(id, row, running, last_step)?;
             if let Some(operation) = row.get::<_, Option<i64>>(16)? {
                 session.compression = self.compression(id, operation)?;
             }
@@ -76,18 +76,15 @@ impl Reader {
         }))
     }
 
-    /// The inputs of the running turn, and those that wait; each in order.
-    fn open_inputs(
-        &self,
-        id: &SessionId,
-        row: &Row<'_>,
-    ) -> Result<(Vec<Arc<Input>>, Vec<Arc<Input>>), Fault> {
+    /// The inputs that wait or run. All of them lie above the answered position, but for those of
+    /// a turn that is tried again.
+    fn unsettled(&self, id: &SessionId, row: &Row<'_>) -> Result<Unsettled, Fault> {
         let turn = row.get::<_, Option<i64>>(10)?.unwrap_or(i64::MAX);
         let answered: i64 = row.get(8)?;
         let first = turn.min(answered + 1);
-        let (mut inputs, mut waiting) = (Vec::new(), Vec::new());
+        let mut unsettled = Unsettled::default();
         if first > row.get::<_, i64>(7)? {
-            return Ok((inputs, waiting));
+            return Ok(unsettled);
         }
         let mut statement = self.conn.prepare_cached(
             "SELECT seq, at, envelope, state FROM tl_inbox
@@ -96,11 +93,11 @@ impl Reader {
         let mut rows = statement.query(params![id.as_str(), first])?;
         while let Some(row) = rows.next()? {
             match row.get::<_, i64>(3)? {
-                0 => waiting.push(stored_input(row)?),
-                _ => inputs.push(stored_input(row)?),
+                0 => unsettled.waiting.push(stored_input(row)?),
+                _ => unsettled.running.push(stored_input(row)?),
             }
         }
-        Ok((inputs, waiting))
+        Ok(unsettled)
     }
 
     fn phase(
@@ -301,6 +298,13 @@ impl Reader {
         }
         Ok(replies)
     }
+}
+
+/// Each in order.
+#[derive(Default)]
+struct Unsettled {
+    running: Vec<Arc<Input>>,
+    waiting: Vec<Arc<Input>>,
 }
 
 struct LastStep {

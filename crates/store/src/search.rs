@@ -259,7 +259,7 @@ impl Reader {
             row: RowId(candidate.id as u64),
             role: candidate.role,
             at: candidate.at,
-            snippet: snippet.replace("\0json:", ""),
+            snippet: snippet.replace("\0json:", "").trim().to_owned(),
             title,
         })
     }

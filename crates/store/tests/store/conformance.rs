@@ -1,34 +1,50 @@
 //! The store on SQLite, against what any store must do.
 
+use crate::home::{schema_11, writer};
 use proptest::prelude::*;
-use std::path::Path;
 use tempfile::TempDir;
+use throughline_core::Message;
 use throughline_core::port::Store;
 use throughline_core::session::BusyInput;
-use throughline_core::time::Time;
 use throughline_store::conformance::{Move, Site, World, busy_rules, suite};
-use throughline_store::{FileSystem, Home};
 
-struct Directory(TempDir);
+struct Fresh(TempDir);
 
-fn home(directory: &Path) -> Home {
-    // Tests run wherever there is room for them; nothing here outlives the process.
-    Home { filesystem: FileSystem::Trusted, ..Home::at(directory) }
-}
-
-impl Site for Directory {
+impl Site for Fresh {
     fn open(&self) -> Box<dyn Store> {
-        Box::new(home(self.0.path()).writer(Time(0)).expect("a home in a fresh directory opens"))
+        Box::new(writer(self.0.path()))
     }
 }
 
 fn fresh() -> Box<dyn Site> {
-    Box::new(Directory(tempfile::tempdir().expect("a temporary directory")))
+    Box::new(Fresh(tempfile::tempdir().expect("a temporary directory")))
+}
+
+/// A home that Hermes 0.14 made. It has no place for a platform's id of a message.
+struct Old(TempDir);
+
+impl Site for Old {
+    fn open(&self) -> Box<dyn Store> {
+        Box::new(writer(self.0.path()))
+    }
+
+    fn kept(&self, message: &Message) -> Message {
+        Message { platform_id: None, ..message.clone() }
+    }
+}
+
+fn old() -> Box<dyn Site> {
+    Box::new(Old(schema_11()))
 }
 
 #[test]
 fn the_store_keeps_every_promise_of_its_port() {
     suite(&fresh);
+}
+
+#[test]
+fn p15_and_on_a_home_of_schema_11() {
+    suite(&old);
 }
 
 fn a_move() -> impl Strategy<Value = Move> {
@@ -58,13 +74,14 @@ fn a_move() -> impl Strategy<Value = Move> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_what_is_loaded_is_what_the_machine_left(
-        story in prop::collection::vec(a_move(), 1..60),
+        story in prop::collection::vec(a_move(), 1..50),
         busy in prop::sample::select(vec![BusyInput::Queue, BusyInput::Interrupt, BusyInput::Steer]),
     ) {
         World::new(fresh(), busy_rules(busy)).play(&story);
+        World::new(old(), busy_rules(busy)).play(&story);
     }
 }

@@ -1,0 +1,329 @@
+//! What Hermes wrote while we were away, or writes beside us.
+
+use crate::home::*;
+use std::fs;
+use std::path::Path;
+use throughline_core::id::ChatKey;
+use throughline_core::port::{Read, Store};
+use throughline_core::session::{Event, Finalisation, Phase};
+use throughline_core::{SessionId, Time};
+
+fn key(number: u32) -> ChatKey {
+    chat(number).key
+}
+
+/// An entry as Hermes writes it, with what a test wants to say in it.
+fn entry(number: u32, session: &str, more: &str) -> String {
+    format!(
+        "{{\"session_key\": \"{}\", \"session_id\": \"{session}\", \"created_at\": \"2025-11-15T21:17:00\", \
+         \"updated_at\": \"2025-11-15T21:18:03.120456\", \"platform\": \"telegram\", \"chat_type\": \"dm\"{more}}}",
+        key(number)
+    )
+}
+
+fn put_in_table(directory: &Path, number: u32, text: &str) {
+    let scope = home(directory).scope;
+    let sql = "INSERT OR REPLACE INTO gateway_routing VALUES (?1, ?2, ?3, 1763230000.0)";
+    hermes(directory).execute(sql, [scope.as_str(), key(number).as_str(), text]).unwrap();
+}
+
+fn put_in_file(directory: &Path, entries: &[(u32, String)]) {
+    let sessions = directory.join("sessions");
+    fs::create_dir_all(&sessions).unwrap();
+    let members: Vec<_> = entries.iter().map(|(n, entry)| format!("\"{}\": {entry}", key(*n))).collect();
+    fs::write(sessions.join("sessions.json"), format!("{{{}}}", members.join(", "))).unwrap();
+}
+
+fn end(directory: &Path, session: &str, reason: &str) {
+    let sql = "UPDATE sessions SET ended_at = 1763230005.0, end_reason = ?2 WHERE id = ?1";
+    hermes(directory).execute(sql, [session, reason]).unwrap();
+}
+
+#[test]
+fn p15_rows_that_hermes_added_are_part_of_the_conversation() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "one");
+    store.close(NOW).unwrap();
+    drop(store);
+    let conn = hermes(directory.path());
+    hermes_says(&conn, "a", "user", "two");
+    hermes_says(&conn, "a", "assistant", "re: two");
+    drop(conn);
+
+    let mut store = writer(directory.path());
+    assert_eq!(store.load(&id("a")).unwrap().unwrap().adopted, 2);
+    turn(&mut store, "a", None, "three");
+    assert_eq!(store.load(&id("a")).unwrap().unwrap().adopted, 0, "known from now on");
+    let all =
+        ["one", "two", "three"].iter().flat_map(|t| [format!("user: {t}"), format!("assistant: re: {t}")]);
+    assert_eq!(said(&store, "a"), all.collect::<Vec<_>>());
+    whole(&store);
+}
+
+#[test]
+fn p15_a_session_only_hermes_knows_goes_on() {
+    for directory in [directory(), schema_11()] {
+        drop(writer(directory.path()));
+        let conn = hermes(directory.path());
+        hermes_begins(&conn, "theirs");
+        hermes_says(&conn, "theirs", "user", "one");
+        drop(conn);
+        end(directory.path(), "theirs", "agent_close"); // by mistake, as Hermes itself knows
+        let mut store = writer(directory.path());
+        let loaded = store.load(&id("theirs")).unwrap().unwrap();
+        assert_eq!((loaded.session.generation.0, loaded.ended, loaded.adopted), (0, None, 1));
+        turn(&mut store, "theirs", None, "two");
+        assert_eq!(said(&store, "theirs"), ["user: one", "user: two", "assistant: re: two"]);
+        let summary = store.session(&id("theirs")).unwrap().unwrap();
+        assert_eq!((summary.messages, summary.ended), (3, None));
+        whole(&store);
+    }
+}
+
+#[test]
+fn an_ended_session_says_why() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    end(directory.path(), "a", "session_reset");
+    assert_eq!(store.load(&id("a")).unwrap().unwrap().ended.as_deref(), Some("session_reset"));
+    assert_eq!(store.route(&key(1)).unwrap(), None, "nobody is led to it");
+}
+
+#[test]
+fn the_hermes_command_line_is_noticed_beside_us() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "one");
+    turn(&mut store, "b", None, "one");
+    assert!(store.tend(NOW).unwrap().foreign.is_empty());
+    let conn = hermes(directory.path());
+    hermes_says(&conn, "a", "user", "from the terminal");
+    turn(&mut store, "b", None, "two"); // ours, above theirs
+    assert_eq!(store.tend(NOW).unwrap().foreign, [id("a")]);
+    assert!(store.tend(NOW).unwrap().foreign.is_empty(), "said once");
+    // A change without a new row could be anywhere: look again everywhere.
+    conn.execute("UPDATE messages SET active = 0 WHERE session_id = 'b'", []).unwrap();
+    let foreign: Vec<SessionId> = store.tend(NOW).unwrap().foreign;
+    assert!(foreign.contains(&id("a")) && foreign.contains(&id("b")), "{foreign:?}");
+    assert_eq!(said(&store, "b"), [] as [String; 0]);
+}
+
+#[test]
+fn p15_routes_in_the_table_are_taken_over() {
+    let directory = directory();
+    drop(writer(directory.path()));
+    let conn = hermes(directory.path());
+    for session in ["live", "dead", "old", "tip"] {
+        hermes_begins(&conn, session);
+    }
+    conn.execute("UPDATE sessions SET parent_session_id = 'old' WHERE id = 'tip'", []).unwrap();
+    drop(conn);
+    end(directory.path(), "dead", "session_reset");
+    end(directory.path(), "old", "compression");
+    put_in_table(directory.path(), 1, &entry(1, "live", ""));
+    put_in_table(directory.path(), 2, &entry(2, "dead", ""));
+    put_in_table(directory.path(), 3, &entry(3, "old", ""));
+    put_in_table(directory.path(), 4, "not even JSON");
+    // The table wins over the file, which fills in only what the table lacks.
+    put_in_file(directory.path(), &[(1, entry(1, "dead", "")), (5, entry(5, "live", ""))]);
+
+    let store = writer(directory.path());
+    let led = |number| store.route(&key(number)).unwrap().map(|session| session.to_string());
+    assert_eq!(led(1).as_deref(), Some("live"));
+    assert_eq!(led(2), None, "a route to an ended session is not followed");
+    assert_eq!(led(3).as_deref(), Some("tip"), "a compression of Hermes' is");
+    assert_eq!(led(4), None);
+    assert_eq!(led(5).as_deref(), Some("live"));
+    whole(&store);
+}
+
+#[test]
+fn p15_a_route_that_hermes_changed_is_the_users_newer_wish() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    assert_eq!(store.route(&key(1)).unwrap(), Some(id("a")));
+    store.close(NOW).unwrap();
+    drop(store);
+    // Nothing changed: nothing is taken over.
+    let store = writer(directory.path());
+    let bound = |store: &dyn Read| -> u64 {
+        let counts = store.counts().unwrap();
+        counts.iter().find(|(name, _)| name == "route_bound").map_or(0, |(_, n)| *n)
+    };
+    assert_eq!(bound(&store), 1);
+    drop(store);
+    // The user said `/new` to Hermes.
+    hermes_begins(&hermes(directory.path()), "b");
+    end(directory.path(), "a", "session_reset");
+    put_in_table(directory.path(), 1, &entry(1, "b", ""));
+    let mut store = writer(directory.path());
+    assert_eq!(store.route(&key(1)).unwrap(), Some(id("b")));
+    assert_eq!(bound(&store), 2);
+    // And does so again while we run.
+    hermes_begins(&hermes(directory.path()), "c");
+    put_in_table(directory.path(), 1, &entry(1, "c", ""));
+    assert!(store.tend(NOW).unwrap().routes);
+    assert_eq!(store.route(&key(1)).unwrap(), Some(id("c")));
+    whole(&store);
+}
+
+#[test]
+fn p21_old_homes_keep_their_routes_in_a_file() {
+    let directory = schema_11();
+    hermes_begins(&hermes(directory.path()), "s");
+    put_in_file(
+        directory.path(),
+        &[
+            (1, entry(1, "s", ", \"memory_flushed\": true")),
+            (2, entry(2, "s", ", \"memory_flushed\": true, \"expiry_finalized\": false")),
+        ],
+    );
+    let mut store = writer(directory.path());
+    assert_eq!(store.route(&key(1)).unwrap(), Some(id("s")));
+    turn(&mut store, "s", None, "hello");
+    store.close(NOW).unwrap();
+    let file = fs::read_to_string(directory.path().join("sessions/sessions.json")).unwrap();
+    assert!(!file.contains("memory_flushed"), "only the new key is written");
+    let value: serde_json::Value = serde_json::from_str(&file).unwrap();
+    let flag = |number: u32| value[key(number).as_str()]["expiry_finalized"].as_bool();
+    assert_eq!((flag(1), flag(2)), (Some(true), Some(false)), "the new key wins even as false");
+    assert!(value.get("_README").is_none(), "Hermes 0.14 would stumble over it");
+    whole(&store);
+}
+
+#[test]
+fn a_file_we_wrote_is_not_taken_for_one_of_hermes() {
+    let directory = schema_11();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    store.tend(NOW).unwrap();
+    let file = directory.path().join("sessions/sessions.json");
+    let first = fs::read_to_string(&file).unwrap();
+    assert!(first.contains("\"a\""));
+    // Within the same second the file waits; then it follows.
+    turn(&mut store, "b", Some(chat(2)), "one");
+    store.tend(Time(NOW.0 + 10)).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), first);
+    store.tend(Time(NOW.0 + 1_000_000)).unwrap();
+    assert!(fs::read_to_string(&file).unwrap().contains("\"b\""));
+    // Killed before the file could follow: an old file of ours must not undo what we know.
+    turn(&mut store, "a", Some(chat(1)), "two");
+    drop(store);
+    fs::write(&file, first).unwrap();
+    let store = writer(directory.path());
+    assert_eq!(store.route(&key(2)).unwrap(), Some(id("b")));
+    let counts = store.counts().unwrap();
+    assert!(counts.contains(&("route_bound".to_owned(), 2)), "{counts:?}");
+    whole(&store);
+}
+
+#[test]
+fn a_session_that_hermes_opened_again_lives_again() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    close_session(&mut store, "a", "b");
+    assert_eq!(store.route(&key(1)).unwrap(), Some(id("b")));
+    store.close(NOW).unwrap();
+    drop(store);
+    // `/resume` in Hermes.
+    let sql = "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = 'a'";
+    hermes(directory.path()).execute(sql, []).unwrap();
+    end(directory.path(), "b", "session_switch");
+    put_in_table(directory.path(), 1, &entry(1, "a", ""));
+    let mut store = writer(directory.path());
+    assert_eq!(store.route(&key(1)).unwrap(), Some(id("a")));
+    let session = store.load(&id("a")).unwrap().unwrap().session;
+    assert_eq!((session.phase, session.epoch.0), (Phase::Idle, 2));
+    turn(&mut store, "a", Some(chat(1)), "two");
+    whole(&store);
+}
+
+fn close_session(store: &mut dyn Store, session: &str, successor: &str) {
+    use std::sync::Arc;
+    use throughline_core::command::Command;
+    use throughline_core::input::{DedupeKey, Input, Kind};
+    let mut state = store.load(&id(session)).unwrap().unwrap().session;
+    let input = Input {
+        seq: state.received.next(),
+        at: NOW,
+        key: DedupeKey::of(&["test", "new", session]),
+        kind: Kind::Command(Command::New { successor: id(successor) }),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+    };
+    happen(store, &mut state, Event::Received(Arc::new(input)));
+    for stage in [Finalisation::Claimed, Finalisation::Hooks, Finalisation::Provider, Finalisation::Evicted] {
+        happen(store, &mut state, Event::Finalised(stage));
+    }
+    assert_eq!(state.phase, Phase::Closed(Finalisation::Done));
+}
+
+#[test]
+fn p20_hermes_sees_that_a_session_was_handed_over() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    close_session(&mut store, "a", "b");
+    let conn = hermes(directory.path());
+    let (reason, finalized): (String, bool) = conn
+        .query_row("SELECT end_reason, expiry_finalized FROM sessions WHERE id = 'a'", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    assert_eq!((reason.as_str(), finalized), ("session_reset", true));
+    let (parent, key_of_b): (Option<String>, String) = conn
+        .query_row("SELECT parent_session_id, session_key FROM sessions WHERE id = 'b'", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    assert_eq!((parent, key_of_b.as_str()), (None, key(1).as_str()), "Hermes must not follow a link");
+    assert!(store.unfinished().unwrap().is_empty());
+    whole(&store);
+}
+
+#[test]
+fn a_session_that_hermes_deleted_can_begin_anew_and_its_keys_stay_known() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "one");
+    let conn = hermes(directory.path());
+    conn.execute_batch("DELETE FROM messages WHERE session_id = 'a'; DELETE FROM sessions WHERE id = 'a'")
+        .unwrap();
+    assert_eq!(store.load(&id("a")).unwrap(), None);
+    let again = receive_with_key(&mut store, "a", "another");
+    assert!(again.is_ok());
+    let known = receive_with_key(&mut store, "c", "test|a|1");
+    assert!(known.is_err(), "accepted once, for ever");
+    store.close(NOW).unwrap();
+    whole(&store);
+}
+
+fn receive_with_key(
+    store: &mut dyn Store,
+    session: &str,
+    key: &str,
+) -> Result<throughline_core::port::Committed, throughline_core::port::StoreError> {
+    use std::sync::Arc;
+    use throughline_core::input::{Birth, DedupeKey, Input, Kind};
+    use throughline_core::port::Commit;
+    use throughline_core::session::{Act, Rules, Session};
+    let input = Input {
+        seq: throughline_core::Seq(1),
+        at: NOW,
+        key: DedupeKey::stored(key),
+        kind: Kind::Chat(throughline_core::Content::text("again")),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+    };
+    let (state, mut acts) =
+        Session::new(id(session)).step(Event::Received(Arc::new(input)), NOW, &Rules::default());
+    acts.insert(0, Act::Open(Box::new(Birth { source: "api_server".into(), ..Birth::default() })));
+    let expect = throughline_core::Generation(0);
+    store.commit(&[Commit::Session { expect, state: Box::new(state), acts, at: NOW }]).remove(0)
+}

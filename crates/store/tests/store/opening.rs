@@ -1,0 +1,202 @@
+//! What a home is, and what becomes of one that is not.
+
+use crate::home::*;
+use rusqlite::Connection;
+use std::fs;
+use std::path::Path;
+use throughline_core::port::{Read, SessionFilter, Store};
+use throughline_hermes::schema::{FRESH, VERSION};
+use throughline_store::{Home, OpenError};
+
+fn set_version(directory: &Path, version: i64) {
+    Connection::open(directory.join("state.db"))
+        .unwrap()
+        .execute("UPDATE schema_version SET version = ?1", [version])
+        .unwrap();
+}
+
+#[test]
+fn p15_a_fresh_home_has_hermes_schema_to_the_letter_and_keeps_it() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    let before = hermes_schema(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "hello");
+    turn(&mut store, "b", None, "hello");
+    store.close(NOW).unwrap();
+    whole(&store);
+    drop(store);
+    drop(writer(directory.path()));
+    assert_eq!(hermes_schema(directory.path()), before);
+    let texts: Vec<&str> = before.iter().filter_map(|(_, sql)| sql.as_deref()).collect();
+    let created = &FRESH[..FRESH.len() - 1];
+    assert!(created.iter().all(|statement| texts.contains(statement)));
+    let conn = hermes(directory.path());
+    let version: i64 = conn.query_row("SELECT version FROM schema_version", [], |row| row.get(0)).unwrap();
+    assert_eq!(version, VERSION);
+}
+
+#[test]
+fn p15_a_home_of_schema_11_is_used_as_it_is() {
+    let directory = schema_11();
+    let before = hermes_schema(directory.path());
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "hello");
+    store.close(NOW).unwrap();
+    whole(&store);
+    assert_eq!(hermes_schema(directory.path()), before);
+    assert_eq!(said(&store, "a"), ["user: hello", "assistant: re: hello"]);
+}
+
+#[test]
+fn every_schema_from_11_to_22_opens_and_others_get_a_clear_word() {
+    for version in 9..=24 {
+        let directory = schema_11();
+        set_version(directory.path(), version);
+        let opened = home(directory.path()).writer(NOW);
+        let read = home(directory.path()).reader();
+        match version {
+            ..11 => {
+                let error = opened.err().unwrap();
+                assert!(matches!(error, OpenError::TooOld { .. }), "{error}");
+                assert!(error.to_string().contains(&version.to_string()), "{error}");
+                assert!(matches!(read.err().unwrap(), OpenError::TooOld { .. }));
+            }
+            11..=22 => drop((opened.unwrap(), read.unwrap())),
+            _ => {
+                let error = opened.err().unwrap();
+                assert!(matches!(error, OpenError::TooNew { .. }), "{error}");
+                assert!(error.to_string().contains(&version.to_string()), "{error}");
+                assert!(read.unwrap().sessions(&SessionFilter::default()).unwrap().is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_home_we_never_owned_can_be_read_and_is_not_changed() {
+    let directory = schema_11();
+    let conn = hermes(directory.path());
+    hermes_begins(&conn, "old");
+    hermes_says(&conn, "old", "user", "from long ago");
+    drop(conn);
+    let before = fs::read(directory.path().join("state.db")).unwrap();
+    let reader = home(directory.path()).reader().unwrap();
+    let loaded = reader.load(&id("old")).unwrap().unwrap();
+    assert_eq!((loaded.session.generation.0, loaded.adopted), (0, 1));
+    assert_eq!(reader.search("long", &SessionFilter::default()).unwrap().len(), 1);
+    assert_eq!(reader.unfinished().unwrap(), []);
+    assert_eq!(reader.check().unwrap(), [] as [String; 0]);
+    let listed = reader.sessions(&SessionFilter::default()).unwrap();
+    assert_eq!(listed[0].preview, "from long ago");
+    drop(reader);
+    assert_eq!(fs::read(directory.path().join("state.db")).unwrap(), before);
+}
+
+#[test]
+fn what_is_not_hermes_store_is_never_overwritten() {
+    type Case = (&'static str, fn(&Path), fn(&OpenError) -> bool);
+    let cases: [Case; 4] = [
+        (
+            "text",
+            |file| fs::write(file, "these are notes of mine, not a database").unwrap(),
+            |error| matches!(error, OpenError::NotADatabase(_)),
+        ),
+        ("somebody else's", other_database, |error| matches!(error, OpenError::Foreign { .. })),
+        ("truncated", truncated, |error| {
+            matches!(error, OpenError::Damaged { .. } | OpenError::NotADatabase(_))
+        }),
+        ("without columns", lacking, |error| matches!(error, OpenError::Foreign { .. })),
+    ];
+    for (name, make, expected) in cases {
+        let directory = directory();
+        let file = directory.path().join("state.db");
+        make(&file);
+        let before = fs::read(&file).unwrap();
+        for error in [home(directory.path()).writer(NOW).err(), home(directory.path()).reader().err()] {
+            let error = error.unwrap_or_else(|| panic!("{name} was opened"));
+            assert!(expected(&error), "{name}: {error:?}");
+            assert!(error.to_string().contains("state.db"), "{name}: {error}");
+        }
+        assert_eq!(fs::read(&file).unwrap(), before, "{name}");
+    }
+}
+
+fn other_database(file: &Path) {
+    let conn = Connection::open(file).unwrap();
+    conn.execute_batch("CREATE TABLE recipes (name TEXT); INSERT INTO recipes VALUES ('soup')").unwrap();
+}
+
+fn lacking(file: &Path) {
+    let conn = Connection::open(file).unwrap();
+    conn.execute_batch(
+        "CREATE TABLE schema_version (version INTEGER); INSERT INTO schema_version VALUES (22);
+         CREATE TABLE sessions (id TEXT); CREATE TABLE messages (id INTEGER)",
+    )
+    .unwrap();
+}
+
+/// The first pages of a real one, as after a copy that ran out of space.
+fn truncated(file: &Path) {
+    let other = schema_11();
+    let bytes = {
+        let conn = hermes(other.path());
+        conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE").unwrap();
+        fs::read(other.path().join("state.db")).unwrap()
+    };
+    fs::write(file, &bytes[..4096 * 3 + 100]).unwrap();
+}
+
+#[test]
+fn an_empty_file_becomes_a_home() {
+    let directory = directory();
+    fs::write(directory.path().join("state.db"), "").unwrap();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "hello");
+    whole(&store);
+}
+
+#[test]
+fn a_newer_owner_is_respected() {
+    let directory = directory();
+    drop(writer(directory.path()));
+    hermes(directory.path()).execute("UPDATE tl_meta SET value = '99' WHERE key = 'schema'", []).unwrap();
+    for error in [home(directory.path()).writer(NOW).err(), home(directory.path()).reader().err()] {
+        assert!(matches!(error.unwrap(), OpenError::NewerOwner { found: 99, .. }));
+    }
+}
+
+#[test]
+fn nothing_to_read_is_said_so() {
+    let directory = directory();
+    let error = home(directory.path()).reader().err().unwrap();
+    assert!(matches!(error, OpenError::Missing(_)), "{error}");
+    assert!(!directory.path().join("state.db").exists());
+}
+
+#[test]
+fn a_writer_is_durable_and_leaves_hermes_triggers_to_hermes() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "hello");
+    let conn = hermes(directory.path());
+    let count = |sql: &str| -> i64 { conn.query_row(sql, [], |row| row.get(0)).unwrap() };
+    assert_eq!(count("SELECT count(*) FROM messages_fts"), 0, "not indexed by a trigger");
+    assert_eq!(count("SELECT count(*) FROM tl_unindexed"), 2);
+    hermes_says(&conn, "a", "user", "from beside");
+    assert_eq!(count("SELECT count(*) FROM messages_fts"), 1, "but Hermes' own rows are");
+    let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+}
+
+#[test]
+fn the_scope_of_routes_is_the_resolved_directory() {
+    let directory = directory();
+    let link = directory.path().join("link");
+    let real = directory.path().join("real");
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let expected = real.canonicalize().unwrap().join("sessions");
+    assert_eq!(Home::at(&link).scope, expected.to_string_lossy());
+    fs::create_dir(real.join("sessions")).unwrap();
+    assert_eq!(Home::at(&link).scope, expected.to_string_lossy());
+}

@@ -1,0 +1,181 @@
+//! Finding what was said, by us and by Hermes, indexed or not yet.
+
+use crate::home::*;
+use throughline_core::port::{Hit, Read, SessionFilter, Store};
+
+fn rows(hits: &[Hit]) -> Vec<String> {
+    hits.iter().map(|hit| format!("{}: {}", hit.session, hit.snippet)).collect()
+}
+
+fn all() -> SessionFilter {
+    SessionFilter::default()
+}
+
+#[test]
+fn a_reader_finds_what_the_writer_has_not_indexed_yet() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "the first heron");
+    while store.tend(NOW).unwrap().more {}
+    turn(&mut store, "b", None, "the second Heron");
+    let reader = home(directory.path()).reader().unwrap();
+    let hits = reader.search("heron", &all()).unwrap();
+    assert_eq!(
+        rows(&hits),
+        [
+            "b: re: the second >>>Heron<<<",
+            "b: the second >>>Heron<<<",
+            "a: re: the first >>>heron<<<",
+            "a: the first >>>heron<<<"
+        ]
+    );
+    // The writer closes its lag; everybody finds the same.
+    assert_eq!(store.search("heron", &all()).unwrap().len(), 4);
+    assert_eq!(reader.search("heron", &all()).unwrap().len(), 4);
+    whole(&store);
+}
+
+#[test]
+fn the_index_holds_what_hermes_triggers_would_have_put_there() {
+    for directory in [directory(), schema_11()] {
+        let mut store = writer(directory.path());
+        turn(&mut store, "a", None, "words \u{0}json:odd — 漢字");
+        store.close(NOW).unwrap();
+        let conn = hermes(directory.path());
+        let contents = |table: &str| -> Vec<(i64, String)> {
+            let sql = format!("SELECT rowid, content FROM {table} ORDER BY rowid");
+            let mut statement = conn.prepare(&sql).unwrap();
+            statement
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect()
+        };
+        let ours = [contents("messages_fts"), contents("messages_fts_trigram")];
+        // An update that changes nothing makes the triggers do it over.
+        conn.execute("UPDATE messages SET role = role", []).unwrap();
+        assert_eq!(ours, [contents("messages_fts"), contents("messages_fts_trigram")]);
+        assert_eq!(ours[0].len(), 2);
+    }
+}
+
+#[test]
+fn what_hermes_touched_before_us_is_not_indexed_twice() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "kingfisher");
+    hermes(directory.path()).execute("UPDATE messages SET active = 1", []).unwrap();
+    store.close(NOW).unwrap();
+    let conn = hermes(directory.path());
+    let count: i64 = conn.query_row("SELECT count(*) FROM messages_fts", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 2);
+    conn.execute("INSERT INTO messages_fts(messages_fts) VALUES ('integrity-check')", []).unwrap();
+    whole(&store);
+}
+
+#[test]
+fn scripts_without_spaces_and_parts_of_words_are_found() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "去大别山项目看看");
+    turn(&mut store, "b", None, "Straßenbahnhaltestelle at 100%_off");
+    for (query, sessions) in [
+        ("大别山项目", vec!["a", "a"]),
+        ("别山", vec!["a", "a"]),
+        ("山", vec!["a", "a"]),
+        ("haltestelle", vec!["b", "b"]),
+        ("100%_off", vec!["b", "b"]),
+        ("%", vec![]),
+        ("_", vec![]),
+        ("zz", vec![]),
+    ] {
+        let hits = store.search(query, &all()).unwrap();
+        let found: Vec<&str> = hits.iter().map(|hit| hit.session.as_str()).collect();
+        assert_eq!(found, sessions, "{query}");
+    }
+}
+
+#[test]
+fn what_was_summarised_is_found_and_what_was_taken_back_is_not() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "plover one");
+    turn(&mut store, "b", None, "plover two");
+    let conn = hermes(directory.path());
+    conn.execute("UPDATE messages SET active = 0, compacted = 1 WHERE session_id = 'a'", []).unwrap();
+    conn.execute("UPDATE messages SET active = 0 WHERE session_id = 'b'", []).unwrap();
+    let hits = store.search("plover", &all()).unwrap();
+    assert!(hits.iter().all(|hit| hit.session == id("a")) && hits.len() == 2, "{hits:?}");
+}
+
+#[test]
+fn p11_a_hit_in_a_snapshot_belongs_to_its_session() {
+    let directory = schema_11();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "now");
+    let conn = hermes(directory.path());
+    let snapshot = "a.snapshot.20260528T093510000000Z";
+    hermes_begins(&conn, snapshot);
+    hermes_says(&conn, snapshot, "user", "avocet then");
+    for filter in [all(), SessionFilter { session: Some(id("a")), ..all() }] {
+        let hits = store.search("avocet", &filter).unwrap();
+        assert_eq!(rows(&hits), ["a: >>>avocet<<< then"]);
+    }
+    let listed = store.sessions(&all()).unwrap();
+    assert_eq!(listed.len(), 1, "a snapshot is no session");
+}
+
+#[test]
+fn the_best_of_the_newest_come_newest_first() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    for number in 0..30 {
+        let text = match number {
+            3 => "ruff ruff ruff".to_owned(),
+            _ => format!("ruff among many other words about something else, number {number}"),
+        };
+        let sql = "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('a', 'user', ?1, 1.0)";
+        let conn = hermes(directory.path());
+        if number == 0 {
+            hermes_begins(&conn, "a");
+        }
+        conn.execute(sql, [text]).unwrap();
+    }
+    let hits = store.search("ruff", &SessionFilter { limit: 5, ..all() }).unwrap();
+    assert_eq!(hits.len(), 5);
+    assert!(hits.iter().any(|hit| hit.snippet.contains(">>>ruff<<< >>>ruff<<<")), "the best is among them");
+    assert!(hits.is_sorted_by(|a, b| a.row > b.row));
+    let next = store.search("ruff", &SessionFilter { limit: 5, offset: 5, ..all() }).unwrap();
+    assert!(next.iter().all(|hit| !hits.contains(hit)), "the next page has others");
+    store.close(NOW).unwrap();
+}
+
+#[test]
+fn sessions_are_listed_latest_first_without_what_hermes_hides() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "hello   there\nfriend");
+    let conn = hermes(directory.path());
+    for session in ["root", "tip", "helper", "archived"] {
+        hermes_begins(&conn, session);
+    }
+    conn.execute_batch(
+        "UPDATE sessions SET parent_session_id = 'root', title = 'The tip' WHERE id = 'tip';
+         UPDATE sessions SET ended_at = 1.0, end_reason = 'compression' WHERE id = 'root';
+         UPDATE sessions SET model_config = '{\"_delegate_from\": \"root\"}' WHERE id = 'helper';
+         UPDATE sessions SET archived = 1 WHERE id = 'archived'",
+    )
+    .unwrap();
+    let listed = store.sessions(&all()).unwrap();
+    let ids: Vec<&str> = listed.iter().map(|summary| summary.id.as_str()).collect();
+    assert_eq!(ids, ["a", "tip"]);
+    assert_eq!(listed[0].preview, "hello there friend");
+    assert_eq!(listed[0].chat.as_deref(), Some("agent:main:telegram:dm:1"));
+    assert_eq!((listed[0].messages, listed[0].usage.input, listed[0].usage.output), (2, 100, 10));
+    assert_eq!(listed[0].model.as_deref(), Some("model-1"));
+    assert!(store.session(&id("archived")).unwrap().is_some(), "by its name it is found");
+    let telegram = SessionFilter { source: Some("telegram".into()), ..all() };
+    assert_eq!(store.sessions(&telegram).unwrap().len(), 1);
+    let page = SessionFilter { limit: 1, offset: 1, ..all() };
+    assert_eq!(store.sessions(&page).unwrap()[0].id, id("tip"));
+}
