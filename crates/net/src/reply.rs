@@ -8,6 +8,9 @@ use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
+/// The words of a complaint come with it, or are not worth waiting for.
+const COMPLAINT_WAIT: Duration = Duration::from_secs(2);
+
 /// What an answer looks like, by its first byte: servers often mislabel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -68,12 +71,15 @@ impl Reply {
 
     /// The beginning of it, however broken: for a complaint.
     pub async fn beginning(mut self, length: usize) -> String {
-        while self.ahead.len() < length {
-            match self.receive().await {
-                Ok(Some(chunk)) => self.ahead.extend_from_slice(&chunk),
-                Ok(None) | Err(_) => break,
+        let reading = async {
+            while self.ahead.len() < length {
+                match self.receive().await {
+                    Ok(Some(chunk)) => self.ahead.extend_from_slice(&chunk),
+                    Ok(None) | Err(_) => break,
+                }
             }
-        }
+        };
+        let _ = timeout(COMPLAINT_WAIT, reading).await; // what is there by then will do
         self.ahead.truncate(length);
         self.endpoint.clean(&String::from_utf8_lossy(&self.ahead))
     }

@@ -219,6 +219,18 @@ async fn a_refusal_says_why_and_for_how_long() {
 }
 
 #[tokio::test]
+async fn a_refusal_is_not_waited_for_to_its_last_word() {
+    let headers = "HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\nnot now";
+    let server = server(vec![say(headers), Step::HoldForEver]).await;
+    let patient = Client::new(Settings::default());
+    let endpoint = Endpoint::new(&server.base, "").unwrap();
+    let asking = patient.post(&endpoint, "{}");
+    let answer = tokio::time::timeout(Duration::from_secs(10), asking).await.expect("minutes are not waited");
+    let Some(NetError::Status(refusal)) = answer.err() else { panic!("refused") };
+    assert_eq!((refusal.status, refusal.body.as_str()), (503, "not now"));
+}
+
+#[tokio::test]
 async fn p31_a_server_that_repeats_the_key_is_not_repeated() {
     let steps = whole("401 Unauthorized", "", &format!("bad key {KEY}, also sk-abcdefghijklmnopqrst"));
     let error = answered(steps).await.err().unwrap();
