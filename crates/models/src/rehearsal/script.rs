@@ -38,6 +38,7 @@ use throughline_core::turn::Usage;
 #[error("the rehearsal script cannot be used: {0}")]
 pub struct InvalidScript(String);
 
+/// Rules for the rehearsal model. Its JSON form is described at the top of `rehearsal/script.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
