@@ -31,8 +31,8 @@ pub fn excerpt(text: &str, place: Place) -> String {
 
 /// The line with stars in place of what may be a secret; every character keeps its column.
 fn masked(line: &str) -> String {
-    let named = line.find([':', '=']).filter(|at| {
-        let name = line[..*at].trim_matches(['"', '\'', '-', ' ']).to_lowercase();
+    let named = line.match_indices([':', '=']).map(|(at, _)| at).find(|at| {
+        let name = line[..*at].trim_end_matches(['"', '\'', ' ']).to_lowercase();
         SECRET_NAMES.iter().any(|word| name.ends_with(word))
     });
     if let Some(at) = named {
@@ -87,6 +87,8 @@ mod tests {
             "- token: abcdefgh extra",
             "x: sk-proj-abcdefgh12345678 oops: ]",
             "password : abcdefgh",
+            "model: {default: m, api_key: abcdefgh, provider: x}",
+            "{'Authorization': 'abcdefgh'",
         ] {
             let shown = excerpt(line, Place { line: 1, column: 3 });
             assert!(!shown.contains("abcdefgh"), "{shown}");

@@ -1,0 +1,91 @@
+//! `throughline config`: what is configured, and by what.
+
+use crate::config::{Environment, Overrides, Report, Written};
+use crate::home::{self, Home};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Settings that a gateway would not start with.
+const WITH_ERRORS: u8 = 2;
+
+#[derive(clap::Subcommand)]
+pub enum Config {
+    Check(Check),
+}
+
+/// Print every effective value and where it came from
+#[derive(clap::Args)]
+pub struct Check {}
+
+impl Config {
+    pub fn run(
+        self,
+        homes: &[PathBuf],
+        environment: &Environment,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        match self {
+            Config::Check(check) => check.run(homes, environment, out),
+        }
+    }
+}
+
+impl Check {
+    /// Looks only: nothing is created, nothing is locked.
+    pub fn run(
+        self,
+        homes: &[PathBuf],
+        environment: &Environment,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        let homes = home::choose(homes, &|name| environment.get(name))?;
+        let mut is_good = true;
+        for (nth, home) in homes.iter().enumerate() {
+            if nth > 0 {
+                writeln!(out)?;
+            }
+            let report = match Written::read(home, environment, Overrides::default())? {
+                Ok(written) => written.report(),
+                Err(report) => report,
+            };
+            print(&report, out)?;
+            note(home, environment, out)?;
+            is_good &= report.errors.is_empty();
+        }
+        Ok(match is_good {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(WITH_ERRORS),
+        })
+    }
+}
+
+fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let width = |cell: fn(&crate::config::Row) -> &str| {
+        report.rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or_default()
+    };
+    let (names, values) = (width(|row| row.name), width(|row| &row.value));
+    for row in &report.rows {
+        writeln!(out, "{:names$}  {:values$}  {}", row.name, row.value, row.origin)?;
+    }
+    for (kind, remarks) in [("warning", &report.warnings), ("error", &report.errors)] {
+        if !remarks.is_empty() && !report.rows.is_empty() {
+            writeln!(out)?;
+        }
+        for remark in remarks {
+            writeln!(out, "{kind}: {remark}")?;
+        }
+    }
+    Ok(())
+}
+
+fn note(home: &Home, environment: &Environment, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(hermes) = home::hermes_beside(home, &|name| environment.get(name)) {
+        let hermes = hermes.display();
+        writeln!(out, "\nnote: {hermes} is there as well; use it with `--home {hermes}` or $HERMES_HOME")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+use std::fs;
+
+fn check(config: &str, dotenv: &str) -> (String, ExitCode) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("config.yaml"), config).unwrap();
+    fs::write(directory.path().join(".env"), dotenv).unwrap();
+    let managed = directory.path().join("none").display().to_string();
+    let environment = Environment::from([("HERMES_MANAGED_DIR", managed.as_str())]);
+    let mut out = Vec::new();
+    let code = Check {}.run(&[directory.path().to_owned()], &environment, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    (text.replace(directory.path().to_str().unwrap(), "HOME"), code)
+}
+
+#[test]
+fn check_prints_each_value_and_where_it_came_from() {
+    let (text, code) =
+        check("model: {default: some/model}\nagnet: {max_turns: 7}\n", "OPENROUTER_API_KEY=sk-or-0123456789");
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with("home ") && lines[0].ends_with("  command line"), "{text}");
+    assert!(lines[1].starts_with("model.default ") && lines[1].ends_with("  config.yaml:1"), "{text}");
+    assert!(text.contains("set, 16 characters (OPENROUTER_API_KEY)"), "{text}");
+    let starts: Vec<_> =
+        lines[1..].iter().take_while(|line| !line.is_empty()).map(|line| line.find("  ").unwrap()).collect();
+    assert!(starts.len() > 15, "{text}");
+    assert!(
+        text.ends_with(
+            "\nwarning: HOME/config.yaml:2:1: `agnet` is not a key of Hermes; did you mean `agent`?\n"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("sk-or"), "{text}");
+    assert_eq!(code, ExitCode::SUCCESS);
+}
+
+#[test]
+fn columns_are_aligned() {
+    let (text, _) = check("", "");
+    let table: Vec<_> = text.lines().collect();
+    let column = table[0].find("HOME").unwrap();
+    for line in table {
+        assert!(line[..column].ends_with("  "), "{line}");
+        assert!(!line[column..].starts_with(' '), "{line}");
+    }
+}
+
+#[test]
+fn errors_give_exit_code_2_and_the_place() {
+    for (config, expected) in [
+        ("a: [1\n", "error: HOME/config.yaml:1:4: unclosed bracket '['\n  1 | a: [1\n    |    ^\n"),
+        ("throughline: {x: 1}\n", "error: HOME/config.yaml:1:15: `throughline.x` does not exist"),
+        ("model: a/b\n", "error: HOME/config.yaml:1: the model `a/b` is named, and there is no key for it"),
+    ] {
+        let (text, code) = check(config, "");
+        assert!(text.contains(expected), "{config}: {text}");
+        assert_eq!(code, ExitCode::from(WITH_ERRORS), "{config}");
+    }
+}
+
+#[test]
+fn check_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("absent");
+    let environment = Environment::from([("HOME", "/nowhere"), ("HERMES_MANAGED_DIR", "/nowhere")]);
+    let mut out = Vec::new();
+    Check {}.run(std::slice::from_ref(&home), &environment, &mut out).unwrap();
+    assert!(!home.exists());
+}
+
+/// A reader that hangs up, as `head` does.
+struct Closed;
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_an_error_and_no_panic() {
+    let environment = Environment::from([("HOME", "/nowhere")]);
+    let error = Check {}.run(&["/nowhere".into()], &environment, &mut Closed).unwrap_err();
+    assert_eq!(error.downcast_ref::<io::Error>().map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
+}

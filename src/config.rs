@@ -1,0 +1,299 @@
+//! What the user wrote, and what the program means by it.
+//!
+//! [`Written`] is everything that can say something about one home: `config.yaml`, `.env`, the
+//! environment, the command line. [`Written::report`] turns it into [`Settings`], once, and says for
+//! each value where it came from. What follows never looks at a file or a variable again.
+//!
+//! - `.env` wins over the environment, as in Hermes, and an empty value there hides the other
+//! - where Hermes lets the file win over the environment (`agent`, `display`, `timezone`) so do we;
+//!   for the API it is the other way round, in Hermes as here
+//! - a setting that cannot be meant as it stands is an error with its place; one that Hermes would
+//!   forgive is a warning
+//! - no message and no row shows a secret
+//!
+//! Deliberately absent: writing anything, and choosing the home.
+
+mod meaning;
+mod model;
+mod report;
+
+pub use model::{Endpoint, ModelChoice};
+pub use report::{Remark, Report, Row};
+
+use crate::home::{Home, KEY_FILE};
+use anyhow::Context;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+use throughline_core::session::BusyInput;
+use throughline_hermes::config::{At, Config, Place, Secret, excerpt};
+use throughline_hermes::env::Dotenv;
+
+const CONFIG_FILE: &str = "config.yaml";
+const ENV_FILE: &str = ".env";
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    /// A default that depends on something: on what.
+    Because(String),
+    Config {
+        line: usize,
+    },
+    Dotenv {
+        line: usize,
+    },
+    Environment,
+    CommandLine,
+    /// The file in the home that holds the API's key.
+    KeyFile,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => formatter.write_str("default"),
+            Origin::Because(reason) => write!(formatter, "default: {reason}"),
+            Origin::Config { line } => write!(formatter, "{CONFIG_FILE}:{line}"),
+            Origin::Dotenv { line } => write!(formatter, "{ENV_FILE}:{line}"),
+            Origin::Environment => formatter.write_str("environment"),
+            Origin::CommandLine => formatter.write_str("command line"),
+            Origin::KeyFile => formatter.write_str(KEY_FILE),
+        }
+    }
+}
+
+/// A value, and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sourced<T> {
+    pub value: T,
+    pub origin: Origin,
+}
+
+impl<T> Sourced<T> {
+    pub fn new(value: T, origin: Origin) -> Self {
+        Self { value, origin }
+    }
+
+    fn map<U>(self, change: impl FnOnce(T) -> U) -> Sourced<U> {
+        Sourced { value: change(self.value), origin: self.origin }
+    }
+}
+
+impl<T> From<At<T>> for Sourced<T> {
+    fn from(at: At<T>) -> Self {
+        Sourced { value: at.value, origin: Origin::Config { line: at.place.line } }
+    }
+}
+
+/// The variables that the process was started with.
+#[derive(Clone, Default)]
+pub struct Environment(HashMap<String, String>);
+
+impl Environment {
+    /// Names and values that are not Unicode are nobody's settings.
+    pub fn of_this_process() -> Self {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self(std::env::vars_os().filter_map(text).collect())
+    }
+
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+}
+
+impl<const N: usize> From<[(&str, &str); N]> for Environment {
+    fn from(variables: [(&str, &str); N]) -> Self {
+        Self(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+    }
+}
+
+/// What the command line says, beside the home.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub model: Option<String>,
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    pub log_level: Option<String>,
+}
+
+/// Everything that says something about one home.
+pub struct Written {
+    home: Home,
+    overrides: Overrides,
+    environment: Environment,
+    dotenv: Dotenv,
+    config: Config,
+    config_text: String,
+    /// What Hermes has and we do not read.
+    neighbours: Vec<Remark>,
+}
+
+/// What the program does. Validated: nothing here is looked at twice.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub model: ModelChoice,
+    pub api: Api,
+    pub busy_input: Sourced<BusyInput>,
+    /// How long a stopping gateway waits for what is running.
+    pub drain: Sourced<Duration>,
+    /// The most steps of one turn.
+    #[allow(dead_code, reason = "validated and shown; counts when there are tools")]
+    pub steps_max: Sourced<u64>,
+    #[allow(dead_code, reason = "validated and shown; counts when there is compression")]
+    pub compression: Compression,
+    #[allow(dead_code, reason = "validated and shown; counts when sessions expire")]
+    pub session_reset: SessionReset,
+    pub timezone: Option<Sourced<String>>,
+    /// A filter for `tracing`.
+    pub log_level: Sourced<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Api {
+    pub host: Sourced<String>,
+    /// 0: any that is free.
+    pub port: Sourced<u16>,
+    /// None: the key in the home's own file, which is made at the first start.
+    pub key: Option<Sourced<Secret>>,
+    pub body_limit_bytes: Sourced<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Compression {
+    pub enabled: Sourced<bool>,
+    /// The part of the window at which a compression begins.
+    pub threshold: Sourced<f64>,
+    /// How much of what precedes the cut stays as it is.
+    pub target_ratio: Sourced<f64>,
+    pub protect_first: Sourced<u64>,
+    pub protect_last: Sourced<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct SessionReset {
+    pub mode: Sourced<ResetMode>,
+    pub at_hour: Sourced<u64>,
+    pub idle_minutes: Sourced<u64>,
+}
+
+/// When a conversation ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetMode {
+    Never,
+    Daily,
+    Idle,
+    Both,
+}
+
+impl Written {
+    /// Reads the files of a home, which need not exist. The outer error: a file is there and cannot
+    /// be read. The inner one: `config.yaml` is no settings file at all.
+    pub fn read(
+        home: &Home,
+        environment: &Environment,
+        overrides: Overrides,
+    ) -> anyhow::Result<Result<Written, Report>> {
+        let dotenv = file(&home.path().join(ENV_FILE))?.unwrap_or_default();
+        let dotenv = Dotenv::parse(&dotenv, &|name| environment.get(name));
+        let bytes = file(&home.path().join(CONFIG_FILE))?.unwrap_or_default();
+        let config_text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let refusal = Report::refusal(not_utf8(error.as_bytes(), error.utf8_error().valid_up_to()));
+                return Ok(Err(refusal.locate(home.path())));
+            }
+        };
+        let variable = |name: &str| match dotenv.get(name) {
+            Some(variable) => Some(variable.value.expose().to_owned()),
+            None => environment.get(name),
+        };
+        let config = match Config::parse(&config_text, &variable) {
+            Ok(config) => config,
+            Err(error) => {
+                return Ok(Err(Report::refusal(malformed(error.place, error.message, &config_text))));
+            }
+        };
+        let neighbours = neighbours(home.path(), &variable);
+        let (home, environment) = (home.clone(), environment.clone());
+        Ok(Ok(Written { home, overrides, environment, dotenv, config, config_text, neighbours }))
+    }
+
+    /// A variable that is set to something: in `.env`, else in the environment, else at the top of
+    /// `config.yaml`, where Hermes looks for them, too.
+    fn variable(&self, name: &str) -> Option<Sourced<Secret>> {
+        let found = match self.dotenv.get(name) {
+            Some(variable) => Sourced::new(variable.value.clone(), Origin::Dotenv { line: variable.line }),
+            None => match self.environment.get(name) {
+                Some(value) => Sourced::new(Secret::new(value), Origin::Environment),
+                None => {
+                    let (_, at) = self.config.settings.variables.iter().find(|(known, _)| known == name)?;
+                    at.clone().into()
+                }
+            },
+        };
+        (!found.value.expose().trim().is_empty()).then_some(found)
+    }
+
+    /// An error in `config.yaml`, with the line itself.
+    fn at(&self, place: Place, text: &str) -> Remark {
+        malformed(place, text.to_owned(), &self.config_text)
+    }
+}
+
+fn file(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("could not read {}", path.display())),
+    }
+}
+
+fn malformed(place: Place, text: String, source: &str) -> Remark {
+    Remark { place: Some(place_in(CONFIG_FILE, place)), text, excerpt: Some(excerpt(source, place)) }
+}
+
+fn place_in(file: &str, place: Place) -> String {
+    format!("{file}:{}:{}", place.line, place.column)
+}
+
+fn not_utf8(bytes: &[u8], at: usize) -> Remark {
+    let before = String::from_utf8_lossy(&bytes[..at]);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    Remark {
+        place: Some(place_in(CONFIG_FILE, Place { line, column })),
+        text: "this is not UTF-8; save the file in that encoding".to_owned(),
+        excerpt: None,
+    }
+}
+
+/// Files that Hermes would read as well. That we do not must not go unsaid.
+fn neighbours(home: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Vec<Remark> {
+    let managed = variable("HERMES_MANAGED_DIR").filter(|path| !path.trim().is_empty());
+    let managed = Path::new(managed.as_deref().unwrap_or("/etc/hermes")).join(CONFIG_FILE);
+    let legacy = home.join("gateway.json");
+    let unread = |path: &Path, instead: &str| Remark {
+        place: None,
+        text: format!("{} is not read; {instead}", path.display()),
+        excerpt: None,
+    };
+    let mut remarks = Vec::new();
+    if legacy.exists() {
+        remarks.push(unread(&legacy, "move what it says to config.yaml, where Hermes looks first"));
+    }
+    if managed.exists() {
+        remarks
+            .push(unread(&managed, "what an administrator set there for Hermes does not bind Throughline"));
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests;

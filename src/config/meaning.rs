@@ -1,0 +1,325 @@
+//! From what was written to what is meant, setting by setting.
+
+use super::*;
+use crate::home::{ChosenBy, KEY_LENGTH_MIN};
+use std::net::IpAddr;
+use throughline_hermes::config::{Notice, provider};
+
+const HOST: &str = "127.0.0.1";
+const PORT: u16 = 8642;
+
+/// Hermes' own limit: room for a long conversation with its tool results.
+const BODY_LIMIT_BYTES: u64 = 10_000_000;
+const BODY_LIMIT_BYTES_MIN: u64 = 1024;
+
+/// Long enough for most turns to end, short enough for the 90 s that a service manager grants.
+/// Hermes' own default is none at all; a turn that is cut off here goes on at the next start.
+const DRAIN: Duration = Duration::from_secs(30);
+const DRAIN_MAX: Duration = Duration::from_secs(24 * 3600);
+
+impl Written {
+    /// What all of it means, row by row, with every warning and every error.
+    pub fn report(&self) -> Report {
+        let mut report = Report::default();
+        self.remarks(&mut report);
+        let chosen_by = match self.home.chosen_by {
+            ChosenBy::CommandLine => Origin::CommandLine,
+            ChosenBy::Variable(_) => Origin::Environment,
+            ChosenBy::Default => Origin::Default,
+        };
+        report.row("home", self.home.path().display(), &chosen_by);
+        let model = self.model(&mut report);
+        let api = self.api(&mut report);
+        let busy_input = self.busy_input(&mut report);
+        let drain = self.drain(&mut report);
+        let steps_max = or_default(self.config.settings.agent.max_turns, 90);
+        report.sourced("agent.max_turns", &steps_max);
+        let compression = self.compression(&mut report);
+        let session_reset = self.session_reset(&mut report);
+        let timezone = self.timezone(&mut report);
+        let log_level = self.log_level(&mut report);
+        if let (Some(model), Some(api), true) = (model, api, report.errors.is_empty()) {
+            report.settings = Some(Settings {
+                model,
+                api,
+                busy_input,
+                drain,
+                steps_max,
+                compression,
+                session_reset,
+                timezone,
+                log_level,
+            });
+        }
+        report.locate(self.home.path())
+    }
+
+    fn remarks(&self, report: &mut Report) {
+        let warning = |place, notice: &Notice| Remark { place, text: notice.text.clone(), excerpt: None };
+        let config = self.config.warnings.iter();
+        report
+            .warnings
+            .extend(config.map(|notice| warning(Some(place_in(CONFIG_FILE, notice.place)), notice)));
+        let dotenv = self.dotenv.warnings.iter();
+        report
+            .warnings
+            .extend(dotenv.map(|notice| warning(Some(format!("{ENV_FILE}:{}", notice.place.line)), notice)));
+        report.warnings.extend(self.neighbours.iter().cloned());
+        report.errors.extend(self.config.errors.iter().map(|notice| self.at(notice.place, &notice.text)));
+    }
+
+    fn api(&self, report: &mut Report) -> Option<Api> {
+        let written = &self.config.settings.api_server;
+        let flag = self.overrides.host.clone().map(|host| Sourced::new(host, Origin::CommandLine));
+        let variable =
+            self.variable("API_SERVER_HOST").map(|host| host.map(|host| host.expose().trim().to_owned()));
+        let host = flag
+            .or(variable)
+            .or_else(|| written.host.clone().map(Sourced::from))
+            .unwrap_or_else(|| Sourced::new(HOST.to_owned(), Origin::Default));
+        let key = self.variable("API_SERVER_KEY").or_else(|| written.key.clone().map(Sourced::from));
+        let body_limit_bytes = or_default(self.config.own.body_limit_bytes, BODY_LIMIT_BYTES);
+        let port = self.port(report);
+        report.sourced("api_server.host", &host);
+        if let Some(port) = &port {
+            report.sourced("api_server.port", port);
+        }
+        self.key_row(key.as_ref(), report);
+        report.sourced("throughline.body_limit_bytes", &body_limit_bytes);
+        check_key(&host, key.as_ref(), report);
+        if body_limit_bytes.value < BODY_LIMIT_BYTES_MIN {
+            let text = format!("`throughline.body_limit_bytes` is at least {BODY_LIMIT_BYTES_MIN}");
+            report.refuse(&body_limit_bytes.origin, text);
+        }
+        port.map(|port| Api { host, port, key, body_limit_bytes })
+    }
+
+    fn port(&self, report: &mut Report) -> Option<Sourced<u16>> {
+        let flag = self.overrides.port.map(|port| Sourced::new(Some(u64::from(port)), Origin::CommandLine));
+        let variable =
+            self.variable("API_SERVER_PORT").map(|port| port.map(|text| text.expose().trim().parse().ok()));
+        let config = self.config.settings.api_server.port.map(|port| Sourced::from(port).map(Some));
+        let port = flag
+            .or(variable)
+            .or(config)
+            .unwrap_or_else(|| Sourced::new(Some(u64::from(PORT)), Origin::Default));
+        match port.value.and_then(|port| u16::try_from(port).ok()) {
+            Some(number) => Some(Sourced::new(number, port.origin)),
+            None => {
+                report.refuse(&port.origin, "the API's port (API_SERVER_PORT) is a number from 0 to 65535");
+                None
+            }
+        }
+    }
+
+    fn key_row(&self, key: Option<&Sourced<Secret>>, report: &mut Report) {
+        match (key, self.home.key()) {
+            (Some(key), _) => report.sourced("api_server.key", key),
+            (None, Ok(Some(key))) => report.row("api_server.key", key, &Origin::KeyFile),
+            (None, Ok(None)) => report.row("api_server.key", "made at the first start", &Origin::KeyFile),
+            (None, Err(error)) => report.refuse(&Origin::KeyFile, format!("{error:#}")),
+        }
+    }
+
+    fn busy_input(&self, report: &mut Report) -> Sourced<BusyInput> {
+        let variable = self.variable("HERMES_GATEWAY_BUSY_INPUT_MODE").map(|mode| {
+            mode.map(|mode| match mode.expose().trim().to_lowercase().as_str() {
+                "queue" => BusyInput::Queue,
+                "steer" => BusyInput::Steer,
+                _ => BusyInput::Interrupt,
+            })
+        });
+        let (usual, because) = match self.home.is_fresh() {
+            true => (BusyInput::Queue, "the home is new"),
+            false => (BusyInput::Interrupt, "as Hermes, whose home it was"),
+        };
+        let busy = self.config.settings.busy_input_mode.map(Sourced::from).or(variable);
+        let busy = busy.unwrap_or_else(|| Sourced::new(usual, Origin::Because(because.to_owned())));
+        let word = match busy.value {
+            BusyInput::Queue => "queue",
+            BusyInput::Steer => "steer",
+            BusyInput::Interrupt => "interrupt",
+        };
+        report.row("display.busy_input_mode", word, &busy.origin);
+        busy
+    }
+
+    fn drain(&self, report: &mut Report) -> Sourced<Duration> {
+        let config = self.config.settings.agent.restart_drain_timeout.map(Sourced::from);
+        let variable = self.variable("HERMES_RESTART_DRAIN_TIMEOUT").and_then(|text| {
+            let seconds = text.value.expose().trim().parse().ok();
+            let seconds = seconds.filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0);
+            if seconds.is_none() {
+                report.warn(
+                    &text.origin,
+                    "HERMES_RESTART_DRAIN_TIMEOUT is not a number of seconds, and is not used",
+                );
+            }
+            seconds.map(|seconds| Sourced::new(seconds, text.origin))
+        });
+        let drain = match config.or(variable) {
+            Some(seconds) => {
+                seconds.map(|seconds| Duration::from_secs_f64(seconds.min(DRAIN_MAX.as_secs_f64())))
+            }
+            None => Sourced::new(DRAIN, Origin::Default),
+        };
+        report.row(
+            "agent.restart_drain_timeout",
+            format_args!("{} s", drain.value.as_secs_f64()),
+            &drain.origin,
+        );
+        drain
+    }
+
+    fn compression(&self, report: &mut Report) -> Compression {
+        let written = &self.config.settings.compression;
+        let part = |name: &'static str, written: Option<At<f64>>, default, report: &mut Report| {
+            let value = or_default(written, default);
+            if value.value > 0.0 && value.value <= 1.0 {
+                return value;
+            }
+            report.warn(
+                &value.origin,
+                format!("`{name}` is a part of the window, above 0 and up to 1; {default} is used"),
+            );
+            Sourced::new(default, Origin::Default)
+        };
+        let compression = Compression {
+            enabled: or_default(written.enabled, true),
+            threshold: part("compression.threshold", written.threshold, 0.5, report),
+            target_ratio: part("compression.target_ratio", written.target_ratio, 0.2, report),
+            protect_first: or_default(written.protect_first_n, 3),
+            protect_last: or_default(written.protect_last_n, 20),
+        };
+        report.sourced("compression.enabled", &compression.enabled);
+        report.sourced("compression.threshold", &compression.threshold);
+        report.sourced("compression.target_ratio", &compression.target_ratio);
+        report.sourced("compression.protect_first_n", &compression.protect_first);
+        report.sourced("compression.protect_last_n", &compression.protect_last);
+        compression
+    }
+
+    fn session_reset(&self, report: &mut Report) -> SessionReset {
+        let written = &self.config.settings.session_reset;
+        let mode = match &written.mode {
+            None => Sourced::new(ResetMode::Never, Origin::Default),
+            Some(at) => {
+                Sourced::from(at.clone()).map(|word| ResetMode::named(&word).unwrap_or(ResetMode::Never))
+            }
+        };
+        if let Some(at) = written.mode.as_ref().filter(|at| ResetMode::named(&at.value).is_none()) {
+            let origin = Origin::Config { line: at.place.line };
+            report.warn(&origin, "`session_reset.mode` is `none`, `daily`, `idle` or `both`; `none` is used");
+        }
+        let mut at_hour = or_default(written.at_hour, 4);
+        if at_hour.value > 23 {
+            report.warn(&at_hour.origin, "`session_reset.at_hour` is an hour from 0 to 23; 4 is used");
+            at_hour = Sourced::new(4, Origin::Default);
+        }
+        let reset = SessionReset { mode, at_hour, idle_minutes: or_default(written.idle_minutes, 1440) };
+        report.row("session_reset.mode", reset.mode.value.word(), &reset.mode.origin);
+        report.sourced("session_reset.at_hour", &reset.at_hour);
+        report.sourced("session_reset.idle_minutes", &reset.idle_minutes);
+        reset
+    }
+
+    fn timezone(&self, report: &mut Report) -> Option<Sourced<String>> {
+        let variable =
+            self.variable("HERMES_TIMEZONE").map(|zone| zone.map(|zone| zone.expose().trim().to_owned()));
+        let written = self.config.settings.timezone.clone().map(Sourced::from).or(variable);
+        let known = written.filter(|zone| {
+            let known = jiff::tz::TimeZone::get(&zone.value).is_ok();
+            if !known {
+                report.warn(&zone.origin, "this time zone is not known; the machine's own is used");
+            }
+            known
+        });
+        match &known {
+            Some(zone) => report.sourced("timezone", zone),
+            None => report.row("timezone", "the machine's", &Origin::Default),
+        }
+        known
+    }
+
+    fn log_level(&self, report: &mut Report) -> Sourced<String> {
+        let flag = self.overrides.log_level.clone().map(|level| Sourced::new(level, Origin::CommandLine));
+        let variable =
+            self.variable("THROUGHLINE_LOG").map(|level| level.map(|level| level.expose().to_owned()));
+        let own = self.config.own.log_level.clone().map(Sourced::from);
+        // Hermes' own words for levels; one that we do not know is Hermes' business.
+        let hermes = self.config.settings.log_level.clone().map(Sourced::from);
+        let hermes = hermes.and_then(|level| {
+            let known = match level.value.to_uppercase().as_str() {
+                "DEBUG" => Some("debug"),
+                "INFO" => Some("info"),
+                "WARNING" | "WARN" => Some("warn"),
+                "ERROR" | "CRITICAL" => Some("error"),
+                _ => None,
+            };
+            known.map(|known| Sourced::new(known.to_owned(), level.origin))
+        });
+        let level = flag.or(variable).or(own).or(hermes);
+        let level = level.unwrap_or_else(|| Sourced::new("info".to_owned(), Origin::Default));
+        if tracing_subscriber::EnvFilter::try_new(&level.value).is_err() {
+            report.refuse(&level.origin, "a log level is `error`, `warn`, `info`, `debug` or `trace`");
+        }
+        report.sourced("throughline.log_level", &level);
+        level
+    }
+}
+
+impl ResetMode {
+    fn named(word: &str) -> Option<Self> {
+        match word.to_lowercase().as_str() {
+            "none" => Some(Self::Never),
+            "daily" => Some(Self::Daily),
+            "idle" => Some(Self::Idle),
+            "both" => Some(Self::Both),
+            _ => None,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Never => "none",
+            Self::Daily => "daily",
+            Self::Idle => "idle",
+            Self::Both => "both",
+        }
+    }
+}
+
+fn or_default<T>(written: Option<At<T>>, default: T) -> Sourced<T> {
+    written.map_or_else(|| Sourced::new(default, Origin::Default), Sourced::from)
+}
+
+/// Never open without a key that somebody chose, never with one that can be guessed.
+fn check_key(host: &Sourced<String>, key: Option<&Sourced<Secret>>, report: &mut Report) {
+    match key {
+        None if !is_loopback(&host.value) => report.refuse(
+            &host.origin,
+            format!(
+                "the API would listen on {}, where others reach it, without a key of your choice; set \
+                 API_SERVER_KEY in {ENV_FILE}, or listen on {HOST}",
+                host.value
+            ),
+        ),
+        Some(key) if !provider::is_usable_secret(key.value.expose(), KEY_LENGTH_MIN) => report.refuse(
+            &key.origin,
+            format!(
+                "API_SERVER_KEY is too short, and whoever guesses it runs your agent; take {KEY_LENGTH_MIN} random \
+                 characters or more, or leave it out and a key is made for this home"
+            ),
+        ),
+        Some(key) if !key.value.expose().chars().all(|c| c.is_ascii_graphic()) => {
+            report.refuse(&key.origin, "API_SERVER_KEY holds characters that no HTTP header carries");
+        }
+        _ => {}
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -1,0 +1,413 @@
+//! The directory that one agent lives in: which it is, that it is there, and that it is ours alone.
+//!
+//! - the home is what `--home` says, else `$THROUGHLINE_HOME`, `$HERMES_HOME`, `~/.throughline`
+//! - one process owns a home for as long as it lives, by an exclusive lock on Hermes' own
+//!   `gateway.lock`, with a record in Hermes' form: Hermes sees the home as taken, and we see its
+//! - what a dead process left behind is no obstacle; `gateway.pid` goes with a clean exit
+//! - a home is *fresh* if nobody had spoken in it when we first prepared it: there was no `state.db`
+//!   and no `sessions/sessions.json`. The file `.throughline` remembers that for later starts
+//!
+//! Deliberately absent: settings, and whatever is in the database.
+
+use anyhow::{Context, bail};
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use throughline_hermes::config::{Secret, provider};
+use throughline_hermes::lock::{Process, Record, TITLE};
+
+/// What Hermes makes in every home, in its order.
+const DIRECTORIES: [&str; 10] = [
+    "cron",
+    "sessions",
+    "logs",
+    "logs/curator",
+    "memories",
+    "pairing",
+    "hooks",
+    "image_cache",
+    "audio_cache",
+    "skills",
+];
+
+const LOCK_FILE: &str = "gateway.lock";
+const PID_FILE: &str = "gateway.pid";
+const STATE_FILE: &str = "gateway_state.json";
+pub const KEY_FILE: &str = "throughline.key";
+const ADDRESS_FILE: &str = "throughline.address";
+/// Its presence says that the home was fresh when we came.
+const BIRTH_FILE: &str = ".throughline";
+
+/// Hermes refuses shorter ones, and so do we: the API runs an agent.
+pub const KEY_LENGTH_MIN: usize = 16;
+
+/// A lock may be held for a moment by somebody who only looks whether it is held, and its file may be
+/// deleted by a Hermes that found it stale. Both are over within a few of these.
+const LOCK_ATTEMPTS: usize = 8;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    path: PathBuf,
+    pub chosen_by: ChosenBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenBy {
+    CommandLine,
+    Variable(&'static str),
+    /// Nobody said anything.
+    Default,
+}
+
+/// The homes to use: those given, else the one that the environment names, else `~/.throughline`.
+pub fn choose(given: &[PathBuf], variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Vec<Home>> {
+    if !given.is_empty() {
+        return distinct(given.iter().map(|path| Home::new(path, ChosenBy::CommandLine)).collect());
+    }
+    for name in ["THROUGHLINE_HOME", "HERMES_HOME"] {
+        let value = variable(name).filter(|value| !value.trim().is_empty());
+        if let Some(value) = value {
+            return Ok(vec![Home::new(Path::new(value.trim()), ChosenBy::Variable(name))]);
+        }
+    }
+    let user = user_directory(variable).context(
+        "cannot tell where to live: $HOME is not set; say it with `--home DIRECTORY` or $THROUGHLINE_HOME",
+    )?;
+    Ok(vec![Home::new(&user.join(".throughline"), ChosenBy::Default)])
+}
+
+/// `~/.hermes`, if it is there while nobody said which home to use: worth a word to its owner.
+pub fn hermes_beside(home: &Home, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let hermes = user_directory(variable)?.join(".hermes");
+    (home.chosen_by == ChosenBy::Default && hermes.is_dir()).then_some(hermes)
+}
+
+fn user_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    variable("HOME").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn distinct(homes: Vec<Home>) -> anyhow::Result<Vec<Home>> {
+    let real = |home: &Home| fs::canonicalize(&home.path).unwrap_or_else(|_| home.path.clone());
+    for (nth, home) in homes.iter().enumerate() {
+        if homes[..nth].iter().any(|other| real(other) == real(home)) {
+            bail!("{} is given twice as a home; give it once", home.path.display());
+        }
+    }
+    Ok(homes)
+}
+
+impl Home {
+    pub fn new(path: &Path, chosen_by: ChosenBy) -> Self {
+        // Absolute, so that a later change of directory changes nothing.
+        Self { path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), chosen_by }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nobody but us has spoken here. See the module's page.
+    pub fn is_fresh(&self) -> bool {
+        self.path.join(BIRTH_FILE).exists() || !self.has_history()
+    }
+
+    fn has_history(&self) -> bool {
+        self.path.join("state.db").exists() || self.path.join("sessions/sessions.json").exists()
+    }
+
+    /// Makes what is missing, readable for its owner alone. What is there stays as it is.
+    pub fn prepare(&self) -> anyhow::Result<()> {
+        let shown = self.path.display();
+        let in_profiles = self.path.parent().is_some_and(|parent| parent.ends_with("profiles"));
+        if in_profiles && !self.path.exists() {
+            bail!("the profile {shown} does not exist; create it with `hermes profile create`");
+        }
+        if self.path.exists() && !self.path.is_dir() {
+            bail!("{shown} is not a directory; a home is one");
+        }
+        let is_fresh = !self.path.join(BIRTH_FILE).exists() && !self.has_history();
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        for name in [""].iter().chain(&DIRECTORIES) {
+            let path = self.path.join(name);
+            builder
+                .create(&path)
+                .with_context(|| format!("could not make the directory {}", path.display()))?;
+        }
+        if is_fresh {
+            let note = "This home began with Throughline. Delete this file, and it is treated as one that Hermes had.\n";
+            replace(&self.path.join(BIRTH_FILE), note)
+                .with_context(|| format!("could not write {shown}/{BIRTH_FILE}"))?;
+        }
+        Ok(())
+    }
+
+    // ------------------------------------------------------------------------------------- the lock
+
+    /// Takes the home for the life of this process. [`Occupied`] if another has it.
+    pub fn own(&self, version: &str) -> anyhow::Result<Ownership> {
+        let lock = self.lock()?;
+        if let Some(owner) = self.gateway_without_a_lock() {
+            return Err(self.occupied(Some(owner)).into());
+        }
+        let pid = std::process::id();
+        let start_time = process(pid).and_then(|process| process.start_time);
+        let argv = std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect();
+        let record = Record::own(pid, argv, start_time, version).emit();
+        write_record(&lock, &record).with_context(|| format!("could not write {}", self.file(LOCK_FILE)))?;
+        replace(&self.path.join(PID_FILE), &record)
+            .with_context(|| format!("could not write {}", self.file(PID_FILE)))?;
+        Ok(Ownership { pid_file: self.path.join(PID_FILE), _lock: lock })
+    }
+
+    /// Who has this home now, if anybody.
+    pub fn owner(&self) -> Option<Occupied> {
+        let lock = File::open(self.path.join(LOCK_FILE)).ok()?;
+        match lock.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Some(self.occupied(read_record(&lock))),
+            _ => self.gateway_without_a_lock().map(|record| self.occupied(Some(record))),
+        }
+    }
+
+    fn lock(&self) -> anyhow::Result<File> {
+        let path = self.path.join(LOCK_FILE);
+        let shown = path.display();
+        let mut occupied = None;
+        for _ in 0..LOCK_ATTEMPTS {
+            let lock = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .with_context(|| format!("could not open {shown}"))?;
+            match lock.try_lock() {
+                Ok(()) if is_at(&lock, &path) => return Ok(lock),
+                Ok(()) => {} // deleted meanwhile: what we hold is no longer the home's lock
+                Err(TryLockError::WouldBlock) => occupied = Some(self.occupied(read_record(&lock))),
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| {
+                        format!("could not lock {shown}; does its file system know locks?")
+                    });
+                }
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+        match occupied {
+            Some(occupied) => Err(occupied.into()),
+            None => bail!("could not lock {shown}: something keeps deleting it"),
+        }
+    }
+
+    /// A gateway that runs although its lock is gone, by its own files.
+    fn gateway_without_a_lock(&self) -> Option<Record> {
+        let read = |name: &str| Record::parse(&fs::read_to_string(self.path.join(name)).ok()?);
+        let alive = |record: &Record| process(record.pid).filter(|_| record.pid != std::process::id());
+        read(PID_FILE).filter(|record| record.is_running(alive(record).as_ref())).or_else(|| {
+            read(STATE_FILE).filter(|record| record.is_running_by_its_state(alive(record).as_ref()))
+        })
+    }
+
+    fn occupied(&self, owner: Option<Record>) -> Occupied {
+        Occupied { home: self.path.clone(), owner }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    // -------------------------------------------------------------------------------------- the key
+
+    pub fn key_file(&self) -> PathBuf {
+        self.path.join(KEY_FILE)
+    }
+
+    /// The key of this home's API, if it has been made.
+    pub fn key(&self) -> anyhow::Result<Option<Secret>> {
+        let path = self.key_file();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("could not read {}", path.display())),
+        };
+        let key = text.trim();
+        if !provider::is_usable_secret(key, KEY_LENGTH_MIN) || !key.chars().all(|c| c.is_ascii_graphic()) {
+            bail!(
+                "{} does not hold a usable key of {KEY_LENGTH_MIN} characters or more; delete it, and a new one is made",
+                path.display()
+            );
+        }
+        Ok(Some(Secret::new(key)))
+    }
+
+    /// The key of this home's API; made now if there is none. Its file is for its owner alone.
+    pub fn key_or_new(&self) -> anyhow::Result<Secret> {
+        let path = self.key_file();
+        let doing = || format!("could not write {}", path.display());
+        if let Some(key) = self.key()? {
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).with_context(doing)?;
+            return Ok(key);
+        }
+        let key = new_key().context("could not read /dev/urandom")?;
+        replace(&path, &format!("{key}\n")).with_context(doing)?;
+        Ok(Secret::new(key))
+    }
+}
+
+impl Home {
+    /// A key that was given by other means, in the file where local clients look for it.
+    pub fn keep_key(&self, key: Secret) -> anyhow::Result<Secret> {
+        let path = self.key_file();
+        let known = fs::read_to_string(&path).is_ok_and(|text| text.trim() == key.expose());
+        if !known {
+            replace(&path, &format!("{}\n", key.expose()))
+                .with_context(|| format!("could not write {}", path.display()))?;
+        }
+        Ok(key)
+    }
+
+    /// Where this home's API answers, for local clients: flags of the gateway are not in any file.
+    pub fn publish_address(&self, address: SocketAddr) -> anyhow::Result<()> {
+        let path = self.path.join(ADDRESS_FILE);
+        replace(&path, &format!("{address}\n")).with_context(|| format!("could not write {}", path.display()))
+    }
+
+    pub fn withdraw_address(&self) {
+        let _ = fs::remove_file(self.path.join(ADDRESS_FILE));
+    }
+
+    /// Where a gateway of this home said that it answers. It may be gone.
+    pub fn address(&self) -> Option<SocketAddr> {
+        fs::read_to_string(self.path.join(ADDRESS_FILE)).ok()?.trim().parse().ok()
+    }
+}
+
+/// This process owns the home until this is dropped.
+#[derive(Debug)]
+pub struct Ownership {
+    pid_file: PathBuf,
+    _lock: File,
+}
+
+impl Drop for Ownership {
+    /// The lock goes with its file; the record of a process that is gone should go, too, but only
+    /// if it is still this one's.
+    fn drop(&mut self) {
+        let ours = fs::read_to_string(&self.pid_file).ok().and_then(|text| Record::parse(&text));
+        if ours.is_some_and(|record| record.pid == std::process::id()) {
+            let _ = fs::remove_file(&self.pid_file);
+        }
+    }
+}
+
+/// Another process has the home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occupied {
+    pub home: PathBuf,
+    pub owner: Option<Record>,
+}
+
+impl fmt::Display for Occupied {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let home = self.home.display();
+        match &self.owner {
+            Some(Record { pid, throughline: Some(_), .. }) => {
+                write!(
+                    formatter,
+                    "{home} is in use by another Throughline (pid {pid}); stop that one first, or use it"
+                )
+            }
+            Some(Record { pid, .. }) => write!(
+                formatter,
+                "{home} is in use by a Hermes gateway (pid {pid}); stop it first: `hermes gateway stop`"
+            ),
+            None => write!(
+                formatter,
+                "{home} is in use by a process that does not say which; {LOCK_FILE} is locked"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Occupied {}
+
+/// Begins this process anew, once, under a name by which Hermes knows a gateway.
+///
+/// Hermes 0.19 trusts a lock only if the command line of its owner looks like a gateway's. If not,
+/// it deletes lock and record and takes the home: `hermes status` alone would open our door. So
+/// whoever is going to own a home calls this first, before anything is open. The process keeps its
+/// number. On success it does not return in a process that has no such name yet.
+pub fn take_title() -> io::Result<()> {
+    let mut arguments = std::env::args_os();
+    if arguments.next().is_some_and(|name| name == TITLE) {
+        return Ok(());
+    }
+    Err(Command::new(std::env::current_exe()?).arg0(TITLE).args(arguments).exec())
+}
+
+/// What the system knows about a process. None: it does not live, or only its name does.
+fn process(pid: u32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default().trim();
+    if state.starts_with('Z') {
+        return None;
+    }
+    let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command_line = String::from_utf8_lossy(&command_line).replace('\0', " ").trim().to_owned();
+    Some(Process {
+        // Counted as Hermes counts, by spaces from the left, so that both get the same number even
+        // where a program's name has spaces in it.
+        start_time: stat.split_whitespace().nth(21).and_then(|field| field.parse().ok()),
+        command_line: Some(command_line).filter(|line| !line.is_empty()),
+        is_stopped: state.starts_with(['T', 't']),
+    })
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
+        _ => false,
+    }
+}
+
+fn read_record(mut file: &File) -> Option<Record> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    Record::parse(&text)
+}
+
+fn write_record(mut file: &File, record: &str) -> io::Result<()> {
+    file.rewind()?;
+    file.set_len(0)?;
+    file.write_all(record.as_bytes())?;
+    file.sync_all()
+}
+
+/// Writes a small file whole or not at all, for its owner alone.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    File::open(directory)?.sync_all()
+}
+
+/// 32 random bytes, in a form that is known for a secret wherever it turns up.
+fn new_key() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().fold("tl-".to_owned(), |key, byte| format!("{key}{byte:02x}")))
+}
+
+#[cfg(test)]
+mod tests;
