@@ -1,7 +1,7 @@
 //! Where a message belongs: to the session its chat leads to, to the one it names, to the one it
 //! continues, or to a new one.
 
-use crate::id::{SessionId, TurnId};
+use crate::id::{Seq, SessionId, TurnId};
 use crate::input::Chat;
 use crate::message::Content;
 use crate::prompt::Digest;
@@ -15,6 +15,8 @@ pub enum Target {
     Session(SessionId),
     /// To the session whose conversation, as its client sees it, ends in `before`.
     Thread { before: Digest },
+    /// To this session, if this input is still the last it received.
+    After { session: SessionId, seq: Seq },
     /// To a session of its own.
     Fresh,
 }
@@ -93,7 +95,6 @@ fn fingerprint(content: &Content) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Seq;
 
     fn found(session: &str, is_tip: bool) -> Match {
         Match { session: session.parse().expect("plain id"), turn: TurnId(Seq(1)), is_tip }

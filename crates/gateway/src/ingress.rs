@@ -19,7 +19,7 @@ use throughline_core::port::{
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
 use throughline_core::session::Outcome;
-use throughline_core::{Content, Seq, SessionId, Time};
+use throughline_core::{Content, Seq, SessionId, Time, TurnId};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -136,11 +136,14 @@ impl Door {
                 }
                 Ok(Err(Bounce::Unexpected)) => match &submission.target {
                     Target::Chat(_) => self.0.router.forget(&place.session),
-                    _ => submission.target = Target::Fresh,
+                    Target::After { .. } => return Err(Refusal::MovedOn),
+                    Target::Session(_) | Target::Thread { .. } | Target::Fresh => {
+                        submission.target = Target::Fresh
+                    }
                 },
                 Ok(Err(Bounce::Ended)) => match &submission.target {
                     Target::Chat(_) => self.0.router.forget(&place.session),
-                    Target::Session(_) => return Err(Refusal::Ended(place.session)),
+                    Target::Session(_) | Target::After { .. } => return Err(Refusal::Ended(place.session)),
                     Target::Thread { .. } | Target::Fresh => submission.target = Target::Fresh,
                 },
                 Err(_) => sleep(Duration::from_millis(50)).await, // the actor fell over; the key makes trying again safe
@@ -166,6 +169,9 @@ impl Door {
         Ok(match &submission.target {
             Target::Fresh => fresh(),
             Target::Session(session) => stored(session.clone()),
+            Target::After { session, seq } => {
+                Place { expected: Expected::Tip(TurnId(*seq)), ..stored(session.clone()) }
+            }
             Target::Thread { before } => {
                 let principal = submission.birth.principal.clone().unwrap_or_default();
                 let end = *before;

@@ -97,7 +97,7 @@ impl Line {
                 source: SOURCE.to_owned(),
                 // No principal: the owner of the key, who may speak in any session there is.
                 principal: (!exists).then(|| TERMINAL.to_owned()),
-                system_prompt: (app.options.compose)(None),
+                system_prompt: None,
                 ..Birth::default()
             },
             at: app.desk.now(),
@@ -289,6 +289,9 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         "running_turns": status.running_turns,
         "waiting_inputs": status.waiting_inputs,
         "undelivered": status.undelivered,
+        "commits": status.commits,
+        "batches": status.batches,
+        "tended": status.tended,
     }))
 }
 

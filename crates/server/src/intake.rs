@@ -102,7 +102,7 @@ impl Caller {
                 source: "api_server".to_owned(),
                 user: self.user.clone(),
                 principal: Some(self.principal.clone()),
-                system_prompt: (app.options.compose)(system.as_deref()),
+                system_prompt: system.clone(),
                 imported,
                 ..Birth::default()
             },

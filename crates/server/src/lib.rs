@@ -57,9 +57,6 @@ pub const BODY_BYTES_MAX: usize = 10_000_000;
 /// Shorter than the idle time after which common proxies cut a connection (30 to 60 s).
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The system prompt of a session, made of the layer its client brought (if any).
-pub type Compose = Arc<dyn Fn(Option<&str>) -> Option<String> + Send + Sync>;
-
 /// What the surfaces are told about the agent they speak for.
 #[derive(Clone)]
 pub struct Options {
@@ -71,7 +68,6 @@ pub struct Options {
     pub agent: String,
     pub version: String,
     pub keep_alive: Duration,
-    pub compose: Compose,
 }
 
 /// What every handler sees.
@@ -80,18 +76,11 @@ struct App {
     options: Options,
     guard: Guard,
     started: Time,
-    followups: responses::Followups,
 }
 
 /// All routes of one agent.
 pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
-    let app = Arc::new(App {
-        guard: Guard::new(&options.api_key),
-        started: desk.now(),
-        followups: responses::Followups::default(),
-        desk,
-        options,
-    });
+    let app = Arc::new(App { guard: Guard::new(&options.api_key), started: desk.now(), desk, options });
     let open = Router::new()
         .route("/health", get(health::alive))
         .route("/v1/health", get(health::alive))

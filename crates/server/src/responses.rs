@@ -28,14 +28,12 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::message::Body;
 use throughline_core::port::{Delta, Question, Reading, Receipt, Refusal, Settled};
 use throughline_core::route::Target;
-use throughline_core::{Content, Message, RowId, SessionId, Time, history, turn};
-use tokio::sync::{Mutex, MutexGuard};
+use throughline_core::{Content, Message, RowId, Time, history, turn};
 use tokio::time::timeout;
 
 /// How long a reader waits for a turn that settled long ago to be read back.
@@ -111,25 +109,6 @@ fn lost(refusal: Refusal, id: &str) -> ApiError {
 
 // --------------------------------------------------------------------------- previous_response_id
 
-/// Lets one request at a time look for the end of a session and write there. Sessions that share a
-/// place wait for each other's commit, so there are more places than commits in flight.
-pub struct Followups([Mutex<()>; 256]);
-
-impl Default for Followups {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::default()))
-    }
-}
-
-impl Followups {
-    async fn enter(&self, session: &SessionId) -> MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        session.hash(&mut hasher);
-        let place = hasher.finish() as usize % self.0.len();
-        self.0[place].lock().await
-    }
-}
-
 async fn go_on(
     app: &App,
     caller: &Caller,
@@ -157,20 +136,13 @@ async fn go_on(
         thread: None,
         at: app.desk.now(),
     };
-    let previous = {
-        let _alone = app.followups.enter(&ticket.session).await;
-        let known = app.desk.follow(ticket.session.clone(), ticket.seq).await;
-        let previous = known.map_err(|refusal| about(lost(refusal, id)))?;
-        let after = app.desk.follow(ticket.session.clone(), ticket.seq.next()).await;
-        if matches!(after, Err(Refusal::Unknown(_))) {
-            let target = Target::Session(ticket.session.clone());
-            match app.desk.submit(caller.submission(app, ask, placed(target, Vec::new()))).await {
-                Err(Refusal::Ended(_)) => {} // its history can still begin another
-                answer => return Ok(answer?),
-            }
-        }
-        previous
-    };
+    let known = app.desk.follow(ticket.session.clone(), ticket.seq).await;
+    let previous = known.map_err(|refusal| about(lost(refusal, id)))?;
+    let target = Target::After { session: ticket.session, seq: ticket.seq };
+    match app.desk.submit(caller.submission(app, ask, placed(target, Vec::new()))).await {
+        Err(Refusal::Ended(_) | Refusal::MovedOn) => {} // its history can still begin another
+        answer => return Ok(answer?),
+    }
     let imported = history_up_to(app, caller, previous).await.map_err(about)?;
     Ok(app.desk.submit(caller.submission(app, ask, placed(Target::Fresh, imported))).await?)
 }

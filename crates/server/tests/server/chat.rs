@@ -135,7 +135,7 @@ async fn with_a_session_stored_history_wins_and_the_last_message_is_the_input() 
     let submission = api.desk.last();
     assert_eq!(submission.target, Target::Session("mine".parse().unwrap()));
     assert_eq!(submission.birth.source, "api_server");
-    assert_eq!(submission.birth.system_prompt.as_deref(), Some("SOUL\nBe brief."));
+    assert_eq!(submission.birth.system_prompt.as_deref(), Some("Be brief."));
     assert_eq!(
         submission.birth.imported.iter().map(Message::role).collect::<Vec<_>>(),
         ["user", "assistant"]
@@ -147,7 +147,7 @@ async fn with_a_session_stored_history_wins_and_the_last_message_is_the_input() 
     let changed =
         api.chat_with(&header, json!({"messages": [says("system", "Be long."), says("user", "x")]})).await;
     assert_eq!(changed.status, 200, "another system layer is a note for the desk, not an error");
-    assert_eq!(api.desk.last().birth.system_prompt.as_deref(), Some("SOUL\nBe long."));
+    assert_eq!(api.desk.last().birth.system_prompt.as_deref(), Some("Be long."));
 }
 
 #[tokio::test]

@@ -21,7 +21,6 @@ pub fn options() -> Options {
         agent: "main".into(),
         version: "1.2.3".into(),
         keep_alive: Duration::from_secs(15),
-        compose: Arc::new(|layer| Some(format!("SOUL\n{}", layer.unwrap_or("-")))),
     }
 }
 

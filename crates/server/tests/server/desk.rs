@@ -270,6 +270,16 @@ impl State {
                     Continuation::Import => Ok(self.mint()),
                 }
             }
+            Target::After { session, seq } => match self.sessions.get(session) {
+                Some(kept) if kept.ended => Err(Refusal::Ended(session.clone())),
+                Some(Kept { principal: Some(owner), .. })
+                    if principal.is_some_and(|caller| caller != owner) =>
+                {
+                    Err(Refusal::NotYours(session.clone()))
+                }
+                Some(kept) if kept.inputs.len() as u64 != seq.0 => Err(Refusal::MovedOn),
+                _ => Ok(session.clone()),
+            },
             Target::Fresh => Ok(self.mint()),
         }
     }

@@ -45,7 +45,7 @@ async fn a_response_has_openais_shape_and_can_be_read_again() {
     assert_eq!(json["usage"]["input_tokens"], 10);
     assert_eq!(json["usage"]["output_tokens_details"]["reasoning_tokens"], 1);
     assert_eq!(reply.header("x-hermes-session-id"), "s2");
-    assert_eq!(api.desk.last().birth.system_prompt.as_deref(), Some("SOUL\nBe brief."));
+    assert_eq!(api.desk.last().birth.system_prompt.as_deref(), Some("Be brief."));
     let again = api.get(&format!("/v1/responses/{}", id(&reply))).await.json();
     for field in ["id", "status", "created_at", "output", "usage"] {
         assert_eq!(again[field], json[field], "{field}");
