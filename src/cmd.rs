@@ -1,0 +1,4 @@
+//! The commands: one, one file.
+
+pub mod config;
+pub mod run;

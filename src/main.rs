@@ -1,0 +1,59 @@
+//! Throughline: parse, dispatch, exit code.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod cmd;
+mod config;
+mod home;
+mod wire;
+
+use clap::Parser;
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A gateway for long-lived AI agents that never loses the thread
+#[derive(Parser)]
+#[command(name = "throughline", version, args_conflicts_with_subcommands = false)]
+struct Arguments {
+    /// The home of an agent: $THROUGHLINE_HOME, $HERMES_HOME or ~/.throughline if not given. The
+    /// gateway takes several, one agent each
+    #[arg(long = "home", value_name = "DIRECTORY", global = true)]
+    homes: Vec<PathBuf>,
+    #[command(flatten)]
+    run: cmd::run::Run,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// What is configured, and by what
+    #[command(subcommand)]
+    Config(cmd::config::Config),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let environment = config::Environment::of_this_process();
+    let homes = &arguments.homes;
+    let mut out = io::BufWriter::new(io::stdout());
+    let result = match arguments.command {
+        None => arguments.run.run(homes, &environment, &mut out),
+        Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
+    };
+    let flushed = out.flush().map_err(anyhow::Error::from);
+    match result.and_then(|code| flushed.map(|()| code)) {
+        Ok(code) => code,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "throughline: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `throughline … | head` is no failure.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

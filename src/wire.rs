@@ -1,0 +1,229 @@
+//! Puts the parts together: a home, its model, its store, its door. No logic.
+
+use crate::config::{Endpoint, ModelChoice, Settings};
+use crate::home::{Home, Ownership};
+use anyhow::Context;
+use jiff::tz::TimeZone;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::port::{Desk, Model, Read, Store, StoreError};
+use throughline_core::session::Rules;
+use throughline_core::{SessionId, Time};
+use throughline_gateway::{Agent, Clock, NoTools, Options, Parts, Stopped, SystemClock};
+use throughline_hermes::{id, local};
+use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
+use throughline_net::{Client, Secret};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Who the agent is where nobody wrote a `SOUL.md`.
+const PERSONA: &str = "You are a helpful agent with a long memory. People talk to you over weeks and months; \
+                       keep track of what was agreed, answer plainly, and say so when you do not know.";
+
+/// How long open responses may take to end once their turns have.
+const RESPONSES_END: Duration = Duration::from_secs(2);
+
+/// One agent at work, and its API.
+pub struct Running {
+    pub address: SocketAddr,
+    pub desk: Arc<dyn Desk>,
+    pub key: throughline_hermes::config::Secret,
+    agent: Agent,
+    server: JoinHandle<std::io::Result<()>>,
+    close_door: oneshot::Sender<()>,
+    drain: Duration,
+    home: Home,
+    _ownership: Ownership,
+}
+
+/// Takes the home and begins to work. `port` overrides the one that is configured.
+pub async fn start(home: &Home, settings: &Settings, port: Option<u16>) -> anyhow::Result<Running> {
+    home.prepare()?;
+    let ownership = home.own(env!("CARGO_PKG_VERSION"))?;
+    let key = match &settings.api.key {
+        Some(key) => home.keep_key(key.value.clone())?,
+        None => home.key_or_new()?,
+    };
+    let host = settings.api.host.value.as_str();
+    let port = port.unwrap_or(settings.api.port.value);
+    let listener = TcpListener::bind((host.trim_matches(['[', ']']), port)).await.with_context(|| {
+        format!("the API cannot listen on {host}:{port}; set API_SERVER_PORT to another port, or stop what uses this one")
+    })?;
+    let address = listener.local_addr().context("the API has no address")?;
+
+    let model = model(&settings.model).context("the configured model cannot be used")?;
+    let store = throughline_store::Home::at(home.path());
+    let clock = Arc::new(SystemClock::new());
+    let agent = Agent::start(parts(&store, clock, model.clone(), settings), options(home, settings)?).await;
+    let agent = agent.map_err(because)?;
+    let desk = agent.desk();
+
+    let surface = throughline_server::Options {
+        api_key: key.expose().to_owned(),
+        body_bytes_max: usize::try_from(settings.api.body_limit_bytes.value).unwrap_or(usize::MAX),
+        model: model.name().to_owned(),
+        agent: home.path().file_name().map_or("main".into(), |name| name.to_string_lossy().into_owned()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        keep_alive: throughline_server::KEEP_ALIVE,
+    };
+    let (close_door, door_closed) = oneshot::channel();
+    let router = throughline_server::router(desk.clone(), surface);
+    let server = tokio::spawn(throughline_server::serve(listener, router, async move {
+        let _ = door_closed.await;
+    }));
+    home.publish_address(address)?;
+    let drain = settings.drain.value;
+    Ok(Running {
+        address,
+        desk,
+        key,
+        agent,
+        server,
+        close_door,
+        drain,
+        home: home.clone(),
+        _ownership: ownership,
+    })
+}
+
+impl Running {
+    /// Accepts nothing new, finishes what can be finished in time, and closes the home.
+    pub async fn stop(self) -> anyhow::Result<Stopped> {
+        let Running { agent, mut server, close_door, drain, home, .. } = self;
+        let _ = close_door.send(());
+        let stopped = agent.stop(drain).await.map_err(because)?;
+        if tokio::time::timeout(RESPONSES_END, &mut server).await.is_err() {
+            server.abort(); // a client that does not read its answer can ask for it again
+        }
+        home.withdraw_address();
+        Ok(stopped)
+    }
+}
+
+fn parts(
+    store: &throughline_store::Home,
+    clock: Arc<SystemClock>,
+    model: Arc<dyn Model>,
+    settings: &Settings,
+) -> Parts {
+    let (writing, reading, time) = (store.clone(), store.clone(), clock.clone());
+    Parts {
+        clock,
+        model,
+        tools: Arc::new(NoTools),
+        platforms: Vec::new(),
+        mint: mint(settings),
+        open: Box::new(move || {
+            let writer = writing.writer(time.now()).map_err(|error| broken("open the store", error))?;
+            Ok(Box::new(writer) as Box<dyn Store>)
+        }),
+        readers: Some(Box::new(move || {
+            let reader = reading.reader().map_err(|error| broken("open a reader of the store", error))?;
+            Ok(Box::new(reader) as Box<dyn Read>)
+        })),
+    }
+}
+
+fn options(home: &Home, settings: &Settings) -> anyhow::Result<Options> {
+    Ok(Options {
+        rules: Rules { busy: settings.busy_input.value, soft_tokens: None },
+        persona: persona(home.path())?.into(),
+        writer_thread: true,
+    })
+}
+
+fn persona(home: &Path) -> anyhow::Result<String> {
+    let path = home.join("SOUL.md");
+    match std::fs::read_to_string(&path) {
+        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+        Ok(_) => Ok(PERSONA.to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(PERSONA.to_owned()),
+        Err(error) => Err(error).with_context(|| format!("could not read {}", path.display())),
+    }
+}
+
+/// Ids as Hermes makes them: by the clock on the wall, and told apart by where a session comes from.
+fn mint(settings: &Settings) -> Arc<dyn Fn(Time, u64, &str) -> SessionId + Send + Sync> {
+    let named = settings.timezone.as_ref().and_then(|zone| TimeZone::get(&zone.value).ok());
+    let zone = named.unwrap_or_else(local::system_zone);
+    Arc::new(move |now, chance, source| {
+        let [a, b, c, d, ..] = chance.to_le_bytes();
+        match source {
+            "api_server" => id::api_id(now, [a, b, c, d]),
+            "cli" => id::child_id(now, &zone, [a, b, c]),
+            _ => id::gateway_id(now, &zone, [a, b, c, d]),
+        }
+    })
+}
+
+fn model(choice: &ModelChoice) -> anyhow::Result<Arc<dyn Model>> {
+    let client = Client::new(throughline_net::Settings::default());
+    let headers = |endpoint: &Endpoint| {
+        endpoint.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
+    };
+    let key = |endpoint: &Endpoint| endpoint.key.as_ref().map(|key| Secret::new(key.value.expose()));
+    let max_tokens =
+        |endpoint: &Endpoint| endpoint.max_tokens.as_ref().and_then(|max| u32::try_from(max.value).ok());
+    Ok(match choice {
+        ModelChoice::Rehearsal => Arc::new(rehearsal()?),
+        ModelChoice::OpenAi(endpoint) => Arc::new(OpenAi::new(
+            OpenAiConfig {
+                key: key(endpoint),
+                key_name: endpoint.key_name.clone(),
+                headers: headers(endpoint),
+                max_tokens: max_tokens(endpoint),
+                ..OpenAiConfig::new(&endpoint.base_url.value, &endpoint.model.value)
+            },
+            client,
+        )?),
+        ModelChoice::Anthropic(endpoint) => {
+            let usual = AnthropicConfig::new(&endpoint.base_url.value, &endpoint.model.value);
+            let max_tokens = max_tokens(endpoint).unwrap_or(usual.max_tokens);
+            let config = AnthropicConfig {
+                key: key(endpoint),
+                key_name: endpoint.key_name.clone(),
+                headers: headers(endpoint),
+                max_tokens,
+                ..usual
+            };
+            Arc::new(Anthropic::new(config, client)?)
+        }
+    })
+}
+
+/// The offline model. Tests of the whole binary script it with `THROUGHLINE_REHEARSAL` (a file, see
+/// `throughline_models::rehearsal`), and read what it was asked from `THROUGHLINE_REHEARSAL_LOG`.
+fn rehearsal() -> anyhow::Result<Rehearsal> {
+    let rehearsal = match std::env::var_os("THROUGHLINE_REHEARSAL") {
+        Some(path) => {
+            let shown = path.to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path).with_context(|| format!("could not read {shown}"))?;
+            Rehearsal::scripted(Script::from_json(&text).with_context(|| shown)?)
+        }
+        None => Rehearsal::new(),
+    };
+    let Some(path) = std::env::var_os("THROUGHLINE_REHEARSAL_LOG") else { return Ok(rehearsal) };
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    let log =
+        std::sync::Mutex::new(log.with_context(|| format!("could not write {}", path.to_string_lossy()))?);
+    Ok(rehearsal.watched_by(move |request| {
+        let line = format!("{}\n", request.to_json());
+        let _ = log.lock().map(|mut log| log.write_all(line.as_bytes()));
+    }))
+}
+
+fn broken(doing: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Broken { doing, source: Box::new(error) }
+}
+
+/// What a person should read: the cause, where the outer words only say that there is one.
+fn because(error: StoreError) -> anyhow::Error {
+    match error {
+        StoreError::Broken { source, .. } => anyhow::Error::from_boxed(source),
+        error => error.into(),
+    }
+}
