@@ -140,7 +140,8 @@ async fn go_on(
     let previous = known.map_err(|refusal| about(lost(refusal, id)))?;
     let target = Target::After { session: ticket.session, seq: ticket.seq };
     match app.desk.submit(caller.submission(app, ask, placed(target, Vec::new()))).await {
-        Err(Refusal::Ended(_) | Refusal::MovedOn) => {} // its history can still begin another
+        // Its history can still begin another session, if the caller may see it.
+        Err(Refusal::Ended(_) | Refusal::MovedOn | Refusal::NotYours(_)) => {}
         answer => return Ok(answer?),
     }
     let imported = history_up_to(app, caller, previous).await.map_err(about)?;
