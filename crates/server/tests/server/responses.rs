@@ -169,7 +169,7 @@ async fn p31_an_unknown_forged_or_foreign_response_is_not_continued() {
         assert_eq!(api.get(&format!("/v1/responses/{previous}x")).await.status, 404);
     }
     let foreign = api.respond(json!({"input": "two", "user": "bob", "previous_response_id": id(&one)})).await;
-    assert_eq!(foreign.error().0, 403);
+    assert_eq!(foreign.error().1, "session_not_found", "to another caller it does not exist");
     api.respond(json!({"input": "two", "user": "ann", "previous_response_id": id(&one)})).await;
     let branch =
         api.respond(json!({"input": "three", "user": "bob", "previous_response_id": id(&one)})).await;
