@@ -303,6 +303,7 @@ impl Actor {
             acts.push(Act::Freeze { prompt, layer: digest });
         }
         if !self.born {
+            birth.model.get_or_insert_with(|| self.home.model.name().to_owned());
             acts.push(Act::Open(Box::new(birth)));
         }
         acts
