@@ -21,6 +21,7 @@ mod filesystem;
 mod foreign;
 mod index;
 mod list;
+mod matcher;
 mod open;
 mod projection;
 mod read;

@@ -8,8 +8,9 @@
 
 use crate::fault::Fault;
 use crate::list::LIMIT_DEFAULT;
+use crate::matcher::{Index, Term};
 use crate::read::{Reader, text, unsigned};
-use rusqlite::{OptionalExtension, Row, params_from_iter};
+use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 use std::collections::HashSet;
 use throughline_core::id::{RowId, SNAPSHOT_INFIX, SessionId};
 use throughline_core::port::{Hit, SessionFilter};
@@ -17,19 +18,18 @@ use throughline_core::time::Time;
 
 /// Ranking more than this costs time and changes little: older hits rarely win.
 const CANDIDATES_MAX: usize = 1_000;
-/// A caller with fewer rows than this is asked about row by row, rather than hit by hit.
-const SMALL_SCOPE_ROWS: usize = 2_000;
+/// A caller with fewer rows than this has them read one by one, rather than everybody's hits.
+const SMALL_SCOPE_ROWS: usize = 5_000;
+/// From here on it is cheaper to go through all hits than to ask about each row.
+const PROBES_MAX: usize = 400;
 /// How far back a scan looks. Whoever needs more has a longer word to look for.
 const SCAN_ROWS: usize = 100_000;
 const QUERY_CHARS_MAX: usize = 2_048;
+const SELECTED: &str =
+    "SELECT m.id, m.session_id, m.role, m.timestamp, s.source, m.content, m.tool_name, m.tool_calls
+     FROM messages m JOIN sessions s ON s.id = m.session_id";
 const SNIPPET_TOKENS: usize = 40;
 const SNIPPET_CHARS: usize = 80;
-
-struct Term {
-    text: String,
-    /// Written with a star: words that begin so.
-    is_prefix: bool,
-}
 
 /// A row that matches, with what ranks it.
 struct Candidate {
@@ -39,21 +39,6 @@ struct Candidate {
     at: Time,
     text: String,
     index: Option<Index>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Index {
-    Words,
-    Trigrams,
-}
-
-impl Index {
-    fn table(self) -> &'static str {
-        match self {
-            Index::Words => "messages_fts",
-            Index::Trigrams => "messages_fts_trigram",
-        }
-    }
 }
 
 /// Whose rows may be shown.
@@ -117,10 +102,9 @@ impl Reader {
     }
 
     fn indexed(&self, index: Index, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
-        let query = match_query(index, terms);
         match self.small_scope(scope)? {
-            Some(rows) => self.probed(index, &query, &rows, scope),
-            None => self.streamed(index, &query, scope),
+            Some(rows) => self.sifted(index, terms, &rows, scope),
+            None => self.streamed(index, &index.query(terms), scope),
         }
     }
 
@@ -147,31 +131,57 @@ impl Reader {
         Ok(Some(rows))
     }
 
-    fn probed(
+    /// Reads the rows themselves, and asks the index only about those of which it alone is certain.
+    fn sifted(
         &self,
         index: Index,
-        query: &str,
+        terms: &[Term],
         rows: &[i64],
         scope: &Scope,
     ) -> Result<Vec<Candidate>, Fault> {
-        let table = index.table();
-        let sql = format!("SELECT 1 FROM {table} WHERE {table} MATCH ?1 AND rowid = ?2");
-        let mut probe = self.conn.prepare_cached(&sql)?;
-        let sql = format!("{} WHERE m.id = ?1 AND {}", self.selected(), self.shape.findable);
-        let mut select = self.conn.prepare_cached(&sql)?;
+        let sql = format!("{SELECTED} WHERE m.id = ?1 AND {}", self.shape.findable);
+        let mut statement = self.conn.prepare_cached(&sql)?;
         let mut found = Vec::new();
+        let mut doubtful = Vec::new();
         for row in rows {
-            if found.len() == CANDIDATES_MAX {
-                break;
-            }
-            if probe.exists(rusqlite::params![query, row])? {
-                let mut rows = select.query([row])?;
-                if let Some(row) = rows.next()? {
-                    found.extend(candidate(row, Some(index), scope)?);
-                }
+            let mut rows = statement.query([row])?;
+            let Some(row) = rows.next()? else { continue };
+            let Some(candidate) = candidate(row, Some(index), scope)? else { continue };
+            match index.matches(&candidate.text, terms) {
+                Some(true) => found.push(candidate),
+                Some(false) => {}
+                None => doubtful.push(candidate),
             }
         }
+        let ids: Vec<i64> = doubtful.iter().map(|candidate| candidate.id).collect();
+        let matching = self.matching(index, &index.query(terms), &ids)?;
+        found.extend(doubtful.into_iter().filter(|candidate| matching.contains(&candidate.id)));
         Ok(found)
+    }
+
+    /// Those of these rows, given newest first, that the index has for this query.
+    fn matching(&self, index: Index, query: &str, rows: &[i64]) -> Result<HashSet<i64>, Fault> {
+        let table = index.table();
+        let mut matching = HashSet::new();
+        if rows.len() <= PROBES_MAX {
+            let sql = format!("SELECT 1 FROM {table} WHERE {table} MATCH ?1 AND rowid = ?2");
+            let mut probe = self.conn.prepare_cached(&sql)?;
+            for row in rows {
+                if probe.exists(params![query, row])? {
+                    matching.insert(*row);
+                }
+            }
+            return Ok(matching);
+        }
+        let (newest, oldest) = (rows[0], rows[rows.len() - 1]);
+        let wanted: HashSet<i64> = rows.iter().copied().collect();
+        let sql = format!("SELECT rowid FROM {table} WHERE {table} MATCH ?1 AND rowid BETWEEN ?2 AND ?3");
+        let mut statement = self.conn.prepare_cached(&sql)?;
+        let mut hits = statement.query(params![query, oldest, newest])?;
+        while let Some(hit) = hits.next()? {
+            matching.extend(Some(hit.get(0)?).filter(|row| wanted.contains(row)));
+        }
+        Ok(matching)
     }
 
     fn streamed(&self, index: Index, query: &str, scope: &Scope) -> Result<Vec<Candidate>, Fault> {
@@ -179,8 +189,7 @@ impl Reader {
         let sql = format!(
             "{} JOIN {table} ON {table}.rowid = m.id WHERE {table} MATCH ?1 AND {}
              ORDER BY {table}.rowid DESC",
-            self.selected(),
-            self.shape.findable
+            SELECTED, self.shape.findable
         );
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut rows = statement.query([query])?;
@@ -221,7 +230,7 @@ impl Reader {
         let all = vec![one; terms.len()].join(" AND ");
         let sql = format!(
             "{} WHERE {} AND {all} ORDER BY m.id DESC",
-            self.selected().replacen("messages", from, 1),
+            SELECTED.replacen("messages", from, 1),
             self.shape.findable
         );
         let patterns = terms.iter().flat_map(|term| std::iter::repeat_n(like_pattern(&term.text), 3));
@@ -235,11 +244,6 @@ impl Reader {
             }
         }
         Ok(found)
-    }
-
-    fn selected(&self) -> &'static str {
-        "SELECT m.id, m.session_id, m.role, m.timestamp, s.source, m.content, m.tool_name, m.tool_calls
-         FROM messages m JOIN sessions s ON s.id = m.session_id"
     }
 
     fn hit(&self, candidate: Candidate, terms: &[Term]) -> Result<Hit, Fault> {
@@ -271,12 +275,9 @@ impl Reader {
             "SELECT snippet({table}, 0, '>>>', '<<<', '...', {SNIPPET_TOKENS}) FROM {table}
              WHERE {table} MATCH ?1 AND rowid = ?2"
         );
-        let query = match_query(index, terms);
-        let found = self
-            .conn
-            .prepare_cached(&sql)?
-            .query_row(rusqlite::params![query, row], |row| text(row, 0))
-            .optional()?;
+        let query = index.query(terms);
+        let found =
+            self.conn.prepare_cached(&sql)?.query_row(params![query, row], |row| text(row, 0)).optional()?;
         Ok(found.flatten())
     }
 }
@@ -319,15 +320,6 @@ fn terms(query: &str) -> Vec<Term> {
     }
     terms.retain(|term| term.text.chars().any(char::is_alphanumeric) || term.text.chars().any(is_cjk));
     terms
-}
-
-/// Every term in quotes, so that none of it is syntax.
-fn match_query(index: Index, terms: &[Term]) -> String {
-    let quoted = terms.iter().map(|term| {
-        let star = if term.is_prefix && index == Index::Words { " *" } else { "" };
-        format!("\"{}\"{star}", term.text.replace('"', "\"\"").replace('\0', " "))
-    });
-    quoted.collect::<Vec<_>>().join(" ")
 }
 
 fn like_pattern(text: &str) -> String {
