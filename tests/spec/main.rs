@@ -1,4 +1,8 @@
 //! The specification: a module per promise or peer. One binary, so that dependencies are built once.
 
+#![allow(clippy::unwrap_used)]
+
+mod drain;
+mod gateway;
 mod simulation;
 mod tidy;
