@@ -217,7 +217,8 @@ impl Written {
         let config = match Config::parse(&config_text, &variable) {
             Ok(config) => config,
             Err(error) => {
-                return Ok(Err(Report::refusal(malformed(error.place, error.message, &config_text))));
+                let remark = malformed(error.place, error.message, &config_text);
+                return Ok(Err(Report::refusal(remark).locate(home.path())));
             }
         };
         let neighbours = neighbours(home.path(), &variable);

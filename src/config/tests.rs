@@ -82,7 +82,8 @@ fn line(choice: &ModelChoice) -> String {
 fn the_model_is_what_the_user_meant() {
     let custom =
         "model: {default: m, provider: custom, base_url: http://127.0.0.1:9901/v1/, api_key: sk-fake}";
-    let cases: [(&str, &[(&str, &str)], &str); 26] = [
+    type Variables<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&str, Variables<'_>, &str); 26] = [
         ("", &[], "rehearsal"),
         ("model: rehearsal", &[("OPENAI_API_KEY", "sk-openai")], "rehearsal"),
         ("model: {provider: rehearsal, default: x}", &[], "rehearsal"),

@@ -54,7 +54,8 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 fn the_home_is_the_one_that_was_named_first() {
-    let cases: [(&[&str], &[(&str, &str)], &str, ChosenBy); 6] = [
+    type Variables<'a> = &'a [(&'a str, &'a str)];
+    let cases: [(&[&str], Variables<'_>, &str, ChosenBy); 6] = [
         (&["/a"], &[("THROUGHLINE_HOME", "/t"), ("HOME", "/u")], "/a", ChosenBy::CommandLine),
         (
             &[],
