@@ -1,0 +1,437 @@
+//! Conversations with a scripted gateway, as the screen shows them.
+
+use super::fake::{Fake, Piece, Reply};
+use super::lines::Typed;
+use super::*;
+use crate::out::tests::page;
+use serde_json::{Value, json};
+use throughline_core::Time;
+use throughline_core::port::Promise;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+/// Lines that were typed before the chat began.
+pub struct Typing(Vec<Typed>);
+
+impl Typing {
+    pub fn lines(lines: &[&str]) -> Self {
+        Self(lines.iter().rev().map(|line| Typed::Line((*line).to_owned())).collect())
+    }
+}
+
+impl Lines for Typing {
+    fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
+        let typed = self.0.pop().unwrap_or(Typed::End);
+        Box::pin(async move { Ok(typed) })
+    }
+}
+
+pub fn accepted() -> Piece {
+    Piece::Event("accepted", json!({"session": "s1", "seq": 1, "duplicate": false}))
+}
+
+pub fn delta(text: &str) -> Piece {
+    Piece::Event("delta", json!({"text": text}))
+}
+
+pub fn answer(text: &str) -> Piece {
+    Piece::Event("answer", json!({"text": text, "finish": "stop", "usage": {}}))
+}
+
+pub fn done(said: &str, successor: Option<&str>) -> Reply {
+    Reply::Stream(vec![Piece::Event("done", json!({"said": said, "successor": successor}))])
+}
+
+pub fn answered(text: &str) -> Reply {
+    Reply::Stream(vec![accepted(), delta(text), answer(text)])
+}
+
+/// What was on the screen when a chat ended.
+struct Seen {
+    out: String,
+    notes: String,
+    code: ExitCode,
+}
+
+struct Setup {
+    manner: Manner,
+    gateway: Gateway,
+    resumed: Option<Known>,
+    greeting: bool,
+}
+
+const TERMINAL: Setup =
+    Setup { manner: Manner::Terminal, gateway: Gateway::Running, resumed: None, greeting: false };
+const PLAIN: Setup = Setup { manner: Manner::Plain, ..TERMINAL };
+
+async fn chat(fake: &Fake, setup: Setup, lines: &[&str]) -> Seen {
+    let (_interrupt, interrupts) = unbounded_channel();
+    chat_with(fake, setup, &mut Typing::lines(lines), interrupts).await
+}
+
+async fn chat_with(
+    fake: &Fake,
+    setup: Setup,
+    lines: &mut dyn Lines,
+    interrupts: UnboundedReceiver<()>,
+) -> Seen {
+    let Setup { manner, gateway, resumed, greeting } = setup;
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    let client = fake.client();
+    let status = client.status().await.unwrap();
+    let screen = Screen { manner, page: page(None), out: &mut out, notes: &mut notes };
+    let mut chat = Chat::new(client, status, gateway, interrupts, screen);
+    if greeting {
+        chat.greet(resumed.as_ref()).unwrap();
+    }
+    if let Some(known) = &resumed {
+        chat.resume(known);
+    }
+    let code = chat.converse(lines).await.unwrap();
+    Seen { out: shown(out, fake), notes: shown(notes, fake), code }
+}
+
+fn shown(bytes: Vec<u8>, fake: &Fake) -> String {
+    String::from_utf8(bytes).unwrap().replace(&format!("127.0.0.1:{}", fake.port), "GATEWAY")
+}
+
+fn keys(lines: &[Value]) -> Vec<&str> {
+    lines.iter().map(|line| line["key"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn words_appear_as_they_come_and_the_session_is_kept() {
+    let fake = Fake::start([
+        Reply::Stream(vec![
+            accepted(),
+            delta("Hel"),
+            Piece::Raw(": keep-alive\n\n"),
+            delta("lo."),
+            answer("Hello."),
+        ]),
+        answered("Fine."),
+    ])
+    .await;
+    let seen =
+        chat(&fake, Setup { greeting: true, ..TERMINAL }, &["Hi", "  ", "How are you?", "/exit", "never"])
+            .await;
+    assert_eq!(
+        seen.out,
+        "\
+main answers as gpt-5.2  Throughline 0.1.0 at http://GATEWAY
+A new conversation begins with your first line.
+/help lists the orders, Ctrl-D leaves.
+
+Hello.
+
+Fine.
+
+`throughline chat -c s1` goes on from here.
+"
+    );
+    assert_eq!((seen.notes.as_str(), seen.code), ("", ExitCode::SUCCESS));
+    let lines = fake.lines();
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[0]["text"], &lines[0]["session"]), (&json!("Hi"), &Value::Null));
+    assert_eq!((&lines[1]["text"], &lines[1]["session"]), (&json!("How are you?"), &json!("s1")));
+    assert_ne!(lines[0]["key"], lines[1]["key"], "each line has a key of its own");
+}
+
+#[tokio::test]
+async fn p7_a_line_that_was_cut_off_is_sent_again_under_its_key() {
+    let fake = Fake::start([
+        Reply::HangUp,
+        Reply::Stream(vec![accepted(), delta("In the")]),
+        Reply::Stream(vec![accepted(), delta("In the tin"), delta("."), answer("In the tin.")]),
+        answered("Yes."),
+    ])
+    .await;
+    let seen = chat(&fake, TERMINAL, &["Where is the tea?", "Sure?"]).await;
+    assert!(seen.out.starts_with("In the tin.\n\nYes.\n\n"), "{}", seen.out);
+    let lines = fake.lines();
+    assert_eq!(lines[0], lines[1], "the same line, to the same session, under the same key");
+    assert_eq!(lines[0], lines[2]);
+    assert_ne!(keys(&lines)[2], keys(&lines)[3]);
+    let notes: Vec<_> = seen.notes.lines().collect();
+    assert_eq!(notes.len(), 4, "{notes:?}");
+    assert!(notes[0].starts_with("Lost the connection to the gateway at http://GATEWAY"), "{notes:?}");
+    assert!(
+        notes[0].ends_with("Trying again for 60 s with the same key, so nothing is said twice."),
+        "{notes:?}"
+    );
+    assert_eq!(notes[1], "Connected again.");
+    assert!(
+        notes[2].starts_with("The gateway at http://GATEWAY broke off its answer. Trying again"),
+        "{notes:?}"
+    );
+    assert_eq!(notes[3], "Connected again.");
+}
+
+#[tokio::test]
+async fn p7_a_gateway_that_stops_and_comes_back_answers_the_same_line() {
+    let stopping =
+        Piece::Event("interrupted", json!({"code": "interrupted", "message": "The gateway is stopping."}));
+    let draining = Reply::Refusal {
+        status: 503,
+        headers: "retry-after: 0\r\n",
+        code: "draining",
+        message: "The gateway is stopping and accepts nothing new; try again in a moment.",
+    };
+    let fake = Fake::start([Reply::Stream(vec![accepted(), stopping]), draining, answered("Here.")]).await;
+    let seen = chat(&fake, PLAIN, &["Where?"]).await;
+    assert_eq!(seen.out, "Here.\n");
+    assert!(seen.notes.starts_with("The gateway is stopping. Trying again for 60 s"), "{}", seen.notes);
+    let lines = fake.lines();
+    assert_eq!((lines.len(), &lines[0], &lines[1]), (3, &lines[1], &lines[2]));
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_not_there_yet_is_waited_for() {
+    let place = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = place.local_addr().unwrap();
+    let before = Fake::listen(place, []);
+    let client = before.client();
+    let status = client.status().await.unwrap();
+    let (_interrupt, interrupts) = unbounded_channel();
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    let screen = Screen { manner: Manner::Plain, page: page(None), out: &mut out, notes: &mut notes };
+    // Nobody listens where this one asks, until somebody does.
+    let free = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let later = free.local_addr().unwrap();
+    drop(free);
+    let endpoint = crate::client::Endpoint { url: format!("http://{later}"), ..before.endpoint() };
+    assert_ne!(address, later);
+    let mut chat = Chat::new(Client::new(endpoint).unwrap(), status, Gateway::Running, interrupts, screen);
+    let coming = async {
+        sleep(Duration::from_millis(400)).await;
+        Fake::listen(TcpListener::bind(later).await.unwrap(), [answered("Here.")])
+    };
+    let mut typing = Typing::lines(&["Hi"]);
+    let (code, fake) = tokio::join!(chat.converse(&mut typing), coming);
+    assert_eq!(code.unwrap(), ExitCode::SUCCESS);
+    assert_eq!(out, b"Here.\n");
+    assert_eq!(fake.lines().len(), 1);
+    assert!(String::from_utf8(notes).unwrap().starts_with("No connection to the gateway at http://"));
+}
+
+#[tokio::test]
+async fn what_is_void_does_not_hide_the_answer() {
+    let restarted = Piece::Event("restarted", json!({}));
+    let pieces = vec![
+        accepted(),
+        delta("Let me th"),
+        restarted,
+        delta("In the "),
+        delta("tin."),
+        answer("In the tin."),
+    ];
+    let fake = Fake::start([Reply::Stream(pieces.clone()), Reply::Stream(pieces)]).await;
+    let seen = chat(&fake, TERMINAL, &["Where?"]).await;
+    assert!(seen.out.starts_with("Let me th…\n\nIn the tin.\n\n"), "{}", seen.out);
+    let seen = chat(&fake, PLAIN, &["Where?"]).await;
+    assert_eq!(seen.out, "In the tin.\n", "a program gets the answer alone");
+}
+
+#[tokio::test]
+async fn thoughts_are_a_sign_of_life_and_nothing_more() {
+    let thought = |text: &str| Piece::Event("reasoning", json!({"text": text}));
+    let unknown = Piece::Event("weather", json!({"sun": true}));
+    let pieces =
+        vec![accepted(), thought("Hm"), unknown, thought("m"), delta("Yes."), thought("!"), answer("Yes.")];
+    let fake = Fake::start([Reply::Stream(pieces)]).await;
+    let seen = chat(&fake, TERMINAL, &["Is it?"]).await;
+    assert!(seen.out.starts_with("thinking …\nYes.\n\n"), "{}", seen.out);
+}
+
+#[tokio::test]
+async fn p31_an_answer_cannot_control_the_terminal() {
+    let fake = Fake::start([answered("\x1b[2Jgone"), answered("\x1b[1mbold")]).await;
+    let seen = chat(&fake, TERMINAL, &["x"]).await;
+    assert!(seen.out.starts_with("␛[2Jgone\n"), "{:?}", seen.out);
+    let seen = chat(&fake, PLAIN, &["x"]).await;
+    assert_eq!(seen.out, "\x1b[1mbold\n", "a pipe gets what was said");
+}
+
+#[tokio::test]
+async fn orders_are_the_servers_and_the_keys_are_ours() {
+    let fake = Fake::start([
+        done("/new     end this conversation and begin another", None),
+        answered("Hello."),
+        done("Session s1\nidle; 0 waiting; 1 received", None),
+        done("A new conversation has begun: s2.", Some("s2")),
+        answered("Again."),
+    ])
+    .await;
+    let seen = chat(&fake, TERMINAL, &["/help", "Hi", "/status", "/new", "Hi again"]).await;
+    assert_eq!(
+        seen.out,
+        "\
+/new     end this conversation and begin another
+Ctrl-C   while an answer comes: stop waiting for it; the turn goes on
+Ctrl-D   leave, as /exit does
+Several lines that are pasted at once are one message.
+
+Hello.
+
+Session s1
+idle; 0 waiting; 1 received
+Model gpt-5.2
+Gateway http://GATEWAY (Throughline 0.1.0); 2 waiting in all sessions
+
+A new conversation has begun: s2.
+
+Again.
+
+`throughline chat -c s1` goes on from here.
+"
+    );
+    let sessions: Vec<_> = fake.lines().iter().map(|line| line["session"].clone()).collect();
+    assert_eq!(sessions, [json!(null), json!(null), json!("s1"), json!("s1"), json!("s2")]);
+}
+
+#[tokio::test]
+async fn a_failure_is_told_and_a_person_goes_on_while_a_script_stops() {
+    let failed = || {
+        Reply::Stream(vec![
+            accepted(),
+            delta("I th"),
+            Piece::Event("failed", json!({"code": "model_broken", "message": "The model broke off."})),
+        ])
+    };
+    let fake = Fake::start([failed(), answered("Yes."), failed()]).await;
+    let seen = chat(&fake, TERMINAL, &["Is it?", "Is it?"]).await;
+    assert!(seen.out.starts_with("I th\nYes.\n\n"), "{}", seen.out);
+    assert_eq!((seen.notes.as_str(), seen.code), ("The model broke off.\n", ExitCode::SUCCESS));
+    let seen = chat(&fake, PLAIN, &["Is it?", "never sent"]).await;
+    assert_eq!((seen.out.as_str(), seen.notes.as_str()), ("", "The model broke off.\n"));
+    assert_eq!(seen.code, ExitCode::FAILURE);
+    assert_eq!(fake.lines().len(), 3);
+}
+
+#[tokio::test]
+async fn an_ended_session_is_left_for_a_new_one() {
+    let ended =
+        Reply::Refusal { status: 409, headers: "", code: "session_ended", message: "Session s0 has ended." };
+    let fake = Fake::start([ended, answered("Hello.")]).await;
+    let known = known("s0");
+    let seen = chat(&fake, Setup { resumed: Some(known), ..TERMINAL }, &["Hi", "Hi"]).await;
+    assert_eq!(seen.notes, "Session s0 has ended.\nYour next line begins a new conversation.\n");
+    let sessions: Vec<_> = fake.lines().iter().map(|line| line["session"].clone()).collect();
+    assert_eq!(sessions, [json!("s0"), Value::Null]);
+}
+
+fn known(id: &str) -> Known {
+    Known {
+        id: id.parse().unwrap(),
+        title: None,
+        preview: "Where is the tea?".into(),
+        messages: 12,
+        last_active: Time(1_779_953_710_000_000),
+        ended: None,
+    }
+}
+
+#[tokio::test]
+async fn a_greeting_says_what_is_continued_whose_gateway_it_is_and_that_it_is_a_rehearsal() {
+    let fake = Fake::start([]).await.with_model("rehearsal");
+    let setup = Setup { gateway: Gateway::Own, resumed: Some(known("s0")), greeting: true, ..TERMINAL };
+    let seen = chat(&fake, setup, &[]).await;
+    assert_eq!(
+        seen.out,
+        "\
+main answers as rehearsal  Throughline 0.1.0 at http://GATEWAY
+No gateway was running: this one was started for the chat, and ends with it.
+Continuing s0 (12 messages, last 2026-05-28 09:35): Where is the tea?
+/help lists the orders, Ctrl-D leaves.
+
+`throughline chat -c s0` goes on from here.
+"
+    );
+    assert!(seen.notes.starts_with("These answers are a rehearsal: no model is set up"), "{}", seen.notes);
+    let seen = chat(&fake, Setup { greeting: true, ..PLAIN }, &[]).await;
+    assert_eq!(seen.out, "");
+    assert!(seen.notes.contains("rehearsal"));
+}
+
+/// Ctrl-C comes while the second line is being answered.
+struct Interrupting {
+    lines: Typing,
+    interrupt: UnboundedSender<()>,
+    count: usize,
+}
+
+impl Lines for Interrupting {
+    fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
+        self.count += 1;
+        if self.count == 1 {
+            self.interrupt.send(()).unwrap(); // before anything is asked: meant for something else
+        }
+        if self.count == 2 {
+            let interrupt = self.interrupt.clone();
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(200)).await;
+                interrupt.send(()).unwrap();
+            });
+        }
+        self.lines.next()
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_stops_the_waiting_and_not_the_turn() {
+    let slow = Reply::Stream(vec![accepted(), delta("One moment"), Piece::Silence]);
+    let fake = Fake::start([answered("Hello."), slow]).await;
+    let (interrupt, interrupts) = unbounded_channel();
+    let mut lines = Interrupting { lines: Typing::lines(&["Hi", "Where?"]), interrupt, count: 0 };
+    let seen = chat_with(&fake, Setup { gateway: Gateway::Own, ..TERMINAL }, &mut lines, interrupts).await;
+    assert!(seen.out.starts_with("Hello.\n\nOne moment"), "{}", seen.out);
+    assert_eq!(
+        seen.notes,
+        "\nNo longer waiting. The turn goes on: /status says where it stands, and the answer will be in \
+         `throughline sessions show s1`.\n\
+         The gateway of this chat ends now. What it has begun goes on at the next start.\n"
+    );
+    assert_eq!(seen.code, ExitCode::SUCCESS);
+}
+
+#[tokio::test]
+async fn ctrl_c_before_the_line_was_taken_promises_nothing_and_ends_a_script() {
+    let fake = Fake::start([answered("Hello."), Reply::Stream(vec![Piece::Silence])]).await;
+    let (interrupt, interrupts) = unbounded_channel();
+    let mut lines = Interrupting { lines: Typing::lines(&["Hi", "Where?", "never"]), interrupt, count: 0 };
+    let seen = chat_with(&fake, PLAIN, &mut lines, interrupts).await;
+    assert!(seen.notes.contains("has not said whether it took the message"), "{}", seen.notes);
+    assert_eq!(seen.code, ExitCode::from(130));
+}
+
+#[test]
+fn patience_ends() {
+    let lost = ClientError::Lost("no connection".into());
+    let mut patience = Patience::default();
+    let waits = std::iter::from_fn(|| match patience.wait(&lost) {
+        Wait::For(wait) => Some(wait.as_millis()),
+        Wait::NoMore(_) => None,
+    });
+    let waits: Vec<_> = waits.take(7).collect();
+    assert_eq!(waits, [250, 500, 1000, 2000, 4000, 5000, 5000]);
+    patience.since = Instant::now().checked_sub(PATIENCE);
+    let Wait::NoMore(Ended::Failed { message, .. }) = patience.wait(&lost) else { panic!("it goes on") };
+    assert!(message.starts_with("No connection. Given up after 60 s."), "{message}");
+    let far = ClientError::Later { after: PATIENCE * 2, message: "full".into() };
+    assert!(matches!(Patience::default().wait(&far), Wait::NoMore(_)), "nobody waits that long");
+    let mut patience = Patience::default();
+    assert!(!patience.succeed());
+    patience.wait(&lost);
+    assert!(patience.succeed());
+    assert!(!patience.succeed());
+}
+
+#[test]
+fn no_two_lines_share_a_key() {
+    let (mut one, mut other) = (Keys::new(), Keys::new());
+    let keys = [one.next(), one.next(), other.next(), other.next()];
+    for (i, key) in keys.iter().enumerate() {
+        assert!(!keys[i + 1..].contains(key), "{keys:?}");
+        assert!(key.len() >= 32);
+    }
+}
