@@ -150,14 +150,9 @@ impl Written {
     }
 
     fn own_endpoint(&self, name: Sourced<String>, entry: &Provider) -> Result<Draft, Unusable> {
-        let here = Origin::Config { line: entry.place.line };
-        if !entry.enabled {
-            return unusable(
-                &here,
-                format!("the provider `{}` is switched off (`enabled: false`)", entry.name),
-            );
-        }
+        switched_on(entry)?;
         let Some(base_url) = entry.base_url.clone() else {
+            let here = Origin::Config { line: entry.place.line };
             return unusable(&here, format!("the provider `{}` has no `base_url`", entry.name));
         };
         let base_url = Sourced::from(base_url);
@@ -209,13 +204,7 @@ impl Written {
         };
         let written = &self.config.settings.model;
         let entry = self.entry(known.name);
-        if let Some(entry) = entry.filter(|entry| !entry.enabled) {
-            let here = Origin::Config { line: entry.place.line };
-            return unusable(
-                &here,
-                format!("the provider `{}` is switched off (`enabled: false`)", entry.name),
-            );
-        }
+        entry.map_or(Ok(()), switched_on)?;
         let own = entry.and_then(|entry| entry.base_url.clone());
         let config = self.base_url_for(known, report).or(own).map(Sourced::from);
         let variable = base_url_variable.and_then(|variable| self.variable(variable));
@@ -284,11 +273,7 @@ impl Written {
                 .named(Sourced::new(name.to_owned(), because("by `model.base_url`")), report)
                 .map(Some);
         }
-        if let Some(known) = self.vendor_by_key(model) {
-            let Reach::Key { key_variables, .. } = &known.reach else { return Ok(None) };
-            let variable = key_variables.iter().find(|variable| self.key_in(variable).is_some());
-            let reason =
-                variable.map_or("OPENAI_BASE_URL is set".to_owned(), |variable| format!("{variable} is set"));
+        if let Some((known, reason)) = self.vendor_by_key(model) {
             return self
                 .vendor(known, Sourced::new(known.name.to_owned(), because(&reason)), report)
                 .map(Some);
@@ -306,24 +291,26 @@ impl Written {
         }
     }
 
-    fn vendor_by_key(&self, model: Option<&Sourced<String>>) -> Option<&'static Known> {
-        let has_key = |known: &&'static Known| match &known.reach {
-            Reach::Key { key_variables, .. } => {
-                key_variables.iter().any(|variable| self.key_in(variable).is_some())
-            }
-            _ => false,
+    /// The vendor whose key is there, and why it is that one. Without a model to ask for, only those
+    /// that have a default count: many a shell has a key that was not meant for us.
+    fn vendor_by_key(&self, model: Option<&Sourced<String>>) -> Option<(&'static Known, String)> {
+        let by_key = |known: &'static Known| {
+            let Reach::Key { key_variables, .. } = &known.reach else { return None };
+            let variable = key_variables.iter().find(|variable| self.key_in(variable).is_some())?;
+            Some((known, format!("{variable} is set")))
         };
-        let hint = model.and_then(|model| match model.value.as_str() {
-            name if name.contains('/') => Some("openrouter"),
-            name if name.starts_with("claude") => Some("anthropic"),
-            name if name.starts_with("gpt-") || name.starts_with("o1") || name.starts_with("o3") => {
-                Some("openai-api")
-            }
-            _ => None,
-        });
-        let by_name = hint.and_then(provider::known).filter(has_key);
-        let by_address = || self.variable("OPENAI_BASE_URL").and_then(|_| provider::known("openai-api"));
-        by_name.or_else(by_address).or_else(|| provider::PROVIDERS.iter().find(has_key))
+        let hint = model.and_then(|model| vendor_by_name(&model.value)).and_then(provider::known);
+        let by_name = || {
+            let with_key = self.config.settings.model.api_key.as_ref().and(hint);
+            hint.and_then(by_key).or_else(|| Some((with_key?, "by the name of the model".to_owned())))
+        };
+        let by_address = || {
+            self.variable("OPENAI_BASE_URL")?;
+            Some((provider::known("openai-api")?, "OPENAI_BASE_URL is set".to_owned()))
+        };
+        let has_default = |known: &&Known| MODELS.iter().any(|(name, _)| *name == known.name);
+        let candidates = provider::PROVIDERS.iter().filter(|known| model.is_some() || has_default(known));
+        by_name().or_else(by_address).or_else(|| candidates.into_iter().find_map(by_key))
     }
 
     fn finish(
@@ -399,6 +386,16 @@ impl Written {
     }
 }
 
+fn switched_on(entry: &Provider) -> Result<(), Unusable> {
+    match entry.enabled {
+        true => Ok(()),
+        false => unusable(
+            &Origin::Config { line: entry.place.line },
+            format!("the provider `{}` is switched off (`enabled: false`)", entry.name),
+        ),
+    }
+}
+
 /// The wire format that was written, else the usual one. Of `codex_responses` Hermes keeps leftovers
 /// that it does not believe itself, and every server that speaks it takes chat completions, too.
 fn wire(mode: Option<&At<String>>, usual: Wire) -> Result<Sourced<Wire>, Unusable> {
@@ -454,6 +451,17 @@ fn is_near(host: &str) -> bool {
             let endings = [".localhost", ".local", ".lan", ".internal", ".home.arpa"];
             !host.contains('.') || endings.iter().any(|ending| host.ends_with(ending))
         }
+    }
+}
+
+/// Whose model that must be, by the look of its name.
+fn vendor_by_name(model: &str) -> Option<&'static str> {
+    let starts = |beginnings: &[&str]| beginnings.iter().any(|beginning| model.starts_with(beginning));
+    match model {
+        name if name.contains('/') => Some("openrouter"),
+        _ if starts(&["claude"]) => Some("anthropic"),
+        _ if starts(&["gpt-", "o1", "o3", "o4"]) => Some("openai-api"),
+        _ => None,
     }
 }
 

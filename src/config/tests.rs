@@ -83,12 +83,29 @@ fn the_model_is_what_the_user_meant() {
     let custom =
         "model: {default: m, provider: custom, base_url: http://127.0.0.1:9901/v1/, api_key: sk-fake}";
     type Variables<'a> = &'a [(&'a str, &'a str)];
-    let cases: [(&str, Variables<'_>, &str); 26] = [
+    let cases: [(&str, Variables<'_>, &str); 30] = [
         ("", &[], "rehearsal"),
         ("model: rehearsal", &[("OPENAI_API_KEY", "sk-openai")], "rehearsal"),
         ("model: {provider: rehearsal, default: x}", &[], "rehearsal"),
         ("model: ''", &[("OPENAI_API_KEY", "")], "rehearsal"),
         ("", &[("OPENAI_API_KEY", "***")], "rehearsal"),
+        // A key that many shells have, and that names no model.
+        ("", &[("HF_TOKEN", "hf_0123"), ("GEMINI_API_KEY", "AIza0123")], "rehearsal"),
+        (
+            "model: m",
+            &[("HF_TOKEN", "hf_0123")],
+            "chat huggingface m https://router.huggingface.co/v1 hf_0123",
+        ),
+        (
+            "model: {default: gpt-5, api_key: sk-here}",
+            &[],
+            "chat openai-api gpt-5 https://api.openai.com/v1 sk-here",
+        ),
+        (
+            "model: {default: a/b, api_key: '${UNSET}'}",
+            &[("OPENROUTER_API_KEY", "sk-or-1")],
+            "chat openrouter a/b https://openrouter.ai/api/v1 sk-or-1",
+        ),
         (
             "",
             &[("OPENAI_API_KEY", "sk-openai")],
