@@ -1,4 +1,7 @@
 //! The commands: one, one file.
 
+pub mod chat;
 pub mod config;
 pub mod run;
+pub mod sessions;
+pub mod why;

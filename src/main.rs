@@ -2,9 +2,12 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod chat;
+mod client;
 mod cmd;
 mod config;
 mod home;
+mod out;
 mod wire;
 
 use clap::Parser;
@@ -28,6 +31,11 @@ struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Chat(cmd::chat::Chat),
+    /// What was said
+    #[command(subcommand)]
+    Sessions(cmd::sessions::Sessions),
+    Why(cmd::why::Why),
     /// What is configured, and by what
     #[command(subcommand)]
     Config(cmd::config::Config),
@@ -37,9 +45,17 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let environment = config::Environment::of_this_process();
     let homes = &arguments.homes;
+    let page = out::Page::of(&io::stdout());
     let mut out = io::BufWriter::new(io::stdout());
     let result = match arguments.command {
         None => arguments.run.run(homes, &environment, &mut out),
+        Some(Command::Chat(command)) => wire::chat(command, homes, &environment),
+        Some(Command::Sessions(command)) => {
+            wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
+        }
+        Some(Command::Why(command)) => {
+            wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
+        }
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
     };
     let flushed = out.flush().map_err(anyhow::Error::from);

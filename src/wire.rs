@@ -1,15 +1,18 @@
 //! Puts the parts together: a home, its model, its store, its door. No logic.
 
-use crate::config::{Endpoint, ModelChoice, Settings};
-use crate::home::{Home, Ownership};
-use anyhow::Context;
+use crate::client;
+use crate::cmd::chat::Chat;
+use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Settings, Written};
+use crate::home::{self, Home, Ownership};
+use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::port::{Desk, Model, Read, Store, StoreError};
+use throughline_core::port::{Model, Read, Store, StoreError};
 use throughline_core::session::Rules;
 use throughline_core::{SessionId, Time};
 use throughline_gateway::{Agent, Clock, NoTools, Options, Parts, Stopped, SystemClock};
@@ -30,7 +33,6 @@ const RESPONSES_END: Duration = Duration::from_secs(2);
 /// One agent at work, and its API.
 pub struct Running {
     pub address: SocketAddr,
-    pub desk: Arc<dyn Desk>,
     pub key: throughline_hermes::config::Secret,
     agent: Agent,
     server: JoinHandle<std::io::Result<()>>,
@@ -60,7 +62,6 @@ pub async fn start(home: &Home, settings: &Settings, port: Option<u16>) -> anyho
     let clock = Arc::new(SystemClock::new());
     let agent = Agent::start(parts(&store, clock, model.clone(), settings), options(home, settings)?).await;
     let agent = agent.map_err(because)?;
-    let desk = agent.desk();
 
     let surface = throughline_server::Options {
         api_key: key.expose().to_owned(),
@@ -71,23 +72,13 @@ pub async fn start(home: &Home, settings: &Settings, port: Option<u16>) -> anyho
         keep_alive: throughline_server::KEEP_ALIVE,
     };
     let (close_door, door_closed) = oneshot::channel();
-    let router = throughline_server::router(desk.clone(), surface);
+    let router = throughline_server::router(agent.desk(), surface);
     let server = tokio::spawn(throughline_server::serve(listener, router, async move {
         let _ = door_closed.await;
     }));
     home.publish_address(address)?;
     let drain = settings.drain.value;
-    Ok(Running {
-        address,
-        desk,
-        key,
-        agent,
-        server,
-        close_door,
-        drain,
-        home: home.clone(),
-        _ownership: ownership,
-    })
+    Ok(Running { address, key, agent, server, close_door, drain, home: home.clone(), _ownership: ownership })
 }
 
 impl Running {
@@ -101,6 +92,65 @@ impl Running {
         }
         home.withdraw_address();
         Ok(stopped)
+    }
+}
+
+/// What was said in the one home that is meant.
+pub fn reader(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<throughline_store::Reader> {
+    let home = only(homes, environment)?;
+    Ok(throughline_store::Home::at(home.path()).reader()?)
+}
+
+/// A chat with the home's gateway; with one of its own, for as long as it lasts, if there is none.
+pub fn chat(command: Chat, homes: &[PathBuf], environment: &Environment) -> anyhow::Result<ExitCode> {
+    let home = only(homes, environment)?;
+    if home.owner().is_none() {
+        home::take_title().context("could not start again under the name that Hermes knows")?;
+    }
+    let written = Written::read(&home, environment, Overrides::default())?;
+    let (settings, _) = written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+    let configured = published(&home, &settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(async {
+        let mut own = None;
+        let begin = async || {
+            let running = start(&home, &settings, Some(0)).await?;
+            let endpoint = endpoint(running.address, &running.key);
+            own = Some(running);
+            Ok(endpoint)
+        };
+        let code = command.run(home.path(), configured, begin).await;
+        if let Some(running) = own {
+            running.stop().await?;
+        }
+        code
+    });
+    runtime.shutdown_background();
+    code
+}
+
+/// Where a gateway of this home would answer. None: it has no key yet, so none has ever run.
+fn published(home: &Home, settings: &Settings) -> anyhow::Result<Option<client::Endpoint>> {
+    let api = &settings.api;
+    let key = match &api.key {
+        Some(key) => Some(key.value.clone()),
+        None => home.key()?,
+    };
+    Ok(key.map(|key| match home.address() {
+        Some(address) => endpoint(address, &key),
+        None => client::Endpoint::at(&api.host.value, api.port.value, key),
+    }))
+}
+
+fn endpoint(address: SocketAddr, key: &throughline_hermes::config::Secret) -> client::Endpoint {
+    client::Endpoint::at(&address.ip().to_string(), address.port(), key.clone())
+}
+
+fn only(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Home> {
+    let mut homes = home::choose(homes, &|name| environment.get(name))?;
+    match (homes.pop(), homes.is_empty()) {
+        (Some(home), true) => Ok(home),
+        _ => bail!("this command looks at one home; give --home once"),
     }
 }
 
