@@ -49,6 +49,7 @@ impl Desk for Door {
     }
 
     fn written(&self, session: SessionId, seq: Seq) {
+        self.0.router.mail_if_awake(&session, Mail::Written(seq));
         self.0.library.commit_unawaited(Commit::Written { session, seq });
     }
 

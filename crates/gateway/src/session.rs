@@ -10,7 +10,7 @@ use crate::committer::CommitError;
 use crate::router;
 use crate::stream::{self, Feed};
 use crate::turn::{self, Asking};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub(crate) enum Mail {
         answer: Answerer,
     },
     Event(Event),
+    /// The answer to this input reached its client in full.
+    Written(Seq),
     /// Another process wrote to this session.
     Foreign,
     Wake,
@@ -109,10 +111,22 @@ pub(crate) struct Actor {
     layer: Option<Digest>,
     last_prompt: Option<Mark>,
     composition: Option<Composition>,
+    /// Requests that could be repeated without a key of their own, of the last minutes.
+    requests: VecDeque<Recent>,
+    /// Since when `requests` holds all of them. None: since the session began.
+    requests_since: Option<Time>,
     jobs: BTreeMap<Job, AbortHandle>,
     feed: Arc<Feed>,
     alarm: Alarm,
     share: Share,
+}
+
+/// A request by its words, and whether its answer has reached a client.
+struct Recent {
+    key: Digest,
+    seq: Seq,
+    at: Time,
+    written: bool,
 }
 
 /// What this session adds to the home's gauges.
@@ -147,6 +161,8 @@ impl Actor {
             layer: None,
             last_prompt: None,
             composition: None,
+            requests: VecDeque::new(),
+            requests_since: None,
             jobs: BTreeMap::new(),
             feed: Arc::default(),
             alarm: Alarm::default(),
@@ -183,6 +199,7 @@ impl Actor {
             let id = self.id.clone();
             if let Some(loaded) = self.home.library.read(move |store| store.load(&id)).await? {
                 self.born = true;
+                self.requests_since = Some(self.home.clock.now());
                 self.expect = loaded.session.generation;
                 self.state = loaded.session;
                 self.ended = loaded.ended.is_some();
@@ -206,6 +223,13 @@ impl Actor {
             Mail::Event(event) => {
                 self.persist(Some(event)).await?;
                 self.start_jobs().await
+            }
+            Mail::Written(seq) => {
+                self.requests
+                    .iter_mut()
+                    .filter(|request| request.seq == seq)
+                    .for_each(|request| request.written = true);
+                Ok(())
             }
             Mail::Foreign => self.look_again().await,
             Mail::Wake => Ok(()),
@@ -272,16 +296,25 @@ impl Actor {
         }
     }
 
-    /// The request this one repeats, if its answer never reached a client.
-    async fn retried(&self, submission: &Submission) -> Result<Option<Seq>, StoreError> {
+    /// The request this one repeats, if its answer never reached a client. What this actor has seen
+    /// itself it knows; only after a start does the store have to be asked.
+    async fn retried(&mut self, submission: &Submission) -> Result<Option<Seq>, StoreError> {
         let Kind::Request(request) = &submission.kind else { return Ok(None) };
         let (true, true, Some(key)) = (submission.may_be_retry, self.born, request.implicit_key) else {
             return Ok(None);
         };
+        let now = self.home.clock.now();
+        while self.requests.pop_front_if(|request| now.since(request.at) >= IMPLICIT_KEY_HOLDS).is_some() {}
+        if let Some(known) = self.requests.iter().rev().find(|request| request.key == key) {
+            return Ok((!known.written).then_some(known.seq));
+        }
+        if self.requests_since.is_none_or(|since| now.since(since) >= IMPLICIT_KEY_HOLDS) {
+            return Ok(None);
+        }
         let found = self.home.library.read(move |store| store.implicit(&key)).await?;
         Ok(found
             .filter(|found| found.session == self.id && !found.written)
-            .filter(|found| self.home.clock.now().since(found.at) < IMPLICIT_KEY_HOLDS)
+            .filter(|found| now.since(found.at) < IMPLICIT_KEY_HOLDS)
             .map(|found| found.seq))
     }
 
@@ -448,8 +481,8 @@ impl Actor {
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
                 Act::Note { name, detail } => tracing::info!(name, detail, "noted"),
-                Act::Accept(_)
-                | Act::Begin { .. }
+                Act::Accept(input) => self.remember(&input),
+                Act::Begin { .. }
                 | Act::Step(_)
                 | Act::Result { .. }
                 | Act::Tip { .. }
@@ -458,6 +491,15 @@ impl Actor {
             }
         }
         self.report();
+    }
+
+    fn remember(&mut self, input: &Input) {
+        if let Kind::Request(request) = &input.kind
+            && let Some(key) = request.implicit_key
+        {
+            let at = self.home.clock.now();
+            self.requests.push_back(Recent { key, seq: input.seq, at, written: false });
+        }
     }
 
     fn append(&mut self, message: &Message) {
