@@ -67,6 +67,8 @@ pub struct Chat<'a> {
     status: Status,
     gateway: Gateway,
     session: Option<SessionId>,
+    /// Something has been said in `session`, so that it can be found again.
+    has_spoken: bool,
     keys: Keys,
     /// Ctrl-C, while nobody edits a line.
     interrupts: UnboundedReceiver<()>,
@@ -102,13 +104,23 @@ impl<'a> Chat<'a> {
         interrupts: UnboundedReceiver<()>,
         screen: Screen<'a>,
     ) -> Self {
-        let keys = Keys::new();
-        Self { client, status, gateway, session: None, keys, interrupts, screen, left_behind: false }
+        Self {
+            client,
+            status,
+            gateway,
+            session: None,
+            has_spoken: false,
+            keys: Keys::new(),
+            interrupts,
+            screen,
+            left_behind: false,
+        }
     }
 
     /// Goes on where `known` stopped.
     pub fn resume(&mut self, known: &Known) {
         self.session = Some(known.id.clone());
+        self.has_spoken = true;
     }
 
     /// Who answers, which conversation, and how to leave.
@@ -134,7 +146,7 @@ impl<'a> Chat<'a> {
             Some(known) => {
                 let about = one_line(known.title.as_deref().unwrap_or(&known.preview));
                 let when = page.minute(known.last_active);
-                writeln!(out, "Continuing {} ({} messages, last {when}): {about}", known.id, known.messages)?;
+                writeln!(out, "Continuing {} of {when}  {about}", known.id)?;
             }
         }
         writeln!(out, "{}\n", page.paint(Tint::Dim, "/help lists the orders, Ctrl-D leaves."))?;
@@ -145,7 +157,13 @@ impl<'a> Chat<'a> {
     /// lines after it would speak to somebody who has not heard the one before.
     pub async fn converse(&mut self, lines: &mut dyn Lines) -> anyhow::Result<ExitCode> {
         loop {
-            let text = match lines.next().await? {
+            self.forget_interrupts();
+            let typed = tokio::select! {
+                biased;
+                typed = lines.next() => typed?,
+                Some(()) = self.interrupts.recv() => return Ok(ExitCode::from(INTERRUPTED)),
+            };
+            let text = match typed {
                 Typed::End => break,
                 Typed::Cleared => continue,
                 Typed::Line(text) => text,
@@ -184,22 +202,23 @@ impl<'a> Chat<'a> {
 
     /// Sends the line under its key until it has come to an end, or Ctrl-C.
     async fn ask(&mut self, text: String) -> anyhow::Result<Ended> {
-        while self.interrupts.try_recv().is_ok() {} // meant for something that is over
+        self.forget_interrupts();
         let line = Line { text, session: self.session.clone(), key: self.keys.next() };
         let mut patience = Patience::default();
         let mut telling = Telling { shown: Shown::default(), is_thinking: false };
         loop {
-            let Self { client, session, screen, left_behind: accepted, interrupts, .. } = self;
+            let Self { client, session, has_spoken, screen, left_behind: accepted, interrupts, .. } = self;
             let (telling, patience) = (&mut telling, &mut patience);
-            let mut following = Following { session, screen, telling, patience, accepted };
+            let mut following = Following { session, has_spoken, screen, telling, patience, accepted };
             let trouble = tokio::select! {
                 biased;
-                _ = interrupts.recv() => return Ok(Ended::Left),
+                Some(()) = interrupts.recv() => return Ok(Ended::Left),
                 ended = following.follow(client, &line) => match ended? {
                     Ok(ended) => return Ok(ended),
                     Err(trouble) => trouble,
                 },
             };
+            following.break_off()?;
             let wait = match patience.wait(&trouble) {
                 Wait::For(wait) => wait,
                 Wait::NoMore(failed) => return Ok(failed),
@@ -207,13 +226,17 @@ impl<'a> Chat<'a> {
             if patience.is_first() {
                 self.say_that_it_is_tried_again(&trouble)?;
             }
-            telling.shown.restart();
             tokio::select! {
                 biased;
-                _ = self.interrupts.recv() => return Ok(Ended::Left),
+                Some(()) = self.interrupts.recv() => return Ok(Ended::Left),
                 () = sleep(wait) => {}
             }
         }
+    }
+
+    /// Those that have come were meant for something that is over.
+    fn forget_interrupts(&mut self) {
+        while self.interrupts.try_recv().is_ok() {}
     }
 
     // ------------------------------------------------------------------------------- what is said
@@ -243,6 +266,7 @@ impl<'a> Chat<'a> {
     ) -> io::Result<()> {
         if successor.is_some() {
             self.session = successor;
+            self.has_spoken = false;
         }
         let more = match order {
             Some(Command::Help) => Some(KEYS.to_owned()),
@@ -267,7 +291,7 @@ impl<'a> Chat<'a> {
             Err(error) => return format!("The gateway's own state is not known: {error}."),
         }
         let Status { version, model, waiting, .. } = &self.status;
-        let rehearsal = if self.status.is_rehearsal() { ", the offline rehearsal" } else { "" };
+        let rehearsal = if self.status.is_rehearsal() { ", offline: no model is set up" } else { "" };
         let whose = match self.gateway {
             Gateway::Running => "",
             Gateway::Own => ", of this chat",
@@ -312,7 +336,7 @@ impl<'a> Chat<'a> {
                 "The gateway of this chat ends now. What it has begun goes on at the next start.",
             )?;
         }
-        let Some(session) = &self.session else { return Ok(()) };
+        let Some(session) = self.session.as_ref().filter(|_| self.has_spoken) else { return Ok(()) };
         let Screen { page, out, .. } = &mut self.screen;
         let farewell = format!("`throughline chat -c {session}` goes on from here.");
         writeln!(out, "{}", page.paint(Tint::Dim, &farewell))?;
@@ -358,6 +382,7 @@ struct Telling {
 /// One attempt to have a line answered.
 struct Following<'a, 'b> {
     session: &'a mut Option<SessionId>,
+    has_spoken: &'a mut bool,
     screen: &'a mut Screen<'b>,
     telling: &'a mut Telling,
     patience: &'a mut Patience,
@@ -377,7 +402,7 @@ impl Following<'_, '_> {
                 Err(error) => return Ok(Err(error)),
             };
             match event {
-                Event::Accepted { session, .. } => self.accept(session)?,
+                Event::Accepted { session } => self.accept(session)?,
                 Event::Delta(words) => {
                     let words = self.telling.shown.delta(&words);
                     self.print(&words)?;
@@ -411,6 +436,7 @@ impl Following<'_, '_> {
             self.screen.note(Tint::Dim, "Connected again.")?;
         }
         *self.session = Some(session);
+        *self.has_spoken = true;
         *self.accepted = true;
         Ok(())
     }
@@ -431,6 +457,14 @@ impl Following<'_, '_> {
 
     fn end_line(&mut self) -> io::Result<()> {
         if self.telling.shown.is_empty() { Ok(()) } else { self.write("\n") }
+    }
+
+    /// A note comes next, and after it the words come again from the beginning.
+    fn break_off(&mut self) -> io::Result<()> {
+        if !std::mem::take(&mut self.telling.shown).is_empty() {
+            self.write("…\n")?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {

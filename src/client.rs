@@ -103,7 +103,6 @@ pub struct Known {
     pub id: SessionId,
     pub title: Option<String>,
     pub preview: String,
-    pub messages: u64,
     pub last_active: Time,
     pub ended: Option<String>,
 }
@@ -123,7 +122,6 @@ pub enum Event {
     /// It is on disk.
     Accepted {
         session: SessionId,
-        seq: u64,
     },
     Delta(String),
     Reasoning(String),
@@ -328,7 +326,6 @@ fn known(session: &Value) -> Result<Known, ClientError> {
         id: session_id(&session["id"])?,
         title: text("title").filter(|title| !title.is_empty()),
         preview: text("preview").unwrap_or_default(),
-        messages: session["message_count"].as_u64().unwrap_or(0),
         last_active: Time::from_seconds(session["last_active"].as_f64().unwrap_or(0.0)),
         ended: text("end_reason"),
     })
@@ -376,10 +373,7 @@ fn read(name: &str, data: &str) -> Result<Option<Event>, ClientError> {
         .map_err(|_| ClientError::Foreign(format!("its event {name:?} holds no JSON")))?;
     let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
     Ok(Some(match name {
-        "accepted" => Event::Accepted {
-            session: session_id(&data["session"])?,
-            seq: data["seq"].as_u64().unwrap_or_default(),
-        },
+        "accepted" => Event::Accepted { session: session_id(&data["session"])? },
         "delta" => Event::Delta(text("text")),
         "reasoning" => Event::Reasoning(text("text")),
         "restarted" => Event::Restarted,
@@ -453,7 +447,7 @@ mod tests {
         .await;
         let session = |id: &str| id.parse::<SessionId>().unwrap();
         let expected = [
-            Event::Accepted { session: session("s"), seq: 3 },
+            Event::Accepted { session: session("s") },
             Event::Delta("a".into()),
             Event::Reasoning("b".into()),
             Event::Restarted,

@@ -20,6 +20,9 @@ use std::process::ExitCode;
 use throughline_core::Time;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// Of a terminal that does not say how wide it is.
+const WIDTH_USUAL: usize = 80;
+
 /// What output is written on: how wide, in which colours, in whose time.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -49,8 +52,8 @@ impl Page {
         if !stream.is_terminal() {
             return Self::plain();
         }
-        let width = terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0));
-        Self { width, has_colour: wants_colour(), ..Self::plain() }
+        let width = terminal_size::terminal_size_of(stream).map_or(WIDTH_USUAL, |(width, _)| width.0.into());
+        Self { width: Some(width), has_colour: wants_colour(), ..Self::plain() }
     }
 
     pub fn paint<'a>(&self, tint: Tint, text: &'a str) -> Cow<'a, str> {

@@ -1,9 +1,9 @@
 //! What the screen shows of an answer, and what it must still show.
 //!
-//! A terminal does not take back what it printed. When the model is asked anew, or the connection
-//! was lost and the words come again, what repeats is held back; where the new attempt says
-//! something else, the old one ends in an ellipsis and the new one follows from its beginning. So
-//! the whole answer, in one piece, is always the end of what was printed.
+//! A terminal does not take back what it printed. When the model is asked anew, what repeats is
+//! held back; where the new attempt says something else, the old one ends in an ellipsis and the
+//! new one follows from its beginning. So the whole answer, in one piece, is always the end of what
+//! was printed.
 
 /// Stands between an attempt that was given up and the one that counts.
 const TEAR: &str = "…\n\n";
@@ -90,7 +90,7 @@ mod tests {
             (vec![Some("ab"), Some("c")], "abc", "abc"),                    // the plain case
             (vec![Some("ab")], "abc", "abc"),                               // the rest was missed
             (vec![Some("abc\n")], "abc", "abc\n"),                          // trimmed by the store
-            (vec![Some("ab"), AGAIN, Some("a"), Some("bc")], "abc", "abc"), // the connection came back
+            (vec![Some("ab"), AGAIN, Some("a"), Some("bc")], "abc", "abc"), // the same words
             (vec![Some("ab"), AGAIN, AGAIN, Some("abc")], "abc", "abc"),    // twice
             (vec![Some("ab"), AGAIN, Some("xy"), Some("z")], "xyz", "ab…\n\nxyz"), // other words
             (vec![Some("ab"), AGAIN], "xyz", "ab…\n\nxyz"),                 // other words, not streamed

@@ -62,6 +62,7 @@ struct Setup {
 
 const TERMINAL: Setup =
     Setup { manner: Manner::Terminal, gateway: Gateway::Running, resumed: None, greeting: false };
+/// Only answers.
 const PLAIN: Setup = Setup { manner: Manner::Plain, ..TERMINAL };
 
 async fn chat(fake: &Fake, setup: Setup, lines: &[&str]) -> Seen {
@@ -147,7 +148,7 @@ async fn p7_a_line_that_was_cut_off_is_sent_again_under_its_key() {
     ])
     .await;
     let seen = chat(&fake, TERMINAL, &["Where is the tea?", "Sure?"]).await;
-    assert!(seen.out.starts_with("In the tin.\n\nYes.\n\n"), "{}", seen.out);
+    assert!(seen.out.starts_with("In the…\nIn the tin.\n\nYes.\n\n"), "{}", seen.out);
     let lines = fake.lines();
     assert_eq!(lines[0], lines[1], "the same line, to the same session, under the same key");
     assert_eq!(lines[0], lines[2]);
@@ -325,7 +326,6 @@ fn known(id: &str) -> Known {
         id: id.parse().unwrap(),
         title: None,
         preview: "Where is the tea?".into(),
-        messages: 12,
         last_active: Time(1_779_953_710_000_000),
         ended: None,
     }
@@ -341,7 +341,7 @@ async fn a_greeting_says_what_is_continued_whose_gateway_it_is_and_that_it_is_a_
         "\
 main answers as rehearsal  Throughline 0.1.0 at http://GATEWAY
 No gateway was running: this one was started for the chat, and ends with it.
-Continuing s0 (12 messages, last 2026-05-28 09:35): Where is the tea?
+Continuing s0 of 2026-05-28 09:35  Where is the tea?
 /help lists the orders, Ctrl-D leaves.
 
 `throughline chat -c s0` goes on from here.
@@ -402,6 +402,34 @@ async fn ctrl_c_before_the_line_was_taken_promises_nothing_and_ends_a_script() {
     let seen = chat_with(&fake, PLAIN, &mut lines, interrupts).await;
     assert!(seen.notes.contains("has not said whether it took the message"), "{}", seen.notes);
     assert_eq!(seen.code, ExitCode::from(130));
+}
+
+/// Nobody types.
+struct Waiting;
+
+impl Lines for Waiting {
+    fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_while_nothing_is_asked_ends_the_chat() {
+    let fake = Fake::start([]).await;
+    let (interrupt, interrupts) = unbounded_channel();
+    tokio::spawn(async move {
+        sleep(Duration::from_millis(100)).await;
+        interrupt.send(()).unwrap();
+    });
+    let seen = chat_with(&fake, PLAIN, &mut Waiting, interrupts).await;
+    assert_eq!((seen.out.as_str(), seen.code), ("", ExitCode::from(130)));
+}
+
+#[tokio::test]
+async fn a_conversation_in_which_nothing_was_said_is_not_offered_again() {
+    let fake = Fake::start([answered("Hello."), done("A new conversation has begun: s2.", Some("s2"))]).await;
+    let seen = chat(&fake, TERMINAL, &["Hi", "/new"]).await;
+    assert!(seen.out.ends_with("A new conversation has begun: s2.\n\n"), "{}", seen.out);
 }
 
 #[test]

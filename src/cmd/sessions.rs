@@ -92,7 +92,10 @@ impl List {
             writeln!(
                 out,
                 "{}",
-                page.paint(Tint::Dim, &format!("There are more; show them with --limit {}.", limit * 5))
+                page.paint(
+                    Tint::Dim,
+                    &format!("There are more; show them with --limit {}.", limit.saturating_mul(5))
+                )
             )?;
         }
         Ok(ExitCode::SUCCESS)
