@@ -50,6 +50,11 @@ impl Place {
         path
     }
 
+    pub fn append(&self, name: &str, content: &str) {
+        let mut file = OpenOptions::new().create(true).append(true).open(self.file(name)).unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+    }
+
     /// A launch on this place's one home, with this script for the rehearsal model.
     pub fn rehearsing(&self, script: &Value) -> Launch {
         let script = self.write("script.json", script.to_string());
@@ -65,7 +70,7 @@ impl Place {
     /// What the rehearsal model was asked, request by request.
     pub fn asked(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.file("model.log")).unwrap_or_default();
-        // A line that a kill cut short was never answered.
+        // What a kill cut short was never answered.
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 }
@@ -228,7 +233,7 @@ impl Gateway {
         self.child.try_wait().unwrap().is_none()
     }
 
-    fn wait_until_ready(&mut self) {
+    pub fn wait_until_ready(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         while !self.client.is_ready() {
             if let Some(status) = self.child.try_wait().unwrap() {
