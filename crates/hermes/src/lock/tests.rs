@@ -22,7 +22,7 @@ fn a_gateway_is_known_by_its_command_line_as_hermes_knows_it() {
         ("'C:\\Program Files\\hermes-gateway.exe' x", true),
         ("python /a/b/gateway/run.py", true),
         ("vim gateway/run.py.bak", false),
-        ("/root/.hermes/bin/x gateway run", false),
+        ("/home/u/.hermes/bin/x gateway run", false),
         ("HERMES GATEWAY RUN", true),
         ("it's hermes gateway run", true),
         ("'it is hermes gateway run", true),
