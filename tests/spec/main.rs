@@ -4,5 +4,9 @@
 
 mod drain;
 mod gateway;
+mod interop;
+mod openai_sdk;
+mod peers;
 mod simulation;
 mod tidy;
+mod torture;

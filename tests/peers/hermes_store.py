@@ -1,0 +1,85 @@
+"""Hermes' own hands, moved from a test.
+
+Reads a list of calls from standard input, each `[method, arguments, named arguments]`, runs them one
+after the other on the conversation store of the Hermes in whose environment this runs, on the home
+that HERMES_HOME names, and prints the list of what they returned. A method is one of Hermes' own
+`SessionDB`, or one of the few defined here for what that class cannot do alone.
+"""
+
+import json
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+HOME = Path(os.environ["HERMES_HOME"])
+DATABASE = HOME / "state.db"
+
+
+def schema():
+    """The text of everything in the database, and its version, read without Hermes."""
+    connection = sqlite3.connect(f"file:{DATABASE}?mode=ro", uri=True)
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name").fetchall()
+    version = connection.execute("SELECT version FROM schema_version").fetchall()
+    connection.close()
+    return {"objects": rows, "version": version}
+
+
+def routes():
+    """The routing index as Hermes' gateway loads it: chat key to entry."""
+    store = session_store()
+    store._ensure_loaded()
+    return {key: entry.to_dict() for key, entry in store._entries.items()}
+
+
+def route(chat_id, user_name="Ada"):
+    """What Hermes' gateway does when somebody writes on Telegram: the entry of that chat."""
+    from gateway.config import Platform
+    from gateway.session import SessionSource
+
+    source = SessionSource(
+        platform=Platform.TELEGRAM, chat_id=chat_id, chat_type="dm", user_id=chat_id, user_name=user_name
+    )
+    return session_store().get_or_create_session(source).to_dict()
+
+
+def session_store():
+    from gateway.config import GatewayConfig, SessionResetPolicy
+    from gateway.session import SessionStore
+
+    config = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="none"))
+    return SessionStore(HOME / "sessions", config)
+
+
+def check():
+    """SQLite's own opinion of the file, and of both full-text indexes."""
+    connection = sqlite3.connect(DATABASE)
+    found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+    for index in ("messages_fts", "messages_fts_trigram"):
+        connection.execute(f"INSERT INTO {index}({index}, rank) VALUES ('integrity-check', 1)")
+    connection.close()
+    return found
+
+
+OURS = {"schema": schema, "routes": routes, "route": route, "check": check}
+
+
+def main():
+    calls = json.load(sys.stdin)
+    database = None
+    results = []
+    for method, arguments, named in calls:
+        if method in OURS:
+            results.append(OURS[method](*arguments, **named))
+            continue
+        if database is None:
+            from hermes_state import SessionDB
+
+            database = SessionDB(DATABASE)
+        results.append(getattr(database, method)(*arguments, **named))
+    if database is not None:
+        database.close()
+    json.dump(results, sys.stdout)
+
+
+main()

@@ -1,0 +1,91 @@
+//! Programs of other people that the tests talk to, each in an environment of its own that
+//! `tests/peers/install` makes below `.cache/peers`.
+//!
+//! With `THROUGHLINE_PEERS=skip` a test that needs one says so and passes; in every other case a
+//! peer that is not there is a failure.
+
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The versions of Hermes that are tested with, unless `THROUGHLINE_HERMES` names others
+/// (`THROUGHLINE_HERMES=0.16.0,0.18.2`, after `tests/peers/install hermes-0.16.0` and so on).
+const HERMES: &str = "0.14.0,0.19.0";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The Python of a peer's environment; None if peers are to be skipped.
+fn python(peer: &str) -> Option<PathBuf> {
+    if std::env::var("THROUGHLINE_PEERS").is_ok_and(|value| value == "skip") {
+        println!("skipped: {peer} (THROUGHLINE_PEERS=skip)");
+        return None;
+    }
+    let environment = root().join(".cache/peers").join(peer);
+    assert!(
+        environment.join(".complete").exists(),
+        "{peer} is not installed: run `tests/peers/install`, or `tests/peers/install {peer}` for another version \
+         (THROUGHLINE_PEERS=skip leaves these tests out)"
+    );
+    Some(environment.join("bin/python"))
+}
+
+/// A script below `tests/peers`, with pipes to speak through and nothing else in its environment.
+fn script(python: &Path, name: &str) -> Command {
+    let mut command = Command::new(python);
+    command.arg("-B").arg(root().join("tests/peers").join(name)).env_clear();
+    command.env("PYTHONUTF8", "1").env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// The official SDK, about to hold the conversations that its script writes down.
+pub fn openai_sdk(port: u16, key: &str) -> Option<Child> {
+    let mut command = script(&python("openai")?, "openai_sdk.py");
+    command.env("OPENAI_BASE_URL", format!("http://127.0.0.1:{port}/v1")).env("OPENAI_API_KEY", key);
+    Some(command.spawn().expect("Python can be started"))
+}
+
+/// A real Hermes. Each [`Hermes::does`] is a process of its own, as its command line would be.
+pub struct Hermes {
+    pub version: String,
+    python: PathBuf,
+}
+
+/// Every Hermes that is to be tested with.
+pub fn hermes() -> Vec<Hermes> {
+    let versions = std::env::var("THROUGHLINE_HERMES").unwrap_or_else(|_| HERMES.to_owned());
+    versions.split(',').filter_map(|version| one_hermes(version.trim())).collect()
+}
+
+pub fn one_hermes(version: &str) -> Option<Hermes> {
+    let python = python(&format!("hermes-{version}"))?;
+    Some(Hermes { version: version.to_owned(), python })
+}
+
+impl Hermes {
+    /// Runs calls on Hermes' own classes on this home, one after the other, and returns what each
+    /// returned. See `tests/peers/hermes_store.py`.
+    pub fn does(&self, home: &Path, calls: &[Value]) -> Vec<Value> {
+        let mut command = script(&self.python, "hermes_store.py");
+        command.env("HERMES_HOME", home).env("HOME", home.with_file_name("user"));
+        let mut child = command.spawn().expect("Python can be started");
+        let told = json!(calls).to_string();
+        child
+            .stdin
+            .take()
+            .expect("it is piped")
+            .write_all(told.as_bytes())
+            .expect("the script reads its calls");
+        let output = child.wait_with_output().expect("the script ends");
+        assert!(output.status.success(), "Hermes {} failed at {told}", self.version);
+        serde_json::from_slice(&output.stdout).expect("the script answers in JSON")
+    }
+
+    /// The same for a single call.
+    pub fn did(&self, home: &Path, call: Value) -> Value {
+        self.does(home, &[call]).remove(0)
+    }
+}
