@@ -333,7 +333,8 @@ impl<'a> Chat<'a> {
         if self.left_behind && self.gateway == Gateway::Own {
             self.note(
                 Tint::Yellow,
-                "The gateway of this chat ends now. What it has begun goes on at the next start.",
+                "The gateway of this chat finishes what it has begun, and ends. Ctrl-C ends it at once; \
+                 the rest goes on at the next start.",
             )?;
         }
         let Some(session) = self.session.as_ref().filter(|_| self.has_spoken) else { return Ok(()) };

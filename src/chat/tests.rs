@@ -389,7 +389,8 @@ async fn ctrl_c_stops_the_waiting_and_not_the_turn() {
         seen.notes,
         "\nNo longer waiting. The turn goes on: /status says where it stands, and the answer will be in \
          `throughline sessions show s1`.\n\
-         The gateway of this chat ends now. What it has begun goes on at the next start.\n"
+         The gateway of this chat finishes what it has begun, and ends. Ctrl-C ends it at once; \
+         the rest goes on at the next start.\n"
     );
     assert_eq!(seen.code, ExitCode::SUCCESS);
 }
