@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::{Model, Read, Store, StoreError};
 use throughline_core::session::Rules;
-use throughline_core::{SessionId, Time};
-use throughline_gateway::{Agent, Clock, NoTools, Options, Parts, Stopped, SystemClock};
+use throughline_gateway::{Agent, Clock, Mint, NoTools, Options, Parts, Stopped, SystemClock};
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
 use throughline_net::{Client, Secret};
@@ -121,7 +120,11 @@ pub fn chat(command: Chat, homes: &[PathBuf], environment: &Environment) -> anyh
         };
         let code = command.run(home.path(), configured, begin).await;
         if let Some(running) = own {
-            running.stop().await?;
+            // Whoever does not want to wait for a slow turn need not: it goes on at the next start.
+            tokio::select! {
+                stopped = running.stop() => stopped.map(|_| ())?,
+                _ = tokio::signal::ctrl_c() => {}
+            }
         }
         code
     });
@@ -197,7 +200,7 @@ fn persona(home: &Path) -> anyhow::Result<String> {
 }
 
 /// Ids as Hermes makes them: by the clock on the wall, and told apart by where a session comes from.
-fn mint(settings: &Settings) -> Arc<dyn Fn(Time, u64, &str) -> SessionId + Send + Sync> {
+fn mint(settings: &Settings) -> Mint {
     let named = settings.timezone.as_ref().and_then(|zone| TimeZone::get(&zone.value).ok());
     let zone = named.unwrap_or_else(local::system_zone);
     Arc::new(move |now, chance, source| {

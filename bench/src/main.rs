@@ -105,22 +105,29 @@ async fn start_times(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A turn late in a long conversation against one in an empty one.
+/// A turn late in a long conversation against one in a new one, by one client after the other.
 async fn long_conversation(arguments: &Arguments) -> Result<()> {
     let gateway = Gateway::start(&arguments.directory.join("long"), true).await?;
-    let per_turn = async |clients: usize, turns: usize, name: &'static str| -> Result<f64> {
-        let cpu = gateway.cpu_seconds()?;
-        client::run(&gateway, &Load { clients, turns: Some(turns), seconds: 600, name }).await?;
-        Ok((gateway.cpu_seconds()? - cpu) * 1e3 / (clients * turns) as f64)
+    let talk = async |turns: usize, name: &'static str| {
+        client::run(&gateway, &Load { clients: 1, turns: Some(turns), seconds: 600, name }).await
     };
-    per_turn(1, 50, "short-warm").await?;
+    talk(arguments.messages / 2, "long").await?;
     gateway.wait_until_indexed().await?;
-    let short = per_turn(20, 10, "short").await?;
-    per_turn(1, arguments.messages / 2, "long").await?;
+    let (runs, turns) = (20, 10);
+    let before = gateway.cpu_seconds()?;
+    for run in 0..runs {
+        talk(turns, Box::leak(format!("short-{run}").into_boxed_str())).await?;
+    }
+    let short = gateway.cpu_seconds()? - before;
     gateway.wait_until_indexed().await?;
-    let long = per_turn(1, 200, "long").await?;
+    let before = gateway.cpu_seconds()?;
+    talk(runs * turns, "long").await?;
+    let long = gateway.cpu_seconds()? - before;
+    let each = |seconds: f64| seconds * 1e3 / (runs * turns) as f64;
     println!(
-        "\nCPU per turn: {short:.3} ms on a short history, {long:.3} ms after {} messages",
+        "\nCPU per turn, one client: {:.3} ms on a new history, {:.3} ms after {} messages",
+        each(short),
+        each(long),
         arguments.messages
     );
     gateway.stop().await

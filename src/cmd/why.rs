@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
 use throughline_core::port::{Read, SessionFilter, StoreError, Trace};
-use throughline_core::prompt::Digest;
 use throughline_core::{Seq, SessionId};
-use throughline_server::Ticket;
+use throughline_server::{Ticket, completion_id};
 
 /// Tell what happened to a message: received, queued, answered, delivered
 #[derive(Debug, clap::Args)]
@@ -49,23 +48,20 @@ impl Why {
 
 /// The name under which the store knows what an answer's id stands for.
 fn name(asked: &str, store: &dyn Read) -> Result<String, StoreError> {
-    let place = match (Ticket::read(asked), asked.strip_prefix("chatcmpl-")) {
-        (Some(Ticket { session, seq }), _) => Some((session, seq)),
-        (None, Some(digest)) => answered_as(digest, store)?,
-        (None, None) => None,
+    let place = match Ticket::read(asked) {
+        Some(Ticket { session, seq }) => Some((session, seq)),
+        None if asked.starts_with("chatcmpl-") => answered_as(asked, store)?,
+        None => None,
     };
     Ok(place.map_or_else(|| asked.to_owned(), |(session, seq)| format!("{session}/{seq}")))
 }
 
 /// An answer of the chat API is called by a digest of its place, so every place is tried.
-fn answered_as(digest: &str, store: &dyn Read) -> Result<Option<(SessionId, Seq)>, StoreError> {
+fn answered_as(id: &str, store: &dyn Read) -> Result<Option<(SessionId, Seq)>, StoreError> {
     let all = SessionFilter { limit: usize::MAX, ..SessionFilter::default() };
     for summary in store.sessions(&all)? {
         let received = store.load(&summary.id)?.map_or(0, |loaded| loaded.session.received.0);
-        let is_meant = |seq: &u64| {
-            let place = Digest::of(&[summary.id.as_str().as_bytes(), &seq.to_le_bytes()]).to_hex();
-            !digest.is_empty() && place.starts_with(digest)
-        };
+        let is_meant = |seq: &u64| completion_id(&summary.id, Seq(*seq)) == id;
         if let Some(seq) = (1..=received).find(is_meant) {
             return Ok(Some((summary.id, Seq(seq))));
         }
@@ -128,6 +124,7 @@ mod tests {
     use super::*;
     use crate::cmd::sessions::fixture::Home;
     use crate::out::tests::{page, written};
+    use throughline_core::prompt::Digest;
 
     fn why(home: &Home, message: &str) -> String {
         let why = Why { message: message.to_owned(), json: false };

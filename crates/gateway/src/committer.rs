@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::port::{Commit, Committed, Read, Store, StoreError, Tended};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 /// More than this in one transaction makes the first wait for the last without saving fsyncs.
@@ -71,17 +71,22 @@ pub(crate) struct Meter {
 
 struct Readers {
     open: ReaderFactory,
-    /// Connections at rest. A few are kept; a burst opens more and lets them go.
+    /// Connections at rest, opened on demand.
     idle: Mutex<Vec<Box<dyn Read>>>,
+    /// Who may read now. A connection has its own cache and its own copy of the schema, and reading
+    /// is work for a core: more at a time would only cost memory.
+    places: Semaphore,
 }
 
-const READERS_KEPT: usize = 4;
+const READERS_MAX: usize = 4;
 
 impl Library {
     /// The writer's end is to be run by the caller: on a thread of its own, or as a task.
     pub(crate) fn new(readers: Option<ReaderFactory>) -> (Self, Desk) {
         let (orders, inbox) = mpsc::unbounded_channel();
-        let readers = readers.map(|open| Arc::new(Readers { open, idle: Mutex::default() }));
+        let readers = readers.map(|open| {
+            Arc::new(Readers { open, idle: Mutex::default(), places: Semaphore::new(READERS_MAX) })
+        });
         (Self { orders, readers, meter: Arc::default() }, Desk { orders: inbox })
     }
 
@@ -104,6 +109,8 @@ impl Library {
         let gone = || StoreError::Broken { doing: "read the store", source: "the home is closed".into() };
         match &self.readers {
             Some(readers) => {
+                let readers = readers.clone();
+                let _place = readers.places.acquire().await.map_err(|_| gone())?;
                 let readers = readers.clone();
                 let asked = tokio::task::spawn_blocking(move || readers.ask(question)).await;
                 asked.map_err(|_| gone())?
@@ -132,7 +139,7 @@ impl Readers {
         let reader = kept.map_or_else(|| (self.open)(), Ok)?;
         let answer = question(reader.as_ref());
         let mut idle = self.idle.lock().expect("no reader panics holding the list");
-        if answer.is_ok() && idle.len() < READERS_KEPT {
+        if answer.is_ok() {
             idle.push(reader);
         }
         answer

@@ -21,7 +21,7 @@ mod session;
 mod stream;
 mod turn;
 
-pub use agent::{Agent, Options, Parts, Stopped};
+pub use agent::{Agent, Mint, Options, Parts, Stopped};
 pub use clock::{Clock, SystemClock};
 pub use committer::{Library, ReaderFactory, StoreFactory};
 pub use turn::NoTools;

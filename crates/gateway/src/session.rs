@@ -427,12 +427,15 @@ impl Actor {
             acts: all.clone(),
             at: now,
         };
-        self.home.library.commit(commit).await?;
+        let committed = self.home.library.commit(commit).await?;
         self.pending.clear();
         self.expect = next.generation;
         let before = std::mem::replace(&mut self.state, next);
         self.take_effect(&before, all, answered, now);
         self.born = true;
+        if committed.foreign {
+            self.forget_composition(); // rows that we do not remember stand before those we just wrote
+        }
         Ok(())
     }
 

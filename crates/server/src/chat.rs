@@ -13,7 +13,7 @@ use crate::body::{self, Fields, wrong_type};
 use crate::conversation::Conversation;
 use crate::error::ApiError;
 use crate::follow::{Finish, Follower, Reply};
-use crate::intake::{Ask, Caller, Stamp};
+use crate::intake::{Ask, COMPLETION, Caller, Stamp};
 use crate::sampling;
 use crate::shown::Shown;
 use crate::sse::{self, Voice};
@@ -162,7 +162,7 @@ fn completion(settled: &Settled, stamp: &Stamp, manner: &Manner) -> Result<Vec<u
     let message =
         Said { role: "assistant", content: &reply.text, reasoning_content: reply.reasoning, refusal: None };
     let completion = Completion {
-        id: &stamp.name("chatcmpl-"),
+        id: &stamp.name(COMPLETION),
         object: "chat.completion",
         created: settled.began.whole_seconds(),
         model: &manner.model,
@@ -222,7 +222,7 @@ struct Torn<'a> {
 impl Chunks {
     fn new(stamp: &Stamp, manner: Manner, at: Time) -> Self {
         Self {
-            id: stamp.name("chatcmpl-"),
+            id: stamp.name(COMPLETION),
             created: at.whole_seconds(),
             manner,
             shown: Shown::default(),

@@ -142,6 +142,9 @@ fn session(headers: &HeaderMap) -> Result<Option<SessionId>, ApiError> {
     }
 }
 
+/// What the ids of the chat API begin with.
+pub const COMPLETION: &str = "chatcmpl-";
+
 /// A session by the name a client wrote.
 pub fn named_session(text: &str, param: &str) -> Result<SessionId, ApiError> {
     text.parse().map_err(|error| {
@@ -219,12 +222,20 @@ impl Stamp {
 
     /// A name for this turn that is the same whenever it is asked for.
     pub fn name(&self, prefix: &str) -> String {
-        let digest = Digest::of(&[self.session.as_str().as_bytes(), &self.seq.0.to_le_bytes()]);
-        let mut name = digest.to_hex();
-        name.truncate(24);
-        name.insert_str(0, prefix);
-        name
+        name(prefix, &self.session, self.seq)
     }
+}
+
+/// What the chat API calls the answer to this input.
+pub fn completion_id(session: &SessionId, seq: Seq) -> String {
+    name(COMPLETION, session, seq)
+}
+
+fn name(prefix: &str, session: &SessionId, seq: Seq) -> String {
+    let mut name = Digest::of(&[session.as_str().as_bytes(), &seq.0.to_le_bytes()]).to_hex();
+    name.truncate(24);
+    name.insert_str(0, prefix);
+    name
 }
 
 #[cfg(test)]

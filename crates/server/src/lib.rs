@@ -35,6 +35,7 @@ mod ticket;
 mod view;
 mod written;
 
+pub use intake::completion_id;
 pub use ticket::Ticket;
 
 use crate::auth::Guard;
