@@ -8,7 +8,6 @@ use crate::read::{Reader, session_id};
 use crate::shape::Shape;
 use rusqlite::Connection;
 use throughline_core::history;
-use throughline_core::port::Read as _;
 use throughline_hermes::schema::Capabilities;
 
 struct Check {
@@ -295,7 +294,7 @@ impl Reader {
         );
         let mut open = Vec::new();
         for session in texts(&self.conn, sql)? {
-            let rows = self.history(&session_id(&session)?)?;
+            let rows = self.live_rows(&session_id(&session)?)?;
             let broken = history::violations(rows.iter().map(|(_, message)| message));
             open.extend(broken.iter().map(|violation| format!("{session}: {violation:?}")));
         }

@@ -5,12 +5,13 @@
 //! member, because none of them is on disk; the connection stays usable for the next try.
 
 use crate::fault::{Fault, While};
-use crate::foreign::Foreign;
+use crate::foreign::{Foreign, Notice};
 use crate::index;
 use crate::open::Home;
 use crate::projection::Projection;
 use crate::read::Reader;
-use crate::write::{NextRow, Scribe};
+use crate::transcript::NextRow;
+use crate::write::{News, Scribe};
 use rusqlite::Connection;
 use std::sync::Arc;
 use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
@@ -53,22 +54,35 @@ impl Writer {
 
     fn batch(&mut self, batch: &[Commit]) -> Result<Vec<Result<Committed, StoreError>>, Fault> {
         let mut effects = Effects::default();
-        let results = transact(&self.reader.conn, |conn| {
+        let (results, notice) = transact(&self.reader.conn, |conn| {
+            let notice = self.notice()?;
             let mut rows = NextRow::default();
             let mut results = Vec::with_capacity(batch.len());
             for commit in batch {
-                results.push(self.alone(conn, commit, &mut rows, &mut effects)?);
+                let news = self.is_news_to(commit, notice.as_ref());
+                results.push(self.alone(conn, commit, news, &mut rows, &mut effects)?);
             }
-            Ok(results)
+            Ok((results, notice))
         })?;
+        if let Some(notice) = notice {
+            self.foreign.noticed(notice);
+        }
         self.foreign.wrote(&effects.rows);
         for (commit, result) in batch.iter().zip(&results) {
             if let (Commit::Session { state, .. }, Ok(_)) = (commit, result) {
                 self.foreign.touched(&state.id);
+                self.foreign.read(&state.id);
             }
         }
         self.projection.dirty |= effects.routes;
         Ok(results)
+    }
+
+    /// Whether others wrote to the session of this commit, and its owner does not know.
+    fn is_news_to(&self, commit: &Commit, notice: Option<&Notice>) -> News {
+        let Commit::Session { state, .. } = commit else { return News::None };
+        let found = notice.is_some_and(|notice| notice.concerns(&state.id));
+        if found || self.foreign.is_unread(&state.id) { News::Foreign } else { News::None }
     }
 
     /// Outer: the batch goes on or ends. Inner: this commit holds or was refused.
@@ -76,11 +90,12 @@ impl Writer {
         &self,
         conn: &Connection,
         commit: &Commit,
+        news: News,
         rows: &mut NextRow,
         effects: &mut Effects,
     ) -> Result<Result<Committed, StoreError>, Fault> {
         run(conn, "SAVEPOINT alone")?;
-        let mut scribe = Scribe::new(conn, &self.reader.shape, &self.home, rows);
+        let mut scribe = Scribe::new(conn, &self.reader.shape, &self.home, rows, news);
         match scribe.write(commit) {
             Ok(committed) => {
                 effects.rows.append(&mut scribe.effects.rows);

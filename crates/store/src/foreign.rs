@@ -4,6 +4,9 @@
 //! one we looked at that are not ours name the sessions they were added to. A change that left no
 //! new row (an `/undo`, say) could be in any session: then every session we lately wrote to is
 //! named, because to look again costs little and to miss it would break the thread.
+//!
+//! Every batch looks, inside its transaction, so that a session's owner learns with its commit of
+//! whatever stands before its own rows. The others are told when the store is tended.
 
 use crate::commit::Writer;
 use crate::fault::Fault;
@@ -25,6 +28,25 @@ pub(crate) struct Foreign {
     ours: Vec<(i64, i64)>,
     recent: HashMap<SessionId, u64>,
     clock: u64,
+    /// Sessions that others wrote to, until a commit of their owner has said so.
+    unread: BTreeSet<SessionId>,
+    /// What batches came upon since the store was last tended.
+    unannounced: Option<BTreeSet<SessionId>>,
+}
+
+/// Others have written since we last looked.
+pub(crate) struct Notice {
+    data_version: i64,
+    /// The last row that there is.
+    last: i64,
+    /// Where rows were added. Nowhere: the change was of another kind, and could be anywhere.
+    sessions: BTreeSet<SessionId>,
+}
+
+impl Notice {
+    pub fn concerns(&self, session: &SessionId) -> bool {
+        self.sessions.is_empty() || self.sessions.contains(session)
+    }
 }
 
 impl Foreign {
@@ -32,7 +54,7 @@ impl Foreign {
     pub fn wrote(&mut self, rows: &[i64]) {
         for &row in rows {
             match self.ours.last_mut() {
-                Some((_, last)) if *last + crate::write::STRIDE == row => *last = row,
+                Some((_, last)) if *last + crate::transcript::STRIDE == row => *last = row,
                 _ => self.ours.push((row, row)),
             }
         }
@@ -47,10 +69,30 @@ impl Foreign {
         }
     }
 
+    /// Whether the owner of this session has yet to learn that others wrote to it.
+    pub fn is_unread(&self, session: &SessionId) -> bool {
+        self.unread.contains(session)
+    }
+
+    pub fn read(&mut self, session: &SessionId) {
+        self.unread.remove(session);
+    }
+
+    /// What was found is kept for those whom it concerns.
+    pub fn noticed(&mut self, notice: Notice) {
+        self.data_version = notice.data_version;
+        self.looked_up_to(notice.last);
+        match notice.sessions.is_empty() {
+            true => self.unread.extend(self.recent.keys().cloned()),
+            false => self.unread.extend(notice.sessions.iter().cloned()),
+        }
+        self.unannounced.get_or_insert_default().extend(notice.sessions);
+    }
+
     fn is_ours(&self, row: i64) -> bool {
         let run = self.ours.partition_point(|(first, _)| *first <= row);
         let Some((first, last)) = run.checked_sub(1).map(|run| self.ours[run]) else { return false };
-        row <= last && (row - first) % crate::write::STRIDE == 0
+        row <= last && (row - first) % crate::transcript::STRIDE == 0
     }
 
     fn looked_up_to(&mut self, row: i64) {
@@ -68,24 +110,31 @@ impl Writer {
     }
 
     pub(crate) fn look_around(&mut self, now: Time) -> Result<Tended, Fault> {
-        let version = self.data_version()?;
-        if version == self.foreign.data_version {
-            if let Some((_, last)) = self.foreign.ours.last().copied() {
-                self.foreign.looked_up_to(last);
+        match self.notice()? {
+            Some(notice) => self.foreign.noticed(notice),
+            None => {
+                if let Some((_, last)) = self.foreign.ours.last().copied() {
+                    self.foreign.looked_up_to(last);
+                }
             }
-            return Ok(Tended::default());
         }
-        self.foreign.data_version = version;
-        let mut foreign = self.sessions_with_foreign_rows()?;
-        let routes = self.adopt_routes(now)?;
+        let Some(mut foreign) = self.foreign.unannounced.clone() else { return Ok(Tended::default()) };
+        let routes = self.adopt_routes(now)?; // if it cannot be done now, nothing is forgotten
+        self.foreign.unannounced = None;
         if foreign.is_empty() && !routes {
             foreign = self.foreign.recent.keys().cloned().collect();
         }
         Ok(Tended { more: false, foreign: foreign.into_iter().collect(), routes })
     }
 
-    fn sessions_with_foreign_rows(&mut self) -> Result<BTreeSet<SessionId>, Fault> {
-        let mut found = BTreeSet::new();
+    /// What others have committed since we last looked; None if nothing. Inside a transaction that
+    /// writes, nobody can add to it until that ends.
+    pub(crate) fn notice(&self) -> Result<Option<Notice>, Fault> {
+        let data_version = self.data_version()?;
+        if data_version == self.foreign.data_version {
+            return Ok(None);
+        }
+        let mut sessions = BTreeSet::new();
         let mut last = 0;
         let sql = "SELECT id, session_id FROM messages WHERE id > ?1 ORDER BY id";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
@@ -93,13 +142,10 @@ impl Writer {
         while let Some(row) = rows.next()? {
             last = row.get(0)?;
             if !self.foreign.is_ours(last) {
-                found.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are nobody's news
+                sessions.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are nobody's news
             }
         }
-        drop(rows);
-        drop(statement);
-        self.foreign.looked_up_to(last);
-        Ok(found)
+        Ok(Some(Notice { data_version, last, sessions }))
     }
 
     fn data_version(&self) -> Result<i64, Fault> {

@@ -15,20 +15,25 @@
 
 mod check;
 mod commit;
+mod compression;
+mod ending;
 mod envelope;
 mod fault;
 mod filesystem;
 mod foreign;
+mod inbox;
 mod index;
 mod list;
 mod matcher;
 mod open;
+mod outbox;
 mod projection;
 mod read;
 mod route;
 mod search;
 mod shape;
 mod trace;
+mod transcript;
 mod write;
 
 pub mod conformance;

@@ -4,13 +4,6 @@
 //! several forms, so there the index's own rules are simple enough to follow exactly; for any other
 //! text the index must be asked.
 
-/// One thing that must be in a text.
-pub(crate) struct Term {
-    pub text: String,
-    /// Written with a star: words that begin so.
-    pub is_prefix: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Index {
     Words,
@@ -26,27 +19,24 @@ impl Index {
     }
 
     /// The query in the index's language: every term in quotes, so that none of it is syntax.
-    pub fn query(self, terms: &[Term]) -> String {
-        let quoted = terms.iter().map(|term| {
-            let star = if term.is_prefix && self == Index::Words { " *" } else { "" };
-            format!("\"{}\"{star}", term.text.replace('"', "\"\"").replace('\0', " "))
-        });
+    pub fn query(terms: &[String]) -> String {
+        let quoted = terms.iter().map(|term| format!("\"{}\"", term.replace('"', "\"\"")));
         quoted.collect::<Vec<_>>().join(" ")
     }
 
     /// What the index would say about a row of this text; None where only the index knows.
-    pub fn matches(self, text: &str, terms: &[Term]) -> Option<bool> {
+    pub fn matches(self, text: &str, terms: &[String]) -> Option<bool> {
         let is_plain = |text: &str| text.is_ascii() && !text.contains('\0');
-        if !is_plain(text) || !terms.iter().all(|term| is_plain(&term.text)) {
+        if !is_plain(text) || !terms.iter().all(|term| is_plain(term)) {
             return None;
         }
         let text = text.to_ascii_lowercase();
-        let lower: Vec<String> = terms.iter().map(|term| term.text.to_ascii_lowercase()).collect();
+        let mut terms = terms.iter().map(|term| term.to_ascii_lowercase());
         Some(match self {
-            Index::Trigrams => lower.iter().all(|term| text.contains(term.as_str())),
+            Index::Trigrams => terms.all(|term| text.contains(&term)),
             Index::Words => {
                 let words: Vec<&str> = words(&text).collect();
-                terms.iter().zip(&lower).all(|(term, lower)| has_phrase(&words, lower, term.is_prefix))
+                terms.all(|term| has_phrase(&words, &term))
             }
         })
     }
@@ -56,14 +46,10 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// The words of a phrase must follow each other; a star counts for the last of them.
-fn has_phrase(text: &[&str], phrase: &str, is_prefix: bool) -> bool {
+/// The words of a phrase must follow each other.
+fn has_phrase(text: &[&str], phrase: &str) -> bool {
     let phrase: Vec<&str> = words(phrase).collect();
-    let Some((last, before)) = phrase.split_last() else { return false };
-    text.windows(phrase.len()).any(|window| {
-        let end = window[before.len()];
-        window[..before.len()] == *before && (end == *last || (is_prefix && end.starts_with(last)))
-    })
+    !phrase.is_empty() && text.windows(phrase.len()).any(|window| window == phrase)
 }
 
 #[cfg(test)]
@@ -89,14 +75,13 @@ mod tests {
         #[test]
         fn the_matcher_says_what_the_index_says(
             text in "[a-cA-C0-1 .,_-]{0,24}",
-            terms in prop::collection::vec(("[a-cA-C0-1][a-cA-C0-1 ._-]{2,4}", any::<bool>()), 1..3),
+            terms in prop::collection::vec("[a-cA-C0-1][a-cA-C0-1 ._-]{2,4}", 1..3),
         ) {
-            let terms: Vec<Term> = terms.into_iter().map(|(text, is_prefix)| Term { text, is_prefix }).collect();
             let conn = index(&text);
             for index in [Index::Words, Index::Trigrams] {
                 let table = index.table();
                 let sql = format!("SELECT count(*) FROM {table} WHERE {table} MATCH ?1");
-                let found: i64 = conn.query_row(&sql, [index.query(&terms)], |row| row.get(0)).unwrap();
+                let found: i64 = conn.query_row(&sql, [Index::query(&terms)], |row| row.get(0)).unwrap();
                 prop_assert_eq!(index.matches(&text, &terms), Some(found == 1), "{:?}", index);
             }
         }
@@ -104,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_has_several_forms_is_left_to_the_index() {
-        let term = |text: &str| vec![Term { text: text.into(), is_prefix: false }];
+        let term = |text: &str| [text.to_owned()];
         assert_eq!(Index::Words.matches("café", &term("cafe")), None);
         assert_eq!(Index::Words.matches("cafe", &term("café")), None);
         assert_eq!(Index::Words.matches("\0json:[]", &term("json")), None);

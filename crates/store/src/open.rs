@@ -25,7 +25,9 @@ const STATEMENTS_KEPT: usize = 96;
 /// A few thousand pages per checkpoint share its fsyncs; the log stays within some tens of megabytes.
 const CHECKPOINT_PAGES: u32 = 4_000;
 const LOG_BYTES_KEPT: u32 = 32 << 20;
-const CACHE_KIB: i32 = 4_096;
+/// Of pages kept in memory: what a busy writer comes back to, and what one question needs.
+const WRITER_CACHE_KIB: i32 = 8_192;
+const READER_CACHE_KIB: i32 = 2_048;
 
 /// Where a home keeps its conversations.
 #[derive(Clone, Debug)]
@@ -118,6 +120,16 @@ pub enum OpenError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl From<OpenError> for StoreError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Busy(_) => StoreError::Busy,
+            OpenError::Unwritable { .. } => StoreError::Unwritable(error.to_string()),
+            error => StoreError::Broken { doing: "open the home", source: Box::new(error) },
+        }
+    }
 }
 
 /// What a file turned out to be.
@@ -229,7 +241,7 @@ impl Home {
         let prepared = conn.busy_timeout(BUSY_TIMEOUT).and_then(|()| {
             conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
             conn.execute_batch(&format!(
-                "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{CACHE_KIB};"
+                "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{READER_CACHE_KIB};"
             ))
         });
         prepared.map_err(|error| self.sorted(error))
@@ -302,7 +314,7 @@ impl Home {
             conn,
             &format!(
                 "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
-                 PRAGMA journal_size_limit = {LOG_BYTES_KEPT};"
+                 PRAGMA journal_size_limit = {LOG_BYTES_KEPT}; PRAGMA cache_size = -{WRITER_CACHE_KIB};"
             ),
         )
     }

@@ -4,6 +4,7 @@
 //! run, and the calls of an open group. Hermes' rows are the transcript; nothing here trusts a
 //! copy of them.
 
+use crate::commit::run;
 use crate::envelope;
 use crate::fault::{Fault, While};
 use crate::shape::Shape;
@@ -33,6 +34,14 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Several statements as one look: what a writer commits meanwhile is seen by none of them.
+    fn at_once<T>(&self, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+        run(&self.conn, "BEGIN")?;
+        let seen = look();
+        run(&self.conn, "END")?;
+        seen
+    }
+
     fn load_session(&self, id: &SessionId) -> Result<Option<Loaded>, Fault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT s.system_prompt, s.source, s.ended_at IS NOT NULL, s.end_reason,
@@ -182,7 +191,7 @@ impl Reader {
         Ok(count as usize)
     }
 
-    fn live_rows(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
+    pub(crate) fn live_rows(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
         let mut statement = self.conn.prepare_cached(&self.shape.history)?;
         let mut rows = statement.query([id.as_str()])?;
         let mut history = Vec::new();
@@ -379,7 +388,7 @@ pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Stri
 
 impl Read for Reader {
     fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError> {
-        self.load_session(id).while_doing("load a session")
+        self.at_once(|| self.load_session(id)).while_doing("load a session")
     }
 
     fn history(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
@@ -387,7 +396,7 @@ impl Read for Reader {
     }
 
     fn route(&self, chat: &ChatKey) -> Result<Option<SessionId>, StoreError> {
-        self.route_of(chat.as_str()).while_doing("look up where a chat leads")
+        self.at_once(|| self.route_of(chat.as_str())).while_doing("look up where a chat leads")
     }
 
     fn seen(&self, key: &DedupeKey) -> Result<Option<Seen>, StoreError> {
@@ -403,7 +412,7 @@ impl Read for Reader {
     }
 
     fn outcome(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreError> {
-        self.settled(session, seq).while_doing("read what became of a message")
+        self.at_once(|| self.settled(session, seq)).while_doing("read what became of a message")
     }
 
     fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError> {
@@ -428,19 +437,19 @@ impl Read for Reader {
     }
 
     fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
-        self.list(filter).while_doing("list the sessions")
+        self.at_once(|| self.list(filter)).while_doing("list the sessions")
     }
 
     fn session(&self, id: &SessionId) -> Result<Option<SessionSummary>, StoreError> {
-        self.summary(id).while_doing("describe a session")
+        self.at_once(|| self.summary(id)).while_doing("describe a session")
     }
 
     fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError> {
-        self.find(query, filter).while_doing("search the transcripts")
+        self.at_once(|| self.find(query, filter)).while_doing("search the transcripts")
     }
 
     fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError> {
-        self.story(name).while_doing("tell what happened to a message")
+        self.at_once(|| self.story(name)).while_doing("tell what happened to a message")
     }
 
     fn counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
@@ -448,8 +457,11 @@ impl Read for Reader {
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {
-        let found = crate::check::violations(&self.conn, &self.shape)
-            .and_then(|found| Ok(found.into_iter().chain(self.open_groups()?).collect()));
+        let found = self.at_once(|| {
+            let mut found = crate::check::violations(&self.conn, &self.shape)?;
+            found.extend(self.open_groups()?);
+            Ok(found)
+        });
         found.while_doing("check the store")
     }
 }

@@ -7,7 +7,8 @@
 use crate::commit::{Writer, transact};
 use crate::fault::Fault;
 use crate::read::{ACCIDENTAL_ENDS, Reader, session_id};
-use crate::write::{NextRow, Scribe};
+use crate::transcript::NextRow;
+use crate::write::{News, Scribe};
 use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::id::{ChatKey, SessionId};
 use throughline_core::input::{Birth, Chat};
@@ -159,7 +160,7 @@ impl Writer {
         }
         let mut rows = NextRow::default();
         let (elsewhere, effects) = transact(&self.reader.conn, |conn| {
-            let mut scribe = Scribe::new(conn, &self.reader.shape, &self.home, &mut rows);
+            let mut scribe = Scribe::new(conn, &self.reader.shape, &self.home, &mut rows, News::None);
             let mut elsewhere = !dead.is_empty();
             for chat in &dead {
                 scribe.drop_route(chat, now)?;

@@ -8,7 +8,7 @@
 
 use crate::fault::Fault;
 use crate::list::LIMIT_DEFAULT;
-use crate::matcher::{Index, Term};
+use crate::matcher::Index;
 use crate::read::{Reader, text, unsigned};
 use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 use std::collections::HashSet;
@@ -25,9 +25,10 @@ const PROBES_MAX: usize = 400;
 /// How far back a scan looks. Whoever needs more has a longer word to look for.
 const SCAN_ROWS: usize = 100_000;
 const QUERY_CHARS_MAX: usize = 2_048;
+/// Left to itself, the planner may begin with all messages rather than with the hits.
+const OF_SESSION: &str = "CROSS JOIN sessions s ON s.id = m.session_id";
 const SELECTED: &str =
-    "SELECT m.id, m.session_id, m.role, m.timestamp, s.source, m.content, m.tool_name, m.tool_calls
-     FROM messages m JOIN sessions s ON s.id = m.session_id";
+    "SELECT m.id, m.session_id, m.role, m.timestamp, s.source, m.content, m.tool_name, m.tool_calls";
 const SNIPPET_TOKENS: usize = 40;
 const SNIPPET_CHARS: usize = 80;
 
@@ -56,12 +57,12 @@ impl Scope {
 
 impl Reader {
     pub(crate) fn find(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, Fault> {
-        let terms = terms(query);
+        let Query { terms, in_parts } = Query::parse(query);
         if terms.is_empty() {
             return Ok(Vec::new());
         }
         let scope = self.scope(filter)?;
-        let mut found = self.candidates(&terms, &scope)?;
+        let mut found = self.candidates(&terms, in_parts, &scope)?;
         found.extend(self.not_yet_indexed(&terms, &scope, &found)?);
         found.sort_by_key(|candidate| std::cmp::Reverse(candidate.id));
         found.truncate(CANDIDATES_MAX);
@@ -86,25 +87,24 @@ impl Reader {
         Ok(Scope { sessions, source: filter.source.clone() })
     }
 
-    fn candidates(&self, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+    fn candidates(&self, terms: &[String], in_parts: bool, scope: &Scope) -> Result<Vec<Candidate>, Fault> {
         let can = &self.shape.can;
-        let words = can.has_word_index && !terms.iter().any(|term| term.text.chars().any(is_cjk));
-        if words {
+        if can.has_word_index && !in_parts {
             let found = self.indexed(Index::Words, terms, scope)?;
             if !found.is_empty() {
                 return Ok(found);
             }
         }
-        match can.has_trigram_index && terms.iter().all(|term| term.text.chars().count() >= 3) {
+        match can.has_trigram_index && terms.iter().all(|term| term.chars().count() >= 3) {
             true => self.indexed(Index::Trigrams, terms, scope),
             false => self.scanned(terms, scope),
         }
     }
 
-    fn indexed(&self, index: Index, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+    fn indexed(&self, index: Index, terms: &[String], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
         match self.small_scope(scope)? {
             Some(rows) => self.sifted(index, terms, &rows, scope),
-            None => self.streamed(index, &index.query(terms), scope),
+            None => self.streamed(index, &Index::query(terms), scope),
         }
     }
 
@@ -135,11 +135,12 @@ impl Reader {
     fn sifted(
         &self,
         index: Index,
-        terms: &[Term],
+        terms: &[String],
         rows: &[i64],
         scope: &Scope,
     ) -> Result<Vec<Candidate>, Fault> {
-        let sql = format!("{SELECTED} WHERE m.id = ?1 AND {}", self.shape.findable);
+        let sql =
+            format!("{SELECTED} FROM messages m {OF_SESSION} WHERE m.id = ?1 AND {}", self.shape.findable);
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut found = Vec::new();
         let mut doubtful = Vec::new();
@@ -154,7 +155,7 @@ impl Reader {
             }
         }
         let ids: Vec<i64> = doubtful.iter().map(|candidate| candidate.id).collect();
-        let matching = self.matching(index, &index.query(terms), &ids)?;
+        let matching = self.matching(index, &Index::query(terms), &ids)?;
         found.extend(doubtful.into_iter().filter(|candidate| matching.contains(&candidate.id)));
         Ok(found)
     }
@@ -187,9 +188,9 @@ impl Reader {
     fn streamed(&self, index: Index, query: &str, scope: &Scope) -> Result<Vec<Candidate>, Fault> {
         let table = index.table();
         let sql = format!(
-            "{} JOIN {table} ON {table}.rowid = m.id WHERE {table} MATCH ?1 AND {}
-             ORDER BY {table}.rowid DESC",
-            SELECTED, self.shape.findable
+            "{SELECTED} FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid {OF_SESSION}
+             WHERE {table} MATCH ?1 AND {} ORDER BY {table}.rowid DESC",
+            self.shape.findable
         );
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut rows = statement.query([query])?;
@@ -204,36 +205,33 @@ impl Reader {
     }
 
     /// For words too short for an index of three letters.
-    fn scanned(&self, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
-        let from = format!("(SELECT * FROM messages ORDER BY id DESC LIMIT {SCAN_ROWS})");
+    fn scanned(&self, terms: &[String], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+        let sql = format!("SELECT id FROM messages ORDER BY id DESC LIMIT 1 OFFSET {SCAN_ROWS}");
+        let oldest: Option<i64> =
+            self.conn.prepare_cached(&sql)?.query_row([], |row| row.get(0)).optional()?;
+        let from = format!("messages m {OF_SESSION} WHERE m.id > {}", oldest.unwrap_or(0));
         self.likened(&from, terms, scope)
     }
 
     /// What a writer beside us has committed and not indexed yet.
     fn not_yet_indexed(
         &self,
-        terms: &[Term],
+        terms: &[String],
         scope: &Scope,
         found: &[Candidate],
     ) -> Result<Vec<Candidate>, Fault> {
-        let from = format!(
-            "(SELECT messages.* FROM tl_unindexed JOIN messages USING (id) ORDER BY id DESC LIMIT {CANDIDATES_MAX})"
-        );
         let known: HashSet<i64> = found.iter().map(|candidate| candidate.id).collect();
+        let from = format!("tl_unindexed u CROSS JOIN messages m ON m.id = u.id {OF_SESSION} WHERE TRUE");
         let mut fresh = self.likened(&from, terms, scope)?;
         fresh.retain(|candidate| !known.contains(&candidate.id));
         Ok(fresh)
     }
 
-    fn likened(&self, from: &str, terms: &[Term], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+    fn likened(&self, from: &str, terms: &[String], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
         let one = "(m.content LIKE ? ESCAPE '\\' OR m.tool_name LIKE ? ESCAPE '\\' OR m.tool_calls LIKE ? ESCAPE '\\')";
         let all = vec![one; terms.len()].join(" AND ");
-        let sql = format!(
-            "{} WHERE {} AND {all} ORDER BY m.id DESC",
-            SELECTED.replacen("messages", from, 1),
-            self.shape.findable
-        );
-        let patterns = terms.iter().flat_map(|term| std::iter::repeat_n(like_pattern(&term.text), 3));
+        let sql = format!("{SELECTED} FROM {from} AND {} AND {all} ORDER BY m.id DESC", self.shape.findable);
+        let patterns = terms.iter().flat_map(|term| std::iter::repeat_n(like_pattern(term), 3));
         let mut statement = self.conn.prepare(&sql)?; // its text depends on the query: not worth keeping
         let mut rows = statement.query(params_from_iter(patterns))?;
         let mut found = Vec::new();
@@ -246,7 +244,7 @@ impl Reader {
         Ok(found)
     }
 
-    fn hit(&self, candidate: Candidate, terms: &[Term]) -> Result<Hit, Fault> {
+    fn hit(&self, candidate: Candidate, terms: &[String]) -> Result<Hit, Fault> {
         let marked = match candidate.index {
             Some(index) => self.marked(index, candidate.id, terms)?,
             None => None,
@@ -269,13 +267,13 @@ impl Reader {
     }
 
     /// The index knows best what it matched: other forms of a letter, say.
-    fn marked(&self, index: Index, row: i64, terms: &[Term]) -> Result<Option<String>, Fault> {
+    fn marked(&self, index: Index, row: i64, terms: &[String]) -> Result<Option<String>, Fault> {
         let table = index.table();
         let sql = format!(
             "SELECT snippet({table}, 0, '>>>', '<<<', '...', {SNIPPET_TOKENS}) FROM {table}
              WHERE {table} MATCH ?1 AND rowid = ?2"
         );
-        let query = index.query(terms);
+        let query = Index::query(terms);
         let found =
             self.conn.prepare_cached(&sql)?.query_row(params![query, row], |row| text(row, 0)).optional()?;
         Ok(found.flatten())
@@ -305,21 +303,32 @@ fn owner(session: &str) -> &str {
     session.split_once(SNAPSHOT_INFIX).map_or(session, |(owner, _)| owner)
 }
 
-fn terms(query: &str) -> Vec<Term> {
-    let query: String = query.chars().take(QUERY_CHARS_MAX).collect();
-    let mut terms = Vec::new();
-    // Outside quotes are words, inside is a phrase; a quote that is never closed opens one, too.
-    for (nth, piece) in query.split('"').enumerate() {
-        match nth % 2 {
-            0 => terms.extend(piece.split_whitespace().map(|word| Term {
-                text: word.trim_end_matches('*').to_owned(),
-                is_prefix: word.ends_with('*'),
-            })),
-            _ => terms.push(Term { text: piece.trim().to_owned(), is_prefix: false }),
+/// What a user typed, as words and phrases.
+struct Query {
+    terms: Vec<String>,
+    /// Written with a star, or in a script without spaces: a part of a word is enough. The word
+    /// index could do that for beginnings, but on a large home it takes minutes.
+    in_parts: bool,
+}
+
+impl Query {
+    fn parse(text: &str) -> Self {
+        let text: String = text.chars().take(QUERY_CHARS_MAX).filter(|c| *c != '\0').collect();
+        let mut in_parts = text.chars().any(is_cjk);
+        let mut terms = Vec::new();
+        // Outside quotes are words, inside is a phrase; a quote that is never closed opens one, too.
+        for (nth, piece) in text.split('"').enumerate() {
+            match nth % 2 {
+                0 => terms.extend(piece.split_whitespace().map(|word| {
+                    in_parts |= word.ends_with('*');
+                    word.trim_end_matches('*').to_owned()
+                })),
+                _ => terms.push(piece.trim().to_owned()),
+            }
         }
+        terms.retain(|term| term.chars().any(char::is_alphanumeric));
+        Self { terms, in_parts }
     }
-    terms.retain(|term| term.text.chars().any(char::is_alphanumeric) || term.text.chars().any(is_cjk));
-    terms
 }
 
 fn like_pattern(text: &str) -> String {
@@ -333,10 +342,10 @@ fn is_cjk(c: char) -> bool {
 }
 
 /// BM25 over the candidates themselves, best first; of equals the newest.
-fn ranked(found: Vec<Candidate>, terms: &[Term]) -> Vec<Candidate> {
+fn ranked(found: Vec<Candidate>, terms: &[String]) -> Vec<Candidate> {
     const SATURATION: f64 = 1.2;
     const LENGTH_WEIGHT: f64 = 0.75;
-    let wanted: Vec<String> = terms.iter().map(|term| term.text.to_lowercase()).collect();
+    let wanted: Vec<String> = terms.iter().map(|term| term.to_lowercase()).collect();
     let counts: Vec<Vec<f64>> = found
         .iter()
         .map(|candidate| {
@@ -368,13 +377,13 @@ fn ranked(found: Vec<Candidate>, terms: &[Term]) -> Vec<Candidate> {
 }
 
 /// The words around the first match, for rows that no index has.
-fn excerpt(text: &str, terms: &[Term]) -> String {
+fn excerpt(text: &str, terms: &[String]) -> String {
     let lower = text.to_lowercase();
     // Lowering may change lengths; only then is the place of the match unknown.
     let place = (lower.len() == text.len())
         .then(|| {
             let places = terms.iter().filter_map(|term| {
-                let wanted = term.text.to_lowercase();
+                let wanted = term.to_lowercase();
                 lower.find(&wanted).map(|at| (at, at + wanted.len()))
             });
             places.min()
@@ -397,27 +406,36 @@ mod tests {
 
     #[test]
     fn words_phrases_and_stars_are_told_apart() {
-        let parsed: Vec<_> = terms(r#"deploy* "exact phrase" -- a.b ??? "open"#)
-            .into_iter()
-            .map(|t| (t.text, t.is_prefix))
-            .collect();
-        let expected = [("deploy", true), ("exact phrase", false), ("a.b", false), ("open", false)];
-        assert_eq!(parsed, expected.map(|(text, star)| (text.to_owned(), star)));
+        for (text, terms, in_parts) in [
+            (
+                r#"deploy "exact phrase" -- a.b ??? "open"#,
+                vec!["deploy", "exact phrase", "a.b", "open"],
+                false,
+            ),
+            ("deploy*", vec!["deploy"], true),
+            ("漢字", vec!["漢字"], true),
+            ("\0 ? \" --", vec![], false),
+        ] {
+            let query = Query::parse(text);
+            assert_eq!(
+                (query.terms, query.in_parts),
+                (terms.iter().map(|&t| t.to_owned()).collect(), in_parts)
+            );
+        }
     }
 
     #[test]
     fn an_excerpt_marks_the_first_match() {
-        let term = |text: &str| Term { text: text.into(), is_prefix: false };
-        assert_eq!(excerpt("say Hello world", &[term("hello")]), "say >>>Hello<<< world");
+        assert_eq!(excerpt("say Hello world", &["hello".into()]), "say >>>Hello<<< world");
         let long = format!("{}needle{}", "x".repeat(500), "y".repeat(500));
-        let cut = excerpt(&long, &[term("needle")]);
+        let cut = excerpt(&long, &["needle".into()]);
         assert!(cut.starts_with("...x") && cut.contains(">>>needle<<<") && cut.ends_with("y..."), "{cut}");
     }
 
     proptest! {
         #[test]
         fn an_excerpt_never_panics(text in any::<String>(), word in "\\PC{1,6}") {
-            let _ = excerpt(&text, &[Term { text: word, is_prefix: false }]);
+            let _ = excerpt(&text, &[word]);
         }
     }
 }

@@ -111,6 +111,33 @@ fn the_hermes_command_line_is_noticed_beside_us() {
 }
 
 #[test]
+fn p15_an_owner_learns_with_its_commit_what_hermes_wrote_before_it() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    let conn = hermes(directory.path());
+    let mut a = receive(&mut store, "a", None, "one");
+    let mut b = receive(&mut store, "b", None, "one");
+    hermes_says(&conn, "a", "user", "from the terminal");
+    assert!(!answer(&mut store, &mut b, "one").foreign, "not in b");
+    assert!(answer(&mut store, &mut a, "one").foreign, "noticed by an earlier batch, and not forgotten");
+    assert_eq!(said(&store, "a"), ["user: one", "user: from the terminal", "assistant: re: one"]);
+    whole(&store);
+
+    let mut a = receive(&mut store, "a", None, "two");
+    hermes_says(&conn, "a", "user", "and again");
+    assert_eq!(store.tend(NOW).unwrap().foreign, [id("a")]);
+    assert!(answer(&mut store, &mut a, "two").foreign, "told once in passing, and once for certain");
+    let mut a = receive(&mut store, "a", None, "three");
+    assert!(!answer(&mut store, &mut a, "three").foreign, "said once");
+
+    // A change without a new row could be anywhere.
+    let mut b = receive(&mut store, "b", None, "two");
+    conn.execute("UPDATE messages SET active = 0 WHERE session_id = 'a'", []).unwrap();
+    assert!(answer(&mut store, &mut b, "two").foreign);
+    whole(&store);
+}
+
+#[test]
 fn p15_routes_in_the_table_are_taken_over() {
     let directory = directory();
     drop(writer(directory.path()));

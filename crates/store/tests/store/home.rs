@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind};
 use throughline_core::message::Assistant;
-use throughline_core::port::{Commit, Store};
+use throughline_core::port::{Commit, Committed, Store};
 use throughline_core::prompt::{Digest, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
@@ -78,14 +78,18 @@ pub fn chat(number: u32) -> Chat {
 /// One plain turn: a message and its answer, by an owner that loads the session first.
 pub fn turn(store: &mut dyn Store, session: &str, chat: Option<Chat>, text: &str) {
     let mut state = receive(store, session, chat, text);
+    answer(store, &mut state, text);
+}
+
+/// The second half.
+pub fn answer(store: &mut dyn Store, state: &mut Session, text: &str) -> Committed {
     let Phase::Turn(turn) = &state.phase else { panic!("{state:?}") };
     let said = Assistant { content: Content::text(format!("re: {text}")), ..Assistant::default() };
     let usage = Usage { input: 100, output: 10, ..Usage::default() };
     let prompt = Mark { chain: Digest::of(&[text.as_bytes()]), messages: 1 };
     let answer = Answer { said, usage, model: "model-1".into() };
     let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, cut: None };
-    let (next, acts) = state.step(event, NOW, &Rules::default());
-    commit(store, &mut state, next, acts);
+    happen(store, state, event)
 }
 
 /// The first half of a turn.
@@ -121,16 +125,17 @@ pub fn receive(store: &mut dyn Store, session: &str, chat: Option<Chat>, text: &
     state
 }
 
-pub fn happen(store: &mut dyn Store, state: &mut Session, event: Event) {
+pub fn happen(store: &mut dyn Store, state: &mut Session, event: Event) -> Committed {
     let (next, acts) = state.step(event, NOW, &Rules::default());
-    commit(store, state, next, acts);
+    commit(store, state, next, acts)
 }
 
-fn commit(store: &mut dyn Store, state: &mut Session, next: Session, acts: Vec<Act>) {
+fn commit(store: &mut dyn Store, state: &mut Session, next: Session, acts: Vec<Act>) -> Committed {
     let expect = state.generation;
     let commit = Commit::Session { expect, state: Box::new(next.clone()), acts, at: NOW };
-    store.commit(&[commit]).remove(0).unwrap();
+    let committed = store.commit(&[commit]).remove(0).unwrap();
     *state = next;
+    committed
 }
 
 pub fn said(store: &dyn Store, session: &str) -> Vec<String> {

@@ -200,3 +200,41 @@ fn the_scope_of_routes_is_the_resolved_directory() {
     fs::create_dir(real.join("sessions")).unwrap();
     assert_eq!(Home::at(&link).scope, expected.to_string_lossy());
 }
+
+/// What Hermes added to its tables between schema 11 and 22, column by column.
+const LATER_COLUMNS: [&str; 14] = [
+    "messages ADD COLUMN platform_message_id TEXT",
+    "messages ADD COLUMN observed INTEGER DEFAULT 0",
+    "messages ADD COLUMN active INTEGER NOT NULL DEFAULT 1",
+    "sessions ADD COLUMN session_key TEXT",
+    "sessions ADD COLUMN chat_id TEXT",
+    "sessions ADD COLUMN chat_type TEXT",
+    "sessions ADD COLUMN thread_id TEXT",
+    "messages ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0",
+    "sessions ADD COLUMN display_name TEXT",
+    "sessions ADD COLUMN origin_json TEXT",
+    "sessions ADD COLUMN expiry_finalized INTEGER DEFAULT 0",
+    "messages ADD COLUMN api_content TEXT",
+    "sessions ADD COLUMN profile_name TEXT",
+    "sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0",
+];
+
+#[test]
+fn p15_what_a_home_can_do_is_decided_by_its_columns() {
+    for count in 0..=LATER_COLUMNS.len() {
+        let directory = schema_11();
+        let conn = hermes(directory.path());
+        for column in &LATER_COLUMNS[..count] {
+            conn.execute_batch(&format!("ALTER TABLE {column}")).unwrap();
+        }
+        drop(conn);
+        let mut store = writer(directory.path());
+        turn(&mut store, "a", Some(chat(1)), "kestrel");
+        turn(&mut store, "a", Some(chat(1)), "again");
+        assert_eq!(said(&store, "a").len(), 4, "{count} columns");
+        assert_eq!(store.search("kestrel", &SessionFilter::default()).unwrap().len(), 2);
+        assert_eq!(store.sessions(&SessionFilter::default()).unwrap().len(), 1);
+        store.close(NOW).unwrap();
+        whole(&store);
+    }
+}

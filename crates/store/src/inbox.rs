@@ -1,0 +1,179 @@
+//! Inbox rows: each input once, under its key, with what became of it.
+//!
+//! A key is written first and refuses the whole commit if it is known. Whatever several acts of a
+//! commit say about one input is gathered, and becomes one statement.
+
+use crate::envelope;
+use crate::fault::Fault;
+use crate::write::{Change, Scribe};
+use rusqlite::{OptionalExtension, params};
+use std::sync::Arc;
+use throughline_core::id::{Seq, SessionId, TurnId};
+use throughline_core::input::{Input, Kind};
+use throughline_core::port::StoreError;
+use throughline_core::session::Outcome;
+
+/// What a commit says about one input.
+pub(crate) struct InboxRow<'a> {
+    pub seq: Seq,
+    pub accepted: Option<&'a Arc<Input>>,
+    pub turn: Option<TurnId>,
+    pub message: Option<i64>,
+    pub outcome: Option<&'a Outcome>,
+}
+
+impl Scribe<'_> {
+    pub(crate) fn accept<'b>(&mut self, change: &mut Change<'b>, input: &'b Arc<Input>) -> Result<(), Fault> {
+        let body = body_of(input);
+        let sql =
+            "INSERT INTO tl_seen (key, session, seq, body) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+        let added = self.conn.prepare_cached(sql)?.execute(params![
+            input.key.as_str(),
+            change.id(),
+            input.seq.0 as i64,
+            body
+        ])?;
+        if added == 0 {
+            return Err(self.duplicate(input, body)?);
+        }
+        change.inbox(input.seq).accepted = Some(input);
+        Ok(())
+    }
+
+    pub(crate) fn duplicate(&self, input: &Input, body: Option<[u8; 32]>) -> Result<Fault, Fault> {
+        let sql = "SELECT session, seq, body FROM tl_seen WHERE key = ?1";
+        let (session, seq, known) =
+            self.conn.prepare_cached(sql)?.query_row([input.key.as_str()], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<[u8; 32]>>(2)?))
+            })?;
+        let session = crate::read::session_id(&session)?;
+        Ok(StoreError::Duplicate { session, seq: Seq(seq as u64), same_body: known == body }.into())
+    }
+
+    pub(crate) fn inbox_rows(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+        for row in &change.inbox {
+            match row.accepted {
+                Some(input) => self.new_inbox_row(change, row, input)?,
+                None => self.old_inbox_row(change, row)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn new_inbox_row(
+        &self,
+        change: &Change<'_>,
+        row: &InboxRow<'_>,
+        input: &Input,
+    ) -> Result<(), Fault> {
+        let sql =
+            "INSERT INTO tl_inbox (session, seq, at, state, turn, began, message, step, settled, outcome,
+                                         implicit, written, envelope)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, ?12)";
+        self.conn.prepare_cached(sql)?.execute(params![
+            change.id(),
+            row.seq.0 as i64,
+            input.at.0,
+            row.state(),
+            row.turn.map(|turn| turn.0.0 as i64),
+            row.turn.map(|turn| change.began(turn).0),
+            row.message,
+            row.answering_step(change),
+            row.outcome.map(|_| change.at.0),
+            row.outcome.map(envelope::outcome_text),
+            if row.is_moved() { None } else { implicit_of(input) },
+            envelope::input_text(input),
+        ])?;
+        Ok(())
+    }
+
+    pub(crate) fn old_inbox_row(&self, change: &Change<'_>, row: &InboxRow<'_>) -> Result<(), Fault> {
+        let sql = "UPDATE tl_inbox SET state = ?3, turn = COALESCE(?4, turn), began = COALESCE(?5, began),
+                          message = COALESCE(?6, message), step = COALESCE(?7, step), settled = ?8, outcome = ?9,
+                          implicit = CASE WHEN ?10 THEN NULL ELSE implicit END
+                   WHERE session = ?1 AND seq = ?2";
+        let changed = self.conn.prepare_cached(sql)?.execute(params![
+            change.id(),
+            row.seq.0 as i64,
+            row.state(),
+            row.turn.map(|turn| turn.0.0 as i64),
+            row.turn.map(|turn| change.began(turn).0),
+            row.message,
+            row.answering_step(change),
+            row.outcome.map(|_| change.at.0),
+            row.outcome.map(envelope::outcome_text),
+            row.is_moved(),
+        ])?;
+        match changed {
+            1 => Ok(()),
+            _ => Err(Fault::Malformed(format!("session {} has no input {}", change.id(), row.seq))),
+        }
+    }
+
+    pub(crate) fn move_input(&mut self, input: &Input, to: &SessionId, seq: i64) -> Result<(), Fault> {
+        let sql = "INSERT INTO tl_inbox (session, seq, at, state, implicit, written, envelope)
+                   VALUES (?1, ?2, ?3, 0, ?4, 0, ?5)";
+        self.conn.prepare_cached(sql)?.execute(params![
+            to.as_str(),
+            seq,
+            input.at.0,
+            implicit_of(input),
+            envelope::input_text(input)
+        ])?;
+        let sql = "UPDATE tl_seen SET session = ?2, seq = ?3 WHERE key = ?1";
+        self.conn.prepare_cached(sql)?.execute(params![input.key.as_str(), to.as_str(), seq])?;
+        Ok(())
+    }
+
+    /// Marks the input wherever it has been moved to, too.
+    pub(crate) fn written(&mut self, session: &SessionId, seq: Seq) -> Result<(), Fault> {
+        let sql = "UPDATE tl_inbox SET written = 1 WHERE session = ?1 AND seq = ?2
+                   RETURNING CASE WHEN outcome GLOB '{\"moved\":*' THEN outcome END";
+        let mut place = Some((session.clone(), seq));
+        while let Some((session, seq)) = place.take() {
+            let moved: Option<Option<String>> = self
+                .conn
+                .prepare_cached(sql)?
+                .query_row(params![session.as_str(), seq.0 as i64], |row| row.get(0))
+                .optional()?;
+            if let Some(text) = moved.flatten()
+                && let Ok(Outcome::Moved { session, seq }) = envelope::outcome(&text)
+            {
+                place = Some((session, seq));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl InboxRow<'_> {
+    pub(crate) fn state(&self) -> i64 {
+        match (self.outcome, self.turn) {
+            (Some(_), _) => 2,
+            (None, Some(_)) => 1,
+            (None, None) => 0,
+        }
+    }
+
+    pub(crate) fn is_moved(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Moved { .. }))
+    }
+
+    pub(crate) fn answering_step(&self, change: &Change<'_>) -> Option<i64> {
+        matches!(self.outcome, Some(Outcome::Answered(_))).then_some(change.steps)
+    }
+}
+
+fn body_of(input: &Input) -> Option<[u8; 32]> {
+    match &input.kind {
+        Kind::Request(request) => request.body.map(|body| body.0),
+        Kind::Chat(_) | Kind::Command(_) => None,
+    }
+}
+
+fn implicit_of(input: &Input) -> Option<[u8; 32]> {
+    match &input.kind {
+        Kind::Request(request) => request.implicit_key.map(|key| key.0),
+        Kind::Chat(_) | Kind::Command(_) => None,
+    }
+}

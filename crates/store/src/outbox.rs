@@ -1,0 +1,72 @@
+//! Replies on their way out. What is settled stays settled.
+
+use crate::envelope;
+use crate::fault::Fault;
+use crate::write::{Change, Scribe};
+use rusqlite::params;
+use throughline_core::id::Boot;
+use throughline_core::port::DeliveryChange;
+use throughline_core::session::Reply;
+use throughline_core::time::Time;
+
+impl Scribe<'_> {
+    pub(crate) fn deliver(&mut self, change: &Change<'_>, reply: &Reply) -> Result<(), Fault> {
+        let sql =
+            "INSERT INTO tl_outbox (key, session, state, attempts, marked, not_before, created, updated,
+                                          destination, text)
+                   VALUES (?1, ?2, 0, 0, 0, ?3, ?3, ?3, ?4, ?5) ON CONFLICT(key) DO NOTHING";
+        let destination = envelope::destination_text(&reply.destination);
+        let added = self.conn.prepare_cached(sql)?.execute(params![
+            reply.key,
+            change.id(),
+            change.at.0,
+            destination,
+            reply.text
+        ])?;
+        match added {
+            0 => self.note(Some(change.id()), "reply_already_sent", &reply.key, change.at),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is delivered or refused stays so: a late word about it is only counted.
+    pub(crate) fn delivery(
+        &mut self,
+        key: &str,
+        boot: Boot,
+        to: &DeliveryChange,
+        at: Time,
+    ) -> Result<(), Fault> {
+        let changed = match to {
+            DeliveryChange::Attempting { marked } => {
+                let sql = "UPDATE tl_outbox SET state = 1, attempts = attempts + 1, boot = ?2, marked = marked OR ?3,
+                                  updated = ?4 WHERE key = ?1 AND state < 2";
+                self.conn.prepare_cached(sql)?.execute(params![key, boot.0 as i64, marked, at.0])?
+            }
+            DeliveryChange::Delivered { platform_id } => {
+                let sql = "UPDATE tl_outbox SET state = 2, boot = NULL, platform_id = ?2, error = NULL, updated = ?3
+                           WHERE key = ?1 AND state < 2";
+                self.conn.prepare_cached(sql)?.execute(params![key, platform_id, at.0])?
+            }
+            DeliveryChange::Postponed { until, error } => {
+                let sql =
+                    "UPDATE tl_outbox SET state = 0, boot = NULL, not_before = ?2, error = ?3, updated = ?4
+                           WHERE key = ?1 AND state < 2";
+                self.conn.prepare_cached(sql)?.execute(params![key, until.0, error, at.0])?
+            }
+            DeliveryChange::Refused { error } => {
+                let sql = "UPDATE tl_outbox SET state = 3, boot = NULL, error = ?2, updated = ?3
+                           WHERE key = ?1 AND state < 2";
+                self.conn.prepare_cached(sql)?.execute(params![key, error, at.0])?
+            }
+        };
+        match (changed, to) {
+            (1, _) => Ok(()),
+            // Whoever is about to send must not: it is settled, or was never written.
+            (_, DeliveryChange::Attempting { .. }) => {
+                Err(Fault::Malformed(format!("reply {key} does not wait to be sent")))
+            }
+            _ => self.note(None, "late_delivery_dropped", key, at),
+        }
+    }
+}
