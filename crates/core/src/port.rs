@@ -62,6 +62,8 @@ pub enum DeliveryChange {
 pub struct Committed {
     /// The rows that `Act::Append` became, in order.
     pub rows: Vec<RowId>,
+    /// Another process has written to the session since its owner last read it, or may have.
+    pub foreign: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
