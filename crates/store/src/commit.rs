@@ -49,6 +49,7 @@ impl Writer {
     pub(crate) fn adopted(mut self, now: Time) -> Result<Self, StoreError> {
         self.begin_watching().while_doing("look for what Hermes wrote")?;
         self.adopt_routes(now).while_doing("take over where chats lead")?;
+        self.projection.dirty = true; // we may have been killed before the file could follow
         Ok(self)
     }
 

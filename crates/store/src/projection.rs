@@ -2,11 +2,13 @@
 //!
 //! A file that we wrote must not be mistaken for one that Hermes wrote, even if we were killed while
 //! writing it. So the hash of what is about to be written is on disk before the file is, beside the
-//! hash of the one it replaces.
+//! hash of the one it replaces. What Hermes wrote is taken over before it is replaced; what nobody
+//! can read is moved aside.
 
 use crate::commit::{Writer, transact};
 use crate::fault::Fault;
 use crate::route::stored_entry;
+use crate::write::note;
 use rusqlite::OptionalExtension;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -18,6 +20,8 @@ use throughline_core::time::Time;
 use throughline_hermes::index::{Index, Standing};
 
 const FILE: &str = "sessions.json";
+/// Where a file goes that is not what it should be.
+const UNREADABLE: &str = "sessions.json.unreadable";
 /// Hermes looks for its own leftovers under this pattern.
 const TEMPORARY: &str = ".sessions_throughline.tmp";
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -53,20 +57,46 @@ impl Writer {
         if !self.projection.dirty {
             return Ok(());
         }
+        let there = fs::read(directory.join(FILE)).ok().map(|bytes| hex(&bytes));
+        if self.is_foreign(there.as_ref())? {
+            self.adopt_routes(now)?;
+        }
         let text = self.index_text()?;
         let hash = hex(text.as_bytes());
-        let hashes = self.hashes()?;
-        if hashes.first() != Some(&hash) || !directory.join(FILE).exists() {
-            let before = hashes.first().cloned().unwrap_or_default();
-            self.remember(&[hash, before])?;
-            replace(&directory, text.as_bytes()).map_err(|error| {
+        let nothing = there.is_none() && !self.has_routes()?;
+        if there.as_ref() != Some(&hash) && !nothing {
+            let unreadable = self.is_foreign(there.as_ref())?;
+            self.remember(&[hash, there.unwrap_or_default()])?;
+            let written = match unreadable {
+                true => fs::rename(directory.join(FILE), directory.join(UNREADABLE)),
+                false => Ok(()),
+            };
+            written.and_then(|()| replace(&directory, text.as_bytes())).map_err(|error| {
                 let file = directory.join(FILE);
                 StoreError::Unwritable(format!("{} could not be written: {error}", file.display()))
             })?;
+            if unreadable {
+                self.note_unreadable(now)?;
+            }
         }
         self.projection.dirty = false;
         self.projection.written = Some(now);
         Ok(())
+    }
+
+    fn note_unreadable(&self, now: Time) -> Result<(), Fault> {
+        let detail = format!("{FILE} could not be read; it is now {UNREADABLE}");
+        transact(&self.reader.conn, |conn| note(conn, None, "sessions_file_unreadable", &detail, now))
+    }
+
+    fn has_routes(&self) -> Result<bool, Fault> {
+        Ok(self.reader.conn.prepare_cached("SELECT 1 FROM tl_route")?.exists([])?)
+    }
+
+    /// Whether a file of this hash is neither of ours nor taken over.
+    fn is_foreign(&self, hash: Option<&String>) -> Result<bool, Fault> {
+        let Some(hash) = hash else { return Ok(false) };
+        Ok(self.projection.seen.as_ref() != Some(hash) && !self.hashes()?.contains(hash))
     }
 
     fn index_text(&self) -> Result<String, Fault> {
@@ -80,15 +110,15 @@ impl Writer {
         Ok(Index::text(entries.iter().map(|entry| (&entry.session_key, entry)), standing))
     }
 
-    /// The file, if Hermes wrote it since we last looked. One that cannot be read is left alone.
+    /// The file, if Hermes wrote it since we last looked, and it can be read.
     pub(crate) fn foreign_index(&self) -> Result<Option<(Index, String)>, Fault> {
         let Some(directory) = self.directory() else { return Ok(None) };
         let Ok(text) = fs::read_to_string(directory.join(FILE)) else { return Ok(None) };
         let hash = hex(text.as_bytes());
-        if self.projection.seen.as_ref() == Some(&hash) || self.hashes()?.contains(&hash) {
-            return Ok(None);
+        match self.is_foreign(Some(&hash))? {
+            true => Ok(Index::parse(&text).ok().map(|index| (index, hash))),
+            false => Ok(None),
         }
-        Ok(Index::parse(&text).ok().map(|index| (index, hash)))
     }
 
     /// Of the file as we last wrote it, and of the one before.

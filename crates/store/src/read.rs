@@ -38,7 +38,9 @@ impl Reader {
     fn at_once<T>(&self, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
         run(&self.conn, "BEGIN")?;
         let seen = look();
-        run(&self.conn, "END")?;
+        if !self.conn.is_autocommit() {
+            run(&self.conn, "END")?;
+        }
         seen
     }
 

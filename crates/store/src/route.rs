@@ -150,12 +150,14 @@ impl Writer {
     /// Takes over routes that Hermes has changed. True: a chat leads elsewhere now.
     pub(crate) fn adopt_routes(&mut self, now: Time) -> Result<bool, Fault> {
         let mut changed = self.changed_in_table()?;
+        let mut unusable = Vec::new();
         if let Some((index, hash)) = self.foreign_index()? {
+            unusable.clone_from(&index.warnings);
             changed.extend(self.changed_in_file(index)?);
             self.projection.seen = Some(hash);
         }
         let dead = self.dead_routes()?;
-        if changed.is_empty() && dead.is_empty() {
+        if changed.is_empty() && dead.is_empty() && unusable.is_empty() {
             return Ok(false);
         }
         let mut rows = NextRow::default();
@@ -167,6 +169,9 @@ impl Writer {
             }
             for entry in &changed {
                 elsewhere |= scribe.take_route(entry, now)?;
+            }
+            for warning in &unusable {
+                scribe.note(None, "route_unusable", warning, now)?;
             }
             Ok((elsewhere, scribe.effects))
         })?;

@@ -354,3 +354,47 @@ fn receive_with_key(
     let expect = throughline_core::Generation(0);
     store.commit(&[Commit::Session { expect, state: Box::new(state), acts, at: NOW }]).remove(0)
 }
+
+#[test]
+fn a_file_that_was_lost_or_left_behind_is_written_at_the_next_start() {
+    let directory = schema_11();
+    let file = directory.path().join("sessions/sessions.json");
+    let mut store = writer(directory.path());
+    store.tend(NOW).unwrap();
+    assert!(!file.exists(), "without routes there is nothing to write");
+    turn(&mut store, "a", Some(chat(1)), "one");
+    drop(store); // killed
+    let mut store = writer(directory.path());
+    store.tend(NOW).unwrap();
+    assert!(fs::read_to_string(&file).unwrap().contains("\"a\""));
+}
+
+#[test]
+fn a_file_that_nobody_can_read_is_moved_aside() {
+    let directory = schema_11();
+    put_in_file(directory.path(), &[]);
+    let file = directory.path().join("sessions/sessions.json");
+    fs::write(&file, "{ broken").unwrap();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    store.close(NOW).unwrap();
+    assert!(fs::read_to_string(&file).unwrap().contains("\"a\""));
+    assert_eq!(fs::read_to_string(file.with_extension("json.unreadable")).unwrap(), "{ broken");
+    assert!(store.counts().unwrap().contains(&("sessions_file_unreadable".to_owned(), 1)));
+    whole(&store);
+}
+
+#[test]
+fn what_hermes_wrote_is_taken_over_before_it_is_replaced() {
+    let directory = schema_11();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    hermes_begins(&hermes(directory.path()), "theirs");
+    let broken = (3, "{\"session_key\": 3}".to_owned());
+    put_in_file(directory.path(), &[(2, entry(2, "theirs", "")), broken]);
+    store.close(NOW).unwrap();
+    assert_eq!(store.route(&key(2)).unwrap(), Some(id("theirs")));
+    let file = fs::read_to_string(directory.path().join("sessions/sessions.json")).unwrap();
+    assert!(file.contains("\"a\"") && file.contains("\"theirs\""), "{file}");
+    assert!(store.counts().unwrap().contains(&("route_unusable".to_owned(), 1)));
+}
