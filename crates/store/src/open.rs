@@ -167,9 +167,10 @@ impl Home {
             Found::Empty => self.found(&conn)?,
         };
         self.migrate(&conn)?;
-        // Rows we write are indexed later: Hermes' triggers are for Hermes' connections.
-        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
-            .map_err(|error| self.sorted(error))?;
+        if shape.defers_indexing {
+            let off = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false);
+            off.map_err(|error| self.sorted(error))?;
+        }
         let writer = Writer::new(Reader { conn, shape }, self.clone());
         writer.adopted(now).map_err(|error| self.store_error(error))
     }

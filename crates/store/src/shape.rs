@@ -4,7 +4,7 @@
 //! nothing. The texts are made once, when the home is opened.
 
 use rusqlite::Connection;
-use throughline_hermes::schema::{Capabilities, missing};
+use throughline_hermes::schema::{Capabilities, INDEXED_TEXT, missing};
 
 pub(crate) struct Shape {
     pub can: Capabilities,
@@ -18,6 +18,9 @@ pub(crate) struct Shape {
     pub open: String,
     /// A row ?1 of `sessions` like row ?3, begun at ?2.
     pub succeed: String,
+    /// Rows wait for our indexer. Otherwise Hermes' triggers stay on, because they do something that
+    /// we do not know how to do later.
+    pub defers_indexing: bool,
     /// As a condition on `m`: not taken back by `/undo`. What a summary stands for can be found.
     pub findable: &'static str,
 }
@@ -42,11 +45,11 @@ impl Shape {
         let names = columns.iter().map(|(table, column)| (table.as_str(), column.as_str()));
         Ok(match missing(names.clone()) {
             Some(lacking) => Err(lacking),
-            None => Ok(Self::of(Capabilities::of(names))),
+            None => Ok(Self::of(Capabilities::of(names), triggers_are_known(conn)?)),
         })
     }
 
-    fn of(can: Capabilities) -> Self {
+    fn of(can: Capabilities, defers_indexing: bool) -> Self {
         let live = if can.has_active { " AND active IS NOT 0" } else { "" };
         let read = |column, there| if there { column } else { "NULL" };
         let columns = format!(
@@ -77,6 +80,7 @@ impl Shape {
                 (true, false) => "m.active IS NOT 0",
                 (false, _) => "TRUE",
             },
+            defers_indexing: defers_indexing && can.has_word_index,
             can,
         }
     }
@@ -113,6 +117,28 @@ impl ChatColumns for Capabilities {
             _ => false,
         }
     }
+}
+
+/// Whether everything that happens to a new message by itself is what our indexer does later.
+fn triggers_are_known(conn: &Connection) -> rusqlite::Result<bool> {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let known = ["messages_fts", "messages_fts_trigram"].map(|table| {
+        words(&format!(
+            "CREATE TRIGGER {table}_insert AFTER INSERT ON messages BEGIN
+             INSERT INTO {table}(rowid, content) VALUES ( new.id, {INDEXED_TEXT} ); END"
+        ))
+    });
+    let mut statement =
+        conn.prepare("SELECT sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'messages'")?;
+    let texts = statement.query_map([], |row| row.get::<_, String>(0))?;
+    for text in texts {
+        let text = words(&text?);
+        let plain = text.replace("COALESCE(new.", "COALESCE(");
+        if text.contains(" INSERT ON messages") && !known.contains(&plain) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn append(can: &Capabilities) -> String {

@@ -61,7 +61,7 @@ impl Scribe<'_> {
             &observed,
         ]));
         self.conn.prepare_cached(&self.shape.append)?.execute(values.as_slice())?;
-        if self.shape.can.has_word_index {
+        if self.shape.defers_indexing {
             self.conn.prepare_cached("INSERT INTO tl_unindexed (id) VALUES (?1)")?.execute([id])?;
         }
         self.effects.rows.push(id);

@@ -212,7 +212,8 @@ impl<'a> Scribe<'a> {
                     row.turn = Some(*turn);
                     row.outcome = None;
                 }
-                change.speaking = inputs.last().copied();
+                // Only inputs that are new to the transcript come one by one.
+                change.speaking = inputs.first().copied().filter(|_| inputs.len() == 1);
             }
             Act::Step(step) if step.open.is_some() => self.step(change, step, None)?,
             Act::Step(step) => change.answering = Some(step),

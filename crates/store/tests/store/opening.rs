@@ -175,17 +175,18 @@ fn nothing_to_read_is_said_so() {
 
 #[test]
 fn a_writer_is_durable_and_leaves_hermes_triggers_to_hermes() {
-    let directory = directory();
-    let mut store = writer(directory.path());
-    turn(&mut store, "a", None, "hello");
-    let conn = hermes(directory.path());
-    let count = |sql: &str| -> i64 { conn.query_row(sql, [], |row| row.get(0)).unwrap() };
-    assert_eq!(count("SELECT count(*) FROM messages_fts"), 0, "not indexed by a trigger");
-    assert_eq!(count("SELECT count(*) FROM tl_unindexed"), 2);
-    hermes_says(&conn, "a", "user", "from beside");
-    assert_eq!(count("SELECT count(*) FROM messages_fts"), 1, "but Hermes' own rows are");
-    let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
-    assert_eq!(mode, "wal");
+    for directory in [directory(), schema_11()] {
+        let mut store = writer(directory.path());
+        turn(&mut store, "a", None, "hello");
+        let conn = hermes(directory.path());
+        let count = |sql: &str| -> i64 { conn.query_row(sql, [], |row| row.get(0)).unwrap() };
+        assert_eq!(count("SELECT count(*) FROM messages_fts"), 0, "not indexed by a trigger");
+        assert_eq!(count("SELECT count(*) FROM tl_unindexed"), 2);
+        hermes_says(&conn, "a", "user", "from beside");
+        assert_eq!(count("SELECT count(*) FROM messages_fts"), 1, "but Hermes' own rows are");
+        let mode: String = conn.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+        assert_eq!(mode, "wal");
+    }
 }
 
 #[test]

@@ -179,3 +179,25 @@ fn sessions_are_listed_latest_first_without_what_hermes_hides() {
     let page = SessionFilter { limit: 1, offset: 1, ..all() };
     assert_eq!(store.sessions(&page).unwrap()[0].id, id("tip"));
 }
+
+#[test]
+fn triggers_that_we_do_not_know_keep_doing_their_work() {
+    let directory = directory();
+    drop(writer(directory.path()));
+    hermes(directory.path())
+        .execute_batch(
+            "DROP TRIGGER messages_fts_insert;
+             CREATE TRIGGER messages_fts_insert AFTER INSERT ON messages BEGIN
+                 INSERT INTO messages_fts(rowid, content) VALUES (new.id, 'as a later Hermes would: ' || new.content);
+             END",
+        )
+        .unwrap();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", None, "sandpiper");
+    let conn = hermes(directory.path());
+    let count = |sql: &str| -> i64 { conn.query_row(sql, [], |row| row.get(0)).unwrap() };
+    assert_eq!(count("SELECT count(*) FROM tl_unindexed"), 0);
+    assert_eq!(count("SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'later sandpiper'"), 2);
+    assert_eq!(count("SELECT count(*) FROM messages_fts_trigram"), 2);
+    whole(&store);
+}
