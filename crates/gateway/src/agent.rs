@@ -198,7 +198,13 @@ impl Agent {
         home.closing.store(true, Ordering::Relaxed);
         home.router.dismiss();
         home.outbox.dismiss();
-        home.library.close().await?;
+        match home.library.close().await {
+            // What was accepted is on disk; only the index and the projections are behind.
+            Err(error @ (StoreError::Unwritable(_) | StoreError::Busy)) => {
+                tracing::warn!(%error, "stopped without tidying up; the next start does it");
+            }
+            closed => closed?,
+        }
         if let Some(writer) = self.writer {
             let _ = tokio::task::spawn_blocking(move || writer.join()).await; // it has answered; this only waits for its exit
         }
