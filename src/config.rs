@@ -153,6 +153,8 @@ pub struct Settings {
     pub timezone: Option<Sourced<String>>,
     /// A filter for `tracing`.
     pub log_level: Sourced<String>,
+    /// The home may lie where a write-ahead log is not known to be safe.
+    pub allow_unsafe_filesystem: Sourced<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -200,6 +202,7 @@ impl Written {
         environment: &Environment,
         overrides: Overrides,
     ) -> anyhow::Result<Result<Written, Report>> {
+        home.refuse_other_than_directory()?;
         let dotenv = file(&home.path().join(ENV_FILE))?.unwrap_or_default();
         let dotenv = Dotenv::parse(&dotenv, &|name| environment.get(name));
         let bytes = file(&home.path().join(CONFIG_FILE))?.unwrap_or_default();

@@ -57,7 +57,10 @@ pub async fn start(home: &Home, settings: &Settings, port: Option<u16>) -> anyho
     let address = listener.local_addr().context("the API has no address")?;
 
     let model = model(&settings.model).context("the configured model cannot be used")?;
-    let store = throughline_store::Home::at(home.path());
+    let mut store = throughline_store::Home::at(home.path());
+    if settings.allow_unsafe_filesystem.value {
+        store.filesystem = throughline_store::FileSystem::Trusted;
+    }
     let clock = Arc::new(SystemClock::new());
     let agent = Agent::start(parts(&store, clock, model.clone(), settings), options(home, settings)?).await;
     let agent = agent.map_err(because)?;

@@ -38,6 +38,8 @@ impl Written {
         let session_reset = self.session_reset(&mut report);
         let timezone = self.timezone(&mut report);
         let log_level = self.log_level(&mut report);
+        let allow_unsafe_filesystem = or_default(self.config.own.allow_unsafe_filesystem, false);
+        report.sourced("throughline.allow_unsafe_filesystem", &allow_unsafe_filesystem);
         if let (Some(model), Some(api), true) = (model, api, report.errors.is_empty()) {
             report.settings = Some(Settings {
                 model,
@@ -49,6 +51,7 @@ impl Written {
                 session_reset,
                 timezone,
                 log_level,
+                allow_unsafe_filesystem,
             });
         }
         report.locate(self.home.path())

@@ -100,7 +100,7 @@ pub enum OpenError {
     #[error(
         "{} lies on {filesystem}, where SQLite's write-ahead log is not safe and a crash could corrupt it. \
          Move the home to a local disk; if you are certain that only this machine uses it, say so with \
-         `allow_unsafe_filesystem`",
+         `throughline.allow_unsafe_filesystem: true` in config.yaml",
         path.display()
     )]
     UnsafeFileSystem { path: PathBuf, filesystem: String },

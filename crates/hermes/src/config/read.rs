@@ -151,9 +151,11 @@ pub struct ApiServer {
 pub struct Own {
     pub log_level: Option<At<String>>,
     pub body_limit_bytes: Option<At<u64>>,
+    /// The user says that the home's file system can be trusted with a write-ahead log.
+    pub allow_unsafe_filesystem: Option<At<bool>>,
 }
 
-const OWN_KEYS: [&str; 2] = ["log_level", "body_limit_bytes"];
+const OWN_KEYS: [&str; 3] = ["log_level", "body_limit_bytes", "allow_unsafe_filesystem"];
 
 pub(super) struct Reader<'a> {
     root: &'a Node,
@@ -366,6 +368,7 @@ impl<'a> Reader<'a> {
         Own {
             log_level: self.text("throughline.log_level"),
             body_limit_bytes: self.count("throughline.body_limit_bytes"),
+            allow_unsafe_filesystem: self.boolean("throughline.allow_unsafe_filesystem"),
         }
     }
 
@@ -479,6 +482,6 @@ fn unknown_own(key: &str) -> String {
         Some((_, known)) => {
             format!("`throughline.{key}` does not exist; did you mean `throughline.{known}`?")
         }
-        None => format!("`throughline.{key}` does not exist; there are {}", OWN_KEYS.join(" and ")),
+        None => format!("`throughline.{key}` does not exist; there are {}", OWN_KEYS.join(", ")),
     }
 }

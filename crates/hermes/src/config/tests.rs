@@ -258,7 +258,7 @@ fn our_own_table_is_strict() {
     assert_eq!(own.body_limit_bytes.map(|at| at.value), Some(1000));
     for (yaml, line, column, part) in [
         ("throughline:\n  log_levle: debug\n", 2, 3, "did you mean `throughline.log_level`?"),
-        ("throughline:\n  frobnicate: 1\n", 2, 3, "there are log_level and body_limit_bytes"),
+        ("throughline:\n  frobnicate: 1\n", 2, 3, "there are log_level, body_limit_bytes"),
         ("throughline:\n  body_limit_bytes: much\n", 2, 21, "takes a whole number"),
         ("throughline: 5\n", 1, 14, "is a mapping"),
     ] {
