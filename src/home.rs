@@ -122,6 +122,13 @@ impl Home {
         self.path.join("state.db").exists() || self.path.join("sessions/sessions.json").exists()
     }
 
+    pub fn refuse_other_than_directory(&self) -> anyhow::Result<()> {
+        if self.path.exists() && !self.path.is_dir() {
+            bail!("{} is not a directory; a home is one", self.path.display());
+        }
+        Ok(())
+    }
+
     /// Makes what is missing, readable for its owner alone. What is there stays as it is.
     pub fn prepare(&self) -> anyhow::Result<()> {
         let shown = self.path.display();
@@ -129,9 +136,7 @@ impl Home {
         if in_profiles && !self.path.exists() {
             bail!("the profile {shown} does not exist; create it with `hermes profile create`");
         }
-        if self.path.exists() && !self.path.is_dir() {
-            bail!("{shown} is not a directory; a home is one");
-        }
+        self.refuse_other_than_directory()?;
         let is_fresh = !self.path.join(BIRTH_FILE).exists() && !self.has_history();
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);

@@ -89,6 +89,16 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// With its cause, for whoever reads it last.
+    pub fn in_full(&self) -> String {
+        match self {
+            StoreError::Broken { source, .. } => format!("{self} ({source})"),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Where sessions outlive the process. Synchronous: one owner holds the writer.
 pub trait Store: Read {
     /// On disk when this returns. Each commit holds whole or not at all, and alone: one that is

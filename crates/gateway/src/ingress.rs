@@ -325,6 +325,6 @@ fn broken(error: StoreError) -> Refusal {
     match error {
         StoreError::Unwritable(why) => Refusal::Unwritable(why),
         StoreError::Busy => Refusal::Unwritable(error.to_string()),
-        error => Refusal::Internal(error.to_string()),
+        error => Refusal::Internal(error.in_full()),
     }
 }

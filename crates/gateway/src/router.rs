@@ -109,7 +109,8 @@ fn spawn(home: &Arc<Home>, session: SessionId, origin: Origin) -> Entry {
         match ended {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%session, %error, "the session's actor stopped; loading it again");
+                let error = error.in_full();
+                tracing::warn!(%session, error, "the session's actor stopped; loading it again");
                 revive(home, session);
             }
             Err(_) => {

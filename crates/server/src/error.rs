@@ -83,9 +83,22 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, message).code("invalid_api_key")
     }
 
-    pub fn interrupted() -> Self {
-        let message = "The gateway is stopping. The message is kept and will be answered after the next start; \
-                       send the same request again to get the answer.";
+    pub fn stopping() -> Self {
+        Self::interrupted(
+            "The gateway is stopping. The message is kept and will be answered after the next start; \
+             send the same request again to get the answer.",
+        )
+    }
+
+    /// The gateway goes on, but the session had to be loaded again.
+    pub fn reloading() -> Self {
+        Self::interrupted(
+            "The session could not go on and is being loaded again; the gateway's log says why. The message \
+             is kept; send the same request again to get the answer.",
+        )
+    }
+
+    fn interrupted(message: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message).code("interrupted").after(RESTART_SECONDS)
     }
 
@@ -163,14 +176,17 @@ impl From<Refusal> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        let message = sentence(&error.to_string());
+        let message = sentence(&error.in_full());
         match error {
             StoreError::Busy | StoreError::Unwritable(_) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
                     .code("store_busy")
                     .after(UNWRITABLE_SECONDS)
             }
-            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message).code("store_broken"),
+            _ => {
+                let message = format!("{message} GET /api/control/check says what is wrong with the store.");
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, message).code("store_broken")
+            }
         }
     }
 }

@@ -46,8 +46,16 @@ impl Follower {
             match self.next().await? {
                 Update::Delta(_) | Update::Restarted => {}
                 Update::Settled(settled) => return Ok(settled),
-                Update::Interrupted => return Err(ApiError::interrupted()),
+                Update::Interrupted => return Err(self.interrupted()),
             }
+        }
+    }
+
+    /// Why nobody works on the input any more.
+    pub fn interrupted(&self) -> ApiError {
+        match self.desk.status().draining {
+            true => ApiError::stopping(),
+            false => ApiError::reloading(),
         }
     }
 

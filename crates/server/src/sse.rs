@@ -116,7 +116,7 @@ impl<V: Voice> Events<V> {
                 }
                 return;
             }
-            Ok(Update::Interrupted) => return self.voice.broken(ApiError::interrupted(), &mut self.out),
+            Ok(Update::Interrupted) => return self.voice.broken(follower.interrupted(), &mut self.out),
             Err(refusal) => return self.voice.broken(refusal.into(), &mut self.out),
         }
         self.step = Some(Box::pin(follower.step()));

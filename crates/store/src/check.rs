@@ -6,7 +6,7 @@
 use crate::fault::Fault;
 use crate::read::{Reader, session_id};
 use crate::shape::Shape;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use throughline_core::history;
 use throughline_hermes::schema::Capabilities;
 
@@ -257,17 +257,41 @@ const CHECKS: &[Check] = &[
     },
 ];
 
-/// Every invariant that does not hold, in words.
+const FOREIGN_KEYS: Check = Check {
+    name: "foreign_keys",
+    says: "every reference between tables leads somewhere",
+    sql: "SELECT \"table\" || ' refers to ' || parent FROM pragma_foreign_key_check",
+    applies: always,
+};
+
+/// Every invariant that does not hold, in words. Where the file is too damaged for a question, that
+/// is the finding.
 pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fault> {
     let mut found = Vec::new();
-    for check in CHECKS.iter().filter(|check| (check.applies)(&shape.can)) {
-        let breaches = texts(conn, check.sql)?;
-        found.extend(sentence(check.name, check.says, &breaches));
+    let mut unreadable = Vec::new();
+    for check in CHECKS.iter().chain([&FOREIGN_KEYS]).filter(|check| (check.applies)(&shape.can)) {
+        match texts(conn, check.sql) {
+            Ok(breaches) => found.extend(sentence(check.name, check.says, &breaches)),
+            Err(fault) => unreadable.push(as_damage(fault)?),
+        }
     }
-    let keys = texts(conn, "SELECT \"table\" || ' refers to ' || parent FROM pragma_foreign_key_check")?;
-    found.extend(sentence("foreign_keys", "every reference between tables leads somewhere", &keys));
-    found.extend(sentence("integrity", "the file is whole", &damage(conn)?));
+    let damage = match damage(conn) {
+        Ok(damage) if damage.is_empty() => unreadable,
+        Ok(damage) => damage,
+        Err(fault) => vec![as_damage(fault)?],
+    };
+    found.extend(sentence("integrity", "the file is whole", &damage));
     Ok(found)
+}
+
+/// What SQLite says about the damage it met, if that is what it met.
+fn as_damage(fault: Fault) -> Result<String, Fault> {
+    match &fault {
+        Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            Ok(error.to_string())
+        }
+        _ => Err(fault),
+    }
 }
 
 /// SQLite's own findings. Its older releases, which Hermes may run on, cut a text short at a NUL when
@@ -288,6 +312,11 @@ fn damage(conn: &Connection) -> Result<Vec<String>, Fault> {
 impl Reader {
     /// Groups in the transcript are closed: what we wrote, any provider accepts.
     pub(crate) fn open_groups(&self) -> Result<Vec<String>, Fault> {
+        // What is too damaged to be read has been found by then.
+        self.readable_open_groups().or_else(|fault| as_damage(fault).map(|_| Vec::new()))
+    }
+
+    fn readable_open_groups(&self) -> Result<Vec<String>, Fault> {
         let sql = concat!(
             "SELECT DISTINCT session FROM tl_step WHERE calls > 0 AND message IS NOT NULL AND session IN ",
             only_ours!()

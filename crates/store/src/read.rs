@@ -38,8 +38,9 @@ impl Reader {
     fn at_once<T>(&self, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
         run(&self.conn, "BEGIN")?;
         let seen = look();
-        if !self.conn.is_autocommit() {
-            run(&self.conn, "END")?;
+        // Nothing was written. On a damaged file even this complains, and what was seen stands all the same.
+        if !self.conn.is_autocommit() && run(&self.conn, "END").is_err() && !self.conn.is_autocommit() {
+            run(&self.conn, "ROLLBACK")?;
         }
         seen
     }
