@@ -4,9 +4,11 @@
 
 mod drain;
 mod gateway;
+mod homes;
 mod interop;
 mod openai_sdk;
 mod peers;
+mod refusals;
 mod simulation;
 mod tidy;
 mod torture;

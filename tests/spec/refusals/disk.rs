@@ -1,0 +1,225 @@
+//! A disk that cannot be written, or is full: nothing new is accepted, what was accepted is kept, and
+//! when there is room again the work goes on, without a restart.
+
+use super::{discreet, refused, says};
+use crate::gateway::{Client, Gateway, Launch, Place, said};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+/// A way to run out of room.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Scarcity {
+    /// A small file system of the gateway's own: writes fail with ENOSPC.
+    SmallDisk,
+    /// A limit on the size of files: writes fail with EFBIG.
+    SmallFiles,
+}
+
+/// Runs the rest of its arguments on a home that is a small file system, seen by nobody else.
+const ON_A_SMALL_DISK: &str = r#"mount -t tmpfs -o size="$1" tmpfs "$0" && shift && exec "$@""#;
+/// Mounts its home again, to be read only.
+const ON_A_READ_ONLY_DISK: &str = r#"mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@""#;
+/// A write beyond the limit is to fail, not to kill.
+const DEAF_TO_XFSZ: &str = r#"trap '' XFSZ; exec "$@""#;
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output().unwrap();
+    output.stdout == b"0\n"
+}
+
+/// In a mount namespace of its own; without root, in a user namespace, too.
+fn unshared() -> Vec<&'static str> {
+    if is_root() { vec!["unshare", "--mount"] } else { vec!["unshare", "--mount", "--map-root-user"] }
+}
+
+/// Whether this machine lets us mount: not all do.
+fn can_mount(place: &Place) -> bool {
+    fs::create_dir_all(place.home()).unwrap();
+    let mut words = unshared();
+    let home = place.home();
+    words.extend(["sh", "-c", ON_A_SMALL_DISK, home.to_str().unwrap(), "64k", "true"]);
+    Command::new(words[0]).args(&words[1..]).output().is_ok_and(|output| output.status.success())
+}
+
+fn through(launch: Launch, place: &Place, script: &str, arguments: &[&str]) -> Launch {
+    fs::create_dir_all(place.home()).unwrap();
+    let home = place.home();
+    let mut words = unshared();
+    words.extend(["sh", "-c", script, home.to_str().unwrap()]);
+    words.extend(arguments);
+    launch.through(&words)
+}
+
+/// A gateway, and the tap on its room.
+struct Tight {
+    gateway: Gateway,
+    scarcity: Scarcity,
+}
+
+impl Tight {
+    fn start(place: &Place, scarcity: Scarcity) -> Self {
+        let launch = place.rehearsing(&json!({"latency_ms": 30, "rules": [
+            {"when": {"contains": "slowly"}, "latency_ms": 700},
+        ]}));
+        let launch = match scarcity {
+            Scarcity::SmallDisk => through(launch, place, ON_A_SMALL_DISK, &["4m"]),
+            Scarcity::SmallFiles => launch.through(&["sh", "-c", DEAF_TO_XFSZ, "sh"]),
+        };
+        Self { gateway: launch.start(), scarcity }
+    }
+
+    /// The file that takes all room, where the gateway's own eyes see it.
+    fn filler(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{}/filler", self.gateway.pid(), self.gateway.home.display()))
+    }
+
+    fn fill(&self) {
+        match self.scarcity {
+            Scarcity::SmallDisk => {
+                let mut filler = File::create(self.filler()).unwrap();
+                for size in [65536, 4096, 1] {
+                    while filler.write_all(&vec![0; size]).is_ok() {}
+                }
+            }
+            Scarcity::SmallFiles => self.limit("16384:"),
+        }
+    }
+
+    fn make_room(&self) {
+        match self.scarcity {
+            Scarcity::SmallDisk => fs::remove_file(self.filler()).unwrap(),
+            Scarcity::SmallFiles => self.limit("unlimited:"),
+        }
+    }
+
+    fn limit(&self, size: &str) {
+        let pid = self.gateway.pid().to_string();
+        let set = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={size}")]).status();
+        assert!(set.unwrap_or_else(|error| panic!("this test needs prlimit: {error}")).success());
+    }
+}
+
+fn send(client: &Client, text: &str) -> crate::gateway::Reply {
+    let mut body = said(text);
+    body["stream"] = json!(true);
+    let headers = [("X-Hermes-Session-Id", "steady"), ("Idempotency-Key", text)];
+    client.send("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes()).unwrap()
+}
+
+/// An answer that somebody waits for.
+fn collected(text: &str, reply: crate::gateway::Reply) -> (String, JoinHandle<String>) {
+    assert_eq!(reply.status, 200);
+    (text.to_owned(), spawn(move || reply.streamed().unwrap()))
+}
+
+fn a_full_disk(scarcity: Scarcity) {
+    let place = Place::new();
+    if scarcity == Scarcity::SmallDisk && !can_mount(&place) {
+        println!("skipped: this machine does not let a test mount; the limit on file sizes is tried instead");
+        return;
+    }
+    let tight = Tight::start(&place, scarcity);
+    let client = &tight.gateway.client;
+    client.say("steady", "while there is room").said();
+
+    // One is accepted before the disk is full, and answered by the model when it is.
+    let mut accepted =
+        vec![collected("a message, answered slowly", send(client, "a message, answered slowly"))];
+    tight.fill();
+    let refusal = loop {
+        let text = format!("message {}", accepted.len());
+        let reply = send(client, &text);
+        if reply.status != 200 {
+            break reply.whole().unwrap();
+        }
+        accepted.push(collected(&text, reply));
+        assert!(accepted.len() < 2_000, "the disk never fills");
+    };
+    let (code, message) = refusal.error();
+    assert_eq!((refusal.status, code.as_str()), (503, "unwritable"), "{message}");
+    says(&message, &["cannot be written"]);
+    assert!(!refusal.header("retry-after").is_empty());
+    discreet(&refusal.text());
+    let ready = client.get("/health/ready").unwrap();
+    assert_eq!(ready.status, 503);
+    says(&ready.text(), &["unwritable"]);
+    assert!(client.transcript("steady").len() >= 2, "what is there can still be read");
+    sleep(Duration::from_millis(1500)); // longer than the disk is given between two tries
+    assert!(!client.is_ready(), "it believes in a disk that is still full");
+    assert!(!accepted[0].1.is_finished(), "an answer left that is not on disk");
+
+    tight.make_room();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !client.is_ready() {
+        assert!(Instant::now() < deadline, "it does not notice that there is room again");
+        sleep(Duration::from_millis(20));
+    }
+    let refused_before = format!("message {}", accepted.len());
+    let mut sent = vec!["while there is room".to_owned()];
+    for (text, answer) in accepted {
+        assert!(answer.join().unwrap().ends_with(&format!("“{text}”")));
+        sent.push(text);
+    }
+    assert!(send(client, &refused_before).streamed().unwrap().ends_with(&format!("“{refused_before}”")));
+    sent.push(refused_before);
+    let rows = client.transcript("steady");
+    let users: Vec<_> =
+        rows.iter().filter(|(role, _)| role == "user").map(|(_, text)| text.clone()).collect();
+    assert_eq!(users, sent);
+    assert_eq!(rows.len(), sent.len() * 2);
+    assert_eq!(client.read("/api/control/check")["data"], json!([]));
+    discreet(&tight.gateway.log());
+    assert_eq!(tight.gateway.stop().code(), Some(0));
+    assert_eq!(place.asked().len(), sent.len(), "no answer was asked for twice");
+}
+
+#[test]
+fn p7_a_full_disk_accepts_nothing_keeps_everything_and_recovers() {
+    a_full_disk(Scarcity::SmallDisk);
+}
+
+#[test]
+fn p7_files_that_may_not_grow_are_a_full_disk_too() {
+    a_full_disk(Scarcity::SmallFiles);
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_named() {
+    let place = Place::new();
+    if !can_mount(&place) {
+        println!("skipped: this machine does not let a test mount");
+        return;
+    }
+    for size in ["16k", "128k"] {
+        let launch = through(place.launch(), &place, ON_A_SMALL_DISK, &[size]);
+        let ended = launch.run();
+        says(refused(&ended), &[place.home().to_str().unwrap()]);
+        assert!(ended.stderr.contains("full") || ended.stderr.contains("No space left"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_named() {
+    let place = Place::new();
+    fs::create_dir_all(place.home()).unwrap();
+    let home = place.home();
+    if is_root() {
+        // Root may write anywhere but where nobody may.
+        if !can_mount(&place) {
+            println!("skipped: root may write everywhere, and this machine does not let a test mount");
+            return;
+        }
+        let ended = through(place.launch(), &place, ON_A_READ_ONLY_DISK, &[]).run();
+        says(refused(&ended), &[home.to_str().unwrap(), "Read-only file system"]);
+    } else {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o555)).unwrap();
+        says(refused(&place.launch().run()), &[home.to_str().unwrap(), "Permission denied"]);
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
