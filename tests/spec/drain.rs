@@ -1,7 +1,9 @@
 //! How a gateway stops: what runs is finished, what waits is finished or kept, nothing happens twice.
 
 use crate::gateway::{Client, Gateway, Place, Reply, said};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::fs;
+use std::net::TcpStream;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -45,22 +47,23 @@ fn p9_a_turn_that_runs_is_answered_before_the_gateway_stops() {
 #[test]
 fn p8_what_waits_at_a_stop_is_answered_now_or_after_the_next_start_and_never_twice() {
     let place = Place::new();
-    // Three turns fit into the drain, the others do not.
-    place.write("home/config.yaml", "agent:\n  restart_drain_timeout: 1\n");
-    let launch = place.rehearsing(&json!({"latency_ms": 350}));
-    let gateway = launch.start();
+    // The first, during which the others arrive, fits into the drain; not all of the others do.
+    place.write("home/config.yaml", "agent:\n  restart_drain_timeout: 2.5\n");
+    let slow =
+        json!({"latency_ms": 400, "rules": [{"when": {"contains": "question 0"}, "latency_ms": 1500}]});
+    let gateway = place.rehearsing(&slow).start();
     let texts: Vec<String> = (0..8).map(|nth| format!("question {nth}")).collect();
     let mut asked: Vec<(String, JoinHandle<Option<String>>)> = Vec::new();
     for text in &texts {
         let reply = accepted(&gateway.client, "queue", &format!("key of {text}"), text);
         asked.push((text.clone(), thread::spawn(move || reply.streamed().ok())));
     }
-    until("the queue has formed", || waiting(&gateway) >= 6);
+    until("the queue has formed", || waiting(&gateway) == 7);
     assert_eq!(gateway.stop().code(), Some(0));
     let answered = asked.into_iter().filter_map(|(_, answer)| answer.join().unwrap()).count();
     assert!((1..8).contains(&answered), "{answered} of 8 were answered while it stopped");
 
-    let gateway = launch.start();
+    let gateway = place.rehearsing(&json!({"latency_ms": 5})).start();
     for text in &texts {
         let reply = accepted(&gateway.client, "queue", &format!("key of {text}"), text);
         assert!(reply.streamed().unwrap().ends_with(&format!("You said: “{text}”")));
@@ -97,6 +100,45 @@ fn a_second_interrupt_stops_at_once_and_the_next_start_goes_on() {
     let reply = accepted(&gateway.client, "steady", "k1", "a slow one");
     assert!(reply.streamed().unwrap().contains("“a slow one”"));
     assert_eq!(gateway.client.transcript("steady").len(), 2);
+}
+
+#[test]
+fn a_client_that_only_listens_does_not_hold_up_a_stop() {
+    let place = Place::new();
+    let gateway = place.launch().start();
+    let idle = TcpStream::connect(gateway.client.address).unwrap();
+    let unread = accepted(&gateway.client, "steady", "k1", "nobody reads this");
+    let began = Instant::now();
+    assert_eq!(gateway.stop().code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(5), "it waited for {:?}", began.elapsed());
+    drop((idle, unread));
+}
+
+/// Where Hermes left its chats, and finds them again.
+#[test]
+fn p21_chats_are_where_they_were_after_a_stop_and_after_a_kill() {
+    let place = Place::new();
+    let entry = |id: &str| {
+        json!({"session_key": "agent:main:telegram:dm:42", "session_id": id, "created_at": "2026-05-28T09:35:10",
+               "updated_at": "2026-05-28T09:36:00", "platform": "telegram", "chat_type": "dm", "memory_flushed": true})
+    };
+    let id = "20260528_093510_66bfaec7";
+    let file = place
+        .write("home/sessions/sessions.json", json!({"agent:main:telegram:dm:42": entry(id)}).to_string());
+    let launch = place.launch();
+    let written = || -> Value { serde_json::from_slice(&fs::read(&file).unwrap()).unwrap() };
+    let check = |when: &str| {
+        let entry = &written()["agent:main:telegram:dm:42"];
+        assert_eq!(entry["session_id"], id, "{when}");
+        assert_eq!(entry["expiry_finalized"], true, "{when}");
+        assert!(entry.get("memory_flushed").is_none(), "{when}: {entry}");
+    };
+    assert_eq!(launch.start().stop().code(), Some(0));
+    check("after a stop");
+    launch.start().kill();
+    check("after a kill");
+    assert_eq!(launch.start().stop().code(), Some(0));
+    check("after both");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The real binary, real files, real `kill -9`, while clients of four kinds talk to it.
+//! The real binary, real files, real `kill -9`, while clients of five kinds talk to it.
 //!
 //! Every client knows what it sent, what was acknowledged and what it was told. The judge compares
 //! that with the transcripts, with the file itself, and with what the model was asked; the
@@ -23,6 +23,8 @@ const LOYAL: usize = 16;
 const PAIRS: usize = 2;
 /// Send their whole conversation every time and name no session.
 const THREADS: usize = 2;
+/// Go on from one response to the next by its id, without a stream.
+const CHAINS: usize = 2;
 /// Wait for the acknowledgement only, and never ask again.
 const HASTY: usize = 2;
 /// A client that has not been answered for this long has been forgotten.
@@ -50,7 +52,9 @@ fn p7_p8_p9_kill_9_at_random_moments_loses_doubles_and_reorders_nothing() {
             .enumerate()
             .map(|(number, manner)| {
                 let chance = Chance(chance.next());
-                let talk = Talk { number, manner, client: client.clone(), chance, stop: &stop };
+                let (history, previous) = (Vec::new(), Value::Null);
+                let talk =
+                    Talk { number, manner, client: client.clone(), chance, stop: &stop, history, previous };
                 scope.spawn(move || talk.run())
             })
             .collect();
@@ -71,6 +75,10 @@ fn p7_p8_p9_kill_9_at_random_moments_loses_doubles_and_reorders_nothing() {
 
     let sent = sent_in_each_session(&told);
     judge_the_surface(&mut gateway, &sent);
+    assert_eq!(gateway.stop().code(), Some(0));
+    judge_the_file(&place, &sent);
+    let gateway = launch.start();
+    judge_a_replay(&gateway, &told);
     assert_eq!(gateway.stop().code(), Some(0));
     judge_the_file(&place, &sent);
     judge_the_model(&place, &sent);
@@ -100,6 +108,7 @@ enum Manner {
     /// Alone or in company, in a session that it names.
     Named(String),
     Thread,
+    Chain,
     Hasty(String),
 }
 
@@ -107,15 +116,19 @@ fn manners() -> Vec<Manner> {
     let loyal = (0..LOYAL).map(|nth| Manner::Named(format!("loyal-{nth}")));
     let pairs = (0..PAIRS * 2).map(|nth| Manner::Named(format!("shared-{}", nth / 2)));
     let threads = (0..THREADS).map(|_| Manner::Thread);
+    let chains = (0..CHAINS).map(|_| Manner::Chain);
     let hasty = (0..HASTY).map(|nth| Manner::Hasty(format!("hasty-{nth}")));
-    loyal.chain(pairs).chain(threads).chain(hasty).collect()
+    loyal.chain(pairs).chain(threads).chain(chains).chain(hasty).collect()
 }
 
 /// What one client did and saw.
+#[derive(Default)]
 struct Told {
     session: String,
     /// In the order in which it was sent.
     texts: Vec<String>,
+    /// The last request, and what it got.
+    last: Option<(Request, Answer)>,
     retries: u64,
     replays: u64,
 }
@@ -126,95 +139,140 @@ struct Talk<'a> {
     client: Client,
     chance: Chance,
     stop: &'a AtomicBool,
+    /// What the client keeps of the conversation: all of it, or the id of the last response.
+    history: Vec<Value>,
+    previous: Value,
+}
+
+/// One message under one key, to be sent until it is answered.
+#[derive(Clone)]
+struct Request {
+    path: &'static str,
+    key: String,
+    session: Option<String>,
+    body: Value,
 }
 
 /// What a request came to.
+#[derive(Clone, Debug, PartialEq)]
 struct Answer {
     session: String,
     /// The message's name, which no retry may change.
     id: String,
     /// None for those who do not wait for it.
     text: Option<String>,
-    retries: u64,
+    /// By which the next one goes on.
+    response: Value,
 }
 
 impl Talk<'_> {
     fn run(mut self) -> Told {
-        let mut told = Told { session: String::new(), texts: Vec::new(), retries: 0, replays: 0 };
-        let mut history: Vec<Value> = Vec::new();
+        let mut told = Told::default();
         while !self.stop.load(Ordering::Relaxed) || told.texts.is_empty() {
             let pace = ["", " slowly", " at once"][self.chance.below(3) as usize];
-            let text =
-                format!("word{:02}x{:04} of client {}{pace}", self.number, told.texts.len(), self.number);
-            let mut body = said(&text);
-            body["stream"] = json!(true);
-            if self.manner == Manner::Thread {
-                history.push(body["messages"][0].clone());
-                body["messages"] = history.clone().into();
-            }
-            let key = format!("client {} message {}", self.number, told.texts.len());
-            let answer = self.ask(&key, &body);
-            told.retries += answer.retries;
-            assert!(
-                told.session.is_empty() || told.session == answer.session,
-                "a conversation changed its session"
-            );
+            let nth = told.texts.len();
+            let text = format!("word{:02}x{nth:04} of client {}{pace}", self.number, self.number);
+            let request = self.request(nth, &text);
+            let answer = self.ask(&request, &mut told.retries);
+            let same = told.session.is_empty() || told.session == answer.session;
+            assert!(same, "a conversation went from {} to {}", told.session, answer.session);
             told.session.clone_from(&answer.session);
             if let Some(heard) = &answer.text {
                 assert_eq!(*heard, echo(&text), "the answer to another message");
-                history.push(json!({"role": "assistant", "content": heard}));
+                self.history.push(json!({"role": "assistant", "content": heard}));
+                self.previous.clone_from(&answer.response);
                 if self.chance.below(8) == 0 {
-                    let again = self.ask(&key, &body);
-                    assert_eq!((&again.id, &again.text), (&answer.id, &answer.text), "a replay differs");
+                    assert_eq!(self.ask(&request, &mut told.retries), answer, "a replay differs");
                     told.replays += 1;
                 }
-            }
-            told.texts.push(text);
-            if let Manner::Hasty(_) = self.manner {
+            } else {
                 sleep(Duration::from_millis(self.chance.below(60))); // as fast as the model, on average
             }
+            told.texts.push(text);
+            told.last = Some((request, answer));
         }
         told
     }
 
+    fn request(&mut self, nth: usize, text: &str) -> Request {
+        let key = format!("client {} message {nth}", self.number);
+        let mut body = said(text);
+        body["stream"] = json!(true);
+        self.history.push(body["messages"][0].clone());
+        let (path, session) = match &self.manner {
+            Manner::Named(session) | Manner::Hasty(session) => {
+                ("/v1/chat/completions", Some(session.clone()))
+            }
+            Manner::Thread => {
+                body["messages"] = self.history.clone().into();
+                ("/v1/chat/completions", None)
+            }
+            Manner::Chain => {
+                body = json!({"input": text, "previous_response_id": self.previous});
+                ("/v1/responses", None)
+            }
+        };
+        Request { path, key, session, body }
+    }
+
     /// Tries one request until it has all it wants of it.
-    fn ask(&self, key: &str, body: &Value) -> Answer {
+    fn ask(&mut self, request: &Request, retries: &mut u64) -> Answer {
         let began = Instant::now();
         let mut id: Option<String> = None;
-        for retries in 0.. {
-            match self.attempt(key, body) {
-                Ok((session, known, text)) => {
-                    let first = id.get_or_insert_with(|| known.clone());
-                    assert_eq!(*first, known, "an acknowledged message got another name");
-                    if text.is_some() || matches!(self.manner, Manner::Hasty(_)) {
-                        return Answer { session, id: known, text, retries };
+        while began.elapsed() < FORGOTTEN_AFTER {
+            // One in ten hangs up as soon as it knows that it was heard, and asks again.
+            let patience = match self.manner {
+                Manner::Hasty(_) => Patience::Acknowledgement,
+                _ if self.chance.below(10) == 0 => Patience::Acknowledgement,
+                _ => Patience::Answer,
+            };
+            match request.attempt(&self.client, patience) {
+                Ok(answer) => {
+                    let first = id.get_or_insert_with(|| answer.id.clone());
+                    assert_eq!(*first, answer.id, "an acknowledged message got another name");
+                    if answer.text.is_some() || matches!(self.manner, Manner::Hasty(_)) {
+                        return answer;
                     }
                 }
                 Err(_) => sleep(Duration::from_millis(5)), // it is down, or was while it read this
             }
-            assert!(began.elapsed() < FORGOTTEN_AFTER, "nobody answers {key:?}: {body}");
+            *retries += 1;
         }
-        unreachable!("the loop above has no end")
+        panic!("nobody answers {:?}: {}", request.key, request.body)
     }
+}
 
-    /// The session and the name it got, and the whole answer if it came.
-    fn attempt(&self, key: &str, body: &Value) -> io::Result<(String, String, Option<String>)> {
-        let mut headers = vec![("Idempotency-Key", key)];
-        if let Manner::Named(session) | Manner::Hasty(session) = &self.manner {
-            headers.push(("X-Hermes-Session-Id", session));
-        }
-        let reply =
-            self.client.send("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes())?;
+/// How much of a response is waited for.
+#[derive(Clone, Copy, PartialEq)]
+enum Patience {
+    Acknowledgement,
+    Answer,
+}
+
+impl Request {
+    fn attempt(&self, client: &Client, patience: Patience) -> io::Result<Answer> {
+        let mut headers = vec![("Idempotency-Key", self.key.as_str())];
+        headers.extend(self.session.as_deref().map(|session| ("X-Hermes-Session-Id", session)));
+        let reply = client.send("POST", self.path, &headers, self.body.to_string().as_bytes())?;
         if reply.status != 200 {
             let status = reply.status;
             panic!("refused with {status}: {}", reply.whole()?.text());
         }
-        let session = reply.header("x-hermes-session-id").to_owned();
-        let id = reply.header("x-request-id").to_owned();
-        if let Manner::Hasty(_) = self.manner {
-            return Ok((session, id, None));
+        let header = |name| reply.header(name).to_owned();
+        let (session, id) = (header("x-hermes-session-id"), header("x-request-id"));
+        let mut answer = Answer { session, id, text: None, response: Value::Null };
+        if patience == Patience::Acknowledgement {
+            return Ok(answer);
         }
-        Ok((session, id, reply.streamed().ok()))
+        if self.body["stream"] == true {
+            answer.text = reply.streamed().ok();
+        } else if let Ok(whole) = reply.whole() {
+            let response = whole.json();
+            let text = &response["output"][0]["content"][0]["text"];
+            answer.text = Some(text.as_str().unwrap_or_else(|| panic!("{response}")).to_owned());
+            answer.response = response["id"].clone();
+        }
+        Ok(answer)
     }
 }
 
@@ -235,7 +293,11 @@ fn sent_in_each_session(told: &[Told]) -> Sent {
     for told in told {
         sent.entry(told.session.clone()).or_default().push(told.texts.clone());
     }
-    assert_eq!(sent.len(), LOYAL + PAIRS + THREADS + HASTY, "conversations that share a session by mistake");
+    assert_eq!(
+        sent.len(),
+        LOYAL + PAIRS + THREADS + CHAINS + HASTY,
+        "conversations that share a session by mistake"
+    );
     sent
 }
 
@@ -282,6 +344,15 @@ fn judge_the_surface(gateway: &mut Gateway, sent: &Sent) {
         let hits = client.read(&format!("/api/sessions/search?q={word}"));
         let hits = hits["data"].as_array().unwrap();
         assert!(!hits.is_empty() && hits.iter().all(|hit| hit["session_id"] == *session), "{word}: {hits:?}");
+    }
+}
+
+/// Whoever asks again, however late, gets what there was.
+fn judge_a_replay(gateway: &Gateway, told: &[Told]) {
+    for (request, answer) in told.iter().filter_map(|told| told.last.as_ref()) {
+        let again = request.attempt(&gateway.client, Patience::Answer).unwrap();
+        assert_eq!((&again.session, &again.id), (&answer.session, &answer.id));
+        assert!(answer.text.is_none() || again == *answer, "{again:?} is not {answer:?}");
     }
 }
 
@@ -343,6 +414,28 @@ fn judge_the_model(place: &Place, sent: &Sent) {
 fn heard_of(clients: &[Vec<String>], rows: &[(String, String)]) -> Vec<Vec<String>> {
     let heard = |text: &&String| rows.iter().any(|(_, row)| row == *text);
     clients.iter().map(|texts| texts.iter().take_while(heard).cloned().collect()).collect()
+}
+
+/// A judge that would not notice is no judge.
+#[test]
+fn the_judge_notices_what_is_lost_doubled_reordered_or_made_up() {
+    let row = |role: &str, text: &str| (role.to_owned(), text.to_owned());
+    let turn = |text: &str| [row("user", text), row("assistant", &echo(text))];
+    let [a1, a2, b1] = ["a1", "a2", "b1"].map(turn);
+    let clients = [vec!["a1".to_owned(), "a2".to_owned()], vec!["b1".to_owned()]];
+    judge_the_rows(&[a1.clone(), b1.clone(), a2.clone()].concat(), &clients);
+    for (wrong, rows) in [
+        ("lost", [a1.clone(), a2.clone()].concat()),
+        ("doubled", [a1.clone(), a1.clone(), a2.clone(), b1.clone()].concat()),
+        ("reordered", [a2.clone(), a1.clone(), b1.clone()].concat()),
+        ("made up", [a1.clone(), a2.clone(), b1.clone(), turn("c1")].concat()),
+        ("unanswered", [&a1[..], &b1[..], &a2[..1]].concat()),
+        ("answered twice", [&a1[..], &a1[1..], &b1[..], &a2[..]].concat()),
+        ("answered late", [&a1[..1], &b1[..1], &a1[1..], &b1[1..], &a2[..]].concat()),
+    ] {
+        let noticed = std::panic::catch_unwind(|| judge_the_rows(&rows, &clients)).is_err();
+        assert!(noticed, "nobody noticed what was {wrong}");
+    }
 }
 
 // -------------------------------------------------------------------------------------------- chance
