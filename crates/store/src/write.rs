@@ -300,6 +300,10 @@ impl<'a> Scribe<'a> {
         birth: Option<&'b Birth>,
         acts: &'b [Act],
     ) -> Result<(), Fault> {
+        let accepts = acts.iter().any(|act| matches!(act, Act::Accept(_)));
+        if birth.is_none() && accepts && self.news == News::Foreign {
+            self.refuse_if_ended(change)?;
+        }
         match (birth, &change.prior) {
             (Some(birth), _) => self.open(change, birth, acts),
             (None, None) => {
@@ -366,6 +370,17 @@ impl<'a> Scribe<'a> {
             true => Ok(()),
             false => Err(Fault::Malformed(format!("nobody has begun session {id}"))),
         }
+    }
+
+    /// Others ended or deleted the session while its owner took in a message, which belongs elsewhere.
+    fn refuse_if_ended(&self, change: &Change<'_>) -> Result<(), Fault> {
+        let [one, other] = ACCIDENTAL_ENDS;
+        let sql = "SELECT 1 FROM sessions WHERE id = ?1 AND (ended_at IS NULL OR end_reason IN (?2, ?3))";
+        if self.conn.prepare_cached(sql)?.exists([change.id(), one, other])? {
+            return Ok(());
+        }
+        let current = Generation(change.prior.as_ref().map_or(0, |prior| prior.generation as u64));
+        Err(StoreError::Fenced { session: change.state.id.clone(), current }.into())
     }
 
     fn adopt_rows(&mut self, change: &mut Change<'_>) -> Result<(), Fault> {

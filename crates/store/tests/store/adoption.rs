@@ -3,8 +3,9 @@
 use crate::home::*;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use throughline_core::id::ChatKey;
-use throughline_core::port::{Read, Store};
+use throughline_core::port::{Read, Store, StoreError};
 use throughline_core::session::{Event, Finalisation, Phase};
 use throughline_core::{SessionId, Time};
 
@@ -135,6 +136,23 @@ fn p15_an_owner_learns_with_its_commit_what_hermes_wrote_before_it() {
     conn.execute("UPDATE messages SET active = 0 WHERE session_id = 'a'", []).unwrap();
     assert!(answer(&mut store, &mut b, "two").foreign);
     whole(&store);
+}
+
+#[test]
+fn a_session_that_hermes_ended_a_moment_ago_takes_nothing_more() {
+    for change in ["UPDATE sessions SET ended_at = 1, end_reason = 'session_reset'", "DELETE FROM sessions"] {
+        let directory = directory();
+        let mut store = writer(directory.path());
+        let conn = hermes(directory.path());
+        let mut state = receive(&mut store, "a", None, "one");
+        answer(&mut store, &mut state, "one");
+        conn.execute_batch("PRAGMA foreign_keys = OFF; DELETE FROM messages").unwrap();
+        conn.execute_batch(change).unwrap();
+        let event = Event::Received(Arc::new(next_input(&state, "two")));
+        let refused = try_happen(&mut store, &mut state, event);
+        assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{change}: {refused:?}");
+        assert_eq!(said(&store, "a"), [] as [String; 0]);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind};
 use throughline_core::message::Assistant;
-use throughline_core::port::{Commit, Committed, Store};
+use throughline_core::port::{Commit, Committed, Store, StoreError};
 use throughline_core::prompt::{Digest, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
@@ -110,32 +110,50 @@ pub fn receive(store: &mut dyn Store, session: &str, chat: Option<Chat>, text: &
     let mut state = loaded.map_or_else(|| Session::new(id(session)), |loaded| loaded.session);
     let (owned, more) = state.step(Event::Loaded, NOW, &Rules::default());
     acts.extend(more);
-    let input = Input {
-        seq: owned.received.next(),
-        at: NOW,
-        key: DedupeKey::of(&["test", session, &owned.received.next().to_string()]),
-        kind: Kind::Chat(Content::text(text)),
-        reply_to,
-        sender: None,
-        platform_id: None,
-    };
+    let input = Input { reply_to, ..next_input(&owned, text) };
     let (next, more) = owned.step(Event::Received(Arc::new(input)), NOW, &Rules::default());
     acts.extend(more);
-    commit(store, &mut state, next, acts);
+    commit(store, &mut state, next, acts).unwrap();
     state
 }
 
+pub fn next_input(state: &Session, text: &str) -> Input {
+    let seq = state.received.next();
+    Input {
+        seq,
+        at: NOW,
+        key: DedupeKey::of(&["test", state.id.as_str(), &seq.to_string()]),
+        kind: Kind::Chat(Content::text(text)),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+    }
+}
+
 pub fn happen(store: &mut dyn Store, state: &mut Session, event: Event) -> Committed {
+    try_happen(store, state, event).unwrap()
+}
+
+pub fn try_happen(
+    store: &mut dyn Store,
+    state: &mut Session,
+    event: Event,
+) -> Result<Committed, StoreError> {
     let (next, acts) = state.step(event, NOW, &Rules::default());
     commit(store, state, next, acts)
 }
 
-fn commit(store: &mut dyn Store, state: &mut Session, next: Session, acts: Vec<Act>) -> Committed {
+fn commit(
+    store: &mut dyn Store,
+    state: &mut Session,
+    next: Session,
+    acts: Vec<Act>,
+) -> Result<Committed, StoreError> {
     let expect = state.generation;
     let commit = Commit::Session { expect, state: Box::new(next.clone()), acts, at: NOW };
-    let committed = store.commit(&[commit]).remove(0).unwrap();
+    let committed = store.commit(&[commit]).remove(0)?;
     *state = next;
-    committed
+    Ok(committed)
 }
 
 pub fn said(store: &dyn Store, session: &str) -> Vec<String> {
