@@ -256,6 +256,9 @@ impl Actor {
     }
 
     async fn accept(&mut self, submission: Submission, expected: Expected) -> Result<Receipt, Stop> {
+        if self.ended {
+            self.look_again().await.map_err(Stop::Reload)?; // Hermes may have opened it again a moment ago
+        }
         if self.ended || matches!(self.state.phase, Phase::Closed(_)) {
             return Err(Stop::Bounce(Bounce::Ended));
         }

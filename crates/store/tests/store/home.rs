@@ -134,11 +134,7 @@ pub fn happen(store: &mut dyn Store, state: &mut Session, event: Event) -> Commi
     try_happen(store, state, event).unwrap()
 }
 
-pub fn try_happen(
-    store: &mut dyn Store,
-    state: &mut Session,
-    event: Event,
-) -> Result<Committed, StoreError> {
+pub fn try_happen(store: &mut dyn Store, state: &mut Session, event: Event) -> Result<Committed, StoreError> {
     let (next, acts) = state.step(event, NOW, &Rules::default());
     commit(store, state, next, acts)
 }
