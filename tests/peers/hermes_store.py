@@ -3,9 +3,11 @@
 Reads a list of calls from standard input, each `[method, arguments, named arguments]`, runs them one
 after the other on the conversation store of the Hermes in whose environment this runs, on the home
 that HERMES_HOME names, and prints the list of what they returned. A method is one of Hermes' own
-`SessionDB`, or one of the few defined here for what that class cannot do alone.
+`SessionDB`; or, after `gateway.`, one of the `SessionStore` of its gateway; or one of the few defined
+here for what those cannot do alone.
 """
 
+import functools
 import json
 import os
 import sqlite3
@@ -26,10 +28,8 @@ def schema():
 
 
 def routes():
-    """The routing index as Hermes' gateway loads it: chat key to entry."""
-    store = session_store()
-    store._ensure_loaded()
-    return {key: entry.to_dict() for key, entry in store._entries.items()}
+    """The routing index as Hermes' gateway loads it: chat key to session."""
+    return {entry.session_key: entry.session_id for entry in gateway().list_sessions()}
 
 
 def route(chat_id, user_name="Ada"):
@@ -40,10 +40,23 @@ def route(chat_id, user_name="Ada"):
     source = SessionSource(
         platform=Platform.TELEGRAM, chat_id=chat_id, chat_type="dm", user_id=chat_id, user_name=user_name
     )
-    return session_store().get_or_create_session(source).to_dict()
+    return gateway().get_or_create_session(source)
 
 
-def session_store():
+def can(method):
+    """Whether this Hermes has it."""
+    return hasattr(database(), method)
+
+
+@functools.cache
+def database():
+    from hermes_state import SessionDB
+
+    return SessionDB(DATABASE)
+
+
+@functools.cache
+def gateway():
     from gateway.config import GatewayConfig, SessionResetPolicy
     from gateway.session import SessionStore
 
@@ -61,25 +74,17 @@ def check():
     return found
 
 
-OURS = {"schema": schema, "routes": routes, "route": route, "check": check}
+OURS = {"schema": schema, "routes": routes, "route": route, "can": can, "check": check}
 
 
-def main():
-    calls = json.load(sys.stdin)
-    database = None
-    results = []
-    for method, arguments, named in calls:
-        if method in OURS:
-            results.append(OURS[method](*arguments, **named))
-            continue
-        if database is None:
-            from hermes_state import SessionDB
-
-            database = SessionDB(DATABASE)
-        results.append(getattr(database, method)(*arguments, **named))
-    if database is not None:
-        database.close()
-    json.dump(results, sys.stdout)
+def called(method, arguments, named):
+    if method in OURS:
+        return OURS[method](*arguments, **named)
+    owner = gateway() if method.startswith("gateway.") else database()
+    return getattr(owner, method.removeprefix("gateway."))(*arguments, **named)
 
 
-main()
+results = [called(*call) for call in json.load(sys.stdin)]
+if database.cache_info().currsize:
+    database().close()
+json.dump(results, sys.stdout, default=lambda entry: entry.to_dict())

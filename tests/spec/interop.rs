@@ -138,6 +138,8 @@ struct Story {
     launch: Launch,
     /// By session, in order.
     said: BTreeMap<String, Vec<Value>>,
+    /// What Hermes wrote first, every column of it.
+    rows: BTreeMap<String, Value>,
     /// Where the chat on Telegram leads.
     chat: String,
     schema: Value,
@@ -148,10 +150,21 @@ impl Story {
         let place = Place::new();
         let launch = place.rehearsing(&json!({}));
         std::fs::create_dir_all(place.home()).unwrap();
-        let mut story =
-            Story { hermes, place, launch, said: BTreeMap::new(), chat: String::new(), schema: Value::Null };
+        let mut story = Story {
+            hermes,
+            place,
+            launch,
+            said: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            chat: String::new(),
+            schema: Value::Null,
+        };
         story.begin();
         story
+    }
+
+    fn does(&self, calls: &[Value]) -> Vec<Value> {
+        self.hermes.does(&self.place.home(), calls)
     }
 
     fn begin(&mut self) {
@@ -166,23 +179,30 @@ impl Story {
         calls.extend(on_the_phone().iter().map(|row| append(PHONE, row)));
         calls.push(append(ENDED, &row("user", "It is over.")));
         calls.push(call("end_session", json!([ENDED, "session_reset"])));
-        let results = self.hermes.does(&self.place.home(), &calls);
+        let results = self.does(&calls);
         self.chat = results[4]["session_id"].as_str().unwrap().to_owned();
 
+        // The way of its gateway, which keeps a file beside the table in old versions.
         let chat = [row("user", "Written on Telegram."), row("assistant", "And read there.")];
-        let mut calls: Vec<Value> = chat.iter().map(|row| append(&self.chat, row)).collect();
-        calls.push(call("schema", json!([])));
-        self.schema = self.hermes.does(&self.place.home(), &calls).pop().unwrap();
+        let written = chat.iter().map(|row| {
+            let message = json!({"role": row.role, "content": row.content});
+            call("gateway.append_to_transcript", json!([self.chat, message]))
+        });
+        let mut calls: Vec<Value> = written.collect();
         let said = |rows: &[Row]| rows.iter().map(Row::seen).collect();
         self.said.insert(DESK.into(), said(&at_the_desk()));
         self.said.insert(PHONE.into(), said(&on_the_phone()));
         self.said.insert(self.chat.clone(), said(&chat));
+        calls.extend(self.said.keys().map(|session| call("get_messages", json!([session]))));
+        calls.push(call("schema", json!([])));
+        let mut results = self.does(&calls);
+        self.schema = results.pop().unwrap();
+        self.rows = self.said.keys().cloned().zip(results.split_off(chat.len())).collect();
     }
 
     /// Hermes writes to a session, and we are told nothing of it.
     fn hermes_says(&mut self, session: &str, rows: &[Row]) {
-        let calls: Vec<Value> = rows.iter().map(|row| append(session, row)).collect();
-        self.hermes.does(&self.place.home(), &calls);
+        self.does(&rows.iter().map(|row| append(session, row)).collect::<Vec<_>>());
         self.said.get_mut(session).unwrap().extend(rows.iter().map(Row::seen));
     }
 
@@ -217,22 +237,31 @@ impl Story {
             call("get_session_by_title", json!(["Zeppelins & Ünïcödé 🎈"])),
             call("check", json!([])),
             call("routes", json!([])),
+            call("gateway.load_transcript", json!([self.chat])),
             call("schema", json!([])),
         ]);
-        let results = self.hermes.does(&self.place.home(), &calls);
+        let results = self.does(&calls);
         for (session, results) in sessions.iter().zip(results.chunks(3)) {
             let said = &self.said[*session];
             same(&all_seen(results[0].as_array().unwrap()), said, &format!("rows of {session}"));
+            for (now, then) in
+                results[0].as_array().unwrap().iter().zip(self.rows[*session].as_array().unwrap())
+            {
+                assert_eq!(now, then, "every column of a row that Hermes wrote");
+            }
             same(&conversation(&results[1]), &stripped(said), &format!("conversation of {session}"));
             let calls: usize = said.iter().map(|message| message[2].as_array().unwrap().len()).sum();
             assert_eq!(results[2]["message_count"], said.len(), "{session}");
             assert_eq!(results[2]["tool_call_count"], calls, "{session}");
             assert_eq!(results[2]["ended_at"], Value::Null, "{session}");
         }
-        let [titled, check, routes, schema] = &results[3 * sessions.len()..] else { unreachable!() };
+        let [titled, check, routes, transcript, schema] = &results[3 * sessions.len()..] else {
+            unreachable!()
+        };
         assert_eq!(titled["id"], DESK);
         assert_eq!(check, &json!(["ok"]));
-        assert_eq!(routes[ROUTE]["session_id"], self.chat, "the chat leads where it led");
+        assert_eq!(routes[ROUTE], self.chat, "the chat leads where it led");
+        same(&conversation(transcript), &self.said[&self.chat], "what Hermes' gateway would go on from");
         self.tables_are_unchanged(schema);
     }
 
@@ -246,12 +275,25 @@ impl Story {
     fn hermes_finds(&self, words: &[(&str, &str)]) {
         let calls: Vec<Value> =
             words.iter().map(|(word, _)| call("search_messages", json!([word]))).collect();
-        let results = self.hermes.does(&self.place.home(), &calls);
+        let results = self.does(&calls);
         for ((word, session), hits) in words.iter().zip(results) {
             let sessions: Vec<&Value> =
                 hits.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect();
             assert!(sessions.iter().any(|found| found == session), "{word:?} is not found: {hits}");
             assert!(sessions.iter().all(|found| found == session), "{word:?} is found elsewhere: {hits}");
+        }
+    }
+
+    /// And the same by our own.
+    fn gateway_finds(&self, gateway: &Gateway, words: &[(&str, &str)]) {
+        for (word, session) in words {
+            let hits = gateway.client.read(&format!("/api/search?q={word}"));
+            let hits = hits["data"].as_array().unwrap();
+            assert!(!hits.is_empty(), "{word:?} is not found");
+            assert!(
+                hits.iter().all(|hit| hit["session_id"] == *session),
+                "{word:?} is found elsewhere: {hits:?}"
+            );
         }
     }
 
@@ -265,7 +307,7 @@ impl Story {
         ids.sort_unstable();
         assert_eq!(ids, expected);
         let calls: Vec<Value> = ids.iter().map(|id| call("get_session", json!([id]))).collect();
-        for hermes in self.hermes.does(&self.place.home(), &calls) {
+        for hermes in self.does(&calls) {
             let ours = listed.iter().find(|session| session["id"] == hermes["id"]).unwrap();
             for field in ["source", "title", "model", "end_reason", "message_count", "tool_call_count"] {
                 assert_eq!(ours[field], hermes[field], "{field} of {}", hermes["id"]);
@@ -327,6 +369,7 @@ fn there_and_back(end: End) {
         let mut story = Story::written_by(hermes);
         let gateway = story.launch.start();
         story.gateway_lists_everything(&gateway);
+        story.gateway_finds(&gateway, &[("zeppelin", DESK), ("telegram", &story.chat)]);
         let chat = story.chat.clone();
         for (session, text) in [
             (DESK, "And where is the quetzalcoatlus model?"),
@@ -357,14 +400,31 @@ fn there_and_back(end: End) {
 
         let more = [vec![row("user", "Hermes again: aardvark.")], tool_group("again")].concat();
         story.hermes_says(DESK, &more);
-        story.hermes_says(&chat, &[row("user", "One that was never answered.")]);
+        story.hermes_says(PHONE, &[row("user", "One that was never answered.")]);
         let gateway = story.launch.start();
         story.turn(&gateway, DESK, "We are back: wombat.");
-        story.turn(&gateway, &chat, "And one more.");
+        story.turn(&gateway, PHONE, "And one more.");
+        story.turn(&gateway, &chat, "Still here.");
         story.gateway_lists_everything(&gateway);
+        story.gateway_finds(&gateway, &[("aardvark", DESK), ("wombat", DESK), ("merci", DESK)]);
         gateway.stop();
         story.hermes_reads_everything();
         story.hermes_finds(&[("aardvark", DESK), ("wombat", DESK)]);
+
+        // A `/new` on Telegram, answered by Hermes' gateway: the chat leads elsewhere now.
+        let entry = story.does(&[call("gateway.reset_session", json!([ROUTE]))]).remove(0);
+        let renewed = entry["session_id"].as_str().unwrap().to_owned();
+        assert_ne!(renewed, chat);
+        story.said.remove(&chat);
+        story.rows.insert(renewed.clone(), json!([]));
+        story.said.insert(renewed.clone(), Vec::new());
+        story.chat = renewed.clone();
+        let gateway = story.launch.start();
+        assert_eq!(gateway.client.say(&chat, "Hello?").status, 409);
+        story.turn(&gateway, &renewed, "A new beginning.");
+        assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
+        gateway.stop();
+        story.hermes_reads_everything();
     }
 }
 
@@ -395,6 +455,61 @@ fn p15_the_hermes_command_line_may_write_beside_a_running_gateway() {
         story.gateway_lists_everything(&gateway);
         gateway.kill();
         story.hermes_reads_everything();
+    }
+}
+
+#[test]
+fn p15_whatever_the_hermes_command_line_changes_beside_us_holds_at_once() {
+    for hermes in peers::hermes() {
+        println!("beside Hermes {}", hermes.version);
+        let mut story = Story::written_by(hermes);
+        let chat = story.chat.clone();
+        let gateway = story.launch.start();
+        for session in [DESK, PHONE, &chat] {
+            story.turn(&gateway, session, "Awake and remembered.");
+        }
+
+        // Hermes compresses as its old versions do: all rows go, others come.
+        let summary = [row("user", "[CONTEXT COMPACTION] Zeppelins."), row("assistant", "Noted.")];
+        let rows: Vec<Value> =
+            summary.iter().map(|row| json!({"role": row.role, "content": row.content})).collect();
+        story.does(&[call("replace_messages", json!([DESK, rows]))]);
+        story.said.insert(DESK.into(), summary.iter().map(Row::seen).collect());
+        story.turn(&gateway, DESK, "After a compression.");
+
+        // And as its new ones do: rows are put out of sight.
+        if story.does(&[call("can", json!(["archive_and_compact"]))])[0] == json!(true) {
+            story.does(&[call("archive_and_compact", json!([DESK, rows]))]);
+            story.said.insert(DESK.into(), summary.iter().map(Row::seen).collect());
+            story.turn(&gateway, DESK, "After another compression.");
+        }
+
+        // `/undo` takes back the last exchange.
+        if story.does(&[call("can", json!(["rewind_to_message"]))])[0] == json!(true) {
+            let rows = story.does(&[call("get_messages", json!([DESK]))]).remove(0);
+            let last = rows.as_array().unwrap().iter().rfind(|row| row["role"] == "user").unwrap();
+            story.does(&[call("rewind_to_message", json!([DESK, last["id"]]))]);
+            let said = story.said.get_mut(DESK).unwrap();
+            said.truncate(said.len() - 2);
+            story.turn(&gateway, DESK, "After an undo.");
+        }
+
+        story.does(&[call("end_session", json!([chat, "session_reset"]))]);
+        assert_eq!(gateway.client.say(&chat, "Hello?").status, 409, "ended");
+        story.does(&[call("reopen_session", json!([chat]))]);
+        story.turn(&gateway, &chat, "And opened again.");
+
+        story.does(&[call("delete_session", json!([PHONE]))]);
+        story.said.insert(PHONE.into(), Vec::new());
+        story.turn(&gateway, PHONE, "Nobody remembers us here.");
+        assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
+        gateway.stop();
+        let sessions: Vec<&String> = story.said.keys().collect();
+        let calls: Vec<Value> =
+            sessions.iter().map(|session| call("get_messages", json!([session]))).collect();
+        for (session, rows) in sessions.iter().zip(story.does(&calls)) {
+            same(&all_seen(rows.as_array().unwrap()), &story.said[*session], &format!("rows of {session}"));
+        }
     }
 }
 
