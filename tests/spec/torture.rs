@@ -85,8 +85,10 @@ fn p7_p8_p9_kill_9_at_random_moments_loses_doubles_and_reorders_nothing() {
     let accepted: usize = told.iter().map(|told| told.texts.len()).sum();
     let retries: u64 = told.iter().map(|told| told.retries).sum();
     let replays: u64 = told.iter().map(|told| told.replays).sum();
+    let cut_short = place.asked().iter().filter(|asked| asked["session"].is_string()).count() - accepted;
     println!(
-        "{accepted} messages accepted in {} sessions, {retries} retries, {replays} replays, {kills} kills, {:.1} s",
+        "{accepted} messages accepted in {} sessions, {cut_short} answers cut short, {retries} retries, \
+         {replays} replays, {kills} kills, {:.1} s",
         sent.len(),
         talked.as_secs_f64()
     );
