@@ -100,6 +100,14 @@ pub struct Destination {
     pub reply_to: Option<String>,
 }
 
+impl Destination {
+    /// Where a reply to one would be read by whoever waits for the other.
+    pub fn is_same_place(&self, other: &Destination) -> bool {
+        (&self.platform, &self.account, &self.chat, &self.thread)
+            == (&other.platform, &other.account, &other.chat, &other.thread)
+    }
+}
+
 /// What the first input of a new session brings along.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Birth {

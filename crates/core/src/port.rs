@@ -126,6 +126,8 @@ pub struct Tended {
     pub foreign: Vec<SessionId>,
     /// Another process has changed where chats lead.
     pub routes: bool,
+    /// What could not be done this time, in words. The rest was.
+    pub trouble: Vec<String>,
 }
 
 /// What can be asked of the store. A reader sees every commit that was acknowledged before it asked.

@@ -504,7 +504,7 @@ impl Session {
             return false; // an API request keeps its turn to itself
         }
         let before = turn.inputs.len();
-        while let Some(input) = self.waiting.pop_front_if(|input| matches!(input.kind, Kind::Chat(_))) {
+        while let Some(input) = self.waiting.pop_front_if(|input| shares(&turn.inputs[0], input)) {
             acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
             acts.extend(said_by(&input).map(Act::Append));
             turn.inputs.push(input);
@@ -600,6 +600,16 @@ impl Session {
             acts.push(Act::Promote(compression));
         }
     }
+}
+
+/// A turn has one reply, so only what is answered in one place can share it.
+fn shares(first: &Input, other: &Input) -> bool {
+    let one_place = match (&first.reply_to, &other.reply_to) {
+        (Some(here), Some(there)) => here.is_same_place(there),
+        (None, None) => true,
+        _ => false,
+    };
+    one_place && matches!(other.kind, Kind::Chat(_))
 }
 
 fn said_by(input: &Input) -> Option<Message> {

@@ -15,12 +15,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::port::{Commit, Committed, Read, Store, StoreError, Tended};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// More than this in one transaction makes the first wait for the last without saving fsyncs.
 const BATCH_MAX: usize = 256;
 /// The store is tended when the writer has been idle this long.
 const IDLE: Duration = Duration::from_millis(20);
+/// However busy it is, the store is tended this often.
+const TEND_AT_LEAST: Duration = Duration::from_secs(1);
 /// How often Hermes' own writes are looked for while there is nothing else to do.
 const WATCH: Duration = Duration::from_millis(500);
 /// How often a disk that refused a write is tried again.
@@ -75,7 +77,7 @@ struct Readers {
     idle: Mutex<Vec<Box<dyn Read>>>,
     /// Who may read now. A connection has its own cache and its own copy of the schema, and reading
     /// is work for a core: more at a time would only cost memory.
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 const READERS_MAX: usize = 4;
@@ -85,7 +87,7 @@ impl Library {
     pub(crate) fn new(readers: Option<ReaderFactory>) -> (Self, Desk) {
         let (orders, inbox) = mpsc::unbounded_channel();
         let readers = readers.map(|open| {
-            Arc::new(Readers { open, idle: Mutex::default(), places: Semaphore::new(READERS_MAX) })
+            Arc::new(Readers { open, idle: Mutex::default(), places: Arc::new(Semaphore::new(READERS_MAX)) })
         });
         (Self { orders, readers, meter: Arc::default() }, Desk { orders: inbox })
     }
@@ -110,9 +112,14 @@ impl Library {
         match &self.readers {
             Some(readers) => {
                 let readers = readers.clone();
-                let _place = readers.places.acquire().await.map_err(|_| gone())?;
-                let readers = readers.clone();
-                let asked = tokio::task::spawn_blocking(move || readers.ask(question)).await;
+                // Held by the work itself: whoever asked may go away before it is done.
+                let place = readers.places.clone().acquire_owned().await.map_err(|_| gone())?;
+                let asked = tokio::task::spawn_blocking(move || {
+                    let answer = readers.ask(question);
+                    drop(place);
+                    answer
+                });
+                let asked = asked.await;
                 asked.map_err(|_| gone())?
             }
             None => {
@@ -156,13 +163,23 @@ impl Desk {
     pub async fn run(mut self, store: Box<dyn Store>, reopen: StoreFactory, mut writer: Writer) {
         let mut store = store;
         while let Some(orders) = self.gather(&mut writer, store.as_mut()).await {
-            match writer.serve(store.as_mut(), orders) {
+            let served = match orders {
+                Gathered::Orders(orders) => writer.serve(store.as_mut(), orders),
+                Gathered::Panicked => Served::Panicked(None),
+            };
+            match served {
                 Served::All => {}
                 Served::Close(answer) => {
-                    let _ = answer.send(store.close(writer.clock.now()));
+                    let closing = AssertUnwindSafe(|| store.close(writer.clock.now()));
+                    let _ =
+                        answer.send(std::panic::catch_unwind(closing).unwrap_or_else(|_| Err(panicked())));
                     return;
                 }
-                Served::Panicked => {
+                Served::Panicked(Some(answer)) => {
+                    let _ = answer.send(Err(panicked()));
+                    return;
+                }
+                Served::Panicked(None) => {
                     drop(store); // a new one must not find the old one's lock
                     match writer.reopened(&reopen).await {
                         Some(opened) => store = opened,
@@ -174,11 +191,22 @@ impl Desk {
     }
 
     /// Waits for work, tending the store meanwhile. None: nobody is left to work for.
-    async fn gather(&mut self, writer: &mut Writer, store: &mut dyn Store) -> Option<Vec<Order>> {
+    async fn gather(&mut self, writer: &mut Writer, store: &mut dyn Store) -> Option<Gathered> {
         let first = loop {
-            match timeout(writer.patience, self.orders.recv()).await {
-                Ok(order) => break order?,
-                Err(_) => writer.tend(store),
+            // Also while commits come without a pause, what was put off must get its turn.
+            let overdue = writer.tended_at.elapsed() >= TEND_AT_LEAST;
+            let waited = match overdue {
+                true => None,
+                false => timeout(writer.patience, self.orders.recv()).await.ok(),
+            };
+            match waited {
+                Some(order) => break order?,
+                None => {
+                    if std::panic::catch_unwind(AssertUnwindSafe(|| writer.tend(store))).is_err() {
+                        tracing::error!("the store panicked while it was tended; opening it again");
+                        return Some(Gathered::Panicked);
+                    }
+                }
             }
         };
         let mut orders = vec![first];
@@ -187,8 +215,17 @@ impl Desk {
         {
             orders.push(order);
         }
-        Some(orders)
+        Some(Gathered::Orders(orders))
     }
+}
+
+enum Gathered {
+    Orders(Vec<Order>),
+    Panicked,
+}
+
+fn panicked() -> StoreError {
+    StoreError::Broken { doing: "close the store", source: "it panicked; the log has more".into() }
 }
 
 pub(crate) struct Writer {
@@ -198,19 +235,28 @@ pub(crate) struct Writer {
     unwritable: bool,
     /// How long to wait for work before tending.
     patience: Duration,
+    tended_at: Instant,
 }
 
 enum Served {
     All,
     Close(oneshot::Sender<Result<(), StoreError>>),
-    Panicked,
+    /// And whoever was about to close it waits for an answer.
+    Panicked(Option<oneshot::Sender<Result<(), StoreError>>>),
 }
 
 type Answer = Option<oneshot::Sender<Result<Committed, StoreError>>>;
 
 impl Writer {
     pub fn new(library: &Library, clock: Arc<dyn Clock>, news: mpsc::UnboundedSender<News>) -> Self {
-        Self { clock, news, meter: library.meter.clone(), unwritable: false, patience: IDLE }
+        Self {
+            clock,
+            news,
+            meter: library.meter.clone(),
+            unwritable: false,
+            patience: IDLE,
+            tended_at: Instant::now(),
+        }
     }
 
     /// In the order of arrival; a question sees every commit that was sent before it.
@@ -230,7 +276,7 @@ impl Writer {
                 }
                 Order::Read(question) => {
                     if !self.commit(store, &mut commits, &mut answers) {
-                        return Served::Panicked;
+                        return Served::Panicked(closing);
                     }
                     question(store.reader());
                 }
@@ -238,7 +284,7 @@ impl Writer {
             }
         }
         if !self.commit(store, &mut commits, &mut answers) {
-            return Served::Panicked;
+            return Served::Panicked(closing);
         }
         self.patience = if self.unwritable { PROBE } else { IDLE };
         closing.map_or(Served::All, Served::Close)
@@ -297,6 +343,7 @@ impl Writer {
     }
 
     fn tend(&mut self, store: &mut dyn Store) {
+        self.tended_at = Instant::now();
         let now = self.clock.now();
         if self.unwritable {
             let detail = "the disk can be written again".to_owned();
@@ -309,6 +356,10 @@ impl Writer {
             Ok(tended) => {
                 self.patience = if tended.more { Duration::ZERO } else { WATCH };
                 self.meter.tended.store(!tended.more, Ordering::Relaxed);
+                for trouble in &tended.trouble {
+                    tracing::warn!(trouble, "could not tend to everything; trying again");
+                    self.patience = PROBE;
+                }
                 if !tended.foreign.is_empty() || tended.routes {
                     let _ = self.news.send(News::Foreign(tended));
                 }
@@ -323,7 +374,11 @@ impl Writer {
     async fn reopened(&self, reopen: &StoreFactory) -> Option<Box<dyn Store>> {
         for _ in 0..REOPEN_MAX {
             match reopen() {
-                Ok(store) => return Some(store),
+                Ok(store) => {
+                    // What it took over while it was opened, nobody was told.
+                    let _ = self.news.send(News::Foreign(Tended { routes: true, ..Tended::default() }));
+                    return Some(store);
+                }
                 Err(error) => tracing::error!(%error, "could not open the store again"),
             }
             sleep(PROBE).await;

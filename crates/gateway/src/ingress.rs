@@ -121,8 +121,11 @@ impl Door {
         for _ in 0..ROUTES_MAX {
             self.refuse_if_closed()?;
             let place = self.place(&submission).await?;
-            if let Some(found) = self.retried(&submission).await? {
-                return self.existing(found.0, found.1, &submission.kind).await;
+            if let Some((session, seq)) = self.retried(&submission).await? {
+                match self.existing(session, seq, &submission.kind).await {
+                    Err(Refusal::MovedOn) => {} // it failed, and much has been said since: the same words are new
+                    found => return found,
+                }
             }
             let (answer, answered) = oneshot::channel();
             let mail =
@@ -144,7 +147,12 @@ impl Door {
                 },
                 Ok(Err(Bounce::Ended)) => match &submission.target {
                     Target::Chat(_) => self.0.router.forget(&place.session),
-                    Target::Session(_) | Target::After { .. } => return Err(Refusal::Ended(place.session)),
+                    Target::Session(_) | Target::After { .. } => {
+                        return match self.known(&submission).await? {
+                            Some((session, seq)) => self.existing(session, seq, &submission.kind).await,
+                            None => Err(Refusal::Ended(place.session)),
+                        };
+                    }
                     Target::Thread { .. } | Target::Fresh => submission.target = Target::Fresh,
                 },
                 Err(_) => sleep(Duration::from_millis(50)).await, // the actor fell over; the key makes trying again safe
@@ -195,10 +203,10 @@ impl Door {
                 if let Some(session) = self.0.router.known(&chat.key) {
                     return Ok(stored(session));
                 }
-                let key = chat.key.clone();
+                let (key, epoch) = (chat.key.clone(), self.0.router.epoch());
                 let led = self.0.library.read(move |store| store.route(&key)).await.map_err(broken)?;
                 let place = led.map_or_else(fresh, stored);
-                self.0.router.remember(chat.key.clone(), place.session.clone());
+                self.0.router.remember(chat.key.clone(), place.session.clone(), epoch);
                 place
             }
         })
@@ -206,16 +214,35 @@ impl Door {
 
     /// A client's retry that carries no key, of a request in whatever session.
     async fn retried(&self, submission: &Submission) -> Result<Option<(SessionId, Seq)>, Refusal> {
+        match submission.target {
+            Target::Session(_) => Ok(None), // its actor knows
+            _ => self.repeated(submission).await,
+        }
+    }
+
+    async fn repeated(&self, submission: &Submission) -> Result<Option<(SessionId, Seq)>, Refusal> {
         let Kind::Request(request) = &submission.kind else { return Ok(None) };
-        let (true, Some(key), false) =
-            (submission.may_be_retry, request.implicit_key, matches!(submission.target, Target::Session(_)))
-        else {
-            return Ok(None); // with a session, its actor knows
-        };
+        let (true, Some(key)) = (submission.may_be_retry, request.implicit_key) else { return Ok(None) };
         let found = self.0.library.read(move |store| store.implicit(&key)).await.map_err(broken)?;
         Ok(found
             .filter(|found| !found.written && self.now().since(found.at) < IMPLICIT_KEY_HOLDS)
             .map(|found| (found.session, found.seq)))
+    }
+
+    /// Where this very message was taken, under its key or by its words, whatever its session has
+    /// become since.
+    async fn known(&self, submission: &Submission) -> Result<Option<(SessionId, Seq)>, Refusal> {
+        let key = submission.key.clone();
+        let seen = self.0.library.read(move |store| store.seen(&key)).await.map_err(broken)?;
+        let body = match &submission.kind {
+            Kind::Request(request) => request.body,
+            Kind::Chat(_) | Kind::Command(_) => None,
+        };
+        match seen {
+            Some(seen) if seen.body == body => Ok(Some((seen.session, seen.seq))),
+            Some(_) => Err(Refusal::OtherBody),
+            None => self.repeated(submission).await,
+        }
     }
 
     /// What became of an input that was accepted before. A request whose turn failed runs again, as

@@ -7,7 +7,9 @@
 
 use crate::agent::Home;
 use crate::committer::CommitError;
+use futures_util::FutureExt;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -17,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 /// Shown before a reply that may have arrived already.
-const MARK: &str = "♻️ (sent again after a restart; you may have seen this)";
+const MARK: &str = "♻️ (sent again; you may have seen this)";
 /// After this many tries over about two hours the platform has had its chance.
 const ATTEMPTS_MAX: u32 = 12;
 const BACKOFF_MAX: Duration = Duration::from_secs(900);
@@ -92,7 +94,11 @@ impl Outbox {
 
 async fn run(home: Arc<Home>, lane: Lane, mut receiver: mpsc::UnboundedReceiver<Outgoing>) {
     while let Some(outgoing) = receiver.recv().await {
-        deliver(&home, outgoing).await;
+        let key = outgoing.key.clone();
+        if AssertUnwindSafe(deliver(&home, outgoing)).catch_unwind().await.is_err() {
+            tracing::error!(key, "a platform's adapter panicked; the reply is tried again at the next start");
+            home.note(None, "delivery_panicked", key);
+        }
         home.outbox.pending.fetch_sub(1, Ordering::Relaxed);
         home.stirred.notify_waiters();
         if home.outbox.retire(&lane, &receiver) {
@@ -108,9 +114,9 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
         home.note(Some(outgoing.session.clone()), "delivery_waits", detail);
         return; // the row stays, and leaves when the platform is on again
     };
-    let wait = outgoing.not_before.since(home.clock.now());
-    if !wait.is_zero() {
-        sleep(wait).await;
+    // Only a reply that was postponed waits, and not for a clock that was set back.
+    if outgoing.attempts > 0 {
+        sleep(outgoing.not_before.since(home.clock.now()).min(BACKOFF_MAX)).await;
     }
     while let Attempt::Again(delay) = attempt(home, platform.as_ref(), &mut outgoing).await {
         sleep(delay).await;

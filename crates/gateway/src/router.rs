@@ -19,9 +19,17 @@ const REVIVE_MAX: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Router {
     actors: Mutex<BTreeMap<SessionId, Entry>>,
-    routes: Mutex<BTreeMap<ChatKey, SessionId>>,
+    routes: Mutex<Routes>,
     /// Held while a chat without a known session gets one, so that two messages do not make two.
     pub resolving: tokio::sync::Mutex<()>,
+}
+
+/// Where chats lead, as far as we have asked. `epoch` rises whenever something is forgotten, so that
+/// an answer from before is not remembered after.
+#[derive(Default)]
+struct Routes {
+    known: BTreeMap<ChatKey, SessionId>,
+    epoch: u64,
 }
 
 struct Entry {
@@ -35,25 +43,37 @@ impl Router {
         self.actors.lock().expect("nothing panics while it holds the actors")
     }
 
-    fn routes(&self) -> MutexGuard<'_, BTreeMap<ChatKey, SessionId>> {
+    fn routes(&self) -> MutexGuard<'_, Routes> {
         self.routes.lock().expect("nothing panics while it holds the routes")
     }
 
     pub fn known(&self, chat: &ChatKey) -> Option<SessionId> {
-        self.routes().get(chat).cloned()
+        self.routes().known.get(chat).cloned()
     }
 
-    pub fn remember(&self, chat: ChatKey, session: SessionId) {
-        self.routes().insert(chat, session);
+    pub fn epoch(&self) -> u64 {
+        self.routes().epoch
+    }
+
+    /// Remembers what was asked in `epoch`, unless something has been forgotten since.
+    pub fn remember(&self, chat: ChatKey, session: SessionId, epoch: u64) {
+        let mut routes = self.routes();
+        if routes.epoch == epoch {
+            routes.known.insert(chat, session);
+        }
     }
 
     /// The chats that led to this session are looked up again.
     pub fn forget(&self, session: &SessionId) {
-        self.routes().retain(|_, known| known != session);
+        let mut routes = self.routes();
+        routes.epoch += 1;
+        routes.known.retain(|_, known| known != session);
     }
 
     pub fn forget_all(&self) {
-        self.routes().clear();
+        let mut routes = self.routes();
+        routes.epoch += 1;
+        routes.known.clear();
     }
 
     pub fn live(&self) -> usize {

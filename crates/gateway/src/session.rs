@@ -127,6 +127,7 @@ struct Recent {
     seq: Seq,
     at: Time,
     written: bool,
+    failed: bool,
 }
 
 /// What this session adds to the home's gauges.
@@ -212,6 +213,12 @@ impl Actor {
         let (state, acts) = self.state.step(Event::Loaded, self.home.clock.now(), &self.home.rules);
         self.state = state;
         self.pending = acts;
+        // What was moved here from a session that ended begins a turn before anybody hands in a prompt.
+        if self.born && self.system_prompt.is_none() && matches!(self.state.phase, Phase::Turn(_)) {
+            let prompt = compose(&self.home.persona, None);
+            self.system_prompt = Some(prompt.clone());
+            self.pending.insert(0, Act::Freeze { prompt, layer: None });
+        }
         Ok(())
     }
 
@@ -309,16 +316,25 @@ impl Actor {
         let now = self.home.clock.now();
         while self.requests.pop_front_if(|request| now.since(request.at) >= IMPLICIT_KEY_HOLDS).is_some() {}
         if let Some(known) = self.requests.iter().rev().find(|request| request.key == key) {
-            return Ok((!known.written).then_some(known.seq));
+            let over = known.written || (known.failed && self.state.failed != Some(TurnId(known.seq)));
+            return Ok((!over).then_some(known.seq));
         }
         if self.requests_since.is_none_or(|since| now.since(since) >= IMPLICIT_KEY_HOLDS) {
             return Ok(None);
         }
         let found = self.home.library.read(move |store| store.implicit(&key)).await?;
-        Ok(found
+        let found = found
             .filter(|found| found.session == self.id && !found.written)
-            .filter(|found| now.since(found.at) < IMPLICIT_KEY_HOLDS)
-            .map(|found| found.seq))
+            .filter(|found| now.since(found.at) < IMPLICIT_KEY_HOLDS);
+        let Some(seq) = found.map(|found| found.seq) else { return Ok(None) };
+        let id = self.id.clone();
+        let settled = self.home.library.read(move |store| store.outcome(&id, seq)).await?;
+        // One that failed is repeated only while nothing has been said since; later the same words are new.
+        let over = match settled.map(|settled| settled.outcome) {
+            Some(Outcome::Failed(turn, _)) => self.state.failed != Some(turn),
+            _ => false,
+        };
+        Ok((!over).then_some(seq))
     }
 
     /// The session itself, if this input is its first; the client's layer of the system prompt.
@@ -384,6 +400,12 @@ impl Actor {
         self.forget_composition();
         let id = self.id.clone();
         if let Some(loaded) = self.home.library.read(move |store| store.load(&id)).await? {
+            if loaded.session.generation != self.expect {
+                return Err(StoreError::Fenced {
+                    session: self.id.clone(),
+                    current: loaded.session.generation,
+                });
+            }
             self.ended = loaded.ended.is_some();
             self.system_prompt = loaded.system_prompt;
         }
@@ -470,6 +492,11 @@ impl Actor {
                         Outcome::Answered(_) => answered.as_ref().map(|(answer, _)| answer.clone()),
                         _ => None,
                     };
+                    let failed = matches!(outcome, Outcome::Failed(..));
+                    self.requests
+                        .iter_mut()
+                        .filter(|request| request.seq == seq)
+                        .for_each(|request| request.failed = failed);
                     self.feed.settle(seq, Arc::new(Settled { outcome, began, answer }));
                 }
                 Act::Deliver(reply) => self.home.outbox.send(Outgoing {
@@ -504,7 +531,7 @@ impl Actor {
             && let Some(key) = request.implicit_key
         {
             let at = self.home.clock.now();
-            self.requests.push_back(Recent { key, seq: input.seq, at, written: false });
+            self.requests.push_back(Recent { key, seq: input.seq, at, written: false, failed: false });
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
     for attempt in 1.. {
         feed.asking(turn, step, inputs.clone());
         let deltas = |delta| feed.delta(turn, step, delta);
-        let asking = desk.home.model.ask(asked.clone(), &deltas);
+        let asking = async { desk.home.model.ask(asked.clone(), &deltas).await };
         let answered = AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| Err(panicked()));
         match answered {
             Ok(answer) => {
@@ -72,7 +72,7 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
 }
 
 pub(crate) async fn call(desk: Desk, turn: TurnId, step: u32, index: usize, call: ToolCall) {
-    let calling = desk.home.tools.call(&desk.session, &call);
+    let calling = async { desk.home.tools.call(&desk.session, &call).await };
     let content = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or_else(|_| {
         Content::text(format!(
             "The tool {} failed inside the gateway. This is a bug; its log has more.",

@@ -91,7 +91,7 @@ fn run(
             return failed;
         }
         let mut report = play(seed, template, mutant);
-        if seed % 10 == 0 && play(seed, template, mutant).trace != report.trace {
+        if seed.is_multiple_of(10) && play(seed, template, mutant).trace != report.trace {
             report.wrong.push("the same seed gave another trace".into());
         }
         if !report.wrong.is_empty() {

@@ -180,9 +180,16 @@ impl Store for Writer {
 
     fn tend(&mut self, now: Time) -> Result<Tended, StoreError> {
         let mut tended = self.look_around(now).while_doing("look for what Hermes wrote")?;
-        tended.more = index::slice(&self.reader).while_doing("index messages")?;
-        self.forget_old_events().while_doing("let old events go")?;
-        self.project(now).while_doing("write sessions.json")?;
+        // Each on its own: an index that is damaged must not keep the news, or sessions.json, back.
+        match index::slice(&self.reader).while_doing("index messages") {
+            Ok(more) => tended.more = more,
+            Err(error) => tended.trouble.push(error.in_full()),
+        }
+        let rest = [
+            self.forget_old_events().while_doing("let old events go"),
+            self.project(now).while_doing("write sessions.json"),
+        ];
+        tended.trouble.extend(rest.into_iter().filter_map(Result::err).map(|error| error.in_full()));
         Ok(tended)
     }
 

@@ -124,7 +124,7 @@ impl Writer {
         if foreign.is_empty() && !routes {
             foreign = self.foreign.recent.keys().cloned().collect();
         }
-        Ok(Tended { more: false, foreign: foreign.into_iter().collect(), routes })
+        Ok(Tended { foreign: foreign.into_iter().collect(), routes, ..Tended::default() })
     }
 
     /// What others have committed since we last looked; None if nothing. Inside a transaction that

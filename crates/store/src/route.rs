@@ -260,11 +260,13 @@ fn live_tip(conn: &Connection, session: &str) -> Result<Option<String>, Fault> {
     Ok(None)
 }
 
-/// A session without a row has not ended: it has yet to begin.
+/// A session without a row has yet to begin, unless it was ours: then Hermes has deleted it.
 fn has_ended(conn: &Connection, session: &str) -> Result<bool, Fault> {
     let [one, other] = ACCIDENTAL_ENDS;
     let sql = "SELECT 1 FROM sessions WHERE id = ?1 AND ended_at IS NOT NULL
-               AND COALESCE(end_reason, '') NOT IN (?2, ?3)";
+               AND COALESCE(end_reason, '') NOT IN (?2, ?3)
+               UNION ALL
+               SELECT 1 FROM tl_session WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)";
     Ok(conn.prepare_cached(sql)?.exists([session, one, other])?)
 }
 

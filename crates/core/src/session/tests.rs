@@ -174,6 +174,26 @@ fn p8_messages_that_wait_share_the_next_turn_each_as_its_own_row() {
 }
 
 #[test]
+fn p10_only_messages_that_are_answered_in_one_place_share_a_turn() {
+    let rules = rules(BusyInput::Interrupt);
+    let Event::Received(line) = chat(2) else { unreachable!("chat receives") };
+    let elsewhere = Event::Received(Arc::new(Input { reply_to: None, ..Input::clone(&line) }));
+    play(
+        session(),
+        &rules,
+        vec![
+            (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
+            (elsewhere, vec!["accept 2"], vec!["ask 1.0"]),
+            (
+                answered(1),
+                vec!["step 1.0", "assistant a", "1 answered by 1", "deliver s/1", "begin 2<2", "user m2"],
+                vec!["ask 2.0"],
+            ),
+        ],
+    );
+}
+
+#[test]
 fn p8_requests_keep_a_turn_each() {
     play(
         session(),
