@@ -514,6 +514,29 @@ fn p15_whatever_the_hermes_command_line_changes_beside_us_holds_at_once() {
 }
 
 #[test]
+fn p15_hermes_may_be_upgraded_on_a_home_that_we_share() {
+    let (Some(old), Some(new)) = (peers::one_hermes("0.14.0"), peers::one_hermes("0.19.0")) else { return };
+    let mut story = Story::written_by(old);
+    let gateway = story.launch.start();
+    story.turn(&gateway, DESK, "Before the upgrade.");
+    gateway.kill();
+
+    story.hermes = new;
+    story.hermes_says(DESK, &[row("user", "By the new one."), row("assistant", "Which knows more columns.")]);
+    story.schema = story.does(&[call("schema", json!([]))]).remove(0);
+    assert_eq!(story.schema["version"], json!([[22]]));
+    story.rows = story.said.keys().map(|session| (session.clone(), json!([]))).collect();
+    let gateway = story.launch.start();
+    let chat = story.chat.clone();
+    story.turn(&gateway, DESK, "After the upgrade.");
+    story.turn(&gateway, &chat, "And here.");
+    story.gateway_lists_everything(&gateway);
+    gateway.stop();
+    story.hermes_reads_everything();
+    story.hermes_finds(&[("zeppelin", DESK), ("columns", DESK)]);
+}
+
+#[test]
 fn p15_every_hermes_is_at_home_in_a_home_that_we_made() {
     let Some(newest) = peers::one_hermes("0.19.0") else { return };
     let pristine = Place::new();
