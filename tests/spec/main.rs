@@ -9,6 +9,7 @@ mod interop;
 mod openai_sdk;
 mod peers;
 mod refusals;
+mod retries;
 mod simulation;
 mod tidy;
 mod torture;

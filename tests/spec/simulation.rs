@@ -19,7 +19,10 @@ fn power_may_fail_at_any_moment() {
     let template = template();
     for seed in 0..150 {
         let report = play(seed, &template, None);
-        assert_eq!(report.wrong, [""; 0], "again: cargo run -p throughline-sim --profile ci -- --seed {seed}");
+        assert_eq!(
+            report.wrong, [""; 0],
+            "again: cargo run -p throughline-sim --profile ci -- --seed {seed}"
+        );
     }
 }
 
@@ -36,7 +39,11 @@ fn the_same_seed_gives_the_same_trace() {
 fn every_deliberate_bug_is_caught() {
     let template = template();
     for mutant in Mutant::ALL {
-        let by_script = || (1..100).map_while(|nth| crash_after(nth, &template, Some(mutant))).any(|report| !report.wrong.is_empty());
+        let by_script = || {
+            (1..100)
+                .map_while(|nth| crash_after(nth, &template, Some(mutant)))
+                .any(|report| !report.wrong.is_empty())
+        };
         let by_chance = || (0..300).any(|seed| !play(seed, &template, Some(mutant)).wrong.is_empty());
         assert!(by_script() || by_chance(), "nobody noticed {mutant:?}");
     }
