@@ -459,6 +459,49 @@ fn p15_the_hermes_command_line_may_write_beside_a_running_gateway() {
 }
 
 #[test]
+fn p15_hermes_and_we_write_to_one_session_at_once() {
+    const ROWS: usize = 120;
+    for hermes in peers::hermes() {
+        println!("at once with Hermes {}", hermes.version);
+        let story = Story::written_by(hermes);
+        let gateway = story.launch.start();
+        let calls: Vec<Value> =
+            (0..ROWS).map(|n| append(PHONE, &row("user", format!("Hermes {n}")))).collect();
+        let mut turns = 0;
+        std::thread::scope(|scope| {
+            let hermes = scope.spawn(|| story.does(&calls));
+            while !hermes.is_finished() {
+                gateway.client.say(PHONE, &format!("We {turns}")).said();
+                turns += 1;
+            }
+        });
+        gateway.client.say(PHONE, "Done.").said();
+        assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
+        gateway.kill();
+
+        let rows = story.does(&[call("get_messages", json!([PHONE]))]).remove(0);
+        let rows = all_seen(rows.as_array().unwrap());
+        let count = |wanted: &Row| rows.iter().filter(|row| **row == wanted.seen()).count();
+        for n in 0..ROWS {
+            assert_eq!(count(&row("user", format!("Hermes {n}"))), 1, "of Hermes' row {n}");
+        }
+        for n in 0..turns {
+            assert_eq!(count(&row("user", format!("We {n}"))), 1, "of our message {n}");
+        }
+        assert_eq!(rows.len(), on_the_phone().len() + ROWS + 2 * (turns + 1));
+        let place = |text: &str| rows.iter().position(|found| *found == row("user", text).seen()).unwrap();
+        let between = place("Hermes 0")..place(&format!("Hermes {}", ROWS - 1));
+        assert!((0..turns).any(|n| between.contains(&place(&format!("We {n}")))), "nobody was at once");
+        let prompts = story.place.asked();
+        assert_eq!(prompts.len(), turns + 1);
+        for prompt in prompts {
+            let prompt = all_seen(&prompt["messages"].as_array().unwrap()[1..]);
+            same(&prompt, &rows[..prompt.len()], "each prompt is the transcript as it stood");
+        }
+    }
+}
+
+#[test]
 fn p15_whatever_the_hermes_command_line_changes_beside_us_holds_at_once() {
     for hermes in peers::hermes() {
         println!("beside Hermes {}", hermes.version);
