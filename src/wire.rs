@@ -13,11 +13,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::{Model, Read, Store, StoreError};
+use throughline_core::redact::Secret;
 use throughline_core::session::Rules;
 use throughline_gateway::{Agent, Clock, Mint, NoTools, Options, Parts, Stopped, SystemClock};
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
-use throughline_net::{Client, Secret};
+use throughline_net::Client;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -32,7 +33,7 @@ const RESPONSES_END: Duration = Duration::from_secs(2);
 /// One agent at work, and its API.
 pub struct Running {
     pub address: SocketAddr,
-    pub key: throughline_hermes::config::Secret,
+    pub key: Secret,
     agent: Agent,
     server: JoinHandle<std::io::Result<()>>,
     close_door: oneshot::Sender<()>,
@@ -148,7 +149,7 @@ fn published(home: &Home, settings: &Settings) -> anyhow::Result<Option<client::
     }))
 }
 
-fn endpoint(address: SocketAddr, key: &throughline_hermes::config::Secret) -> client::Endpoint {
+fn endpoint(address: SocketAddr, key: &Secret) -> client::Endpoint {
     client::Endpoint::at(&address.ip().to_string(), address.port(), key.clone())
 }
 
@@ -221,7 +222,7 @@ fn model(choice: &ModelChoice) -> anyhow::Result<Arc<dyn Model>> {
     let headers = |endpoint: &Endpoint| {
         endpoint.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
     };
-    let key = |endpoint: &Endpoint| endpoint.key.as_ref().map(|key| Secret::new(key.value.expose()));
+    let key = |endpoint: &Endpoint| endpoint.key.as_ref().map(|key| key.value.clone());
     let max_tokens =
         |endpoint: &Endpoint| endpoint.max_tokens.as_ref().and_then(|max| u32::try_from(max.value).ok());
     Ok(match choice {

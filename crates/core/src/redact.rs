@@ -1,5 +1,35 @@
 //! What must never leave: keys and tokens, wherever a log line or an error would carry them.
 
+use std::fmt;
+
+/// A text that shows itself to nobody who does not ask for it by name: elsewhere it is only as long
+/// as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "set, {} characters", self.0.chars().count())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secret({self})")
+    }
+}
+
 /// Prefixes by which the secrets of common providers are known.
 const PREFIXES: [&str; 12] =
     ["sk-", "sk_", "tl-", "xoxb-", "xoxp-", "xapp-", "ghp_", "gho_", "github_pat_", "AIza", "Bearer ", "eyJ"];

@@ -19,9 +19,8 @@ mod scalar;
 mod tree;
 
 pub use excerpt::excerpt;
-pub use read::{
-    Agent, ApiServer, At, Compression, Model, Own, Provider, Secret, SessionReset, Sessions, Settings,
-};
+pub use read::{Agent, ApiServer, At, Compression, Model, Own, Provider, SessionReset, Sessions, Settings};
+pub use throughline_core::redact::Secret;
 pub use tree::{Entry, Malformed, Node, Notice, Place, Value};
 
 /// One file, read once.

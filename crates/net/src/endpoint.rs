@@ -5,33 +5,13 @@ use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
 use std::net::IpAddr;
-use throughline_core::redact::redacted;
+use throughline_core::redact::{Secret, redacted};
 
 /// Shorter ones are words (`none`, `ollama`): cutting them out would only garble the text.
 const SECRET_LENGTH_MIN: usize = 8;
 
 /// What a header or a query field is called when its value is nobody else's business.
 const SECRET_NAMES: [&str; 7] = ["key", "token", "auth", "secret", "cookie", "password", "signature"];
-
-/// A text that shows itself to nobody who does not ask for it by name.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Secret(…)")
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEndpoint {
@@ -277,7 +257,7 @@ mod tests {
         let text = "pass-canary-1 query-canary-2 header-canary-3 extra-canary-4 visible-title visible-value";
         assert_eq!(endpoint.clean(text), "… … … … visible-title visible-value");
         assert!(!format!("{endpoint:?}").contains("canary"));
-        assert_eq!(format!("{:?}", Secret::new("canary")), "Secret(…)");
+        assert_eq!(format!("{:?}", Secret::new("canary")), "Secret(set, 6 characters)");
     }
 
     #[test]

@@ -18,7 +18,8 @@ mod reply;
 mod retry;
 
 pub use client::{Client, Limits, Settings, Timeouts};
-pub use endpoint::{Endpoint, InvalidEndpoint, Secret};
+pub use endpoint::{Endpoint, InvalidEndpoint};
 pub use error::{NetError, Refusal, Stage, Unreadable, excerpt};
 pub use event::{Event, Parser};
 pub use reply::{Events, Reply, Shape};
+pub use throughline_core::redact::Secret;

@@ -5,7 +5,7 @@
 
 use super::tree::{Node, Notice, Place, Value};
 use super::{keys, reference};
-use std::fmt;
+use throughline_core::redact::Secret;
 use throughline_core::session::BusyInput;
 
 /// A value and where it was written.
@@ -18,33 +18,6 @@ pub struct At<T> {
 impl<T> At<T> {
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
         At { value: change(self.value), place: self.place }
-    }
-}
-
-/// Text that must not be shown: `Debug` and `Display` tell its length.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text itself, for the one place that sends it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "set, {} characters", self.0.chars().count())
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Secret({self})")
     }
 }
 
