@@ -7,6 +7,7 @@ mod gateway;
 mod homes;
 mod interop;
 mod openai_sdk;
+mod owners;
 mod peers;
 mod refusals;
 mod retries;

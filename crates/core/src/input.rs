@@ -115,6 +115,8 @@ pub struct Birth {
     pub user: Option<String>,
     /// Whose session it is, where several clients share one home.
     pub principal: Option<String>,
+    /// The caller is one user among several, and has no claim on sessions that are nobody's.
+    pub one_of_many: bool,
     pub system_prompt: Option<String>,
     pub model: Option<String>,
     /// History the client brought, already in order and with closed tool groups.

@@ -269,9 +269,12 @@ impl Actor {
         if self.ended || matches!(self.state.phase, Phase::Closed(_)) {
             return Err(Stop::Bounce(Bounce::Ended));
         }
-        if let (Some(owner), Some(caller)) = (&self.principal, &submission.birth.principal)
-            && owner != caller
-        {
+        let theirs = match (&self.principal, &submission.birth.principal) {
+            (Some(owner), Some(caller)) => owner == caller,
+            (None, Some(_)) => !(self.born && submission.birth.one_of_many),
+            (_, None) => true,
+        };
+        if !theirs {
             return Err(Stop::Bounce(Bounce::Refused(Refusal::NotYours(self.id.clone()))));
         }
         if let Some(seq) = self.retried(&submission).await.map_err(Stop::Reload)? {

@@ -102,6 +102,7 @@ impl Caller {
                 source: "api_server".to_owned(),
                 user: self.user.clone(),
                 principal: Some(self.principal.clone()),
+                one_of_many: self.user.is_some() || self.session_key.is_some(),
                 system_prompt: system.clone(),
                 imported,
                 ..Birth::default()
