@@ -12,6 +12,7 @@ import json
 import os
 import sqlite3
 import sys
+import time
 from pathlib import Path
 
 HOME = Path(os.environ["HERMES_HOME"])
@@ -74,7 +75,7 @@ def check():
     return found
 
 
-OURS = {"schema": schema, "routes": routes, "route": route, "can": can, "check": check}
+OURS = {"schema": schema, "routes": routes, "route": route, "can": can, "check": check, "pause": time.sleep}
 
 
 def called(method, arguments, named):
