@@ -8,6 +8,7 @@ use crate::gateway::{Gateway, Launch, Place};
 use crate::peers::{self, Hermes};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The sessions of the story, by Hermes' kind of ids.
 const DESK: &str = "20260528_093510_66bfaec7";
@@ -465,7 +466,7 @@ fn p15_hermes_and_we_write_to_one_session_at_once() {
         println!("at once with Hermes {}", hermes.version);
         let story = Story::written_by(hermes);
         let gateway = story.launch.start();
-        // As a terminal would, not in one breath: whoever never lets go of the lock starves the other.
+        // Neither in one breath: whoever never lets go of the lock starves the other.
         let pause = call("pause", json!([0.004]));
         let said = (0..ROWS).map(|n| append(PHONE, &row("user", format!("Hermes {n}"))));
         let calls: Vec<Value> = said.flat_map(|said| [said, pause.clone()]).collect();
@@ -475,6 +476,7 @@ fn p15_hermes_and_we_write_to_one_session_at_once() {
             while !hermes.is_finished() {
                 gateway.client.say(PHONE, &format!("We {turns}")).said();
                 turns += 1;
+                std::thread::sleep(Duration::from_millis(4));
             }
         });
         gateway.client.say(PHONE, "Done.").said();
