@@ -317,7 +317,7 @@ impl Actor {
             return Ok(None);
         };
         let now = self.home.clock.now();
-        while self.requests.pop_front_if(|request| now.since(request.at) >= IMPLICIT_KEY_HOLDS).is_some() {}
+        self.forget_old_requests(now);
         if let Some(known) = self.requests.iter().rev().find(|request| request.key == key) {
             let over = known.written || (known.failed && self.state.failed != Some(TurnId(known.seq)));
             return Ok((!over).then_some(known.seq));
@@ -529,11 +529,16 @@ impl Actor {
         self.report();
     }
 
+    fn forget_old_requests(&mut self, now: Time) {
+        while self.requests.pop_front_if(|request| now.since(request.at) >= IMPLICIT_KEY_HOLDS).is_some() {}
+    }
+
     fn remember(&mut self, input: &Input) {
         if let Kind::Request(request) = &input.kind
             && let Some(key) = request.implicit_key
         {
             let at = self.home.clock.now();
+            self.forget_old_requests(at);
             self.requests.push_back(Recent { key, seq: input.seq, at, written: false, failed: false });
         }
     }
