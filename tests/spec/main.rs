@@ -9,6 +9,7 @@ mod interop;
 mod openai_sdk;
 mod owners;
 mod peers;
+mod prompts;
 mod refusals;
 mod retries;
 mod simulation;

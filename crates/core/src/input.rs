@@ -79,6 +79,8 @@ pub struct Request {
     pub thread: Option<Digest>,
     /// Finds a client's retry that carries no key of its own.
     pub implicit_key: Option<Digest>,
+    /// The client's layer of the system prompt. It counts from the turn that this request begins.
+    pub system: Option<String>,
     /// Sampling fields for the model, as a JSON object.
     pub sampling: Option<JsonText>,
 }
@@ -117,7 +119,6 @@ pub struct Birth {
     pub principal: Option<String>,
     /// The caller is one user among several, and has no claim on sessions that are nobody's.
     pub one_of_many: bool,
-    pub system_prompt: Option<String>,
     pub model: Option<String>,
     /// History the client brought, already in order and with closed tool groups.
     pub imported: Vec<Message>,

@@ -213,12 +213,6 @@ impl Actor {
         let (state, acts) = self.state.step(Event::Loaded, self.home.clock.now(), &self.home.rules);
         self.state = state;
         self.pending = acts;
-        // What was moved here from a session that ended begins a turn before anybody hands in a prompt.
-        if self.born && self.system_prompt.is_none() && matches!(self.state.phase, Phase::Turn(_)) {
-            let prompt = compose(&self.home.persona, None);
-            self.system_prompt = Some(prompt.clone());
-            self.pending.insert(0, Act::Freeze { prompt, layer: None });
-        }
         Ok(())
     }
 
@@ -291,9 +285,9 @@ impl Actor {
         let seq = self.state.received.next();
         let Submission { birth, at, key, kind, reply_to, sender, platform_id, .. } = submission;
         let input = Arc::new(Input { seq, at, key, kind, reply_to, sender, platform_id });
-        let first = self.first_acts(birth);
+        let birth = self.birth_act(birth);
         let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
-        match self.commit(Some(Event::Received(input)), first).await {
+        match self.commit(Some(Event::Received(input)), birth).await {
             Ok(()) => Ok(Receipt { session: self.id.clone(), seq, duplicate: false, progress }),
             Err(CommitError::Refused(StoreError::Duplicate { session, seq, same_body: true })) => {
                 Err(Stop::Bounce(Bounce::Elsewhere { session, seq }))
@@ -340,26 +334,34 @@ impl Actor {
         Ok((!over).then_some(seq))
     }
 
-    /// The session itself, if this input is its first; the client's layer of the system prompt.
-    fn first_acts(&self, mut birth: Birth) -> Vec<Act> {
-        let layer = birth.system_prompt.take();
-        let digest = layer.as_ref().map(|layer| Digest::of(&[layer.as_bytes()]));
-        let mut acts = Vec::new();
+    /// The session itself, if this input is its first.
+    fn birth_act(&self, mut birth: Birth) -> Option<Act> {
+        birth.model.get_or_insert_with(|| self.home.model.name().to_owned());
+        (!self.born).then(|| Act::Open(Box::new(birth)))
+    }
+
+    /// A turn that begins brings its client's layer of the system prompt along; the first one of a
+    /// session freezes the prompt.
+    fn prompt_acts(&self, next: &Session) -> Vec<Act> {
+        let Phase::Turn(turn) = &next.phase else { return Vec::new() };
+        let runs_already = matches!(&self.state.phase, Phase::Turn(current) if current.id == turn.id);
         let unprompted = self.system_prompt.is_none();
-        let other_layer = digest.is_some() && digest != self.layer;
-        if unprompted || other_layer {
-            let prompt = compose(&self.home.persona, layer.as_deref());
-            if !unprompted {
-                acts.push(Act::Note {
-                    name: "cache_break",
-                    detail: "the client changed its system prompt".into(),
-                });
-            }
-            acts.push(Act::Freeze { prompt, layer: digest });
+        if runs_already && !unprompted {
+            return Vec::new();
         }
-        if !self.born {
-            birth.model.get_or_insert_with(|| self.home.model.name().to_owned());
-            acts.push(Act::Open(Box::new(birth)));
+        let layer = turn.inputs.first().and_then(|input| match &input.kind {
+            Kind::Request(request) => request.system.as_deref(),
+            Kind::Chat(_) | Kind::Command(_) => None,
+        });
+        let digest = layer.map(|layer| Digest::of(&[layer.as_bytes()]));
+        let another = digest.is_some() && digest != self.layer;
+        if !unprompted && !another {
+            return Vec::new();
+        }
+        let mut acts = vec![Act::Freeze { prompt: compose(&self.home.persona, layer), layer: digest }];
+        if !unprompted {
+            let detail = "the client changed its system prompt".to_owned();
+            acts.push(Act::Note { name: "cache_break", detail });
         }
         acts
     }
@@ -419,7 +421,7 @@ impl Actor {
     /// full is waited for.
     async fn persist(&mut self, event: Option<Event>) -> Result<(), StoreError> {
         loop {
-            match self.commit(event.clone(), Vec::new()).await {
+            match self.commit(event.clone(), None).await {
                 Ok(()) => return Ok(()),
                 Err(CommitError::Refused(StoreError::Unwritable(_) | StoreError::Busy)) => {
                     sleep(DISK_RETRY).await
@@ -432,7 +434,7 @@ impl Actor {
 
     /// Steps and commits; without an event, what taking the session up asked for. A refused commit
     /// leaves the actor as it was.
-    async fn commit(&mut self, event: Option<Event>, first: Vec<Act>) -> Result<(), CommitError> {
+    async fn commit(&mut self, event: Option<Event>, birth: Option<Act>) -> Result<(), CommitError> {
         let now = self.home.clock.now();
         let answered = match &event {
             Some(Event::Answered { answer, prompt, .. }) => Some((answer.clone(), *prompt)),
@@ -442,8 +444,9 @@ impl Actor {
             Some(event) => self.state.step(event, now, &self.home.rules),
             None => (self.state.clone(), Vec::new()),
         };
-        let mut all = self.pending.clone();
-        all.splice(0..0, first);
+        let mut all = self.prompt_acts(&next);
+        all.extend(birth);
+        all.extend(self.pending.iter().cloned());
         all.extend(acts);
         let unchanged = next == self.state && self.expect == next.generation;
         if unchanged && all.is_empty() {

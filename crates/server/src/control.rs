@@ -97,7 +97,6 @@ impl Line {
                 source: SOURCE.to_owned(),
                 // No principal: the owner of the key, who may speak in any session there is.
                 principal: (!exists).then(|| TERMINAL.to_owned()),
-                system_prompt: None,
                 ..Birth::default()
             },
             at: app.desk.now(),

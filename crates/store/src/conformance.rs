@@ -345,6 +345,7 @@ impl World {
             body: Some(Digest::of(&[text.as_bytes()])),
             thread: Some(thread.digest()),
             implicit_key: Some(Digest::of(&[b"implicit", text.as_bytes()])),
+            system: Some("Be brief.".into()),
             sampling: Some(JsonText::from_valid("{\"temperature\": 0.50}")),
         }
     }

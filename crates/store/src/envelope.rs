@@ -66,6 +66,7 @@ fn request_value(request: &Request) -> Value {
     object.optional("body", request.body.map(digest_value));
     object.optional("thread", request.thread.map(digest_value));
     object.optional("implicit_key", request.implicit_key.map(digest_value));
+    object.optional_text("system", request.system.as_deref());
     object.optional_text("sampling", request.sampling.as_ref().map(JsonText::as_str));
     object.0.into()
 }
@@ -76,6 +77,7 @@ fn request_from(value: &Value) -> Read<Request> {
         body: digest_of(value, "body")?,
         thread: digest_of(value, "thread")?,
         implicit_key: digest_of(value, "implicit_key")?,
+        system: optional_text_of(value, "system"),
         sampling: json_of(value, "sampling"),
     })
 }

@@ -321,11 +321,10 @@ impl<'a> Scribe<'a> {
 
     fn open<'b>(&mut self, change: &mut Change<'b>, birth: &'b Birth, acts: &'b [Act]) -> Result<(), Fault> {
         // The prompt is frozen in the same commit, and belongs to the new row.
-        let frozen = acts.iter().find_map(|act| match act {
+        let prompt = acts.iter().find_map(|act| match act {
             Act::Freeze { prompt, .. } => Some(prompt.as_ref()),
             _ => None,
         });
-        let prompt = frozen.or(birth.system_prompt.as_deref());
         let chat = birth.chat.as_ref();
         let origin = chat.and_then(|chat| chat.origin.as_ref()).map(JsonText::as_str);
         let place = Place::of(origin);

@@ -1,6 +1,6 @@
 //! Chat completions in one piece: where a request goes, and what comes back.
 
-use crate::client::Api;
+use crate::client::{Api, system_of};
 use crate::desk::{Ending, START, Script, answer};
 use serde_json::{Value, json};
 use throughline_core::input::Kind;
@@ -135,7 +135,7 @@ async fn with_a_session_stored_history_wins_and_the_last_message_is_the_input() 
     let submission = api.desk.last();
     assert_eq!(submission.target, Target::Session("mine".parse().unwrap()));
     assert_eq!(submission.birth.source, "api_server");
-    assert_eq!(submission.birth.system_prompt.as_deref(), Some("Be brief."));
+    assert_eq!(system_of(&submission), Some("Be brief."));
     assert_eq!(
         submission.birth.imported.iter().map(Message::role).collect::<Vec<_>>(),
         ["user", "assistant"]
@@ -147,7 +147,7 @@ async fn with_a_session_stored_history_wins_and_the_last_message_is_the_input() 
     let changed =
         api.chat_with(&header, json!({"messages": [says("system", "Be long."), says("user", "x")]})).await;
     assert_eq!(changed.status, 200, "another system layer is a note for the desk, not an error");
-    assert_eq!(api.desk.last().birth.system_prompt.as_deref(), Some("Be long."));
+    assert_eq!(system_of(&api.desk.last()), Some("Be long."));
 }
 
 #[tokio::test]

@@ -119,3 +119,11 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: impl In
     }
     request.body(body.into()).unwrap()
 }
+
+/// The client's layer of the system prompt in what was handed in.
+pub fn system_of(submission: &throughline_core::port::Submission) -> Option<&str> {
+    match &submission.kind {
+        throughline_core::input::Kind::Request(request) => request.system.as_deref(),
+        _ => None,
+    }
+}

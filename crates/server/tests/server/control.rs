@@ -50,7 +50,6 @@ async fn a_line_begins_a_conversation_of_the_terminal() {
         (submission.birth.source.as_str(), submission.birth.principal.as_deref()),
         ("cli", Some("cli"))
     );
-    assert_eq!(submission.birth.system_prompt.as_deref(), None);
     assert_eq!(api.desk.state().written.len(), 1);
     api.line(json!({"text": "more", "session": session})).await;
     assert_eq!(api.desk.last().target, Target::Session(session.parse().unwrap()));

@@ -1,6 +1,6 @@
 //! The responses API.
 
-use crate::client::{Api, Reply, request};
+use crate::client::{Api, Reply, request, system_of};
 use crate::desk::{Ending, START, Script, answer, words};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ async fn a_response_has_openais_shape_and_can_be_read_again() {
     assert_eq!(json["usage"]["input_tokens"], 10);
     assert_eq!(json["usage"]["output_tokens_details"]["reasoning_tokens"], 1);
     assert_eq!(reply.header("x-hermes-session-id"), "s2");
-    assert_eq!(api.desk.last().birth.system_prompt.as_deref(), Some("Be brief."));
+    assert_eq!(system_of(&api.desk.last()), Some("Be brief."));
     let again = api.get(&format!("/v1/responses/{}", id(&reply))).await.json();
     for field in ["id", "status", "created_at", "output", "usage"] {
         assert_eq!(again[field], json[field], "{field}");

@@ -40,12 +40,13 @@ fn content() -> impl Strategy<Value = Content> {
 
 fn request() -> impl Strategy<Value = Request> {
     let digests = (prop::option::of(digest()), prop::option::of(digest()), prop::option::of(digest()));
-    (content(), digests, prop::option::of(json_text())).prop_map(
-        |(content, (body, thread, implicit_key), sampling)| Request {
+    (content(), digests, prop::option::of(".*"), prop::option::of(json_text())).prop_map(
+        |(content, (body, thread, implicit_key), system, sampling)| Request {
             content,
             body,
             thread,
             implicit_key,
+            system,
             sampling,
         },
     )
