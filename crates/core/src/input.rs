@@ -58,6 +58,43 @@ pub struct Input {
     pub reply_to: Option<Destination>,
     pub sender: Option<Sender>,
     pub platform_id: Option<String>,
+    pub trace: Trace,
+}
+
+/// Which human message a message follows from, and how far it has come since. Whatever an agent
+/// says because of it carries it on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The key of the human message that began it. Empty: this message is one, and begins its own.
+    pub origin: Arc<str>,
+    /// Where that message came in: who is told when the chain is cut.
+    pub root: Option<Root>,
+    /// How many agents it has passed through. 0: a human wrote it.
+    pub hops: u32,
+}
+
+impl Trace {
+    pub fn is_human(&self) -> bool {
+        self.hops == 0
+    }
+}
+
+/// A session of some agent of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    pub agent: Arc<str>,
+    pub session: SessionId,
+}
+
+/// What one session was asked to do for another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub parent: SessionId,
+    /// How deep it lies below a session that people talk to. The first child has 1.
+    pub depth: u32,
+    pub steps_max: u32,
+    /// Groups of tools it may use. None: what its parent may, but for those no child may.
+    pub toolsets: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +120,8 @@ pub struct Request {
     pub system: Option<String>,
     /// Sampling fields for the model, as a JSON object.
     pub sampling: Option<JsonText>,
+    /// Set if another session asks.
+    pub task: Option<Task>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ pub mod redact;
 pub mod route;
 pub mod session;
 pub mod time;
+pub mod tool;
 pub mod turn;
 
 pub use id::{ChatKey, Generation, RowId, Seq, SessionId, TurnId, View};

@@ -5,11 +5,12 @@
 
 use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId};
 use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Sender};
-use crate::message::{Content, JsonText, Message, ToolCall};
+use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
 use crate::session::{Act, FailureKind, Outcome, Session};
 use crate::time::Time;
+use crate::tool::Caller;
 use crate::turn::{Answer, Usage};
 use std::error::Error;
 use std::future::Future;
@@ -345,13 +346,13 @@ pub enum SendError {
     Never { message: String },
 }
 
-// ----------------------------------------------------------------------------------------- tool
+// ------------------------------------------------------------------------------------- briefing
 
-/// What the model may call.
-pub trait Tools: Send + Sync {
-    /// The encoded list, frozen with the session; None if there are none.
-    fn segment(&self, model: &dyn Model) -> Option<Segment>;
-    fn call<'a>(&'a self, session: &'a SessionId, call: &'a ToolCall) -> Promise<'a, Content>;
+/// Who the agent is and what it should know from the start, in words.
+pub trait Briefing: Send + Sync {
+    /// The system prompt of a session that begins now, with `tools` at hand. It is frozen with the
+    /// session: later changes of what it was made from do not reach it.
+    fn assemble<'a>(&'a self, caller: &'a Caller, tools: &'a [String]) -> Promise<'a, String>;
 }
 
 // ----------------------------------------------------------------------------------------- desk

@@ -1,0 +1,166 @@
+//! What an agent can do: tools as plain data, and the ports behind which they act.
+//!
+//! A call is committed before it runs and its result after, so whatever implements these ports is
+//! called at most once for a call, unless the tool is [`Spec::repeatable`]. What a result wants sent
+//! travels in the result ([`Done::sends`]) and leaves with its commit: a tool never sends by itself
+//! what the outbox can send once.
+//!
+//! Deliberately absent: JSON. Arguments and schemas travel as text; whoever acts on them reads them.
+
+use crate::id::SessionId;
+use crate::input::{Destination, Task, Trace};
+use crate::message::{Content, JsonText};
+use crate::port::Promise;
+use crate::time::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A tool as the model is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    pub name: String,
+    /// The group by which users switch it on and off.
+    pub toolset: String,
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: JsonText,
+    /// Running a call twice under one key is running it once: it only reads, or recognises the key.
+    pub repeatable: bool,
+}
+
+/// One source of tools: a part of the toolbox.
+pub trait Kit: Send + Sync {
+    /// What can be called now, in an order that stays as it is while the set does.
+    fn specs(&self) -> Vec<Spec>;
+    /// Runs one of them. Dropping the promise abandons the call: a well-behaved tool ends what it
+    /// began (a process, a request); nobody waits for it.
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned>;
+    /// The session has ended or rests for good: what was kept for it in memory may go.
+    fn forget(&self, _session: &SessionId) {}
+}
+
+/// All that one agent can do, as its sessions see it.
+pub trait Tools: Send + Sync {
+    /// What this caller may use: the list in the common form (a JSON array of
+    /// `{"type":"function","function":{"name":…,"description":…,"parameters":…}}`), and the names
+    /// in it. None if there is nothing.
+    fn offer(&self, caller: &Caller) -> Option<Arc<Offer>>;
+    fn is_repeatable(&self, name: &str) -> bool;
+    /// Whether the caller may is decided here once more.
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned>;
+    fn forget(&self, _session: &SessionId) {}
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    pub list: JsonText,
+    pub names: Vec<String>,
+}
+
+/// One call as it reaches its tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// `session/turn/step/position`: the same however often it is tried, and no other call's.
+    pub key: String,
+    pub name: String,
+    /// As the model wrote it: meant to be a JSON object, not always one.
+    pub arguments: String,
+    pub caller: Caller,
+    /// What a person answered when this call asked. None: nobody was asked.
+    pub grant: Option<Grant>,
+}
+
+/// On whose behalf, and from where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Caller {
+    pub session: SessionId,
+    /// The surface the session belongs to: `cli`, `api_server`, `telegram` …
+    pub source: String,
+    /// Whose session it is, where several clients share one home.
+    pub principal: Option<String>,
+    /// The platform's id of the user.
+    pub user: Option<String>,
+    /// Where the reply to the running turn goes. None: a client waits for the turn itself.
+    pub reply_to: Option<Destination>,
+    pub trace: Trace,
+    /// Set in a session that works for another one.
+    pub task: Option<Task>,
+    /// What a person has allowed for this session: names of patterns.
+    pub allowed: Vec<String>,
+    pub now: Time,
+}
+
+/// How a call ended, or what it needs first.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Returned {
+    Done(Done),
+    /// Nothing has been done yet: a person must answer first. An approval runs the call again, with
+    /// its [`Grant`]; the answer to a question is the result.
+    Ask {
+        question: Question,
+        patience: Duration,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Done {
+    pub content: Content,
+    /// What is to be sent, in the commit of the result.
+    pub sends: Vec<Letter>,
+}
+
+/// A text for a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    pub destination: Destination,
+    pub text: String,
+}
+
+impl Returned {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Done(Done { content: Content::text(text), sends: Vec::new() })
+    }
+}
+
+/// What a tool asks a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// May this be done?
+    Approval {
+        /// The command, free of secrets.
+        what: String,
+        why: String,
+        /// What a lasting yes would cover. Empty: only this once.
+        patterns: Vec<String>,
+    },
+    Clarify {
+        question: String,
+        choices: Vec<String>,
+    },
+}
+
+/// A question that waits for its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    pub question: Question,
+    pub asked: Time,
+    /// Without an answer by then it is a no.
+    pub until: Time,
+}
+
+/// How far a yes reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    Once,
+    Session,
+    Always,
+}
+
+/// What a person, or time, answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Granted(Grant),
+    Denied { reason: Option<String> },
+    Said(String),
+    Expired,
+}

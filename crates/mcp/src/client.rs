@@ -1,0 +1,1 @@
+//! Servers whose tools the agent may use.

@@ -1,0 +1,1 @@
+//! Our own sessions, offered as a server.

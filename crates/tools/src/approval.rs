@@ -1,0 +1,1 @@
+//! Which commands a person must allow first.

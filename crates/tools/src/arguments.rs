@@ -1,0 +1,1 @@
+//! What the model wrote as arguments, read.

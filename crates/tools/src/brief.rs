@@ -1,0 +1,1 @@
+//! The system prompt, assembled once per session.

@@ -1,0 +1,1 @@
+//! Where tools may reach.

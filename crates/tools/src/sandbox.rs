@@ -1,0 +1,1 @@
+//! What a local process may touch.

@@ -1,0 +1,1 @@
+//! Skills: notes on how to do things, kept as files.

@@ -1,0 +1,1 @@
+//! Output too long for a conversation.

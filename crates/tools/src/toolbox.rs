@@ -1,0 +1,1 @@
+//! All that an agent can do, as one.
