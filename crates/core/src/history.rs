@@ -10,6 +10,12 @@ use std::borrow::Cow;
 /// Shown to the model in place of a result that nobody has.
 pub const OUTCOME_UNKNOWN: &str = "[outcome unknown: the process ended while this call was running. It may or may not have taken effect; check before repeating it.]";
 
+/// Result of a call that was running when the user stopped the turn.
+pub const STOPPED: &str = "[stopped by the user while this call was running. It may or may not have taken effect; check before repeating it.]";
+
+/// Result of a call that waited for a person when the user stopped the turn.
+pub const NOT_ASKED: &str = "[not run: the user stopped this turn before answering.]";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// The call has no result directly after it.

@@ -61,6 +61,12 @@ pub struct Input {
     pub trace: Trace,
 }
 
+/// The platform on which the agents of one process write to each other: the account is an agent,
+/// the chat one of its sessions.
+pub const AGENT_PLATFORM: &str = "agent";
+/// On that platform: words for the people of a session rather than for its model.
+pub const NOTICE_THREAD: &str = "notice";
+
 /// Which human message a message follows from, and how far it has come since. Whatever an agent
 /// says because of it carries it on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,6 +168,8 @@ pub struct Birth {
     /// History the client brought, already in order and with closed tool groups.
     pub imported: Vec<Message>,
     pub predecessor: Option<SessionId>,
+    /// The session it works for. Unlike a predecessor it lives on.
+    pub parent: Option<SessionId>,
     /// The chat it belongs to. None for API and terminal: those have no route.
     pub chat: Option<Chat>,
 }

@@ -8,6 +8,7 @@
 //! SQL, and the name of any platform or model vendor. `tests/spec/tidy.rs` keeps it that way.
 
 pub mod command;
+pub mod guard;
 pub mod history;
 pub mod id;
 pub mod input;

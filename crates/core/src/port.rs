@@ -10,11 +10,13 @@ use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
 use crate::session::{Act, FailureKind, Outcome, Session};
 use crate::time::Time;
-use crate::tool::Caller;
+use crate::tool::{Ask, Caller, Verdict};
 use crate::turn::{Answer, Usage};
 use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -152,6 +154,8 @@ pub trait Read: Send {
     fn unfinished(&self) -> Result<Vec<SessionId>, StoreError>;
     /// Replies that have not been delivered, in the order in which they were written.
     fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError>;
+    /// Questions of tools that wait for a person, oldest first.
+    fn asks(&self) -> Result<Vec<Pending>, StoreError>;
     fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError>;
 
     fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError>;
@@ -176,6 +180,8 @@ pub struct Loaded {
     /// Whose it is, where it is known.
     pub principal: Option<String>,
     pub source: String,
+    /// The platform's id of its user.
+    pub user: Option<String>,
     /// Why it ended, by our hand or by Hermes'.
     pub ended: Option<String>,
     /// What the last step asked: the next request should continue it.
@@ -209,12 +215,58 @@ pub struct Settled {
     pub answer: Option<Answer>,
 }
 
+/// A question that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    pub call: CallId,
+    /// The tool that asks.
+    pub tool: String,
+    pub ask: Ask,
+}
+
+/// One call: `session/turn/step/position`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId {
+    pub session: SessionId,
+    pub turn: TurnId,
+    pub step: u32,
+    pub index: usize,
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}/{}/{}", self.session, self.turn, self.step, self.index)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let not_one = || format!("{text:?} names no call; a call is named session/turn/step/position");
+        let mut fields = text.rsplitn(4, '/');
+        let (Some(index), Some(step), Some(turn), Some(session)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            return Err(not_one());
+        };
+        Ok(Self {
+            session: session.parse().map_err(|_| not_one())?,
+            turn: TurnId(Seq(turn.parse().map_err(|_| not_one())?)),
+            step: step.parse().map_err(|_| not_one())?,
+            index: index.parse().map_err(|_| not_one())?,
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     pub key: String,
     pub session: SessionId,
     pub destination: Destination,
     pub text: String,
+    /// What it follows from.
+    pub trace: crate::input::Trace,
     pub attempts: u32,
     /// The start in which it was last attempted, if its outcome is unknown.
     pub attempting: Option<Boot>,
@@ -369,6 +421,8 @@ pub struct Submission {
     pub reply_to: Option<Destination>,
     pub sender: Option<Sender>,
     pub platform_id: Option<String>,
+    /// Empty for what a human wrote.
+    pub trace: crate::input::Trace,
     /// A retry by the client's own word, or to a named session: its implicit key counts.
     pub may_be_retry: bool,
 }
@@ -392,6 +446,13 @@ pub enum Update {
     Delta(Delta),
     /// The model is asked anew: what was streamed so far is void.
     Restarted,
+    /// A tool is being called: its name, and the arguments as the model wrote them.
+    Calling {
+        tool: String,
+        arguments: String,
+    },
+    /// A tool asks something; the answer is waited for.
+    Asked(Pending),
     /// The end. A further `next` gives it again.
     Settled(Arc<Settled>),
     /// The gateway is stopping; the input is kept and goes on at the next start.
@@ -426,6 +487,12 @@ pub trait Desk: Send + Sync {
     fn follow(&self, session: SessionId, seq: Seq) -> Promise<'_, Result<Receipt, Refusal>>;
     /// The answer to this input reached its client in full.
     fn written(&self, session: SessionId, seq: Seq);
+    /// Answers what a call asked. Returns when the answer is on disk.
+    fn decide(&self, call: CallId, verdict: Verdict) -> Promise<'_, Result<(), Refusal>>;
+    /// Every turn is ended, and nothing is begun or sent until a person writes again.
+    fn halt(&self) -> Promise<'_, Result<Halted, StoreError>>;
+    /// What was silenced goes on.
+    fn release(&self) -> Promise<'_, Result<(), StoreError>>;
     /// A new id for a session, as this home makes them.
     fn mint(&self, source: &str) -> SessionId;
     /// A text that nothing else is called, for a message that brings no name of its own.
@@ -438,6 +505,13 @@ pub trait Desk: Send + Sync {
     fn now(&self) -> Time;
 }
 
+/// What was silenced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Halted {
+    pub turns: usize,
+    pub waiting: usize,
+}
+
 /// What surfaces ask about the store. Data rather than a closure, so that a desk can be anything.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
@@ -447,6 +521,7 @@ pub enum Question {
     Search { query: String, filter: SessionFilter },
     Trace(String),
     Counts,
+    Asks,
     Check,
 }
 
@@ -458,6 +533,7 @@ pub enum Reading {
     Hits(Vec<Hit>),
     Traces(Vec<Trace>),
     Counts(Vec<(String, u64)>),
+    Asks(Vec<Pending>),
     Violations(Vec<String>),
 }
 
@@ -473,6 +549,8 @@ pub struct Status {
     pub running_turns: usize,
     pub waiting_inputs: usize,
     pub undelivered: usize,
+    /// Silenced by the operator until a person writes again.
+    pub halted: bool,
     /// Transactions since the start, and the batches (one fsync each) they went in.
     pub commits: u64,
     pub batches: u64,

@@ -90,16 +90,20 @@ pub struct Composition {
     messages: Vec<Segment>,
     /// The digest over tools, system and the first n messages, for each n.
     chain: Vec<Digest>,
+    head: Head,
     bytes: usize,
 }
 
 impl Composition {
-    pub fn new(tools: Option<Segment>, system: Option<Segment>) -> Self {
+    /// `model` is the name of whoever will be asked.
+    pub fn new(model: &str, tools: Option<Segment>, system: Option<Segment>) -> Self {
+        let of = |segment: &Option<Segment>| segment.as_ref().map_or(0, |it| short(it.bytes.as_bytes()));
+        let head = Head { model: short(model.as_bytes()), tools: of(&tools), system: of(&system) };
         let fixed = tools.iter().chain(&system);
         let bytes = fixed.clone().map(|segment| segment.bytes.len()).sum();
         let start =
             fixed.fold(Digest::of(&[b"prompt"]), |chain, segment| chain.then(segment.bytes.as_bytes()));
-        Self { tools, system, messages: Vec::new(), chain: vec![start], bytes }
+        Self { tools, system, messages: Vec::new(), chain: vec![start], head, bytes }
     }
 
     pub fn push(&mut self, segment: Segment) {
@@ -111,12 +115,30 @@ impl Composition {
 
     pub fn mark(&self) -> Mark {
         let chain = *self.chain.last().expect("the chain begins with tools and system");
-        Mark { chain, messages: self.messages.len() }
+        Mark { chain, messages: self.messages.len(), head: self.head }
     }
 
     /// Whether this begins with everything `earlier` covered.
     pub fn continues(&self, earlier: &Mark) -> bool {
-        self.chain.get(earlier.messages) == Some(&earlier.chain)
+        self.breaks(earlier).is_none()
+    }
+
+    /// Why it does not, if it does not.
+    pub fn breaks(&self, earlier: &Mark) -> Option<Break> {
+        let (old, new) = (earlier.head, self.head);
+        // A step written before heads were kept has only its chain.
+        let known = old != Head::default();
+        if known && old.model != new.model {
+            return Some(Break::Model); // its cache knows nothing of ours, whatever the bytes
+        }
+        if self.chain.get(earlier.messages) == Some(&earlier.chain) {
+            return None;
+        }
+        Some(match () {
+            () if known && old.tools != new.tools => Break::Tools,
+            () if known && old.system != new.system => Break::System,
+            () => Break::History,
+        })
     }
 
     pub fn prompt(&self) -> Prompt {
@@ -134,6 +156,40 @@ impl Composition {
 pub struct Mark {
     pub chain: Digest,
     pub messages: usize,
+    pub head: Head,
+}
+
+/// What stands before the messages, in short: enough to tell what has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    pub model: u64,
+    pub tools: u64,
+    pub system: u64,
+}
+
+/// Why a request does not begin with the bytes of the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    Model,
+    Tools,
+    System,
+    History,
+}
+
+impl fmt::Display for Break {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Break::Model => "another model is asked",
+            Break::Tools => "the list of tools has changed",
+            Break::System => "the system prompt has changed",
+            Break::History => "what was said before has changed",
+        })
+    }
+}
+
+fn short(bytes: &[u8]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = Digest::of(&[bytes]).0;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 #[cfg(test)]
@@ -143,7 +199,7 @@ mod tests {
 
     fn composed(system: &str, messages: &[String]) -> Composition {
         let segment = |role, bytes: &str| Segment { role, bytes: bytes.into() };
-        let mut composition = Composition::new(None, Some(segment(SegmentRole::System, system)));
+        let mut composition = Composition::new("m", None, Some(segment(SegmentRole::System, system)));
         messages.iter().for_each(|text| composition.push(segment(SegmentRole::User, text)));
         composition
     }

@@ -10,15 +10,19 @@
 //! - whatever belongs to an earlier step, turn or generation is an echo, and changes nothing
 
 use crate::command::{Command, HELP};
+use crate::guard::{Chains, Limits, NOT_RUN_BUDGET, NOT_RUN_REPEATED, REPEATED, Repeated};
+use crate::history::{NOT_ASKED, OUTCOME_UNKNOWN, STOPPED};
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
-use crate::input::{Birth, Destination, Input, Kind};
-use crate::message::{Body, Message, ToolResult};
+use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, NOTICE_THREAD, Trace};
+use crate::message::{Body, Content, Message, ToolResult};
 use crate::prompt::{Digest, Mark};
 use crate::route;
 use crate::time::Time;
-use crate::turn::{Answer, Group, RESUMES_MAX, Step, Turn};
+use crate::tool::{Ask, Grant, Letter, Question, Verdict};
+use crate::turn::{Answer, Group, RESUMES_MAX, Slot, Step, Turn};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where one session stands. Everything but `waiting` and the inputs of the turn is one row.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +39,14 @@ pub struct Session {
     pub compression: Option<Compression>,
     /// The turn that failed last, as long as nothing has been said since: it can be tried again.
     pub failed: Option<TurnId>,
+    /// What a person has allowed here for good: names of patterns.
+    pub allowed: Vec<String>,
+    /// Where a person last wrote from.
+    pub place: Option<Destination>,
+    /// What was spent on messages of other agents.
+    pub chains: Chains,
+    /// Silenced by the operator: nothing is begun until a person writes again.
+    pub halted: bool,
     /// Inputs above `answered` that no turn has taken up, in order. The inbox rows themselves.
     pub waiting: VecDeque<Arc<Input>>,
 }
@@ -91,6 +103,9 @@ pub struct Rules {
     pub busy: BusyInput,
     /// Reported prompt tokens from which a compression is prepared. None: never.
     pub soft_tokens: Option<u64>,
+    pub limits: Limits,
+    /// What this agent is called among those of its process.
+    pub agent: Arc<str>,
 }
 
 /// What becomes of a chat message that arrives during a turn.
@@ -107,8 +122,11 @@ pub enum BusyInput {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// An actor took the session up after a start: whatever was running is not any more.
-    Loaded,
+    /// An actor took the session up after a start: whatever was running is not any more. Calls of
+    /// the open group that may simply be run again are named.
+    Loaded {
+        repeatable: Vec<usize>,
+    },
     /// Its `seq` is the one after `received`.
     Received(Arc<Input>),
     Answered {
@@ -123,7 +141,27 @@ pub enum Event {
         step: u32,
         index: usize,
         result: ToolResult,
+        sends: Vec<Letter>,
     },
+    /// A call cannot go on without a person.
+    Asked {
+        turn: TurnId,
+        step: u32,
+        index: usize,
+        question: Question,
+        patience: Duration,
+    },
+    /// A person answered, or nobody did in time.
+    Decided {
+        turn: TurnId,
+        step: u32,
+        index: usize,
+        verdict: Verdict,
+    },
+    /// The operator silences every session.
+    Halted,
+    /// And lets them go on.
+    Released,
     Failed {
         turn: TurnId,
         step: u32,
@@ -166,6 +204,10 @@ pub enum FailureKind {
     Broken,
     /// Parked: its tools ended the process too often.
     Parked,
+    /// It used up its budget of steps or tokens.
+    Exhausted,
+    /// A person ended it.
+    Stopped,
 }
 
 /// What the transaction writes beside the new state.
@@ -188,6 +230,20 @@ pub enum Act {
         step: u32,
         index: usize,
         result: ToolResult,
+    },
+    /// A call waits for a person.
+    Ask {
+        turn: TurnId,
+        step: u32,
+        index: usize,
+        ask: Ask,
+    },
+    /// A person said yes: the call may run.
+    Grant {
+        turn: TurnId,
+        step: u32,
+        index: usize,
+        grant: Grant,
     },
     Settle {
         seq: Seq,
@@ -241,15 +297,32 @@ pub struct Reply {
     pub key: String,
     pub destination: Destination,
     pub text: String,
+    /// What it follows from: an agent that gets it carries it on.
+    pub trace: Trace,
 }
 
 /// What a state implies should be running. Derived, never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Job {
-    Ask { turn: TurnId, step: u32 },
-    Call { turn: TurnId, step: u32, index: usize },
+    Ask {
+        turn: TurnId,
+        step: u32,
+    },
+    Call {
+        turn: TurnId,
+        step: u32,
+        index: usize,
+    },
+    /// Waits for a person, until it is too late.
+    Await {
+        turn: TurnId,
+        step: u32,
+        index: usize,
+    },
     Finalise(u8),
-    Summarise { operation: u64 },
+    Summarise {
+        operation: u64,
+    },
 }
 
 impl Session {
@@ -265,6 +338,10 @@ impl Session {
             phase: Phase::Idle,
             compression: None,
             failed: None,
+            allowed: Vec::new(),
+            place: None,
+            chains: Chains::default(),
+            halted: false,
             waiting: VecDeque::new(),
         }
     }
@@ -274,15 +351,23 @@ impl Session {
         let mut next = self.clone();
         let mut acts = Vec::new();
         match event {
-            Event::Loaded => next.take_up(now, &mut acts),
+            Event::Loaded { repeatable } => next.take_up(&repeatable, now, &mut acts),
             Event::Received(input) => next.receive(input, now, rules, &mut acts),
             Event::Answered { turn, step, answer, prompt, cut } if self.is_at(turn, step) => {
                 next.consider_compression(answer.usage.prompt(), cut, rules, &mut acts);
-                next.answer(answer, prompt, now, &mut acts);
+                next.answer(answer, prompt, now, rules, &mut acts);
             }
-            Event::Called { turn, step, index, result } if self.is_at(turn, step) => {
-                next.close_call(index, result, now, rules, &mut acts);
+            Event::Called { turn, step, index, result, sends } if self.is_at(turn, step) => {
+                next.close_call(index, result, sends, now, rules, &mut acts);
             }
+            Event::Asked { turn, step, index, question, patience } if self.is_at(turn, step) => {
+                next.ask(index, question, patience, now, &mut acts);
+            }
+            Event::Decided { turn, step, index, verdict } if self.is_at(turn, step) => {
+                next.decide(index, verdict, now, rules, &mut acts);
+            }
+            Event::Halted => next.halt(now, &mut acts),
+            Event::Released => next.halted = false,
             Event::Failed { turn, step, failure } if self.is_at(turn, step) => next.fail(failure, &mut acts),
             Event::Retried { inputs, began } => next.retry(inputs, began, &mut acts),
             Event::Finalised(stage) => match next.phase {
@@ -295,9 +380,11 @@ impl Session {
             }
             Event::Answered { turn, step, .. } => acts.push(echo("answer", turn, step)),
             Event::Called { turn, step, .. } => acts.push(echo("result", turn, step)),
+            Event::Asked { turn, step, .. } => acts.push(echo("question", turn, step)),
+            Event::Decided { turn, step, .. } => acts.push(echo("decision", turn, step)),
             Event::Failed { turn, step, .. } => acts.push(echo("failure", turn, step)),
         }
-        next.begin_waiting(now, &mut acts);
+        next.begin_waiting(now, rules, &mut acts);
         (next, acts)
     }
 
@@ -309,8 +396,12 @@ impl Session {
             Phase::Closed(stage) => jobs.push(Job::Finalise(*stage as u8)),
             Phase::Turn(Turn { id, step, group: None, .. }) => jobs.push(Job::Ask { turn: *id, step: *step }),
             Phase::Turn(Turn { id, step, group: Some(group), .. }) => {
-                let open = group.results.iter().enumerate().filter(|(_, result)| result.is_none());
-                jobs.extend(open.map(|(index, _)| Job::Call { turn: *id, step: *step, index }));
+                let (turn, step) = (*id, *step);
+                jobs.extend(group.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
+                    Slot::Open(_) => Some(Job::Call { turn, step, index }),
+                    Slot::Asking(_) => Some(Job::Await { turn, step, index }),
+                    Slot::Done(_) => None,
+                }));
             }
         }
         if let Some(Compression { operation, stage: CompressionStage::Preparing, .. }) = self.compression {
@@ -319,26 +410,28 @@ impl Session {
         jobs
     }
 
-    /// Nothing runs and nothing waits: the actor may rest.
+    /// Nothing runs and nothing waits that could run: the actor may rest.
     pub fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.jobs().is_empty()
+        (self.waiting.is_empty() || self.halted) && self.jobs().is_empty()
     }
 
     fn is_at(&self, turn: TurnId, step: u32) -> bool {
         matches!(&self.phase, Phase::Turn(current) if current.id == turn && current.step == step)
     }
 
-    fn take_up(&mut self, now: Time, acts: &mut Vec<Act>) {
+    fn take_up(&mut self, repeatable: &[usize], now: Time, acts: &mut Vec<Act>) {
         self.generation = self.generation.next();
         let Phase::Turn(turn) = &mut self.phase else { return };
         let Some(group) = &mut turn.group else { return };
+        if !group.slots.iter().any(|slot| matches!(slot, Slot::Open(_))) {
+            return; // it only waits for a person, and goes on waiting
+        }
         turn.resumes += 1;
         let parked = turn.resumes > RESUMES_MAX;
-        let (id, step) = (turn.id, turn.step);
-        for index in group.give_up() {
-            let result = group.results[index].clone().expect("give_up filled it");
-            acts.push(Act::Result { turn: id, step, index, result });
-        }
+        let unknown = |index: usize, slot: &Slot| {
+            parked || (matches!(slot, Slot::Open(_)) && !repeatable.contains(&index))
+        };
+        self.give_up(OUTCOME_UNKNOWN, unknown, acts);
         self.close_group(now, acts);
         if parked {
             let message = format!(
@@ -350,22 +443,202 @@ impl Session {
         }
     }
 
+    /// Calls without a result get this one.
+    fn give_up(&mut self, text: &str, chosen: impl Fn(usize, &Slot) -> bool, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let Some(group) = &mut turn.group else { return };
+        for index in group.give_up(text, chosen) {
+            let result = group.result(index).expect("give_up filled it").clone();
+            acts.push(Act::Result { turn: turn.id, step: turn.step, index, result });
+        }
+    }
+
     fn receive(&mut self, input: Arc<Input>, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
         debug_assert_eq!(input.seq, self.received.next(), "the owner numbers its inbox without gaps");
         self.received = input.seq;
         acts.push(Act::Accept(input.clone()));
+        if input.trace.is_human()
+            && !matches!(&input.kind, Kind::Command(command) if command.words().is_none())
+        {
+            self.halted = false;
+        }
+        if input.trace.is_human() && input.reply_to.is_some() {
+            self.place.clone_from(&input.reply_to);
+        }
         match &input.kind {
             Kind::Command(command) if command.passes_the_queue() => {
-                let said = self.report(command);
+                let said = self.obey(command, &input, now, rules, acts);
                 self.settle(&input, Outcome::Done { said, successor: None }, acts);
             }
-            Kind::Chat(_) => {
-                self.waiting.push_back(input);
-                if rules.busy == BusyInput::Interrupt {
-                    self.interrupt(now, acts);
+            Kind::Chat(content) => match self.clarified(&input) {
+                Some(index) => {
+                    let said = content.plain();
+                    self.take_in(&input, acts);
+                    self.decide(index, Verdict::Said(said), now, rules, acts);
                 }
-            }
+                None => {
+                    self.waiting.push_back(input);
+                    if rules.busy == BusyInput::Interrupt {
+                        self.interrupt(now, acts);
+                    }
+                }
+            },
             Kind::Request(_) | Kind::Command(_) => self.waiting.push_back(input),
+        }
+    }
+
+    /// Carries out an order that does not wait, and says what came of it.
+    fn obey(
+        &mut self,
+        command: &Command,
+        input: &Input,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) -> String {
+        match command {
+            Command::Stop => self.stop(now, acts),
+            Command::Approve { grant, all } => {
+                let count = self.decide_asked(&Verdict::Granted(*grant), *all, now, rules, acts);
+                decided(count, "Allowed", *grant)
+            }
+            Command::Deny { reason, all } => {
+                let verdict = Verdict::Denied { reason: reason.clone() };
+                let count = self.decide_asked(&verdict, *all, now, rules, acts);
+                decided(count, "Refused", Grant::Once)
+            }
+            Command::Notice { text } => {
+                self.notify(input.key.as_str(), text, acts);
+                String::new()
+            }
+            _ => self.report(command, rules),
+        }
+    }
+
+    /// Ends the turn, and only that: what waits stays. Nobody waits for a tool that hangs.
+    fn stop(&mut self, now: Time, acts: &mut Vec<Act>) -> String {
+        let Phase::Turn(turn) = &self.phase else {
+            return "Nothing is running.".into();
+        };
+        let was = format!("Stopped message {} at step {}.", turn.id, turn.step + 1);
+        self.give_up(NOT_ASKED, |_, slot| matches!(slot, Slot::Asking(_)), acts);
+        self.give_up(STOPPED, |_, _| true, acts);
+        self.close_group(now, acts);
+        let Phase::Turn(turn) = std::mem::replace(&mut self.phase, Phase::Idle) else { return was };
+        let failure = Failure { kind: FailureKind::Stopped, message: "Stopped.".into() };
+        for input in &turn.inputs {
+            self.settle_quietly(input.seq, Outcome::Failed(turn.id, failure.clone()), acts);
+        }
+        acts.push(Act::Note { name: "turn_stopped", detail: format!("turn {}", turn.id) });
+        match self.waiting.len() {
+            0 => was,
+            1 => format!("{was} The message that waits is next."),
+            many => format!("{was} The {many} messages that wait are next."),
+        }
+    }
+
+    fn halt(&mut self, now: Time, acts: &mut Vec<Act>) {
+        if matches!(self.phase, Phase::Turn(_)) {
+            self.stop(now, acts);
+        }
+        self.halted = !matches!(self.phase, Phase::Closed(_));
+    }
+
+    fn ask(&mut self, index: usize, question: Question, patience: Duration, now: Time, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let (id, step) = (turn.id, turn.step);
+        let destination = turn.inputs.last().and_then(|input| input.reply_to.clone());
+        let trace = turn.trace().onward();
+        let Some(slot @ Slot::Open(_)) = turn.group.as_mut().and_then(|group| group.slots.get_mut(index))
+        else {
+            return; // an echo of a question that was answered
+        };
+        let ask = Ask { question, asked: now, until: now.plus(patience) };
+        *slot = Slot::Asking(ask.clone());
+        if let Some(destination) = destination {
+            let key = format!("{}/{id}/{step}/{index}/asked", self.id);
+            acts.push(Act::Deliver(Reply { key, destination, text: ask.question.in_words(), trace }));
+        }
+        acts.push(Act::Ask { turn: id, step, index, ask });
+    }
+
+    fn decide(&mut self, index: usize, verdict: Verdict, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let Some(group) = &mut turn.group else { return };
+        let Some(Slot::Asking(ask)) = group.slots.get(index) else { return };
+        let call = &group.answer.calls[index];
+        let (call_id, name) = (call.id.clone(), Some(call.name.clone()));
+        match (ask.question.clone(), verdict) {
+            (Question::Approval { patterns, .. }, Verdict::Granted(grant)) => {
+                if grant != Grant::Once {
+                    let new = patterns.into_iter().filter(|pattern| !self.allowed.contains(pattern));
+                    self.allowed.extend(new.collect::<Vec<_>>());
+                }
+                group.slots[index] = Slot::Open(Some(grant));
+                acts.push(Act::Grant { turn: turn.id, step: turn.step, index, grant });
+            }
+            (question, verdict) => {
+                let content = Content::text(question.answer(&verdict));
+                let result = ToolResult { call_id, name, content };
+                self.close_call(index, result, Vec::new(), now, rules, acts);
+            }
+        }
+    }
+
+    /// Answers the oldest approval that is waited for, or all. Returns how many there were.
+    fn decide_asked(
+        &mut self,
+        verdict: &Verdict,
+        all: bool,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) -> usize {
+        let asked = self.asked(|question| matches!(question, Question::Approval { .. }));
+        let chosen = if all { asked.len() } else { asked.len().min(1) };
+        for index in &asked[..chosen] {
+            self.decide(*index, verdict.clone(), now, rules, acts);
+        }
+        chosen
+    }
+
+    fn asked(&self, which: impl Fn(&Question) -> bool) -> Vec<usize> {
+        let Phase::Turn(Turn { group: Some(group), .. }) = &self.phase else { return Vec::new() };
+        let slots = group.slots.iter().enumerate();
+        slots
+            .filter_map(|(index, slot)| match slot {
+                Slot::Asking(ask) if which(&ask.question) => Some(index),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The question that a message answers: one was asked in the place it comes from.
+    fn clarified(&self, input: &Input) -> Option<usize> {
+        let Phase::Turn(turn) = &self.phase else { return None };
+        let same_place = match (turn.inputs.last().map(|input| &input.reply_to), &input.reply_to) {
+            (Some(Some(here)), Some(there)) => here.is_same_place(there),
+            (Some(None), None) => true,
+            _ => false,
+        };
+        let asked = self.asked(|question| matches!(question, Question::Clarify { .. }));
+        asked.first().copied().filter(|_| same_place && input.trace.is_human())
+    }
+
+    /// The input is part of the running turn, and settled with it.
+    fn take_in(&mut self, input: &Arc<Input>, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
+        turn.inputs.push(input.clone());
+    }
+
+    /// Words for the people of this session rather than for the model.
+    fn notify(&self, key: &str, text: &str, acts: &mut Vec<Act>) {
+        acts.push(Act::Note { name: "notice", detail: text.to_owned() });
+        if let Some(destination) = self.place.clone() {
+            let key = format!("{}/{key}", self.id);
+            let trace = Trace::default();
+            acts.push(Act::Deliver(Reply { key, destination, text: text.to_owned(), trace }));
         }
     }
 
@@ -379,15 +652,20 @@ impl Session {
         }
     }
 
-    fn answer(&mut self, answer: Answer, prompt: Mark, now: Time, acts: &mut Vec<Act>) {
+    fn answer(&mut self, answer: Answer, prompt: Mark, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
         let Phase::Turn(turn) = &mut self.phase else { return };
         let Answer { said, usage, model } = answer;
+        turn.spent += usage.total();
+        let trace = turn.trace();
+        if !trace.is_human() {
+            self.chains.count_tokens(&trace, usage.total());
+        }
         let open = (!said.calls.is_empty()).then(|| said.clone());
         let step = Step { turn: turn.id, step: turn.step, at: now, model, usage, prompt, open };
         acts.push(Act::Step(Box::new(step)));
         if !said.calls.is_empty() {
             turn.group = Some(Group::new(said));
-            return;
+            return self.consider_budget(now, rules, acts);
         }
         let content = said.content.clone();
         acts.push(Act::Append(Message::new(now, Body::Assistant(said))));
@@ -397,9 +675,12 @@ impl Session {
             self.settle_quietly(input.seq, Outcome::Answered(turn.id), acts);
         }
         let Some(last) = turn.inputs.last() else { return };
-        if let Some(destination) = &last.reply_to {
+        let text = content.plain();
+        let nothing_for_a_bot = !trace.is_human() && text.trim().is_empty();
+        if let (Some(destination), false) = (&last.reply_to, nothing_for_a_bot) {
             let key = format!("{}/{}", self.id, turn.id);
-            acts.push(Act::Deliver(Reply { key, destination: destination.clone(), text: content.plain() }));
+            let trace = trace.onward();
+            acts.push(Act::Deliver(Reply { key, destination: destination.clone(), text, trace }));
         }
         if let Kind::Request(request) = &last.kind
             && let Some(thread) = request.thread
@@ -409,23 +690,66 @@ impl Session {
         }
     }
 
+    /// Calls that a turn has no budget for, or that lead nowhere, are not run. The model is told, and
+    /// may answer once more; one that still calls has had its chance.
+    fn consider_budget(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let Some(group) = &turn.group else { return };
+        let steps_max = turn.task().map_or(rules.limits.steps_max, |task| task.steps_max);
+        let spent = turn.step + 1 >= steps_max.max(1)
+            || rules.limits.turn_tokens_max.is_some_and(|max| turn.spent >= max);
+        let nowhere = turn.repeated.is_some_and(|repeated| repeated.forbids(&group.answer.calls));
+        let had_its_chance = turn.exhausted;
+        let why = match () {
+            () if spent => NOT_RUN_BUDGET,
+            () if nowhere => NOT_RUN_REPEATED,
+            () => return,
+        };
+        turn.exhausted = true;
+        let (id, step) = (turn.id, turn.step);
+        let name = if spent { "budget_exhausted" } else { "calls_repeated" };
+        acts.push(Act::Note { name, detail: format!("turn {id}, step {step}") });
+        self.give_up(why, |_, _| true, acts);
+        self.close_group(now, acts);
+        if had_its_chance {
+            let message = match spent {
+                true => {
+                    "This turn used up its budget of steps or tokens before it had an answer. \
+                         What was done so far is kept; write again to go on from here."
+                }
+                false => {
+                    "The model kept repeating one call that led nowhere, so the turn was ended. \
+                          Write again, perhaps in other words."
+                }
+            };
+            self.fail(Failure { kind: FailureKind::Exhausted, message: message.into() }, acts);
+        }
+    }
+
     fn close_call(
         &mut self,
         index: usize,
         result: ToolResult,
+        sends: Vec<Letter>,
         now: Time,
         rules: &Rules,
         acts: &mut Vec<Act>,
     ) {
         let Phase::Turn(turn) = &mut self.phase else { return };
+        let (id, step, trace) = (turn.id, turn.step, turn.trace().onward());
         let Some(group) = &mut turn.group else { return };
-        match group.results.get_mut(index) {
-            Some(slot @ None) => *slot = Some(result.clone()),
+        match group.slots.get_mut(index) {
+            Some(slot @ (Slot::Open(_) | Slot::Asking(_))) => *slot = Slot::Done(result.clone()),
             _ => return, // an echo of a call that has its result
         }
-        acts.push(Act::Result { turn: turn.id, step: turn.step, index, result });
+        acts.push(Act::Result { turn: id, step, index, result });
+        for (number, Letter { destination, text }) in sends.into_iter().enumerate() {
+            let key = format!("{}/{id}/{step}/{index}/{number}", self.id);
+            acts.push(Act::Deliver(Reply { key, destination, text, trace: trace.clone() }));
+        }
         if group.is_closed() {
             self.close_group(now, acts);
+            self.join_steering(acts);
             if rules.busy != BusyInput::Queue {
                 self.join_waiting(now, acts);
             }
@@ -434,7 +758,16 @@ impl Session {
 
     fn close_group(&mut self, now: Time, acts: &mut Vec<Act>) {
         let Phase::Turn(turn) = &mut self.phase else { return };
-        if let Some(group) = turn.group.take() {
+        if let Some(mut group) = turn.group.take_if(|group| group.is_closed()) {
+            let repeated = Repeated::after(turn.repeated, &group);
+            if repeated.is_worth_a_word()
+                && let Some(Slot::Done(ToolResult { content: Content::Text(text), .. })) =
+                    group.slots.last_mut()
+            {
+                text.push_str("\n\n");
+                text.push_str(REPEATED);
+            }
+            turn.repeated = Some(repeated);
             acts.extend(group.into_rows(now).into_iter().map(Act::Append));
             turn.step += 1;
         }
@@ -447,9 +780,13 @@ impl Session {
             self.settle_quietly(input.seq, Outcome::Failed(turn.id, failure.clone()), acts);
         }
         // A notice is for the chat, not for the model: it goes to the outbox, never into the transcript.
-        if let Some(destination) = turn.inputs.last().and_then(|input| input.reply_to.clone()) {
+        // And it is for people: an agent that got one would answer it.
+        let trace = turn.trace();
+        if trace.is_human()
+            && let Some(destination) = turn.inputs.last().and_then(|input| input.reply_to.clone())
+        {
             let key = format!("{}/{}/failed/{}", self.id, turn.id, turn.resumes);
-            acts.push(Act::Deliver(Reply { key, destination, text: failure.message }));
+            acts.push(Act::Deliver(Reply { key, destination, text: failure.message, trace: trace.onward() }));
         }
     }
 
@@ -462,38 +799,90 @@ impl Session {
         }
         acts.push(Act::Begin { turn: id, inputs: inputs.iter().map(|input| input.seq).collect() });
         self.failed = None;
-        self.phase = Phase::Turn(Turn { id, began, inputs, step: 0, group: None, resumes: 0 });
+        self.phase = Phase::Turn(Turn::new(id, began, inputs));
     }
 
     /// Takes up what waits, if nothing runs. Commands at the front are carried out one by one.
-    fn begin_waiting(&mut self, now: Time, acts: &mut Vec<Act>) {
-        while self.phase == Phase::Idle {
+    fn begin_waiting(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
+        while self.phase == Phase::Idle && !self.halted {
             let Some(first) = self.waiting.pop_front() else { return };
             match &first.kind {
                 Kind::Command(Command::New { successor }) => {
                     let successor = successor.clone();
                     self.close(&first, successor, acts);
                 }
-                Kind::Command(command) => {
-                    let said = self.report(command);
+                Kind::Command(command) if command.words().is_none() => {
+                    let said = self.report(command, rules);
                     self.settle(&first, Outcome::Done { said, successor: None }, acts);
                 }
-                Kind::Request(_) | Kind::Chat(_) => self.begin(first, now, acts),
+                _ if !first.trace.is_human() && self.chains.exceeds(&first.trace, &rules.limits) => {
+                    self.cut(&first, rules, acts);
+                }
+                _ => self.begin(first, now, acts),
             }
         }
+    }
+
+    /// A chain of messages between agents has come far enough. The people it began with are told,
+    /// once; the other agent is not, or it would answer.
+    fn cut(&mut self, input: &Arc<Input>, rules: &Rules, acts: &mut Vec<Act>) {
+        let trace = &input.trace;
+        let detail =
+            format!("message {} of {}, {} hops from its origin", input.seq, trace.origin, trace.hops);
+        acts.push(Act::Note { name: "chain_cut", detail });
+        let said = format!(
+            "Agents have been answering each other: the chain was cut at {} after {} hops. \
+             Write again if they should go on.",
+            rules.agent, trace.hops
+        );
+        let key = format!("cut/{}", trace.origin);
+        match &trace.root {
+            Some(root) if root.agent == rules.agent && root.session == self.id => {
+                self.notify(&key, &said, acts);
+            }
+            Some(root) => {
+                let destination = Destination {
+                    platform: AGENT_PLATFORM.into(),
+                    account: root.agent.to_string(),
+                    chat: root.session.to_string(),
+                    thread: Some(NOTICE_THREAD.into()),
+                    reply_to: None,
+                };
+                let trace = trace.onward();
+                acts.push(Act::Deliver(Reply { key, destination, text: said.clone(), trace }));
+            }
+            None => {}
+        }
+        self.settle_quietly(input.seq, Outcome::Done { said, successor: None }, acts);
     }
 
     fn begin(&mut self, first: Arc<Input>, now: Time, acts: &mut Vec<Act>) {
         self.promote(acts);
         self.failed = None;
+        if !first.trace.is_human() {
+            self.chains.count_turn(&first.trace);
+        }
         let id = TurnId(first.seq);
         let shares = matches!(first.kind, Kind::Chat(_));
         acts.push(Act::Begin { turn: id, inputs: vec![first.seq] });
         acts.extend(said_by(&first).map(Act::Append));
-        self.phase =
-            Phase::Turn(Turn { id, began: now, inputs: vec![first], step: 0, group: None, resumes: 0 });
+        self.phase = Phase::Turn(Turn::new(id, now, vec![first]));
         if shares {
             self.join_waiting(now, acts);
+        }
+    }
+
+    /// What was said to steer the turn joins it, from wherever it waits.
+    fn join_steering(&mut self, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let steers =
+            |input: &Input| matches!(&input.kind, Kind::Command(Command::Steer { text }) if !text.is_empty());
+        let (steering, rest): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|input| steers(input));
+        self.waiting = rest.into();
+        for input in steering {
+            acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
+            acts.extend(said_by(&input).map(Act::Append));
+            turn.inputs.push(input);
         }
     }
 
@@ -533,8 +922,11 @@ impl Session {
 
     fn settle(&mut self, input: &Arc<Input>, outcome: Outcome, acts: &mut Vec<Act>) {
         if let (Some(destination), Outcome::Done { said, .. }) = (&input.reply_to, &outcome) {
-            let key = format!("{}/{}/done", self.id, input.seq);
-            acts.push(Act::Deliver(Reply { key, destination: destination.clone(), text: said.clone() }));
+            if !said.is_empty() && input.trace.is_human() {
+                let (key, trace) = (format!("{}/{}/done", self.id, input.seq), input.trace.onward());
+                let (destination, text) = (destination.clone(), said.clone());
+                acts.push(Act::Deliver(Reply { key, destination, text, trace }));
+            }
         }
         self.settle_quietly(input.seq, outcome, acts);
     }
@@ -551,18 +943,27 @@ impl Session {
         self.answered = self.answered.max(prefix);
     }
 
-    fn report(&self, command: &Command) -> String {
+    fn report(&self, command: &Command, rules: &Rules) -> String {
         match command {
             Command::Help => HELP.to_owned(),
+            Command::Steer { .. } => "Say what the agent should know: /steer <text>".to_owned(),
+            Command::Queue { .. } => "Say what should wait for the next turn: /queue <text>".to_owned(),
             Command::Unknown { name } => {
                 format!(
                     "There is no command /{name}. /help lists those there are; nothing was sent to the model."
                 )
             }
-            Command::Status | Command::New { .. } => {
+            _ => {
                 let doing = match &self.phase {
+                    Phase::Idle if self.halted => "silenced until you write again".to_owned(),
                     Phase::Idle => "idle".to_owned(),
-                    Phase::Turn(turn) => format!("answering message {}, step {}", turn.id, turn.step + 1),
+                    Phase::Turn(turn) => {
+                        let (step, max) = (turn.step + 1, rules.limits.steps_max);
+                        match self.asked(|_| true).len() {
+                            0 => format!("answering message {}, step {step} of {max}", turn.id),
+                            _ => format!("waiting for your answer in message {}, step {step}", turn.id),
+                        }
+                    }
                     Phase::Closed(_) => "ended".to_owned(),
                 };
                 let waiting = self.waiting.len();
@@ -616,11 +1017,24 @@ fn said_by(input: &Input) -> Option<Message> {
     let content = match &input.kind {
         Kind::Chat(content) => content.clone(),
         Kind::Request(request) => request.content.clone(),
-        Kind::Command(_) => return None,
+        Kind::Command(command) => Content::text(command.words()?),
     };
     let mut message = Message::user(input.at, content);
     message.platform_id.clone_from(&input.platform_id);
     Some(message)
+}
+
+fn decided(count: usize, what: &str, grant: Grant) -> String {
+    let reach = match grant {
+        Grant::Once => "",
+        Grant::Session => " for this session",
+        Grant::Always => " for good",
+    };
+    match count {
+        0 => "Nothing waits for an answer.".into(),
+        1 => format!("{what}{reach}."),
+        many => format!("{what} {many} calls{reach}."),
+    }
 }
 
 fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {

@@ -139,6 +139,92 @@ pub enum Question {
     },
 }
 
+impl Question {
+    /// As it is put to a person.
+    pub fn in_words(&self) -> String {
+        match self {
+            Question::Approval { what, why, patterns } => {
+                let lasting = match patterns.is_empty() {
+                    true => "",
+                    false => ", /approve session or /approve always to allow its kind",
+                };
+                format!(
+                    "⚠️ May I run this?\n\n{what}\n\nWhy I ask: {why}\n\n/approve to allow it once{lasting}, /deny to refuse."
+                )
+            }
+            Question::Clarify { question, choices } => {
+                let mut text = format!("❓ {question}");
+                for (number, choice) in choices.iter().enumerate() {
+                    text.push_str(&format!("\n{}. {choice}", number + 1));
+                }
+                text
+            }
+        }
+    }
+
+    /// What the model reads when a person, or time, has answered, and the call is not to be run.
+    pub fn answer(&self, verdict: &Verdict) -> String {
+        match (self, verdict) {
+            (Question::Approval { .. }, Verdict::Expired) => blocked(
+                "BLOCKED: Command timed out without user response. Silence is not consent: do not retry it or try another way to the same end.",
+            ),
+            (Question::Approval { .. }, Verdict::Denied { reason: Some(reason) }) => {
+                blocked(&format!("BLOCKED: User denied. Reason given by the user: {reason}. Do not retry."))
+            }
+            (Question::Approval { .. }, _) => blocked("BLOCKED: User denied. Do not retry."),
+            (Question::Clarify { question, choices }, verdict) => {
+                let response = match verdict {
+                    Verdict::Said(said) => chosen(choices, said),
+                    Verdict::Denied { reason: Some(reason) } => reason.clone(),
+                    Verdict::Denied { reason: None } | Verdict::Granted(_) => String::new(),
+                    Verdict::Expired => "[user did not respond in time]".to_owned(),
+                };
+                let offered = match choices.is_empty() {
+                    true => "null".to_owned(),
+                    false => {
+                        let list: Vec<_> = choices.iter().map(|choice| quoted(choice)).collect();
+                        format!("[{}]", list.join(", "))
+                    }
+                };
+                let (question, response) = (quoted(question), quoted(&response));
+                format!(
+                    "{{\"question\": {question}, \"choices_offered\": {offered}, \"user_response\": {response}}}"
+                )
+            }
+        }
+    }
+}
+
+/// A number picks the choice that was shown under it.
+fn chosen(choices: &[String], said: &str) -> String {
+    let said = said.trim();
+    let number = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    number.and_then(|place| choices.get(place)).cloned().unwrap_or_else(|| said.to_owned())
+}
+
+fn blocked(error: &str) -> String {
+    format!(r#"{{"output": "", "exit_code": -1, "error": {}, "status": "blocked"}}"#, quoted(error))
+}
+
+/// A JSON string. The one thing of JSON that this crate writes.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 /// A question that waits for its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {

@@ -4,13 +4,14 @@
 //! opens a group, which is closed when every call has a result. Only then does the group become
 //! part of the transcript, whole and in call order.
 
-use crate::history::OUTCOME_UNKNOWN;
+use crate::guard::Repeated;
 use crate::id::TurnId;
-use crate::input::Input;
+use crate::input::{Input, Kind, Task, Trace};
 use crate::message::{Assistant, Body, Content, Message, ToolResult};
 use crate::prompt::Mark;
 use crate::session::FailureKind;
 use crate::time::Time;
+use crate::tool::{Ask, Grant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,9 @@ pub fn ask_again(kind: FailureKind, asked: u32) -> Option<Duration> {
         | FailureKind::TooLong
         | FailureKind::Credentials
         | FailureKind::Refused
-        | FailureKind::Parked => None,
+        | FailureKind::Parked
+        | FailureKind::Exhausted
+        | FailureKind::Stopped => None,
     }
 }
 
@@ -51,13 +54,28 @@ pub struct Turn {
     pub step: u32,
     pub group: Option<Group>,
     pub resumes: u32,
+    /// Tokens that its answers have cost so far.
+    pub spent: u64,
+    /// A budget has run out: calls are not run any more, and the next answer is the last.
+    pub exhausted: bool,
+    pub repeated: Option<Repeated>,
 }
 
-/// An answer with calls, and what has come back so far.
+/// An answer with calls, and where each of them stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     pub answer: Assistant,
-    pub results: Vec<Option<ToolResult>>,
+    pub slots: Vec<Slot>,
+}
+
+/// Where one call stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Slot {
+    /// To be run, or running; with what a person has granted.
+    Open(Option<Grant>),
+    /// Waits for a person. Nothing has been done yet.
+    Asking(Ask),
+    Done(ToolResult),
 }
 
 /// What the model said, as its adapter reports it.
@@ -84,6 +102,11 @@ impl Usage {
     pub fn prompt(&self) -> u64 {
         self.input + self.cache_read + self.cache_write
     }
+
+    /// All that it read and wrote.
+    pub fn total(&self) -> u64 {
+        self.prompt() + self.output
+    }
 }
 
 /// One answer of the model, as it is kept beside the transcript.
@@ -100,26 +123,57 @@ pub struct Step {
     pub open: Option<Assistant>,
 }
 
+impl Turn {
+    pub fn new(id: TurnId, began: Time, inputs: Vec<Arc<Input>>) -> Self {
+        Self {
+            id,
+            began,
+            inputs,
+            step: 0,
+            group: None,
+            resumes: 0,
+            spent: 0,
+            exhausted: false,
+            repeated: None,
+        }
+    }
+
+    /// What this turn follows from: a human's message, if there is one among its inputs.
+    pub fn trace(&self) -> Trace {
+        let human = self.inputs.iter().rev().find(|input| input.trace.is_human());
+        human.or(self.inputs.last()).map(|input| input.trace.clone()).unwrap_or_default()
+    }
+
+    /// Set if another session asked for it.
+    pub fn task(&self) -> Option<&Task> {
+        self.inputs.iter().find_map(|input| match &input.kind {
+            Kind::Request(request) => request.task.as_ref(),
+            Kind::Chat(_) | Kind::Command(_) => None,
+        })
+    }
+}
+
 impl Group {
     pub fn new(answer: Assistant) -> Self {
-        let results = vec![None; answer.calls.len()];
-        Self { answer, results }
+        let slots = vec![Slot::Open(None); answer.calls.len()];
+        Self { answer, slots }
     }
 
     pub fn is_closed(&self) -> bool {
-        self.results.iter().all(Option::is_some)
+        self.slots.iter().all(|slot| matches!(slot, Slot::Done(_)))
     }
 
-    /// The calls that nobody knows the end of become results that say so.
-    pub fn give_up(&mut self) -> Vec<usize> {
+    /// The calls that no result has come back from, by what `chosen` says of them, get this one.
+    /// Returns which they were.
+    pub fn give_up(&mut self, text: &str, chosen: impl Fn(usize, &Slot) -> bool) -> Vec<usize> {
         let mut given_up = Vec::new();
-        for (index, result) in self.results.iter_mut().enumerate() {
-            if result.is_none() {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if !matches!(slot, Slot::Done(_)) && chosen(index, slot) {
                 let call = &self.answer.calls[index];
-                *result = Some(ToolResult {
+                *slot = Slot::Done(ToolResult {
                     call_id: call.id.clone(),
                     name: Some(call.name.clone()),
-                    content: Content::text(OUTCOME_UNKNOWN),
+                    content: Content::text(text),
                 });
                 given_up.push(index);
             }
@@ -127,10 +181,20 @@ impl Group {
         given_up
     }
 
+    pub fn result(&self, index: usize) -> Option<&ToolResult> {
+        match self.slots.get(index) {
+            Some(Slot::Done(result)) => Some(result),
+            _ => None,
+        }
+    }
+
     /// The rows of a closed group, in the order of the calls.
     pub fn into_rows(self, at: Time) -> Vec<Message> {
         let mut rows = vec![Message::new(at, Body::Assistant(self.answer))];
-        rows.extend(self.results.into_iter().flatten().map(|result| Message::new(at, Body::Result(result))));
+        rows.extend(self.slots.into_iter().filter_map(|slot| match slot {
+            Slot::Done(result) => Some(Message::new(at, Body::Result(result))),
+            Slot::Open(_) | Slot::Asking(_) => None,
+        }));
         rows
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::input::{DedupeKey, Request};
 use crate::message::{Assistant, Content, ToolCall};
+use crate::prompt::Head;
 use crate::turn::Usage;
 use proptest::prelude::*;
 
@@ -15,7 +16,7 @@ fn session() -> Session {
 }
 
 fn rules(busy: BusyInput) -> Rules {
-    Rules { busy, soft_tokens: Some(SOFT) }
+    Rules { busy, soft_tokens: Some(SOFT), ..Rules::default() }
 }
 
 fn here() -> Destination {
@@ -38,6 +39,7 @@ fn input(seq: u64, kind: Kind) -> Event {
         reply_to: chat.then(here),
         sender: None,
         platform_id: None,
+        trace: Trace::default(),
     }))
 }
 
@@ -71,7 +73,7 @@ fn answered_with(turn: u64, step: u32, calls: &[&str], tokens: u64) -> Event {
         turn: TurnId(Seq(turn)),
         step,
         answer: Answer { said, usage, model: "m".into() },
-        prompt: Mark { chain: Digest([0; 32]), messages: 0 },
+        prompt: Mark { chain: Digest([0; 32]), messages: 0, head: Head::default() },
         cut: Some(RowId(turn)),
     }
 }
@@ -82,7 +84,7 @@ fn answered(turn: u64) -> Event {
 
 fn called(turn: u64, step: u32, index: usize) -> Event {
     let result = ToolResult { call_id: index.to_string(), name: None, content: Content::text("r") };
-    Event::Called { turn: TurnId(Seq(turn)), step, index, result }
+    Event::Called { turn: TurnId(Seq(turn)), step, index, result, sends: Vec::new() }
 }
 
 fn failed(turn: u64) -> Event {
@@ -98,6 +100,8 @@ fn word(act: &Act) -> String {
         Act::Append(message) => format!("{} {}", message.role(), message.content().plain()),
         Act::Step(step) => format!("step {}.{}", step.turn, step.step),
         Act::Result { index, .. } => format!("result {index}"),
+        Act::Ask { index, .. } => format!("asks {index}"),
+        Act::Grant { index, .. } => format!("grant {index}"),
         Act::Settle { seq, outcome } => match outcome {
             Outcome::Answered(turn) => format!("{seq} answered by {turn}"),
             Outcome::Failed(turn, _) => format!("{seq} failed in {turn}"),
@@ -118,6 +122,7 @@ fn job(job: &Job) -> String {
     match job {
         Job::Ask { turn, step } => format!("ask {turn}.{step}"),
         Job::Call { turn, step, index } => format!("call {turn}.{step}.{index}"),
+        Job::Await { turn, step, index } => format!("await {turn}.{step}.{index}"),
         Job::Finalise(stage) => format!("finalise {stage}"),
         Job::Summarise { .. } => "summarise".into(),
     }
@@ -266,7 +271,7 @@ fn p9_after_a_crash_a_call_of_unknown_outcome_is_shown_as_such_and_not_run_again
             (called(1, 0, 0), vec!["result 0"], vec!["call 1.0.1"]),
         ],
     );
-    let (next, acts) = state.step(Event::Loaded, Time(1), &rules);
+    let (next, acts) = state.step(Event::Loaded { repeatable: vec![] }, Time(1), &rules);
     let unknown = format!("tool {}", crate::history::OUTCOME_UNKNOWN);
     assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), ["result 1", "assistant a", "tool r", &unknown]);
     assert_eq!(next.generation, state.generation.next());
@@ -276,7 +281,7 @@ fn p9_after_a_crash_a_call_of_unknown_outcome_is_shown_as_such_and_not_run_again
     state = next;
     for step in 1..=RESUMES_MAX {
         state = state.step(answered_with(1, step, &["0"], 1), Time(1), &rules).0;
-        let (next, acts) = state.step(Event::Loaded, Time(1), &rules);
+        let (next, acts) = state.step(Event::Loaded { repeatable: vec![] }, Time(1), &rules);
         let parked = acts.iter().map(word).any(|act| act == "1 failed in 1");
         assert_eq!(parked, step == RESUMES_MAX, "resume {step}: {acts:?}");
         state = next;
@@ -419,7 +424,7 @@ proptest! {
                 7 => answered_with(turn, step, &["0", "1"], 10),
                 8 | 9 => called(turn, step, usize::from(detail % 3)),
                 10 => failed(turn),
-                _ => Event::Loaded,
+                _ => Event::Loaded { repeatable: vec![] },
             };
             let (next, acts) = state.step(event, Time(1), &rules);
             for act in &acts {

@@ -1,0 +1,156 @@
+//! What stops a runaway: a turn that never ends, a call that never gets anywhere, agents that thank
+//! each other for ever.
+//!
+//! A turn has a budget of steps and tokens. When it is used up the model is told so in place of a
+//! result, and may answer once more. A chain of messages from agent to agent has a budget, too, and
+//! inherits it from the human message that began it: see [`Trace`].
+
+use crate::input::Trace;
+use crate::message::{Content, ToolCall};
+use crate::prompt::Digest;
+use crate::turn::{Group, Slot};
+use std::sync::Arc;
+
+/// Result of a call that a turn had no budget for.
+pub const NOT_RUN_BUDGET: &str = "[not run: this turn has used up its budget of steps or tokens. Nothing more will be run in it; answer now with what you have, and say what is left to do.]";
+
+/// Result of a call that has been made too often.
+pub const NOT_RUN_REPEATED: &str = "[not run: this exact call has given this exact result several times in a row. Try something else, or answer with what you have.]";
+
+/// Joined to a result that says nothing new.
+pub const REPEATED: &str =
+    "[the same call gave the same result before. Repeating it will not help; try something else.]";
+
+/// The same step with the same results: from here on the model is told.
+const REPEATS_TOLD: u32 = 3;
+/// And from here on it is not run.
+const REPEATS_MAX: u32 = 5;
+
+/// How many chains a session keeps count of. Older ones have long ended.
+const CHAINS_MAX: usize = 16;
+
+/// How far things may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Answers of the model in one turn.
+    pub steps_max: u32,
+    /// Tokens that one turn may cost. None: no limit.
+    pub turn_tokens_max: Option<u64>,
+    /// How many agents a message may pass through.
+    pub hops_max: u32,
+    /// How many turns one session may spend on one chain.
+    pub chain_turns_max: u32,
+    /// How many tokens one session may spend on one chain.
+    pub chain_tokens_max: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { steps_max: 90, turn_tokens_max: None, hops_max: 8, chain_turns_max: 6, chain_tokens_max: None }
+    }
+}
+
+/// The last step with calls: what was called, what came back, and how often in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeated {
+    pub calls: Digest,
+    pub results: Digest,
+    pub times: u32,
+}
+
+impl Repeated {
+    /// What a group that just closed means for the count.
+    pub fn after(last: Option<Repeated>, group: &Group) -> Repeated {
+        let (calls, results) = (calls_digest(&group.answer.calls), results_digest(group));
+        match last {
+            Some(last) if last.calls == calls && last.results == results => {
+                Repeated { times: last.times + 1, ..last }
+            }
+            _ => Repeated { calls, results, times: 1 },
+        }
+    }
+
+    pub fn is_worth_a_word(&self) -> bool {
+        self.times >= REPEATS_TOLD
+    }
+
+    pub fn forbids(&self, calls: &[ToolCall]) -> bool {
+        self.times >= REPEATS_MAX && self.calls == calls_digest(calls)
+    }
+}
+
+fn calls_digest(calls: &[ToolCall]) -> Digest {
+    let fields: Vec<&[u8]> =
+        calls.iter().flat_map(|call| [call.name.as_bytes(), call.arguments.as_bytes()]).collect();
+    Digest::of(&fields)
+}
+
+fn results_digest(group: &Group) -> Digest {
+    let texts: Vec<String> = group
+        .slots
+        .iter()
+        .map(|slot| match slot {
+            Slot::Done(result) => match &result.content {
+                Content::Opaque(json) => json.as_str().to_owned(),
+                content => content.plain(),
+            },
+            Slot::Open(_) | Slot::Asking(_) => String::new(),
+        })
+        .collect();
+    let fields: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    Digest::of(&fields)
+}
+
+/// What this session has spent on a chain of messages that began with one human message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    pub origin: Arc<str>,
+    pub turns: u32,
+    pub tokens: u64,
+}
+
+/// The chains of a session, newest last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chains(pub Vec<Chain>);
+
+impl Chains {
+    /// Whether one more turn for this message would be too many.
+    pub fn exceeds(&self, trace: &Trace, limits: &Limits) -> bool {
+        let spent = self.0.iter().find(|chain| chain.origin == trace.origin);
+        trace.hops > limits.hops_max
+            || spent.is_some_and(|chain| {
+                chain.turns >= limits.chain_turns_max
+                    || limits.chain_tokens_max.is_some_and(|max| chain.tokens >= max)
+            })
+    }
+
+    pub fn count_turn(&mut self, trace: &Trace) {
+        self.entry(trace).turns += 1;
+    }
+
+    pub fn count_tokens(&mut self, trace: &Trace, tokens: u64) {
+        self.entry(trace).tokens += tokens;
+    }
+
+    fn entry(&mut self, trace: &Trace) -> &mut Chain {
+        let place = match self.0.iter().position(|chain| chain.origin == trace.origin) {
+            Some(place) => place,
+            None => {
+                if self.0.len() == CHAINS_MAX {
+                    self.0.remove(0);
+                }
+                self.0.push(Chain { origin: trace.origin.clone(), turns: 0, tokens: 0 });
+                self.0.len() - 1
+            }
+        };
+        &mut self.0[place]
+    }
+}
+
+impl Trace {
+    /// What is said because of a message carries its trace one hop further.
+    #[must_use]
+    pub fn onward(&self) -> Trace {
+        Trace { hops: self.hops + 1, ..self.clone() }
+    }
+}
