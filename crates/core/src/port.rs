@@ -154,6 +154,8 @@ pub trait Read: Send {
     fn unfinished(&self) -> Result<Vec<SessionId>, StoreError>;
     /// Replies that have not been delivered, in the order in which they were written.
     fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError>;
+    /// Sessions that the operator has silenced.
+    fn halted(&self) -> Result<Vec<SessionId>, StoreError>;
     /// Questions of tools that wait for a person, oldest first.
     fn asks(&self) -> Result<Vec<Pending>, StoreError>;
     fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError>;

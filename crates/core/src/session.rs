@@ -415,6 +415,22 @@ impl Session {
         (self.waiting.is_empty() || self.halted) && self.jobs().is_empty()
     }
 
+    /// Where the answer to a message goes. What another agent answers to a chain that a person began
+    /// here concerns that person; anything else is answered where it came from.
+    pub fn answer_to(
+        &self,
+        trace: &Trace,
+        agent: &str,
+        reply_to: Option<Destination>,
+    ) -> Option<Destination> {
+        let began_here =
+            trace.root.as_ref().is_some_and(|root| *root.agent == *agent && root.session == self.id);
+        match &self.place {
+            Some(place) if !trace.is_human() && began_here => Some(place.clone()),
+            _ => reply_to,
+        }
+    }
+
     fn is_at(&self, turn: TurnId, step: u32) -> bool {
         matches!(&self.phase, Phase::Turn(current) if current.id == turn && current.step == step)
     }

@@ -1,7 +1,8 @@
 //! One agent: a home, its store, its sessions, its door. Several share a process and nothing else.
 
 use crate::clock::Clock;
-use crate::committer::{Library, News, ReaderFactory, StoreFactory, Writer};
+use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, Writer};
+use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
 use crate::router::{self, Router};
@@ -11,15 +12,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
-use throughline_core::port::{Commit, Desk, Model, Platform, StoreError, Tools};
+use throughline_core::port::{Briefing, Commit, Desk, Model, Platform, StoreError};
 use throughline_core::prompt::Digest;
 use throughline_core::session::Rules;
+use throughline_core::tool::Tools;
 use throughline_core::{SessionId, Time};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
 /// Encoded histories are kept in memory up to this much in all; beyond it, sessions at rest give theirs back.
 const CACHE_BYTES_MAX: usize = 32 << 20;
+
+/// Where it is remembered that the operator silenced the home.
+pub(crate) const HALT: &str = "halt";
 
 /// Makes a session id from the time, a random number and where the session comes from.
 pub type Mint = Arc<dyn Fn(Time, u64, &str) -> SessionId + Send + Sync>;
@@ -29,6 +34,9 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     pub model: Arc<dyn Model>,
     pub tools: Arc<dyn Tools>,
+    /// The tools that act on the gateway itself. Part of `tools`, too, if the agent may use them.
+    pub hands: Arc<Hands>,
+    pub briefing: Arc<dyn Briefing>,
     pub platforms: Vec<Arc<dyn Platform>>,
     pub mint: Mint,
     pub open: StoreFactory,
@@ -38,8 +46,6 @@ pub struct Parts {
 
 pub struct Options {
     pub rules: Rules,
-    /// Who the agent is: the first part of every system prompt.
-    pub persona: Arc<str>,
     /// Whether the writer gets a thread of its own, or is a task among the others.
     pub writer_thread: bool,
 }
@@ -49,10 +55,10 @@ pub(crate) struct Home {
     pub clock: Arc<dyn Clock>,
     pub model: Arc<dyn Model>,
     pub tools: Arc<dyn Tools>,
+    pub briefing: Arc<dyn Briefing>,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
     pub mint: Mint,
     pub rules: Rules,
-    pub persona: Arc<str>,
     pub boot: Boot,
     pub router: Router,
     pub outbox: Outbox,
@@ -63,6 +69,8 @@ pub(crate) struct Home {
     pub recovered: AtomicBool,
     /// The store is about to be closed: nobody is woken any more.
     pub closing: AtomicBool,
+    /// Silenced by the operator: nothing leaves until a person writes again.
+    pub halted: watch::Sender<bool>,
     pub in_flight: Mutex<BTreeMap<Digest, usize>>,
     pub in_flight_left: Notify,
     unwritable: Mutex<Option<String>>,
@@ -87,6 +95,22 @@ impl Home {
         self.library.commit_unawaited(Commit::Note { session, name, detail, at });
     }
 
+    /// Whether the home is silenced, durably.
+    pub async fn set_halted(&self, halted: bool) -> Result<(), StoreError> {
+        self.halted.send_replace(halted);
+        let value = if halted { HALT } else { "" }.to_owned();
+        let commit = Commit::Cursor { platform: HALT.into(), account: HALT.into(), value };
+        match self.library.commit(commit).await {
+            Ok(_) => Ok(()),
+            Err(CommitError::Refused(error)) => Err(error),
+            Err(CommitError::Unknown) => Err(StoreError::Busy),
+        }
+    }
+
+    pub fn is_halted(&self) -> bool {
+        *self.halted.borrow()
+    }
+
     pub fn is_cache_full(&self) -> bool {
         self.gauges.cached.load(Ordering::Relaxed) > CACHE_BYTES_MAX
     }
@@ -102,8 +126,8 @@ impl Home {
     fn is_quiet(&self) -> bool {
         let gauges = &self.gauges;
         gauges.running.load(Ordering::Relaxed) == 0
-            && gauges.waiting.load(Ordering::Relaxed) == 0
-            && self.outbox.pending() == 0
+            && (self.is_halted()
+                || (gauges.waiting.load(Ordering::Relaxed) == 0 && self.outbox.pending() == 0))
     }
 }
 
@@ -130,11 +154,12 @@ impl Stopped {
 impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
-        let Parts { clock, model, tools, platforms, mint, open, readers } = parts;
+        let Parts { clock, model, tools, hands, briefing, platforms, mint, open, readers } = parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
         let undelivered = store.reader().undelivered()?;
+        let halted = store.reader().cursor(HALT, HALT)?.is_some_and(|value| value == HALT);
 
         let (library, desk) = Library::new(readers);
         let (news, newsstand) = mpsc::unbounded_channel();
@@ -153,10 +178,10 @@ impl Agent {
             clock,
             model,
             tools,
+            briefing,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
             mint,
             rules: options.rules,
-            persona: options.persona,
             boot,
             router: Router::default(),
             outbox: Outbox::default(),
@@ -165,12 +190,14 @@ impl Agent {
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            halted: watch::Sender::new(halted),
             in_flight: Mutex::default(),
             in_flight_left: Notify::new(),
             unwritable: Mutex::default(),
             falls: Mutex::default(),
         });
         home.outbox.belongs_to(&home);
+        hands.belong_to(&home);
         tokio::spawn(read_news(Arc::downgrade(&home), newsstand));
         undelivered.into_iter().for_each(|outgoing| home.outbox.send(outgoing));
         for session in unfinished {

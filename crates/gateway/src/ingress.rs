@@ -7,18 +7,20 @@
 use crate::agent::Home;
 use crate::router;
 use crate::session::{Bounce, Expected, Mail, Origin};
+use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use throughline_core::command::Command;
 use throughline_core::input::Kind;
 use throughline_core::port::{
-    Commit, Desk, Progress, Promise, Question, Reading, Receipt, Refusal, Status, StoreError, Submission,
-    Update,
+    CallId, Commit, Desk, Halted, Progress, Promise, Question, Reading, Receipt, Refusal, Status, StoreError,
+    Submission, Update,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
-use throughline_core::session::Outcome;
+use throughline_core::session::{Event, Outcome};
+use throughline_core::tool::Verdict;
 use throughline_core::{Content, Seq, SessionId, Time, TurnId};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -53,6 +55,24 @@ impl Desk for Door {
         self.0.library.commit_unawaited(Commit::Written { session, seq });
     }
 
+    fn decide(&self, call: CallId, verdict: Verdict) -> Promise<'_, Result<(), Refusal>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let session = call.session.clone();
+            router::mail(&self.0, &session, Origin::Stored, Mail::Decide { call, verdict, answer });
+            let lost = || Refusal::Internal("the session could not be reached; answer again".into());
+            answered.await.map_err(|_| lost())?
+        })
+    }
+
+    fn halt(&self) -> Promise<'_, Result<Halted, StoreError>> {
+        Box::pin(self.halt_())
+    }
+
+    fn release(&self) -> Promise<'_, Result<(), StoreError>> {
+        Box::pin(self.release_())
+    }
+
     fn mint(&self, source: &str) -> SessionId {
         (self.0.mint)(self.0.clock.now(), self.0.clock.chance(), source)
     }
@@ -74,6 +94,7 @@ impl Desk for Door {
                 Question::Search { query, filter } => Reading::Hits(store.search(&query, &filter)?),
                 Question::Trace(name) => Reading::Traces(store.trace(&name)?),
                 Question::Counts => Reading::Counts(store.counts()?),
+                Question::Asks => Reading::Asks(store.asks()?),
                 Question::Check => Reading::Violations(store.check()?),
             })
         }))
@@ -92,6 +113,7 @@ impl Desk for Door {
             running_turns: home.gauges.running.load(Ordering::Relaxed),
             waiting_inputs: home.gauges.waiting.load(Ordering::Relaxed),
             undelivered: home.outbox.pending(),
+            halted: home.is_halted(),
             commits: home.library.meter.commits.load(Ordering::Relaxed),
             batches: home.library.meter.batches.load(Ordering::Relaxed),
             tended: home.library.meter.tended.load(Ordering::Relaxed),
@@ -104,6 +126,35 @@ impl Desk for Door {
 }
 
 impl Door {
+    /// Everyone at once: a session that is slow to answer does not hold up the others.
+    async fn halt_(&self) -> Result<Halted, StoreError> {
+        let home = &self.0;
+        home.set_halted(true).await?;
+        let mut sessions = home.router.awake();
+        sessions.extend(home.library.read(|store| store.unfinished()).await?);
+        sessions.sort();
+        sessions.dedup();
+        let told = sessions.into_iter().map(|session| {
+            let (answer, answered) = oneshot::channel();
+            router::mail(home, &session, Origin::Stored, Mail::Halt { answer });
+            answered
+        });
+        let mut halted = Halted::default();
+        for (ran, waiting) in join_all(told.collect::<Vec<_>>()).await.into_iter().flatten() {
+            halted.turns += usize::from(ran);
+            halted.waiting += waiting;
+        }
+        Ok(halted)
+    }
+
+    async fn release_(&self) -> Result<(), StoreError> {
+        self.0.set_halted(false).await?;
+        for session in self.0.library.read(|store| store.halted()).await? {
+            router::mail(&self.0, &session, Origin::Stored, Mail::Event(Event::Released));
+        }
+        Ok(())
+    }
+
     async fn submit_(&self, mut submission: Submission) -> Result<Receipt, Refusal> {
         if let Kind::Chat(Content::Text(text)) = &submission.kind
             && let Some(command) = Command::parse(text, || self.mint(&submission.birth.source))

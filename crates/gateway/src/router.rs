@@ -80,6 +80,10 @@ impl Router {
         self.actors().len()
     }
 
+    pub fn awake(&self) -> Vec<SessionId> {
+        self.actors().keys().cloned().collect()
+    }
+
     /// Mails to a session that is awake; does nothing for one that sleeps.
     pub fn mail_if_awake(&self, session: &SessionId, mail: Mail) {
         if let Some(entry) = self.actors().get(session) {

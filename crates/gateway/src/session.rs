@@ -15,11 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use throughline_core::history::legal;
-use throughline_core::input::{Birth, Input, Kind};
-use throughline_core::port::{Commit, Outgoing, Receipt, Refusal, Settled, StoreError, Submission};
+use throughline_core::input::{Birth, Input, Kind, Root, Trace};
+use throughline_core::port::{
+    CallId, Commit, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
+};
 use throughline_core::prompt::{Composition, Digest, Mark};
 use throughline_core::session::{Act, Event, Job, Outcome, Phase, Session};
-use throughline_core::turn::Answer;
+use throughline_core::tool::{Ask, Call, Caller, Offer, Verdict};
+use throughline_core::turn::{Answer, Slot, Turn};
 use throughline_core::{Generation, Message, Seq, SessionId, Time, TurnId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -52,6 +55,16 @@ pub(crate) enum Mail {
         answer: Answerer,
     },
     Event(Event),
+    /// A person answered what a call asked.
+    Decide {
+        call: CallId,
+        verdict: Verdict,
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    },
+    /// The operator silences the session. Answered with whether a turn ran, and how much waits.
+    Halt {
+        answer: oneshot::Sender<(bool, usize)>,
+    },
     /// The answer to this input reached its client in full.
     Written(Seq),
     /// Another process wrote to this session.
@@ -107,6 +120,10 @@ pub(crate) struct Actor {
     pending: Vec<Act>,
     ended: bool,
     principal: Option<String>,
+    source: String,
+    user: Option<String>,
+    /// What the composition was begun with.
+    offer: Option<Arc<Offer>>,
     system_prompt: Option<Arc<str>>,
     layer: Option<Digest>,
     last_prompt: Option<Mark>,
@@ -158,6 +175,9 @@ impl Actor {
             pending: Vec::new(),
             ended: false,
             principal: None,
+            source: String::new(),
+            user: None,
+            offer: None,
             system_prompt: None,
             layer: None,
             last_prompt: None,
@@ -205,15 +225,25 @@ impl Actor {
                 self.state = loaded.session;
                 self.ended = loaded.ended.is_some();
                 self.principal = loaded.principal;
+                self.source = loaded.source;
+                self.user = loaded.user;
                 self.system_prompt = loaded.system_prompt;
                 self.layer = loaded.layer;
                 self.last_prompt = loaded.last_prompt;
             }
         }
-        let (state, acts) = self.state.step(Event::Loaded, self.home.clock.now(), &self.home.rules);
+        let event = Event::Loaded { repeatable: self.repeatable() };
+        let (state, acts) = self.state.step(event, self.home.clock.now(), &self.home.rules);
         self.state = state;
         self.pending = acts;
         Ok(())
+    }
+
+    /// Which calls of the open group may simply be run again.
+    fn repeatable(&self) -> Vec<usize> {
+        let Phase::Turn(Turn { group: Some(group), .. }) = &self.state.phase else { return Vec::new() };
+        let calls = group.answer.calls.iter().enumerate();
+        calls.filter(|(_, call)| self.home.tools.is_repeatable(&call.name)).map(|(index, _)| index).collect()
     }
 
     async fn open(&mut self, mail: Mail) -> Result<(), StoreError> {
@@ -223,6 +253,13 @@ impl Actor {
             Mail::Retry { turn, seq, answer } => self.retry(turn, seq, answer).await,
             Mail::Event(event) => {
                 self.persist(Some(event)).await?;
+                self.start_jobs().await
+            }
+            Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
+            Mail::Halt { answer } => {
+                let before = (matches!(self.state.phase, Phase::Turn(_)), self.state.waiting.len());
+                self.persist(Some(Event::Halted)).await?;
+                let _ = answer.send(before);
                 self.start_jobs().await
             }
             Mail::Written(seq) => {
@@ -282,9 +319,19 @@ impl Actor {
         if !as_expected {
             return Err(Stop::Bounce(Bounce::Unexpected));
         }
+        if submission.trace.is_human() && self.home.is_halted() {
+            let _ = self.home.set_halted(false).await; // somebody is there again; on a full disk it holds till then
+        }
         let seq = self.state.received.next();
-        let Submission { birth, at, key, kind, reply_to, sender, platform_id, .. } = submission;
-        let input = Arc::new(Input { seq, at, key, kind, reply_to, sender, platform_id });
+        let Submission { birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
+        let trace = self.traced(trace, key.as_str());
+        let reply_to = self.state.answer_to(&trace, &self.home.rules.agent, reply_to);
+        let input = Arc::new(Input { seq, at, key, kind, reply_to, sender, platform_id, trace });
+        if !self.born {
+            self.source.clone_from(&birth.source);
+            self.user.clone_from(&birth.user);
+            self.principal.clone_from(&birth.principal);
+        }
         let birth = self.birth_act(birth);
         let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
         match self.commit(Some(Event::Received(input)), birth).await {
@@ -334,6 +381,17 @@ impl Actor {
         Ok((!over).then_some(seq))
     }
 
+    /// What a human writes begins a chain of its own, here.
+    fn traced(&self, trace: Trace, key: &str) -> Trace {
+        match trace.is_human() {
+            true => {
+                let root = Root { agent: self.home.rules.agent.clone(), session: self.id.clone() };
+                Trace { origin: key.into(), root: Some(root), hops: 0 }
+            }
+            false => trace,
+        }
+    }
+
     /// The session itself, if this input is its first.
     fn birth_act(&self, mut birth: Birth) -> Option<Act> {
         birth.model.get_or_insert_with(|| self.home.model.name().to_owned());
@@ -342,7 +400,7 @@ impl Actor {
 
     /// A turn that begins brings its client's layer of the system prompt along; the first one of a
     /// session freezes the prompt.
-    fn prompt_acts(&self, next: &Session) -> Vec<Act> {
+    async fn prompt_acts(&self, next: &Session) -> Vec<Act> {
         let Phase::Turn(turn) = &next.phase else { return Vec::new() };
         let runs_already = matches!(&self.state.phase, Phase::Turn(current) if current.id == turn.id);
         let unprompted = self.system_prompt.is_none();
@@ -358,12 +416,55 @@ impl Actor {
         if !unprompted && !another {
             return Vec::new();
         }
-        let mut acts = vec![Act::Freeze { prompt: compose(&self.home.persona, layer), layer: digest }];
+        let caller = self.caller(turn);
+        let offer = self.home.tools.offer(&caller);
+        let names = offer.as_ref().map_or(&[] as &[String], |offer| &offer.names);
+        let brief = self.home.briefing.assemble(&caller, names).await;
+        let mut acts = vec![Act::Freeze { prompt: compose(&brief, layer), layer: digest }];
         if !unprompted {
             let detail = "the client changed its system prompt".to_owned();
             acts.push(Act::Note { name: "cache_break", detail });
         }
         acts
+    }
+
+    /// On whose behalf the tools of a turn act.
+    fn caller(&self, turn: &Turn) -> Caller {
+        Caller {
+            session: self.id.clone(),
+            source: self.source.clone(),
+            principal: self.principal.clone(),
+            user: self.user.clone(),
+            reply_to: turn.inputs.last().and_then(|input| input.reply_to.clone()),
+            trace: turn.trace(),
+            task: turn.task().cloned(),
+            allowed: self.state.allowed.clone(),
+            now: self.home.clock.now(),
+        }
+    }
+
+    async fn decide(
+        &mut self,
+        call: CallId,
+        verdict: Verdict,
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    ) -> Result<(), StoreError> {
+        let waits = match &self.state.phase {
+            Phase::Turn(Turn { id, step, group: Some(group), .. }) => {
+                (*id, *step) == (call.turn, call.step)
+                    && matches!(group.slots.get(call.index), Some(Slot::Asking(_)))
+            }
+            _ => false,
+        };
+        if !waits {
+            let gone = format!("nothing is asked by {call} any more: it was answered, stopped or timed out");
+            let _ = answer.send(Err(Refusal::Unknown(gone)));
+            return Ok(());
+        }
+        let CallId { turn, step, index, .. } = call;
+        self.persist(Some(Event::Decided { turn, step, index, verdict })).await?;
+        let _ = answer.send(Ok(()));
+        self.start_jobs().await
     }
 
     async fn follow(&mut self, seq: Seq, answer: Answerer) -> Result<(), StoreError> {
@@ -444,7 +545,7 @@ impl Actor {
             Some(event) => self.state.step(event, now, &self.home.rules),
             None => (self.state.clone(), Vec::new()),
         };
-        let mut all = self.prompt_acts(&next);
+        let mut all = self.prompt_acts(&next).await;
         all.extend(birth);
         all.extend(self.pending.iter().cloned());
         all.extend(acts);
@@ -486,7 +587,7 @@ impl Actor {
                 Act::Freeze { prompt, layer } => {
                     self.system_prompt = Some(prompt);
                     self.layer = layer;
-                    self.composition = (!self.born).then(|| self.begin_composition());
+                    self.composition = (!self.born).then(|| self.begin_composition()).flatten();
                 }
                 Act::Open(birth) => {
                     self.principal.clone_from(&birth.principal);
@@ -510,6 +611,7 @@ impl Actor {
                     session: self.id.clone(),
                     destination: reply.destination,
                     text: reply.text,
+                    trace: reply.trace,
                     attempts: 0,
                     attempting: None,
                     marked: false,
@@ -519,17 +621,26 @@ impl Actor {
                     self.home.router.forget(&self.id);
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
+                Act::Ask { turn, step, index, ask } => self.tell_asked(turn, step, index, ask),
                 Act::Note { name, detail } => tracing::info!(name, detail, "noted"),
                 Act::Accept(input) => self.remember(&input),
                 Act::Begin { .. }
                 | Act::Step(_)
                 | Act::Result { .. }
+                | Act::Grant { .. }
                 | Act::Tip { .. }
                 | Act::Compress(_)
                 | Act::Promote(_) => {}
             }
         }
         self.report();
+    }
+
+    fn tell_asked(&self, turn: TurnId, step: u32, index: usize, ask: Ask) {
+        let Phase::Turn(Turn { group: Some(group), .. }) = &self.state.phase else { return };
+        let tool = group.answer.calls.get(index).map(|call| call.name.clone()).unwrap_or_default();
+        let call = CallId { session: self.id.clone(), turn, step, index };
+        self.feed.asked(Pending { call, tool, ask });
     }
 
     fn forget_old_requests(&mut self, now: Time) {
@@ -614,44 +725,78 @@ impl Actor {
             }
             (Job::Call { turn, step, index }, Phase::Turn(current)) => {
                 let group = current.group.as_ref().expect("a call is implied by an open group");
-                let call = group.answer.calls[*index].clone();
-                desk.start(turn::call(desk.clone(), *turn, *step, *index, call))
+                let asked = &group.answer.calls[*index];
+                let grant = match group.slots[*index] {
+                    Slot::Open(grant) => grant,
+                    Slot::Asking(_) | Slot::Done(_) => None,
+                };
+                let place = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
+                let call = Call {
+                    key: place.to_string(),
+                    name: asked.name.clone(),
+                    arguments: asked.arguments.clone(),
+                    caller: self.caller(current),
+                    grant,
+                };
+                self.feed.calling(*turn, *step, call.name.clone(), call.arguments.clone());
+                desk.start(turn::call(desk.clone(), place, asked.id.clone(), call))
+            }
+            (Job::Await { turn, step, index }, Phase::Turn(current)) => {
+                let group = current.group.as_ref().expect("a question is implied by an open group");
+                let Slot::Asking(ask) = &group.slots[*index] else {
+                    unreachable!("a question is implied by a call that asks")
+                };
+                let place = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
+                desk.start(turn::wait(desk.clone(), place, ask.until))
             }
             (Job::Finalise(_), Phase::Closed(stage)) => desk.start(turn::finalise(desk.clone(), *stage)),
             (job, _) => unreachable!("{job:?} is not implied by this phase"),
         })
     }
 
-    fn begin_composition(&self) -> Composition {
+    /// Tools and system prompt of the running turn; None while none runs.
+    fn begin_composition(&mut self) -> Option<Composition> {
+        let Phase::Turn(turn) = &self.state.phase else { return None };
+        self.offer = self.home.tools.offer(&self.caller(turn));
         let model = self.home.model.as_ref();
+        let tools = self.offer.as_ref().map(|offer| model.encode_tools(&offer.list));
         let system = self.system_prompt.as_ref().map(|prompt| model.encode_system(prompt));
-        Composition::new(self.home.tools.segment(model), system)
+        Some(Composition::new(model.name(), tools, system))
     }
 
     /// The prompt as it stands, and a word in the log if it does not begin as the last one did.
     async fn composed(&mut self) -> Result<(throughline_core::prompt::Prompt, Mark), StoreError> {
+        self.notice_other_tools();
         if self.composition.is_none() {
             let id = self.id.clone();
             let history = self.home.library.read(move |store| store.history(&id)).await?;
             let messages: Vec<Message> = history.into_iter().map(|(_, message)| message).collect();
+            let mut composition = self.begin_composition().expect("only a turn is composed for");
             let model = self.home.model.as_ref();
-            let mut composition = self.begin_composition();
             legal(&messages).iter().for_each(|message| composition.push(model.encode(message)));
             self.composition = Some(composition);
             self.report();
         }
         let composition = self.composition.as_ref().expect("just composed");
-        if let Some(last) = self.last_prompt
-            && !composition.continues(&last)
-        {
-            self.home.note(
-                Some(self.id.clone()),
-                "cache_break",
-                "the prompt does not begin as the last one did".into(),
-            );
+        if let Some(why) = self.last_prompt.and_then(|last| composition.breaks(&last)) {
+            self.home.note(Some(self.id.clone()), "cache_break", why.to_string());
             self.last_prompt = None;
         }
         Ok((composition.prompt(), composition.mark()))
+    }
+
+    /// A server may have changed its tools, or a setting who may use them.
+    fn notice_other_tools(&mut self) {
+        let Phase::Turn(turn) = &self.state.phase else { return };
+        let offer = self.home.tools.offer(&self.caller(turn));
+        let same = match (&offer, &self.offer) {
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then) || now.list == then.list,
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.forget_composition();
+        }
     }
 }
 

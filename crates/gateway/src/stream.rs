@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use throughline_core::port::{Delta, Progress, Promise, Settled, Update};
+use throughline_core::port::{Delta, Pending, Progress, Promise, Settled, Update};
 use throughline_core::{Seq, TurnId};
 use tokio::sync::mpsc;
 
@@ -26,7 +26,9 @@ struct Running {
     turn: TurnId,
     step: u32,
     inputs: Vec<Seq>,
-    shown: Vec<Delta>,
+    /// How much of `shown` belongs to earlier steps.
+    settled: usize,
+    shown: Vec<Update>,
 }
 
 impl Feed {
@@ -40,34 +42,55 @@ impl Feed {
         if let Some(running) = &state.running
             && running.inputs.contains(&seq)
         {
-            for delta in &running.shown {
-                let _ = sender.send(Update::Delta(delta.clone()));
+            for update in &running.shown {
+                let _ = sender.send(update.clone());
             }
         }
         state.followers.entry(seq).or_default().push(sender);
         Box::new(Following { receiver, settled: None })
     }
 
-    /// The model is being asked for this step. What an earlier attempt said is void.
+    /// The model is being asked for this step. What an earlier attempt at it said is void; what
+    /// earlier steps said is not.
     pub fn asking(&self, turn: TurnId, step: u32, inputs: Vec<Seq>) {
         let mut state = self.state();
-        let restarted =
-            state.running.as_ref().is_some_and(|running| running.turn == turn && !running.shown.is_empty());
-        state.running = Some(Running { turn, step, inputs, shown: Vec::new() });
+        let earlier = state.running.take().filter(|running| running.turn == turn);
+        let (shown, restarted) = match earlier {
+            Some(running) if running.step == step => {
+                (running.shown[..running.settled].to_vec(), running.shown.len() > running.settled)
+            }
+            Some(running) => (running.shown, false),
+            None => (Vec::new(), false),
+        };
+        state.running = Some(Running { turn, step, inputs, settled: shown.len(), shown });
         if restarted {
             state.tell_running(&Update::Restarted);
         }
     }
 
     pub fn delta(&self, turn: TurnId, step: u32, delta: Delta) {
+        self.show(turn, step, Update::Delta(delta));
+    }
+
+    /// A tool is called. Whoever follows sees that something happens.
+    pub fn calling(&self, turn: TurnId, step: u32, tool: String, arguments: String) {
+        self.show(turn, step, Update::Calling { tool, arguments });
+    }
+
+    pub fn asked(&self, pending: Pending) {
+        let (turn, step) = (pending.call.turn, pending.call.step);
+        self.show(turn, step, Update::Asked(pending));
+    }
+
+    fn show(&self, turn: TurnId, step: u32, update: Update) {
         let mut state = self.state();
         match &mut state.running {
             Some(running) if running.turn == turn && running.step == step => {
-                running.shown.push(delta.clone())
+                running.shown.push(update.clone())
             }
             _ => return, // a straggler of an attempt that was given up
         }
-        state.tell_running(&Update::Delta(delta));
+        state.tell_running(&update);
     }
 
     pub fn settle(&self, seq: Seq, settled: Arc<Settled>) {

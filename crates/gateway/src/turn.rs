@@ -7,12 +7,13 @@ use crate::stream::Feed;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use throughline_core::message::{Content, JsonText, ToolCall, ToolResult};
-use throughline_core::port::{Asked, Model, ModelError, Promise, Tools};
-use throughline_core::prompt::{Mark, Prompt, Segment};
+use throughline_core::message::{JsonText, ToolResult};
+use throughline_core::port::{Asked, CallId, ModelError, Promise};
+use throughline_core::prompt::{Mark, Prompt};
 use throughline_core::session::{Event, Failure, FailureKind, Finalisation};
+use throughline_core::tool::{Call, Caller, Done, Offer, Returned, Tools, Verdict};
 use throughline_core::turn::ask_again;
-use throughline_core::{Seq, SessionId, TurnId};
+use throughline_core::{Seq, SessionId, Time, TurnId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -71,16 +72,31 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
     }
 }
 
-pub(crate) async fn call(desk: Desk, turn: TurnId, step: u32, index: usize, call: ToolCall) {
-    let calling = async { desk.home.tools.call(&desk.session, &call).await };
-    let content = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or_else(|_| {
-        Content::text(format!(
+/// Runs one call. `id` is the model's own name for it.
+pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
+    let CallId { turn, step, index, .. } = place;
+    let calling = async { desk.home.tools.call(&call).await };
+    let returned = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(tool = call.name, "a tool panicked");
+        Returned::text(format!(
             "The tool {} failed inside the gateway. This is a bug; its log has more.",
             call.name
         ))
     });
-    let result = ToolResult { call_id: call.id, name: Some(call.name), content };
-    desk.report(Event::Called { turn, step, index, result });
+    desk.report(match returned {
+        Returned::Done(Done { content, sends }) => {
+            let result = ToolResult { call_id: id, name: Some(call.name), content };
+            Event::Called { turn, step, index, result, sends }
+        }
+        Returned::Ask { question, patience } => Event::Asked { turn, step, index, question, patience },
+    });
+}
+
+/// Waits for a person, until it is too late.
+pub(crate) async fn wait(desk: Desk, place: CallId, until: Time) {
+    sleep(until.since(desk.home.clock.now())).await;
+    let CallId { turn, step, index, .. } = place;
+    desk.report(Event::Decided { turn, step, index, verdict: Verdict::Expired });
 }
 
 /// One stage of the hand-over. The list of hooks is empty so far, so each stage has only to be passed.
@@ -98,12 +114,16 @@ fn panicked() -> ModelError {
 pub struct NoTools;
 
 impl Tools for NoTools {
-    fn segment(&self, _: &dyn Model) -> Option<Segment> {
+    fn offer(&self, _: &Caller) -> Option<Arc<Offer>> {
         None
     }
 
-    fn call<'a>(&'a self, _: &'a SessionId, call: &'a ToolCall) -> Promise<'a, Content> {
+    fn is_repeatable(&self, _: &str) -> bool {
+        false
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
         let answer = format!("There is no tool named {:?} here. Answer without it.", call.name);
-        Box::pin(async move { Content::text(answer) })
+        Box::pin(async move { Returned::text(answer) })
     }
 }
