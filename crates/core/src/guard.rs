@@ -77,6 +77,11 @@ impl Repeated {
     pub fn forbids(&self, calls: &[ToolCall]) -> bool {
         self.times >= REPEATS_MAX && self.calls == calls_digest(calls)
     }
+
+    /// It has been told so once, and called all the same.
+    pub fn was_forbidden(&self) -> bool {
+        self.times > REPEATS_MAX
+    }
 }
 
 fn calls_digest(calls: &[ToolCall]) -> Digest {

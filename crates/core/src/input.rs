@@ -96,6 +96,8 @@ pub struct Root {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub parent: SessionId,
+    /// The surface it is done for: what is off there is off here.
+    pub source: String,
     /// How deep it lies below a session that people talk to. The first child has 1.
     pub depth: u32,
     pub steps_max: u32,

@@ -448,10 +448,16 @@ pub enum Update {
     Delta(Delta),
     /// The model is asked anew: what was streamed so far is void.
     Restarted,
-    /// A tool is being called: its name, and the arguments as the model wrote them.
+    /// A tool is being called: the model's name for the call, and the arguments as it wrote them.
     Calling {
+        id: String,
         tool: String,
         arguments: String,
+    },
+    /// It has its result.
+    Called {
+        id: String,
+        tool: String,
     },
     /// A tool asks something; the answer is waited for.
     Asked(Pending),

@@ -9,11 +9,11 @@
 //! - at most one turn and one compression are in flight, and they meet only before a request
 //! - whatever belongs to an earlier step, turn or generation is an echo, and changes nothing
 
-use crate::command::{Command, HELP};
-use crate::guard::{Chains, Limits, NOT_RUN_BUDGET, NOT_RUN_REPEATED, REPEATED, Repeated};
-use crate::history::{NOT_ASKED, OUTCOME_UNKNOWN, STOPPED};
+use crate::command::Command;
+use crate::guard::{Chains, Limits, REPEATED, Repeated};
+use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
-use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, NOTICE_THREAD, Trace};
+use crate::input::{Birth, Destination, Input, Kind, Trace};
 use crate::message::{Body, Content, Message, ToolResult};
 use crate::prompt::{Digest, Mark};
 use crate::route;
@@ -503,161 +503,6 @@ impl Session {
         }
     }
 
-    /// Carries out an order that does not wait, and says what came of it.
-    fn obey(
-        &mut self,
-        command: &Command,
-        input: &Input,
-        now: Time,
-        rules: &Rules,
-        acts: &mut Vec<Act>,
-    ) -> String {
-        match command {
-            Command::Stop => self.stop(now, acts),
-            Command::Approve { grant, all } => {
-                let count = self.decide_asked(&Verdict::Granted(*grant), *all, now, rules, acts);
-                decided(count, "Allowed", *grant)
-            }
-            Command::Deny { reason, all } => {
-                let verdict = Verdict::Denied { reason: reason.clone() };
-                let count = self.decide_asked(&verdict, *all, now, rules, acts);
-                decided(count, "Refused", Grant::Once)
-            }
-            Command::Notice { text } => {
-                self.notify(input.key.as_str(), text, acts);
-                String::new()
-            }
-            _ => self.report(command, rules),
-        }
-    }
-
-    /// Ends the turn, and only that: what waits stays. Nobody waits for a tool that hangs.
-    fn stop(&mut self, now: Time, acts: &mut Vec<Act>) -> String {
-        let Phase::Turn(turn) = &self.phase else {
-            return "Nothing is running.".into();
-        };
-        let was = format!("Stopped message {} at step {}.", turn.id, turn.step + 1);
-        self.give_up(NOT_ASKED, |_, slot| matches!(slot, Slot::Asking(_)), acts);
-        self.give_up(STOPPED, |_, _| true, acts);
-        self.close_group(now, acts);
-        let Phase::Turn(turn) = std::mem::replace(&mut self.phase, Phase::Idle) else { return was };
-        let failure = Failure { kind: FailureKind::Stopped, message: "Stopped.".into() };
-        for input in &turn.inputs {
-            self.settle_quietly(input.seq, Outcome::Failed(turn.id, failure.clone()), acts);
-        }
-        acts.push(Act::Note { name: "turn_stopped", detail: format!("turn {}", turn.id) });
-        match self.waiting.len() {
-            0 => was,
-            1 => format!("{was} The message that waits is next."),
-            many => format!("{was} The {many} messages that wait are next."),
-        }
-    }
-
-    fn halt(&mut self, now: Time, acts: &mut Vec<Act>) {
-        if matches!(self.phase, Phase::Turn(_)) {
-            self.stop(now, acts);
-        }
-        self.halted = !matches!(self.phase, Phase::Closed(_));
-    }
-
-    fn ask(&mut self, index: usize, question: Question, patience: Duration, now: Time, acts: &mut Vec<Act>) {
-        let Phase::Turn(turn) = &mut self.phase else { return };
-        let (id, step) = (turn.id, turn.step);
-        let destination = turn.inputs.last().and_then(|input| input.reply_to.clone());
-        let trace = turn.trace().onward();
-        let Some(slot @ Slot::Open(_)) = turn.group.as_mut().and_then(|group| group.slots.get_mut(index))
-        else {
-            return; // an echo of a question that was answered
-        };
-        let ask = Ask { question, asked: now, until: now.plus(patience) };
-        *slot = Slot::Asking(ask.clone());
-        if let Some(destination) = destination {
-            let key = format!("{}/{id}/{step}/{index}/asked", self.id);
-            acts.push(Act::Deliver(Reply { key, destination, text: ask.question.in_words(), trace }));
-        }
-        acts.push(Act::Ask { turn: id, step, index, ask });
-    }
-
-    fn decide(&mut self, index: usize, verdict: Verdict, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
-        let Phase::Turn(turn) = &mut self.phase else { return };
-        let Some(group) = &mut turn.group else { return };
-        let Some(Slot::Asking(ask)) = group.slots.get(index) else { return };
-        let call = &group.answer.calls[index];
-        let (call_id, name) = (call.id.clone(), Some(call.name.clone()));
-        match (ask.question.clone(), verdict) {
-            (Question::Approval { patterns, .. }, Verdict::Granted(grant)) => {
-                if grant != Grant::Once {
-                    let new = patterns.into_iter().filter(|pattern| !self.allowed.contains(pattern));
-                    self.allowed.extend(new.collect::<Vec<_>>());
-                }
-                group.slots[index] = Slot::Open(Some(grant));
-                acts.push(Act::Grant { turn: turn.id, step: turn.step, index, grant });
-            }
-            (question, verdict) => {
-                let content = Content::text(question.answer(&verdict));
-                let result = ToolResult { call_id, name, content };
-                self.close_call(index, result, Vec::new(), now, rules, acts);
-            }
-        }
-    }
-
-    /// Answers the oldest approval that is waited for, or all. Returns how many there were.
-    fn decide_asked(
-        &mut self,
-        verdict: &Verdict,
-        all: bool,
-        now: Time,
-        rules: &Rules,
-        acts: &mut Vec<Act>,
-    ) -> usize {
-        let asked = self.asked(|question| matches!(question, Question::Approval { .. }));
-        let chosen = if all { asked.len() } else { asked.len().min(1) };
-        for index in &asked[..chosen] {
-            self.decide(*index, verdict.clone(), now, rules, acts);
-        }
-        chosen
-    }
-
-    fn asked(&self, which: impl Fn(&Question) -> bool) -> Vec<usize> {
-        let Phase::Turn(Turn { group: Some(group), .. }) = &self.phase else { return Vec::new() };
-        let slots = group.slots.iter().enumerate();
-        slots
-            .filter_map(|(index, slot)| match slot {
-                Slot::Asking(ask) if which(&ask.question) => Some(index),
-                _ => None,
-            })
-            .collect()
-    }
-
-    /// The question that a message answers: one was asked in the place it comes from.
-    fn clarified(&self, input: &Input) -> Option<usize> {
-        let Phase::Turn(turn) = &self.phase else { return None };
-        let same_place = match (turn.inputs.last().map(|input| &input.reply_to), &input.reply_to) {
-            (Some(Some(here)), Some(there)) => here.is_same_place(there),
-            (Some(None), None) => true,
-            _ => false,
-        };
-        let asked = self.asked(|question| matches!(question, Question::Clarify { .. }));
-        asked.first().copied().filter(|_| same_place && input.trace.is_human())
-    }
-
-    /// The input is part of the running turn, and settled with it.
-    fn take_in(&mut self, input: &Arc<Input>, acts: &mut Vec<Act>) {
-        let Phase::Turn(turn) = &mut self.phase else { return };
-        acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
-        turn.inputs.push(input.clone());
-    }
-
-    /// Words for the people of this session rather than for the model.
-    fn notify(&self, key: &str, text: &str, acts: &mut Vec<Act>) {
-        acts.push(Act::Note { name: "notice", detail: text.to_owned() });
-        if let Some(destination) = self.place.clone() {
-            let key = format!("{}/{key}", self.id);
-            let trace = Trace::default();
-            acts.push(Act::Deliver(Reply { key, destination, text: text.to_owned(), trace }));
-        }
-    }
-
     /// Asks the model again with what has arrived. Inside an open tool group it must wait.
     fn interrupt(&mut self, now: Time, acts: &mut Vec<Act>) {
         let Phase::Turn(Turn { group: None, .. }) = self.phase else { return };
@@ -680,6 +525,7 @@ impl Session {
         let step = Step { turn: turn.id, step: turn.step, at: now, model, usage, prompt, open };
         acts.push(Act::Step(Box::new(step)));
         if !said.calls.is_empty() {
+            turn.remark(&said.content.plain());
             turn.group = Some(Group::new(said));
             return self.consider_budget(now, rules, acts);
         }
@@ -701,44 +547,13 @@ impl Session {
         if let Kind::Request(request) = &last.kind
             && let Some(thread) = request.thread
         {
-            let thread = route::resume(thread, "assistant", &content).digest();
-            acts.push(Act::Tip { turn: turn.id, thread });
-        }
-    }
-
-    /// Calls that a turn has no budget for, or that lead nowhere, are not run. The model is told, and
-    /// may answer once more; one that still calls has had its chance.
-    fn consider_budget(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
-        let Phase::Turn(turn) = &mut self.phase else { return };
-        let Some(group) = &turn.group else { return };
-        let steps_max = turn.task().map_or(rules.limits.steps_max, |task| task.steps_max);
-        let spent = turn.step + 1 >= steps_max.max(1)
-            || rules.limits.turn_tokens_max.is_some_and(|max| turn.spent >= max);
-        let nowhere = turn.repeated.is_some_and(|repeated| repeated.forbids(&group.answer.calls));
-        let had_its_chance = turn.exhausted;
-        let why = match () {
-            () if spent => NOT_RUN_BUDGET,
-            () if nowhere => NOT_RUN_REPEATED,
-            () => return,
-        };
-        turn.exhausted = true;
-        let (id, step) = (turn.id, turn.step);
-        let name = if spent { "budget_exhausted" } else { "calls_repeated" };
-        acts.push(Act::Note { name, detail: format!("turn {id}, step {step}") });
-        self.give_up(why, |_, _| true, acts);
-        self.close_group(now, acts);
-        if had_its_chance {
-            let message = match spent {
-                true => {
-                    "This turn used up its budget of steps or tokens before it had an answer. \
-                         What was done so far is kept; write again to go on from here."
-                }
-                false => {
-                    "The model kept repeating one call that led nowhere, so the turn was ended. \
-                          Write again, perhaps in other words."
-                }
-            };
-            self.fail(Failure { kind: FailureKind::Exhausted, message: message.into() }, acts);
+            let seen = |content: &Content| route::resume(thread, "assistant", content).digest();
+            acts.push(Act::Tip { turn: turn.id, thread: seen(&content) });
+            if !turn.said.is_empty() {
+                // A client that read along takes the remarks on the way for part of the answer.
+                let whole = Content::text(format!("{}\n\n{}", turn.said, content.plain()));
+                acts.push(Act::Tip { turn: turn.id, thread: seen(&whole) });
+            }
         }
     }
 
@@ -839,39 +654,6 @@ impl Session {
         }
     }
 
-    /// A chain of messages between agents has come far enough. The people it began with are told,
-    /// once; the other agent is not, or it would answer.
-    fn cut(&mut self, input: &Arc<Input>, rules: &Rules, acts: &mut Vec<Act>) {
-        let trace = &input.trace;
-        let detail =
-            format!("message {} of {}, {} hops from its origin", input.seq, trace.origin, trace.hops);
-        acts.push(Act::Note { name: "chain_cut", detail });
-        let said = format!(
-            "Agents have been answering each other: the chain was cut at {} after {} hops. \
-             Write again if they should go on.",
-            rules.agent, trace.hops
-        );
-        let key = format!("cut/{}", trace.origin);
-        match &trace.root {
-            Some(root) if root.agent == rules.agent && root.session == self.id => {
-                self.notify(&key, &said, acts);
-            }
-            Some(root) => {
-                let destination = Destination {
-                    platform: AGENT_PLATFORM.into(),
-                    account: root.agent.to_string(),
-                    chat: root.session.to_string(),
-                    thread: Some(NOTICE_THREAD.into()),
-                    reply_to: None,
-                };
-                let trace = trace.onward();
-                acts.push(Act::Deliver(Reply { key, destination, text: said.clone(), trace }));
-            }
-            None => {}
-        }
-        self.settle_quietly(input.seq, Outcome::Done { said, successor: None }, acts);
-    }
-
     fn begin(&mut self, first: Arc<Input>, now: Time, acts: &mut Vec<Act>) {
         self.promote(acts);
         self.failed = None;
@@ -885,20 +667,6 @@ impl Session {
         self.phase = Phase::Turn(Turn::new(id, now, vec![first]));
         if shares {
             self.join_waiting(now, acts);
-        }
-    }
-
-    /// What was said to steer the turn joins it, from wherever it waits.
-    fn join_steering(&mut self, acts: &mut Vec<Act>) {
-        let Phase::Turn(turn) = &mut self.phase else { return };
-        let steers =
-            |input: &Input| matches!(&input.kind, Kind::Command(Command::Steer { text }) if !text.is_empty());
-        let (steering, rest): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|input| steers(input));
-        self.waiting = rest.into();
-        for input in steering {
-            acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
-            acts.extend(said_by(&input).map(Act::Append));
-            turn.inputs.push(input);
         }
     }
 
@@ -937,12 +705,13 @@ impl Session {
     }
 
     fn settle(&mut self, input: &Arc<Input>, outcome: Outcome, acts: &mut Vec<Act>) {
-        if let (Some(destination), Outcome::Done { said, .. }) = (&input.reply_to, &outcome) {
-            if !said.is_empty() && input.trace.is_human() {
-                let (key, trace) = (format!("{}/{}/done", self.id, input.seq), input.trace.onward());
-                let (destination, text) = (destination.clone(), said.clone());
-                acts.push(Act::Deliver(Reply { key, destination, text, trace }));
-            }
+        if let (Some(destination), Outcome::Done { said, .. }) = (&input.reply_to, &outcome)
+            && !said.is_empty()
+            && input.trace.is_human()
+        {
+            let (key, trace) = (format!("{}/{}/done", self.id, input.seq), input.trace.onward());
+            let (destination, text) = (destination.clone(), said.clone());
+            acts.push(Act::Deliver(Reply { key, destination, text, trace }));
         }
         self.settle_quietly(input.seq, outcome, acts);
     }
@@ -957,35 +726,6 @@ impl Session {
         let unsettled = running.into_iter().chain(self.waiting.front().map(|input| input.seq)).min();
         let prefix = unsettled.map_or(self.received, |first| Seq(first.0 - 1));
         self.answered = self.answered.max(prefix);
-    }
-
-    fn report(&self, command: &Command, rules: &Rules) -> String {
-        match command {
-            Command::Help => HELP.to_owned(),
-            Command::Steer { .. } => "Say what the agent should know: /steer <text>".to_owned(),
-            Command::Queue { .. } => "Say what should wait for the next turn: /queue <text>".to_owned(),
-            Command::Unknown { name } => {
-                format!(
-                    "There is no command /{name}. /help lists those there are; nothing was sent to the model."
-                )
-            }
-            _ => {
-                let doing = match &self.phase {
-                    Phase::Idle if self.halted => "silenced until you write again".to_owned(),
-                    Phase::Idle => "idle".to_owned(),
-                    Phase::Turn(turn) => {
-                        let (step, max) = (turn.step + 1, rules.limits.steps_max);
-                        match self.asked(|_| true).len() {
-                            0 => format!("answering message {}, step {step} of {max}", turn.id),
-                            _ => format!("waiting for your answer in message {}, step {step}", turn.id),
-                        }
-                    }
-                    Phase::Closed(_) => "ended".to_owned(),
-                };
-                let waiting = self.waiting.len();
-                format!("Session {}\n{doing}; {waiting} waiting; {} received", self.id, self.received)
-            }
-        }
     }
 
     fn consider_compression(&mut self, prompt: u64, cut: Option<RowId>, rules: &Rules, acts: &mut Vec<Act>) {
@@ -1040,22 +780,13 @@ fn said_by(input: &Input) -> Option<Message> {
     Some(message)
 }
 
-fn decided(count: usize, what: &str, grant: Grant) -> String {
-    let reach = match grant {
-        Grant::Once => "",
-        Grant::Session => " for this session",
-        Grant::Always => " for good",
-    };
-    match count {
-        0 => "Nothing waits for an answer.".into(),
-        1 => format!("{what}{reach}."),
-        many => format!("{what} {many} calls{reach}."),
-    }
-}
-
 fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {
     Act::Note { name: "late_result_dropped", detail: format!("{what} of turn {turn}, step {step}") }
 }
 
+mod ask;
+mod control;
+#[cfg(test)]
+mod hands;
 #[cfg(test)]
 mod tests;

@@ -59,6 +59,8 @@ pub struct Turn {
     /// A budget has run out: calls are not run any more, and the next answer is the last.
     pub exhausted: bool,
     pub repeated: Option<Repeated>,
+    /// What it said on the way, before its calls: a client that reads along has seen it.
+    pub said: String,
 }
 
 /// An answer with calls, and where each of them stands.
@@ -135,7 +137,16 @@ impl Turn {
             spent: 0,
             exhausted: false,
             repeated: None,
+            said: String::new(),
         }
+    }
+
+    /// Words before a call. Those of several steps stand apart, as a client sees them.
+    pub fn remark(&mut self, text: &str) {
+        if !text.is_empty() && !self.said.is_empty() {
+            self.said.push_str("\n\n");
+        }
+        self.said.push_str(text);
     }
 
     /// What this turn follows from: a human's message, if there is one among its inputs.

@@ -1,15 +1,115 @@
-//! Tools that act on the gateway itself.
+//! Tools that act on the gateway itself: ask the user, write to another chat or agent, have another
+//! session do a task, look through what was said.
+//!
+//! None of them repeats anything: what is to be sent leaves with the commit of the result, a task
+//! is a message with a key, and asking and looking change nothing. So each may be run again after a
+//! crash, and goes on where it was.
+//!
+//! Deliberately absent: writing into another session. A session hears of things through its inbox.
+
+mod clarify;
+mod delegate;
+mod search;
+mod send;
 
 use crate::agent::Home;
+use crate::bridge::Agents;
+use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+use throughline_core::JsonText;
+use throughline_core::port::Promise;
+use throughline_core::tool::{Call, Kit, Returned, Spec};
+
+#[derive(Clone, Debug)]
+pub struct HandsSettings {
+    /// How long a question to the user waits for its answer.
+    pub clarify_patience: Duration,
+    pub delegation: Delegation,
+}
+
+#[derive(Clone, Debug)]
+pub struct Delegation {
+    pub steps_max: u32,
+    /// How many tasks one call may begin.
+    pub children_max: usize,
+    /// How deep tasks may nest. 1: a child has none of its own.
+    pub depth_max: u32,
+}
+
+impl Default for HandsSettings {
+    fn default() -> Self {
+        Self { clarify_patience: Duration::from_secs(3600), delegation: Delegation::default() }
+    }
+}
+
+impl Default for Delegation {
+    fn default() -> Self {
+        Self { steps_max: 50, children_max: 3, depth_max: 1 }
+    }
+}
 
 #[derive(Default)]
 pub struct Hands {
     home: OnceLock<Weak<Home>>,
+    agents: Arc<Agents>,
+    settings: HandsSettings,
 }
 
 impl Hands {
+    pub fn new(settings: HandsSettings, agents: Arc<Agents>) -> Self {
+        Self { home: OnceLock::new(), agents, settings }
+    }
+
     pub(crate) fn belong_to(&self, home: &Arc<Home>) {
         let _ = self.home.set(Arc::downgrade(home));
     }
+
+    async fn run(&self, call: &Call) -> Returned {
+        let Some(home) = self.home.get().and_then(Weak::upgrade) else {
+            return error("The gateway is stopping.");
+        };
+        let arguments = match serde_json::from_str(&call.arguments) {
+            Ok(Value::Object(arguments)) => arguments,
+            Ok(_) => return error("The arguments must be a JSON object."),
+            Err(_) if call.arguments.trim().is_empty() => Map::new(),
+            Err(why) => return error(&format!("The arguments are not JSON: {why}")),
+        };
+        match call.name.as_str() {
+            clarify::NAME => clarify::run(&self.settings, &arguments),
+            send::NAME => send::run(&home, &self.agents, call, &arguments),
+            delegate::NAME => delegate::run(&home, &self.settings.delegation, call, &arguments).await,
+            search::NAME => search::run(&home, call, &arguments).await,
+            other => error(&format!("Unknown tool: {other}")),
+        }
+    }
+}
+
+impl Kit for Hands {
+    fn specs(&self) -> Vec<Spec> {
+        vec![search::spec(), clarify::spec(), send::spec(), delegate::spec(&self.settings.delegation)]
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
+        Box::pin(self.run(call))
+    }
+}
+
+fn spec(name: &str, toolset: &str, description: &str, parameters: Value) -> Spec {
+    Spec {
+        name: name.to_owned(),
+        toolset: toolset.to_owned(),
+        description: description.to_owned(),
+        parameters: JsonText::from_valid(parameters.to_string()),
+        repeatable: true,
+    }
+}
+
+fn error(message: &str) -> Returned {
+    Returned::text(json!({ "error": message }).to_string())
+}
+
+/// A text argument; an empty one counts as none.
+fn text<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    arguments.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
 }

@@ -156,7 +156,9 @@ impl Door {
     }
 
     async fn submit_(&self, mut submission: Submission) -> Result<Receipt, Refusal> {
-        if let Kind::Chat(Content::Text(text)) = &submission.kind
+        // Only people give orders. What another agent says is talk, whatever it begins with.
+        if submission.trace.is_human()
+            && let Kind::Chat(Content::Text(text)) = &submission.kind
             && let Some(command) = Command::parse(text, || self.mint(&submission.birth.source))
         {
             submission.kind = Kind::Command(command);

@@ -12,6 +12,7 @@
 
 mod agent;
 mod alarm;
+mod bridge;
 mod clock;
 mod committer;
 mod hands;
@@ -23,7 +24,8 @@ mod stream;
 mod turn;
 
 pub use agent::{Agent, Mint, Options, Parts, Stopped};
+pub use bridge::{Agents, Bridge};
 pub use clock::{Clock, SystemClock};
 pub use committer::{Library, ReaderFactory, StoreFactory};
-pub use hands::Hands;
+pub use hands::{Delegation, Hands, HandsSettings};
 pub use turn::NoTools;

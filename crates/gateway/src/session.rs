@@ -21,7 +21,7 @@ use throughline_core::port::{
 };
 use throughline_core::prompt::{Composition, Digest, Mark};
 use throughline_core::session::{Act, Event, Job, Outcome, Phase, Session};
-use throughline_core::tool::{Ask, Call, Caller, Offer, Verdict};
+use throughline_core::tool::{Ask, Call, Caller, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
 use throughline_core::{Generation, Message, Seq, SessionId, Time, TurnId};
 use tokio::sync::{mpsc, oneshot};
@@ -432,7 +432,7 @@ impl Actor {
     fn caller(&self, turn: &Turn) -> Caller {
         Caller {
             session: self.id.clone(),
-            source: self.source.clone(),
+            source: turn.task().map_or(&self.source, |task| &task.source).clone(),
             principal: self.principal.clone(),
             user: self.user.clone(),
             reply_to: turn.inputs.last().and_then(|input| input.reply_to.clone()),
@@ -443,22 +443,40 @@ impl Actor {
         }
     }
 
+    fn asked_by(&self, call: &CallId) -> Option<&Question> {
+        match &self.state.phase {
+            Phase::Turn(Turn { id, step, group: Some(group), .. })
+                if (*id, *step) == (call.turn, call.step) =>
+            {
+                match group.slots.get(call.index) {
+                    Some(Slot::Asking(ask)) => Some(&ask.question),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
     async fn decide(
         &mut self,
         call: CallId,
         verdict: Verdict,
         answer: oneshot::Sender<Result<(), Refusal>>,
     ) -> Result<(), StoreError> {
-        let waits = match &self.state.phase {
-            Phase::Turn(Turn { id, step, group: Some(group), .. }) => {
-                (*id, *step) == (call.turn, call.step)
-                    && matches!(group.slots.get(call.index), Some(Slot::Asking(_)))
+        let refusal = match (self.asked_by(&call), &verdict) {
+            (None, _) => {
+                Some(format!("nothing is asked by {call} any more: it was answered, stopped or timed out"))
             }
-            _ => false,
+            (Some(Question::Approval { .. }), Verdict::Said(_)) => {
+                Some(format!("{call} asks for a decision: approve or deny"))
+            }
+            (Some(Question::Clarify { .. }), Verdict::Granted(_)) => {
+                Some(format!("{call} asks for an answer in words"))
+            }
+            _ => None,
         };
-        if !waits {
-            let gone = format!("nothing is asked by {call} any more: it was answered, stopped or timed out");
-            let _ = answer.send(Err(Refusal::Unknown(gone)));
+        if let Some(refusal) = refusal {
+            let _ = answer.send(Err(Refusal::Unknown(refusal)));
             return Ok(());
         }
         let CallId { turn, step, index, .. } = call;
@@ -621,12 +639,14 @@ impl Actor {
                     self.home.router.forget(&self.id);
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
+                Act::Result { turn, step, result, .. } => {
+                    self.feed.called(turn, step, result.call_id, result.name.unwrap_or_default());
+                }
                 Act::Ask { turn, step, index, ask } => self.tell_asked(turn, step, index, ask),
                 Act::Note { name, detail } => tracing::info!(name, detail, "noted"),
                 Act::Accept(input) => self.remember(&input),
                 Act::Begin { .. }
                 | Act::Step(_)
-                | Act::Result { .. }
                 | Act::Grant { .. }
                 | Act::Tip { .. }
                 | Act::Compress(_)
@@ -738,7 +758,7 @@ impl Actor {
                     caller: self.caller(current),
                     grant,
                 };
-                self.feed.calling(*turn, *step, call.name.clone(), call.arguments.clone());
+                self.feed.calling(*turn, *step, asked);
                 desk.start(turn::call(desk.clone(), place, asked.id.clone(), call))
             }
             (Job::Await { turn, step, index }, Phase::Turn(current)) => {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use throughline_core::message::ToolCall;
 use throughline_core::port::{Delta, Pending, Progress, Promise, Settled, Update};
 use throughline_core::{Seq, TurnId};
 use tokio::sync::mpsc;
@@ -73,8 +74,13 @@ impl Feed {
     }
 
     /// A tool is called. Whoever follows sees that something happens.
-    pub fn calling(&self, turn: TurnId, step: u32, tool: String, arguments: String) {
-        self.show(turn, step, Update::Calling { tool, arguments });
+    pub fn calling(&self, turn: TurnId, step: u32, call: &ToolCall) {
+        let ToolCall { id, name, arguments, .. } = call.clone();
+        self.show(turn, step, Update::Calling { id, tool: name, arguments });
+    }
+
+    pub fn called(&self, turn: TurnId, step: u32, id: String, tool: String) {
+        self.show(turn, step, Update::Called { id, tool });
     }
 
     pub fn asked(&self, pending: Pending) {

@@ -260,7 +260,9 @@ impl Place {
                 format!("{host} does not know {model}, or not at this address")
             }
             FailureKind::Refused => format!("{host} refused the request to {model}"),
-            FailureKind::Broken | FailureKind::Parked => format!("{model} at {host} broke off with an error"),
+            FailureKind::Broken | FailureKind::Parked | FailureKind::Exhausted | FailureKind::Stopped => {
+                format!("{model} at {host} broke off with an error")
+            }
         };
         let remedy = match kind {
             FailureKind::Wait { after_seconds: Some(seconds) } => format!("Try again in {seconds} s."),
@@ -275,7 +277,9 @@ impl Place {
             FailureKind::Refused => {
                 "The same request will be refused again: change it, or the model's settings.".to_owned()
             }
-            FailureKind::Broken | FailureKind::Parked => "Try again.".to_owned(),
+            FailureKind::Broken | FailureKind::Parked | FailureKind::Exhausted | FailureKind::Stopped => {
+                "Try again.".to_owned()
+            }
         };
         let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
         let words = match said.words.trim() {

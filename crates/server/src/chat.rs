@@ -16,7 +16,7 @@ use crate::follow::{Finish, Follower, Reply};
 use crate::intake::{Ask, COMPLETION, Caller, Stamp};
 use crate::sampling;
 use crate::shown::Shown;
-use crate::sse::{self, Voice};
+use crate::sse::{self, Voice, Work};
 use crate::written;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -298,6 +298,13 @@ impl Voice for Chunks {
     fn restarted(&mut self, out: &mut Vec<u8>) {
         self.shown.restart();
         out.extend_from_slice(b": the model was asked again\n\n");
+    }
+
+    fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>) {
+        if matches!(work, Work::Calling { .. }) {
+            self.shown.restart(); // what was said before a call is not the answer
+        }
+        sse::progress(work, out);
     }
 
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {

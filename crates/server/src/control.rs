@@ -4,10 +4,13 @@
 //!   a stream of events. Without `session` a conversation begins (source `cli`); a line that begins
 //!   with `/` is an order; `key` makes sending it twice one message. Events, each with JSON data:
 //!   `accepted` `{session, seq, duplicate}`, `delta` `{text}`, `reasoning` `{text}`, `restarted`
-//!   `{}` (what was streamed is void), and one of `answer` `{text, finish, usage}`, `done` `{said,
+//!   `{}` (what was streamed is void), `calling` `{id, tool, arguments}`, `called` `{id, tool}`,
+//!   `asked` (a tool waits for a person: see [`crate::approvals`]), and one of `answer` `{text, finish, usage}`, `done` `{said,
 //!   successor}`, `failed` `{code, message}`, `interrupted` `{code, message}` as the last
 //! - `POST /api/sessions/{id}/commands` `{"command": "/new"}`: an order to a session, and what it said
 //! - `GET /api/control/status`: the gateway, in numbers
+//! - `POST /api/control/halt`: ends every turn and silences the agent until a person writes again;
+//!   `POST /api/control/release` lets it go on at once
 //! - `GET /api/control/why?message=…`: what happened to a message, by any of its names
 //! - `GET /api/control/counts`: how often each named event happened
 //! - `GET /api/control/check`: every invariant that does not hold, in words
@@ -21,9 +24,9 @@ use crate::error::ApiError;
 use crate::extract::{Asked, Name};
 use crate::follow::{Finish, Follower, Reply};
 use crate::intake::{Stamp, named_session};
-use crate::sse::{self, Voice};
+use crate::sse::{self, Voice, Work};
 use crate::ticket::Ticket;
-use crate::view::{List, TraceView};
+use crate::view::{AskView, List, TraceView};
 use crate::{sessions, written};
 use axum::Json;
 use axum::extract::{Request, State};
@@ -33,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use throughline_core::command::Command;
-use throughline_core::input::{Birth, DedupeKey, Input, Kind};
+use throughline_core::input::{Birth, DedupeKey, Input, Kind, Trace};
 use throughline_core::port::{Delta, Question, Reading, Settled, Submission};
 use throughline_core::route::Target;
 use throughline_core::session::{Act, Event, Outcome, Rules, Session};
@@ -105,6 +108,7 @@ impl Line {
             reply_to: None,
             sender: None,
             platform_id: None,
+            trace: Trace::default(),
             may_be_retry: false,
         })
     }
@@ -122,6 +126,7 @@ fn ordered_to_nobody(command: Command, now: Time) -> Response {
         reply_to: None,
         sender: None,
         platform_id: None,
+        trace: Trace::default(),
     };
     let (_, acts) = Session::new(id).step(Event::Received(Arc::new(input)), now, &Rules::default());
     let outcome = acts.into_iter().find_map(|act| match act {
@@ -202,6 +207,16 @@ impl Voice for Told {
         sse::event("restarted", &json!({}), out);
     }
 
+    fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>) {
+        match work {
+            Work::Calling { id, tool, arguments } => {
+                sse::event("calling", &json!({"id": id, "tool": tool, "arguments": arguments}), out);
+            }
+            Work::Called { id, tool } => sse::event("called", &json!({"id": id, "tool": tool}), out),
+            Work::Asked(pending) => sse::event("asked", &AskView::from(*pending), out),
+        }
+    }
+
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {
         if let Outcome::Done { said, successor } = &settled.outcome {
             let successor = successor.as_ref().map(SessionId::as_str);
@@ -253,15 +268,27 @@ pub async fn command(
     let key = fields.text("key")?;
     let command = match Command::parse(&text, || app.desk.mint(SOURCE)) {
         Some(Command::Unknown { .. }) | None => {
-            let message = format!("{text:?} is not a command; those there are: /new, /status, /help.");
+            let message = format!(
+                "{text:?} is not a command; those there are: /new, /stop, /steer, /queue, /approve, /deny, /status, /help."
+            );
             return Err(ApiError::invalid("command", message).code("unknown_command"));
         }
         Some(command) => command,
     };
     let session = sessions::find(&app, named_session(&name, "session")?, None).await?.id;
+    let said = match &command {
+        Command::Steer { text } if !text.is_empty() => Some("It joins the turn after its next step."),
+        Command::Queue { text } if !text.is_empty() => Some("It waits for the next turn."),
+        _ => None,
+    };
     let line = Line { session: Some(session), kind: Kind::Command(command), key };
     let receipt = app.desk.submit(line.submission(&app).await?).await?;
     let stamp = Stamp::plain(&receipt);
+    if let Some(said) = said {
+        // Words for the model: they are on disk, and settled with the turn that takes them in.
+        let json = json!({"object": "throughline.command", "said": said, "successor": null});
+        return Ok(written::whole(json.to_string().into_bytes(), &stamp, None));
+    }
     let mut follower = Follower::new(app.desk.clone(), receipt);
     let settled = follower.settled().await?;
     let Outcome::Done { said, successor } = &settled.outcome else {
@@ -288,10 +315,26 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         "running_turns": status.running_turns,
         "waiting_inputs": status.waiting_inputs,
         "undelivered": status.undelivered,
+        "halted": status.halted,
         "commits": status.commits,
         "batches": status.batches,
         "tended": status.tended,
     }))
+}
+
+pub async fn halt(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let halted = app.desk.halt().await?;
+    Ok(Json(json!({
+        "object": "throughline.halted",
+        "agent": app.options.agent,
+        "turns": halted.turns,
+        "waiting": halted.waiting,
+    })))
+}
+
+pub async fn release(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    app.desk.release().await?;
+    Ok(Json(json!({"object": "throughline.released", "agent": app.options.agent})))
 }
 
 #[derive(Default, Deserialize)]

@@ -206,12 +206,17 @@ impl From<&Failure> for ApiError {
             FailureKind::Refused => (StatusCode::BAD_REQUEST, "model_refused"),
             FailureKind::Broken => (StatusCode::BAD_GATEWAY, "model_broken"),
             FailureKind::Parked => (StatusCode::INTERNAL_SERVER_ERROR, "turn_parked"),
+            FailureKind::Exhausted => (StatusCode::INTERNAL_SERVER_ERROR, "turn_budget_exhausted"),
+            FailureKind::Stopped => (StatusCode::CONFLICT, "turn_stopped"),
         };
         let error = Self::new(status, &failure.message).code(code);
         match failure.kind {
             FailureKind::Wait { after_seconds: Some(seconds) } => error.after(seconds),
             FailureKind::TooLong => error.param("messages"),
-            FailureKind::Credentials | FailureKind::Parked => error.hopeless(),
+            FailureKind::Credentials
+            | FailureKind::Parked
+            | FailureKind::Exhausted
+            | FailureKind::Stopped => error.hopeless(),
             _ => error,
         }
     }

@@ -44,7 +44,11 @@ impl Follower {
     pub async fn settled(&mut self) -> Result<Arc<Settled>, ApiError> {
         loop {
             match self.next().await? {
-                Update::Delta(_) | Update::Restarted => {}
+                Update::Delta(_)
+                | Update::Restarted
+                | Update::Calling { .. }
+                | Update::Called { .. }
+                | Update::Asked(_) => {}
                 Update::Settled(settled) => return Ok(settled),
                 Update::Interrupted => return Err(self.interrupted()),
             }

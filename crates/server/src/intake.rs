@@ -5,7 +5,7 @@ use crate::auth::{self, SESSION_KEY};
 use crate::conversation::Conversation;
 use crate::error::ApiError;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use throughline_core::input::{Birth, DedupeKey, Kind, Request, Sender};
+use throughline_core::input::{Birth, DedupeKey, Kind, Request, Sender, Trace};
 use throughline_core::port::{Receipt, Submission};
 use throughline_core::prompt::Digest;
 use throughline_core::route::Target;
@@ -115,10 +115,12 @@ impl Caller {
                 implicit_key,
                 system,
                 sampling,
+                task: None,
             }),
             reply_to: None,
             sender: self.user.clone().map(|id| Sender { id, name: None }),
             platform_id: None,
+            trace: Trace::default(),
             may_be_retry: implicit_key.is_some() && (self.is_marked_retry || self.session.is_some()),
         }
     }

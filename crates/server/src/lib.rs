@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod approvals;
 mod auth;
 mod body;
 mod chat;
@@ -103,6 +104,10 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
         .route("/api/control/why", get(control::why))
         .route("/api/control/counts", get(control::counts))
         .route("/api/control/check", get(control::check))
+        .route("/api/control/halt", post(control::halt))
+        .route("/api/control/release", post(control::release))
+        .route("/api/approvals", get(approvals::list))
+        .route("/api/approvals/{*call}", post(approvals::decide))
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), auth::require));

@@ -20,7 +20,7 @@ use crate::items;
 use crate::sampling;
 use crate::sessions;
 use crate::shown::Shown;
-use crate::sse::{self, Voice};
+use crate::sse::{self, Voice, Work};
 use crate::ticket::Ticket;
 use crate::written;
 use axum::extract::{Request, State};
@@ -584,6 +584,13 @@ impl Voice for Happenings {
     fn restarted(&mut self, out: &mut Vec<u8>) {
         self.shown.restart();
         out.extend_from_slice(b": the model was asked again\n\n");
+    }
+
+    fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>) {
+        if matches!(work, Work::Calling { .. }) {
+            self.shown.restart(); // what was said before a call is not the answer
+        }
+        sse::progress(work, out);
     }
 
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {

@@ -7,19 +7,21 @@
 use crate::error::ApiError;
 use crate::follow::{Delivery, Follower};
 use crate::intake::Stamp;
+use crate::view::AskView;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::Stream;
 use http::{HeaderName, HeaderValue, header};
 use serde::Serialize;
+use serde_json::json;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::port::{Delta, Promise, Refusal, Settled, Update};
+use throughline_core::port::{Delta, Pending, Promise, Refusal, Settled, Update};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// A piece is sent when it has grown to this, whatever else is ready.
@@ -31,11 +33,42 @@ pub trait Voice: Send + Unpin + 'static {
     fn begin(&mut self, began: Option<Time>, out: &mut Vec<u8>);
     fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>);
     fn restarted(&mut self, out: &mut Vec<u8>);
+    /// A tool is called or has its result, or waits for a person. What was said so far was a remark
+    /// on the way, and the answer is yet to come.
+    fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>);
     /// Whether that was an answer.
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool;
     /// The turn goes on, but this stream cannot.
     fn broken(&mut self, error: ApiError, out: &mut Vec<u8>);
 }
+
+/// What happens between the words of a turn.
+pub enum Work<'a> {
+    Calling { id: &'a str, tool: &'a str, arguments: &'a str },
+    Called { id: &'a str, tool: &'a str },
+    Asked(&'a Pending),
+}
+
+/// The progress of a tool, as Hermes tells it beside OpenAI's events. Programs that do not know the
+/// name of the event pass it over.
+pub fn progress(work: &Work<'_>, out: &mut Vec<u8>) {
+    let value = match work {
+        Work::Calling { id, tool, arguments } => {
+            let label: String = arguments.chars().take(LABEL_CHARS).collect();
+            json!({"tool": tool, "label": label, "toolCallId": id, "status": "running"})
+        }
+        Work::Called { id, tool } => json!({"tool": tool, "toolCallId": id, "status": "completed"}),
+        Work::Asked(pending) => {
+            let mut value = json!(AskView::from(*pending));
+            value["status"] = "waiting".into();
+            value
+        }
+    };
+    event("hermes.tool.progress", &value, out);
+}
+
+/// Enough of a call's arguments to see what it is about.
+const LABEL_CHARS: usize = 120;
 
 /// The response that carries `voice`.
 pub fn stream(voice: impl Voice, follower: Follower, stamp: &Stamp, keep_alive: Duration) -> Response {
@@ -110,6 +143,14 @@ impl<V: Voice> Events<V> {
         match update {
             Ok(Update::Delta(delta)) => self.voice.delta(&delta, &mut self.out),
             Ok(Update::Restarted) => self.voice.restarted(&mut self.out),
+            Ok(Update::Calling { id, tool, arguments }) => {
+                let work = Work::Calling { id: &id, tool: &tool, arguments: &arguments };
+                self.voice.working(&work, &mut self.out);
+            }
+            Ok(Update::Called { id, tool }) => {
+                self.voice.working(&Work::Called { id: &id, tool: &tool }, &mut self.out);
+            }
+            Ok(Update::Asked(pending)) => self.voice.working(&Work::Asked(&pending), &mut self.out),
             Ok(Update::Settled(settled)) => {
                 if self.voice.settled(&settled, &mut self.out) {
                     self.delivery = Some(follower.delivery());

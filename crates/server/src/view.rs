@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use throughline_core::message::{Body, Content, Part, ToolCall};
-use throughline_core::port::{Hit, SessionSummary, Trace};
+use throughline_core::port::{Hit, Pending, SessionSummary, Trace};
+use throughline_core::tool::Question;
 use throughline_core::{JsonText, Message, RowId, SessionId};
 
 #[derive(Serialize)]
@@ -46,6 +47,60 @@ impl<'a> From<&'a SessionSummary> for SessionView<'a> {
             reasoning_tokens: summary.usage.reasoning,
             preview: &summary.preview,
         }
+    }
+}
+
+/// A question of a tool that waits for a person.
+#[derive(Serialize)]
+pub struct AskView<'a> {
+    id: String,
+    session: &'a str,
+    tool: &'a str,
+    kind: &'static str,
+    /// The whole question, as a chat would show it.
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    question: Option<&'a str>,
+    choices: &'a [String],
+    patterns: &'a [String],
+    asked_at: f64,
+    expires_at: f64,
+}
+
+impl<'a> From<&'a Pending> for AskView<'a> {
+    fn from(pending: &'a Pending) -> Self {
+        let Pending { call, tool, ask } = pending;
+        let mut view = Self {
+            id: call.to_string(),
+            session: call.session.as_str(),
+            tool,
+            kind: "approval",
+            text: ask.question.in_words(),
+            command: None,
+            reason: None,
+            question: None,
+            choices: &[],
+            patterns: &[],
+            asked_at: ask.asked.as_seconds(),
+            expires_at: ask.until.as_seconds(),
+        };
+        match &ask.question {
+            Question::Approval { what, why, patterns } => {
+                view.command = Some(what);
+                view.reason = Some(why);
+                view.patterns = patterns;
+            }
+            Question::Clarify { question, choices } => {
+                view.kind = "clarify";
+                view.question = Some(question);
+                view.choices = choices;
+            }
+        }
+        view
     }
 }
 

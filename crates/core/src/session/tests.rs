@@ -9,17 +9,17 @@ use proptest::prelude::*;
 
 const SOFT: u64 = 1000;
 
-fn session() -> Session {
+pub fn session() -> Session {
     let mut session = Session::new("s".parse().expect("plain id"));
     session.generation = Generation(1);
     session
 }
 
-fn rules(busy: BusyInput) -> Rules {
+pub fn rules(busy: BusyInput) -> Rules {
     Rules { busy, soft_tokens: Some(SOFT), ..Rules::default() }
 }
 
-fn here() -> Destination {
+pub fn here() -> Destination {
     Destination {
         platform: "test".into(),
         account: "bot".into(),
@@ -29,7 +29,7 @@ fn here() -> Destination {
     }
 }
 
-fn input(seq: u64, kind: Kind) -> Event {
+pub fn input(seq: u64, kind: Kind) -> Event {
     let chat = !matches!(kind, Kind::Request(_));
     Event::Received(Arc::new(Input {
         seq: Seq(seq),
@@ -43,24 +43,24 @@ fn input(seq: u64, kind: Kind) -> Event {
     }))
 }
 
-fn chat(seq: u64) -> Event {
+pub fn chat(seq: u64) -> Event {
     input(seq, Kind::Chat(Content::text(format!("m{seq}"))))
 }
 
-fn request(seq: u64) -> Event {
+pub fn request(seq: u64) -> Event {
     let content = Content::text(format!("m{seq}"));
     input(seq, Kind::Request(Request { content, ..Request::default() }))
 }
 
-fn command(seq: u64, command: Command) -> Event {
+pub fn command(seq: u64, command: Command) -> Event {
     input(seq, Kind::Command(command))
 }
 
-fn new(seq: u64) -> Event {
+pub fn new(seq: u64) -> Event {
     command(seq, Command::New { successor: "t".parse().expect("plain id") })
 }
 
-fn answered_with(turn: u64, step: u32, calls: &[&str], tokens: u64) -> Event {
+pub fn answered_with(turn: u64, step: u32, calls: &[&str], tokens: u64) -> Event {
     let call =
         |id: &&str| ToolCall { id: (*id).into(), name: "tool".into(), arguments: "{}".into(), extra: None };
     let said = Assistant {
@@ -78,22 +78,22 @@ fn answered_with(turn: u64, step: u32, calls: &[&str], tokens: u64) -> Event {
     }
 }
 
-fn answered(turn: u64) -> Event {
+pub fn answered(turn: u64) -> Event {
     answered_with(turn, 0, &[], 1)
 }
 
-fn called(turn: u64, step: u32, index: usize) -> Event {
+pub fn called(turn: u64, step: u32, index: usize) -> Event {
     let result = ToolResult { call_id: index.to_string(), name: None, content: Content::text("r") };
     Event::Called { turn: TurnId(Seq(turn)), step, index, result, sends: Vec::new() }
 }
 
-fn failed(turn: u64) -> Event {
+pub fn failed(turn: u64) -> Event {
     let failure = Failure { kind: FailureKind::Refused, message: "no".into() };
     Event::Failed { turn: TurnId(Seq(turn)), step: 0, failure }
 }
 
 /// What matters of an act, in a word.
-fn word(act: &Act) -> String {
+pub fn word(act: &Act) -> String {
     match act {
         Act::Accept(input) => format!("accept {}", input.seq),
         Act::Begin { turn, inputs } => format!("begin {turn}<{}", inputs[0]),
@@ -118,7 +118,7 @@ fn word(act: &Act) -> String {
     }
 }
 
-fn job(job: &Job) -> String {
+pub fn job(job: &Job) -> String {
     match job {
         Job::Ask { turn, step } => format!("ask {turn}.{step}"),
         Job::Call { turn, step, index } => format!("call {turn}.{step}.{index}"),
@@ -129,7 +129,7 @@ fn job(job: &Job) -> String {
 }
 
 /// Plays the rows: what happened, what is written, what then runs.
-fn play(mut session: Session, rules: &Rules, rows: Vec<(Event, Vec<&str>, Vec<&str>)>) -> Session {
+pub fn play(mut session: Session, rules: &Rules, rows: Vec<(Event, Vec<&str>, Vec<&str>)>) -> Session {
     for (event, acts, jobs) in rows {
         let (next, done) = session.step(event.clone(), Time(1), rules);
         let done: Vec<_> = done.iter().map(word).collect();
@@ -140,7 +140,7 @@ fn play(mut session: Session, rules: &Rules, rows: Vec<(Event, Vec<&str>, Vec<&s
     session
 }
 
-fn owned(words: Vec<&str>) -> Vec<String> {
+pub fn owned(words: Vec<&str>) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
 }
 

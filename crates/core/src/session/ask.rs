@@ -1,0 +1,114 @@
+//! Questions of tools: asked once, answered once, by a person or by time.
+
+use super::{Act, Phase, Reply, Rules, Session};
+use crate::input::Input;
+use crate::message::{Content, ToolResult};
+use crate::time::Time;
+use crate::tool::{Ask, Grant, Question, Verdict};
+use crate::turn::{Slot, Turn};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Session {
+    pub(super) fn ask(
+        &mut self,
+        index: usize,
+        question: Question,
+        patience: Duration,
+        now: Time,
+        acts: &mut Vec<Act>,
+    ) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let (id, step) = (turn.id, turn.step);
+        let destination = turn.inputs.last().and_then(|input| input.reply_to.clone());
+        let trace = turn.trace().onward();
+        let Some(slot @ Slot::Open(_)) = turn.group.as_mut().and_then(|group| group.slots.get_mut(index))
+        else {
+            return; // an echo of a question that was answered
+        };
+        let ask = Ask { question, asked: now, until: now.plus(patience) };
+        *slot = Slot::Asking(ask.clone());
+        if let Some(destination) = destination {
+            let key = format!("{}/{id}/{step}/{index}/asked", self.id);
+            acts.push(Act::Deliver(Reply { key, destination, text: ask.question.in_words(), trace }));
+        }
+        acts.push(Act::Ask { turn: id, step, index, ask });
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        index: usize,
+        verdict: Verdict,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let Some(group) = &mut turn.group else { return };
+        let Some(Slot::Asking(ask)) = group.slots.get(index) else { return };
+        let call = &group.answer.calls[index];
+        let (call_id, name) = (call.id.clone(), Some(call.name.clone()));
+        match (ask.question.clone(), verdict) {
+            (Question::Approval { patterns, .. }, Verdict::Granted(grant)) => {
+                if grant != Grant::Once {
+                    let new = patterns.into_iter().filter(|pattern| !self.allowed.contains(pattern));
+                    self.allowed.extend(new.collect::<Vec<_>>());
+                }
+                group.slots[index] = Slot::Open(Some(grant));
+                acts.push(Act::Grant { turn: turn.id, step: turn.step, index, grant });
+            }
+            (question, verdict) => {
+                let content = Content::text(question.answer(&verdict));
+                let result = ToolResult { call_id, name, content };
+                self.close_call(index, result, Vec::new(), now, rules, acts);
+            }
+        }
+    }
+
+    /// Answers the oldest approval that is waited for, or all. Returns how many there were.
+    pub(super) fn decide_asked(
+        &mut self,
+        verdict: &Verdict,
+        all: bool,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) -> usize {
+        let asked = self.asked(|question| matches!(question, Question::Approval { .. }));
+        let chosen = if all { asked.len() } else { asked.len().min(1) };
+        for index in &asked[..chosen] {
+            self.decide(*index, verdict.clone(), now, rules, acts);
+        }
+        chosen
+    }
+
+    pub(super) fn asked(&self, which: impl Fn(&Question) -> bool) -> Vec<usize> {
+        let Phase::Turn(Turn { group: Some(group), .. }) = &self.phase else { return Vec::new() };
+        let slots = group.slots.iter().enumerate();
+        slots
+            .filter_map(|(index, slot)| match slot {
+                Slot::Asking(ask) if which(&ask.question) => Some(index),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The question that a message answers: one was asked in the place it comes from.
+    pub(super) fn clarified(&self, input: &Input) -> Option<usize> {
+        let Phase::Turn(turn) = &self.phase else { return None };
+        let same_place = match (turn.inputs.last().map(|input| &input.reply_to), &input.reply_to) {
+            (Some(Some(here)), Some(there)) => here.is_same_place(there),
+            (Some(None), None) => true,
+            _ => false,
+        };
+        let asked = self.asked(|question| matches!(question, Question::Clarify { .. }));
+        asked.first().copied().filter(|_| same_place && input.trace.is_human())
+    }
+
+    /// The input is part of the running turn, and settled with it.
+    pub(super) fn take_in(&mut self, input: &Arc<Input>, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
+        turn.inputs.push(input.clone());
+    }
+}

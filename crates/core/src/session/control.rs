@@ -1,0 +1,206 @@
+//! What people order, and what stops a runaway: `/stop`, silence, budgets, chains between agents.
+
+use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, said_by};
+use crate::command::{Command, HELP};
+use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
+use crate::history::{NOT_ASKED, STOPPED};
+use crate::input::{AGENT_PLATFORM, Destination, Input, Kind, NOTICE_THREAD, Trace};
+use crate::time::Time;
+use crate::tool::{Grant, Verdict};
+use crate::turn::Slot;
+use std::sync::Arc;
+
+impl Session {
+    /// Carries out an order that does not wait, and says what came of it.
+    pub(super) fn obey(
+        &mut self,
+        command: &Command,
+        input: &Input,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) -> String {
+        match command {
+            Command::Stop => self.stop(now, acts),
+            Command::Approve { grant, all } => {
+                let count = self.decide_asked(&Verdict::Granted(*grant), *all, now, rules, acts);
+                decided(count, "Allowed", *grant)
+            }
+            Command::Deny { reason, all } => {
+                let verdict = Verdict::Denied { reason: reason.clone() };
+                let count = self.decide_asked(&verdict, *all, now, rules, acts);
+                decided(count, "Refused", Grant::Once)
+            }
+            Command::Notice { text } => {
+                self.notify(input.key.as_str(), text, acts);
+                String::new()
+            }
+            _ => self.report(command, rules),
+        }
+    }
+
+    /// Ends the turn, and only that: what waits stays. Nobody waits for a tool that hangs.
+    pub(super) fn stop(&mut self, now: Time, acts: &mut Vec<Act>) -> String {
+        let Phase::Turn(turn) = &self.phase else {
+            return "Nothing is running.".into();
+        };
+        let was = format!("Stopped message {} at step {}.", turn.id, turn.step + 1);
+        self.give_up(NOT_ASKED, |_, slot| matches!(slot, Slot::Asking(_)), acts);
+        self.give_up(STOPPED, |_, _| true, acts);
+        self.close_group(now, acts);
+        let Phase::Turn(turn) = std::mem::replace(&mut self.phase, Phase::Idle) else { return was };
+        let failure = Failure { kind: FailureKind::Stopped, message: "Stopped.".into() };
+        for input in &turn.inputs {
+            self.settle_quietly(input.seq, Outcome::Failed(turn.id, failure.clone()), acts);
+        }
+        acts.push(Act::Note { name: "turn_stopped", detail: format!("turn {}", turn.id) });
+        match self.waiting.len() {
+            0 => was,
+            1 => format!("{was} The message that waits is next."),
+            many => format!("{was} The {many} messages that wait are next."),
+        }
+    }
+
+    pub(super) fn halt(&mut self, now: Time, acts: &mut Vec<Act>) {
+        if matches!(self.phase, Phase::Turn(_)) {
+            self.stop(now, acts);
+        }
+        self.halted = !matches!(self.phase, Phase::Closed(_));
+    }
+
+    /// Words for the people of this session rather than for the model.
+    pub(super) fn notify(&self, key: &str, text: &str, acts: &mut Vec<Act>) {
+        acts.push(Act::Note { name: "notice", detail: text.to_owned() });
+        if let Some(destination) = self.place.clone() {
+            let key = format!("{}/{key}", self.id);
+            let trace = Trace::default();
+            acts.push(Act::Deliver(Reply { key, destination, text: text.to_owned(), trace }));
+        }
+    }
+
+    /// Calls that a turn has no budget for, or that lead nowhere, are not run. The model is told, and
+    /// may answer once more; one that still calls has had its chance.
+    pub(super) fn consider_budget(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let Some(group) = &turn.group else { return };
+        let steps_max = turn.task().map_or(rules.limits.steps_max, |task| task.steps_max);
+        let spent = turn.step + 1 >= steps_max.max(1)
+            || rules.limits.turn_tokens_max.is_some_and(|max| turn.spent >= max);
+        let nowhere = turn.repeated.filter(|repeated| repeated.forbids(&group.answer.calls));
+        let (why, name, had_its_chance) = match nowhere {
+            _ if spent => (NOT_RUN_BUDGET, "budget_exhausted", turn.exhausted),
+            Some(repeated) => (NOT_RUN_REPEATED, "calls_repeated", repeated.was_forbidden()),
+            None => return,
+        };
+        turn.exhausted |= spent;
+        let (id, step) = (turn.id, turn.step);
+        acts.push(Act::Note { name, detail: format!("turn {id}, step {step}") });
+        self.give_up(why, |_, _| true, acts);
+        self.close_group(now, acts);
+        if let (Phase::Turn(turn), Some(repeated)) = (&mut self.phase, nowhere) {
+            turn.repeated = Some(Repeated { times: repeated.times + 1, ..repeated });
+        }
+        if had_its_chance {
+            let message = match spent {
+                true => {
+                    "This turn used up its budget of steps or tokens before it had an answer. \
+                         What was done so far is kept; write again to go on from here."
+                }
+                false => {
+                    "The model kept repeating one call that led nowhere, so the turn was ended. \
+                          Write again, perhaps in other words."
+                }
+            };
+            self.fail(Failure { kind: FailureKind::Exhausted, message: message.into() }, acts);
+        }
+    }
+
+    /// A chain of messages between agents has come far enough. The people it began with are told,
+    /// once; the other agent is not, or it would answer.
+    pub(super) fn cut(&mut self, input: &Arc<Input>, rules: &Rules, acts: &mut Vec<Act>) {
+        let trace = &input.trace;
+        let detail =
+            format!("message {} of {}, {} hops from its origin", input.seq, trace.origin, trace.hops);
+        acts.push(Act::Note { name: "chain_cut", detail });
+        let said = format!(
+            "Agents have been answering each other: the chain was cut at {} after {} hops. \
+             Write again if they should go on.",
+            rules.agent, trace.hops
+        );
+        let key = format!("cut/{}", trace.origin);
+        match &trace.root {
+            Some(root) if root.agent == rules.agent && root.session == self.id => {
+                self.notify(&key, &said, acts);
+            }
+            Some(root) => {
+                let destination = Destination {
+                    platform: AGENT_PLATFORM.into(),
+                    account: root.agent.to_string(),
+                    chat: root.session.to_string(),
+                    thread: Some(NOTICE_THREAD.into()),
+                    reply_to: None,
+                };
+                let trace = trace.onward();
+                acts.push(Act::Deliver(Reply { key, destination, text: said.clone(), trace }));
+            }
+            None => {}
+        }
+        self.settle_quietly(input.seq, Outcome::Done { said, successor: None }, acts);
+    }
+
+    /// What was said to steer the turn joins it, from wherever it waits.
+    pub(super) fn join_steering(&mut self, acts: &mut Vec<Act>) {
+        let Phase::Turn(turn) = &mut self.phase else { return };
+        let steers =
+            |input: &Input| matches!(&input.kind, Kind::Command(Command::Steer { text }) if !text.is_empty());
+        let (steering, rest): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|input| steers(input));
+        self.waiting = rest.into();
+        for input in steering {
+            acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
+            acts.extend(said_by(&input).map(Act::Append));
+            turn.inputs.push(input);
+        }
+    }
+
+    pub(super) fn report(&self, command: &Command, rules: &Rules) -> String {
+        match command {
+            Command::Help => HELP.to_owned(),
+            Command::Steer { .. } => "Say what the agent should know: /steer <text>".to_owned(),
+            Command::Queue { .. } => "Say what should wait for the next turn: /queue <text>".to_owned(),
+            Command::Unknown { name } => {
+                format!(
+                    "There is no command /{name}. /help lists those there are; nothing was sent to the model."
+                )
+            }
+            _ => {
+                let doing = match &self.phase {
+                    Phase::Idle if self.halted => "silenced until you write again".to_owned(),
+                    Phase::Idle => "idle".to_owned(),
+                    Phase::Turn(turn) => {
+                        let (step, max) = (turn.step + 1, rules.limits.steps_max);
+                        match self.asked(|_| true).len() {
+                            0 => format!("answering message {}, step {step} of {max}", turn.id),
+                            _ => format!("waiting for your answer in message {}, step {step}", turn.id),
+                        }
+                    }
+                    Phase::Closed(_) => "ended".to_owned(),
+                };
+                let waiting = self.waiting.len();
+                format!("Session {}\n{doing}; {waiting} waiting; {} received", self.id, self.received)
+            }
+        }
+    }
+}
+
+fn decided(count: usize, what: &str, grant: Grant) -> String {
+    let reach = match grant {
+        Grant::Once => "",
+        Grant::Session => " for this session",
+        Grant::Always => " for good",
+    };
+    match count {
+        0 => "Nothing waits for an answer.".into(),
+        1 => format!("{what}{reach}."),
+        many => format!("{what} {many} calls{reach}."),
+    }
+}

@@ -1,0 +1,297 @@
+//! Turns with tools, by table: who is asked, what is stopped, what is cut.
+
+use super::tests::*;
+use super::*;
+use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED};
+use crate::history::STOPPED;
+use crate::input::Root;
+
+fn asked(turn: u64, step: u32, index: usize) -> Event {
+    let question =
+        Question::Approval { what: "rm".into(), why: "it removes".into(), patterns: vec!["rm".into()] };
+    let patience = Duration::from_secs(60);
+    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience }
+}
+
+fn wants_to_know(turn: u64, step: u32, index: usize) -> Event {
+    let question =
+        Question::Clarify { question: "which?".into(), choices: vec!["red".into(), "blue".into()] };
+    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience: Duration::from_secs(60) }
+}
+
+fn loaded(repeatable: &[usize]) -> Event {
+    Event::Loaded { repeatable: repeatable.to_vec() }
+}
+
+fn from_agent(seq: u64, origin: &str, hops: u32) -> Event {
+    let Event::Received(input) = chat(seq) else { unreachable!("chat receives") };
+    let root = Some(Root { agent: "other".into(), session: "r".parse().expect("plain id") });
+    let trace = Trace { origin: origin.into(), root, hops };
+    Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }))
+}
+
+/// A turn with two calls at work.
+fn working() -> Vec<(Event, Vec<&'static str>, Vec<&'static str>)> {
+    vec![
+        (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
+        (answered_with(1, 0, &["0", "1"], 1), vec!["step 1.0"], vec!["call 1.0.0", "call 1.0.1"]),
+    ]
+}
+
+#[test]
+fn p9_a_call_that_asks_waits_across_restarts_and_runs_once_it_is_allowed() {
+    let mut rows = working();
+    rows.extend([
+        (asked(1, 0, 0), vec!["deliver s/1/0/0/asked", "asks 0"], vec!["await 1.0.0", "call 1.0.1"]),
+        (called(1, 0, 1), vec!["result 1"], vec!["await 1.0.0"]),
+        (loaded(&[]), vec![], vec!["await 1.0.0"]), // nothing ran, so nothing is unknown
+        (
+            command(2, Command::Approve { grant: Grant::Session, all: false }),
+            vec!["accept 2", "grant 0", "deliver s/2/done", "2 done"],
+            vec!["call 1.0.0"],
+        ),
+        (asked(1, 0, 1), vec![], vec!["call 1.0.0"]), // an echo
+        (called(1, 0, 0), vec!["result 0", "assistant a", "tool r", "tool r"], vec!["ask 1.1"]),
+    ]);
+    let end = play(session(), &rules(BusyInput::Queue), rows);
+    assert_eq!(end.allowed, ["rm"]);
+}
+
+#[test]
+fn p31_silence_and_no_are_a_no() {
+    for verdict in [Verdict::Expired, Verdict::Denied { reason: None }] {
+        let mut state = play(session(), &rules(BusyInput::Queue), working());
+        state = state.step(asked(1, 0, 0), Time(1), &Rules::default()).0;
+        let decided = Event::Decided { turn: TurnId(Seq(1)), step: 0, index: 0, verdict };
+        let (next, acts) = state.step(decided.clone(), Time(1), &Rules::default());
+        assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), ["result 0"]);
+        let Phase::Turn(turn) = &next.phase else { panic!("the turn goes on") };
+        let said = turn.group.as_ref().and_then(|group| group.result(0)).expect("a result").content.plain();
+        assert!(said.contains("BLOCKED"), "{said}");
+        assert!(next.step(decided, Time(1), &Rules::default()).1.is_empty(), "answered once");
+    }
+}
+
+#[test]
+fn p4_what_the_user_answers_is_the_result_and_nothing_else() {
+    let mut rows = working();
+    rows.extend([
+        (wants_to_know(1, 0, 0), vec!["deliver s/1/0/0/asked", "asks 0"], vec!["await 1.0.0", "call 1.0.1"]),
+        (called(1, 0, 1), vec!["result 1"], vec!["await 1.0.0"]),
+    ]);
+    let state = play(session(), &rules(BusyInput::Queue), rows);
+    let Event::Received(line) = chat(2) else { unreachable!("chat receives") };
+    let answer = Input { kind: Kind::Chat(Content::text("2")), ..Input::clone(&line) };
+    let (next, acts) = state.step(Event::Received(Arc::new(answer)), Time(1), &Rules::default());
+    let acts: Vec<_> = acts.iter().map(word).collect();
+    let result =
+        r#"tool {"question": "which?", "choices_offered": ["red", "blue"], "user_response": "blue"}"#;
+    assert_eq!(acts, ["accept 2", "begin 1<2", "result 0", "assistant a", result, "tool r"]);
+    let (end, acts) = next.step(answered_with(1, 1, &[], 1), Time(1), &Rules::default());
+    assert!(acts.iter().map(word).any(|act| act == "2 answered by 1"));
+    assert_eq!(end.answered, Seq(2));
+}
+
+#[test]
+fn p4_stop_ends_the_turn_with_closed_groups_and_what_waits_is_next() {
+    let stopped = format!("tool {STOPPED}");
+    let mut rows = working();
+    rows.extend([
+        (called(1, 0, 1), vec!["result 1"], vec!["call 1.0.0"]),
+        (chat(2), vec!["accept 2"], vec!["call 1.0.0"]),
+        (
+            command(3, Command::Stop),
+            vec![
+                "accept 3",
+                "result 0",
+                "assistant a",
+                stopped.as_str(),
+                "tool r",
+                "1 failed in 1",
+                "turn_stopped",
+                "deliver s/3/done",
+                "3 done",
+                "begin 2<2",
+                "user m2",
+            ],
+            vec!["ask 2.0"],
+        ),
+        (called(1, 0, 0), vec!["late_result_dropped"], vec!["ask 2.0"]), // it came to an end after all
+        (answered(2), vec!["step 2.0", "assistant a", "2 answered by 2", "deliver s/2"], vec![]),
+        (command(4, Command::Stop), vec!["accept 4", "deliver s/4/done", "4 done"], vec![]),
+    ]);
+    let end = play(session(), &rules(BusyInput::Queue), rows);
+    assert_eq!((end.failed, end.answered), (None, Seq(4)));
+}
+
+#[test]
+fn p4_steering_joins_after_the_next_step_and_queued_words_wait() {
+    let steer = |seq| command(seq, Command::Steer { text: "left".into() });
+    let queue = |seq| command(seq, Command::Queue { text: "later".into() });
+    let mut rows = working();
+    rows.extend([
+        (queue(2), vec!["accept 2"], vec!["call 1.0.0", "call 1.0.1"]),
+        (steer(3), vec!["accept 3"], vec!["call 1.0.0", "call 1.0.1"]),
+        (called(1, 0, 0), vec!["result 0"], vec!["call 1.0.1"]),
+        (
+            called(1, 0, 1),
+            vec!["result 1", "assistant a", "tool r", "tool r", "begin 1<3", "user left"],
+            vec!["ask 1.1"],
+        ),
+        (
+            answered_with(1, 1, &[], 1),
+            vec![
+                "step 1.1",
+                "assistant a",
+                "1 answered by 1",
+                "3 answered by 1",
+                "deliver s/1",
+                "begin 2<2",
+                "user later",
+            ],
+            vec!["ask 2.0"],
+        ),
+    ]);
+    play(session(), &rules(BusyInput::Queue), rows);
+    // With nothing to steer it is a message.
+    play(
+        session(),
+        &rules(BusyInput::Queue),
+        vec![(steer(1), vec!["accept 1", "begin 1<1", "user left"], vec!["ask 1.0"])],
+    );
+}
+
+#[test]
+fn p9_calls_that_may_be_repeated_are_and_others_are_not() {
+    let mut rows = working();
+    let unknown = format!("tool {OUTCOME_UNKNOWN}");
+    rows.extend([
+        (loaded(&[1]), vec!["result 0"], vec!["call 1.0.1"]),
+        (called(1, 0, 1), vec!["result 1", "assistant a", unknown.as_str(), "tool r"], vec!["ask 1.1"]),
+    ]);
+    play(session(), &rules(BusyInput::Queue), rows);
+}
+
+#[test]
+fn a_turn_that_has_used_up_its_budget_gets_one_more_answer_and_no_more_calls() {
+    let mut rules = rules(BusyInput::Queue);
+    rules.limits.steps_max = 2;
+    let not_run = format!("tool {NOT_RUN_BUDGET}");
+    play(
+        session(),
+        &rules,
+        vec![
+            (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
+            (answered_with(1, 0, &["0"], 1), vec!["step 1.0"], vec!["call 1.0.0"]),
+            (called(1, 0, 0), vec!["result 0", "assistant a", "tool r"], vec!["ask 1.1"]),
+            (
+                answered_with(1, 1, &["0"], 1),
+                vec!["step 1.1", "budget_exhausted", "result 0", "assistant a", not_run.as_str()],
+                vec!["ask 1.2"],
+            ),
+            (
+                answered_with(1, 2, &["0"], 1),
+                vec![
+                    "step 1.2",
+                    "budget_exhausted",
+                    "result 0",
+                    "assistant a",
+                    not_run.as_str(),
+                    "1 failed in 1",
+                    "deliver s/1/failed/0",
+                ],
+                vec![],
+            ),
+        ],
+    );
+    rules.limits.steps_max = 90;
+    rules.limits.turn_tokens_max = Some(10);
+    let state = session().step(chat(1), Time(1), &rules).0;
+    let (_, acts) = state.step(answered_with(1, 0, &["0"], 10), Time(1), &rules);
+    assert!(acts.iter().map(word).any(|act| act == "budget_exhausted"));
+}
+
+#[test]
+fn a_call_that_leads_nowhere_is_told_so_and_then_not_run() {
+    let rules = rules(BusyInput::Queue);
+    let mut state = session().step(chat(1), Time(1), &rules).0;
+    let mut results = Vec::new();
+    for step in 0..7 {
+        let (next, acts) = state.step(answered_with(1, step, &["0"], 1), Time(1), &rules);
+        let closed = acts.iter().map(word).any(|act| act == "calls_repeated");
+        let (next, acts) = if closed { (next, acts) } else { next.step(called(1, step, 0), Time(1), &rules) };
+        results.extend(acts.iter().map(word).filter(|act| act.starts_with("tool ")));
+        state = next;
+    }
+    let told = format!("tool r\n\n{REPEATED}");
+    let not_run = format!("tool {NOT_RUN_REPEATED}");
+    assert_eq!(results, ["tool r", "tool r", &told, &told, &told, &not_run, &not_run]);
+    assert_eq!(state.phase, Phase::Idle, "a model that will not hear is stopped");
+}
+
+#[test]
+fn p6_agents_that_answer_each_other_are_cut_with_one_notice_and_people_are_not() {
+    let mut rules = rules(BusyInput::Queue);
+    rules.agent = "this".into();
+    let mut state = session();
+    let mut turns = 0;
+    let mut notices = Vec::new();
+    for seq in 1..=20 {
+        let (next, acts) = state.step(from_agent(seq, "h", 1), Time(1), &rules);
+        notices.extend(acts.iter().map(word).filter(|act| act.starts_with("deliver cut/")));
+        state = next;
+        if let [Job::Ask { turn, .. }] = state.jobs()[..] {
+            turns += 1;
+            state = state.step(answered_with(turn.0.0, 0, &[], 1), Time(1), &rules).0;
+        }
+    }
+    assert_eq!(turns, rules.limits.chain_turns_max);
+    notices.dedup();
+    assert_eq!(notices, ["deliver cut/h"], "all under one key, so one is sent");
+    assert_eq!(state.answered, Seq(20), "every message has an end");
+    let human = state.step(chat(21), Time(1), &rules).0;
+    assert_eq!(human.jobs().len(), 1, "a person is answered");
+    let far = session().step(from_agent(1, "g", rules.limits.hops_max + 1), Time(1), &rules).0;
+    assert_eq!(far.jobs(), []);
+}
+
+#[test]
+fn p6_what_fails_or_says_nothing_is_not_told_to_another_agent() {
+    let rules = rules(BusyInput::Queue);
+    let state = session().step(from_agent(1, "h", 1), Time(1), &rules).0;
+    let (_, acts) = state.step(failed(1), Time(1), &rules);
+    assert!(!acts.iter().any(|act| matches!(act, Act::Deliver(_))), "{acts:?}");
+}
+
+#[test]
+fn p6_silence_ends_every_turn_and_holds_until_a_person_writes() {
+    let mut rows = working();
+    let stopped = format!("tool {STOPPED}");
+    rows.extend([
+        (chat(2), vec!["accept 2"], vec!["call 1.0.0", "call 1.0.1"]),
+        (
+            Event::Halted,
+            vec![
+                "result 0",
+                "result 1",
+                "assistant a",
+                stopped.as_str(),
+                stopped.as_str(),
+                "1 failed in 1",
+                "turn_stopped",
+            ],
+            vec![],
+        ),
+        (from_agent(3, "h", 1), vec!["accept 3"], vec![]),
+        (loaded(&[]), vec![], vec![]),
+        (command(4, Command::Status), vec!["accept 4", "deliver s/4/done", "4 done"], vec![]),
+        (
+            chat(5),
+            vec!["accept 5", "begin 2<2", "user m2", "begin 2<3", "user m3", "begin 2<5", "user m5"],
+            vec!["ask 2.0"],
+        ),
+    ]);
+    play(session(), &rules(BusyInput::Queue), rows);
+    let silent = session().step(Event::Halted, Time(1), &Rules::default()).0;
+    assert!(silent.halted && !silent.step(Event::Released, Time(1), &Rules::default()).0.halted);
+}

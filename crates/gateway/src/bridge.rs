@@ -1,0 +1,152 @@
+//! Where the agents of one process write to each other.
+//!
+//! To the sender it is a platform like any other: what it says lies in its outbox until it has
+//! arrived. To the receiver it is a message like any other: it lies in its inbox once it has. The
+//! key of the one is the key of the other, so it arrives once. What travels along is the trace of
+//! the human message it follows from, so that two agents cannot thank each other for ever.
+//!
+//! Deliberately absent: any way into another agent's sessions but through its inbox.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use throughline_core::command::Command;
+use throughline_core::input::{
+    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Kind, NOTICE_THREAD, Sender,
+};
+use throughline_core::port::{Desk, Outgoing, Platform, Promise, Refusal, SendError, Submission};
+use throughline_core::route::Target;
+use throughline_core::{Content, SessionId};
+
+/// The agents of this process, by name.
+#[derive(Default)]
+pub struct Agents(Mutex<BTreeMap<String, Arc<dyn Desk>>>);
+
+impl Agents {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn Desk>>> {
+        self.0.lock().expect("nothing panics while it holds the agents")
+    }
+
+    pub fn join(&self, name: &str, desk: Arc<dyn Desk>) {
+        self.known().insert(name.to_owned(), desk);
+    }
+
+    /// An agent that stops leaves, or the two would keep each other alive.
+    pub fn leave(&self, name: &str) {
+        self.known().remove(name);
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.known().keys().cloned().collect()
+    }
+
+    fn desk(&self, name: &str) -> Option<Arc<dyn Desk>> {
+        self.known().get(name).cloned()
+    }
+}
+
+/// One agent's way to the others.
+pub struct Bridge {
+    name: Arc<str>,
+    agents: Arc<Agents>,
+}
+
+impl Bridge {
+    pub fn new(name: Arc<str>, agents: Arc<Agents>) -> Self {
+        Self { name, agents }
+    }
+
+    async fn carry(&self, outgoing: &Outgoing) -> Result<Option<String>, SendError> {
+        let to = &outgoing.destination.account;
+        let Some(desk) = self.agents.desk(to) else {
+            let message = format!("no agent called {to:?} runs in this process");
+            return Err(SendError::Later { after: None, message });
+        };
+        let submission = self.submission(desk.as_ref(), outgoing)?;
+        match desk.submit(submission).await {
+            Ok(receipt) => Ok(Some(format!("{}/{}", receipt.session, receipt.seq))),
+            Err(refusal @ (Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))) => {
+                Err(SendError::Later { after: None, message: refusal.to_string() })
+            }
+            Err(refusal) => Err(SendError::Never { message: refusal.to_string() }),
+        }
+    }
+
+    fn submission(&self, desk: &dyn Desk, outgoing: &Outgoing) -> Result<Submission, SendError> {
+        let Destination { chat, thread, .. } = &outgoing.destination;
+        let is_notice = thread.as_deref() == Some(NOTICE_THREAD);
+        let kind = match is_notice {
+            true => Kind::Command(Command::Notice { text: outgoing.text.clone() }),
+            false => Kind::Chat(Content::text(format!("[{}] {}", self.name, outgoing.text))),
+        };
+        let never = |message: String| SendError::Never { message };
+        let target = match chat.is_empty() {
+            true => Target::Chat(self.chat_with(&outgoing.session).map_err(never)?),
+            false => Target::Session(chat.parse().map_err(|_| never(format!("{chat:?} names no session")))?),
+        };
+        let chat = match &target {
+            Target::Chat(chat) => Some(chat.clone()),
+            _ => None,
+        };
+        Ok(Submission {
+            target,
+            birth: Birth {
+                source: AGENT_PLATFORM.into(),
+                user: Some(self.name.to_string()),
+                chat,
+                ..Birth::default()
+            },
+            at: desk.now(),
+            key: DedupeKey::of(&[AGENT_PLATFORM, &self.name, &outgoing.key]),
+            kind,
+            reply_to: (!is_notice).then(|| self.here(&outgoing.session)),
+            sender: Some(Sender {
+                id: format!("{AGENT_PLATFORM}:{}", self.name),
+                name: Some(self.name.to_string()),
+            }),
+            platform_id: None,
+            trace: outgoing.trace.clone(),
+            may_be_retry: false,
+        })
+    }
+
+    /// Where an answer to what this session said goes.
+    fn here(&self, session: &SessionId) -> Destination {
+        Destination {
+            platform: AGENT_PLATFORM.into(),
+            account: self.name.to_string(),
+            chat: session.to_string(),
+            thread: None,
+            reply_to: None,
+        }
+    }
+
+    /// The other agent knows each of our sessions as a chat of its own.
+    fn chat_with(&self, session: &SessionId) -> Result<Chat, String> {
+        let key = format!("agent:main:{AGENT_PLATFORM}:dm:{}:{session}", self.name);
+        Ok(Chat {
+            key: key.parse().map_err(|_| format!("{key:?} is no chat key"))?,
+            platform: AGENT_PLATFORM.into(),
+            chat_type: "dm".into(),
+            display_name: Some(self.name.to_string()),
+            origin: None,
+        })
+    }
+}
+
+impl Platform for Bridge {
+    fn name(&self) -> &str {
+        AGENT_PLATFORM
+    }
+
+    fn is_idempotent(&self) -> bool {
+        true
+    }
+
+    fn send<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        _mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        Box::pin(self.carry(outgoing))
+    }
+}

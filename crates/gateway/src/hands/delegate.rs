@@ -1,0 +1,309 @@
+//! `delegate_task`: another session does a piece of work, and its last words are the result.
+//!
+//! The child is a session like any other: its task is a message in its inbox under a key made from
+//! the call, its steps are committed, and after a crash both go on where they were, because asking
+//! again under the same key finds the child that is at it. A child ends with its parent's turn, not
+//! with its parent's process.
+
+use super::{Delegation, error, spec as of, text};
+use crate::agent::Home;
+use crate::ingress::Door;
+use futures_util::future::join_all;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use throughline_core::command::Command;
+use throughline_core::input::{Birth, DedupeKey, Kind, Request, Task, Trace};
+use throughline_core::port::{CallId, Desk, Receipt, Settled, Submission, Update};
+use throughline_core::route::Target;
+use throughline_core::session::{FailureKind, Outcome, Phase};
+use throughline_core::tool::{Call, Returned, Spec};
+use throughline_core::turn::{Slot, Turn};
+use throughline_core::{Content, SessionId};
+
+pub const NAME: &str = "delegate_task";
+/// As Hermes names it in `sessions.source`.
+const SOURCE: &str = "subagent";
+/// A longer report would crowd out what it reports to.
+const SUMMARY_CHARS_MAX: usize = 24_000;
+
+pub fn spec(delegation: &Delegation) -> Spec {
+    let role = json!({
+        "type": "string",
+        "enum": ["leaf", "orchestrator"],
+        "description": format!("leaf (the default) does the work itself; orchestrator may delegate further, up to {} level(s) deep.", delegation.depth_max)
+    });
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "goal": {"type": "string", "description": "What is to be done. The other session knows nothing of this conversation: say all it needs."},
+            "context": {"type": "string", "description": "Paths, errors, constraints, what was tried."},
+            "tasks": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "goal": {"type": "string", "description": "As goal above."},
+                        "context": {"type": "string", "description": "As context above."},
+                        "role": role
+                    },
+                    "required": ["goal"]
+                },
+                "description": format!("Several tasks side by side instead of one goal; at most {}.", delegation.children_max)
+            },
+            "role": role,
+            "background": {"type": "boolean", "description": "Has no effect."}
+        },
+        "required": []
+    });
+    of(
+        NAME,
+        "delegation",
+        "Have one or more tasks done in sessions of their own, with the same tools but for those that \
+         talk to people or remember. Only their final reports come back. Good for work that would flood \
+         this conversation, or that falls into independent parts; not for a single command.",
+        parameters,
+    )
+}
+
+struct Order {
+    goal: String,
+    context: Option<String>,
+    may_delegate: bool,
+}
+
+pub async fn run(
+    home: &Arc<Home>,
+    delegation: &Delegation,
+    call: &Call,
+    arguments: &Map<String, Value>,
+) -> Returned {
+    let depth = call.caller.task.as_ref().map_or(0, |task| task.depth);
+    if depth >= delegation.depth_max {
+        return error(&format!(
+            "Delegation depth limit reached (depth={depth}, max_spawn_depth={}). Raise delegation.max_spawn_depth in config.yaml if deeper nesting is required (no hard ceiling, but each level multiplies API cost).",
+            delegation.depth_max
+        ));
+    }
+    let orders = match orders(delegation, arguments) {
+        Ok(orders) => orders,
+        Err(message) => return error(&message),
+    };
+    let began = home.clock.now();
+    let work = orders.iter().enumerate().map(|(index, order)| one(home, delegation, call, index, order));
+    let results = join_all(work).await;
+    let seconds = home.clock.now().since(began).as_secs_f64();
+    let report = json!({ "results": results, "total_duration_seconds": rounded(seconds) });
+    Returned::text(report.to_string())
+}
+
+fn orders(delegation: &Delegation, arguments: &Map<String, Value>) -> Result<Vec<Order>, String> {
+    let top = text(arguments, "role");
+    let order = |fields: &Map<String, Value>, goal: &str| Order {
+        goal: goal.to_owned(),
+        context: text(fields, "context").map(str::to_owned),
+        may_delegate: text(fields, "role").or(top) == Some("orchestrator"),
+    };
+    let tasks = match arguments.get("tasks") {
+        Some(Value::Array(tasks)) if !tasks.is_empty() => tasks,
+        None | Some(Value::Null | Value::Array(_)) => {
+            let goal = text(arguments, "goal")
+                .ok_or("Provide either 'goal' (single task) or 'tasks' (batch).".to_owned())?;
+            return Ok(vec![order(arguments, goal)]);
+        }
+        Some(_) => return Err("tasks must be a list of objects with a 'goal'.".into()),
+    };
+    if tasks.len() > delegation.children_max {
+        return Err(format!(
+            "Too many tasks: {} provided, but max_concurrent_children is {}. Either reduce the task count, split into multiple delegate_task calls, or increase delegation.max_concurrent_children in config.yaml.",
+            tasks.len(),
+            delegation.children_max
+        ));
+    }
+    let read = |(index, task): (usize, &Value)| {
+        let fields = task.as_object().ok_or(format!("Task {index} must be an object."))?;
+        let goal = text(fields, "goal").ok_or(format!("Task {index} is missing a 'goal'."))?;
+        Ok(order(fields, goal))
+    };
+    tasks.iter().enumerate().map(read).collect()
+}
+
+/// One task, from its message to its report.
+async fn one(home: &Arc<Home>, delegation: &Delegation, call: &Call, index: usize, order: &Order) -> Value {
+    let door = Door(home.clone());
+    let began = home.clock.now();
+    let receipt = match door.submit(submission(&door, delegation, call, index, order)).await {
+        Ok(receipt) => receipt,
+        Err(refusal) => {
+            return json!({
+                "task_index": index,
+                "status": "error",
+                "summary": null,
+                "error": refusal.to_string(),
+                "api_calls": 0,
+                "duration_seconds": 0
+            });
+        }
+    };
+    let child = receipt.session.clone();
+    let mut leash = Leash { home: home.clone(), call: call.key.clone(), child: child.clone(), holds: true };
+    let settled = settled(receipt).await;
+    leash.holds = false;
+    let seconds = rounded(home.clock.now().since(began).as_secs_f64());
+    report(index, &child, settled.as_deref(), seconds)
+}
+
+async fn settled(mut receipt: Receipt) -> Option<Arc<Settled>> {
+    loop {
+        match receipt.progress.next().await {
+            Update::Settled(settled) => return Some(settled),
+            // The gateway stops: so does whoever waits here, and both go on at the next start.
+            Update::Interrupted => return None,
+            Update::Delta(_)
+            | Update::Restarted
+            | Update::Calling { .. }
+            | Update::Called { .. }
+            | Update::Asked(_) => {}
+        }
+    }
+}
+
+fn submission(door: &Door, delegation: &Delegation, call: &Call, index: usize, order: &Order) -> Submission {
+    let caller = &call.caller;
+    let depth = caller.task.as_ref().map_or(0, |task| task.depth) + 1;
+    let steps_max = delegation.steps_max;
+    let task = Task {
+        parent: caller.session.clone(),
+        source: caller.source.clone(),
+        depth: if order.may_delegate { depth } else { delegation.depth_max.max(depth) },
+        steps_max,
+        toolsets: caller.task.as_ref().and_then(|task| task.toolsets.clone()),
+    };
+    let mut words = order.goal.clone();
+    if let Some(context) = &order.context {
+        words.push_str("\n\nCONTEXT:\n");
+        words.push_str(context);
+    }
+    Submission {
+        target: Target::Fresh,
+        birth: Birth {
+            source: SOURCE.into(),
+            user: caller.user.clone(),
+            principal: caller.principal.clone(),
+            parent: Some(caller.session.clone()),
+            ..Birth::default()
+        },
+        at: door.now(),
+        key: DedupeKey::of(&["task", &call.key, &index.to_string()]),
+        kind: Kind::Request(Request {
+            content: Content::text(words),
+            task: Some(task),
+            ..Request::default()
+        }),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+        trace: caller.trace.onward(),
+        may_be_retry: false,
+    }
+}
+
+fn report(index: usize, child: &SessionId, settled: Option<&Settled>, seconds: f64) -> Value {
+    let (status, exit) = match settled.map(|settled| &settled.outcome) {
+        Some(Outcome::Answered(_)) => ("completed", "completed"),
+        Some(Outcome::Failed(_, failure)) => match failure.kind {
+            FailureKind::Stopped => ("interrupted", "interrupted"),
+            FailureKind::Exhausted => ("failed", "max_iterations"),
+            _ => ("failed", "error"),
+        },
+        Some(Outcome::Done { .. } | Outcome::Moved { .. }) | None => ("interrupted", "interrupted"),
+    };
+    let mut entry = json!({
+        "task_index": index,
+        "status": status,
+        "summary": null,
+        "duration_seconds": seconds,
+        "exit_reason": exit,
+        "session_id": child.as_str(),
+    });
+    match settled.map(|settled| (&settled.outcome, &settled.answer)) {
+        Some((Outcome::Answered(_), Some(answer))) => {
+            entry["summary"] = bounded(&answer.said.content.plain(), child).into();
+            entry["model"] = answer.model.clone().into();
+            entry["tokens"] = json!({"input": answer.usage.prompt(), "output": answer.usage.output});
+        }
+        Some((Outcome::Failed(_, failure), _)) => entry["error"] = failure.message.clone().into(),
+        _ => entry["error"] = "It did not finish.".into(),
+    }
+    entry
+}
+
+fn bounded(summary: &str, child: &SessionId) -> String {
+    match summary.char_indices().nth(SUMMARY_CHARS_MAX) {
+        None => summary.to_owned(),
+        Some((end, _)) => {
+            format!("{}\n[cut here; the whole report is the end of session {child}]", &summary[..end])
+        }
+    }
+}
+
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 100.0).round() / 100.0
+}
+
+/// A child whose parent's turn was ended is ended, too. One whose parent only lost its process is
+/// not: the parent comes back and asks for it.
+struct Leash {
+    home: Arc<Home>,
+    call: String,
+    child: SessionId,
+    /// The child is still at it.
+    holds: bool,
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        if !self.holds || self.home.closing.load(Ordering::Relaxed) {
+            return;
+        }
+        let (home, child) = (self.home.clone(), self.child.clone());
+        let Ok(call) = self.call.parse::<CallId>() else { return };
+        tokio::spawn(async move {
+            if !is_waited_for(&home, call).await {
+                stop(&Door(home), child).await;
+            }
+        });
+    }
+}
+
+/// Whether the parent's call is still open on disk.
+async fn is_waited_for(home: &Arc<Home>, call: CallId) -> bool {
+    let parent = call.session.clone();
+    let loaded = home.library.read(move |store| store.load(&parent)).await;
+    let Ok(Some(loaded)) = loaded else { return true };
+    match loaded.session.phase {
+        Phase::Turn(Turn { id, step, group: Some(group), .. }) => {
+            (id, step) == (call.turn, call.step)
+                && !matches!(group.slots.get(call.index), Some(Slot::Done(_)))
+        }
+        _ => false,
+    }
+}
+
+async fn stop(door: &Door, child: SessionId) {
+    let submission = Submission {
+        target: Target::Session(child),
+        birth: Birth::default(),
+        at: door.now(),
+        key: DedupeKey::of(&["task", "stop", &door.unique()]),
+        kind: Kind::Command(Command::Stop),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+        trace: Trace::default(),
+        may_be_retry: false,
+    };
+    if let Err(refusal) = door.submit(submission).await {
+        tracing::warn!(%refusal, "a task could not be stopped");
+    }
+}
