@@ -16,7 +16,7 @@ mod shown;
 #[cfg(test)]
 pub mod tests;
 
-use crate::client::{Client, ClientError, Event, Known, Line, Status};
+use crate::client::{Asked, Client, ClientError, Event, Known, Line, Status};
 use crate::out::{Page, Tint, one_line, visible};
 use lines::{Lines, Typed};
 use shown::Shown;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use throughline_core::SessionId;
 use throughline_core::command::Command;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep};
 
 /// A gateway that restarts is back within seconds. Whoever waits longer wants to know.
@@ -173,7 +173,7 @@ impl<'a> Chat<'a> {
                 "/exit" | "/quit" => break,
                 _ => {}
             }
-            let code = self.take(text).await?;
+            let code = self.take(text, Some(lines)).await?;
             if self.screen.manner == Manner::Plain && code != ExitCode::SUCCESS {
                 return Ok(code);
             }
@@ -182,11 +182,11 @@ impl<'a> Chat<'a> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// One line, and what came of it.
-    pub async fn take(&mut self, text: String) -> anyhow::Result<ExitCode> {
+    /// One line, and what came of it. Questions on the way are answered from `lines`.
+    pub async fn take(&mut self, text: String, lines: Option<&mut dyn Lines>) -> anyhow::Result<ExitCode> {
         let order = Command::parse(&text, || "next".parse().expect("four letters are an id"));
         self.left_behind = false;
-        let ended = self.ask(text).await?;
+        let ended = self.ask(text, lines).await?;
         let is_told = matches!(ended, Ended::Answered { .. } | Ended::Done { .. });
         match ended {
             Ended::Answered { text, finish } => self.answered(&text, &finish)?,
@@ -201,7 +201,7 @@ impl<'a> Chat<'a> {
     }
 
     /// Sends the line under its key until it has come to an end, or Ctrl-C.
-    async fn ask(&mut self, text: String) -> anyhow::Result<Ended> {
+    async fn ask(&mut self, text: String, mut lines: Option<&mut dyn Lines>) -> anyhow::Result<Ended> {
         self.forget_interrupts();
         let line = Line { text, session: self.session.clone(), key: self.keys.next() };
         let mut patience = Patience::default();
@@ -209,7 +209,16 @@ impl<'a> Chat<'a> {
         loop {
             let Self { client, session, has_spoken, screen, left_behind: accepted, interrupts, .. } = self;
             let (telling, patience) = (&mut telling, &mut patience);
-            let mut following = Following { session, has_spoken, screen, telling, patience, accepted };
+            let can_answer = screen.manner == Manner::Terminal;
+            let (asking, asked) = unbounded_channel();
+            let mut following =
+                Following { session, has_spoken, screen, telling, patience, accepted, asking };
+            let answering = async {
+                match &mut lines {
+                    Some(lines) if can_answer => answer(client, asked, *lines).await,
+                    _ => std::future::pending().await, // nobody is there to ask; the gateway gives up in time
+                }
+            };
             let trouble = tokio::select! {
                 biased;
                 Some(()) = interrupts.recv() => return Ok(Ended::Left),
@@ -217,6 +226,7 @@ impl<'a> Chat<'a> {
                     Ok(ended) => return Ok(ended),
                     Err(trouble) => trouble,
                 },
+                trouble = answering => return Err(trouble),
             };
             following.break_off()?;
             let wait = match patience.wait(&trouble) {
@@ -360,7 +370,7 @@ impl<'a> Chat<'a> {
 
 /// What the server cannot know of.
 const KEYS: &str = "\
-Ctrl-C   while an answer comes: stop waiting for it; the turn goes on
+Ctrl-C   while an answer comes: stop waiting for it; the turn goes on, /stop ends it
 Ctrl-D   leave, as /exit does
 Several lines that are pasted at once are one message.";
 
@@ -388,6 +398,7 @@ struct Following<'a, 'b> {
     telling: &'a mut Telling,
     patience: &'a mut Patience,
     accepted: &'a mut bool,
+    asking: UnboundedSender<Asked>,
 }
 
 impl Following<'_, '_> {
@@ -410,6 +421,14 @@ impl Following<'_, '_> {
                 }
                 Event::Reasoning(_) => self.think()?,
                 Event::Restarted => self.telling.shown.restart(),
+                Event::Calling { tool, arguments } => self.call(&tool, &arguments)?,
+                Event::Asked(asked) => {
+                    self.remark()?;
+                    let how =
+                        if asked.is_open { "" } else { "\n[y]es, for this [s]ession, [a]lways, or [n]o" };
+                    self.screen.note(Tint::Yellow, &visible(&format!("{}{how}", asked.text)))?;
+                    let _ = self.asking.send(asked); // nobody answers in a pipe
+                }
                 Event::Answer { text, finish } => {
                     let rest = self.telling.shown.finish(&text);
                     self.print(&(rest + "\n\n"))?;
@@ -452,6 +471,24 @@ impl Following<'_, '_> {
         self.write(&thinking)
     }
 
+    /// What a tool is called with, on one line.
+    fn call(&mut self, tool: &str, arguments: &str) -> io::Result<()> {
+        self.remark()?;
+        let line = one_line(&format!("{tool} {arguments}"));
+        let width = self.screen.page.width.unwrap_or(100).saturating_sub(4);
+        let line: String = line.chars().take(width).collect();
+        let line = self.screen.page.paint(Tint::Dim, &format!("┊ {line}\n")).into_owned();
+        self.write(&line)
+    }
+
+    /// What was said so far was a remark on the way; the answer is yet to come.
+    fn remark(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.telling.shown).is_empty() {
+            true => Ok(()),
+            false => self.write("\n"),
+        }
+    }
+
     fn print(&mut self, words: &str) -> io::Result<()> {
         self.write(&visible(words))
     }
@@ -475,6 +512,47 @@ impl Following<'_, '_> {
         self.screen.out.write_all(text.as_bytes())?;
         self.screen.out.flush()
     }
+}
+
+/// Answers the questions of tools with what is typed. Ends only if nothing can be typed any more.
+async fn answer(
+    client: &Client,
+    mut asked: UnboundedReceiver<Asked>,
+    lines: &mut dyn Lines,
+) -> anyhow::Error {
+    while let Some(question) = asked.recv().await {
+        loop {
+            let text = match lines.next().await {
+                Ok(Typed::Line(text)) => text,
+                Ok(Typed::Cleared) => continue,
+                Ok(Typed::End) => "n".to_owned(),
+                Err(error) => return error,
+            };
+            let Some(verdict) = verdict(question.is_open, text.trim()) else { continue };
+            match client.decide(&question.id, &verdict).await {
+                Err(ClientError::Refused { .. }) | Ok(()) => break, // too late is too late
+                Err(_) => {}                                        // it is asked for again
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+fn verdict(is_open: bool, typed: &str) -> Option<serde_json::Value> {
+    let approve = |scope: &str| serde_json::json!({"decision": "approve", "scope": scope});
+    if typed.is_empty() {
+        return None;
+    }
+    if is_open {
+        return Some(serde_json::json!({ "answer": typed }));
+    }
+    Some(match typed.to_ascii_lowercase().as_str() {
+        "y" | "yes" | "o" | "once" | "/approve" => approve("once"),
+        "s" | "session" | "/approve session" => approve("session"),
+        "a" | "always" | "/approve always" => approve("always"),
+        "n" | "no" | "/deny" => serde_json::json!({"decision": "deny"}),
+        _ => serde_json::json!({"decision": "deny", "reason": typed}), // words that are no yes are a no, with a reason
+    })
 }
 
 /// How long a gateway that does not answer is asked again.

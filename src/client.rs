@@ -127,6 +127,13 @@ pub enum Event {
     Reasoning(String),
     /// What was streamed so far is void.
     Restarted,
+    /// A tool is called.
+    Calling {
+        tool: String,
+        arguments: String,
+    },
+    /// A tool waits for a person.
+    Asked(Asked),
     Answer {
         text: String,
         finish: String,
@@ -143,6 +150,15 @@ pub enum Event {
     Interrupted {
         message: String,
     },
+}
+
+/// A question of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub id: String,
+    /// It may be answered in any words, rather than with yes or no.
+    pub is_open: bool,
+    pub text: String,
 }
 
 /// A gateway to ask. Clones share their connections.
@@ -213,6 +229,36 @@ impl Client {
         let request = self.http.post(url).header("content-type", "application/json").body(body.to_string());
         let response = self.send(request).await?;
         Ok(Saying { client: self.clone(), response, parser: Parser::new(BODY_BYTES_MAX), received: 0 })
+    }
+
+    /// Answers what a tool asked. `answer` is the body that the gateway takes: see its documentation.
+    pub async fn decide(&self, asked: &str, answer: &Value) -> Result<(), ClientError> {
+        let mut path = vec!["api", "approvals"];
+        path.extend(asked.split('/'));
+        self.post(&path, answer).await.map(drop)
+    }
+
+    /// Ends every turn of every agent in the gateway's process.
+    pub async fn halt(&self) -> Result<Value, ClientError> {
+        self.post(&["api", "control", "halt"], &json!({"all": true})).await
+    }
+
+    /// Lets them go on.
+    pub async fn release(&self) -> Result<Value, ClientError> {
+        self.post(&["api", "control", "release"], &json!({"all": true})).await
+    }
+
+    /// An order to a session, and what it said.
+    pub async fn order(&self, session: &SessionId, order: &str) -> Result<String, ClientError> {
+        let path = ["api", "sessions", session.as_str(), "commands"];
+        let done = self.post(&path, &json!({"command": order})).await?;
+        Ok(done["said"].as_str().unwrap_or_default().to_owned())
+    }
+
+    async fn post(&self, path: &[&str], body: &Value) -> Result<Value, ClientError> {
+        let request = self.http.post(self.url(path, &[])).header("content-type", "application/json");
+        let body = self.whole(self.send(request.body(body.to_string())).await?).await?;
+        serde_json::from_slice(&body).map_err(|_| ClientError::Foreign("its answer is no JSON".into()))
     }
 
     async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, ClientError> {
@@ -377,6 +423,12 @@ fn read(name: &str, data: &str) -> Result<Option<Event>, ClientError> {
         "delta" => Event::Delta(text("text")),
         "reasoning" => Event::Reasoning(text("text")),
         "restarted" => Event::Restarted,
+        "calling" => Event::Calling { tool: text("tool"), arguments: text("arguments") },
+        "asked" => Event::Asked(Asked {
+            id: text("id"),
+            is_open: data["kind"].as_str() == Some("clarify"),
+            text: text("text"),
+        }),
         "answer" => Event::Answer { text: text("text"), finish: text("finish") },
         "done" => Event::Done {
             said: text("said"),

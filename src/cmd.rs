@@ -4,4 +4,5 @@ pub mod chat;
 pub mod config;
 pub mod run;
 pub mod sessions;
+pub mod stop;
 pub mod why;

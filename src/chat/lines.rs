@@ -37,13 +37,16 @@ pub enum Typed {
     End,
 }
 
-pub trait Lines {
+pub trait Lines: Send {
+    /// Dropping the promise loses no line: the next one gets it.
     fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>>;
 }
 
 /// A source that blocks, on its thread.
 pub struct Threaded {
     wanted: mpsc::Sender<oneshot::Sender<anyhow::Result<Typed>>>,
+    /// A line that somebody asked for and did not wait for. The next one who asks gets it.
+    coming: Option<oneshot::Receiver<anyhow::Result<Typed>>>,
 }
 
 impl Threaded {
@@ -65,7 +68,7 @@ impl Threaded {
             }
         };
         std::thread::Builder::new().name("lines".into()).spawn(work)?;
-        Ok(Self { wanted })
+        Ok(Self { wanted, coming: None })
     }
 
     /// The terminal, with editing. Lines are remembered in `history`.
@@ -92,9 +95,15 @@ impl Threaded {
 impl Lines for Threaded {
     fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
         Box::pin(async move {
-            let (wish, granted) = oneshot::channel();
-            self.wanted.send(wish).map_err(|_| anyhow!("the input can no longer be read"))?;
-            granted.await.map_err(|_| anyhow!("the input can no longer be read"))?
+            if self.coming.is_none() {
+                let (wish, granted) = oneshot::channel();
+                self.wanted.send(wish).map_err(|_| anyhow!("the input can no longer be read"))?;
+                self.coming = Some(granted);
+            }
+            let coming = self.coming.as_mut().expect("just asked for");
+            let typed = coming.await.map_err(|_| anyhow!("the input can no longer be read"));
+            self.coming = None;
+            typed?
         })
     }
 }

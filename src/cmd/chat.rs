@@ -83,7 +83,7 @@ impl Chat {
             chat.resume(known);
         }
         match self.query {
-            Some(query) => chat.take(query).await,
+            Some(query) => chat.take(query, None).await,
             None => chat.converse(lines).await,
         }
     }

@@ -39,6 +39,10 @@ impl Agents {
         self.known().keys().cloned().collect()
     }
 
+    pub fn all(&self) -> Vec<(String, Arc<dyn Desk>)> {
+        self.known().iter().map(|(name, desk)| (name.clone(), desk.clone())).collect()
+    }
+
     fn desk(&self, name: &str) -> Option<Arc<dyn Desk>> {
         self.known().get(name).cloned()
     }

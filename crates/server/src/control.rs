@@ -9,8 +9,8 @@
 //!   successor}`, `failed` `{code, message}`, `interrupted` `{code, message}` as the last
 //! - `POST /api/sessions/{id}/commands` `{"command": "/new"}`: an order to a session, and what it said
 //! - `GET /api/control/status`: the gateway, in numbers
-//! - `POST /api/control/halt`: ends every turn and silences the agent until a person writes again;
-//!   `POST /api/control/release` lets it go on at once
+//! - `POST /api/control/halt` `{"all": true}`: ends every turn and silences the agent (all agents of
+//!   the process) until a person writes again; `POST /api/control/release` lets it go on at once
 //! - `GET /api/control/why?message=…`: what happened to a message, by any of its names
 //! - `GET /api/control/counts`: how often each named event happened
 //! - `GET /api/control/check`: every invariant that does not hold, in words
@@ -31,13 +31,14 @@ use crate::{sessions, written};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use throughline_core::command::Command;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind, Trace};
-use throughline_core::port::{Delta, Question, Reading, Settled, Submission};
+use throughline_core::port::{Delta, Desk, Question, Reading, Settled, Submission};
 use throughline_core::route::Target;
 use throughline_core::session::{Act, Event, Outcome, Rules, Session};
 use throughline_core::{Content, Seq, SessionId, Time};
@@ -322,19 +323,40 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
     }))
 }
 
-pub async fn halt(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let halted = app.desk.halt().await?;
-    Ok(Json(json!({
-        "object": "throughline.halted",
-        "agent": app.options.agent,
-        "turns": halted.turns,
-        "waiting": halted.waiting,
-    })))
+/// Whom an order to the gateway is for: this agent, or every agent of its process.
+async fn meant(app: &App, request: Request) -> Result<Vec<(String, Arc<dyn Desk>)>, ApiError> {
+    let (head, body) = request.into_parts();
+    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let all = match bytes.is_empty() {
+        true => false,
+        false => body::parse(&bytes)?.flag("all")?,
+    };
+    let this = (app.options.agent.clone(), app.desk.clone());
+    Ok(match all {
+        true => {
+            (app.options.neighbours)().into_iter().filter(|(name, _)| *name != this.0).chain([this]).collect()
+        }
+        false => vec![this],
+    })
 }
 
-pub async fn release(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    app.desk.release().await?;
-    Ok(Json(json!({"object": "throughline.released", "agent": app.options.agent})))
+pub async fn halt(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
+    let meant = meant(&app, request).await?;
+    let halting = meant.iter().map(async |(name, desk)| {
+        let halted = desk.halt().await?;
+        Ok::<_, ApiError>(json!({"agent": name, "turns": halted.turns, "waiting": halted.waiting}))
+    });
+    let agents = join_all(halting).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(Json(json!({"object": "throughline.halted", "agents": agents})))
+}
+
+pub async fn release(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
+    let mut agents = Vec::new();
+    for (name, desk) in meant(&app, request).await? {
+        desk.release().await?;
+        agents.push(json!({ "agent": name }));
+    }
+    Ok(Json(json!({"object": "throughline.released", "agents": agents})))
 }
 
 #[derive(Default, Deserialize)]

@@ -70,7 +70,11 @@ pub struct Options {
     pub agent: String,
     pub version: String,
     pub keep_alive: Duration,
+    /// The other agents of this process, by name.
+    pub neighbours: Neighbours,
 }
+
+pub type Neighbours = Arc<dyn Fn() -> Vec<(String, Arc<dyn Desk>)> + Send + Sync>;
 
 /// What every handler sees.
 struct App {
