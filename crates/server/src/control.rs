@@ -332,12 +332,10 @@ async fn meant(app: &App, request: Request) -> Result<Vec<(String, Arc<dyn Desk>
         false => body::parse(&bytes)?.flag("all")?,
     };
     let this = (app.options.agent.clone(), app.desk.clone());
-    Ok(match all {
-        true => {
-            (app.options.neighbours)().into_iter().filter(|(name, _)| *name != this.0).chain([this]).collect()
-        }
-        false => vec![this],
-    })
+    let mut meant = if all { (app.options.neighbours)() } else { Vec::new() };
+    meant.retain(|(name, _)| *name != this.0);
+    meant.push(this);
+    Ok(meant)
 }
 
 pub async fn halt(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {

@@ -21,6 +21,7 @@ pub fn options() -> Options {
         agent: "main".into(),
         version: "1.2.3".into(),
         keep_alive: Duration::from_secs(15),
+        neighbours: std::sync::Arc::new(Vec::new),
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use throughline_core::input::{DedupeKey, Kind};
 use throughline_core::message::{Assistant, Body};
 use throughline_core::port::{
-    Delta, Desk, Hit, Progress, Promise, Question, Reading, Receipt, Refusal, SessionSummary, Settled,
-    Status, StoreError, Submission, Trace, Update,
+    CallId, Delta, Desk, Halted, Hit, Pending, Progress, Promise, Question, Reading, Receipt, Refusal,
+    SessionSummary, Settled, Status, StoreError, Submission, Trace, Update,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Match, Target, continuation, resume};
 use throughline_core::session::{Failure, FailureKind, Outcome};
+use throughline_core::tool::Verdict;
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Content, Message, RowId, Seq, SessionId, Time, TurnId};
 use tokio::sync::Semaphore;
@@ -82,6 +83,9 @@ pub struct State {
     pub refuse: Option<Refusal>,
     pub questions: Vec<Question>,
     pub status: Status,
+    /// What tools ask, and what was answered.
+    pub asks: Vec<Pending>,
+    pub decided: Vec<(CallId, Verdict)>,
     minted: u64,
 }
 
@@ -354,6 +358,7 @@ impl State {
             }]),
             Question::Trace(_) => Reading::Traces(vec![]),
             Question::Counts => Reading::Counts(vec![("duplicate_dropped".into(), 2)]),
+            Question::Asks => Reading::Asks(self.asks.clone()),
             Question::Check => Reading::Violations(vec![]),
         }
     }
@@ -406,6 +411,30 @@ impl Desk for FakeDesk {
 
     fn written(&self, session: SessionId, seq: Seq) {
         self.state().written.push((session, seq));
+    }
+
+    fn decide(&self, call: CallId, verdict: Verdict) -> Promise<'_, Result<(), Refusal>> {
+        let mut state = self.state();
+        let known = state.asks.iter().position(|pending| pending.call == call);
+        let decided = match known {
+            Some(place) => {
+                state.asks.remove(place);
+                state.decided.push((call, verdict));
+                Ok(())
+            }
+            None => Err(Refusal::Unknown(format!("nothing is asked by {call} any more"))),
+        };
+        Box::pin(async move { decided })
+    }
+
+    fn halt(&self) -> Promise<'_, Result<Halted, StoreError>> {
+        self.state().status.halted = true;
+        Box::pin(async { Ok(Halted { turns: 2, waiting: 1 }) })
+    }
+
+    fn release(&self) -> Promise<'_, Result<(), StoreError>> {
+        self.state().status.halted = false;
+        Box::pin(async { Ok(()) })
     }
 
     fn mint(&self, _: &str) -> SessionId {

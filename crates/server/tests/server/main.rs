@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod api;
+mod approvals;
 mod bodies;
 mod chat;
 mod client;

@@ -1,0 +1,110 @@
+//! What tools ask, over the API; and tools at work in a stream.
+
+use crate::client::Api;
+use crate::desk::{Script, words};
+use serde_json::{Value, json};
+use std::time::Duration;
+use throughline_core::port::{CallId, Pending, Update};
+use throughline_core::tool::{Ask, Grant, Question, Verdict};
+use throughline_core::{Seq, Time, TurnId};
+
+fn pending(index: usize, question: Question) -> Pending {
+    let call = CallId { session: "s".parse().unwrap(), turn: TurnId(Seq(1)), step: 0, index };
+    let asked = Time(1_000_000);
+    Pending {
+        call,
+        tool: "terminal".into(),
+        ask: Ask { question, asked, until: asked.plus(Duration::from_secs(60)) },
+    }
+}
+
+fn approval(index: usize) -> Pending {
+    let patterns = vec!["recursive delete".into()];
+    pending(index, Question::Approval { what: "rm -r x".into(), why: "recursive delete".into(), patterns })
+}
+
+#[tokio::test]
+async fn p31_what_waits_for_a_person_is_listed_and_answered_once() {
+    let api = Api::new();
+    let clarify = Question::Clarify { question: "which?".into(), choices: vec!["a".into()] };
+    api.desk.state().asks = vec![approval(0), pending(1, clarify)];
+    let list = api.get("/api/approvals").await.json();
+    assert_eq!(list["data"][0]["id"], "s/1/0/0");
+    assert_eq!(list["data"][0]["command"], "rm -r x");
+    assert_eq!(list["data"][0]["expires_at"], 61.0);
+    assert_eq!((&list["data"][1]["kind"], &list["data"][1]["choices"]), (&json!("clarify"), &json!(["a"])));
+
+    let decided =
+        api.post("/api/approvals/s/1/0/0", json!({"decision": "approve", "scope": "session"})).await;
+    assert_eq!(decided.status, 200, "{}", decided.text);
+    let said = api.post("/api/approvals/s/1/0/1", json!({"answer": "a"})).await;
+    assert_eq!(said.status, 200, "{}", said.text);
+    let verdicts: Vec<_> = api.desk.state().decided.iter().map(|(_, verdict)| verdict.clone()).collect();
+    assert_eq!(verdicts, [Verdict::Granted(Grant::Session), Verdict::Said("a".into())]);
+    let again = api.post("/api/approvals/s/1/0/0", json!({"decision": "deny"})).await;
+    assert_eq!(again.status, 404, "{}", again.text);
+}
+
+#[tokio::test]
+async fn p31_an_unclear_answer_decides_nothing() {
+    let api = Api::new();
+    api.desk.state().asks = vec![approval(0)];
+    for (path, body) in [
+        ("/api/approvals/s/1/0/0", json!({"decision": "maybe"})),
+        ("/api/approvals/s/1/0/0", json!({})),
+        ("/api/approvals/s/1/0/0", json!({"decision": "approve", "answer": "yes"})),
+        ("/api/approvals/s/1/0/0", json!({"decision": "approve", "scope": "world"})),
+        ("/api/approvals/s", json!({"decision": "approve"})),
+        ("/api/approvals/s/x/0/0", json!({"decision": "approve"})),
+    ] {
+        let reply = api.post(path, body.clone()).await;
+        assert_eq!(reply.status, 400, "{path} {body}: {}", reply.text);
+    }
+    assert!(api.desk.state().decided.is_empty());
+}
+
+#[tokio::test]
+async fn a_stream_tells_of_tools_and_ends_in_the_answer_alone() {
+    let api = Api::new();
+    let calling =
+        Update::Calling { id: "c1".into(), tool: "terminal".into(), arguments: r#"{"command":"ls"}"#.into() };
+    let called = Update::Called { id: "c1".into(), tool: "terminal".into() };
+    let on_the_way =
+        vec![words("Let me look."), calling, Update::Asked(approval(0)), called, words("Two files.")];
+    api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
+    let body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "ls?"}]});
+    let reply = api.post("/v1/chat/completions", body).await;
+    let progress: Vec<Value> = reply
+        .text
+        .split("event: hermes.tool.progress\ndata: ")
+        .skip(1)
+        .map(|rest| serde_json::from_str(rest.lines().next().unwrap()).unwrap())
+        .collect();
+    assert_eq!(
+        progress[0],
+        json!({"tool": "terminal", "label": r#"{"command":"ls"}"#, "toolCallId": "c1", "status": "running"})
+    );
+    assert_eq!((&progress[1]["status"], &progress[1]["id"]), (&json!("waiting"), &json!("s/1/0/0")));
+    assert_eq!(progress[2]["status"], "completed");
+    assert!(reply.text.contains(r#""content":"Let me look.""#), "{}", reply.text);
+    assert!(
+        reply.text.contains(r#""throughline":{"restarted":true,"content":"Two files."}"#),
+        "{}",
+        reply.text
+    );
+
+    api.desk.next(Script::says("Two files.").after(on_the_way));
+    let reply = api.post("/api/control/chat", json!({"text": "ls?"})).await;
+    let names: Vec<_> = reply.text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!(names, ["accepted", "delta", "calling", "asked", "called", "delta", "answer"]);
+}
+
+#[tokio::test]
+async fn p6_halt_and_release_are_one_request_each() {
+    let api = Api::new();
+    let halted = api.post("/api/control/halt", json!({"all": true})).await.json();
+    assert_eq!((&halted["agents"][0]["turns"], &halted["agents"][0]["waiting"]), (&json!(2), &json!(1)));
+    assert_eq!(api.get("/api/control/status").await.json()["halted"], true);
+    api.post("/api/control/release", json!({})).await;
+    assert_eq!(api.get("/api/control/status").await.json()["halted"], false);
+}
