@@ -4,7 +4,7 @@
 //! result no call before it. Our own writer cannot produce one; a transcript that Hermes left
 //! after a crash may hold one. [`legal`] closes what is open without touching what is stored.
 
-use crate::message::{Body, Content, Message, ToolResult};
+use crate::message::{Assistant, Body, Content, Message, ToolResult, distinct_ids};
 use std::borrow::Cow;
 
 /// Shown to the model in place of a result that nobody has.
@@ -35,14 +35,7 @@ pub fn legal(transcript: &[Message]) -> Vec<Cow<'_, Message>> {
             Body::Assistant(assistant) if !assistant.calls.is_empty() => {
                 let results = leading_results(rest);
                 rest = &rest[results.len()..];
-                view.push(Cow::Borrowed(message));
-                for call in &assistant.calls {
-                    let answer = results.iter().find(|result| answers(result, &call.id));
-                    view.push(match answer {
-                        Some(result) => Cow::Borrowed(result),
-                        None => Cow::Owned(unknown(message, &call.id, &call.name)),
-                    });
-                }
+                close(message, assistant, results, &mut view);
             }
             Body::System(_) | Body::User(_) | Body::Assistant(_) => {
                 if !message.observed {
@@ -52,6 +45,48 @@ pub fn legal(transcript: &[Message]) -> Vec<Cow<'_, Message>> {
         }
     }
     view
+}
+
+/// An answer with calls, and a result for each, in order. The first result that names a call is its
+/// result; the next one that names it is that of the next call with this id.
+fn close<'a>(
+    message: &'a Message,
+    assistant: &'a Assistant,
+    results: &'a [Message],
+    view: &mut Vec<Cow<'a, Message>>,
+) {
+    let ids = distinct_ids(&assistant.calls);
+    let as_it_is = assistant.calls.iter().zip(&ids).all(|(call, id)| call.id == *id);
+    view.push(match as_it_is {
+        true => Cow::Borrowed(message),
+        false => Cow::Owned(with_ids(message, &ids)),
+    });
+    let mut unused: Vec<&Message> = results.iter().collect();
+    for (call, id) in assistant.calls.iter().zip(&ids) {
+        let found =
+            unused.iter().position(|result| answers(result, &call.id)).map(|place| unused.remove(place));
+        view.push(match found {
+            Some(result) if call.id == *id => Cow::Borrowed(result),
+            Some(result) => Cow::Owned(answering(result, id)),
+            None => Cow::Owned(unknown(message, id, &call.name)),
+        });
+    }
+}
+
+fn with_ids(message: &Message, ids: &[String]) -> Message {
+    let mut message = message.clone();
+    if let Body::Assistant(assistant) = &mut message.body {
+        assistant.calls.iter_mut().zip(ids).for_each(|(call, id)| call.id.clone_from(id));
+    }
+    message
+}
+
+fn answering(message: &Message, id: &str) -> Message {
+    let mut message = message.clone();
+    if let Body::Result(result) = &mut message.body {
+        id.clone_into(&mut result.call_id);
+    }
+    message
 }
 
 /// Everything about `transcript` that a provider would refuse.
@@ -96,7 +131,7 @@ fn unknown(call: &Message, id: &str, name: &str) -> Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Assistant, ToolCall};
+    use crate::message::ToolCall;
     use crate::time::Time;
     use proptest::prelude::*;
 
@@ -129,6 +164,21 @@ mod tests {
         assert_eq!(roles, ["user", "assistant", "tool", "tool", "user"]);
         assert_eq!(view[2].content().plain(), OUTCOME_UNKNOWN);
         assert_eq!(view[3].content().plain(), "done");
+    }
+
+    #[test]
+    fn calls_that_share_an_id_are_told_apart_and_keep_their_results() {
+        let mut second = result("a");
+        if let Body::Result(result) = &mut second.body {
+            result.content = Content::text("second");
+        }
+        let transcript = [calls(&["a", "a", ""]), result("a"), second];
+        let view = legal(&transcript);
+        assert_eq!(violations(view.iter().map(AsRef::as_ref)), []);
+        let ids: Vec<_> = view[0].calls().iter().map(|call| call.id.as_str()).collect();
+        assert_eq!(ids, ["a", "a_1", "_2"]);
+        let said: Vec<_> = view[1..].iter().map(|message| message.content().plain()).collect();
+        assert_eq!(said, ["done", "second", OUTCOME_UNKNOWN]);
     }
 
     #[test]

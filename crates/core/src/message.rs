@@ -113,6 +113,21 @@ pub enum Part {
     Opaque(JsonText),
 }
 
+/// Ids by which the calls of one answer are told apart. Models now and then give two calls one id,
+/// or none: then results could not be told apart either, and providers refuse both.
+pub fn distinct_ids(calls: &[ToolCall]) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::with_capacity(calls.len());
+    for (position, call) in calls.iter().enumerate() {
+        let taken = |id: &String| id.is_empty() || ids.contains(id);
+        let mut id = call.id.clone();
+        while taken(&id) {
+            id = format!("{id}_{position}");
+        }
+        ids.push(id);
+    }
+    ids
+}
+
 impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())

@@ -14,7 +14,7 @@ use crate::guard::{Chains, Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use crate::input::{Birth, Destination, Input, Kind, Trace};
-use crate::message::{Body, Content, Message, ToolResult};
+use crate::message::{Body, Content, Message, ToolResult, distinct_ids};
 use crate::prompt::{Digest, Mark};
 use crate::route;
 use crate::time::Time;
@@ -515,7 +515,10 @@ impl Session {
 
     fn answer(&mut self, answer: Answer, prompt: Mark, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
         let Phase::Turn(turn) = &mut self.phase else { return };
-        let Answer { said, usage, model } = answer;
+        let Answer { mut said, usage, model } = answer;
+        for (call, id) in distinct_ids(&said.calls).into_iter().enumerate() {
+            said.calls[call].id = id;
+        }
         turn.spent += usage.total();
         let trace = turn.trace();
         if !trace.is_human() {

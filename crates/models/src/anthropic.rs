@@ -5,6 +5,7 @@
 //! are set while joining, outside the segments: they move with every request, the bytes do not.
 
 mod answer;
+mod apart;
 mod encode;
 
 use crate::UnusableModel;
@@ -197,7 +198,8 @@ impl Anthropic {
     }
 
     fn push_messages(&self, out: &mut String, segments: &[Segment]) {
-        let messages = taking_turns(segments);
+        let segments = apart::told(segments);
+        let messages = taking_turns(&segments);
         let users = messages.iter().enumerate().filter(|(_, message)| message.side == Side::User);
         let marked: Vec<usize> = users.map(|(index, _)| index).rev().take(MARKED_MESSAGES).collect();
         if messages.first().is_some_and(|message| message.side == Side::Assistant) {

@@ -177,7 +177,8 @@ fn submission(door: &Door, delegation: &Delegation, call: &Call, index: usize, o
         source: caller.source.clone(),
         depth: if order.may_delegate { depth } else { delegation.depth_max.max(depth) },
         steps_max,
-        toolsets: caller.task.as_ref().and_then(|task| task.toolsets.clone()),
+        // Whatever the parent may, and whether it may delegate is said apart.
+        toolsets: order.may_delegate.then(|| vec!["all".into(), "delegation".into()]),
     };
     let mut words = order.goal.clone();
     if let Some(context) = &order.context {

@@ -123,7 +123,8 @@ fn own_details(details: &JsonText) -> Option<String> {
 
 fn call(call: &ToolCall) -> String {
     let mut function = String::from("{");
-    push_field(&mut function, "name", &string(&call.name));
+    let name = if call.name.is_empty() { "unnamed" } else { &call.name };
+    push_field(&mut function, "name", &string(name));
     push_field(&mut function, "arguments", &string(&arguments(&call.arguments)));
     function.push('}');
     let mut out = String::from("{");

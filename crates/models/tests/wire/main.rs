@@ -4,5 +4,6 @@
 
 mod anthropic;
 mod faults;
+mod grammar;
 mod openai;
 mod server;
