@@ -65,8 +65,8 @@ struct Tools {
 }
 
 impl Toolsets {
-    /// What is on at `platform`: `cli`, `api_server`, `telegram` … A platform that nobody knows
-    /// has nothing.
+    /// What is on at `platform`: `cli`, `api_server`, `telegram` … A platform that nobody knows has
+    /// the MCP servers and nothing else.
     pub fn for_platform(switches: &Switches, platform: &str) -> Self {
         let platform = key(platform);
         let Some(selection) = Selection::read(switches, platform) else { return Self::default() };
