@@ -83,7 +83,10 @@ impl Toolsets {
         let mut off = Tools::default();
         disabled.iter().for_each(|name| off.add_disabled(name));
         // A feature whose settings cannot be read is off as a whole.
-        switches.off.iter().for_each(|feature| off.add(feature.toolset));
+        for feature in &switches.off {
+            names.remove(feature.toolset);
+            off.add(feature.toolset);
+        }
         Self { names, servers, on, off, child: None }
     }
 

@@ -10,8 +10,10 @@
 //! Deliberately absent: files, and whether a program, a host or an image exists.
 
 mod server;
+mod shown;
 
 pub use server::{Remote, Server, Transport};
+pub use shown::Row;
 
 use super::read::{self, At};
 use super::tree::{self, Node, Notice, Place, Value};
@@ -67,6 +69,8 @@ pub struct Tools {
     pub guardrails: Guardrails,
     pub output: Output,
     pub security: Security,
+    /// Who gave the lists: their entries do not say.
+    lists: Vec<(String, By)>,
 }
 
 /// What decides which tools are on: see [`crate::toolset::Toolsets`].
@@ -244,7 +248,7 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Reads all of it. `root` is expanded already.
 pub(super) fn read(root: &Node, variable: Variable<'_>) -> (Tools, Vec<Notice>) {
-    let mut reader = Reader { root, variable, guarding: &[], notices: Vec::new(), off: Vec::new() };
+    let mut reader = Reader::new(root, variable);
     let mut tools = Tools {
         switches: reader.switches(),
         approvals: reader.approvals(),
@@ -257,10 +261,12 @@ pub(super) fn read(root: &Node, variable: Variable<'_>) -> (Tools, Vec<Notice>) 
         guardrails: reader.guardrails(),
         output: reader.output(),
         security: reader.security(),
+        lists: Vec::new(),
     };
     tools.switches.servers =
         tools.servers.iter().filter(|server| server.enabled).map(|server| server.name.clone()).collect();
     tools.switches.off = reader.off;
+    tools.lists = reader.lists;
     let mut notices = reader.notices;
     notices.extend(toolset::notices(&tools.switches));
     (tools, notices)
@@ -273,9 +279,14 @@ struct Reader<'a> {
     guarding: &'static [&'static str],
     notices: Vec<Notice>,
     off: Vec<Off>,
+    lists: Vec<(String, By)>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(root: &'a Node, variable: Variable<'a>) -> Self {
+        Self { root, variable, guarding: &[], notices: Vec::new(), off: Vec::new(), lists: Vec::new() }
+    }
+
     fn switches(&mut self) -> Switches {
         let set = |name: &str| (self.variable)(name).is_some_and(|value| !value.trim().is_empty());
         let (has_home_assistant, has_xai) = (set("HASS_TOKEN"), set("XAI_API_KEY"));
@@ -643,7 +654,7 @@ impl Reader<'_> {
     fn list(&mut self, path: &str, variable: Option<&'static str>) -> Vec<String> {
         match self.node(path, variable) {
             Some((node, By::File(_))) => self.list_in(&node, path, false),
-            Some((node, by)) => match strings(&node) {
+            Some((node, by)) => match self.noted(path, by, strings(&node)) {
                 Some(items) => items,
                 None => self.nothing_but_wrong(path, by, "a list"),
             },
@@ -664,7 +675,7 @@ impl Reader<'_> {
             Value::Text(text) if one_is_enough => Some(vec![text.trim().to_owned()]),
             _ => strings(node),
         };
-        match items {
+        match self.noted(path, By::File(node.place), items) {
             Some(items) => items,
             None => self.nothing_but_wrong(path, By::File(node.place), "a list"),
         }
@@ -672,10 +683,16 @@ impl Reader<'_> {
 
     fn pairs(&mut self, path: &str, variable: Option<&'static str>) -> Vec<(String, Secret)> {
         let Some((node, by)) = self.node(path, variable) else { return Vec::new() };
-        match secrets(&node) {
+        match self.noted(path, by, secrets(&node)) {
             Some(pairs) => pairs,
             None => self.nothing_but_wrong(path, by, "a mapping of names and values"),
         }
+    }
+
+    /// Whoever shows a list can say where it stands.
+    fn noted<T>(&mut self, path: &str, by: By, list: T) -> T {
+        self.lists.push((path.to_owned(), by));
+        list
     }
 
     /// What is written, or a variable that holds it as JSON, which is YAML.

@@ -70,13 +70,7 @@ impl Reader<'_> {
         }
         let mut node = written.clone();
         expand_env(&mut node, self.variable);
-        let mut reader = Reader {
-            root: &node,
-            variable: self.variable,
-            guarding: &[],
-            notices: Vec::new(),
-            off: Vec::new(),
-        };
+        let mut reader = Reader::new(&node, self.variable);
         let mut server = reader.read_server(name, place);
         let unread: Vec<Notice> = std::mem::take(&mut reader.notices);
         for Notice { place, text } in unread {

@@ -250,3 +250,38 @@ fn p31_a_server_that_cannot_be_read_is_off_and_its_neighbours_are_not() {
     assert_eq!(unset.tools.switches.servers, ["a"], "Hermes tries it as well");
     assert!(unset.warnings.iter().any(|notice| notice.text.contains("`${NOBODY}`, which is not set")));
 }
+
+#[test]
+fn what_holds_is_shown_with_who_said_so_and_no_secret() {
+    let yaml = "approvals: {mode: off}\nterminal: {backend: modal}\nplatform_toolsets: {telegram: [file, todo]}\n\
+                agent: {disabled_toolsets: [memory]}\nmcp_servers: {a: {url: 'http://x?token=hidden'}}\n\
+                delegation: {api_key: hidden, max_iterations: 3}\ncommand_allowlist: [git push, rm]\n";
+    let rows = parse_with(yaml, &[("TERMINAL_TIMEOUT", "9")]).tools.rows();
+    let shown = |name: &str| {
+        let row = rows.iter().find(|row| row.name == name);
+        row.map(|row| {
+            (
+                row.value.clone(),
+                row.by.map(|by| match by {
+                    By::File(place) => place.line,
+                    By::Variable(_) => 0,
+                }),
+            )
+        })
+    };
+    let row = |value: &str, line: Option<usize>| Some((value.to_owned(), line));
+    assert_eq!(shown("tools on telegram"), row("a, kanban, todo", Some(3)), "files are off with the backend");
+    assert_eq!(shown("toolset terminal").unwrap().1, Some(2));
+    assert!(
+        shown("toolset terminal").unwrap().0.starts_with("off: `terminal.backend: modal` is not supported")
+    );
+    assert_eq!(shown("agent.disabled_toolsets"), row("memory", Some(4)));
+    assert_eq!(shown("approvals.mode"), row("off", Some(1)));
+    assert_eq!(shown("terminal.timeout"), row("9", Some(0)));
+    assert_eq!(shown("mcp_servers.a"), row("on, http", Some(5)));
+    assert_eq!(shown("command_allowlist"), row("git push, rm", Some(7)));
+    assert_eq!(shown("delegation.max_iterations"), row("3", Some(6)));
+    assert_eq!(shown("delegation.api_key"), row("set, 6 characters", Some(6)));
+    assert!(!format!("{rows:?}").contains("hidden"));
+    assert!(shown("skills.disabled").is_none(), "what nobody wrote is a default, and not known here");
+}
