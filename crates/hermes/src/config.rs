@@ -16,11 +16,14 @@ mod keys;
 pub mod provider;
 mod read;
 mod scalar;
+pub mod tools;
 mod tree;
 
 pub use excerpt::excerpt;
+pub(crate) use keys::distance;
 pub use read::{Agent, ApiServer, At, Compression, Model, Own, Provider, SessionReset, Sessions, Settings};
 pub use throughline_core::redact::Secret;
+pub use tools::{By, Given, Listed, Off, Switches, Tools};
 pub use tree::{Entry, Malformed, Node, Notice, Place, Value};
 
 /// One file, read once.
@@ -28,6 +31,7 @@ pub use tree::{Entry, Malformed, Node, Notice, Place, Value};
 pub struct Config {
     pub root: Node,
     pub settings: Settings,
+    pub tools: Tools,
     pub own: Own,
     /// The file works, and something in it may not do what its author thinks.
     pub warnings: Vec<Notice>,
@@ -45,11 +49,13 @@ impl Config {
         let mut reader = read::Reader::new(&root);
         let settings = reader.settings();
         warnings.append(&mut reader.notices);
+        let (tools, mut notices) = tools::read(&root, variable);
+        warnings.append(&mut notices);
         let mut strict = read::Reader::new(&root);
         let own = strict.own();
         let errors = strict.notices;
         warnings.sort_by_key(|notice| notice.place);
-        Ok(Config { root, settings, own, warnings, errors })
+        Ok(Config { root, settings, tools, own, warnings, errors })
     }
 }
 

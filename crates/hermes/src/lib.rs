@@ -25,3 +25,4 @@ pub mod row;
 pub mod schema;
 pub mod source;
 pub mod title;
+pub mod toolset;

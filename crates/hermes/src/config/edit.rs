@@ -4,7 +4,8 @@
 //! stay. Every change is read back before it is handed out: a text that would mean anything but
 //! the old settings with this one key changed is refused instead.
 //!
-//! Deliberately absent: lists, and replacing a whole mapping. People do that with an editor.
+//! Lists only grow, by [`append`]. Deliberately absent: taking entries out of a list, and replacing a
+//! whole mapping. People do that with an editor.
 
 use super::scalar;
 use super::tree::{self, Entry, Malformed, Node, Style, Value};
@@ -16,6 +17,8 @@ pub enum Scalar<'a> {
     Text(&'a str),
     Integer(i64),
     Bool(bool),
+    /// Where no list was.
+    List(&'a [&'a str]),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +57,37 @@ pub fn unset(text: &str, key: &str) -> Result<String, EditError> {
     let mut expected = root.clone();
     remove_from(&mut expected, &path);
     checked(text, Splice { range, with: String::new() }, &expected).ok_or_else(entangled)
+}
+
+/// `text` with `entries` at the end of the list at `key` (dotted), which need not exist yet. An entry
+/// that is in it already is not written again.
+pub fn append(text: &str, key: &str, entries: &[&str]) -> Result<String, EditError> {
+    let root = tree::parse(text)?.root;
+    let path: Vec<&str> = key.split('.').collect();
+    let list = find_entry(&root, &path).map(|(_, entry)| &entry.node);
+    let known = |entry: &str| match list.map(|node| &node.value) {
+        Some(Value::List(items)) => items.iter().any(|item| item.value == Value::Text(entry.to_owned())),
+        _ => false,
+    };
+    let mut new: Vec<&str> = Vec::new();
+    for entry in entries.iter().copied().filter(|entry| !known(entry)) {
+        if !new.contains(&entry) {
+            new.push(entry);
+        }
+    }
+    if new.is_empty() {
+        return Ok(text.to_owned());
+    }
+    let (node, items) = match list.map(|node| (node, &node.value)) {
+        Some((node, Value::List(items))) => (node, items),
+        Some((_, Value::Null)) | None => return set(text, key, Scalar::List(&new)),
+        Some((_, other)) => return Err(occupied(&path, other)),
+    };
+    let entangled = || EditError::Entangled { key: key.to_owned() };
+    let splice = lengthen(text, node, items, &new).ok_or_else(entangled)?;
+    let mut expected = root.clone();
+    lengthen_in(&mut expected, &path, &new);
+    checked(text, splice, &expected).ok_or_else(entangled)
 }
 
 struct Splice {
@@ -97,9 +131,10 @@ fn replace(text: &str, entry: &Entry, path: &[&str], value: Scalar<'_>) -> Resul
             let start = after_colon(text, entry);
             Ok(Splice { range: start..end_of(text, &entry.node), with: format!(" {}\n", render(value)) })
         }
-        // `key:` with nothing behind it.
+        // `key:` with nothing behind it. Where that nothing is, parsers do not agree.
         _ if written.span.is_empty() => {
-            Ok(Splice { range: written.span.clone(), with: format!(" {}", render(value)) })
+            let at = after_colon(text, entry);
+            Ok(Splice { range: at..at, with: format!(" {}", render(value)) })
         }
         _ => Ok(Splice { range: written.span.clone(), with: render(value) }),
     }
@@ -156,6 +191,38 @@ fn insert(
     };
     let lines = in_lines(missing, value, first.place.column - 1);
     Ok(Splice { range: at..at, with: on_its_own_lines(text, at, lines) })
+}
+
+/// New entries behind the last one, written as the others are. None: the list stands elsewhere.
+fn lengthen(text: &str, list: &Node, items: &[Node], new: &[&str]) -> Option<Splice> {
+    let new: Vec<String> = new.iter().map(|entry| render(Scalar::Text(entry))).collect();
+    match (list.written.style, items.last()) {
+        (Style::Flow, None) => {
+            let at = list.written.span.start + 1;
+            Some(Splice { range: at..at, with: new.join(", ") })
+        }
+        (Style::Flow, Some(last)) => {
+            let at = end_of(text, last);
+            Some(Splice { range: at..at, with: format!(", {}", new.join(", ")) })
+        }
+        (Style::Block, Some(last)) => {
+            let end = end_of(text, last);
+            let at = if text[..end].ends_with('\n') { end } else { next_line(text, end) };
+            let indent = dash_indent(text, items.first()?)?;
+            let lines: String = new.iter().map(|entry| format!("{indent}- {entry}\n")).collect();
+            Some(Splice { range: at..at, with: on_its_own_lines(text, at, lines) })
+        }
+        _ => None,
+    }
+}
+
+/// What stands before the dash of an entry. None if the dash is on another line.
+fn dash_indent<'t>(text: &'t str, item: &Node) -> Option<&'t str> {
+    let start = item.written.span.start;
+    let line = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let before = &text[line..start];
+    let dash = before.trim_start_matches(' ').starts_with('-');
+    dash.then(|| &before[..before.len() - before.trim_start_matches(' ').len()])
 }
 
 /// The lines of an entry in a block, from the start of its first to the start of the next.
@@ -251,6 +318,10 @@ fn render(value: Scalar<'_>) -> String {
         Scalar::Bool(value) => value.to_string(),
         Scalar::Text(text) if is_plain(text) => text.to_owned(),
         Scalar::Text(text) => quoted(text),
+        Scalar::List(items) => {
+            let items: Vec<String> = items.iter().map(|item| render(Scalar::Text(item))).collect();
+            format!("[{}]", items.join(", "))
+        }
     }
 }
 
@@ -309,6 +380,7 @@ fn write_into(node: &mut Node, path: &[&str], value: Scalar<'_>) {
             Scalar::Text(text) => Value::Text(text.to_owned()),
             Scalar::Integer(number) => Value::Integer(number),
             Scalar::Bool(value) => Value::Bool(value),
+            Scalar::List(items) => Value::List(items.iter().map(|item| as_item(node, item)).collect()),
         };
         return;
     };
@@ -327,6 +399,27 @@ fn write_into(node: &mut Node, path: &[&str], value: Scalar<'_>) {
         entries[index].node.value = Value::Null;
     }
     write_into(&mut entries[index].node, rest, value);
+}
+
+fn lengthen_in(node: &mut Node, path: &[&str], new: &[&str]) {
+    match (path.split_first(), &mut node.value) {
+        (Some((key, rest)), Value::Map(entries)) => {
+            let entries = entries.iter_mut().filter(|entry| entry.key == *key);
+            entries.for_each(|entry| lengthen_in(&mut entry.node, rest, new));
+        }
+        (None, Value::List(_)) => {
+            let added: Vec<Node> = new.iter().map(|item| as_item(node, item)).collect();
+            if let Value::List(items) = &mut node.value {
+                items.extend(added);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An entry of a list. Where it stands does not matter: it is only compared.
+fn as_item(list: &Node, text: &str) -> Node {
+    Node { value: Value::Text(text.to_owned()), place: list.place, written: list.written.clone() }
 }
 
 fn remove_from(node: &mut Node, path: &[&str]) {

@@ -146,7 +146,7 @@ fn nearest(key: &str, path: &str) -> Option<String> {
 }
 
 /// How many letters must be changed, added, dropped or swapped to get from one word to the other.
-pub(super) fn distance(from: &str, to: &str) -> usize {
+pub(crate) fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=to.len()).collect();

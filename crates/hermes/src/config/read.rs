@@ -126,9 +126,16 @@ pub struct Own {
     pub body_limit_bytes: Option<At<u64>>,
     /// The user says that the home's file system can be trusted with a write-ahead log.
     pub allow_unsafe_filesystem: Option<At<bool>>,
+    /// What one turn may cost, its children included.
+    pub turn_tokens_max: Option<At<u64>>,
+    /// Through how many agents a message may pass before it stops.
+    pub hops_max: Option<At<u64>>,
+    /// Whether the local terminal is confined by the kernel.
+    pub landlock: Option<At<bool>>,
 }
 
-const OWN_KEYS: [&str; 3] = ["log_level", "body_limit_bytes", "allow_unsafe_filesystem"];
+const OWN_KEYS: [&str; 6] =
+    ["log_level", "body_limit_bytes", "allow_unsafe_filesystem", "turn_tokens_max", "hops_max", "landlock"];
 
 pub(super) struct Reader<'a> {
     root: &'a Node,
@@ -342,6 +349,9 @@ impl<'a> Reader<'a> {
             log_level: self.text("throughline.log_level"),
             body_limit_bytes: self.count("throughline.body_limit_bytes"),
             allow_unsafe_filesystem: self.boolean("throughline.allow_unsafe_filesystem"),
+            turn_tokens_max: self.count("throughline.turn_tokens_max"),
+            hops_max: self.count("throughline.hops_max"),
+            landlock: self.boolean("throughline.landlock"),
         }
     }
 
@@ -349,19 +359,15 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, path: &str) -> Option<At<String>> {
         let node = self.root.get(path)?;
-        let text = match &node.value {
-            Value::Null => return None,
-            Value::Text(text) => text.trim().to_owned(),
-            Value::Integer(number) => number.to_string(),
-            Value::Number(number) => number.to_string(),
-            Value::Bool(value) => value.to_string(),
-            Value::List(_) | Value::Map(_) => return self.wrong(path, node, "text"),
-        };
+        if is_nothing(&node.value) {
+            return None;
+        }
+        let Some(text) = as_text(&node.value) else { return self.wrong(path, node, "text") };
         if let Some((_, name)) = reference(&text) {
             let text = format!("`{path}` refers to `${{{name}}}`, which is not set");
             self.notices.push(Notice { place: node.place, text });
         }
-        (!text.is_empty()).then_some(At { value: text, place: node.place })
+        Some(At { value: text, place: node.place })
     }
 
     fn first_text(&mut self, paths: &[&str]) -> Option<At<String>> {
@@ -375,57 +381,23 @@ impl<'a> Reader<'a> {
     }
 
     fn count(&mut self, path: &str) -> Option<At<u64>> {
-        let node = self.root.get(path)?;
-        let count = match &node.value {
-            Value::Null => return None,
-            Value::Integer(number) => u64::try_from(*number).ok(),
-            Value::Number(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => {
-                Some(*number as u64)
-            }
-            Value::Text(text) if text.trim().is_empty() => return None,
-            Value::Text(text) => text.trim().parse().ok(),
-            _ => None,
-        };
-        match count {
-            Some(value) => Some(At { value, place: node.place }),
-            None => self.wrong(path, node, "a whole number, zero or more"),
-        }
+        self.plain(path, as_count, COUNT)
     }
 
     /// A number with or without a fraction, not negative.
     fn number(&mut self, path: &str) -> Option<At<f64>> {
-        let node = self.root.get(path)?;
-        let number = match &node.value {
-            Value::Null => return None,
-            Value::Integer(number) => Some(*number as f64),
-            Value::Number(number) => Some(*number),
-            Value::Text(text) if text.trim().is_empty() => return None,
-            Value::Text(text) => text.trim().parse().ok(),
-            _ => None,
-        };
-        match number.filter(|number| number.is_finite() && *number >= 0.0) {
-            Some(value) => Some(At { value, place: node.place }),
-            None => self.wrong(path, node, "a number, zero or more"),
-        }
+        self.plain(path, as_number, NUMBER)
     }
 
     fn boolean(&mut self, path: &str) -> Option<At<bool>> {
-        let node = self.root.get(path)?;
-        let value = match &node.value {
-            Value::Null => return None,
-            Value::Bool(value) => Some(*value),
-            Value::Integer(0) => Some(false),
-            Value::Integer(1) => Some(true),
-            Value::Text(text) => match text.trim().to_lowercase().as_str() {
-                "true" | "1" | "yes" | "on" => Some(true),
-                "false" | "0" | "no" | "off" => Some(false),
-                _ => None,
-            },
-            _ => None,
-        };
-        match value {
+        self.plain(path, as_boolean, BOOLEAN)
+    }
+
+    fn plain<T>(&mut self, path: &str, read: fn(&Value) -> Option<T>, expected: &str) -> Option<At<T>> {
+        let node = self.root.get(path).filter(|node| !is_nothing(&node.value))?;
+        match read(&node.value) {
             Some(value) => Some(At { value, place: node.place }),
-            None => self.wrong(path, node, "`true` or `false`"),
+            None => self.wrong(path, node, expected),
         }
     }
 
@@ -446,6 +418,64 @@ impl<'a> Reader<'a> {
         let text = format!("`{path}` takes {expected}; what is written is not used");
         self.notices.push(Notice { place: node.place, text });
         None
+    }
+}
+
+pub(super) const COUNT: &str = "a whole number, zero or more";
+pub(super) const NUMBER: &str = "a number, zero or more";
+pub(super) const BOOLEAN: &str = "`true` or `false`";
+
+/// As good as not written.
+pub(super) fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Text(text) => text.trim().is_empty(),
+        _ => false,
+    }
+}
+
+pub(super) fn as_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.trim().to_owned()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Null | Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+pub(super) fn as_count(value: &Value) -> Option<u64> {
+    match value {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        Value::Number(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => {
+            Some(*number as u64)
+        }
+        Value::Text(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+pub(super) fn as_number(value: &Value) -> Option<f64> {
+    let number = match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Number(number) => Some(*number),
+        Value::Text(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number.filter(|number: &f64| number.is_finite() && *number >= 0.0)
+}
+
+pub(super) fn as_boolean(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(value) => Some(*value),
+        Value::Integer(0) => Some(false),
+        Value::Integer(1) => Some(true),
+        Value::Text(text) => match text.trim().to_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => Some(true),
+            "false" | "0" | "no" | "off" => Some(false),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

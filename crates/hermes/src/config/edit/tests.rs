@@ -175,3 +175,66 @@ proptest! {
         ));
     }
 }
+
+#[test]
+fn an_entry_joins_a_list_and_nothing_else_moves() {
+    for (before, after) in [
+        ("", "command_allowlist: [\"git push\", rm]\n"),
+        ("# mine\nmodel: x # y\n", "# mine\nmodel: x # y\ncommand_allowlist: [\"git push\", rm]\n"),
+        ("model: x", "model: x\ncommand_allowlist: [\"git push\", rm]\n"),
+        ("model: x\r\nb: 1\r\n", "model: x\r\nb: 1\r\ncommand_allowlist: [\"git push\", rm]\r\n"),
+        ("{model: x}", "{model: x, command_allowlist: [\"git push\", rm]}"),
+        ("command_allowlist:\nmodel: x\n", "command_allowlist: [\"git push\", rm]\nmodel: x\n"),
+        ("command_allowlist: # none\nb: 1\n", "command_allowlist: [\"git push\", rm] # none\nb: 1\n"),
+        ("command_allowlist: [] # none\nb: 1\n", "command_allowlist: [\"git push\", rm] # none\nb: 1\n"),
+        ("command_allowlist: [ ]\n", "command_allowlist: [\"git push\", rm ]\n"),
+        ("command_allowlist: [a, 'b c'] # x\n", "command_allowlist: [a, 'b c', \"git push\", rm] # x\n"),
+        ("command_allowlist: [a,]\n", "command_allowlist: [a, \"git push\", rm,]\n"),
+        (
+            "command_allowlist: [\n  a, # one\n  b # two\n]\n",
+            "command_allowlist: [\n  a, # one\n  b, \"git push\", rm # two\n]\n",
+        ),
+        (
+            "command_allowlist:\n- a # one\n- b   # two\n# after\nmodel: x\n",
+            "command_allowlist:\n- a # one\n- b   # two\n- \"git push\"\n- rm\n# after\nmodel: x\n",
+        ),
+        (
+            "command_allowlist:\n    - a\n\n    - 'b'\n\nmodel: x\n",
+            "command_allowlist:\n    - a\n\n    - 'b'\n    - \"git push\"\n    - rm\n\nmodel: x\n",
+        ),
+        ("command_allowlist:\n  - a", "command_allowlist:\n  - a\n  - \"git push\"\n  - rm\n"),
+        ("command_allowlist: [rm]\n", "command_allowlist: [rm, \"git push\"]\n"),
+        ("command_allowlist: ['rm', git push]\n", "command_allowlist: ['rm', git push]\n"),
+    ] {
+        let edited = append(before, "command_allowlist", &["git push", "rm", "rm"]);
+        assert_eq!(edited.as_deref(), Ok(after), "{before:?}");
+    }
+}
+
+#[test]
+fn a_list_that_cannot_be_lengthened_safely_is_left_alone() {
+    for text in [
+        "command_allowlist: word\n",
+        "command_allowlist: {a: 1}\n",
+        "other: &all [a]\ncommand_allowlist: *all\n",
+        "command_allowlist: [a\n",
+    ] {
+        assert!(append(text, "command_allowlist", &["rm"]).is_err(), "{text:?}");
+    }
+}
+
+proptest::proptest! {
+    /// Whatever is allowed for good is read back as it was, beside all that was there.
+    #[test]
+    fn any_entry_is_read_back_as_it_was(entries in proptest::collection::vec(".{0,12}", 1..4), block: bool) {
+        let before = if block { "command_allowlist:\n  - a # x\nmodel: y\n" } else { "command_allowlist: [a]\nmodel: y\n" };
+        let words: Vec<&str> = entries.iter().map(String::as_str).collect();
+        let after = append(before, "command_allowlist", &words).unwrap();
+        let root = tree::parse(&after).unwrap().root;
+        let Some(Value::List(items)) = root.get("command_allowlist").map(|node| node.value.clone()) else { panic!("{after}") };
+        for entry in std::iter::once("a").chain(words) {
+            proptest::prop_assert!(items.iter().any(|item| item.value == Value::Text(entry.to_owned())), "{after}");
+        }
+        proptest::prop_assert_eq!(append(&after, "command_allowlist", &["a"]).unwrap(), after);
+    }
+}
