@@ -22,14 +22,14 @@ pub use report::{Remark, Report, Row};
 
 use crate::home::{Home, KEY_FILE};
 use anyhow::Context;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 use throughline_core::session::BusyInput;
-use throughline_hermes::config::{At, Config, Place, Secret, excerpt};
+use throughline_hermes::config::{At, Config, Place, Secret, Tools, excerpt};
 use throughline_hermes::env::Dotenv;
 
 const CONFIG_FILE: &str = "config.yaml";
@@ -106,6 +106,17 @@ impl Environment {
     pub fn get(&self, name: &str) -> Option<String> {
         self.0.get(name).cloned()
     }
+
+    /// Names of variables that have a value.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.as_str())
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} variables", self.0.len()) // their values are nobody's business
+    }
 }
 
 impl<const N: usize> From<[(&str, &str); N]> for Environment {
@@ -144,8 +155,18 @@ pub struct Settings {
     /// How long a stopping gateway waits for what is running.
     pub drain: Sourced<Duration>,
     /// The most steps of one turn.
-    #[allow(dead_code, reason = "validated and shown; counts when there are tools")]
     pub steps_max: Sourced<u64>,
+    /// The most tokens of one turn.
+    pub turn_tokens_max: Option<Sourced<u64>>,
+    /// Through how many agents a message may pass.
+    pub hops_max: Sourced<u64>,
+    /// Local commands are kept from the homes' secrets and policy.
+    pub landlock: Sourced<bool>,
+    pub tools: Tools,
+    /// What `.env` defines: no command gets to see it.
+    pub secrets: BTreeMap<String, Secret>,
+    /// The variables that the process was started with.
+    pub environment: Environment,
     #[allow(dead_code, reason = "validated and shown; counts when there is compression")]
     pub compression: Compression,
     #[allow(dead_code, reason = "validated and shown; counts when sessions expire")]

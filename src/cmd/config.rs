@@ -64,7 +64,7 @@ fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let width = |cell: fn(&crate::config::Row) -> &str| {
         report.rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or_default()
     };
-    let (names, values) = (width(|row| row.name), width(|row| &row.value));
+    let (names, values) = (width(|row| &row.name), width(|row| &row.value));
     for row in &report.rows {
         writeln!(out, "{:names$}  {:values$}  {}", row.name, row.value, row.origin)?;
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::home::{ChosenBy, KEY_LENGTH_MIN};
 use std::net::IpAddr;
-use throughline_hermes::config::{Notice, provider};
+use throughline_hermes::config::{By, Notice, provider};
 
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 8642;
@@ -11,6 +11,9 @@ const PORT: u16 = 8642;
 /// Hermes' own limit: room for a long conversation with its tool results.
 const BODY_LIMIT_BYTES: u64 = 10_000_000;
 const BODY_LIMIT_BYTES_MIN: u64 = 1024;
+
+/// Through how many agents a message may pass: enough for a question, its answer and a few rounds.
+const HOPS_MAX: u64 = 8;
 
 /// Long enough for most turns to end, short enough for the 90 s that a service manager grants.
 /// Hermes' own default is none at all; a turn that is cut off here goes on at the next start.
@@ -34,6 +37,16 @@ impl Written {
         let drain = self.drain(&mut report);
         let steps_max = or_default(self.config.settings.agent.max_turns, 90);
         report.sourced("agent.max_turns", &steps_max);
+        let turn_tokens_max = self.config.own.turn_tokens_max.map(Sourced::from);
+        match &turn_tokens_max {
+            Some(max) => report.sourced("throughline.turn_tokens_max", max),
+            None => report.row("throughline.turn_tokens_max", "no limit", &Origin::Default),
+        }
+        let hops_max = or_default(self.config.own.hops_max, HOPS_MAX);
+        report.sourced("throughline.hops_max", &hops_max);
+        let landlock = or_default(self.config.own.landlock, true);
+        report.sourced("throughline.landlock", &landlock);
+        self.tools(&mut report);
         let compression = self.compression(&mut report);
         let session_reset = self.session_reset(&mut report);
         let timezone = self.timezone(&mut report);
@@ -47,6 +60,12 @@ impl Written {
                 busy_input,
                 drain,
                 steps_max,
+                turn_tokens_max,
+                hops_max,
+                landlock,
+                tools: self.config.tools.clone(),
+                secrets: self.secrets(),
+                environment: self.environment.clone(),
                 compression,
                 session_reset,
                 timezone,
@@ -55,6 +74,24 @@ impl Written {
             });
         }
         report.locate(self.home.path())
+    }
+
+    fn tools(&self, report: &mut Report) {
+        for row in self.config.tools.rows() {
+            let origin = match row.by {
+                None => Origin::Default,
+                Some(By::File(place)) => Origin::Config { line: place.line },
+                Some(By::Variable(name)) => {
+                    self.variable(name).map_or(Origin::Environment, |variable| variable.origin)
+                }
+            };
+            report.row(&row.name, row.value, &origin);
+        }
+    }
+
+    fn secrets(&self) -> BTreeMap<String, Secret> {
+        let variables = self.dotenv.variables.iter();
+        variables.map(|variable| (variable.name.clone(), variable.value.clone())).collect()
     }
 
     fn remarks(&self, report: &mut Report) {

@@ -18,7 +18,7 @@ pub struct Report {
 /// One effective value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    pub name: &'static str,
+    pub name: String,
     /// As it may be shown: of a secret, its length.
     pub value: String,
     pub origin: String,
@@ -63,11 +63,11 @@ impl Report {
         Self { errors: vec![error], ..Self::default() }
     }
 
-    pub(super) fn row(&mut self, name: &'static str, value: impl fmt::Display, origin: &Origin) {
-        self.rows.push(Row { name, value: value.to_string(), origin: origin.to_string() });
+    pub(super) fn row(&mut self, name: &str, value: impl fmt::Display, origin: &Origin) {
+        self.rows.push(Row { name: name.to_owned(), value: value.to_string(), origin: origin.to_string() });
     }
 
-    pub(super) fn sourced<T: fmt::Display>(&mut self, name: &'static str, value: &Sourced<T>) {
+    pub(super) fn sourced<T: fmt::Display>(&mut self, name: &str, value: &Sourced<T>) {
         self.row(name, &value.value, &value.origin);
     }
 

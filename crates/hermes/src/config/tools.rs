@@ -439,23 +439,33 @@ impl<'a> Reader<'a> {
     }
 
     /// A sandbox that was asked for and is not there must not become the machine itself. Files count
-    /// as well: Hermes reads and writes them through the backend.
+    /// as well: Hermes reads and writes them through the backend, and our own file tools, which act
+    /// on this machine, would be a way round it.
     fn check_backend(&mut self, terminal: &Terminal) {
         let Some(backend) = &terminal.backend else { return };
-        let why = match &backend.value {
-            Backend::Other(name) => {
-                format!("`terminal.backend: {name}` is not supported (there are local, docker and ssh)")
-            }
+        const FILES: [&str; 1] = ["file"];
+        const ALL: [&str; 3] = ["terminal", "file", "code_execution"];
+        let (why, off): (String, &[&'static str]) = match &backend.value {
+            Backend::Other(name) => (
+                format!("`terminal.backend: {name}` is not supported (there are local, docker and ssh)"),
+                &ALL,
+            ),
             Backend::Ssh if terminal.ssh.host.is_none() || terminal.ssh.user.is_none() => {
-                "`terminal.backend: ssh` needs `terminal.ssh_host` and `terminal.ssh_user`".to_owned()
+                ("`terminal.backend: ssh` needs `terminal.ssh_host` and `terminal.ssh_user`".to_owned(), &ALL)
             }
-            _ => return,
+            Backend::Docker => ("`terminal.backend: docker` keeps work in a container".to_owned(), &FILES),
+            Backend::Ssh => ("`terminal.backend: ssh` keeps work on another machine".to_owned(), &FILES),
+            Backend::Local => return,
         };
-        for toolset in ["terminal", "file", "code_execution"] {
+        for toolset in off {
             self.off.push(Off { toolset, by: backend.by, why: why.clone() });
         }
-        let text = format!("{why}: the terminal and file tools are off");
-        self.notices.push(Notice { place: place(backend.by), text });
+        let what = if off.len() > 1 {
+            "the terminal and file tools are off"
+        } else {
+            "the file tools are off; use the terminal"
+        };
+        self.notices.push(Notice { place: place(backend.by), text: format!("{why}: {what}") });
     }
 
     fn docker(&mut self) -> Docker {
