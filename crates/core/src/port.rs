@@ -164,6 +164,11 @@ pub trait Read: Send {
     fn session(&self, id: &SessionId) -> Result<Option<SessionSummary>, StoreError>;
     /// Newest first among the best matches. `principal` limits it to that caller's sessions.
     fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError>;
+    /// What was said around one row, in the transcript that holds it: also where a summary stands for
+    /// it by now. None: there is no such row in that conversation, or it is not the caller's to see.
+    fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError>;
+    /// The sessions that work, or worked, for this one, oldest first.
+    fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError>;
     /// All that is known about a message, found by any of its names: a platform's id, an
     /// idempotency key, a response id, `<session>/<number>`, or a row of the transcript.
     fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError>;
@@ -282,8 +287,72 @@ pub struct SessionFilter {
     pub principal: Option<String>,
     pub source: Option<String>,
     pub session: Option<SessionId>,
+    /// Whose sessions may be seen. None: everybody's.
+    pub scope: Option<Scope>,
+    /// Not this conversation, nor any other that shares its ancestors.
+    pub exclude: Option<SessionId>,
+    /// Without sessions that work for another one, or for a program.
+    pub without_helpers: bool,
+    /// Only sessions of this title, or of this title and a number.
+    pub title: Option<String>,
+    /// Only what these roles said. Empty: anybody.
+    pub roles: Vec<String>,
+    pub order: Order,
+    /// Sources whose hits come after those of all others.
+    pub demoted: Vec<String>,
+    /// The first hit of each conversation, and no other.
+    pub one_each: bool,
     pub limit: usize,
     pub offset: usize,
+}
+
+/// Whose sessions a caller may see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything in the home: whoever sits at its terminal owns it.
+    Owner,
+    /// The sessions of one client among several.
+    Principal(String),
+    /// Somebody who writes on a platform. `chat` is set where others read along, and is the platform's
+    /// id of the place: then only what was said there is seen, and of sessions that each member has to
+    /// themselves only the caller's. Elsewhere it is their own sessions on that platform.
+    Person { source: String, user: Option<String>, chat: Option<String> },
+}
+
+/// In which order hits come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The best, newest first among themselves.
+    #[default]
+    Recent,
+    Best,
+    Newest,
+    Oldest,
+}
+
+/// A row of a transcript, and how much around it is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    pub session: SessionId,
+    pub row: RowId,
+    /// Rows on each side of it.
+    pub window: usize,
+    /// Rows with words of a user or the model at each end of the transcript, outside the window.
+    pub ends: usize,
+    pub scope: Option<Scope>,
+}
+
+/// A piece of a transcript.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Passage {
+    /// The session that the row belongs to: the one asked for, or another part of its conversation.
+    pub session: SessionId,
+    /// Where that conversation began. The same session, unless Hermes split it.
+    pub root: SessionId,
+    /// In order, with the row itself among them.
+    pub rows: Vec<(RowId, Message)>,
+    pub first: Vec<(RowId, Message)>,
+    pub last: Vec<(RowId, Message)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

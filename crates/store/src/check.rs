@@ -3,11 +3,14 @@
 //! What only we write must always hold. Where Hermes may have written, too (rows it added, sessions
 //! it deleted or ended), a query looks away from what Hermes can do by itself.
 
+use crate::call;
+use crate::envelope;
 use crate::fault::Fault;
 use crate::read::{Reader, session_id};
 use crate::shape::Shape;
 use rusqlite::{Connection, ErrorCode};
 use throughline_core::history;
+use throughline_core::session::Session;
 use throughline_hermes::schema::Capabilities;
 
 struct Check {
@@ -127,22 +130,26 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "said_once",
-        says: "words that entered a turn stand in the transcript, each input as one row of its own",
+        says: "words that entered a turn stand in the transcript, each input as one row of its own, or answered a call",
         sql: concat!(
             "SELECT i.session || '/' || i.seq FROM tl_inbox i
              LEFT JOIN messages m ON m.id = i.message AND m.session_id = i.session AND m.role = 'user'
-             WHERE i.turn IS NOT NULL AND m.id IS NULL AND i.session IN ",
+             WHERE i.turn IS NOT NULL AND i.answers IS NULL AND m.id IS NULL AND i.session IN ",
             only_ours!(),
             " UNION ALL SELECT session || ': row ' || message FROM tl_inbox WHERE message IS NOT NULL
-              GROUP BY session, message HAVING count(*) > 1"
+              GROUP BY session, message HAVING count(*) > 1
+              UNION ALL SELECT i.session || '/' || i.seq FROM tl_inbox i
+              LEFT JOIN tl_step p ON p.session = i.session AND p.number = i.answers
+              WHERE i.answers IS NOT NULL AND (p.turn IS NOT i.turn OR p.calls = 0 OR i.message IS NOT NULL)"
         ),
         applies: always,
     },
     Check {
         name: "said_in_order",
-        says: "inputs enter the transcript in the order of the inbox",
+        says: "inputs enter the transcript in the order of the inbox, but for those that steer a turn",
         sql: "SELECT session || '/' || seq FROM
-                  (SELECT session, seq, message, lag(message) OVER (PARTITION BY session ORDER BY seq) AS before
+                  (SELECT session, seq, message, lag(message) OVER
+                          (PARTITION BY session, json_type(envelope, '$.command.steer') ORDER BY seq) AS before
                    FROM tl_inbox WHERE message IS NOT NULL)
               WHERE message <= before",
         applies: always,
@@ -173,7 +180,44 @@ const CHECKS: &[Check] = &[
               WHERE p.open IS NOT NULL AND (t.phase <> 1 OR p.number <> t.steps)
               UNION ALL
               SELECT c.session || ', step ' || c.step FROM tl_call c
-              LEFT JOIN tl_step p ON p.session = c.session AND p.number = c.step WHERE p.open IS NULL",
+              LEFT JOIN tl_step p ON p.session = c.session AND p.number = c.step
+              WHERE p.open IS NULL OR c.position >= p.calls OR c.position < 0 OR c.state NOT IN (0, 1, 2)",
+        applies: always,
+    },
+    Check {
+        name: "asked_in_a_turn",
+        says: "a call asks only while its turn runs",
+        sql: "SELECT c.session || ', step ' || c.step FROM tl_call c LEFT JOIN tl_session t ON t.id = c.session
+              WHERE c.state = 1 AND t.phase IS NOT 1",
+        applies: always,
+    },
+    Check {
+        name: "results_kept",
+        says: "a group that was closed has a result for each of its calls, right behind them",
+        sql: concat!(
+            "SELECT p.session || ', step ' || p.number FROM tl_step p
+             WHERE p.calls > 0 AND p.message IS NOT NULL AND p.session IN ",
+            only_ours!(),
+            " AND p.calls <> (SELECT count(*) FROM messages m WHERE m.session_id = p.session AND m.role = 'tool'
+                              AND m.id > p.message AND m.id <= p.message + 2 * p.calls)"
+        ),
+        applies: always,
+    },
+    Check {
+        name: "parents",
+        says: "a session that works for another one has it, in our books and in Hermes'",
+        sql: "SELECT t.id || ' for ' || t.parent FROM tl_session t
+              WHERE t.parent IS NOT NULL AND t.parent NOT IN (SELECT id FROM tl_session)
+              UNION ALL
+              SELECT t.id || ' for ' || t.parent FROM tl_session t JOIN sessions s ON s.id = t.id
+              WHERE COALESCE(s.parent_session_id, t.parent) <> t.parent
+                 OR (t.parent IS NOT NULL AND t.adopted = 0 AND COALESCE(s.model_config, '') NOT LIKE '%\"_delegate_from\"%')",
+        applies: always,
+    },
+    Check {
+        name: "helpers_unrouted",
+        says: "no chat leads to a session that works for another one",
+        sql: "SELECT r.chat FROM tl_route r JOIN tl_session t ON t.id = r.session WHERE t.parent IS NOT NULL",
         applies: always,
     },
     Check {
@@ -210,10 +254,11 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "unfinished",
-        says: "a start finds exactly the sessions in which something runs or waits",
+        says: "a start finds exactly the sessions in which something runs, or waits and is not silenced",
         sql: "SELECT t.id FROM tl_session t WHERE t.unfinished <>
                   (t.phase = 1 OR (t.phase = 2 AND t.stage < 4)
-                   OR EXISTS (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.seq > t.answered AND i.state = 0)
+                   OR (t.halted = 0 AND EXISTS
+                       (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.seq > t.answered AND i.state = 0))
                    OR EXISTS (SELECT 1 FROM tl_compression c WHERE c.session = t.id AND c.state = 0))",
         applies: always,
     },
@@ -329,6 +374,40 @@ impl Reader {
         }
         let says = "every tool call in the transcript is followed by its result";
         Ok(sentence("groups_closed", says, &open).into_iter().collect())
+    }
+}
+
+impl Reader {
+    /// Our own columns of JSON read as what they hold.
+    pub(crate) fn unreadable(&self) -> Result<Vec<String>, Fault> {
+        self.readable_columns().or_else(|fault| as_damage(fault).map(|_| Vec::new()))
+    }
+
+    fn readable_columns(&self) -> Result<Vec<String>, Fault> {
+        let traces = "SELECT key, trace FROM tl_outbox WHERE trace IS NOT NULL";
+        let rests = "SELECT id, rest FROM tl_session WHERE rest IS NOT NULL";
+        let mut state = Session::new(session_id("nobody")?);
+        let mut broken = self.misread(traces, |text| envelope::trace(Some(text)).is_ok())?;
+        broken.extend(self.misread(rests, |text| envelope::restore_rest(&mut state, text).is_ok())?);
+        for (number, what) in [(0, "a grant"), (1, "a question"), (2, "a result")] {
+            let calls = format!("SELECT session || ': {what}', detail FROM tl_call WHERE state = {number}");
+            broken.extend(self.misread(&calls, |text| call::slot(number, text).is_ok())?);
+        }
+        Ok(sentence("readable", "what we wrote as JSON can be read back", &broken).into_iter().collect())
+    }
+
+    /// The names of rows whose text does not read.
+    fn misread(&self, sql: &str, mut reads: impl FnMut(&str) -> bool) -> Result<Vec<String>, Fault> {
+        let mut statement = self.conn.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut broken = Vec::new();
+        while let Some(row) = rows.next()? {
+            let text = crate::read::text(row, 1)?.unwrap_or_default();
+            if !reads(&text) {
+                broken.push(row.get(0)?);
+            }
+        }
+        Ok(broken)
     }
 }
 

@@ -18,8 +18,8 @@ use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::Message;
 use throughline_core::port::{
-    Commit, Committed, Hit, Implicit, Loaded, Outgoing, Read, Seen, SessionFilter, SessionSummary, Settled,
-    Store, StoreError, Tended, Trace,
+    Anchor, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Seen, SessionFilter,
+    SessionSummary, Settled, Store, StoreError, Tended, Trace,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
@@ -243,6 +243,14 @@ impl Read for Writer {
         self.reader.undelivered()
     }
 
+    fn halted(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.reader.halted()
+    }
+
+    fn asks(&self) -> Result<Vec<Pending>, StoreError> {
+        self.reader.asks()
+    }
+
     fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError> {
         self.reader.cursor(platform, account)
     }
@@ -259,6 +267,14 @@ impl Read for Writer {
     fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError> {
         while index::slice(&self.reader).while_doing("index messages")? {}
         self.reader.search(query, filter)
+    }
+
+    fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError> {
+        self.reader.around(anchor)
+    }
+
+    fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+        self.reader.children(id)
     }
 
     fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError> {

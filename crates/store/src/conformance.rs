@@ -9,18 +9,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use throughline_core::command::Command;
+use throughline_core::guard::Limits;
 use throughline_core::id::{Boot, ChatKey, Generation, RowId, Seq, SessionId, TurnId};
-use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind, Request, Sender};
+use throughline_core::input::{
+    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Input, Kind, NOTICE_THREAD, Request, Root, Sender,
+    Task, Trace,
+};
 use throughline_core::message::{Assistant, Content, JsonText, Message, ToolCall, ToolResult};
-use throughline_core::port::{Commit, Committed, DeliveryChange, SessionFilter, Store, StoreError};
-use throughline_core::prompt::{Digest, Mark};
+use throughline_core::port::{
+    Anchor, CallId, Commit, Committed, DeliveryChange, Order, Pending, Scope, SessionFilter, Store,
+    StoreError,
+};
+use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Thread;
 use throughline_core::session::{
     Act, BusyInput, Event, Failure, FailureKind, Finalisation, Outcome, Phase, Rules, Session,
 };
 use throughline_core::time::Time;
-use throughline_core::turn::{Answer, Usage};
+use throughline_core::tool::{Grant, Letter, Question, Verdict};
+use throughline_core::turn::{Answer, Slot, Usage};
 
 /// One home for a store, which can be opened again, and by two at once.
 pub trait Site {
@@ -43,6 +52,15 @@ pub fn suite(sites: Sites<'_>) {
     a_refused_commit_leaves_its_neighbours_standing(sites);
     p8_what_waits_moves_to_the_next_session(sites);
     p9_an_open_group_survives_and_closes_whole(sites);
+    p9_questions_and_grants_wait_through_a_restart(sites);
+    p9_every_commit_of_a_turn_with_calls_can_be_the_last(sites);
+    p4_a_stopped_turn_leaves_nothing_open_and_loses_nothing(sites);
+    p4_a_silenced_session_stays_silent_through_a_restart(sites);
+    a_turn_that_uses_up_its_budget_is_known_to_have(sites);
+    calls_that_lead_nowhere_are_counted_through_a_restart(sites);
+    a_chain_between_agents_is_counted_and_cut_with_one_notice(sites);
+    what_a_result_sends_leaves_with_it(sites);
+    a_session_that_works_for_another_is_found_by_it_and_not_listed(sites);
     p10_a_delivered_reply_stays_delivered(sites);
     a_failed_turn_is_tried_again_as_the_same_turn(sites);
     a_clients_own_history_finds_where_it_goes_on(sites);
@@ -50,7 +68,10 @@ pub fn suite(sites: Sites<'_>) {
     a_session_keeps_its_prompt_and_its_owner(sites);
     starts_are_counted_and_cursors_kept(sites);
     p31_search_shows_only_the_callers_own(sites);
+    p31_a_person_sees_their_own_sessions_and_those_of_their_chat(sites);
+    what_was_said_around_a_row_can_be_read(sites);
     p30_a_message_can_be_followed(sites);
+    p30_calls_questions_and_stops_can_be_followed(sites);
 }
 
 // ------------------------------------------------------------------------------------ the world
@@ -84,6 +105,36 @@ pub enum Move {
         place: u8,
         index: u8,
     },
+    /// A result that wants this many letters sent.
+    Sends {
+        place: u8,
+        index: u8,
+        letters: u8,
+    },
+    /// A call asks a person.
+    Asks {
+        place: u8,
+        index: u8,
+        kind: u8,
+    },
+    /// A person, or time, answers what a call asked.
+    Decides {
+        place: u8,
+        index: u8,
+        verdict: u8,
+    },
+    /// A message that another agent wrote because of a human's.
+    Hears {
+        place: u8,
+        origin: u8,
+        hops: u8,
+    },
+    Halts {
+        place: u8,
+    },
+    Releases {
+        place: u8,
+    },
     /// An answer to a step that is over.
     Echoes {
         place: u8,
@@ -98,6 +149,11 @@ pub enum Move {
     /// The owner of the session is loaded again.
     Reloads {
         place: u8,
+    },
+    /// And calls whose bit is set may simply be run again.
+    Resumes {
+        place: u8,
+        repeatable: u8,
     },
     /// Somebody commits with the generation of an earlier owner.
     Trespasses {
@@ -138,6 +194,8 @@ struct Book {
     outcomes: BTreeMap<Seq, Outcome>,
     prompt: Option<(Arc<str>, Option<Digest>)>,
     principal: Option<String>,
+    user: Option<String>,
+    parent: Option<SessionId>,
     /// The client's view after each turn.
     tips: Vec<(Digest, TurnId, usize)>,
 }
@@ -155,6 +213,8 @@ impl Book {
             outcomes: BTreeMap::new(),
             prompt: None,
             principal: None,
+            user: None,
+            parent: None,
             tips: Vec::new(),
         }
     }
@@ -172,6 +232,7 @@ struct Sent {
     key: String,
     text: String,
     destination: Destination,
+    trace: Trace,
     session: SessionId,
     attempts: u32,
     attempting: Option<Boot>,
@@ -197,8 +258,10 @@ struct Planned {
     answer: Option<Answer>,
 }
 
-/// Chats 0 and 1, API sessions 2 and 3.
-const PLACES: usize = 4;
+/// Chats 0 and 1, API sessions 2 and 3, and a session that works for that of place 2.
+const PLACES: usize = 5;
+const CHILD: usize = 4;
+const PARENT: usize = 2;
 
 pub struct World {
     site: Box<dyn Site>,
@@ -262,11 +325,21 @@ impl World {
             Move::Orders { place, what } => self.orders(*place, *what),
             Move::Answers { place, text, tokens } => self.answers(*place, text, *tokens),
             Move::CallsTools { place, calls } => self.calls(*place, *calls),
-            Move::Returns { place, index } => self.returns(*place, *index),
+            Move::Returns { place, index } => self.returns(*place, *index, 0),
+            Move::Sends { place, index, letters } => self.returns(*place, *index, letters % 3),
+            Move::Asks { place, index, kind } => self.asks(*place, *index, *kind),
+            Move::Decides { place, index, verdict } => self.decides(*place, *index, *verdict),
+            Move::Hears { place, origin, hops } => self.hears(*place, *origin, *hops),
+            Move::Halts { place } => self.happens(*place, Event::Halted),
+            Move::Releases { place } => self.happens(*place, Event::Released),
             Move::Echoes { place } => self.echoes(*place),
             Move::Fails { place, kind } => self.fails(*place, *kind),
             Move::Retries { place } => self.retries(*place),
-            Move::Reloads { place } => self.happens(*place, Event::Loaded),
+            Move::Reloads { place } => self.happens(*place, taken_up()),
+            Move::Resumes { place, repeatable } => {
+                let repeatable = (0..8).filter(|bit| repeatable & (1 << bit) != 0).collect();
+                self.happens(*place, Event::Loaded { repeatable });
+            }
             Move::Trespasses { place } => self.trespasses(*place),
             Move::Summarises { place, well } => self.summarises(*place, *well),
             Move::Finalises { place } => self.finalises(*place),
@@ -318,7 +391,63 @@ impl World {
             }),
             sender: is_chat.then(|| Sender { id: "u".into(), name: Some("Ü".into()) }),
             platform_id: is_chat.then_some(number),
+            trace: Trace::default(),
         })
+    }
+
+    /// The calls of the open group, if there is one.
+    fn open_calls(&self, place: u8) -> Option<(TurnId, u32, Vec<ToolCall>)> {
+        let Phase::Turn(turn) = &self.book(place).state.phase else { return None };
+        Some((turn.id, turn.step, turn.group.as_ref()?.answer.calls.clone()))
+    }
+
+    fn asks(&mut self, place: u8, index: u8, kind: u8) {
+        self.flush_if_busy(place);
+        let Some((turn, step, calls)) = self.open_calls(place) else { return };
+        let question = match kind % 3 {
+            0 => Question::Approval {
+                what: "rm -rf \"ünï\"".into(),
+                why: "it deletes".into(),
+                patterns: vec!["recursive delete".into()],
+            },
+            1 => Question::Approval { what: "reboot".into(), why: "it ends".into(), patterns: Vec::new() },
+            _ => Question::Clarify { question: "Which one?".into(), choices: vec!["a".into(), "b".into()] },
+        };
+        let (index, patience) = (usize::from(index) % calls.len(), Duration::from_secs(300));
+        self.happens(place, Event::Asked { turn, step, index, question, patience });
+    }
+
+    fn decides(&mut self, place: u8, index: u8, verdict: u8) {
+        self.flush_if_busy(place);
+        let Some((turn, step, calls)) = self.open_calls(place) else { return };
+        let verdict = match verdict % 7 {
+            0 => Verdict::Granted(Grant::Once),
+            1 => Verdict::Granted(Grant::Session),
+            2 => Verdict::Granted(Grant::Always),
+            3 => Verdict::Denied { reason: None },
+            4 => Verdict::Denied { reason: Some("not \"that\"".into()) },
+            5 => Verdict::Said("2".into()),
+            _ => Verdict::Expired,
+        };
+        let index = usize::from(index) % calls.len();
+        self.happens(place, Event::Decided { turn, step, index, verdict });
+    }
+
+    fn hears(&mut self, place: u8, origin: u8, hops: u8) {
+        self.flush_if_busy(place);
+        let kind = match self.is_chat(place) {
+            true => Kind::Chat(Content::text("..")),
+            false => Kind::Request(Request { content: Content::text(".."), ..Request::default() }),
+        };
+        let input = self.input(place, kind);
+        let root = match origin % 3 {
+            0 => None,
+            1 => Some(Root { agent: "me".into(), session: self.places[self.at(place)].clone() }),
+            _ => Some(Root { agent: "other".into(), session: id("elsewhere") }),
+        };
+        let trace = Trace { origin: format!("human|{origin}").into(), root, hops: 1 + u32::from(hops % 5) };
+        let reply_to = input.reply_to.clone().map(|place| Destination { reply_to: None, ..place });
+        self.receives(place, Arc::new(Input { trace, reply_to, ..Input::clone(&input) }));
     }
 
     fn says(&mut self, place: u8, text: &str) {
@@ -347,7 +476,18 @@ impl World {
             implicit_key: Some(Digest::of(&[b"implicit", text.as_bytes()])),
             system: Some("Be brief.".into()),
             sampling: Some(JsonText::from_valid("{\"temperature\": 0.50}")),
+            task: (self.at(place) == CHILD).then(|| Task {
+                parent: self.places[PARENT].clone(),
+                depth: 1,
+                steps_max: 3,
+                toolsets: Some(vec!["files".into()]),
+            }),
         }
+    }
+
+    /// Nobody works for a session that is not there.
+    fn may_begin(&self, place: u8) -> bool {
+        self.at(place) != CHILD || self.books[&self.places[PARENT]].born || self.book(place).born
     }
 
     fn says_again(&mut self, place: u8) {
@@ -357,29 +497,37 @@ impl World {
         else {
             return;
         };
-        if matches!(self.book(place).state.phase, Phase::Closed(_)) {
+        if matches!(self.book(place).state.phase, Phase::Closed(_)) || !self.may_begin(place) {
             return;
         }
         let seq = self.book(place).state.received.next();
         let kind = Kind::Chat(Content::text("again"));
-        let input = Input { seq, at: self.now, key, kind, reply_to: None, sender: None, platform_id: None };
+        let input = Input { seq, at: self.now, key, kind, ..bare_input() };
         let planned = self.plan(place, Event::Received(Arc::new(input)), self.first_acts(place));
         self.enqueue(Planned { expected: Expected::Duplicate(known.0, known.1), ..planned });
     }
 
     fn orders(&mut self, place: u8, what: u8) {
         self.flush_if_busy(place);
-        let command = match what % 4 {
+        let command = match what % 12 {
             0 | 1 => Command::New { successor: id(&format!("n{}", self.number)) },
             2 => Command::Status,
-            _ => Command::Unknown { name: "huh".into() },
+            3 => Command::Unknown { name: "huh".into() },
+            4 => Command::Stop,
+            5 => Command::Steer { text: "rather left".into() },
+            6 => Command::Queue { text: "and then right".into() },
+            7 => Command::Approve { grant: Grant::Session, all: true },
+            8 => Command::Approve { grant: Grant::Once, all: false },
+            9 => Command::Deny { reason: Some("no".into()), all: false },
+            10 => Command::Steer { text: String::new() },
+            _ => Command::Notice { text: "read this".into() },
         };
         let input = self.input(place, Kind::Command(command));
         self.receives(place, input);
     }
 
     fn receives(&mut self, place: u8, input: Arc<Input>) {
-        if matches!(self.book(place).state.phase, Phase::Closed(_)) {
+        if matches!(self.book(place).state.phase, Phase::Closed(_)) || !self.may_begin(place) {
             return; // the shell routes it elsewhere
         }
         let first = self.first_acts(place);
@@ -397,9 +545,16 @@ impl World {
             3 => vec![Message::user(Time(1_600_000_000_000_000), Content::text("from long ago"))],
             _ => Vec::new(),
         };
+        let is_child = self.at(place) == CHILD;
+        let source = match (&chat, is_child) {
+            (Some(_), _) => "test",
+            (None, false) => "api_server",
+            (None, true) => "subagent",
+        };
         let birth = Birth {
-            source: if chat.is_some() { "test".into() } else { "api_server".into() },
-            user: Some("u".into()),
+            source: source.into(),
+            user: (!is_child).then(|| "u".to_owned()),
+            parent: is_child.then(|| self.places[PARENT].clone()),
             principal: chat.is_none().then(|| "p".to_owned()),
             model: Some("model".into()),
             imported,
@@ -443,7 +598,8 @@ impl World {
         }
         self.number += 1;
         let usage = Usage { input: tokens.into(), output: 7, cache_read: 3, cache_write: 2, reasoning: 1 };
-        let prompt = Mark { chain: Digest::of(&[&self.number.to_le_bytes()]), messages: 3 };
+        let head = Head { model: u64::MAX, tools: self.number, system: 1 << 63 };
+        let prompt = Mark { chain: Digest::of(&[&self.number.to_le_bytes()]), messages: 3, head };
         let cut = self.book(place).rows.first().copied();
         let answer = Answer { said, usage, model: "model-1".into() };
         let planned =
@@ -451,25 +607,26 @@ impl World {
         self.enqueue(Planned { answer: Some(answer), ..planned });
     }
 
-    fn returns(&mut self, place: u8, index: u8) {
+    fn returns(&mut self, place: u8, index: u8, letters: u8) {
         self.flush_if_busy(place);
-        let Phase::Turn(turn) = &self.book(place).state.phase else { return };
-        let Some(group) = &turn.group else { return };
-        let index = usize::from(index) % group.answer.calls.len();
-        let call = &group.answer.calls[index];
+        let Some((turn, step, calls)) = self.open_calls(place) else { return };
+        let index = usize::from(index) % calls.len();
+        let call = &calls[index];
         let result = ToolResult {
             call_id: call.id.clone(),
             name: Some(call.name.clone()),
             content: Content::text("found"),
         };
-        let event = Event::Called { turn: turn.id, step: turn.step, index, result };
-        self.happens(place, event);
+        let sends =
+            (0..letters).map(|number| Letter { destination: elsewhere(), text: format!("letter {number}") });
+        let sends = sends.collect();
+        self.happens(place, Event::Called { turn, step, index, result, sends });
     }
 
     fn echoes(&mut self, place: u8) {
         let turn = TurnId(Seq(1_000_000));
         let answer = Answer::default();
-        let prompt = Mark { chain: Digest::of(&[b"echo"]), messages: 0 };
+        let prompt = Mark { chain: Digest::of(&[b"echo"]), messages: 0, head: Head::default() };
         if self.book(place).born {
             self.happens(place, Event::Answered { turn, step: 0, answer, prompt, cut: None });
         }
@@ -501,7 +658,7 @@ impl World {
         if !self.book(place).born {
             return;
         }
-        let planned = self.plan(place, Event::Loaded, Vec::new());
+        let planned = self.plan(place, taken_up(), Vec::new());
         let expect = Generation(planned.expect.0 + 1);
         self.enqueue(Planned { expected: Expected::Fenced, expect, ..planned });
     }
@@ -665,6 +822,7 @@ impl World {
         self.compare_keys();
         self.compare_replies();
         self.compare_unfinished();
+        self.compare_asks();
     }
 
     /// The books follow what the port says each act does.
@@ -681,6 +839,8 @@ impl World {
                     book.transcript.extend(birth.imported.iter().cloned());
                     book.rows.extend(birth.imported.iter().map(|_| RowId(0)));
                     book.principal.clone_from(&birth.principal);
+                    book.user.clone_from(&birth.user);
+                    book.parent.clone_from(&birth.parent);
                 }
                 Act::Accept(input) => self.note_seen(&id, input),
                 Act::Append(message) => {
@@ -707,7 +867,11 @@ impl World {
                     touched.insert(successor.clone());
                 }
                 Act::Note { name, .. } => *self.notes.entry((*name).to_owned()).or_default() += 1,
-                Act::Result { .. } | Act::Compress(_) | Act::Promote(_) => {}
+                Act::Result { .. }
+                | Act::Ask { .. }
+                | Act::Grant { .. }
+                | Act::Compress(_)
+                | Act::Promote(_) => {}
             }
         }
         assert_eq!(rows.next(), None, "no more rows than messages");
@@ -728,6 +892,7 @@ impl World {
                 key: reply.key.clone(),
                 text: reply.text.clone(),
                 destination: reply.destination.clone(),
+                trace: reply.trace.clone(),
                 session: session.clone(),
                 attempts: 0,
                 attempting: None,
@@ -742,6 +907,8 @@ impl World {
         let mut next = Book::new(successor.clone());
         next.born = true;
         next.principal.clone_from(&old.principal);
+        next.user.clone_from(&old.user);
+        next.parent.clone_from(&old.parent);
         next.state.received = Seq(moved.len() as u64);
         for (input, seq) in moved.iter().zip(1..) {
             let mut input = Input::clone(input);
@@ -771,6 +938,7 @@ impl World {
         self.compare_keys();
         self.compare_replies();
         self.compare_unfinished();
+        self.compare_asks();
         let counted: BTreeMap<_, _> =
             self.store.counts().expect("events can be counted").into_iter().collect();
         for (name, count) in &self.notes {
@@ -788,6 +956,7 @@ impl World {
         assert_eq!(loaded.session, book.state, "{id} is as the machine left it");
         assert_eq!(loaded.last_prompt, book.last_prompt, "{id}: what the last step asked");
         assert_eq!(loaded.principal, book.principal, "{id}: whose it is");
+        assert_eq!(loaded.user, book.user, "{id}: who writes there");
         assert_eq!(loaded.adopted, 0, "{id}: nobody else writes here");
         let is_closed = matches!(book.state.phase, Phase::Closed(_));
         assert_eq!(loaded.ended.is_some(), is_closed, "{id}: ended {:?}", loaded.ended);
@@ -829,8 +998,10 @@ impl World {
             let matches = self.store.thread("p", digest).expect("a thread can be looked up");
             let theirs: Vec<_> =
                 matches.iter().filter(|found| found.session == *id && found.turn == *turn).collect();
-            let is_tip =
-                book.state.is_quiet() && book.state.phase == Phase::Idle && *length == book.transcript.len();
+            let is_tip = book.state.is_quiet()
+                && book.state.waiting.is_empty()
+                && book.state.phase == Phase::Idle
+                && *length == book.transcript.len();
             assert_eq!(theirs.len(), 1, "{id}: turn {turn} is found by its client's history");
             assert_eq!(theirs[0].is_tip, is_tip, "{id}: whether turn {turn} is the last word");
             assert_eq!(self.store.thread("somebody else", digest).expect("can be looked up"), []);
@@ -862,6 +1033,7 @@ impl World {
                 key: outgoing.key,
                 text: outgoing.text,
                 destination: outgoing.destination,
+                trace: outgoing.trace,
                 session: outgoing.session,
                 attempts: outgoing.attempts,
                 attempting: outgoing.attempting,
@@ -879,6 +1051,35 @@ impl World {
         let busy = self.books.values().filter(|book| book.born && !book.state.is_quiet());
         let expected: BTreeSet<_> = busy.map(|book| book.state.id.clone()).collect();
         assert_eq!(stored, expected, "what a start has to take up");
+        let stored: BTreeSet<_> = self.store.halted().expect("can be asked").into_iter().collect();
+        let silenced = self.books.values().filter(|book| book.born && book.state.halted);
+        let expected: BTreeSet<_> = silenced.map(|book| book.state.id.clone()).collect();
+        assert_eq!(stored, expected, "what is silenced");
+    }
+
+    fn compare_asks(&self) {
+        let mut expected = Vec::new();
+        for book in self.books.values() {
+            let Phase::Turn(turn) = &book.state.phase else { continue };
+            let Some(group) = &turn.group else { continue };
+            for (index, slot) in group.slots.iter().enumerate() {
+                if let Slot::Asking(ask) = slot {
+                    let session = book.state.id.clone();
+                    let call = CallId { session, turn: turn.id, step: turn.step, index };
+                    let tool = group.answer.calls[index].name.clone();
+                    expected.push(Pending { call, tool, ask: ask.clone() });
+                }
+            }
+        }
+        expected.sort_by_key(|pending| (pending.ask.asked, pending.call.clone()));
+        assert_eq!(self.store.asks().expect("can be asked"), expected, "what waits for a person");
+        for parent in self.books.keys() {
+            let stored: BTreeSet<_> =
+                self.store.children(parent).expect("can be asked").into_iter().collect();
+            let theirs = self.books.values().filter(|book| book.parent.as_ref() == Some(parent));
+            let theirs: BTreeSet<_> = theirs.map(|book| book.state.id.clone()).collect();
+            assert_eq!(stored, theirs, "who works for {parent}");
+        }
     }
 }
 
@@ -886,6 +1087,35 @@ impl World {
 
 fn id(text: &str) -> SessionId {
     text.parse().expect("a plain id")
+}
+
+fn taken_up() -> Event {
+    Event::Loaded { repeatable: Vec::new() }
+}
+
+/// Where letters go.
+fn elsewhere() -> Destination {
+    Destination {
+        platform: AGENT_PLATFORM.into(),
+        account: "other".into(),
+        chat: "elsewhere".into(),
+        thread: Some(NOTICE_THREAD.into()),
+        reply_to: None,
+    }
+}
+
+/// An input with nothing in it.
+fn bare_input() -> Input {
+    Input {
+        seq: Seq(1),
+        at: Time(0),
+        key: DedupeKey::of(&[]),
+        kind: Kind::Chat(Content::Nothing),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+        trace: Trace::default(),
+    }
 }
 
 fn chat(place: usize) -> Chat {
@@ -946,15 +1176,8 @@ fn keyed_request(session: &str, body: &[u8]) -> Commit {
     let at = Time(1_700_000_000_000_000);
     let request =
         Request { content: Content::text("x"), body: Some(Digest::of(&[body])), ..Request::default() };
-    let input = Input {
-        seq: Seq(1),
-        at,
-        key: DedupeKey::of(&["idempotency"]),
-        kind: Kind::Request(request),
-        reply_to: None,
-        sender: None,
-        platform_id: None,
-    };
+    let key = DedupeKey::of(&["idempotency"]);
+    let input = Input { at, key, kind: Kind::Request(request), ..bare_input() };
     let event = Event::Received(Arc::new(input));
     let (state, mut acts) = Session::new(id(session)).step(event, at, &Rules::default());
     acts.insert(0, Act::Open(Box::new(Birth { source: "api_server".into(), ..Birth::default() })));
@@ -974,11 +1197,11 @@ fn p3_a_late_owner_is_refused(sites: Sites<'_>) {
     let session = world.places[0].clone();
     let mut second = world.site.open();
     let loaded = second.load(&session).expect("can be loaded").expect("is there").session;
-    let (state, acts) = loaded.step(Event::Loaded, world.now, &world.rules);
+    let (state, acts) = loaded.step(taken_up(), world.now, &world.rules);
     let current = state.generation;
     let owned = Commit::Session { expect: loaded.generation, state: Box::new(state), acts, at: world.now };
     one(second.as_mut(), owned).expect("the newer owner is accepted");
-    let planned = world.plan(0, Event::Loaded, Vec::new());
+    let planned = world.plan(0, taken_up(), Vec::new());
     let late = Commit::Session {
         expect: planned.expect,
         state: Box::new(planned.next),
@@ -1048,6 +1271,198 @@ fn p9_an_open_group_survives_and_closes_whole(sites: Sites<'_>) {
     for _ in 0..3 {
         world.play(&[Move::CallsTools { place: 0, calls: 0 }, Move::Reloads { place: 0 }]);
     }
+}
+
+fn p9_questions_and_grants_wait_through_a_restart(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let asks = |index, kind| Move::Asks { place: 0, index, kind };
+    let decides = |index, verdict| Move::Decides { place: 0, index, verdict };
+    world.play(&[says(0, "clean up"), Move::CallsTools { place: 0, calls: 2 }, asks(1, 0), asks(0, 2)]);
+    let asked = world.store.asks().expect("can be asked");
+    assert_eq!(asked.iter().map(|pending| pending.call.index).collect::<Vec<_>>(), [1, 0], "oldest first");
+    assert_eq!((asked[0].call.to_string().as_str(), asked[0].tool.as_str()), ("s0/1/0/1", "look"));
+    // The third call was running; those that ask go on waiting, however often the process ends.
+    world.play(&[Move::Reloads { place: 0 }, Move::Reopens, Move::Reloads { place: 0 }]);
+    assert_eq!(world.store.asks().expect("can be asked"), asked);
+    world.play(&[decides(1, 1), Move::Reopens, decides(0, 5), Move::Resumes { place: 0, repeatable: 2 }]);
+    assert_eq!(world.books[&id("s0")].state.allowed, ["recursive delete"]);
+    assert_eq!(world.store.asks().expect("can be asked"), []);
+    // A granted call may ask once more, and be refused.
+    world.play(&[asks(1, 1), decides(1, 6), answers(0, "as you wish")]);
+    // The yes outlives the turn, and the message of a person answers what was asked in its place.
+    world.play(&[says(0, "again"), Move::CallsTools { place: 0, calls: 1 }, asks(0, 2), asks(1, 1)]);
+    world.play(&[says(0, "b"), Move::Orders { place: 0, what: 9 }, answers(0, "done"), Move::Reopens]);
+    assert_eq!(world.books[&id("s0")].state.allowed, ["recursive delete"]);
+}
+
+/// A turn with three calls, of which one asks, one is granted and one sends.
+fn p9_every_commit_of_a_turn_with_calls_can_be_the_last(sites: Sites<'_>) {
+    let story = [
+        says(0, "do three things"),
+        Move::CallsTools { place: 0, calls: 2 },
+        Move::Asks { place: 0, index: 0, kind: 0 },
+        Move::Sends { place: 0, index: 2, letters: 2 },
+        says(0, "meanwhile"),
+        Move::Orders { place: 0, what: 5 },
+        Move::Decides { place: 0, index: 0, verdict: 0 },
+        Move::Returns { place: 0, index: 0 },
+        Move::Asks { place: 0, index: 1, kind: 2 },
+        Move::Decides { place: 0, index: 1, verdict: 3 },
+        Move::CallsTools { place: 0, calls: 0 },
+        Move::Returns { place: 0, index: 0 },
+        answers(0, "done"),
+    ];
+    for repeatable in [0, 0b111] {
+        for last in 0..story.len() {
+            let restart = [Move::Resumes { place: 0, repeatable }, Move::Reopens];
+            let end = [answers(0, "and the rest"), answers(0, "and more")];
+            world(sites).play(&[&story[..last], &restart, &story[last..], &end].concat());
+        }
+    }
+}
+
+fn p4_a_stopped_turn_leaves_nothing_open_and_loses_nothing(sites: Sites<'_>) {
+    let order = |what| Move::Orders { place: 0, what };
+    let mut world = world(sites);
+    world.play(&[
+        says(0, "look"),
+        Move::CallsTools { place: 0, calls: 2 },
+        Move::Returns { place: 0, index: 1 },
+    ]);
+    world.play(&[
+        Move::Asks { place: 0, index: 0, kind: 1 },
+        says(0, "waits"),
+        order(6),
+        order(4),
+        Move::Reopens,
+    ]);
+    let book = &world.books[&id("s0")];
+    assert!(matches!(book.outcomes[&Seq(1)], Outcome::Failed(_, Failure { kind: FailureKind::Stopped, .. })));
+    assert_eq!(book.turn(), Some((TurnId(Seq(2)), 0)), "what waits is next");
+    assert_eq!(world.store.asks().expect("can be asked"), []);
+    world.play(&[answers(0, "first"), order(5), answers(0, "second"), answers(0, "third")]);
+    assert!(world.books[&id("s0")].state.is_quiet());
+}
+
+fn p4_a_silenced_session_stays_silent_through_a_restart(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let [halts, releases] = [Move::Halts { place: 0 }, Move::Releases { place: 0 }];
+    let hears = |origin| Move::Hears { place: 0, origin, hops: 0 };
+    world.play(&[says(0, "look"), Move::CallsTools { place: 0, calls: 1 }, hears(3), halts.clone()]);
+    world.play(&[hears(6), Move::Reopens, Move::Reloads { place: 0 }]);
+    assert_eq!(world.store.unfinished().expect("can be asked"), [], "a start does not wake it");
+    assert_eq!(world.store.halted().expect("can be asked"), [id("s0")]);
+    world.play(&[releases, Move::Reopens]);
+    assert_eq!(world.store.unfinished().expect("can be asked"), [id("s0")], "and then it goes on");
+    // Or a person lifts it by writing.
+    world.play(&[halts.clone(), says(0, "still there?"), answers(0, "yes"), answers(0, "both")]);
+    world.play(&[Move::Halts { place: 2 }, says(2, "hi"), answers(2, "hello"), Move::Halts { place: 2 }]);
+    assert_eq!(world.store.halted().expect("can be asked"), [id("s2")]);
+}
+
+fn a_turn_that_uses_up_its_budget_is_known_to_have(sites: Sites<'_>) {
+    let step = [Move::CallsTools { place: 0, calls: 0 }, Move::Returns { place: 0, index: 0 }, Move::Reopens];
+    let mut world = World::new(sites(), busy_rules(BusyInput::Queue));
+    world.play(&[says(0, "dig")]);
+    (0..3).for_each(|_| world.play(&step));
+    let Phase::Turn(turn) = &world.books[&id("s0")].state.phase else { panic!("it has not ended") };
+    assert!(turn.spent > 0 && !turn.exhausted && turn.repeated.is_some());
+    world.play(&[step[0].clone(), Move::Reopens]);
+    let Phase::Turn(turn) = &world.books[&id("s0")].state.phase else { panic!("it may answer once more") };
+    assert!(turn.exhausted && turn.group.is_none());
+    world.play(&[step[0].clone(), Move::Reopens, says(0, "go on"), answers(0, "here")]);
+    let outcome = &world.books[&id("s0")].outcomes[&Seq(1)];
+    assert!(
+        matches!(outcome, Outcome::Failed(_, Failure { kind: FailureKind::Exhausted, .. })),
+        "{outcome:?}"
+    );
+    // A helper has the budget of its task.
+    let child = CHILD as u8;
+    let step = [Move::CallsTools { place: child, calls: 0 }, Move::Returns { place: child, index: 0 }];
+    world.play(&[says(2, "delegate"), says(child, "do it")]);
+    (0..3).for_each(|_| world.play(&step));
+    world.play(&[answers(child, "that is all"), Move::Reopens]);
+}
+
+fn calls_that_lead_nowhere_are_counted_through_a_restart(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(2, "look")]);
+    for _ in 0..5 {
+        world.play(&[
+            Move::CallsTools { place: 2, calls: 0 },
+            Move::Returns { place: 2, index: 0 },
+            Move::Reopens,
+        ]);
+    }
+    world.play(&[Move::CallsTools { place: 2, calls: 0 }, Move::Reopens]);
+    assert_eq!(world.notes.get("calls_repeated"), Some(&1));
+    world.play(&[answers(2, "nothing there")]);
+}
+
+fn a_chain_between_agents_is_counted_and_cut_with_one_notice(sites: Sites<'_>) {
+    let mut world = World::new(sites(), busy_rules(BusyInput::Queue));
+    let hears = |place, origin| Move::Hears { place, origin, hops: 0 };
+    // Origin 2 began elsewhere, origin 1 here.
+    for origin in [2, 1] {
+        for _ in 0..2 {
+            world.play(&[hears(0, origin), answers(0, ".."), Move::Reopens]);
+        }
+        world.play(&[hears(0, origin), hears(0, origin), Move::Reloads { place: 0 }]);
+    }
+    assert_eq!(world.books[&id("s0")].state.chains.0.len(), 2);
+    assert_eq!(world.notes.get("chain_cut"), Some(&4));
+    let notices = |key: &str| world.replies.iter().filter(|sent| sent.key == key).count();
+    assert_eq!(notices("cut/human|2"), 1, "told once, where it began");
+    // Too many hops are too many for the first message, too; a person is answered all the same.
+    world.play(&[Move::Hears { place: 1, origin: 2, hops: 3 }, says(0, "and I?"), answers(0, "yes")]);
+    assert_eq!(
+        world.replies.iter().filter(|sent| sent.key == "cut/human|2").count(),
+        1,
+        "by whichever session"
+    );
+    assert_eq!(world.replies.last().map(|sent| sent.trace.hops), Some(1));
+}
+
+fn what_a_result_sends_leaves_with_it(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(0, "tell them"), Move::CallsTools { place: 0, calls: 1 }]);
+    world.play(&[
+        Move::Sends { place: 0, index: 1, letters: 2 },
+        Move::Sends { place: 0, index: 1, letters: 2 },
+    ]);
+    let keys: Vec<_> = world.replies.iter().map(|sent| sent.key.as_str()).collect();
+    assert_eq!(keys, ["s0/1/0/1/0", "s0/1/0/1/1"], "once, however often the result comes");
+    world.play(&[Move::Reloads { place: 0 }, Move::Reopens, answers(0, "told")]);
+}
+
+fn a_session_that_works_for_another_is_found_by_it_and_not_listed(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let child = CHILD as u8;
+    world.play(&[
+        says(child, "nobody asked"),
+        says(2, "otter"),
+        says(child, "find the otter"),
+        answers(child, "an otter"),
+    ]);
+    assert_eq!(world.store.children(&id("s2")).expect("can be asked"), [id("s4")]);
+    assert_eq!(world.store.children(&id("s4")).expect("can be asked"), []);
+    let listed = |filter: SessionFilter| -> Vec<String> {
+        let found = world.store.sessions(&filter).expect("can be listed");
+        found.into_iter().map(|summary| summary.id.to_string()).collect()
+    };
+    assert_eq!(listed(SessionFilter::default()), ["s2"]);
+    assert_eq!(listed(SessionFilter { session: Some(id("s4")), ..SessionFilter::default() }), ["s4"]);
+    let find = |filter: SessionFilter| world.store.search("otter", &filter).expect("can be searched").len();
+    assert_eq!(find(SessionFilter::default()), 3);
+    assert_eq!(find(SessionFilter { without_helpers: true, ..SessionFilter::default() }), 1);
+    assert_eq!(
+        find(SessionFilter { exclude: Some(id("s4")), ..SessionFilter::default() }),
+        0,
+        "one conversation"
+    );
+    // A new beginning does not make it anybody's chat.
+    world.play(&[Move::Orders { place: child, what: 0 }, Move::Reopens]);
+    assert_eq!(world.store.sessions(&SessionFilter::default()).expect("can be listed").len(), 1);
 }
 
 fn p10_a_delivered_reply_stays_delivered(sites: Sites<'_>) {
@@ -1128,7 +1543,7 @@ fn a_session_keeps_its_prompt_and_its_owner(sites: Sites<'_>) {
     let loaded = world.store.load(&session).expect("can be loaded").expect("is there");
     assert_eq!(loaded.source, "api_server");
     assert_eq!(loaded.principal.as_deref(), Some("p"));
-    let planned = world.plan(3, Event::Loaded, vec![Act::Freeze { prompt: "Another.".into(), layer: None }]);
+    let planned = world.plan(3, taken_up(), vec![Act::Freeze { prompt: "Another.".into(), layer: None }]);
     world.enqueue(planned);
     world.play(&[Move::Reopens]);
     let summary = world.store.session(&session).expect("can be described").expect("is there");
@@ -1176,6 +1591,129 @@ fn p31_search_shows_only_the_callers_own(sites: Sites<'_>) {
     }
 }
 
+fn p31_a_person_sees_their_own_sessions_and_those_of_their_chat(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(0, "otter here"), says(1, "otter there"), says(2, "otter of p")]);
+    let person = |user: &str, chat: Option<&str>| Scope::Person {
+        source: "test".into(),
+        user: Some(user.into()),
+        chat: chat.map(str::to_owned),
+    };
+    let nobody = Scope::Person { source: "test".into(), user: None, chat: None };
+    let elsewhere = Scope::Person { source: "other".into(), user: Some("u".into()), chat: None };
+    for (scope, expected) in [
+        (Scope::Owner, vec!["s0", "s1", "s2"]),
+        (Scope::Principal("p".into()), vec!["s2"]),
+        (Scope::Principal("q".into()), vec![]),
+        (person("u", None), vec!["s0", "s1"]),
+        (person("v", None), vec![]),
+        (person("u", Some("1")), vec!["s1"]),
+        (person("v", Some("1")), vec!["s1"]), // everybody there has read it
+        (person("u", Some("7")), vec![]),
+        (nobody, vec![]),
+        (elsewhere, vec![]),
+    ] {
+        let filter = SessionFilter { scope: Some(scope.clone()), ..SessionFilter::default() };
+        let hits = world.store.search("otter", &filter).expect("can be searched");
+        let mut found: Vec<_> = hits.iter().map(|hit| hit.session.as_str()).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "search by {scope:?}");
+        let listed = world.store.sessions(&filter).expect("can be listed");
+        let mut listed: Vec<_> = listed.iter().map(|summary| summary.id.as_str()).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, expected, "list by {scope:?}");
+        let anchor = Anchor {
+            session: id("s0"),
+            row: world.books[&id("s0")].rows[0],
+            window: 1,
+            ends: 0,
+            scope: Some(scope.clone()),
+        };
+        let seen = world.store.around(&anchor).expect("can be read").is_some();
+        assert_eq!(seen, expected.contains(&"s0"), "a row by {scope:?}");
+    }
+}
+
+fn what_was_said_around_a_row_can_be_read(sites: Sites<'_>) {
+    let mut world = world(sites);
+    for number in 0..4 {
+        world.play(&[says(2, &format!("question {number}")), answers(2, &format!("answer {number}"))]);
+    }
+    world.play(&[says(0, "elsewhere")]);
+    let rows = world.books[&id("s2")].rows.clone();
+    let anchor =
+        |session: &str, row: RowId, ends| Anchor { session: id(session), row, window: 1, ends, scope: None };
+    let passage = world.store.around(&anchor("s2", rows[3], 2)).expect("can be read").expect("is there");
+    let ids = |rows: &[(RowId, Message)]| rows.iter().map(|(row, _)| *row).collect::<Vec<_>>();
+    assert_eq!(ids(&passage.rows), rows[2..5]);
+    assert_eq!((ids(&passage.first), ids(&passage.last)), (rows[..2].to_vec(), rows[6..].to_vec()));
+    assert_eq!((passage.session, passage.root), (id("s2"), id("s2")));
+    assert_eq!(passage.rows[1].1.content().plain(), "answer 1");
+    let first = world.store.around(&anchor("s2", rows[0], 2)).expect("can be read").expect("is there");
+    assert_eq!((ids(&first.rows), ids(&first.first)), (rows[..2].to_vec(), vec![]));
+    assert_eq!(world.store.around(&anchor("s0", rows[3], 2)).expect("can be read"), None, "not in that one");
+    assert_eq!(world.store.around(&anchor("s2", RowId(99_999), 2)).expect("can be read"), None);
+    let order = |order, roles: &[&str]| -> Vec<RowId> {
+        let roles = roles.iter().map(|&role| role.to_owned()).collect();
+        let filter = SessionFilter { order, roles, limit: 3, ..SessionFilter::default() };
+        world.store.search("question", &filter).expect("can be searched").iter().map(|hit| hit.row).collect()
+    };
+    assert_eq!(order(Order::Oldest, &[]), [rows[0], rows[2], rows[4]]);
+    assert_eq!(order(Order::Newest, &["user"]), [rows[6], rows[4], rows[2]]);
+    assert_eq!(order(Order::Best, &["assistant"]), []);
+    let one = SessionFilter { one_each: true, order: Order::Best, ..SessionFilter::default() };
+    assert_eq!(world.store.search("question", &one).expect("can be searched").len(), 1);
+}
+
+fn p30_calls_questions_and_stops_can_be_followed(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[
+        says(0, "look"),
+        Move::CallsTools { place: 0, calls: 2 },
+        Move::Asks { place: 0, index: 0, kind: 0 },
+    ]);
+    world.play(&[
+        Move::Asks { place: 0, index: 1, kind: 2 },
+        Move::Decides { place: 0, index: 0, verdict: 0 },
+    ]);
+    let told = |world: &World| -> Vec<String> {
+        let story = world.store.trace("s0/1").expect("a message can be followed");
+        story.iter().map(|trace| format!("{}: {}", trace.name, trace.detail)).collect()
+    };
+    let has = |story: &[String], parts: &[&str]| {
+        assert!(
+            story.iter().any(|line| parts.iter().all(|part| line.contains(part))),
+            "{parts:?} in {story:#?}"
+        );
+    };
+    let story = told(&world);
+    has(&story, &["answered_by_model", "3 tool calls, 0 done"]);
+    has(&story, &["call_asked", "1/0/0", "rm -rf"]);
+    has(&story, &["call_granted", "1/0/0", "once"]);
+    has(&story, &["call: 1/0/0 look", "granted once"]);
+    has(&story, &["call: 1/0/1 look", "asks", "Which one?"]);
+    has(&story, &["call: 1/0/2 look", "running"]);
+    world.play(&[Move::Decides { place: 0, index: 1, verdict: 6 }, Move::Orders { place: 0, what: 4 }]);
+    let story = told(&world);
+    has(&story, &["call: 1/0/1 look", "did not respond in time"]);
+    has(&story, &["call: 1/0/2 look", "stopped by the user"]);
+    has(&story, &["turn_stopped"]);
+    has(&story, &["failed", "Stopped."]);
+    // What another agent said, and that it was not answered.
+    world.play(&[Move::Hears { place: 1, origin: 2, hops: 4 }, Move::Halts { place: 1 }]);
+    world.play(&[Move::Hears { place: 1, origin: 2, hops: 0 }]);
+    let story: Vec<String> = [1, 2]
+        .iter()
+        .flat_map(|seq| world.store.trace(&format!("s1/{seq}")).expect("can be followed"))
+        .map(|trace| format!("{}: {}", trace.name, trace.detail))
+        .collect();
+    has(&story, &["received", "5 hops", "human|2"]);
+    if world.rules.limits.hops_max < 5 {
+        has(&story, &["chain_cut"]);
+    }
+    has(&story, &["waiting", "silenced"]);
+}
+
 fn p30_a_message_can_be_followed(sites: Sites<'_>) {
     let mut world = world(sites);
     world.play(&[
@@ -1200,5 +1738,12 @@ fn p30_a_message_can_be_followed(sites: Sites<'_>) {
 
 /// A world with every rule switched to what makes most happen.
 pub fn busy_rules(busy: BusyInput) -> Rules {
-    Rules { busy, soft_tokens: Some(100) }
+    let limits = Limits {
+        steps_max: 4,
+        turn_tokens_max: Some(400),
+        hops_max: 3,
+        chain_turns_max: 2,
+        chain_tokens_max: Some(300),
+    };
+    Rules { busy, soft_tokens: Some(100), limits, agent: "me".into() }
 }

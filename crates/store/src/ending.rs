@@ -29,16 +29,18 @@ impl Scribe<'_> {
             change.id()
         ])?;
         let sql = "INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, unfinished, steps,
-                          last_row, adopted, touched, principal, predecessor)
+                          last_row, adopted, touched, principal, predecessor, parent)
                    VALUES (?1, 0, 1, 1, ?2, 0, 0, ?3, 0, 0, 0, ?4,
-                           COALESCE(?6, (SELECT principal FROM tl_session WHERE id = ?5)), ?5)";
+                           COALESCE(?6, (SELECT principal FROM tl_session WHERE id = ?5)), ?5,
+                           COALESCE(?7, (SELECT parent FROM tl_session WHERE id = ?5)))";
         self.conn.prepare_cached(sql)?.execute(params![
             successor.as_str(),
             moved.len() as i64,
             !moved.is_empty(),
             change.at.0,
             change.id(),
-            change.principal
+            change.principal,
+            change.parent
         ])?;
         for (input, seq) in moved.iter().zip(1i64..) {
             self.move_input(input, successor, seq)?;

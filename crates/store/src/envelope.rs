@@ -1,18 +1,22 @@
-//! Our own columns of JSON: what came in, how it ended, where a reply goes, what a model called.
+//! Our own columns of JSON: what came in, how it ended, where a reply goes, what a model called, how
+//! a call stands, and the parts of a state that are mostly as at first.
 //!
 //! Whatever is written here is read back equal. JSON that only passes through is kept as a string
 //! inside ours, because a parser may change its numbers or its order. Fields that are absent are
-//! left out; the place of an input in its inbox is a column, not part of its envelope.
+//! left out, and read as they are by default: what an older program wrote is read that way, too. The
+//! place of an input in its inbox is a column, not part of its envelope.
 
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use throughline_core::command::Command;
+use throughline_core::guard::{Chain, Chains, Repeated};
 use throughline_core::id::{Seq, SessionId, TurnId};
-use throughline_core::input::{DedupeKey, Destination, Input, Kind, Request, Sender};
+use throughline_core::input::{DedupeKey, Destination, Input, Kind, Request, Root, Sender, Task, Trace};
 use throughline_core::message::{Assistant, Content, JsonText, Part, Reasoning, ToolCall, ToolResult};
 use throughline_core::prompt::Digest;
-use throughline_core::session::{Failure, FailureKind, Outcome};
+use throughline_core::session::{Failure, FailureKind, Outcome, Phase, Session};
 use throughline_core::time::Time;
+use throughline_core::tool::{Ask, Grant, Question};
 
 /// Names what could not be read, for an error that nobody should ever see.
 pub(crate) type Read<T> = Result<T, &'static str>;
@@ -30,6 +34,7 @@ pub(crate) fn input_text(input: &Input) -> String {
     object.optional("reply_to", input.reply_to.as_ref().map(destination_value));
     object.optional("sender", input.sender.as_ref().map(|sender| json!([sender.id, sender.name])));
     object.optional_text("platform_id", input.platform_id.as_deref());
+    object.optional("trace", some_trace_value(&input.trace));
     object.finish()
 }
 
@@ -57,6 +62,7 @@ pub(crate) fn input(seq: Seq, at: Time, text: &str) -> Read<Arc<Input>> {
         reply_to: value.get("reply_to").map(destination_from).transpose()?,
         sender,
         platform_id: optional_text_of(&value, "platform_id"),
+        trace: value.get("trace").map(trace_from).transpose()?.unwrap_or_default(),
     }))
 }
 
@@ -68,6 +74,7 @@ fn request_value(request: &Request) -> Value {
     object.optional("implicit_key", request.implicit_key.map(digest_value));
     object.optional_text("system", request.system.as_deref());
     object.optional_text("sampling", request.sampling.as_ref().map(JsonText::as_str));
+    object.optional("task", request.task.as_ref().map(task_value));
     object.0.into()
 }
 
@@ -79,27 +86,98 @@ fn request_from(value: &Value) -> Read<Request> {
         implicit_key: digest_of(value, "implicit_key")?,
         system: optional_text_of(value, "system"),
         sampling: json_of(value, "sampling"),
+        task: value.get("task").map(task_from).transpose()?,
+    })
+}
+
+fn task_value(task: &Task) -> Value {
+    let mut object = Object::default();
+    object.text("parent", task.parent.as_str());
+    object.number("depth", task.depth.into());
+    object.number("steps_max", task.steps_max.into());
+    object.optional("toolsets", task.toolsets.as_ref().map(|toolsets| json!(toolsets)));
+    object.0.into()
+}
+
+fn task_from(value: &Value) -> Read<Task> {
+    Ok(Task {
+        parent: session_of(value, "parent")?,
+        depth: small_number_of(value, "depth")?,
+        steps_max: small_number_of(value, "steps_max")?,
+        toolsets: value.get("toolsets").map(texts_from).transpose()?,
     })
 }
 
 fn command_value(command: &Command) -> Value {
     match command {
         Command::New { successor } => json!({ "new": successor.as_str() }),
+        Command::Stop => json!("stop"),
+        Command::Steer { text } => json!({ "steer": text }),
+        Command::Queue { text } => json!({ "queue": text }),
+        Command::Approve { grant, all } => json!({ "approve": grant_name(*grant), "all": all }),
+        Command::Deny { reason, all } => json!({ "deny": reason, "all": all }),
         Command::Status => json!("status"),
         Command::Help => json!("help"),
+        Command::Notice { text } => json!({ "notice": text }),
         Command::Unknown { name } => json!({ "unknown": name }),
     }
 }
 
 fn command_from(value: &Value) -> Read<Command> {
-    if let Some(name) = value.get("unknown").and_then(Value::as_str) {
-        return Ok(Command::Unknown { name: name.to_owned() });
+    let text = |name: &str| optional_text_of(value, name);
+    let all = value.get("all").and_then(Value::as_bool).unwrap_or(false);
+    Ok(match value {
+        Value::String(name) if name == "stop" => Command::Stop,
+        Value::String(name) if name == "status" => Command::Status,
+        Value::String(name) if name == "help" => Command::Help,
+        _ if value.get("deny").is_some() => Command::Deny { reason: text("deny"), all },
+        _ => match (text("steer"), text("queue"), text("approve"), text("notice"), text("unknown")) {
+            (Some(text), ..) => Command::Steer { text },
+            (_, Some(text), ..) => Command::Queue { text },
+            (_, _, Some(grant), ..) => Command::Approve { grant: grant_from(&grant)?, all },
+            (_, _, _, Some(text), _) => Command::Notice { text },
+            (.., Some(name)) => Command::Unknown { name },
+            _ => Command::New { successor: session_of(value, "new")? },
+        },
+    })
+}
+
+// ---------------------------------------------------------------------------------------- trace
+
+/// None for the trace of a human's own message.
+pub(crate) fn trace_text(trace: &Trace) -> Option<String> {
+    some_trace_value(trace).map(|value| value.to_string())
+}
+
+pub(crate) fn trace(text: Option<&str>) -> Read<Trace> {
+    match text {
+        Some(text) => trace_from(&parsed(text)?),
+        None => Ok(Trace::default()),
     }
-    match value.as_str() {
-        Some("status") => Ok(Command::Status),
-        Some("help") => Ok(Command::Help),
-        _ => Ok(Command::New { successor: session_of(value, "new")? }),
+}
+
+fn some_trace_value(trace: &Trace) -> Option<Value> {
+    if *trace == Trace::default() {
+        return None;
     }
+    let mut object = Object::default();
+    object.text("origin", &trace.origin);
+    let root = trace.root.as_ref().map(|root| json!([&*root.agent, root.session.as_str()]));
+    object.optional("root", root);
+    object.number("hops", trace.hops.into());
+    Some(object.0.into())
+}
+
+fn trace_from(value: &Value) -> Read<Trace> {
+    let root = match value.get("root") {
+        None => None,
+        Some(root) => {
+            let text = |place| root.get(place).and_then(Value::as_str).ok_or("a root without a name");
+            let session = text(1)?.parse().map_err(|_| "a root that is no session")?;
+            Some(Root { agent: text(0)?.into(), session })
+        }
+    };
+    Ok(Trace { origin: text_of(value, "origin")?.into(), root, hops: small_number_of(value, "hops")? })
 }
 
 // -------------------------------------------------------------------------------------- outcome
@@ -154,6 +232,8 @@ fn failure_name(kind: FailureKind) -> &'static str {
         FailureKind::Refused => "refused",
         FailureKind::Broken => "broken",
         FailureKind::Parked => "parked",
+        FailureKind::Exhausted => "exhausted",
+        FailureKind::Stopped => "stopped",
     }
 }
 
@@ -166,6 +246,8 @@ fn failure_from(value: &Value) -> Read<FailureKind> {
         "refused" => Ok(FailureKind::Refused),
         "broken" => Ok(FailureKind::Broken),
         "parked" => Ok(FailureKind::Parked),
+        "exhausted" => Ok(FailureKind::Exhausted),
+        "stopped" => Ok(FailureKind::Stopped),
         _ => Err("a failure of an unknown kind"),
     }
 }
@@ -268,6 +350,120 @@ pub(crate) fn result(text: &str) -> Read<ToolResult> {
     })
 }
 
+pub(crate) fn grant_name(grant: Grant) -> &'static str {
+    match grant {
+        Grant::Once => "once",
+        Grant::Session => "session",
+        Grant::Always => "always",
+    }
+}
+
+pub(crate) fn grant_from(name: &str) -> Read<Grant> {
+    match name {
+        "once" => Ok(Grant::Once),
+        "session" => Ok(Grant::Session),
+        "always" => Ok(Grant::Always),
+        _ => Err("a grant of an unknown reach"),
+    }
+}
+
+pub(crate) fn ask_text(ask: &Ask) -> String {
+    let mut object = Object::default();
+    match &ask.question {
+        Question::Approval { what, why, patterns } => {
+            object.value("approval", json!({ "what": what, "why": why, "patterns": patterns }));
+        }
+        Question::Clarify { question, choices } => {
+            object.value("clarify", json!({ "question": question, "choices": choices }));
+        }
+    }
+    object.value("asked", json!(ask.asked.0));
+    object.value("until", json!(ask.until.0));
+    object.finish()
+}
+
+pub(crate) fn ask(text: &str) -> Read<Ask> {
+    let value = parsed(text)?;
+    let question = match (value.get("approval"), value.get("clarify")) {
+        (Some(approval), _) => Question::Approval {
+            what: text_of(approval, "what")?.to_owned(),
+            why: text_of(approval, "why")?.to_owned(),
+            patterns: texts_from(approval.get("patterns").ok_or("patterns")?)?,
+        },
+        (None, Some(clarify)) => Question::Clarify {
+            question: text_of(clarify, "question")?.to_owned(),
+            choices: texts_from(clarify.get("choices").ok_or("choices")?)?,
+        },
+        (None, None) => return Err("a question of no kind"),
+    };
+    let time = |name: &'static str| value.get(name).and_then(Value::as_i64).map(Time).ok_or(name);
+    Ok(Ask { question, asked: time("asked")?, until: time("until")? })
+}
+
+// ---------------------------------------------------------------------------- the rest of a state
+
+/// What most sessions never have, or have only while tools run. None if there is none of it.
+pub(crate) fn rest_text(state: &Session) -> Option<String> {
+    let mut object = Object::default();
+    if !state.allowed.is_empty() {
+        object.value("allowed", json!(state.allowed));
+    }
+    object.optional("place", state.place.as_ref().map(destination_value));
+    if !state.chains.0.is_empty() {
+        let chains = state.chains.0.iter();
+        let chains = chains.map(|chain| json!([&*chain.origin, chain.turns, chain.tokens]));
+        object.value("chains", chains.collect());
+    }
+    if let Phase::Turn(turn) = &state.phase {
+        if turn.spent > 0 {
+            object.number("spent", turn.spent);
+        }
+        if turn.exhausted {
+            object.value("exhausted", json!(true));
+        }
+        let repeated = |it: Repeated| json!([it.calls.to_hex(), it.results.to_hex(), it.times]);
+        object.optional("repeated", turn.repeated.map(repeated));
+    }
+    (!object.0.is_empty()).then(|| object.finish())
+}
+
+/// Puts it back where it was.
+pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
+    let value = parsed(text)?;
+    if let Some(allowed) = value.get("allowed") {
+        state.allowed = texts_from(allowed)?;
+    }
+    state.place = value.get("place").map(destination_from).transpose()?;
+    if let Some(chains) = value.get("chains") {
+        let chains = chains.as_array().ok_or("chains that are no list")?;
+        state.chains = Chains(chains.iter().map(chain_from).collect::<Read<_>>()?);
+    }
+    if let Phase::Turn(turn) = &mut state.phase {
+        turn.spent = value.get("spent").and_then(Value::as_u64).unwrap_or(0);
+        turn.exhausted = value.get("exhausted").and_then(Value::as_bool).unwrap_or(false);
+        turn.repeated = value.get("repeated").map(repeated_from).transpose()?;
+    }
+    Ok(())
+}
+
+fn chain_from(value: &Value) -> Read<Chain> {
+    let number = |place: usize| value.get(place).and_then(Value::as_u64).ok_or("a chain without a count");
+    Ok(Chain {
+        origin: value.get(0).and_then(Value::as_str).ok_or("a chain without an origin")?.into(),
+        turns: u32::try_from(number(1)?).map_err(|_| "a chain without a count")?,
+        tokens: number(2)?,
+    })
+}
+
+fn repeated_from(value: &Value) -> Read<Repeated> {
+    let digest = |place| value.get(place).and_then(Value::as_str).and_then(Digest::from_hex);
+    let times = value.get(2).and_then(Value::as_u64).and_then(|times| u32::try_from(times).ok());
+    match (digest(0), digest(1), times) {
+        (Some(calls), Some(results), Some(times)) => Ok(Repeated { calls, results, times }),
+        _ => Err("repeated"),
+    }
+}
+
 // -------------------------------------------------------------------------------------- content
 
 fn content_value(content: &Content) -> Value {
@@ -350,6 +546,15 @@ fn text_of<'a>(value: &'a Value, name: &'static str) -> Read<&'a str> {
 
 fn optional_text_of(value: &Value, name: &str) -> Option<String> {
     value.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn texts_from(value: &Value) -> Read<Vec<String>> {
+    let list = value.as_array().ok_or("a list of texts that is none")?;
+    list.iter().map(|text| text.as_str().map(str::to_owned).ok_or("a text that is none")).collect()
+}
+
+fn small_number_of(value: &Value, name: &'static str) -> Read<u32> {
+    value.get(name).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok()).ok_or(name)
 }
 
 fn json_of(value: &Value, name: &str) -> Option<JsonText> {

@@ -19,6 +19,8 @@ pub(crate) struct InboxRow<'a> {
     pub accepted: Option<&'a Arc<Input>>,
     pub turn: Option<TurnId>,
     pub message: Option<i64>,
+    /// The step whose call asked what this says.
+    pub answers: Option<i64>,
     pub outcome: Option<&'a Outcome>,
 }
 
@@ -68,8 +70,8 @@ impl Scribe<'_> {
     ) -> Result<(), Fault> {
         let sql =
             "INSERT INTO tl_inbox (session, seq, at, state, turn, began, message, step, settled, outcome,
-                                         implicit, written, envelope)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, ?12)";
+                                         implicit, written, envelope, answers, joined)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 0, ?12, ?13, ?14)";
         self.conn.prepare_cached(sql)?.execute(params![
             change.id(),
             row.seq.0 as i64,
@@ -83,6 +85,8 @@ impl Scribe<'_> {
             row.outcome.map(envelope::outcome_text),
             if row.is_moved() { None } else { implicit_of(input) },
             envelope::input_text(input),
+            row.answers,
+            row.turn.and_then(|_| change.joined(row.seq)),
         ])?;
         Ok(())
     }
@@ -90,7 +94,7 @@ impl Scribe<'_> {
     pub(crate) fn old_inbox_row(&self, change: &Change<'_>, row: &InboxRow<'_>) -> Result<(), Fault> {
         let sql = "UPDATE tl_inbox SET state = ?3, turn = COALESCE(?4, turn), began = COALESCE(?5, began),
                           message = COALESCE(?6, message), step = COALESCE(?7, step), settled = ?8, outcome = ?9,
-                          implicit = CASE WHEN ?10 THEN NULL ELSE implicit END
+                          implicit = CASE WHEN ?10 THEN NULL ELSE implicit END, joined = COALESCE(?11, joined)
                    WHERE session = ?1 AND seq = ?2";
         let changed = self.conn.prepare_cached(sql)?.execute(params![
             change.id(),
@@ -103,6 +107,7 @@ impl Scribe<'_> {
             row.outcome.map(|_| change.at.0),
             row.outcome.map(envelope::outcome_text),
             row.is_moved(),
+            row.turn.and_then(|_| change.joined(row.seq)),
         ])?;
         match changed {
             1 => Ok(()),

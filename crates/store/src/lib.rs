@@ -13,6 +13,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod call;
 mod check;
 mod commit;
 mod compression;
@@ -23,10 +24,12 @@ mod filesystem;
 mod foreign;
 mod inbox;
 mod index;
+mod lineage;
 mod list;
 mod matcher;
 mod open;
 mod outbox;
+mod passage;
 mod projection;
 mod read;
 mod route;

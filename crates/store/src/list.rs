@@ -4,14 +4,23 @@
 //! off, helpers' sessions, archived ones. So are snapshots, which are no sessions.
 
 use crate::fault::Fault;
+use crate::lineage::HELPER;
 use crate::read::{Reader, text, unsigned};
 use rusqlite::{Row, params};
+use std::collections::HashSet;
 use throughline_core::id::SessionId;
 use throughline_core::message::Content;
 use throughline_core::port::{SessionFilter, SessionSummary};
 use throughline_core::time::Time;
 use throughline_core::turn::Usage;
 use throughline_hermes::row::{MessageRow, decode};
+use throughline_hermes::title::numbered_pattern;
+
+/// As a condition on `s`, which has a parent: a helper's run rather than a branch, or the part of a
+/// conversation that goes on after a compression.
+const BRANCHED_OFF: &str = "(s.source IN ('tool', 'subagent') OR
+    (COALESCE(s.model_config, '') NOT LIKE '%\"_branched_from\"%' AND NOT EXISTS
+     (SELECT 1 FROM sessions p WHERE p.id = s.parent_session_id AND p.end_reason IN ('compression', 'branched'))))";
 
 /// For a filter that sets no limit: more than a screen, less than a home.
 pub(crate) const LIMIT_DEFAULT: usize = 100;
@@ -22,7 +31,15 @@ impl Reader {
         let limit = if filter.limit == 0 { LIMIT_DEFAULT } else { filter.limit };
         let mut skip = filter.offset;
         let mut found = Vec::new();
+        let visible = self.visible(filter.scope.as_ref())?;
+        let excluded = match &filter.exclude {
+            Some(session) => self.relatives(session)?,
+            None => HashSet::new(),
+        };
         for id in self.by_activity(filter)? {
+            if excluded.contains(&id) || visible.as_ref().is_some_and(|visible| !visible.contains(&id)) {
+                continue;
+            }
             let Some(summary) = self.listed(&id, filter.session.is_some())? else { continue };
             if skip > 0 {
                 skip -= 1;
@@ -43,15 +60,19 @@ impl Reader {
     /// Latest first. Reads only what an index or the beginning of a row holds: a session's row is
     /// long, because its system prompt lies in it.
     fn by_activity(&self, filter: &SessionFilter) -> Result<Vec<String>, Fault> {
-        let mut statement = self.conn.prepare_cached(
+        let helpers = if filter.without_helpers { format!("AND NOT {HELPER}") } else { String::new() };
+        let mut statement = self.conn.prepare_cached(&format!(
             "SELECT s.id, COALESCE((SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at) seen
              FROM sessions s
              WHERE (?1 IS NULL OR s.id IN (SELECT t.id FROM tl_session t WHERE t.principal = ?1))
                AND (?2 IS NULL OR s.source = ?2) AND (?3 IS NULL OR s.id = ?3)
+               AND (?4 IS NULL OR s.title = ?4 OR s.title LIKE ?5 ESCAPE '\\') {helpers}
              ORDER BY seen DESC, s.id DESC",
-        )?;
+        ))?;
         let session = filter.session.as_ref().map(SessionId::as_str);
-        let ids = statement.query_map(params![filter.principal, filter.source, session], |row| row.get(0))?;
+        let numbered = filter.title.as_deref().map(numbered_pattern);
+        let values = params![filter.principal, filter.source, session, filter.title, numbered];
+        let ids = statement.query_map(values, |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -63,9 +84,9 @@ impl Reader {
                     s.tool_call_count, s.input_tokens, s.output_tokens, s.cache_read_tokens,
                     s.cache_write_tokens, s.reasoning_tokens,
                     (SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id),
-                    {} OR (s.source = 'tool' AND s.parent_session_id IS NOT NULL)
-                       OR COALESCE(s.model_config, '') LIKE '%\"_delegate_from\"%'
-                       OR (s.end_reason = 'compression' AND EXISTS
+                    {} OR COALESCE(s.model_config, '') LIKE '%\"_delegate_from\"%'
+                       OR (s.parent_session_id IS NOT NULL AND {BRANCHED_OFF})
+                       OR (s.end_reason IS 'compression' AND EXISTS
                            (SELECT 1 FROM sessions c WHERE c.parent_session_id = s.id))
              FROM sessions s WHERE s.id = ?1",
             if can.has_session_key { "s.session_key" } else { "NULL" },

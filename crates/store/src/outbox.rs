@@ -10,18 +10,20 @@ use throughline_core::session::Reply;
 use throughline_core::time::Time;
 
 impl Scribe<'_> {
+    /// A key that is there already is another word for something that was said: it is said once.
     pub(crate) fn deliver(&mut self, change: &Change<'_>, reply: &Reply) -> Result<(), Fault> {
         let sql =
             "INSERT INTO tl_outbox (key, session, state, attempts, marked, not_before, created, updated,
-                                          destination, text)
-                   VALUES (?1, ?2, 0, 0, 0, ?3, ?3, ?3, ?4, ?5) ON CONFLICT(key) DO NOTHING";
+                                          destination, text, trace)
+                   VALUES (?1, ?2, 0, 0, 0, ?3, ?3, ?3, ?4, ?5, ?6) ON CONFLICT(key) DO NOTHING";
         let destination = envelope::destination_text(&reply.destination);
         let added = self.conn.prepare_cached(sql)?.execute(params![
             reply.key,
             change.id(),
             change.at.0,
             destination,
-            reply.text
+            reply.text,
+            envelope::trace_text(&reply.trace)
         ])?;
         match added {
             0 => self.note(Some(change.id()), "reply_already_sent", &reply.key, change.at),

@@ -14,13 +14,14 @@ use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, Session
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::{Body, Message};
 use throughline_core::port::{
-    Hit, Implicit, Loaded, Outgoing, Read, Seen, SessionFilter, SessionSummary, Settled, StoreError, Trace,
+    Anchor, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Seen, SessionFilter, SessionSummary,
+    Settled, StoreError, Trace,
 };
-use throughline_core::prompt::{Digest, Mark};
+use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Match;
 use throughline_core::session::{Compression, CompressionStage, Finalisation, Outcome, Phase, Session};
 use throughline_core::time::Time;
-use throughline_core::turn::{Answer, Group, Turn, Usage};
+use throughline_core::turn::{Answer, Turn, Usage};
 use throughline_hermes::row;
 
 /// What Hermes ends a session with although the conversation goes on: it opens such a session
@@ -49,7 +50,8 @@ impl Reader {
         let mut statement = self.conn.prepare_cached(
             "SELECT s.system_prompt, s.source, s.ended_at IS NOT NULL, s.end_reason,
                     t.generation, t.epoch, t.view, t.received, t.answered, t.phase, t.turn, t.began, t.step,
-                    t.resumes, t.stage, t.failed, t.compression, t.steps, t.last_row, t.principal, t.layer
+                    t.resumes, t.stage, t.failed, t.compression, t.steps, t.last_row, t.principal, t.layer,
+                    t.halted, t.rest, s.user_id
              FROM sessions s LEFT JOIN tl_session t ON t.id = s.id WHERE s.id = ?1",
         )?;
         let mut rows = statement.query([id.as_str()])?;
@@ -71,6 +73,10 @@ impl Reader {
             if let Some(operation) = row.get::<_, Option<i64>>(16)? {
                 session.compression = self.compression(id, operation)?;
             }
+            session.halted = row.get(21)?;
+            if let Some(rest) = row.get::<_, Option<String>>(22)? {
+                envelope::restore_rest(&mut session, &rest).map_err(malformed("the rest of a state"))?;
+            }
         }
         let ended: bool = row.get(2)?;
         let reason: Option<String> = row.get(3)?;
@@ -80,6 +86,7 @@ impl Reader {
             layer: row.get::<_, Option<[u8; 32]>>(20)?.map(Digest),
             principal: row.get(19)?,
             source: row.get(1)?,
+            user: text(row, 23)?,
             ended: ended
                 .then(|| reason.unwrap_or_else(|| "ended".to_owned()))
                 .filter(|reason| !ACCIDENTAL_ENDS.contains(&reason.as_str())),
@@ -95,20 +102,23 @@ impl Reader {
         let answered: i64 = row.get(8)?;
         let first = turn.min(answered + 1);
         let mut unsettled = Unsettled::default();
+        let mut running = Vec::new();
         if first > row.get::<_, i64>(7)? {
             return Ok(unsettled);
         }
         let mut statement = self.conn.prepare_cached(
-            "SELECT seq, at, envelope, state FROM tl_inbox
+            "SELECT seq, at, envelope, state, joined FROM tl_inbox
              WHERE session = ?1 AND seq >= ?2 AND state < 2 ORDER BY seq",
         )?;
         let mut rows = statement.query(params![id.as_str(), first])?;
         while let Some(row) = rows.next()? {
             match row.get::<_, i64>(3)? {
                 0 => unsettled.waiting.push(stored_input(row)?),
-                _ => unsettled.running.push(stored_input(row)?),
+                _ => running.push((row.get::<_, Option<i64>>(4)?, stored_input(row)?)),
             }
         }
+        running.sort_by_key(|(joined, _)| *joined);
+        unsettled.running = running.into_iter().map(|(_, input)| input).collect();
         Ok(unsettled)
     }
 
@@ -129,7 +139,7 @@ impl Reader {
                     _ => None,
                 };
                 let (began, resumes) = (Time(row.get(11)?), unsigned(row, 13)? as u32);
-                Ok(Phase::Turn(Turn { id: turn, began, inputs, step, group, resumes }))
+                Ok(Phase::Turn(Turn { step, group, resumes, ..Turn::new(turn, began, inputs) }))
             }
             _ => Ok(Phase::Closed(stage_from(row.get(14)?))),
         }
@@ -140,33 +150,27 @@ impl Reader {
             return Ok(None);
         }
         let mut statement = self.conn.prepare_cached(
-            "SELECT turn, step, chain, messages, open FROM tl_step WHERE session = ?1 AND number = ?2",
+            "SELECT turn, step, chain, messages, open, head_model, head_tools, head_system FROM tl_step
+             WHERE session = ?1 AND number = ?2",
         )?;
         let found = statement.query_row(params![id.as_str(), number], |row| {
             Ok(LastStep {
                 number,
                 turn: TurnId(Seq(unsigned(row, 0)?)),
                 step: unsigned(row, 1)? as u32,
-                prompt: Mark { chain: Digest(row.get(2)?), messages: unsigned(row, 3)? as usize },
+                prompt: Mark {
+                    chain: Digest(row.get(2)?),
+                    messages: unsigned(row, 3)? as usize,
+                    head: Head {
+                        model: unsigned(row, 5)?,
+                        tools: unsigned(row, 6)?,
+                        system: unsigned(row, 7)?,
+                    },
+                },
                 open: row.get(4)?,
             })
         });
         Ok(found.optional()?)
-    }
-
-    fn group(&self, id: &SessionId, number: i64, open: &str) -> Result<Group, Fault> {
-        let mut group = Group::new(envelope::answer(open).map_err(malformed("an open answer"))?);
-        let mut statement = self
-            .conn
-            .prepare_cached("SELECT position, result FROM tl_call WHERE session = ?1 AND step = ?2")?;
-        let mut rows = statement.query(params![id.as_str(), number])?;
-        while let Some(row) = rows.next()? {
-            let text: String = row.get(1)?;
-            let result = envelope::result(&text).map_err(malformed("a tool's result"))?;
-            let slot = group.results.get_mut(row.get::<_, i64>(0)? as usize);
-            *slot.ok_or_else(|| Fault::Malformed("a result without a call".into()))? = Some(result);
-        }
-        Ok(group)
     }
 
     fn compression(&self, id: &SessionId, operation: i64) -> Result<Option<Compression>, Fault> {
@@ -253,7 +257,8 @@ impl Reader {
     fn matches(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, Fault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT t.session, t.turn,
-                    s.phase = 0 AND s.unfinished = 0 AND s.last_row = t.message AND h.ended_at IS NULL
+                    s.phase = 0 AND s.unfinished = 0 AND s.received = s.answered
+                    AND s.last_row = t.message AND h.ended_at IS NULL
                     AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = t.session AND m.id > t.message)
              FROM tl_thread t JOIN tl_session s ON s.id = t.session JOIN sessions h ON h.id = t.session
              WHERE t.digest = ?1 AND COALESCE(s.principal, '') = ?2",
@@ -269,7 +274,8 @@ impl Reader {
 
     fn inputs_of(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, Fault> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq >= ?2 AND turn = ?2 ORDER BY seq",
+            "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq >= ?2 AND turn = ?2
+             ORDER BY joined, seq",
         )?;
         let mut rows = statement.query(params![session.as_str(), turn.0.0 as i64])?;
         let mut inputs = Vec::new();
@@ -280,17 +286,32 @@ impl Reader {
     }
 
     fn unfinished_sessions(&self) -> Result<Vec<SessionId>, Fault> {
-        let mut statement = self.conn.prepare_cached(
-            "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
-             WHERE t.unfinished = 1 ORDER BY t.touched, t.id",
-        )?;
-        let ids = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
+                   WHERE t.unfinished = 1 ORDER BY t.touched, t.id";
+        self.ids(sql, [])
+    }
+
+    fn halted_sessions(&self) -> Result<Vec<SessionId>, Fault> {
+        let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
+                   WHERE t.halted = 1 ORDER BY t.touched, t.id";
+        self.ids(sql, [])
+    }
+
+    fn children_of(&self, id: &SessionId) -> Result<Vec<SessionId>, Fault> {
+        let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
+                   WHERE t.parent = ?1 ORDER BY s.started_at, t.id";
+        self.ids(sql, [id.as_str()])
+    }
+
+    fn ids(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<SessionId>, Fault> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let ids = statement.query_map(values, |row| row.get::<_, String>(0))?;
         ids.map(|id| session_id(&id?)).collect()
     }
 
     fn undelivered_replies(&self) -> Result<Vec<Outgoing>, Fault> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT key, session, destination, text, attempts, boot, marked, not_before FROM tl_outbox
+            "SELECT key, session, destination, text, attempts, boot, marked, not_before, trace FROM tl_outbox
              WHERE state < 2 ORDER BY number",
         )?;
         let mut rows = statement.query([])?;
@@ -302,6 +323,7 @@ impl Reader {
                 session: session_id(&row.get::<_, String>(1)?)?,
                 destination: envelope::destination(&destination).map_err(malformed("a destination"))?,
                 text: row.get(3)?,
+                trace: envelope::trace(text(row, 8)?.as_deref()).map_err(malformed("a trace"))?,
                 attempts: unsigned(row, 4)? as u32,
                 attempting: row.get::<_, Option<i64>>(5)?.map(|boot| Boot(boot as u64)),
                 marked: row.get(6)?,
@@ -327,7 +349,7 @@ struct LastStep {
     open: Option<String>,
 }
 
-/// SQLite has no unsigned integers; we write none above its range.
+/// SQLite has no unsigned integers: what is above its range is stored as negative, and comes back.
 pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| number as u64)
 }
@@ -358,7 +380,7 @@ pub(crate) fn stored_input(row: &Row<'_>) -> Result<Arc<Input>, Fault> {
 
 /// From the columns that [`Shape::history`] selects. What Hermes stored as another type than text
 /// (its column has no strict type) is read as the text it looks like.
-fn stored_message(row: &Row<'_>) -> rusqlite::Result<Message> {
+pub(crate) fn stored_message(row: &Row<'_>) -> rusqlite::Result<Message> {
     Ok(row::decode(row::MessageRow {
         role: row.get(1)?,
         content: text(row, 2)?,
@@ -430,6 +452,14 @@ impl Read for Reader {
         self.undelivered_replies().while_doing("find replies that have not left")
     }
 
+    fn halted(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.halted_sessions().while_doing("find what is silenced")
+    }
+
+    fn asks(&self) -> Result<Vec<Pending>, StoreError> {
+        self.pending().while_doing("find what tools have asked")
+    }
+
     fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError> {
         let sql = "SELECT value FROM tl_cursor WHERE platform = ?1 AND account = ?2";
         let found = self
@@ -451,6 +481,14 @@ impl Read for Reader {
         self.at_once(|| self.find(query, filter)).while_doing("search the transcripts")
     }
 
+    fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError> {
+        self.at_once(|| self.passage(anchor)).while_doing("read a piece of a transcript")
+    }
+
+    fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+        self.children_of(id).while_doing("find who works for a session")
+    }
+
     fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError> {
         self.at_once(|| self.story(name)).while_doing("tell what happened to a message")
     }
@@ -463,6 +501,7 @@ impl Read for Reader {
         let found = self.at_once(|| {
             let mut found = crate::check::violations(&self.conn, &self.shape)?;
             found.extend(self.open_groups()?);
+            found.extend(self.unreadable()?);
             Ok(found)
         });
         found.while_doing("check the store")

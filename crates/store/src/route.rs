@@ -92,6 +92,9 @@ impl Scribe<'_> {
     /// The user's newer truth, unless it leads nowhere. True: it leads elsewhere than before.
     fn take_route(&mut self, entry: &SessionEntry, now: Time) -> Result<bool, Fault> {
         let Some(tip) = live_tip(self.conn, entry.session_id.as_str())? else { return Ok(false) };
+        if is_helper(self.conn, &tip)? {
+            return Ok(false);
+        }
         let entry = SessionEntry { session_id: session_id(&tip)?, ..entry.clone() };
         let chat = entry.session_key.as_str();
         let sql = "SELECT session FROM tl_route WHERE chat = ?1";
@@ -268,6 +271,12 @@ fn has_ended(conn: &Connection, session: &str) -> Result<bool, Fault> {
                UNION ALL
                SELECT 1 FROM tl_session WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)";
     Ok(conn.prepare_cached(sql)?.exists([session, one, other])?)
+}
+
+/// Whether it works for another session: people do not write to those.
+fn is_helper(conn: &Connection, session: &str) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM tl_session WHERE id = ?1 AND parent IS NOT NULL";
+    Ok(conn.prepare_cached(sql)?.exists([session])?)
 }
 
 pub(crate) fn stored_entry(text: &str) -> Result<SessionEntry, Fault> {

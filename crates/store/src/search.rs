@@ -4,16 +4,17 @@
 //! first. Its trigram index answers for scripts without spaces and for parts of words, and a scan
 //! for what is too short for that. Of the newest thousand hits the best are shown, newest first.
 //! Rows that a summary stands for are found; rows that the user took back are not. Hits in a
-//! snapshot belong to its session.
+//! snapshot belong to its session. What a caller may not see is left out before anything is ranked.
 
 use crate::fault::Fault;
+use crate::lineage::{HELPER, owner};
 use crate::list::LIMIT_DEFAULT;
 use crate::matcher::Index;
 use crate::read::{Reader, text, unsigned};
 use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 use std::collections::HashSet;
 use throughline_core::id::{RowId, SNAPSHOT_INFIX, SessionId};
-use throughline_core::port::{Hit, SessionFilter};
+use throughline_core::port::{Hit, Order, SessionFilter};
 use throughline_core::time::Time;
 
 /// Ranking more than this costs time and changes little: older hits rarely win.
@@ -40,18 +41,34 @@ struct Candidate {
     at: Time,
     text: String,
     index: Option<Index>,
+    /// Its source is one of those that come last.
+    demoted: bool,
 }
 
-/// Whose rows may be shown.
-struct Scope {
+/// Which rows may be shown.
+struct Scope<'a> {
     sessions: Option<HashSet<String>>,
-    source: Option<String>,
+    excluded: HashSet<String>,
+    filter: &'a SessionFilter,
+    /// As a condition on `m` and `s`.
+    findable: String,
 }
 
-impl Scope {
-    fn has(&self, session: &str, source: &str) -> bool {
+impl Scope<'_> {
+    fn has(&self, session: &str, source: &str, role: &str) -> bool {
+        let SessionFilter { source: wanted, roles, .. } = self.filter;
         self.sessions.as_ref().is_none_or(|sessions| sessions.contains(owner(session)))
-            && self.source.as_deref().is_none_or(|wanted| wanted == source)
+            && !self.excluded.contains(owner(session))
+            && wanted.as_deref().is_none_or(|wanted| wanted == source)
+            && (roles.is_empty() || roles.iter().any(|wanted| wanted == role))
+    }
+
+    /// In which direction rows are gone through, if not all of them can be.
+    fn direction(&self) -> &'static str {
+        match self.filter.order {
+            Order::Oldest => "ASC",
+            Order::Recent | Order::Best | Order::Newest => "DESC",
+        }
     }
 }
 
@@ -64,30 +81,69 @@ impl Reader {
         let scope = self.scope(filter)?;
         let mut found = self.candidates(&terms, in_parts, &scope)?;
         found.extend(self.not_yet_indexed(&terms, &scope, &found)?);
-        found.sort_by_key(|candidate| std::cmp::Reverse(candidate.id));
+        match filter.order {
+            Order::Oldest => found.sort_by_key(|candidate| candidate.id),
+            _ => found.sort_by_key(|candidate| std::cmp::Reverse(candidate.id)),
+        }
         found.truncate(CANDIDATES_MAX);
         let limit = if filter.limit == 0 { LIMIT_DEFAULT } else { filter.limit };
-        let mut page: Vec<_> = ranked(found, &terms).into_iter().skip(filter.offset).take(limit).collect();
-        page.sort_by_key(|candidate| std::cmp::Reverse(candidate.id));
+        let mut found = in_order(ranked(found, &terms), filter.order);
+        if filter.one_each {
+            found = self.one_of_each(found, filter.offset.saturating_add(limit))?;
+        }
+        let mut page: Vec<_> = found.into_iter().skip(filter.offset).take(limit).collect();
+        if filter.order == Order::Recent {
+            page.sort_by_key(|candidate| (candidate.demoted, std::cmp::Reverse(candidate.id)));
+        }
         page.into_iter().map(|candidate| self.hit(candidate, &terms)).collect()
     }
 
-    fn scope(&self, filter: &SessionFilter) -> Result<Scope, Fault> {
-        let mut sessions = None;
+    fn scope<'a>(&self, filter: &'a SessionFilter) -> Result<Scope<'a>, Fault> {
+        let mut sessions = self.visible(filter.scope.as_ref())?;
+        let mut only = |these: HashSet<String>| {
+            sessions = Some(match sessions.take() {
+                Some(those) => &those & &these,
+                None => these,
+            });
+        };
         if let Some(principal) = &filter.principal {
-            let sql = "SELECT id FROM tl_session WHERE principal = ?1";
-            let mut statement = self.conn.prepare_cached(sql)?;
-            let ids = statement.query_map([principal], |row| row.get(0))?;
-            sessions = Some(ids.collect::<rusqlite::Result<HashSet<String>>>()?);
+            only(self.of_principal(principal)?);
         }
         if let Some(session) = &filter.session {
-            let one = HashSet::from([session.to_string()]);
-            sessions = Some(sessions.map_or(one.clone(), |theirs| &theirs & &one));
+            only(HashSet::from([session.to_string()]));
         }
-        Ok(Scope { sessions, source: filter.source.clone() })
+        let excluded = match &filter.exclude {
+            Some(session) => self.relatives(session)?,
+            None => HashSet::new(),
+        };
+        let findable = match filter.without_helpers {
+            true => format!("{} AND NOT {HELPER}", self.shape.findable),
+            false => self.shape.findable.to_owned(),
+        };
+        Ok(Scope { sessions, excluded, filter, findable })
     }
 
-    fn candidates(&self, terms: &[String], in_parts: bool, scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+    /// Of each conversation the first, until there are enough.
+    fn one_of_each(&self, found: Vec<Candidate>, enough: usize) -> Result<Vec<Candidate>, Fault> {
+        let mut seen = HashSet::new();
+        let mut firsts = Vec::new();
+        for candidate in found {
+            if firsts.len() == enough {
+                break;
+            }
+            if seen.insert(self.root_of(candidate.session.as_str())?) {
+                firsts.push(candidate);
+            }
+        }
+        Ok(firsts)
+    }
+
+    fn candidates(
+        &self,
+        terms: &[String],
+        in_parts: bool,
+        scope: &Scope<'_>,
+    ) -> Result<Vec<Candidate>, Fault> {
         let can = &self.shape.can;
         if can.has_word_index && !in_parts {
             let found = self.indexed(Index::Words, terms, scope)?;
@@ -101,7 +157,7 @@ impl Reader {
         }
     }
 
-    fn indexed(&self, index: Index, terms: &[String], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+    fn indexed(&self, index: Index, terms: &[String], scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
         match self.small_scope(scope)? {
             Some(rows) => self.sifted(index, terms, &rows, scope),
             None => self.streamed(index, &Index::query(terms), scope),
@@ -109,7 +165,7 @@ impl Reader {
     }
 
     /// All rows of the scope, newest first, if they are few.
-    fn small_scope(&self, scope: &Scope) -> Result<Option<Vec<i64>>, Fault> {
+    fn small_scope(&self, scope: &Scope<'_>) -> Result<Option<Vec<i64>>, Fault> {
         let Some(sessions) = &scope.sessions else { return Ok(None) };
         let mut rows: Vec<i64> = Vec::new();
         // A snapshot's rows lie under its name, which begins with its session's.
@@ -137,10 +193,9 @@ impl Reader {
         index: Index,
         terms: &[String],
         rows: &[i64],
-        scope: &Scope,
+        scope: &Scope<'_>,
     ) -> Result<Vec<Candidate>, Fault> {
-        let sql =
-            format!("{SELECTED} FROM messages m {OF_SESSION} WHERE m.id = ?1 AND {}", self.shape.findable);
+        let sql = format!("{SELECTED} FROM messages m {OF_SESSION} WHERE m.id = ?1 AND {}", scope.findable);
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut found = Vec::new();
         let mut doubtful = Vec::new();
@@ -185,12 +240,13 @@ impl Reader {
         Ok(matching)
     }
 
-    fn streamed(&self, index: Index, query: &str, scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+    fn streamed(&self, index: Index, query: &str, scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
         let table = index.table();
         let sql = format!(
             "{SELECTED} FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid {OF_SESSION}
-             WHERE {table} MATCH ?1 AND {} ORDER BY {table}.rowid DESC",
-            self.shape.findable
+             WHERE {table} MATCH ?1 AND {} ORDER BY {table}.rowid {}",
+            scope.findable,
+            scope.direction()
         );
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut rows = statement.query([query])?;
@@ -205,7 +261,7 @@ impl Reader {
     }
 
     /// For words too short for an index of three letters.
-    fn scanned(&self, terms: &[String], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+    fn scanned(&self, terms: &[String], scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
         let sql = format!("SELECT id FROM messages ORDER BY id DESC LIMIT 1 OFFSET {SCAN_ROWS}");
         let oldest: Option<i64> =
             self.conn.prepare_cached(&sql)?.query_row([], |row| row.get(0)).optional()?;
@@ -217,7 +273,7 @@ impl Reader {
     fn not_yet_indexed(
         &self,
         terms: &[String],
-        scope: &Scope,
+        scope: &Scope<'_>,
         found: &[Candidate],
     ) -> Result<Vec<Candidate>, Fault> {
         let known: HashSet<i64> = found.iter().map(|candidate| candidate.id).collect();
@@ -227,10 +283,11 @@ impl Reader {
         Ok(fresh)
     }
 
-    fn likened(&self, from: &str, terms: &[String], scope: &Scope) -> Result<Vec<Candidate>, Fault> {
+    fn likened(&self, from: &str, terms: &[String], scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
         let one = "(m.content LIKE ? ESCAPE '\\' OR m.tool_name LIKE ? ESCAPE '\\' OR m.tool_calls LIKE ? ESCAPE '\\')";
         let all = vec![one; terms.len()].join(" AND ");
-        let sql = format!("{SELECTED} FROM {from} AND {} AND {all} ORDER BY m.id DESC", self.shape.findable);
+        let (findable, direction) = (&scope.findable, scope.direction());
+        let sql = format!("{SELECTED} FROM {from} AND {findable} AND {all} ORDER BY m.id {direction}");
         let patterns = terms.iter().flat_map(|term| std::iter::repeat_n(like_pattern(term), 3));
         let mut statement = self.conn.prepare(&sql)?; // its text depends on the query: not worth keeping
         let mut rows = statement.query(params_from_iter(patterns))?;
@@ -280,10 +337,11 @@ impl Reader {
     }
 }
 
-fn candidate(row: &Row<'_>, index: Option<Index>, scope: &Scope) -> Result<Option<Candidate>, Fault> {
+fn candidate(row: &Row<'_>, index: Option<Index>, scope: &Scope<'_>) -> Result<Option<Candidate>, Fault> {
     let session: String = row.get(1)?;
+    let role: String = row.get(2)?;
     let source: String = row.get(4)?;
-    if !scope.has(&session, &source) {
+    if !scope.has(&session, &source, &role) {
         return Ok(None);
     }
     let Ok(session) = owner(&session).parse() else { return Ok(None) };
@@ -291,16 +349,23 @@ fn candidate(row: &Row<'_>, index: Option<Index>, scope: &Scope) -> Result<Optio
     Ok(Some(Candidate {
         id: unsigned(row, 0)? as i64,
         session,
-        role: row.get(2)?,
+        role,
         at: Time::from_seconds(row.get(3)?),
         text: parts.into_iter().flatten().collect::<Vec<_>>().join(" "),
         index,
+        demoted: scope.filter.demoted.contains(&source),
     }))
 }
 
-/// The session that a row belongs to, even if it lies in a snapshot.
-fn owner(session: &str) -> &str {
-    session.split_once(SNAPSHOT_INFIX).map_or(session, |(owner, _)| owner)
+/// From the best to the last, those that come last at the end.
+fn in_order(mut ranked: Vec<Candidate>, order: Order) -> Vec<Candidate> {
+    match order {
+        Order::Recent | Order::Best => {}
+        Order::Newest => ranked.sort_by_key(|candidate| std::cmp::Reverse(candidate.at)),
+        Order::Oldest => ranked.sort_by_key(|candidate| candidate.at),
+    }
+    ranked.sort_by_key(|candidate| candidate.demoted);
+    ranked
 }
 
 /// What a user typed, as words and phrases.

@@ -10,6 +10,8 @@ pub(crate) struct Shape {
     pub can: Capabilities,
     /// The live rows of session ?1, in order.
     pub history: String,
+    /// What is read of a row, for `read::stored_message`.
+    pub columns: String,
     /// The row ?1, whatever its flags.
     pub message: String,
     /// A row of the transcript; its values in the order of [`Shape::append_values`].
@@ -65,15 +67,19 @@ impl Shape {
             copied.push("profile_name");
         }
         let copied = copied.iter().map(|column| format!(", {column}")).collect::<String>();
+        // Hermes takes any other link for a compression.
+        let works = "COALESCE(model_config, '') LIKE '%\"_delegate_from\"%'";
         Self {
             history: format!("SELECT {columns} FROM messages WHERE session_id = ?1{live} ORDER BY id"),
             message: format!("SELECT {columns} FROM messages WHERE id = ?1"),
             append: append(&can),
+            columns,
             open: open(&chat),
             succeed: format!(
-                "INSERT INTO sessions (id, started_at, source, user_id{copied})
-                 SELECT ?1, ?2, source, user_id{copied} FROM sessions WHERE id = ?3
-                 ON CONFLICT(id) DO NOTHING"
+                "INSERT INTO sessions (id, started_at, source, user_id, parent_session_id, model_config{copied})
+                 SELECT ?1, ?2, source, user_id, CASE WHEN {works} THEN parent_session_id END,
+                        CASE WHEN {works} THEN model_config END{copied}
+                 FROM sessions WHERE id = ?3 ON CONFLICT(id) DO NOTHING"
             ),
             findable: match (can.has_active, can.has_compacted) {
                 (true, true) => "(m.active IS NOT 0 OR m.compacted = 1)",
@@ -161,7 +167,16 @@ fn append(can: &Capabilities) -> String {
 }
 
 fn open(chat: &[&str]) -> String {
-    let columns = ["id", "source", "user_id", "model", "system_prompt", "started_at"];
+    let columns = [
+        "id",
+        "source",
+        "user_id",
+        "model",
+        "system_prompt",
+        "started_at",
+        "parent_session_id",
+        "model_config",
+    ];
     let columns: Vec<&str> = columns.into_iter().chain(chat.iter().copied()).collect();
     let values = marks(columns.len());
     format!("INSERT INTO sessions ({}) VALUES ({values}) ON CONFLICT(id) DO NOTHING", columns.join(", "))

@@ -1,20 +1,27 @@
 //! What happened to a message, put together from everything that was written about it.
 
+use crate::call::in_short;
 use crate::envelope;
 use crate::fault::Fault;
 use crate::read::{Reader, malformed, session_id, stage_from, stored_input, text, unsigned};
 use rusqlite::{OptionalExtension, params};
 use std::collections::BTreeSet;
+use throughline_core::command::Command;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::input::{DedupeKey, Input, Kind};
+use throughline_core::message::{Body, ToolResult};
 use throughline_core::port::Trace;
+use throughline_core::redact::redacted;
 use throughline_core::session::Outcome;
 use throughline_core::time::Time;
+use throughline_core::turn::Slot;
 
 /// A name may fit several messages (platforms number each chat from one); nobody reads more.
 const MESSAGES_MAX: usize = 20;
 /// What was noted around one message.
 const EVENTS_MAX: i64 = 200;
+/// How much of a result is told: its beginning says how the call ended.
+const RESULT_CHARS: usize = 120;
 
 type Place = (SessionId, Seq);
 
@@ -110,7 +117,7 @@ impl Reader {
     /// The story of one input. Where it was moved to, if it was.
     fn tell(&self, place: &Place, story: &mut Vec<Trace>) -> Result<Option<Place>, Fault> {
         let (session, seq) = place;
-        let sql = "SELECT seq, at, envelope, turn, began, message, settled, outcome FROM tl_inbox
+        let sql = "SELECT seq, at, envelope, turn, began, message, settled, outcome, answers FROM tl_inbox
                    WHERE session = ?1 AND seq = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(params![session.as_str(), seq.0 as i64])?;
@@ -126,8 +133,11 @@ impl Reader {
                 tell(input.at.0, "queued", format!("number {seq} of its session"));
             }
             let message = row.get::<_, Option<i64>>(5)?;
-            let detail =
-                message.map_or(String::new(), |message| format!(", row {message} of the transcript"));
+            let detail = match (message, row.get::<_, Option<i64>>(8)?) {
+                (Some(message), _) => format!(", row {message} of the transcript"),
+                (None, Some(_)) => ", as the answer to what a call asked".to_owned(),
+                (None, None) => String::new(),
+            };
             tell(began, "turn_began", format!("turn {turn}{detail}"));
         }
         let settled: Option<i64> = row.get(6)?;
@@ -140,12 +150,17 @@ impl Reader {
                 moved = Some((session, seq));
             }
         } else if turn.is_none() {
-            tell(input.at.0, "waiting", "for the turn before it".to_owned());
+            let why = match self.is_halted(session)? {
+                true => "the session is silenced until a person writes, or the operator lets it go on",
+                false => "for the turn before it",
+            };
+            tell(input.at.0, "waiting", why.to_owned());
         }
         let over = settled.unwrap_or(i64::MAX);
         let turn = turn.unwrap_or(seq.0 as i64);
         self.tell_steps(session, turn, story)?;
         self.tell_replies(session, turn, *seq, story)?;
+        self.tell_cut(&input, session, story)?;
         self.tell_events(session, input.at.0, over, story)?;
         self.tell_handing_over(session, story)?;
         Ok(moved)
@@ -158,7 +173,9 @@ impl Reader {
         )?;
         let mut rows = statement.query(params![session.as_str(), turn])?;
         while let Some(row) = rows.next()? {
-            let (step, model): (i64, String) = (row.get(2)?, row.get(3)?);
+            let (number, step): (i64, i64) = (row.get(1)?, row.get(2)?);
+            let (at, model): (i64, String) = (row.get(0)?, row.get(3)?);
+            let mut calls = Vec::new();
             let mut detail = format!(
                 "step {} by {model}: {} tokens read, {} written",
                 step + 1,
@@ -167,29 +184,101 @@ impl Reader {
             );
             match (row.get::<_, i64>(6)?, row.get::<_, bool>(8)?) {
                 (0, _) => {}
-                (calls, false) => detail += &format!("; {calls} tool calls, done"),
-                (calls, true) => {
-                    let done = self.done_calls(session, row.get(1)?)?;
-                    detail += &format!("; {calls} tool calls, {done} done");
+                (count, false) => {
+                    detail += &format!("; {count} tool calls, done");
+                    if let Some(message) = row.get(7)? {
+                        calls = self.closed_calls(session, message, count)?;
+                    }
+                }
+                (count, true) => {
+                    calls = self.open_calls(session, number)?;
+                    let done = calls.iter().filter(|call| call.done).count();
+                    detail += &format!("; {count} tool calls, {done} done");
                 }
             }
             if let Some(message) = row.get::<_, Option<i64>>(7)? {
                 detail += &format!("; row {message} of the transcript");
             }
-            story.push(Trace {
-                at: Time(row.get(0)?),
-                session: session.clone(),
-                name: "answered_by_model".into(),
-                detail,
-            });
+            let mut tell = |name: &str, detail: String| {
+                story.push(Trace { at: Time(at), session: session.clone(), name: name.to_owned(), detail });
+            };
+            tell("answered_by_model", detail);
+            for (index, call) in calls.iter().enumerate() {
+                tell("call", format!("{turn}/{step}/{index} {}: {}", call.tool, call.how));
+            }
         }
         Ok(())
     }
 
-    fn done_calls(&self, session: &SessionId, step: i64) -> Result<i64, Fault> {
-        let sql = "SELECT count(*) FROM tl_call WHERE session = ?1 AND step = ?2";
+    /// Calls of a group that is still open, each as it stands.
+    fn open_calls(&self, session: &SessionId, number: i64) -> Result<Vec<CallStory>, Fault> {
+        let sql = "SELECT open FROM tl_step WHERE session = ?1 AND number = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
-        Ok(statement.query_row(params![session.as_str(), step], |row| row.get(0))?)
+        let open: String = statement.query_row(params![session.as_str(), number], |row| row.get(0))?;
+        let group = self.group(session, number, &open)?;
+        let calls = group.answer.calls.iter().zip(&group.slots);
+        Ok(calls
+            .map(|(call, slot)| CallStory {
+                tool: call.name.clone(),
+                how: match slot {
+                    Slot::Open(None) => "running".to_owned(),
+                    Slot::Open(Some(grant)) => format!("granted {}, running", envelope::grant_name(*grant)),
+                    Slot::Asking(ask) => format!("asks until {}: {}", ask.until, in_short(&ask.question)),
+                    Slot::Done(result) => beginning(result),
+                },
+                done: matches!(slot, Slot::Done(_)),
+            })
+            .collect())
+    }
+
+    /// Calls of a group that the transcript has, each with what came back.
+    fn closed_calls(&self, session: &SessionId, message: i64, count: i64) -> Result<Vec<CallStory>, Fault> {
+        let Some(said) = self.message(message)? else { return Ok(Vec::new()) };
+        let sql = "SELECT id FROM messages WHERE session_id = ?1 AND id > ?2 AND role = 'tool' ORDER BY id LIMIT ?3";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let ids = statement.query_map(params![session.as_str(), message, count], |row| row.get(0))?;
+        let mut results = Vec::new();
+        for id in ids.collect::<rusqlite::Result<Vec<i64>>>()? {
+            if let Some(Body::Result(result)) = self.message(id)?.map(|message| message.body) {
+                results.push(result);
+            }
+        }
+        let came_back = |id: &str| results.iter().find(|result| result.call_id == id);
+        Ok(said
+            .calls()
+            .iter()
+            .map(|call| CallStory {
+                tool: call.name.clone(),
+                how: came_back(&call.id).map_or_else(|| "its result is gone".to_owned(), beginning),
+                done: true,
+            })
+            .collect())
+    }
+
+    fn is_halted(&self, session: &SessionId) -> Result<bool, Fault> {
+        let sql = "SELECT 1 FROM tl_session WHERE id = ?1 AND halted = 1";
+        Ok(self.conn.prepare_cached(sql)?.exists([session.as_str()])?)
+    }
+
+    /// The notice that a chain of agents was cut is written once for the whole chain.
+    fn tell_cut(&self, input: &Input, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+        if input.trace.is_human() {
+            return Ok(());
+        }
+        let key = format!("cut/{}", input.trace.origin);
+        let sql = "SELECT key, created, session FROM tl_outbox WHERE key IN (?1, ?2)";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([&key, &format!("{session}/{key}")])?;
+        while let Some(row) = rows.next()? {
+            let detail =
+                format!("{}, written by session {}", row.get::<_, String>(0)?, row.get::<_, String>(2)?);
+            let event =
+                Trace { at: Time(row.get(1)?), session: session.clone(), name: "cut_notice".into(), detail };
+            if !story.contains(&event) {
+                story.push(event);
+            }
+        }
+        Ok(())
     }
 
     fn tell_replies(
@@ -280,12 +369,49 @@ impl Reader {
 fn received(input: &Input) -> String {
     let what = match &input.kind {
         Kind::Chat(_) => "a chat message",
+        Kind::Request(request) if request.task.is_some() => "a task",
         Kind::Request(_) => "an API request",
-        Kind::Command(_) => "a command",
+        Kind::Command(command) => command_name(command),
     };
     let from = input.sender.as_ref().map_or(String::new(), |sender| format!(" from {}", sender.id));
     let via = input.reply_to.as_ref().map_or(String::new(), |to| format!(" on {} {}", to.platform, to.chat));
-    format!("{what}{from}{via}, key {}", input.key)
+    let trace = match input.trace.hops {
+        0 => String::new(),
+        hops => format!(", {hops} hops from {}", input.trace.origin),
+    };
+    format!("{what}{from}{via}, key {}{trace}", input.key)
+}
+
+fn command_name(command: &Command) -> &'static str {
+    match command {
+        Command::New { .. } => "the command /new",
+        Command::Stop => "the command /stop",
+        Command::Steer { .. } => "the command /steer",
+        Command::Queue { .. } => "the command /queue",
+        Command::Approve { .. } => "the command /approve",
+        Command::Deny { .. } => "the command /deny",
+        Command::Status => "the command /status",
+        Command::Help => "the command /help",
+        Command::Notice { .. } => "a notice from another agent's gateway",
+        Command::Unknown { .. } => "a command that is none",
+    }
+}
+
+/// One call, for people.
+struct CallStory {
+    tool: String,
+    how: String,
+    done: bool,
+}
+
+fn beginning(result: &ToolResult) -> String {
+    let text = redacted(&result.content.plain());
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match text.char_indices().nth(RESULT_CHARS) {
+        _ if text.is_empty() => "done".to_owned(),
+        Some((end, _)) => format!("done, {}…", &text[..end]),
+        None => format!("done, {text}"),
+    }
 }
 
 fn ended(outcome: &Outcome) -> (&'static str, String) {

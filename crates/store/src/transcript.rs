@@ -4,7 +4,7 @@ use crate::envelope;
 use crate::fault::Fault;
 use crate::write::{Change, Scribe};
 use rusqlite::{Connection, ToSql, params};
-use throughline_core::message::{Body, Message, ToolResult};
+use throughline_core::message::{Body, Message};
 use throughline_core::session::Act;
 use throughline_core::turn::{Step, Usage};
 use throughline_hermes::row;
@@ -102,8 +102,9 @@ impl Scribe<'_> {
         change.usage.cache_write += cache_write;
         change.usage.reasoning += reasoning;
         let sql = "INSERT INTO tl_step (session, number, turn, step, at, model, input, output, cache_read,
-                                        cache_write, reasoning, chain, messages, calls, message, open)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+                                        cache_write, reasoning, chain, messages, calls, message, open,
+                                        head_model, head_tools, head_system)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
         self.conn.prepare_cached(sql)?.execute(params![
             change.id(),
             change.steps,
@@ -121,24 +122,9 @@ impl Scribe<'_> {
             step.open.as_ref().map_or(0, |open| open.calls.len() as i64),
             row,
             step.open.as_ref().map(envelope::answer_text),
-        ])?;
-        Ok(())
-    }
-
-    pub(crate) fn result(
-        &mut self,
-        change: &Change<'_>,
-        index: usize,
-        result: &ToolResult,
-    ) -> Result<(), Fault> {
-        let sql = "INSERT INTO tl_call (session, step, position, at, result) VALUES (?1, ?2, ?3, ?4, ?5)";
-        let text = envelope::result_text(result);
-        self.conn.prepare_cached(sql)?.execute(params![
-            change.id(),
-            change.steps,
-            index as i64,
-            change.at.0,
-            text
+            step.prompt.head.model as i64,
+            step.prompt.head.tools as i64,
+            step.prompt.head.system as i64,
         ])?;
         Ok(())
     }
@@ -156,12 +142,6 @@ impl Scribe<'_> {
             0 => Ok(()),
             _ => self.forget_calls(change),
         }
-    }
-
-    pub(crate) fn forget_calls(&self, change: &Change<'_>) -> Result<(), Fault> {
-        let sql = "DELETE FROM tl_call WHERE session = ?1 AND step = ?2";
-        self.conn.prepare_cached(sql)?.execute(params![change.id(), change.steps])?;
-        Ok(())
     }
 
     /// What Hermes counts per session and per model, in its own way.

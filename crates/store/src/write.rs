@@ -6,6 +6,7 @@
 //! statements.
 
 use crate::commit::Effects;
+use crate::envelope;
 use crate::fault::Fault;
 use crate::inbox::InboxRow;
 use crate::open::Home;
@@ -65,6 +66,7 @@ pub(crate) struct Change<'a> {
     pub layer: Option<Digest>,
     pub principal: Option<&'a str>,
     pub predecessor: Option<&'a str>,
+    pub parent: Option<&'a str>,
     pub messages: i64,
     pub calls: i64,
     pub asked: i64,
@@ -91,6 +93,7 @@ impl<'a> Change<'a> {
             layer: None,
             principal: None,
             predecessor: None,
+            parent: None,
             messages: 0,
             calls: 0,
             asked: 0,
@@ -107,7 +110,8 @@ impl<'a> Change<'a> {
 
     pub fn inbox(&mut self, seq: Seq) -> &mut InboxRow<'a> {
         let place = self.inbox.iter().position(|row| row.seq == seq).unwrap_or_else(|| {
-            self.inbox.push(InboxRow { seq, accepted: None, turn: None, message: None, outcome: None });
+            let (accepted, turn, message, answers, outcome) = (None, None, None, None, None);
+            self.inbox.push(InboxRow { seq, accepted, turn, message, answers, outcome });
             self.inbox.len() - 1
         });
         &mut self.inbox[place]
@@ -118,6 +122,12 @@ impl<'a> Change<'a> {
             Phase::Turn(current) if current.id == turn => current.began,
             _ => self.at,
         }
+    }
+
+    /// Its place among the inputs of the running turn.
+    pub fn joined(&self, seq: Seq) -> Option<i64> {
+        let Phase::Turn(turn) = &self.state.phase else { return None };
+        turn.inputs.iter().position(|input| input.seq == seq).map(|place| place as i64)
     }
 
     pub fn has_compression(&self, operation: i64) -> bool {
@@ -187,6 +197,9 @@ impl<'a> Scribe<'a> {
                 }
                 act => self.act(&mut change, act)?,
             }
+            if let (Act::Begin { inputs, .. }, Some(Act::Result { .. })) = (act, acts.get(place + 1)) {
+                self.answers_a_question(&mut change, inputs);
+            }
         }
         if let Some(step) = change.answering.take() {
             self.step(&mut change, step, None)?;
@@ -205,6 +218,10 @@ impl<'a> Scribe<'a> {
     fn act<'b>(&mut self, change: &mut Change<'b>, act: &'b Act) -> Result<(), Fault> {
         match act {
             Act::Open(_) | Act::Append(_) | Act::Result { .. } => {} // where the whole list is known
+            Act::Ask { turn, step, index, ask } => self.asked(change, (*turn, *step, *index), ask)?,
+            Act::Grant { turn, step, index, grant } => {
+                self.granted(change, (*turn, *step, *index), *grant)?;
+            }
             Act::Accept(input) => self.accept(change, input)?,
             Act::Begin { turn, inputs } => {
                 for seq in inputs {
@@ -241,6 +258,14 @@ impl<'a> Scribe<'a> {
             Act::Note { name, detail } => self.note(Some(change.id()), name, detail, change.at)?,
         }
         Ok(())
+    }
+
+    /// Words that a call waited for are its result: they have no row of their own.
+    fn answers_a_question(&mut self, change: &mut Change<'_>, inputs: &[Seq]) {
+        for seq in inputs {
+            change.inbox(*seq).answers = Some(change.steps);
+        }
+        change.speaking = None;
     }
 
     // ---------------------------------------------------------------------------- its beginning
@@ -330,8 +355,10 @@ impl<'a> Scribe<'a> {
         let place = Place::of(origin);
         let started = change.at.as_seconds();
         let id = change.id();
+        let parent = self.parent(birth)?;
+        let helper = birth.parent.as_ref().map(helper_marker);
         let mut values: Vec<&dyn ToSql> =
-            vec![&id, &birth.source, &birth.user, &birth.model, &prompt, &started];
+            vec![&id, &birth.source, &birth.user, &birth.model, &prompt, &started, &parent, &helper];
         let key = chat.map(|chat| chat.key.as_str());
         let chat_type = chat.map(|chat| chat.chat_type.as_str());
         let name = chat.and_then(|chat| chat.display_name.as_deref());
@@ -350,13 +377,21 @@ impl<'a> Scribe<'a> {
         }
         change.principal = birth.principal.as_deref();
         change.predecessor = birth.predecessor.as_ref().map(SessionId::as_str);
+        change.parent = birth.parent.as_ref().map(SessionId::as_str);
         for message in &birth.imported {
             self.append(change, message)?;
         }
         match chat {
-            Some(chat) => self.bind_route(chat, &change.state.id, birth, change.at),
-            None => Ok(()),
+            Some(chat) if birth.parent.is_none() => self.bind_route(chat, &change.state.id, birth, change.at),
+            _ => Ok(()), // nobody writes to a session that works for another one
         }
+    }
+
+    /// The session that this one works for, as far as Hermes' row can refer to it.
+    fn parent<'b>(&self, birth: &'b Birth) -> Result<Option<&'b str>, Fault> {
+        let Some(parent) = &birth.parent else { return Ok(None) };
+        let sql = "SELECT 1 FROM sessions WHERE id = ?1";
+        Ok(self.conn.prepare_cached(sql)?.exists([parent.as_str()])?.then_some(parent.as_str()))
     }
 
     /// A session that Hermes made becomes ours. What it ended by mistake goes on.
@@ -418,16 +453,17 @@ impl<'a> Scribe<'a> {
             None => {
                 "INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, turn, began, step,
                         resumes, stage, failed, compression, unfinished, steps, last_row, adopted, touched,
-                        principal, predecessor, layer)
+                        principal, predecessor, layer, parent, halted, rest)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                         ?20, ?21, ?22)"
+                         ?20, ?21, ?22, ?23, ?24, ?25)"
             }
             Some(_) => {
                 "UPDATE tl_session SET generation = ?2, epoch = ?3, view = ?4, received = ?5, answered = ?6,
                         phase = ?7, turn = ?8, began = ?9, step = ?10, resumes = ?11, stage = ?12, failed = ?13,
                         compression = ?14, unfinished = ?15, steps = ?16, last_row = ?17, adopted = ?18,
                         touched = ?19, principal = COALESCE(principal, ?20),
-                        predecessor = COALESCE(predecessor, ?21), layer = COALESCE(?22, layer)
+                        predecessor = COALESCE(predecessor, ?21), layer = COALESCE(?22, layer),
+                        parent = COALESCE(parent, ?23), halted = ?24, rest = ?25
                  WHERE id = ?1"
             }
         };
@@ -454,6 +490,9 @@ impl<'a> Scribe<'a> {
             change.principal,
             change.predecessor,
             change.layer.map(|layer| layer.0),
+            change.parent,
+            state.halted,
+            envelope::rest_text(state),
         ])?;
         Ok(())
     }
@@ -476,6 +515,11 @@ pub(crate) fn note(
     let sql = "INSERT INTO tl_count (name, n) VALUES (?1, 1) ON CONFLICT(name) DO UPDATE SET n = n + 1";
     conn.prepare_cached(sql)?.execute([name])?;
     Ok(())
+}
+
+/// How Hermes marks a session that works for another one. It stays when the other is deleted.
+fn helper_marker(parent: &SessionId) -> String {
+    format!("{{\"_delegate_from\": {}}}", serde_json::Value::from(parent.as_str()))
 }
 
 /// Where in a chat a session lies, out of its origin in Hermes' form.

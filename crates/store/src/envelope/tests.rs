@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use throughline_core::turn::Turn;
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), Just(String::new()), Just("\u{0}json:[1]".to_owned()), "[a-z]{1,8}"]
@@ -40,16 +41,84 @@ fn content() -> impl Strategy<Value = Content> {
 
 fn request() -> impl Strategy<Value = Request> {
     let digests = (prop::option::of(digest()), prop::option::of(digest()), prop::option::of(digest()));
-    (content(), digests, prop::option::of(".*"), prop::option::of(json_text())).prop_map(
-        |(content, (body, thread, implicit_key), system, sampling)| Request {
+    (content(), digests, prop::option::of(".*"), prop::option::of(json_text()), prop::option::of(task()))
+        .prop_map(|(content, (body, thread, implicit_key), system, sampling, task)| Request {
             content,
             body,
             thread,
             implicit_key,
             system,
             sampling,
-        },
-    )
+            task,
+        })
+}
+
+fn task() -> impl Strategy<Value = Task> {
+    let toolsets = prop::option::of(prop::collection::vec(text(), 0..3));
+    (session(), any::<u32>(), any::<u32>(), toolsets).prop_map(|(parent, depth, steps_max, toolsets)| Task {
+        parent,
+        depth,
+        steps_max,
+        toolsets,
+    })
+}
+
+fn some_trace() -> impl Strategy<Value = Trace> {
+    let root = prop::option::of((text(), session()));
+    (text(), root, prop_oneof![Just(0), any::<u32>()]).prop_map(|(origin, root, hops)| Trace {
+        origin: origin.into(),
+        root: root.map(|(agent, session)| Root { agent: agent.into(), session }),
+        hops,
+    })
+}
+
+fn grant() -> impl Strategy<Value = Grant> {
+    prop::sample::select(vec![Grant::Once, Grant::Session, Grant::Always])
+}
+
+fn some_ask() -> impl Strategy<Value = Ask> {
+    let question = prop_oneof![
+        (text(), text(), prop::collection::vec(text(), 0..3))
+            .prop_map(|(what, why, patterns)| Question::Approval { what, why, patterns }),
+        (text(), prop::collection::vec(text(), 0..3))
+            .prop_map(|(question, choices)| Question::Clarify { question, choices }),
+    ];
+    (question, any::<i64>(), any::<i64>()).prop_map(|(question, asked, until)| Ask {
+        question,
+        asked: Time(asked),
+        until: Time(until),
+    })
+}
+
+/// A state with some of what [`rest_text`] holds, in a turn or not.
+fn some_state() -> impl Strategy<Value = Session> {
+    let chain = (text(), any::<u32>(), any::<u64>()).prop_map(|(origin, turns, tokens)| Chain {
+        origin: origin.into(),
+        turns,
+        tokens,
+    });
+    let repeated = (digest(), digest(), any::<u32>()).prop_map(|(calls, results, times)| Repeated {
+        calls,
+        results,
+        times,
+    });
+    let of_session = (
+        prop::collection::vec(text(), 0..3),
+        prop::option::of(some_destination()),
+        prop::collection::vec(chain, 0..3),
+    );
+    let of_turn = (prop_oneof![Just(0), any::<u64>()], any::<bool>(), prop::option::of(repeated));
+    (of_session, prop::option::of(of_turn)).prop_map(|((allowed, place, chains), of_turn)| {
+        let mut state = Session::new("s".parse().unwrap());
+        state.allowed = allowed;
+        state.place = place;
+        state.chains = Chains(chains);
+        if let Some((spent, exhausted, repeated)) = of_turn {
+            let turn = Turn::new(TurnId(Seq(1)), Time(0), Vec::new());
+            state.phase = Phase::Turn(Turn { spent, exhausted, repeated, ..turn });
+        }
+        state
+    })
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
@@ -57,9 +126,21 @@ fn kind() -> impl Strategy<Value = Kind> {
         content().prop_map(Kind::Chat),
         request().prop_map(Kind::Request),
         session().prop_map(|successor| Kind::Command(Command::New { successor })),
-        Just(Kind::Command(Command::Status)),
-        Just(Kind::Command(Command::Help)),
-        text().prop_map(|name| Kind::Command(Command::Unknown { name })),
+        command().prop_map(Kind::Command),
+    ]
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        Just(Command::Stop),
+        Just(Command::Status),
+        Just(Command::Help),
+        text().prop_map(|text| Command::Steer { text }),
+        text().prop_map(|text| Command::Queue { text }),
+        (grant(), any::<bool>()).prop_map(|(grant, all)| Command::Approve { grant, all }),
+        (prop::option::of(text()), any::<bool>()).prop_map(|(reason, all)| Command::Deny { reason, all }),
+        text().prop_map(|text| Command::Notice { text }),
+        text().prop_map(|name| Command::Unknown { name }),
     ]
 }
 
@@ -83,6 +164,8 @@ fn some_outcome() -> impl Strategy<Value = Outcome> {
         Just(FailureKind::Refused),
         Just(FailureKind::Broken),
         Just(FailureKind::Parked),
+        Just(FailureKind::Exhausted),
+        Just(FailureKind::Stopped),
     ];
     prop_oneof![
         any::<u64>().prop_map(|turn| Outcome::Answered(TurnId(Seq(turn)))),
@@ -121,10 +204,11 @@ proptest! {
         platform_id in prop::option::of(text()),
         seq in any::<u64>(),
         at in any::<i64>(),
+        trace in prop_oneof![Just(Trace::default()), some_trace()],
     ) {
         let sender = sender.map(|(id, name)| Sender { id, name });
         let key = DedupeKey::stored(&key);
-        let input = Input { seq: Seq(seq), at: Time(at), key, kind, reply_to, sender, platform_id };
+        let input = Input { seq: Seq(seq), at: Time(at), key, kind, reply_to, sender, platform_id, trace };
         let text = input_text(&input);
         prop_assert_eq!(super::input(Seq(seq), Time(at), &text), Ok(Arc::new(input)));
     }
@@ -141,6 +225,31 @@ proptest! {
         prop_assert_eq!(super::outcome(&outcome_text(&outcome)), Ok(outcome));
         prop_assert_eq!(super::destination(&destination_text(&destination)), Ok(destination));
     }
+
+    #[test]
+    fn p9_a_question_and_a_grant_come_back(ask in some_ask(), grant in grant()) {
+        prop_assert_eq!(super::ask(&ask_text(&ask)), Ok(ask));
+        prop_assert_eq!(grant_from(grant_name(grant)), Ok(grant));
+    }
+
+    #[test]
+    fn a_trace_comes_back_and_a_humans_own_costs_nothing(trace in some_trace()) {
+        prop_assert_eq!(super::trace(trace_text(&trace).as_deref()), Ok(trace));
+        prop_assert_eq!(trace_text(&Trace::default()), None);
+    }
+
+    #[test]
+    fn the_rest_of_a_state_comes_back(state in some_state()) {
+        let mut bare = Session::new(state.id.clone());
+        if let Phase::Turn(turn) = &state.phase {
+            bare.phase = Phase::Turn(Turn::new(turn.id, turn.began, Vec::new()));
+        }
+        match rest_text(&state) {
+            Some(text) => prop_assert_eq!(restore_rest(&mut bare, &text), Ok(())),
+            None => {} // then there was nothing to keep
+        }
+        prop_assert_eq!(bare, state);
+    }
 }
 
 #[test]
@@ -149,5 +258,23 @@ fn what_nobody_wrote_is_refused_in_words() {
         ["", "{}", "[]", "{\"key\":\"k\",\"command\":{\"new\":\"a/b\"}}", "{\"failed\":1,\"kind\":\"x\"}"]
     {
         assert!(super::outcome(text).is_err() && super::input(Seq(1), Time(0), text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn p15_what_the_first_release_wrote_is_still_read() {
+    let text =
+        r#"{"key":"k","request":{"content":"hi"},"reply_to":{"platform":"p","account":"a","chat":"c"}}"#;
+    let input = super::input(Seq(1), Time(0), text).unwrap();
+    assert_eq!(input.trace, Trace::default());
+    assert!(input.trace.is_human());
+    assert_eq!(input.kind, Kind::Request(Request { content: Content::text("hi"), ..Request::default() }));
+    for (text, command) in [
+        (r#"{"key":"k","command":"status"}"#, Command::Status),
+        (r#"{"key":"k","command":"help"}"#, Command::Help),
+        (r#"{"key":"k","command":{"new":"n"}}"#, Command::New { successor: "n".parse().unwrap() }),
+        (r#"{"key":"k","command":{"unknown":"stop"}}"#, Command::Unknown { name: "stop".into() }),
+    ] {
+        assert_eq!(super::input(Seq(1), Time(0), text).unwrap().kind, Kind::Command(command));
     }
 }

@@ -300,6 +300,7 @@ fn close_session(store: &mut dyn Store, session: &str, successor: &str) {
         reply_to: None,
         sender: None,
         platform_id: None,
+        trace: Default::default(),
     };
     happen(store, &mut state, Event::Received(Arc::new(input)));
     for stage in [Finalisation::Claimed, Finalisation::Hooks, Finalisation::Provider, Finalisation::Evicted] {
@@ -365,6 +366,7 @@ fn receive_with_key(
         reply_to: None,
         sender: None,
         platform_id: None,
+        trace: Default::default(),
     };
     let (state, mut acts) =
         Session::new(id(session)).step(Event::Received(Arc::new(input)), NOW, &Rules::default());

@@ -3,7 +3,7 @@
 use crate::home::*;
 use throughline_core::message::{Assistant, ToolCall};
 use throughline_core::port::{Read, Store};
-use throughline_core::prompt::{Digest, Mark};
+use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Event, Phase};
 use throughline_core::turn::Answer;
 
@@ -16,7 +16,7 @@ fn lived_in(store: &mut dyn Store) {
     let Phase::Turn(turn) = &state.phase else { panic!("{state:?}") };
     let call = ToolCall { id: "c".into(), name: "look".into(), arguments: "{}".into(), extra: None };
     let said = Assistant { calls: vec![call], ..Assistant::default() };
-    let prompt = Mark { chain: Digest::of(&[b"x"]), messages: 1 };
+    let prompt = Mark { chain: Digest::of(&[b"x"]), messages: 1, head: Head::default() };
     let answer = Answer { said, model: "m".into(), ..Answer::default() };
     let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, cut: None };
     happen(store, &mut state, event);

@@ -48,16 +48,28 @@ fn p15_and_on_a_home_of_schema_11() {
 }
 
 fn a_move() -> impl Strategy<Value = Move> {
-    let place = 0..4u8;
+    let place = 0..5u8;
     let word = prop::sample::select(vec!["hi", "ünï — 漢字", "", "a \"quoted\" word", "line\nline"]);
     prop_oneof![
         6 => (place.clone(), word.clone()).prop_map(|(place, text)| Move::Says { place, text: text.into() }),
         6 => (place.clone(), word, 0..200u16)
             .prop_map(|(place, text, tokens)| Move::Answers { place, text: text.into(), tokens }),
         1 => place.clone().prop_map(|place| Move::SaysAgain { place }),
-        2 => (place.clone(), any::<u8>()).prop_map(|(place, what)| Move::Orders { place, what }),
+        3 => (place.clone(), any::<u8>()).prop_map(|(place, what)| Move::Orders { place, what }),
         3 => (place.clone(), any::<u8>()).prop_map(|(place, calls)| Move::CallsTools { place, calls }),
         5 => (place.clone(), any::<u8>()).prop_map(|(place, index)| Move::Returns { place, index }),
+        3 => (place.clone(), any::<u8>(), any::<u8>())
+            .prop_map(|(place, index, kind)| Move::Asks { place, index, kind }),
+        3 => (place.clone(), any::<u8>(), any::<u8>())
+            .prop_map(|(place, index, verdict)| Move::Decides { place, index, verdict }),
+        2 => (place.clone(), any::<u8>(), any::<u8>())
+            .prop_map(|(place, index, letters)| Move::Sends { place, index, letters }),
+        3 => (place.clone(), 0..6u8, any::<u8>())
+            .prop_map(|(place, origin, hops)| Move::Hears { place, origin, hops }),
+        1 => place.clone().prop_map(|place| Move::Halts { place }),
+        1 => place.clone().prop_map(|place| Move::Releases { place }),
+        2 => (place.clone(), any::<u8>())
+            .prop_map(|(place, repeatable)| Move::Resumes { place, repeatable }),
         1 => place.clone().prop_map(|place| Move::Echoes { place }),
         1 => (place.clone(), any::<u8>()).prop_map(|(place, kind)| Move::Fails { place, kind }),
         2 => place.clone().prop_map(|place| Move::Retries { place }),

@@ -4,10 +4,10 @@ use rusqlite::{Connection, params};
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
-use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind};
+use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind, Trace};
 use throughline_core::message::Assistant;
 use throughline_core::port::{Commit, Committed, Store, StoreError};
-use throughline_core::prompt::{Digest, Mark};
+use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Content, JsonText, SessionId, Time};
@@ -86,7 +86,7 @@ pub fn answer(store: &mut dyn Store, state: &mut Session, text: &str) -> Committ
     let Phase::Turn(turn) = &state.phase else { panic!("{state:?}") };
     let said = Assistant { content: Content::text(format!("re: {text}")), ..Assistant::default() };
     let usage = Usage { input: 100, output: 10, ..Usage::default() };
-    let prompt = Mark { chain: Digest::of(&[text.as_bytes()]), messages: 1 };
+    let prompt = Mark { chain: Digest::of(&[text.as_bytes()]), messages: 1, head: Head::default() };
     let answer = Answer { said, usage, model: "model-1".into() };
     let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, cut: None };
     happen(store, state, event)
@@ -108,7 +108,7 @@ pub fn receive(store: &mut dyn Store, session: &str, chat: Option<Chat>, text: &
         acts.push(Act::Open(Box::new(Birth { source, chat, ..Birth::default() })));
     }
     let mut state = loaded.map_or_else(|| Session::new(id(session)), |loaded| loaded.session);
-    let (owned, more) = state.step(Event::Loaded, NOW, &Rules::default());
+    let (owned, more) = state.step(Event::Loaded { repeatable: Vec::new() }, NOW, &Rules::default());
     acts.extend(more);
     let input = Input { reply_to, ..next_input(&owned, text) };
     let (next, more) = owned.step(Event::Received(Arc::new(input)), NOW, &Rules::default());
@@ -127,6 +127,7 @@ pub fn next_input(state: &Session, text: &str) -> Input {
         reply_to: None,
         sender: None,
         platform_id: None,
+        trace: Trace::default(),
     }
 }
 
