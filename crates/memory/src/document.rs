@@ -7,6 +7,8 @@
 //! For a file that only tools have written, the bytes are those Hermes would write.
 
 use crate::text::{chars, is_space, strip, universal_newlines};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 pub const DELIMITER: &str = "\n§\n";
 const MARK: char = '§';
@@ -56,16 +58,17 @@ enum Origin {
 impl Document {
     pub fn parse(text: &str) -> Self {
         let mut document = Self { pieces: Vec::new(), entries: Vec::new() };
+        let mut places = HashMap::new();
         let mut from = 0;
         for separator in separators(text) {
-            document.push(&text[from..separator.start], &text[separator.clone()]);
+            document.push(&text[from..separator.start], &text[separator.clone()], &mut places);
             from = separator.end;
         }
-        document.push(&text[from..], "");
+        document.push(&text[from..], "", &mut places);
         document
     }
 
-    fn push(&mut self, raw: &str, separator: &str) {
+    fn push(&mut self, raw: &str, separator: &str, places: &mut HashMap<String, usize>) {
         let body = strip(raw);
         let (lead, tail) = match body.is_empty() {
             true => ("", raw),
@@ -74,7 +77,7 @@ impl Document {
                 (&raw[..start], &raw[start + body.len()..])
             }
         };
-        let entry = (!body.is_empty()).then(|| self.place(&universal_newlines(body)));
+        let entry = (!body.is_empty()).then(|| self.place(&universal_newlines(body), places));
         self.pieces.push(Piece {
             lead: lead.to_owned(),
             body: body.to_owned(),
@@ -84,9 +87,8 @@ impl Document {
         });
     }
 
-    fn place(&mut self, entry: &str) -> usize {
-        let known = self.entries.iter().position(|one| one == entry);
-        known.unwrap_or_else(|| {
+    fn place(&mut self, entry: &str, places: &mut HashMap<String, usize>) -> usize {
+        *places.entry(entry.to_owned()).or_insert_with(|| {
             self.entries.push(entry.to_owned());
             self.entries.len() - 1
         })
@@ -128,17 +130,16 @@ impl Document {
 
     /// The pieces that stay, some with a new body. White space at both ends of the file stays there.
     fn surviving(&self, draft: &Draft) -> Vec<Piece> {
-        let mut replaced = Vec::new();
+        let mut fates = draft.fates();
         let mut kept = Vec::new();
         for piece in &self.pieces {
-            match piece.entry.map(|entry| (entry, draft.fate(entry))) {
+            match piece.entry.map(|entry| (entry, fates.get(&entry))) {
                 None | Some((_, Some(Slot { origin: Origin::Kept(_), .. }))) => kept.push(piece.clone()),
-                // The first of several copies takes the new text, the others go.
-                Some((entry, Some(slot))) if !replaced.contains(&entry) => {
-                    replaced.push(entry);
+                Some((entry, Some(slot))) => {
                     kept.push(Piece { body: self.in_its_line_ends(&slot.text), ..piece.clone() });
+                    fates.remove(&entry); // the first of several copies takes the new text, the others go
                 }
-                Some(_) => {}
+                Some((_, None)) => {}
             }
         }
         if let (Some(first), Some(original)) = (kept.first_mut(), self.pieces.first()) {
@@ -225,29 +226,27 @@ impl Draft {
         chars(&joined(&self.texts()))
     }
 
-    /// What became of an entry of the file. None: it was removed.
-    fn fate(&self, entry: usize) -> Option<&Slot> {
-        let is_it =
-            |slot: &&Slot| matches!(slot.origin, Origin::Kept(at) | Origin::Replaced(at) if at == entry);
-        self.slots.iter().find(is_it)
+    /// What became of each entry of the file, by its place. Absent: it was removed.
+    fn fates(&self) -> HashMap<usize, &Slot> {
+        let of_the_file = self.slots.iter().filter_map(|slot| match slot.origin {
+            Origin::Kept(entry) | Origin::Replaced(entry) => Some((entry, slot)),
+            Origin::Added => None,
+        });
+        of_the_file.collect()
     }
 
     /// What a reader of the file is to find: a new text may itself hold several entries.
     fn read_back(&self) -> Vec<String> {
-        let mut entries: Vec<String> = Vec::new();
-        for entry in self.slots.iter().flat_map(|slot| Document::parse(&slot.text).entries) {
-            if !entries.contains(&entry) {
-                entries.push(entry);
-            }
-        }
-        entries
+        let mut seen = HashSet::new();
+        let entries = self.slots.iter().flat_map(|slot| Document::parse(&slot.text).entries);
+        entries.filter(|entry| seen.insert(entry.clone())).collect()
     }
 }
 
 /// Where a line holds only the mark: with the line end before it and the one after it, or with the
 /// white space that ends the text, as someone leaves it who deletes the last entry.
-fn separators(text: &str) -> Vec<std::ops::Range<usize>> {
-    let mut found: Vec<std::ops::Range<usize>> = Vec::new();
+fn separators(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
     for (at, _) in text.match_indices(MARK) {
         let from = found.last().map_or(0, |last| last.end);
         let before = ["\r\n", "\n", "\r"].iter().find(|end| at >= from && text[from..at].ends_with(**end));
