@@ -111,7 +111,17 @@ print('held', flush=True)
 time.sleep(float(sys.argv[2]))
 ";
 
-fn python_holding(home: &Path, seconds: f64) -> Option<Child> {
+/// Ends the process, also where an assertion fails.
+struct Holder(Child);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn python_holding(home: &Path, seconds: f64) -> Option<Holder> {
     if std::env::var("THROUGHLINE_PEERS").is_ok_and(|value| value == "skip") {
         println!("skipped: python3 (THROUGHLINE_PEERS=skip)");
         return None;
@@ -123,33 +133,30 @@ fn python_holding(home: &Path, seconds: f64) -> Option<Child> {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line.trim(), "held");
-    Some(child)
+    Some(Holder(child))
 }
 
 #[test]
 fn a_python_process_that_holds_the_lock_is_waited_for() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "MEMORY.md", "old");
-    let Some(mut child) = python_holding(home.path(), 1.0) else { return };
+    let Some(_holder) = python_holding(home.path(), 1.0) else { return };
     let begun = Instant::now();
     let saved = json(&memory_in(home.path()), json!({"target": "memory", "action": "add", "content": "new"}));
     assert_eq!(saved["success"], true, "{saved}");
     assert!(begun.elapsed() > Duration::from_millis(500), "it was not waited for");
     assert_eq!(read(home.path(), "MEMORY.md").unwrap(), "old\n§\nnew");
-    child.wait().unwrap();
 }
 
 #[test]
 fn a_python_process_that_never_lets_go_is_waited_for_only_so_long() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), "MEMORY.md", "old");
-    let Some(mut child) = python_holding(home.path(), 60.0) else { return };
+    let Some(_holder) = python_holding(home.path(), 60.0) else { return };
     let lock_patience = Duration::from_millis(300);
     let memory = Memory::new(MemorySettings { lock_patience, ..MemorySettings::new(home.path()) });
     let busy = json(&memory, json!({"target": "memory", "action": "add", "content": "new"}));
     assert_eq!(busy["success"], false);
     assert!(busy["error"].as_str().unwrap().contains("MEMORY.md is locked by another process"), "{busy}");
     assert_eq!(read(home.path(), "MEMORY.md").unwrap(), "old");
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
