@@ -1,0 +1,48 @@
+//! The files as the system prompt shows them.
+
+use crate::answer::percent_usage;
+use crate::document::{Document, joined};
+use crate::settings::MemorySettings;
+use crate::target::Target;
+use crate::text::chars;
+use crate::threats;
+
+const RULE_WIDTH: usize = 46;
+
+/// What one file adds to a prompt. None: it is switched off, empty, or cannot be read.
+pub fn block(target: Target, settings: &MemorySettings) -> Option<String> {
+    if !target.is_enabled(settings) {
+        return None;
+    }
+    let held = target.file(settings).read().unwrap_or_else(|error| {
+        tracing::warn!(%error, "memory is left out of the prompt");
+        None
+    })?;
+    render(target, Document::parse(&held).entries(), target.limit(settings))
+}
+
+fn render(target: Target, entries: &[String], limit: usize) -> Option<String> {
+    let shown: Vec<String> = entries.iter().map(|entry| harmless(entry, target.file_name())).collect();
+    let content = joined(&shown);
+    let title = match target {
+        Target::Memory => "MEMORY (your personal notes)",
+        Target::User => "USER PROFILE (who the user is)",
+    };
+    let rule = "═".repeat(RULE_WIDTH);
+    let usage = percent_usage(chars(&content), limit);
+    (!entries.is_empty()).then(|| format!("{rule}\n{title} [{usage}]\n{rule}\n{content}"))
+}
+
+/// An entry that reads like an attack is named, not shown. The file keeps it for a person to see.
+fn harmless(entry: &str, file_name: &str) -> String {
+    let findings = if entry.starts_with("[BLOCKED:") { Vec::new() } else { threats::findings(entry) };
+    if findings.is_empty() {
+        return entry.to_owned();
+    }
+    let found = findings.join(", ");
+    tracing::warn!(file_name, found, "an entry is blocked from the prompt");
+    format!(
+        "[BLOCKED: {file_name} entry contained threat pattern(s): {found}. Removed from system prompt; use \
+         memory(action=remove) to delete the original.]"
+    )
+}

@@ -1,0 +1,72 @@
+//! What a user can set about memory.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::tool::Caller;
+
+/// The part of `config.yaml` that lies under `memory`, and where the home is.
+#[derive(Clone, Debug)]
+pub struct MemorySettings {
+    /// The home directory: `memories/` and `pending/memory/` lie in it.
+    pub home: PathBuf,
+    /// `memory.memory_enabled`, true: the agent's own notes, `MEMORY.md`.
+    pub memory_enabled: bool,
+    /// `memory.user_profile_enabled`, true: what is known of the user, `USER.md`.
+    pub user_profile_enabled: bool,
+    /// `memory.memory_char_limit`, 2200: characters, not bytes, of all entries with their separators.
+    pub memory_char_limit: usize,
+    /// `memory.user_char_limit`, 1375.
+    pub user_char_limit: usize,
+    /// `memory.write_approval`, false: keep each write under `pending/` until a person approves it.
+    pub write_approval: bool,
+    /// Whose memory it is. Hermes has one for all who talk to a home.
+    pub owners: Owners,
+    /// How long a call waits for another process that holds a file's lock. Hermes holds it for one
+    /// small write, so ten seconds mean that something hangs.
+    pub lock_patience: Duration,
+}
+
+impl MemorySettings {
+    /// Hermes' defaults.
+    pub fn new(home: impl Into<PathBuf>) -> Self {
+        Self {
+            home: home.into(),
+            memory_enabled: true,
+            user_profile_enabled: true,
+            memory_char_limit: 2200,
+            user_char_limit: 1375,
+            write_approval: false,
+            owners: Owners::Everyone,
+            lock_patience: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Who may read and change the memory of a home.
+#[derive(Clone, Default)]
+pub enum Owners {
+    #[default]
+    Everyone,
+    /// Those for whom this says yes.
+    Those(Arc<dyn Fn(&Caller) -> bool + Send + Sync>),
+}
+
+impl Owners {
+    pub fn include(&self, caller: &Caller) -> bool {
+        match self {
+            Self::Everyone => true,
+            Self::Those(is_owner) => is_owner(caller),
+        }
+    }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Everyone => "Everyone",
+            Self::Those(_) => "Those(..)",
+        })
+    }
+}

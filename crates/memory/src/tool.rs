@@ -1,0 +1,323 @@
+//! The tool `memory`.
+//!
+//! A call waits for the file's lock off the runtime's threads, and stops waiting when it is dropped.
+//! Not repeatable: adding an entry twice is adding it once, but a second replace or remove finds
+//! something else, or nothing.
+
+use crate::answer;
+use crate::arguments::{self, Request, Wish};
+use crate::change::{Change, Changed, Refused};
+use crate::document::Document;
+use crate::failures::{Failures, Turn};
+use crate::files::{FileError, Locked, MemoryFile};
+use crate::pending::{self, Proposal};
+use crate::prompt;
+use crate::settings::MemorySettings;
+use crate::target::Target;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use throughline_core::id::SessionId;
+use throughline_core::message::JsonText;
+use throughline_core::port::Promise;
+use throughline_core::time::Time;
+use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
+
+pub const NAME: &str = "memory";
+/// Times a change is decided anew because something that takes no lock wrote into the file.
+const SWAPS_MAX: usize = 4;
+
+/// The memory of one home. Clones share it.
+#[derive(Clone)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    settings: MemorySettings,
+    failures: Failures,
+}
+
+impl Memory {
+    pub fn new(settings: MemorySettings) -> Self {
+        Self { shared: Arc::new(Shared { settings, failures: Failures::default() }) }
+    }
+
+    /// What the prompt of a session of the owner shows: the notes, then the profile, each if there
+    /// is any. Reads the files now (two small ones: off the runtime's threads, please).
+    pub fn blocks(&self) -> Vec<String> {
+        let targets = [Target::Memory, Target::User].into_iter();
+        targets.filter_map(|target| prompt::block(target, &self.shared.settings)).collect()
+    }
+
+    /// The same, and nothing for those whose memory it is not.
+    pub fn blocks_for(&self, caller: &Caller) -> Vec<String> {
+        if self.belongs_to(caller) { self.blocks() } else { Vec::new() }
+    }
+
+    pub fn belongs_to(&self, caller: &Caller) -> bool {
+        self.shared.settings.owners.include(caller)
+    }
+
+    fn is_enabled(&self) -> bool {
+        [Target::Memory, Target::User].iter().any(|target| target.is_enabled(&self.shared.settings))
+    }
+
+    /// What the call asks for, if it may. The error is the answer.
+    fn admit(&self, call: &Call) -> Result<Request, String> {
+        if call.name != NAME {
+            return Err(answer::invalid(&format!("Unknown tool '{}'.", call.name)));
+        }
+        if !self.is_enabled() {
+            return Err(answer::invalid(
+                "Memory is not available. It may be disabled in config or this environment.",
+            ));
+        }
+        if !self.belongs_to(&call.caller) {
+            return Err(answer::failed(
+                "This memory belongs to the owner of this agent, and this conversation is with someone else. \
+                 Nothing was read or saved; answer without it.",
+            ));
+        }
+        let request = arguments::parse(&call.arguments)?;
+        match request.target.is_enabled(&self.shared.settings) {
+            true => Ok(request),
+            false => Err(switched_off(request.target)),
+        }
+    }
+
+    async fn answer(&self, call: &Call) -> String {
+        let request = match self.admit(call) {
+            Ok(request) => request,
+            Err(answer) => return answer,
+        };
+        let waiting = Waiting::default();
+        let attempt = Attempt {
+            shared: Arc::clone(&self.shared),
+            turn: Turn::of(&call.caller.session, &call.key),
+            now: call.caller.now,
+            abandoned: Arc::clone(&waiting.abandoned),
+        };
+        let work = tokio::task::spawn_blocking(move || attempt.run(request));
+        work.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a memory call broke off");
+            answer::failed("The memory tool broke off. Look at what is saved before trying again.")
+        })
+    }
+}
+
+fn switched_off(target: Target) -> String {
+    let (key, other) = match target {
+        Target::Memory => ("memory.memory_enabled", Target::User),
+        Target::User => ("memory.user_profile_enabled", Target::Memory),
+    };
+    answer::invalid(&format!(
+        "Target '{}' is switched off ({key} is false). Nothing was saved; only '{}' is available.",
+        target.name(),
+        other.name()
+    ))
+}
+
+impl Kit for Memory {
+    fn specs(&self) -> Vec<Spec> {
+        if self.is_enabled() { vec![spec()] } else { Vec::new() }
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
+        Box::pin(async move { Returned::text(self.answer(call).await) })
+    }
+
+    fn forget(&self, session: &SessionId) {
+        self.shared.failures.forget(session);
+    }
+}
+
+/// Dropped with the call that waits: tells the thread that nobody does any more.
+#[derive(Default)]
+struct Waiting {
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One call, on a thread that may block.
+struct Attempt {
+    shared: Arc<Shared>,
+    turn: Turn,
+    now: Time,
+    abandoned: Arc<AtomicBool>,
+}
+
+/// How an attempt ended with the file as it was found.
+enum Ended {
+    Saved(Changed),
+    Refused { refused: Refused, entries: Vec<String> },
+    Drifted { backup: String },
+}
+
+impl Attempt {
+    fn run(&self, request: Request) -> String {
+        let target = request.target;
+        match request.wish {
+            Wish::Untargeted { action } => self.inventory(target, &action),
+            Wish::Change { proposal, .. } if self.shared.settings.write_approval => self.stage(&proposal),
+            Wish::Change { change, .. } => self.change(target, &change),
+        }
+    }
+
+    fn stage(&self, proposal: &Proposal) -> String {
+        match pending::stage(&self.shared.settings.home, proposal, self.now) {
+            Ok(id) => answer::staged(&id),
+            Err(error) => answer::failed(&error.to_string()),
+        }
+    }
+
+    fn inventory(&self, target: Target, action: &str) -> String {
+        let limit = target.limit(&self.shared.settings);
+        match target.file(&self.shared.settings).read() {
+            Ok(held) => {
+                let document = Document::parse(&held.unwrap_or_default());
+                answer::missing_old_text(action, document.entries(), limit)
+            }
+            Err(error) => answer::file_error(&error),
+        }
+    }
+
+    fn change(&self, target: Target, change: &Change) -> String {
+        let limit = target.limit(&self.shared.settings);
+        if let Some(flaw) = change.flaw() {
+            return answer::refused(&flaw, &[], limit);
+        }
+        let file = target.file(&self.shared.settings);
+        match self.swap(&file, change, limit) {
+            Ok(Ended::Saved(changed)) => {
+                self.shared.failures.forget(self.turn.session());
+                answer::saved(target, limit, &changed)
+            }
+            Ok(Ended::Refused { refused, entries }) => self.refused(&refused, &entries, limit),
+            Ok(Ended::Drifted { backup }) => answer::drifted(&file.name(), &backup),
+            Err(error) => answer::file_error(&error),
+        }
+    }
+
+    /// What does not fit or match is counted: the fourth time in a row ends the attempts of a turn.
+    fn refused(&self, refused: &Refused, entries: &[String], limit: usize) -> String {
+        let failures = match refused {
+            Refused::Unmatched(_) | Refused::Unfit { .. } => self.shared.failures.count(&self.turn),
+            Refused::Plain(_) | Refused::Ambiguous { .. } => 0,
+        };
+        match failures > answer::FAILURES_MAX {
+            true => answer::given_up(failures),
+            false => answer::refused(refused, entries, limit),
+        }
+    }
+
+    /// Read, decide, replace, all under the lock; again if something without a lock came between.
+    fn swap(&self, file: &MemoryFile, change: &Change, limit: usize) -> Result<Ended, FileError> {
+        let locked = file.lock(|| self.abandoned.load(Ordering::Relaxed))?;
+        for _ in 0..SWAPS_MAX {
+            let held = locked.read()?;
+            let text = held.as_deref().unwrap_or_default();
+            let document = Document::parse(text);
+            if !change.only_appends() && document.is_drifted(limit) {
+                return Ok(Ended::Drifted { backup: self.back_up(&locked, file, text) });
+            }
+            let changed = match change.apply(&document, limit) {
+                Ok(changed) => changed,
+                Err(refused) => {
+                    return Ok(Ended::Refused { refused, entries: document.entries().to_vec() });
+                }
+            };
+            match changed.text.as_ref().map_or(Ok(()), |text| locked.replace(&held, text)) {
+                Ok(()) => return Ok(Ended::Saved(changed)),
+                Err(FileError::Changed(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(FileError::Changed(file.path().to_owned()))
+    }
+
+    fn back_up(&self, locked: &Locked<'_>, file: &MemoryFile, text: &str) -> String {
+        let at = self.now.whole_seconds();
+        match locked.back_up(text, at) {
+            Ok(path) => path.display().to_string(),
+            Err(error) => {
+                tracing::error!(%error, "no backup");
+                format!("{} (BACKUP FAILED — file unchanged on disk)", file.backup_path(at).display())
+            }
+        }
+    }
+}
+
+fn spec() -> Spec {
+    let action = json!(["add", "replace", "remove"]);
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "action": {
+                "type": "string",
+                "enum": action,
+                "description": "What to do, for one change alone. Leave out with 'operations'.",
+            },
+            "target": {
+                "type": "string",
+                "enum": ["memory", "user"],
+                "description": "'memory': your own notes. 'user': the user's profile.",
+            },
+            "content": {
+                "type": "string",
+                "description": "The text of the entry, for 'add' and 'replace' (one change alone).",
+            },
+            "old_text": {
+                "type": "string",
+                "description": "For 'replace' and 'remove' (one change alone), required there: a short part \
+                                of the entry that occurs in no other.",
+            },
+            "operations": {
+                "type": "array",
+                "description": "Several changes at once, all or none; only their end must fit the limit. \
+                                Best for more than one change and for making room.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "action": {"type": "string", "enum": action},
+                        "content": {"type": "string", "description": "The entry, for add and replace."},
+                        "old_text": {
+                            "type": "string",
+                            "description": "A part of the entry that is meant, for replace and remove.",
+                        },
+                    },
+                    "required": ["action"],
+                },
+            },
+        },
+        "required": ["target"],
+    });
+    Spec {
+        name: NAME.to_owned(),
+        toolset: "memory".to_owned(),
+        description: DESCRIPTION.to_owned(),
+        parameters: JsonText::from_valid(parameters.to_string()),
+        repeatable: false,
+    }
+}
+
+const DESCRIPTION: &str = "Keep facts that later conversations will need. What is saved is part of every \
+future prompt, so entries are short and worth their space.\n\n\
+How: put all changes of one moment into one call, as 'operations'. They apply together or not at all, and \
+only the end result must fit the limit, so one call can drop or shorten old entries and add new ones. A \
+saved call is complete: do not send it again. The fields action, content and old_text are for one change \
+alone.\n\n\
+When: the user states a preference, corrects you or tells of themselves; you learn something lasting about \
+their environment, conventions or way of working. Preferences and corrections come first, then facts, then \
+procedures. A good entry saves the user from saying it again.\n\n\
+Targets: 'user' is who the user is (name, role, preferences, style), 'memory' is what you noted \
+(environment, conventions, quirks of tools, lessons).\n\n\
+Full: an add that does not fit is refused and shows the entries. Answer with one call that removes or \
+shortens some and adds the new one.\n\n\
+Not for: what is obvious or easily found again, raw data, progress of tasks, finished work, to-do lists \
+(session_search finds those), or procedures worth repeating (those are skills).";
