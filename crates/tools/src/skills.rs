@@ -1,1 +1,3 @@
 //! Skills: notes on how to do things, kept as files.
+
+pub mod settings;
