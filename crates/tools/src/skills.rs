@@ -31,6 +31,7 @@ mod tests;
 pub use index::Offered;
 pub use replace::Replace;
 pub use settings::SkillSettings;
+pub(crate) use shelf::resolved;
 
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
