@@ -190,6 +190,8 @@ fn a_loop_of_links_ends() {
     home.link("self", "skills/self");
     home.link(home.path().join("skills/b"), "skills/a/b");
     home.link(home.path().join("skills/a"), "skills/b");
+    let found = shelf::skill_files(&home.path().join("skills"), shelf::Links::Follow);
+    assert_eq!(found.len(), 2, "once where it lies, once through the link beside it: {found:?}");
     let answer = ask(&home.skills(), "skills_list", json!({}));
     assert_eq!(answer["count"], 1, "{answer}");
 }
