@@ -478,6 +478,7 @@ impl World {
             sampling: Some(JsonText::from_valid("{\"temperature\": 0.50}")),
             task: (self.at(place) == CHILD).then(|| Task {
                 parent: self.places[PARENT].clone(),
+                source: "cli".into(),
                 depth: 1,
                 steps_max: 3,
                 toolsets: Some(vec!["files".into()]),

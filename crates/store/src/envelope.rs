@@ -93,6 +93,7 @@ fn request_from(value: &Value) -> Read<Request> {
 fn task_value(task: &Task) -> Value {
     let mut object = Object::default();
     object.text("parent", task.parent.as_str());
+    object.text("source", &task.source);
     object.number("depth", task.depth.into());
     object.number("steps_max", task.steps_max.into());
     object.optional("toolsets", task.toolsets.as_ref().map(|toolsets| json!(toolsets)));
@@ -102,6 +103,7 @@ fn task_value(task: &Task) -> Value {
 fn task_from(value: &Value) -> Read<Task> {
     Ok(Task {
         parent: session_of(value, "parent")?,
+        source: text_of(value, "source")?.to_owned(),
         depth: small_number_of(value, "depth")?,
         steps_max: small_number_of(value, "steps_max")?,
         toolsets: value.get("toolsets").map(texts_from).transpose()?,
@@ -423,6 +425,7 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
         }
         let repeated = |it: Repeated| json!([it.calls.to_hex(), it.results.to_hex(), it.times]);
         object.optional("repeated", turn.repeated.map(repeated));
+        object.optional_text("said", Some(turn.said.as_str()).filter(|said| !said.is_empty()));
     }
     (!object.0.is_empty()).then(|| object.finish())
 }
@@ -442,6 +445,7 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
         turn.spent = value.get("spent").and_then(Value::as_u64).unwrap_or(0);
         turn.exhausted = value.get("exhausted").and_then(Value::as_bool).unwrap_or(false);
         turn.repeated = value.get("repeated").map(repeated_from).transpose()?;
+        turn.said = optional_text_of(&value, "said").unwrap_or_default();
     }
     Ok(())
 }

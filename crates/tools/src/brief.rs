@@ -35,13 +35,13 @@ use throughline_core::tool::Caller;
 
 /// What is remembered, as blocks of text for a prompt.
 pub trait Snapshot: Send + Sync {
-    /// As it is now. May read files.
-    fn blocks(&self) -> Vec<String>;
+    /// As it is now, as far as it is this caller's to know. May read files.
+    fn blocks(&self, caller: &Caller) -> Vec<String>;
 }
 
 /// No memory.
 impl Snapshot for () {
-    fn blocks(&self) -> Vec<String> {
+    fn blocks(&self, _: &Caller) -> Vec<String> {
         Vec::new()
     }
 }
@@ -210,7 +210,7 @@ impl Writer<'_> {
         parts.push(self.profile());
         parts.push(self.surface());
         parts.push(self.instructions());
-        parts.extend(self.settings.memory.blocks());
+        parts.extend(self.settings.memory.blocks(self.caller));
         parts.push(self.day());
         parts
     }

@@ -57,6 +57,7 @@ fn task() -> impl Strategy<Value = Task> {
     let toolsets = prop::option::of(prop::collection::vec(text(), 0..3));
     (session(), any::<u32>(), any::<u32>(), toolsets).prop_map(|(parent, depth, steps_max, toolsets)| Task {
         parent,
+        source: "telegram".into(),
         depth,
         steps_max,
         toolsets,
