@@ -109,23 +109,23 @@ fn fit_object(
         .filter_map(Value::as_str)
         .collect();
     for name in &required {
-        if object.contains_key(*name) {
+        // Within a list or an object the tool decides: Hermes' own take half an item as a change to it.
+        if object.contains_key(*name) || !place.is_empty() {
             continue;
         }
         match properties.and_then(|properties| properties.get(*name)?.get("default")) {
             Some(default) => {
                 object.insert((*name).to_owned(), default.clone());
             }
-            None => problems.add(missing(place, name, &required)),
+            None => problems.add(missing(name, &required)),
         }
     }
     object
 }
 
-fn missing(place: &str, name: &str, required: &[&str]) -> String {
+fn missing(name: &str, required: &[&str]) -> String {
     let names = required.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
-    let whole = if place.is_empty() { "the tool call".to_owned() } else { format!("'{place}'") };
-    format!("missing required field '{name}'. Re-emit {whole} with {names} set.")
+    format!("missing required field '{name}'. Re-emit the tool call with {names} set.")
 }
 
 fn fit_value(value: Value, schema: &Value, place: &str, problems: &mut Problems) -> Value {
@@ -455,7 +455,10 @@ mod tests {
                 r#"{"path":"p","mode":"mend"}"#,
                 r#"'mode' must be one of \"replace\", \"patch\", got \"mend\"."#,
             ),
-            (r#"{"path":"p","todos":[{"id":"1"}]}"#, "missing required field 'status'. Re-emit 'todos[0]'"),
+            (
+                r#"{"path":"p","todos":[{"id":"1","status":"done"}]}"#,
+                r#"'todos[0].status' must be one of \"pending\", \"completed\", got \"done\"."#,
+            ),
             (r#"{"path":"p","todos":[5]}"#, "'todos[0]' must be an object, got 5."),
         ] {
             assert!(error(written).contains(told), "{written}: {}", error(written));
