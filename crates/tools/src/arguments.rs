@@ -134,10 +134,9 @@ fn fit_value(value: Value, schema: &Value, place: &str, problems: &mut Problems)
     }
     let kinds = kinds(schema);
     let value = coerced(value, &kinds, schema);
-    if !kinds.is_empty()
-        && !kinds.iter().any(|kind| is_kind(&value, kind))
-        && !(value.is_null() && allows_null(schema))
-    {
+    let nothing = value.is_null() && allows_null(schema);
+    let fits = kinds.is_empty() || nothing || kinds.iter().any(|kind| is_kind(&value, kind));
+    if !fits {
         problems.add(format!("'{place}' must be {}, got {}.", wanted(&kinds), shown(&value)));
         return value;
     }

@@ -375,7 +375,7 @@ pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (nth, digit) in digits.chars().enumerate() {
-        if nth > 0 && (digits.len() - nth) % 3 == 0 {
+        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -7,11 +7,15 @@ use std::fmt::Write as _;
 /// Unchanged lines shown around a change.
 const CONTEXT: usize = 3;
 
+/// Lines of both texts up to which they are compared as Python would.
+const WHOLE_LINES_MAX: usize = 4_000;
+const MIDDLE_LINES_MAX: usize = 20_000;
+
 /// `difflib.unified_diff` of two texts: empty if they are the same.
 pub fn unified(before: &str, after: &str, from: &str, to: &str) -> String {
     let (before, after) = (lines_with_ends(before), lines_with_ends(after));
     let mut out = String::new();
-    for group in groups(steps(&before, &after)) {
+    for group in groups(changes(&before, &after)) {
         let (first, last) = (group[0], group[group.len() - 1]);
         if out.is_empty() {
             let _ = write!(out, "--- {from}\n+++ {to}\n");
@@ -29,6 +33,37 @@ pub fn unified(before: &str, after: &str, from: &str, to: &str) -> String {
         }
     }
     out
+}
+
+/// Python compares whole files; long ones are compared between what they share at both ends, and where
+/// that is still too much, all of it changed.
+fn changes(before: &[&str], after: &[&str]) -> Vec<Step> {
+    if before.len() + after.len() <= WHOLE_LINES_MAX {
+        return steps(before, after);
+    }
+    let start = before.iter().zip(after).take_while(|(one, other)| one == other).count();
+    let (rest, other_rest) = (&before[start..], &after[start..]);
+    let end = rest.iter().rev().zip(other_rest.iter().rev()).take_while(|(one, other)| one == other).count();
+    let (to, other_to) = (before.len() - end, after.len() - end);
+    let (middle, other_middle) = (&before[start..to], &after[start..other_to]);
+    let mut found = Vec::new();
+    if start > 0 {
+        found.push(Step { tag: Tag::Equal, from: (0, 0), to: (start, start) });
+    }
+    if middle.len() + other_middle.len() <= MIDDLE_LINES_MAX {
+        let moved = |(one, other): (usize, usize)| (one + start, other + start);
+        found.extend(steps(middle, other_middle).into_iter().map(|step| Step {
+            from: moved(step.from),
+            to: moved(step.to),
+            ..step
+        }));
+    } else {
+        found.push(Step { tag: Tag::Replace, from: (start, start), to: (to, other_to) });
+    }
+    if end > 0 {
+        found.push(Step { tag: Tag::Equal, from: (to, other_to), to: (before.len(), after.len()) });
+    }
+    found
 }
 
 fn push(out: &mut String, mark: char, line: &str) {
@@ -91,6 +126,12 @@ mod tests {
         );
         assert_eq!(unified("a", "b", "a/x", "b/x"), "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b");
         assert_eq!(unified("a\n", "a\n", "a/x", "b/x"), "");
+        let long: String = (1..=9_000).map(|n| format!("line {n}\n")).collect();
+        assert_eq!(
+            unified(&long, &long.replace("line 5000\n", "x\ny\n"), "a/x", "b/x"),
+            "--- a/x\n+++ b/x\n@@ -4997,7 +4997,8 @@\n line 4997\n line 4998\n line 4999\n-line 5000\n+x\n+y\n line 5001\n \
+             line 5002\n line 5003\n"
+        );
         assert_eq!(unified("", "a\n", "a/x", "b/x"), "--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+a\n");
         assert_eq!(
             unified("one\ntwo", "", "a/x", "/dev/null"),

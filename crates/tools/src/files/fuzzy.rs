@@ -472,12 +472,40 @@ mod tests {
             "Found 2 matches for old_string. Provide more context to make it unique, or use replace_all=True."
         );
         assert_eq!(error("x\n", "nothing like it", "y"), NO_MATCH);
-        assert!(
-            error("say 'hi' now\n", "say  \\'hi\\' now", "say \\'ho\\' now").starts_with("Escape-drift")
-                || error("say 'hi' now\n", "say  \\'hi\\' now", "say \\'ho\\' now") == NO_MATCH
-        );
         assert_eq!(replace("aaaa", "aa", "b", true).unwrap().text, "bb");
         assert_eq!(replace("aXbX", "X", "", true).unwrap().count, 2);
+    }
+
+    /// What Hermes 0.19 made of texts and edits drawn at random.
+    #[test]
+    fn edits_come_out_as_in_hermes() {
+        for line in include_str!("fuzzy-0.19.jsonl").lines() {
+            let case: serde_json::Value = serde_json::from_str(line).unwrap();
+            let given = |name: &str| case[name].as_str().unwrap_or_default();
+            match replace(given("content"), given("old"), given("new"), case["all"] == true) {
+                Ok(replaced) => assert_eq!(
+                    (replaced.text.as_str(), replaced.strategy),
+                    (given("text"), given("strategy")),
+                    "{line}"
+                ),
+                Err(error) => {
+                    assert!(
+                        !given("error").is_empty() && error.starts_with(given("error")),
+                        "{line}: {error}"
+                    );
+                    assert_eq!(hint(&error, given("old"), given("content")), given("hint"), "{line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn places_that_overlap_are_replaced_once() {
+        // Hermes replaces both and spoils the text between.
+        assert_eq!(
+            replace("foo\nfoo\n    foo\n", "foo\n  foo", "bar\n  bar", true).unwrap().text,
+            "bar\n  bar\n    foo\n"
+        );
     }
 
     #[test]
@@ -498,7 +526,7 @@ mod tests {
 
     #[test]
     fn a_huge_file_is_searched_in_bounded_time() {
-        let content = "some line of text that repeats\n".repeat(200_000);
+        let content = "some line of text that repeats\n".repeat(100_000);
         let started = std::time::Instant::now();
         assert!(replace(&content, "unlike\nanything\nin here", "x", false).is_err());
         assert!(started.elapsed().as_secs() < 30);

@@ -35,6 +35,13 @@ struct Planned {
     after: Option<String>,
 }
 
+impl Planned {
+    fn lint(&self) -> Value {
+        let text = self.after.as_deref().or(self.before.as_ref().map(|before| before.text.as_str()));
+        lint::check(self.to.as_ref().unwrap_or(&self.path), text.unwrap_or_default()).told()
+    }
+}
+
 impl Hands {
     pub(super) fn patch(&self, job: &Job, given: &Map<String, Value>) -> Told {
         self.seen.interrupt(&job.session);
@@ -245,46 +252,41 @@ impl Hands {
     }
 
     fn apply(&self, planned: &[Planned]) -> Map<String, Value> {
-        let (mut diffs, mut errors, mut lints) = (Vec::new(), Vec::new(), Map::new());
+        let (mut diffs, mut errors) = (Vec::new(), Vec::new());
         let (mut modified, mut created, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut modified_lints, mut created_lints) = (Vec::new(), Vec::new());
         for plan in planned {
             let named = plan.operation.paths().join(" -> ");
-            let made = self.carry_out(plan);
-            match (made, &plan.operation) {
-                (Ok(diff), operation) => {
-                    diffs.push(diff);
-                    match operation {
-                        Operation::Add { .. } => created.push(named),
-                        Operation::Delete { .. } => deleted.push(named),
-                        Operation::Update { .. } | Operation::Move { .. } => modified.push(named),
-                    }
+            let diff = match self.carry_out(plan) {
+                Ok(diff) => diff,
+                Err(error) => {
+                    errors.push(format!("Failed to {} {named}: {error}", plan.operation.verb()));
+                    continue;
                 }
-                (Err(error), Operation::Add { .. }) => errors.push(format!("Failed to add {named}: {error}")),
-                (Err(error), Operation::Delete { .. }) => {
-                    errors.push(format!("Failed to delete {named}: {error}"))
+            };
+            diffs.push(diff);
+            match &plan.operation {
+                Operation::Delete { .. } => deleted.push(named),
+                Operation::Add { .. } => {
+                    created_lints.push((named.clone(), plan.lint()));
+                    created.push(named);
                 }
-                (Err(error), Operation::Move { .. }) => {
-                    errors.push(format!("Failed to move {named}: {error}"))
-                }
-                (Err(error), Operation::Update { .. }) => {
-                    errors.push(format!("Failed to update {named}: {error}"))
+                Operation::Update { .. } | Operation::Move { .. } => {
+                    modified_lints.push((named.clone(), plan.lint()));
+                    modified.push(named);
                 }
             }
         }
-        for plan in planned {
-            let named = plan.operation.paths().join(" -> ");
-            if modified.contains(&named) || created.contains(&named) {
-                let text = plan.after.as_deref().or(plan.before.as_ref().map(|before| before.text.as_str()));
-                let place = plan.to.as_ref().unwrap_or(&plan.path);
-                lints.insert(named, lint::check(place, text.unwrap_or_default()).told());
-            }
-        }
+        let lints: Map<String, Value> = modified_lints.into_iter().chain(created_lints).collect();
         let mut told = Map::new();
         told.insert("success".into(), errors.is_empty().into());
-        let lists = [("files_modified", modified), ("files_created", created), ("files_deleted", deleted)];
         told.insert("diff".into(), diffs.join("\n").into());
-        for (name, list) in lists {
-            if !list.is_empty() || name == "files_modified" {
+        // A patch that went through names all its files there; one that did not, those it changed.
+        if errors.is_empty() || !modified.is_empty() {
+            told.insert("files_modified".into(), modified.into());
+        }
+        for (name, list) in [("files_created", created), ("files_deleted", deleted)] {
+            if !list.is_empty() {
                 told.insert(name.into(), list.into());
             }
         }

@@ -7,7 +7,7 @@ use crate::paths::Unopened;
 use crate::spill::thousands;
 use serde_json::{Map, Value, json};
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
 use std::path::Path;
 
 const UNCHANGED: &str = "File unchanged since last read. The content from the earlier read_file result in this \
@@ -19,6 +19,9 @@ const NARROW_LINES: u64 = 200;
 
 /// Lines are counted up to here: enough for any text, an end for what has none.
 const SCAN_BYTES_MAX: u64 = 1 << 30;
+
+/// Held of a file at a time, beside the page.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Larger notebooks are shown as the JSON they are.
 const NOTEBOOK_BYTES_MAX: u64 = 50 << 20;
@@ -240,47 +243,36 @@ impl Hands {
     }
 
     /// The lines of the page, in memory that does not depend on the file.
-    fn window(&self, job: &Job, mut file: File, page: &Page) -> io::Result<Window> {
+    fn window(&self, job: &Job, file: File, page: &Page) -> io::Result<Window> {
         // No character is longer than four bytes, and one more character tells that a line is too long.
         let line_bytes_max = self.settings.line_chars_max.saturating_mul(4).saturating_add(4);
-        let end = page.offset + page.limit;
-        let mut window = Window::default();
-        let mut line: Vec<u8> = Vec::new();
-        let mut begun = false;
-        let mut number = 1;
-        let mut chunk = vec![0; 64 << 10];
-        let mut scanned = 0;
-        while scanned < SCAN_BYTES_MAX && !job.is_stopped() {
-            let read = match file.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+        let wanted = page.offset..page.offset + page.limit;
+        let mut reader = BufReader::with_capacity(PIECE_BYTES, file.take(SCAN_BYTES_MAX));
+        let (mut window, mut line, mut piece) = (Window::default(), Vec::new(), Vec::new());
+        let (mut number, mut begun) = (1, false);
+        while !job.is_stopped() {
+            piece.clear();
+            if (&mut reader).take(PIECE_BYTES as u64).read_until(b'\n', &mut piece)? == 0 {
+                break;
+            }
+            let (body, closed) = match piece.strip_suffix(b"\n") {
+                Some(body) => (body, true),
+                None => (piece.as_slice(), false),
             };
-            scanned += read as u64;
-            for piece in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
-                let (body, closed) = match piece.strip_suffix(b"\n") {
-                    Some(body) => (body, true),
-                    None => (piece, false),
-                };
-                if number >= page.offset && number < end {
-                    begun = true;
-                    let room = line_bytes_max.saturating_sub(line.len()).min(body.len());
-                    line.extend_from_slice(&body[..room]);
-                    if closed {
-                        window.push(&mut line, number, true);
-                        begun = false;
-                    }
-                }
+            if wanted.contains(&number) {
+                let room = line_bytes_max.saturating_sub(line.len()).min(body.len());
+                line.extend_from_slice(&body[..room]);
+                begun = !closed;
                 if closed {
-                    window.total += 1;
-                    number += 1;
+                    window.push(&mut line, number, true);
                 }
             }
+            number += u64::from(closed);
         }
         if begun {
             window.push(&mut line, number, false);
         }
+        window.total = number - 1;
         Ok(window)
     }
 

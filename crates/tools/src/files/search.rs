@@ -399,9 +399,10 @@ fn scan(
         if buffer[filled..].contains(&0) {
             return Ok(());
         }
-        let complete = match buffer.iter().rposition(|byte| *byte == b'\n') {
+        // What was left over from before has no line end.
+        let complete = match buffer[filled..].iter().rposition(|byte| *byte == b'\n') {
             _ if ended || buffer.len() >= LINE_BYTES_MAX => buffer.len(),
-            Some(last) => last + 1,
+            Some(last) => filled + last + 1,
             None => continue,
         };
         let interesting = context > 0 || pattern.may_match(&buffer[..complete]);

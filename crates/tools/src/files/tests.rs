@@ -35,6 +35,26 @@ fn world_with(set: impl FnOnce(&mut Reach), settings: Settings) -> World {
     World { _guard: guard, root, files: Files::new(reach, settings), steps: std::cell::Cell::new(0) }
 }
 
+fn call(session: &str, position: &str, name: &str, arguments: &str) -> Call {
+    Call {
+        key: format!("{session}/{position}"),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+        caller: Caller {
+            session: session.parse().unwrap(),
+            source: "cli".to_owned(),
+            principal: None,
+            user: None,
+            reply_to: None,
+            trace: Trace::default(),
+            task: None,
+            allowed: Vec::new(),
+            now: Time(0),
+        },
+        grant: None,
+    }
+}
+
 impl World {
     fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.root.join("ws").join(name);
@@ -53,23 +73,7 @@ impl World {
 
     async fn raw(&self, session: &str, turn: u32, name: &str, arguments: &str) -> String {
         self.steps.set(self.steps.get() + 1);
-        let call = Call {
-            key: format!("{session}/{turn}/{}/0", self.steps.get()),
-            name: name.to_owned(),
-            arguments: arguments.to_owned(),
-            caller: Caller {
-                session: session.parse().unwrap(),
-                source: "cli".to_owned(),
-                principal: None,
-                user: None,
-                reply_to: None,
-                trace: Trace::default(),
-                task: None,
-                allowed: Vec::new(),
-                now: Time(0),
-            },
-            grant: None,
-        };
+        let call = call(session, &format!("{turn}/{}/0", self.steps.get()), name, arguments);
         match self.files.call(&call).await {
             Returned::Done(done) => {
                 done.content.plain().replace(&self.root.join("ws").to_string_lossy().into_owned(), "WS")
@@ -273,7 +277,7 @@ async fn long_lines_long_pages_and_large_files_are_cut() {
     let told = world.read(json!({"path": "big.txt", "limit": 99999})).await;
     assert!(told.contains("2000|line 2000") && !told.contains("2002|"), "at most 2000 lines");
     assert!(
-        told.contains(r#""_hint": "This file is large (1,088,889 bytes)."#),
+        told.contains(r#""_hint": "This file is large (1,088,883 bytes)."#),
         "{}",
         &told[told.len() - 300..]
     );
@@ -282,16 +286,23 @@ async fn long_lines_long_pages_and_large_files_are_cut() {
 #[tokio::test]
 async fn two_hundred_megabytes_are_read_a_page_at_a_time() {
     let world = world();
-    let path = world.put("huge.log", "first\n");
+    let path = world.put("huge.log", "a line of text\n".repeat(600));
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(200 << 20).unwrap();
     let told = world.read(json!({"path": "huge.log"})).await;
-    assert!(told.contains(r#""file_size": 209715200"#) && told.len() < 100_000, "{}", told.len());
+    assert!(
+        told.contains(r#""file_size": 209715200"#) && told.contains("500|a line of text"),
+        "{}",
+        told.len()
+    );
+    assert!(told.contains(r#""total_lines": 600"#) && told.len() < 100_000, "{}", told.len());
+    let told = world.read(json!({"path": "huge.log", "offset": 600})).await;
+    assert!(told.len() < 20_000, "{}", told.len());
     // One line without an end, as long as the file.
     world.put("one-line.txt", vec![b'y'; 20 << 20]);
     let told = world.read(json!({"path": "one-line.txt"})).await;
     assert!(told.contains("... [truncated]") && told.len() < 10_000, "{}", told.len());
-    let found = world.search(json!({"pattern": "first|yyyy", "path": "."})).await;
-    assert!(found.len() < 10_000, "{}", found.len());
+    let found = world.search(json!({"pattern": "a line|yyyy", "path": "."})).await;
+    assert!(found.contains("./one-line.txt") && found.len() < 10_000, "{}", found.len());
 }
 
 #[tokio::test]
@@ -534,7 +545,7 @@ async fn patching_many_files_answers_in_the_words_of_hermes() {
     let whole = "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n+uno\n*** Add File: added.txt\n+l1\n+l2\n*** Delete File: nonl.txt\n*** Move File: many.txt -> moved.txt\n*** End Patch";
     assert_eq!(
         world.call("patch", patch(whole)).await,
-        r##"{"success": true, "diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+uno\n 2\n\n--- /dev/null\n+++ b/added.txt\n+l1\n+l2\n--- a/nonl.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-two\n# Moved: many.txt -> moved.txt", "files_modified": ["WS/a.txt", "WS/added.txt", "WS/nonl.txt", "WS/many.txt", "WS/moved.txt"], "files_created": ["added.txt"], "files_deleted": ["nonl.txt"], "lint": {"a.txt": {"status": "skipped", "message": "No linter for .txt files"}, "added.txt": {"status": "skipped", "message": "No linter for .txt files"}, "many.txt -> moved.txt": {"status": "skipped", "message": "No linter for .txt files"}}}"##
+        r##"{"success": true, "diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+uno\n 2\n\n--- /dev/null\n+++ b/added.txt\n+l1\n+l2\n--- a/nonl.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-two\n# Moved: many.txt -> moved.txt", "files_modified": ["WS/a.txt", "WS/added.txt", "WS/nonl.txt", "WS/many.txt", "WS/moved.txt"], "files_created": ["added.txt"], "files_deleted": ["nonl.txt"], "lint": {"a.txt": {"status": "skipped", "message": "No linter for .txt files"}, "many.txt -> moved.txt": {"status": "skipped", "message": "No linter for .txt files"}, "added.txt": {"status": "skipped", "message": "No linter for .txt files"}}}"##
     );
     assert_eq!(
         (world.text("a.txt"), world.text("added.txt"), world.text("moved.txt")),
@@ -784,24 +795,8 @@ async fn patches_side_by_side_lose_nothing() {
     world.put("list.txt", (0..16).map(|n| format!("item {n} open\n")).collect::<String>());
     let calls: Vec<_> = (0..16)
         .map(|n| {
-            let call = Call {
-                key: format!("s/1/1/{n}"),
-                name: "patch".to_owned(),
-                arguments: json!({"path": "list.txt", "old_string": format!("item {n} open"), "new_string": format!("item {n} done")}).to_string(),
-                caller: Caller {
-                    session: format!("s{n}").parse().unwrap(),
-                    source: "cli".to_owned(),
-                    principal: None,
-                    user: None,
-                    reply_to: None,
-                    trace: Trace::default(),
-                    task: None,
-                    allowed: Vec::new(),
-                    now: Time(0),
-                },
-                grant: None,
-            };
-            call
+            let change = json!({"path": "list.txt", "old_string": format!("item {n} open"), "new_string": format!("item {n} done")});
+            call(&format!("s{n}"), "1/1/0", "patch", &change.to_string())
         })
         .collect();
     futures_util::future::join_all(calls.iter().map(|call| world.files.call(call))).await;

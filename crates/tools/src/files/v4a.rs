@@ -12,6 +12,15 @@ pub enum Operation {
 }
 
 impl Operation {
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Add { .. } => "add",
+            Self::Update { .. } => "update",
+            Self::Delete { .. } => "delete",
+            Self::Move { .. } => "move",
+        }
+    }
+
     pub fn paths(&self) -> Vec<&str> {
         match self {
             Self::Add { path, .. } | Self::Update { path, .. } | Self::Delete { path } => vec![path],

@@ -7,7 +7,7 @@ use crate::paths::{Change, Unopened};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::PoisonError;
 
 const UNCHANGED_START: &str = "File unchanged since last read. The content from the earlier read_file result";
@@ -127,7 +127,7 @@ impl Hands {
 }
 
 /// A refusal as Hermes' write result tells it.
-fn refused(refusal: String, resolved: &PathBuf) -> Told {
+fn refused(refusal: String, resolved: &Path) -> Told {
     if !refusal.starts_with("Write denied") {
         return Err(refusal);
     }
