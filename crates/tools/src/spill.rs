@@ -557,6 +557,16 @@ mod tests {
     }
 
     #[test]
+    fn an_output_made_again_takes_the_place_of_the_first() {
+        let (_home, spill) = spill();
+        for text in ["first ", "second "] {
+            let mut writer = spill.writer("k", Ends::of(10));
+            writer.push(text.repeat(10).as_bytes());
+            assert_eq!(fs::read_to_string(writer.finish().path.unwrap()).unwrap(), text.repeat(10));
+        }
+    }
+
+    #[test]
     fn p31_a_link_where_the_output_should_go_leads_nowhere() {
         let (home, spill) = spill();
         let victim = home.path().join("victim");
