@@ -1,1 +1,348 @@
 //! Reading, writing, patching and searching files.
+//!
+//! Each tool answers in Hermes' words, and looks at files as Hermes does: numbered lines, pages, a
+//! budget of characters. What is written is there whole or not at all, with the mode, the byte order
+//! mark and the line ends it had. What must not be touched is refused by [`crate::paths`], before and
+//! after it is opened.
+//!
+//! Deliberately absent: other programs. Searching is ripgrep's engine in this process, and no linter or
+//! compiler runs over what was written.
+
+mod diff;
+mod fuzzy;
+mod lint;
+mod patch;
+mod read;
+mod search;
+mod seen;
+mod sequence;
+mod text;
+mod v4a;
+mod write;
+
+use crate::arguments;
+use crate::paths::Reach;
+use seen::{Seen, Who};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use throughline_core::id::SessionId;
+use throughline_core::message::JsonText;
+use throughline_core::port::Promise;
+use throughline_core::redact::redacted;
+use throughline_core::tool::{Call, Kit, Returned, Spec};
+use throughline_hermes::json as python;
+
+/// How much of a file one look shows, by Hermes' names in `config.yaml`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `file_read_max_chars`
+    pub read_chars_max: usize,
+    /// `tool_output.max_lines`
+    pub lines_max: u64,
+    /// `tool_output.max_line_length`
+    pub line_chars_max: usize,
+    /// `security.redact_secrets`
+    pub redact: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { read_chars_max: 100_000, lines_max: 2000, line_chars_max: 2000, redact: true }
+    }
+}
+
+/// Where the terminal of a session stands now. None: it has none yet.
+pub type Standing = dyn Fn(&SessionId) -> Option<PathBuf> + Send + Sync;
+
+/// The tools `read_file`, `write_file`, `patch` and `search_files`.
+pub struct Files {
+    hands: Arc<Hands>,
+    standing: Option<Box<Standing>>,
+}
+
+impl Files {
+    pub fn new(reach: Reach, settings: Settings) -> Self {
+        Self { hands: Arc::new(Hands { reach, settings, seen: Seen::new() }), standing: None }
+    }
+
+    /// Relative paths begin where the session's terminal stands, instead of at the workspace.
+    #[must_use]
+    pub fn following(mut self, standing: Box<Standing>) -> Self {
+        self.standing = Some(standing);
+        self
+    }
+
+    /// The session has used a tool that is not one of these: what it reads next is no repetition.
+    pub fn interrupted(&self, session: &SessionId) {
+        self.hands.seen.interrupt(session);
+    }
+}
+
+impl Kit for Files {
+    fn specs(&self) -> Vec<Spec> {
+        TOOLS
+            .iter()
+            .map(|tool| Spec {
+                name: tool.name.to_owned(),
+                toolset: "file".to_owned(),
+                description: tool.description.to_owned(),
+                parameters: JsonText::from_valid(python::dumps_unicode(&(tool.schema)())),
+                repeatable: tool.repeatable,
+            })
+            .collect()
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
+        Box::pin(async move {
+            let standing = self.standing.as_ref().and_then(|standing| standing(&call.caller.session));
+            let job = Job {
+                session: call.caller.session.clone(),
+                turn: turn(&call.key).to_owned(),
+                call: call.key.clone(),
+                base: standing.unwrap_or_else(|| self.hands.reach.workspace.clone()),
+                stopped: Arc::default(),
+            };
+            let _stop = StopOnDrop(Arc::clone(&job.stopped));
+            let hands = Arc::clone(&self.hands);
+            let (name, arguments) = (call.name.clone(), call.arguments.clone());
+            let work = tokio::task::spawn_blocking(move || hands.run(&job, &name, &arguments));
+            let failed = |_| arguments::refusal(format!("{} failed inside. Try another way.", call.name));
+            Returned::text(work.await.unwrap_or_else(failed))
+        })
+    }
+
+    fn forget(&self, session: &SessionId) {
+        self.hands.seen.forget(session);
+    }
+}
+
+/// A call's key is `session/turn/step/position`.
+fn turn(key: &str) -> &str {
+    let mut parts = key.rsplitn(3, '/');
+    parts.nth(2).unwrap_or(key)
+}
+
+/// Long searches and reads look at this, so that a call nobody waits for ends soon.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One call, as far as files are concerned.
+struct Job {
+    session: SessionId,
+    turn: String,
+    call: String,
+    base: PathBuf,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Job {
+    fn who(&self) -> Who<'_> {
+        Who { session: &self.session, turn: &self.turn, call: &self.call }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+struct Hands {
+    reach: Reach,
+    settings: Settings,
+    seen: Seen,
+}
+
+/// The result of a tool: what it tells, or why it tells nothing.
+type Told = Result<String, String>;
+
+impl Hands {
+    fn run(&self, job: &Job, name: &str, arguments: &str) -> String {
+        let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
+            return arguments::refusal(format!("Unknown tool: {name}"));
+        };
+        let told = arguments::read(arguments, &(tool.schema)()).map(|given| (tool.run)(self, job, &given));
+        match told {
+            Ok(Ok(text)) => text,
+            Ok(Err(refusal)) => arguments::refusal(refusal),
+            Err(error) => error,
+        }
+    }
+
+    fn resolve(&self, job: &Job, path: &str) -> Result<PathBuf, String> {
+        self.reach.resolve(&job.base, path)
+    }
+
+    fn shown(&self, text: String) -> String {
+        if self.settings.redact { redacted(&text) } else { text }
+    }
+
+    /// A relative path that leads out of the directory the session works in.
+    fn astray(&self, job: &Job, path: &str, resolved: &Path) -> Option<String> {
+        let base = crate::paths::real(&job.base).unwrap_or_else(|_| job.base.clone());
+        if self.reach.expand(path).is_absolute() || resolved.starts_with(&base) {
+            return None;
+        }
+        Some(format!(
+            "Relative path {} resolved to '{}', which is OUTSIDE the active workspace ('{}'). If this is not intended, \
+             pass an absolute path under the workspace instead.",
+            text::quoted(path),
+            resolved.display(),
+            base.display()
+        ))
+    }
+}
+
+fn said(object: Map<String, Value>) -> String {
+    python::dumps_unicode(&Value::Object(object))
+}
+
+fn string<'a>(given: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    given.get(name).and_then(Value::as_str)
+}
+
+fn integer(given: &Map<String, Value>, name: &str, default: i64) -> i64 {
+    given.get(name).and_then(Value::as_i64).unwrap_or(default)
+}
+
+fn flag(given: &Map<String, Value>, name: &str) -> bool {
+    given.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+struct Tool {
+    name: &'static str,
+    description: &'static str,
+    schema: fn() -> Value,
+    repeatable: bool,
+    run: fn(&Hands, &Job, &Map<String, Value>) -> Told,
+}
+
+const TOOLS: [Tool; 4] = [
+    Tool {
+        name: "read_file",
+        description: "Read a text file as numbered lines ('LINE_NUM|CONTENT'), a page at a time. Prefer it to \
+                      cat/head/tail in the terminal. Large files: use offset and limit; more than ~100K characters \
+                      are cut at a line, with a next_offset to go on from. If the file is missing, similar names are \
+                      suggested. Jupyter notebooks (.ipynb) are shown as text. Images and other binary files cannot \
+                      be read; use vision_analyze for images.",
+        schema: read_schema,
+        repeatable: true,
+        run: Hands::read_file,
+    },
+    Tool {
+        name: "write_file",
+        description: "Write a file, replacing ALL of its content; missing directories are made. Prefer it to echo or \
+                      heredocs in the terminal, and use 'patch' to change a part of a file. JSON and YAML that does \
+                      not parse is refused.",
+        schema: write_schema,
+        repeatable: false,
+        run: Hands::write_file,
+    },
+    Tool {
+        name: "patch",
+        description: "Change parts of files. Prefer it to sed/awk in the terminal. Small differences in whitespace and \
+                      indentation are forgiven (9 strategies). Returns a unified diff.\n\nREPLACE MODE \
+                      (mode='replace', default): find a unique string and replace it. REQUIRED PARAMETERS: mode, path, \
+                      old_string, new_string.\nPATCH MODE (mode='patch'): apply a V4A patch to several files. REQUIRED \
+                      PARAMETERS: mode, patch.",
+        schema: patch_schema,
+        repeatable: false,
+        run: Hands::patch,
+    },
+    Tool {
+        name: "search_files",
+        description: "Search in files, or for files. Prefer it to grep/rg/find/ls in the terminal; what .gitignore \
+                      names is left out.\n\ntarget='content': a regex within files; shows matching lines, paths only, \
+                      or counts.\n\ntarget='files': files by glob (e.g. '*.py', '*config*'), last changed first; also \
+                      in place of ls.",
+        schema: search_schema,
+        repeatable: true,
+        run: Hands::search_files,
+    },
+];
+
+fn read_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file to read (absolute, relative, or ~/path)"},
+            "offset": {"type": "integer", "description": "First line to read (from 1, default: 1)", "default": 1, "minimum": 1},
+            "limit": {"type": "integer", "description": "How many lines to read (default: 500, max: 2000)", "default": 500, "maximum": 2000},
+        },
+        "required": ["path"],
+    })
+}
+
+const CROSS_PROFILE: &str = "Write although the file belongs to another profile's skills, plugins, cron or memories. \
+                             Only after the user said so; default false.";
+
+fn write_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The file to write (made if missing, overwritten if not)"},
+            "content": {"type": "string", "description": "The whole content of the file"},
+            "cross_profile": {"type": "boolean", "description": CROSS_PROFILE, "default": false},
+        },
+        "required": ["path", "content"],
+    })
+}
+
+fn patch_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "mode": {
+                "type": "string",
+                "enum": ["replace", "patch"],
+                "description": "'replace' (default) needs path, old_string and new_string; 'patch' needs patch alone.",
+                "default": "replace",
+            },
+            "path": {"type": "string", "description": "REQUIRED when mode='replace'. The file to change."},
+            "old_string": {
+                "type": "string",
+                "description": "REQUIRED when mode='replace'. The text to find: unique in the file, unless replace_all=true. Add surrounding lines until it is.",
+            },
+            "new_string": {
+                "type": "string",
+                "description": "REQUIRED when mode='replace'. What takes its place; '' deletes it.",
+            },
+            "replace_all": {
+                "type": "boolean",
+                "description": "Replace every occurrence (default: false)",
+                "default": false,
+            },
+            "patch": {
+                "type": "string",
+                "description": "REQUIRED when mode='patch'. A V4A patch:\n*** Begin Patch\n*** Update File: path/to/file\n@@ context hint @@\n context line\n-removed line\n+added line\n*** End Patch",
+            },
+            "cross_profile": {"type": "boolean", "description": CROSS_PROFILE, "default": false},
+        },
+        "required": ["mode"],
+    })
+}
+
+fn search_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "description": "A regex to find within files, or a glob (e.g. '*.py') to find files by"},
+            "target": {"type": "string", "enum": ["content", "files"], "description": "'content' looks inside files, 'files' for files by name", "default": "content"},
+            "path": {"type": "string", "description": "The directory or file to search (default: current working directory)", "default": "."},
+            "file_glob": {"type": "string", "description": "Only files like this, for target='content' (e.g. '*.py')"},
+            "limit": {"type": "integer", "description": "How many results to return (default: 50)", "default": 50},
+            "offset": {"type": "integer", "description": "Results to skip, for the next page (default: 0)", "default": 0},
+            "output_mode": {"type": "string", "enum": ["content", "files_only", "count"], "description": "For target='content': matching lines with their numbers, paths alone, or how many match in each file", "default": "content"},
+            "context": {"type": "integer", "description": "Lines to show around each match (target='content')", "default": 0},
+        },
+        "required": ["pattern"],
+    })
+}
+
+#[cfg(test)]
+mod tests;

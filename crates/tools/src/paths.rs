@@ -1,1 +1,814 @@
 //! Where tools may reach.
+//!
+//! Every path is resolved before anything is decided: `~`, the working directory, `..` and links, as
+//! far as they exist. What is decided about is what is opened: files are opened at the resolved path
+//! without following links, and where the opened thing lies is compared once more, so a link put in
+//! between leads nowhere.
+//!
+//! Never within reach, by name: the agent's own policy and secrets, in its home and in every home
+//! beside it; the user's keys; devices and what the kernel tells about processes. All else depends on
+//! [`Reach::confined`]: only the workspace, or, as in Hermes, whatever the user's account may touch.
+//!
+//! Deliberately absent: the terminal. What a command may touch is the sandbox's matter.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as Linux itself follows.
+const LINKS_MAX: usize = 40;
+
+/// What a home holds that no tool reads: keys, tokens, and the files that the store keeps open.
+const SECRET_FILES: [&str; 9] = [
+    ".env",
+    "auth.json",
+    "auth.lock",
+    ".anthropic_oauth.json",
+    "webhook_subscriptions.json",
+    "auth/google_oauth.json",
+    "cache/bws_cache.json",
+    "throughline.key",
+    "state.db",
+];
+const SECRET_DIRECTORIES: [&str; 1] = ["mcp-tokens"];
+/// Downloaded text that could carry instructions: skills are read through their own tools.
+const CACHE_DIRECTORIES: [&str; 1] = ["skills/.hub"];
+
+/// What a home holds that no tool writes, beside the above: policy, history, and who runs here.
+const POLICY_FILES: [&str; 1] = ["config.yaml"];
+const STATE_FILES: [&str; 5] =
+    ["gateway.lock", "gateway.pid", "gateway_state.json", "throughline.address", ".throughline"];
+const STATE_DIRECTORIES: [&str; 3] = ["sessions", "pairing", "throughline"];
+
+/// Areas of a home that change what its agent does next: another agent's need a word from the user.
+const AREAS: [&str; 4] = ["skills", "plugins", "cron", "memories"];
+
+const ENVIRONMENT_FILES: [&str; 7] =
+    [".env", ".env.local", ".env.development", ".env.production", ".env.test", ".env.staging", ".envrc"];
+
+/// Below the user's own directory: written by no tool.
+const USER_FILES: [&str; 5] = [".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials"];
+const USER_DIRECTORIES: [&str; 8] =
+    [".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".config/gh", ".config/gcloud"];
+/// What of them may be read: it tells of no key.
+const USER_READABLE: [&str; 3] = [".ssh/config", ".ssh/known_hosts", ".aws/config"];
+
+const SYSTEM_DIRECTORIES: [&str; 7] =
+    ["/etc", "/boot", "/usr/lib/systemd", "/private/etc", "/dev", "/proc", "/sys"];
+const SYSTEM_FILES: [&str; 2] = ["/var/run/docker.sock", "/run/docker.sock"];
+const SYSTEM_SECRETS: [&str; 4] = ["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"];
+
+/// What the kernel tells of a process that may hold its environment or its memory.
+const PROCESS_FILES: [&str; 9] =
+    ["environ", "cmdline", "maps", "smaps", "smaps_rollup", "numa_maps", "mem", "auxv", "pagemap"];
+
+/// The settings from which reach is decided.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// Where relative paths begin.
+    pub workspace: PathBuf,
+    /// The agent's own home.
+    pub home: PathBuf,
+    /// Other homes of this process. Those beside `home` under one root are known without being named.
+    pub homes: Vec<PathBuf>,
+    /// What `~` means.
+    pub user_home: PathBuf,
+    /// Nothing outside the workspace, except `readable`.
+    pub confined: bool,
+    /// Read although outside, where `confined`: spilled output, say.
+    pub readable: Vec<PathBuf>,
+    /// Where not empty, nothing is written elsewhere (Hermes' `HERMES_WRITE_SAFE_ROOT`).
+    pub write_roots: Vec<PathBuf>,
+}
+
+/// What is about to be done to a file, as the refusal calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Write,
+    Delete,
+    Move,
+}
+
+impl Change {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Write => "Write",
+            Self::Delete => "Delete",
+            Self::Move => "Move",
+        }
+    }
+}
+
+/// Which agent's home a path lies in, and where there.
+struct Within {
+    home: PathBuf,
+    rest: PathBuf,
+}
+
+impl Reach {
+    /// The real, absolute path that `path` means, seen from `base` (the workspace, or where the
+    /// session's terminal stands). It need not exist.
+    pub fn resolve(&self, base: &Path, path: &str) -> Result<PathBuf, String> {
+        if path.contains('\0') {
+            return Err("embedded null byte".to_owned());
+        }
+        let expanded = self.expand(path);
+        let whole = if expanded.is_absolute() { expanded } else { self.workspace.join(base).join(expanded) };
+        real(&whole).map_err(|error| format!("Cannot resolve '{path}': {error}."))
+    }
+
+    /// `~` and `~/…` written out.
+    pub fn expand(&self, path: &str) -> PathBuf {
+        match path.strip_prefix('~') {
+            Some("") => self.user_home.clone(),
+            Some(rest) if rest.starts_with('/') => self.user_home.join(rest.trim_start_matches('/')),
+            _ => PathBuf::from(path),
+        }
+    }
+
+    /// Why this may not be read. `resolved` comes from [`Reach::resolve`], `path` is how it was named.
+    pub fn read_refusal(&self, resolved: &Path, path: &str) -> Option<String> {
+        let named = |what: &str| Some(format!("Access denied: {} {what}", resolved.display()));
+        if is_device(resolved) || is_device(&lexical(&self.workspace.join(self.expand(path)))) {
+            return Some(device(path));
+        }
+        if let Some(within) = self.within(resolved) {
+            if CACHE_DIRECTORIES.iter().any(|directory| within.rest.starts_with(directory)) {
+                return named(
+                    "is an internal Hermes cache file and cannot be read directly to prevent prompt injection. Use \
+                     the skills_list or skill_view tools instead.",
+                );
+            }
+            if SECRET_DIRECTORIES.iter().any(|directory| within.rest.starts_with(directory)) {
+                return named("is a Hermes MCP token file and cannot be read directly.");
+            }
+            if is_secret(&within.rest) {
+                return named("is a Hermes credential store and cannot be read directly.");
+            }
+        }
+        if is_environment(resolved) {
+            return named(
+                "is a secret-bearing environment file and cannot be read to prevent credential leakage. If you need \
+                 to check the file structure, read .env.example instead.",
+            );
+        }
+        if self.is_users_secret(resolved) || SYSTEM_SECRETS.iter().any(|secret| resolved.starts_with(secret))
+        {
+            return named("is a protected system/credential file and cannot be read directly.");
+        }
+        if self.confined && !self.may_read(resolved) {
+            return Some(self.outside(path));
+        }
+        None
+    }
+
+    /// Why this may not be changed.
+    pub fn change_refusal(&self, resolved: &Path, path: &str, change: Change) -> Option<String> {
+        let word = change.word();
+        if SYSTEM_DIRECTORIES.iter().any(|directory| resolved.starts_with(directory))
+            || SYSTEM_FILES.iter().any(|file| resolved == Path::new(file))
+        {
+            return Some(format!(
+                "Refusing to write to sensitive system path: {path}\nUse the terminal tool with sudo if you need to \
+                 modify system files."
+            ));
+        }
+        let within = self.within(resolved);
+        if within
+            .as_ref()
+            .is_some_and(|within| POLICY_FILES.iter().any(|file| within.rest == Path::new(file)))
+        {
+            return Some(format!(
+                "Refusing to write to Hermes config file: {path}\nAgent cannot modify security-sensitive \
+                 configuration. Ask the user to edit it."
+            ));
+        }
+        let denied =
+            within.is_some_and(|within| is_state(&within.rest) || within.rest.as_os_str().is_empty());
+        if denied || self.is_users(resolved) {
+            return Some(format!(
+                "{word} denied: '{}' is a protected system/credential file.",
+                resolved.display()
+            ));
+        }
+        if !self.write_roots.is_empty() && !under_any(resolved, &self.write_roots) {
+            let roots: Vec<_> = self.write_roots.iter().map(|root| root.display().to_string()).collect();
+            return Some(format!(
+                "{word} denied: '{}' is outside HERMES_WRITE_SAFE_ROOT ({}). Unset the variable or add this path's \
+                 directory prefix.",
+                resolved.display(),
+                roots.join(":")
+            ));
+        }
+        if self.confined && !under(resolved, &self.workspace) {
+            return Some(self.outside(path));
+        }
+        None
+    }
+
+    /// A word of warning before another agent's skills, plugins, jobs or memories are changed, or a
+    /// copy that nobody reads. The user may wish it all the same.
+    pub fn foreign(&self, resolved: &Path) -> Option<String> {
+        if let Some(within) = self.within(resolved) {
+            let area = AREAS.iter().find(|area| within.rest.starts_with(area));
+            let own = real(&self.home).unwrap_or_else(|_| self.home.clone());
+            if let Some(area) = area.filter(|_| within.home != own) {
+                return Some(format!(
+                    "Cross-profile write blocked by soft guard: {} belongs to Hermes profile '{}', but the agent is \
+                     running under profile '{}'. Its {area}/ affect that profile's sessions, not this one. Confirm \
+                     with the user; then retry the call with ``cross_profile=True``.",
+                    resolved.display(),
+                    profile(&within.home),
+                    profile(&own),
+                ));
+            }
+        }
+        let mirror = mirror(resolved)?;
+        Some(format!(
+            "Sandbox-mirror write blocked by soft guard: {} sits under '{}', a per-task copy that the agent never \
+             reads. Address the file in the real home instead. If the user wants this copy changed, retry the call \
+             with ``cross_profile=True``.",
+            resolved.display(),
+            mirror.display(),
+        ))
+    }
+
+    /// Opens a regular file for reading, at a path that was resolved and is allowed.
+    pub fn open(&self, resolved: &Path, path: &str) -> Result<(File, Metadata), Unopened> {
+        // Without waiting: a FIFO would wait for its writer, a terminal for its user.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(resolved)?;
+        let facts = file.metadata()?;
+        if !lies_at(&file, resolved) {
+            return Err(Unopened::Refused(format!(
+                "Access denied: {path} changed while it was being opened. Try again with its real path."
+            )));
+        }
+        if facts.is_dir() {
+            return Err(Unopened::Directory);
+        }
+        if !facts.is_file() {
+            return Err(Unopened::Refused(device(path)));
+        }
+        if facts.nlink() > 1 && self.is_secret_by_another_name(&facts) {
+            return Err(Unopened::Refused(format!(
+                "Access denied: {} is a Hermes credential store and cannot be read directly.",
+                resolved.display()
+            )));
+        }
+        Ok((file, facts))
+    }
+
+    /// Holds the directory of a file that is about to be changed, so that it stays the one that was
+    /// decided about.
+    pub fn hold(&self, directory: &Path) -> io::Result<Held> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+            .open(directory)?;
+        if !lies_at(&file, directory) {
+            return Err(io::Error::other("the directory changed while it was being opened"));
+        }
+        Ok(Held { directory: directory.to_owned(), file })
+    }
+
+    fn outside(&self, path: &str) -> String {
+        format!(
+            "Path escapes allowed directory: '{path}' is outside the workspace ({}). Use a path within it.",
+            self.workspace.display()
+        )
+    }
+
+    fn may_read(&self, resolved: &Path) -> bool {
+        under(resolved, &self.workspace) || under_any(resolved, &self.readable)
+    }
+
+    /// The root of all profiles: `<root>/profiles/<name>` is a home, and so is the root.
+    fn root(&self) -> PathBuf {
+        let home = real(&self.home).unwrap_or_else(|_| self.home.clone());
+        match home.parent() {
+            Some(parent) if parent.file_name().is_some_and(|name| name == "profiles") => {
+                parent.parent().unwrap_or(parent).to_owned()
+            }
+            _ => home,
+        }
+    }
+
+    /// The innermost home that holds this path.
+    fn within(&self, resolved: &Path) -> Option<Within> {
+        let root = self.root();
+        let mut homes: Vec<PathBuf> = self
+            .homes
+            .iter()
+            .chain([&self.home])
+            .map(|home| real(home).unwrap_or_else(|_| home.clone()))
+            .collect();
+        if let Ok(rest) = resolved.strip_prefix(root.join("profiles"))
+            && let Some(name) = rest.components().next()
+        {
+            homes.push(root.join("profiles").join(name));
+        }
+        homes.push(root);
+        homes.retain(|home| !home.as_os_str().is_empty() && resolved.starts_with(home));
+        let home = homes.into_iter().max_by_key(|home| home.as_os_str().len())?;
+        let rest = resolved.strip_prefix(&home).unwrap_or(Path::new("")).to_owned();
+        Some(Within { home, rest })
+    }
+
+    fn users(&self, resolved: &Path) -> Option<PathBuf> {
+        let home = real(&self.user_home).ok().filter(|home| home.parent().is_some())?;
+        resolved.strip_prefix(home).ok().map(Path::to_owned)
+    }
+
+    fn is_users(&self, resolved: &Path) -> bool {
+        self.users(resolved).is_some_and(|rest| {
+            USER_FILES.iter().any(|file| rest == Path::new(file))
+                || USER_DIRECTORIES.iter().any(|directory| rest.starts_with(directory))
+        })
+    }
+
+    fn is_users_secret(&self, resolved: &Path) -> bool {
+        let Some(rest) = self.users(resolved) else { return false };
+        let open = USER_READABLE.iter().any(|file| rest == Path::new(file))
+            || rest.extension().is_some_and(|extension| extension == "pub");
+        !open && self.is_users(resolved)
+    }
+
+    /// Whether this is the file of a secret, reached over a second name of it.
+    fn is_secret_by_another_name(&self, facts: &Metadata) -> bool {
+        let mut homes: Vec<PathBuf> = self.homes.clone();
+        homes.extend([self.home.clone(), self.root()]);
+        homes.iter().flat_map(|home| SECRET_FILES.iter().map(move |file| home.join(file))).any(|secret| {
+            fs::metadata(secret).is_ok_and(|other| other.dev() == facts.dev() && other.ino() == facts.ino())
+        })
+    }
+}
+
+/// Why a file was not opened.
+#[derive(Debug)]
+pub enum Unopened {
+    /// What the model is told.
+    Refused(String),
+    Directory,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Unopened {
+    fn from(error: io::Error) -> Self {
+        // A link appeared where the resolved path had none.
+        if error.raw_os_error() == Some(libc::ELOOP) {
+            return Self::Refused(
+                "Access denied: the path became a link while it was being opened.".to_owned(),
+            );
+        }
+        Self::Failed(error)
+    }
+}
+
+/// A directory that is held open.
+pub struct Held {
+    directory: PathBuf,
+    file: File,
+}
+
+impl Held {
+    /// A path to the directory itself, wherever its name leads by now.
+    pub fn path(&self) -> PathBuf {
+        let held = descriptor(&self.file);
+        if held.exists() { held } else { self.directory.clone() }
+    }
+
+    /// What is in the directory has the names it has now, also after a power cut.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+}
+
+fn descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Whether what was opened lies where the decision was made about.
+fn lies_at(file: &File, resolved: &Path) -> bool {
+    match fs::read_link(descriptor(file)) {
+        Ok(place) => place == resolved,
+        // No such directory here: the path must still mean itself, and the same file.
+        Err(_) => {
+            let same = |facts: Metadata| {
+                file.metadata().is_ok_and(|own| own.dev() == facts.dev() && own.ino() == facts.ino())
+            };
+            real(resolved).is_ok_and(|again| again == resolved) && fs::metadata(resolved).is_ok_and(same)
+        }
+    }
+}
+
+/// The path with links and `..` resolved as far as it exists.
+pub fn real(path: &Path) -> io::Result<PathBuf> {
+    let mut rest: Vec<OsString> = parts(path);
+    let mut out = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            out.pop();
+            continue;
+        }
+        let next = out.join(&part);
+        if !fs::symlink_metadata(&next).is_ok_and(|facts| facts.is_symlink()) {
+            out = next;
+            continue;
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        let target = fs::read_link(&next)?;
+        if target.is_absolute() {
+            out = PathBuf::from("/");
+        }
+        rest.extend(parts(&target));
+    }
+    Ok(out)
+}
+
+/// Last part first.
+fn parts(path: &Path) -> Vec<OsString> {
+    let parts = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    parts.collect()
+}
+
+/// The path with `..` taken back by name alone.
+fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+fn under(path: &Path, directory: &Path) -> bool {
+    real(directory).is_ok_and(|directory| path.starts_with(directory))
+}
+
+fn under_any(path: &Path, directories: &[PathBuf]) -> bool {
+    directories.iter().any(|directory| under(path, directory))
+}
+
+fn device(path: &str) -> String {
+    format!("Cannot read '{path}': this is a device file that would block or produce infinite output.")
+}
+
+fn is_device(path: &Path) -> bool {
+    if path.starts_with("/dev") {
+        // Shared memory is made of ordinary files.
+        return !path.starts_with("/dev/shm");
+    }
+    let Ok(rest) = path.strip_prefix("/proc") else { return false };
+    let descriptor = rest.parent().is_some_and(|parent| parent.file_name().is_some_and(|name| name == "fd"));
+    let told = rest.file_name().is_some_and(|name| PROCESS_FILES.iter().any(|file| name == *file));
+    descriptor || (told && rest.components().count() > 1)
+}
+
+/// The database has files beside it, whatever they are called.
+fn is_database(rest: &Path) -> bool {
+    rest.parent() == Some(Path::new(""))
+        && rest.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("state.db"))
+}
+
+fn is_secret(rest: &Path) -> bool {
+    is_database(rest) || SECRET_FILES.iter().any(|file| rest == Path::new(file))
+}
+
+fn is_state(rest: &Path) -> bool {
+    let directories = SECRET_DIRECTORIES.iter().chain(&STATE_DIRECTORIES);
+    is_secret(rest)
+        || STATE_FILES.iter().any(|file| rest == Path::new(file))
+        || directories.into_iter().any(|directory| rest.starts_with(directory))
+}
+
+fn is_environment(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_lowercase();
+    ENVIRONMENT_FILES.contains(&name.as_str())
+}
+
+/// `…/profiles/<name>` is called by its name, any other home `default`.
+fn profile(home: &Path) -> String {
+    let named = home.parent().is_some_and(|parent| parent.file_name().is_some_and(|name| name == "profiles"));
+    match home.file_name().filter(|_| named) {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => "default".to_owned(),
+    }
+}
+
+/// `…/sandboxes/<backend>/<task>/home/.hermes`, where a terminal backend keeps its own copy of a home.
+fn mirror(resolved: &Path) -> Option<PathBuf> {
+    let parts: Vec<_> = resolved.components().map(Component::as_os_str).collect();
+    let start = (0..parts.len().saturating_sub(5))
+        .find(|at| parts[*at] == "sandboxes" && parts[at + 3] == "home" && parts[at + 4] == ".hermes")?;
+    Some(parts[..start + 5].iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::symlink;
+
+    struct World {
+        _root: tempfile::TempDir,
+        root: PathBuf,
+        reach: Reach,
+    }
+
+    fn world() -> World {
+        let guard = tempfile::tempdir().unwrap();
+        let root = real(guard.path()).unwrap();
+        for directory in
+            ["user/work", "user/.ssh", "hermes/profiles/coder/skills", "hermes/skills", "hermes/sessions"]
+        {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        let reach = Reach {
+            workspace: root.join("user/work"),
+            home: root.join("hermes/profiles/coder"),
+            user_home: root.join("user"),
+            ..Reach::default()
+        };
+        World { _root: guard, root, reach }
+    }
+
+    impl World {
+        fn at(&self, path: &str) -> PathBuf {
+            self.reach.resolve(Path::new(""), path).unwrap()
+        }
+
+        fn read(&self, path: &str) -> Option<String> {
+            self.reach.read_refusal(&self.at(path), path)
+        }
+
+        fn write(&self, path: &str) -> Option<String> {
+            self.reach.change_refusal(&self.at(path), path, Change::Write)
+        }
+
+        fn full(&self, path: &str) -> String {
+            self.root.join(path).to_string_lossy().into_owned()
+        }
+    }
+
+    #[test]
+    fn paths_mean_what_they_mean_in_a_shell() {
+        let world = world();
+        let work = world.root.join("user/work");
+        assert_eq!(world.at("a/b"), work.join("a/b"));
+        assert_eq!(world.at("./a/../b"), work.join("b"));
+        assert_eq!(world.at("~"), world.root.join("user"));
+        assert_eq!(world.at("~/x"), world.root.join("user/x"));
+        assert_eq!(world.at("~nobody/x"), work.join("~nobody/x"));
+        assert_eq!(world.at("/a//b/./c"), Path::new("/a/b/c"));
+        assert_eq!(world.at("/../../etc"), Path::new("/etc"));
+        assert_eq!(world.reach.resolve(&work.join("deep"), "x").unwrap(), work.join("deep/x"));
+        assert_eq!(world.reach.resolve(&work, "a\0b").unwrap_err(), "embedded null byte");
+    }
+
+    #[test]
+    fn p31_the_agents_own_secrets_are_refused_in_every_home_beside_it() {
+        let world = world();
+        for home in ["hermes", "hermes/profiles/coder", "hermes/profiles/other"] {
+            for secret in [
+                ".env",
+                "auth.json",
+                "auth/google_oauth.json",
+                "mcp-tokens/x.json",
+                "throughline.key",
+                "state.db",
+                "state.db-wal",
+                "cache/bws_cache.json",
+                "skills/.hub/index.json",
+            ] {
+                let path = world.full(&format!("{home}/{secret}"));
+                let told = world.read(&path).unwrap_or_else(|| panic!("{path} may be read"));
+                assert!(told.starts_with("Access denied: ") && told.contains(&path), "{told}");
+            }
+            for policy in [
+                "config.yaml",
+                ".env",
+                "state.db-shm",
+                "sessions/x.json",
+                "pairing/telegram.json",
+                "gateway.lock",
+                "gateway.pid",
+                "throughline.key",
+                "throughline/todo/s.json",
+                "mcp-tokens/x",
+            ] {
+                let path = world.full(&format!("{home}/{policy}"));
+                assert!(world.write(&path).is_some(), "{path} may be written");
+            }
+        }
+        assert_eq!(world.read(&world.full("hermes/config.yaml")), None, "reading the policy is no secret");
+        assert_eq!(world.read(&world.full("hermes/profiles/coder/memories/MEMORY.md")), None);
+        assert_eq!(world.write(&world.full("hermes/profiles/coder/skills/x/SKILL.md")), None);
+        assert_eq!(world.write(&world.full("user/work/config.yaml")), None, "a project has one, too");
+    }
+
+    #[test]
+    fn p31_the_users_keys_and_the_system_are_refused() {
+        let world = world();
+        for path in
+            ["~/.ssh/id_ed25519", "~/.aws/credentials", "~/.netrc", "/etc/shadow", "~/.gnupg/secring.gpg"]
+        {
+            assert!(world.read(path).is_some(), "{path} may be read");
+            assert!(world.write(path).is_some(), "{path} may be written");
+        }
+        for path in ["~/.ssh/id_ed25519.pub", "~/.ssh/config", "/etc/hosts", "/usr/include/stdio.h"] {
+            assert_eq!(world.read(path), None, "{path}");
+        }
+        for path in
+            ["~/.ssh/authorized_keys", "/etc/hosts", "/boot/x", "/run/docker.sock", "/proc/sys/x", "/dev/sda"]
+        {
+            assert!(world.write(path).is_some(), "{path} may be written");
+        }
+        assert_eq!(
+            world.write("/etc/crontab").unwrap(),
+            "Refusing to write to sensitive system path: /etc/crontab\nUse the terminal tool with sudo if you need to \
+             modify system files."
+        );
+    }
+
+    #[test]
+    fn p31_environment_secrets_are_refused() {
+        let world = world();
+        for path in [
+            ".env",
+            "sub/.ENV.local",
+            ".envrc",
+            "/proc/self/environ",
+            "/proc/1/task/1/environ",
+            "/proc/1/mem",
+        ] {
+            assert!(world.read(path).is_some(), "{path} may be read");
+        }
+        for path in [".env.example", "environ", "/proc/cpuinfo", "/proc/meminfo"] {
+            assert_eq!(world.read(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn devices_are_refused_by_any_name() {
+        let world = world();
+        symlink("/dev/zero", world.root.join("user/work/zero")).unwrap();
+        for path in ["/dev/zero", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "zero", "/dev/../dev/tty"] {
+            assert_eq!(
+                world.read(path).unwrap(),
+                format!(
+                    "Cannot read '{path}': this is a device file that would block or produce infinite output."
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn p31_a_symlink_out_of_the_workspace_is_refused() {
+        let mut world = world();
+        world.reach.confined = true;
+        world.reach.readable = vec![world.root.join("hermes/profiles/coder/cache/tool-results")];
+        let work = world.root.join("user/work");
+        fs::write(world.root.join("outside.txt"), "x").unwrap();
+        fs::create_dir(work.join("sub")).unwrap();
+        symlink(world.root.join("outside.txt"), work.join("file-link")).unwrap();
+        symlink(&world.root, work.join("directory-link")).unwrap();
+        symlink("sub/../../..", work.join("crooked")).unwrap();
+        symlink("directory-link", work.join("two-steps")).unwrap();
+        symlink("loop", work.join("loop")).unwrap();
+        for path in [
+            "file-link",
+            "directory-link/outside.txt",
+            "two-steps/new.txt",
+            "crooked/outside.txt",
+            "../../outside.txt",
+            "sub/../../../outside.txt",
+            "/etc/hosts",
+            "~/x",
+            "directory-link/absent/../outside.txt",
+        ] {
+            assert!(world.read(path).is_some(), "{path} may be read");
+            assert!(world.write(path).is_some(), "{path} may be written");
+            assert!(world.write(path).unwrap().contains(path) || path == "/etc/hosts");
+        }
+        assert!(world.reach.resolve(&work, "loop").unwrap_err().contains("'loop'"));
+        for path in ["a.txt", "sub/../b.txt", "sub/deep/c.txt"] {
+            assert_eq!((world.read(path), world.write(path)), (None, None), "{path}");
+        }
+        let spilled = world.full("hermes/profiles/coder/cache/tool-results/k.txt");
+        assert_eq!(world.read(&spilled), None);
+        assert!(world.write(&spilled).is_some());
+    }
+
+    #[test]
+    fn p31_a_link_to_a_secret_is_refused_by_what_it_means() {
+        let world = world();
+        let secret = world.root.join("hermes/profiles/coder/.env");
+        fs::write(&secret, "KEY=1").unwrap();
+        symlink(&secret, world.root.join("user/work/notes.txt")).unwrap();
+        assert!(world.read("notes.txt").is_some());
+        // A second name has no path that tells; the file itself does.
+        fs::hard_link(&secret, world.root.join("user/work/harmless.txt")).unwrap();
+        let resolved = world.at("harmless.txt");
+        assert_eq!(world.reach.read_refusal(&resolved, "harmless.txt"), None);
+        assert!(matches!(world.reach.open(&resolved, "harmless.txt"), Err(Unopened::Refused(_))));
+    }
+
+    #[test]
+    fn p31_a_link_put_in_after_the_decision_leads_nowhere() {
+        let world = world();
+        let work = world.root.join("user/work");
+        fs::create_dir(work.join("sub")).unwrap();
+        fs::write(work.join("sub/a.txt"), "mine").unwrap();
+        fs::write(world.root.join("a.txt"), "not mine").unwrap();
+        let decided = world.at("sub/a.txt");
+        assert!(world.reach.open(&decided, "sub/a.txt").is_ok());
+        let held = world.reach.hold(decided.parent().unwrap()).unwrap();
+
+        fs::rename(work.join("sub"), work.join("moved")).unwrap();
+        symlink(&world.root, work.join("sub")).unwrap();
+        assert!(matches!(world.reach.open(&decided, "sub/a.txt"), Err(Unopened::Refused(_))));
+        assert!(world.reach.hold(decided.parent().unwrap()).is_err());
+        // What was held before is still the directory that was decided about.
+        assert_eq!(fs::read_to_string(held.path().join("a.txt")).unwrap(), "mine");
+
+        symlink(world.root.join("a.txt"), work.join("b.txt")).unwrap();
+        assert!(matches!(world.reach.open(&work.join("b.txt"), "b.txt"), Err(Unopened::Refused(_))));
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let world = world();
+        let fifo = world.root.join("user/work/fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert!(
+            matches!(world.reach.open(&fifo, "fifo"), Err(Unopened::Refused(_))),
+            "and does not wait either"
+        );
+        assert!(matches!(world.reach.open(&world.root, "."), Err(Unopened::Directory)));
+        assert!(matches!(world.reach.open(&world.root.join("absent"), "x"), Err(Unopened::Failed(_))));
+    }
+
+    #[test]
+    fn another_agents_skills_need_a_word() {
+        let world = world();
+        let told = world.reach.foreign(&world.root.join("hermes/skills/x/SKILL.md")).unwrap();
+        assert!(told.contains("profile 'default'") && told.contains("profile 'coder'"), "{told}");
+        assert!(world.reach.foreign(&world.root.join("hermes/profiles/other/memories/MEMORY.md")).is_some());
+        assert_eq!(world.reach.foreign(&world.root.join("hermes/profiles/coder/skills/x/SKILL.md")), None);
+        assert_eq!(world.reach.foreign(&world.root.join("user/work/skills/x")), None);
+        assert!(world.reach.foreign(Path::new("/x/sandboxes/docker/t/home/.hermes/SOUL.md")).is_some());
+    }
+
+    #[test]
+    fn writes_stay_under_the_safe_roots_where_there_are_any() {
+        let mut world = world();
+        world.reach.write_roots = vec![world.root.join("user/work/safe")];
+        assert_eq!(world.write("safe/x"), None);
+        assert!(world.write("x").unwrap().contains("is outside HERMES_WRITE_SAFE_ROOT ("));
+        assert_eq!(world.read("x"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn p31_no_spelling_leaves_the_workspace(
+            parts in proptest::collection::vec(
+                prop_oneof![Just("..".to_owned()), Just(".".to_owned()), Just("sub".to_owned()), Just("link".to_owned()), Just("".to_owned()), "[a-c]{1,2}"],
+                0..8,
+            ),
+            absolute in any::<bool>(),
+        ) {
+            let mut world = world();
+            world.reach.confined = true;
+            let work = world.root.join("user/work");
+            fs::create_dir(work.join("sub")).unwrap();
+            symlink(&world.root, work.join("sub/link")).unwrap();
+            let path = if absolute { format!("{}/{}", work.display(), parts.join("/")) } else { parts.join("/") };
+            let resolved = world.at(&path);
+            let inside = resolved.starts_with(&work);
+            prop_assert_eq!(world.reach.read_refusal(&resolved, &path).is_none(), inside, "{}", path);
+            prop_assert_eq!(real(&resolved).unwrap(), resolved.clone(), "resolving is final");
+            if let Ok(truth) = fs::canonicalize(work.join(&path)) {
+                prop_assert_eq!(truth, resolved, "{}", path);
+            }
+        }
+    }
+}
