@@ -1,1 +1,4 @@
 //! Commands and background processes.
+
+pub mod judge;
+pub mod settings;
