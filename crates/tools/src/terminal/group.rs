@@ -35,7 +35,9 @@ impl Identity {
     /// It runs, and is the one that was meant. A zombie has ended.
     pub fn is_alive(self) -> bool {
         match Stat::of(self.pid) {
-            Some(stat) => stat.state != 'Z' && stat.state != 'X' && self.start.is_none_or(|start| start == stat.start),
+            Some(stat) => {
+                stat.state != 'Z' && stat.state != 'X' && self.start.is_none_or(|start| start == stat.start)
+            }
             None => false,
         }
     }

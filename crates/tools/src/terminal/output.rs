@@ -164,7 +164,8 @@ impl Capture {
         if self.spill.is_none() {
             self.raw.extend_from_slice(bytes);
             if self.total_chars > self.max_chars {
-                let begun = spool.begin(key).map(|(path, file)| Spill { path, file, bytes: 0, is_kept: false });
+                let begun =
+                    spool.begin(key).map(|(path, file)| Spill { path, file, bytes: 0, is_kept: false });
                 let raw = std::mem::take(&mut self.raw);
                 let written = begun.and_then(|mut spill| spill.write(&raw).map(|()| spill));
                 match written {
@@ -384,7 +385,11 @@ mod tests {
         let line = "0123456789".repeat(10_000);
         let (out, _directory) = captured(1_000, &[line.as_bytes(), b"\n__M__/x__M__\n"], "");
         assert_eq!(out.cwd.as_deref(), Some("/x"));
-        assert!(out.text.contains("... [OUTPUT TRUNCATED - 99,067 chars omitted out of 100,000 total] ..."), "{}", out.text);
+        assert!(
+            out.text.contains("... [OUTPUT TRUNCATED - 99,067 chars omitted out of 100,000 total] ..."),
+            "{}",
+            out.text
+        );
         assert_eq!(out.text.chars().count(), 1_000);
         assert!(out.text.starts_with("0123456789") && out.text.ends_with("0123456789"));
         let Some(Whole::At { path, bytes, is_cut: false }) = out.whole else { panic!("{:?}", out.whole) };
@@ -393,7 +398,8 @@ mod tests {
 
     #[test]
     fn a_status_always_shows_however_long_the_output_is() {
-        let (out, _directory) = captured(200, &["x".repeat(5_000).as_bytes()], "\n[Command timed out after 1s]");
+        let (out, _directory) =
+            captured(200, &["x".repeat(5_000).as_bytes()], "\n[Command timed out after 1s]");
         assert!(out.text.ends_with("xx\n[Command timed out after 1s]"));
         assert_eq!(out.text.chars().count(), 200);
     }
