@@ -441,9 +441,16 @@ impl Terminal {
             ));
         }
         let is_sudo_refused = advice::sudo_refused(&output);
-        let plain = strip_ansi(&output);
-        let shown =
-            if self.settings.redact_secrets { redacted(plain.trim()) } else { plain.trim().to_owned() };
+        let mut shown = strip_ansi(&output).trim().to_owned();
+        if let Some(password) =
+            self.settings.sudo_password.as_ref().filter(|password| !password.expose().is_empty())
+        {
+            // sudo leaves it on the input when it does not ask, and the next command may print it.
+            shown = shown.replace(password.expose(), "[REDACTED]");
+        }
+        if self.settings.redact_secrets {
+            shown = redacted(&shown);
+        }
         let mut result = json!({"output": shown, "exit_code": finished.code, "error": null});
         match finished.output.whole {
             Some(Whole::At { path, bytes, is_cut }) => {

@@ -386,7 +386,7 @@ mod tests {
         let (out, _directory) = captured(1_000, &[line.as_bytes(), b"\n__M__/x__M__\n"], "");
         assert_eq!(out.cwd.as_deref(), Some("/x"));
         assert!(
-            out.text.contains("... [OUTPUT TRUNCATED - 99,067 chars omitted out of 100,000 total] ..."),
+            out.text.contains("... [OUTPUT TRUNCATED - 99,074 chars omitted out of 100,000 total] ..."),
             "{}",
             out.text
         );

@@ -98,6 +98,19 @@ fn is_alive(pid: u32) -> bool {
     Identity::of(pid).is_alive()
 }
 
+impl World {
+    /// The next notice, within ten seconds.
+    async fn hear(&self) -> Notice {
+        let mut heard = None;
+        until("a notice", || {
+            heard = self.heard.try_recv().ok();
+            heard.is_some()
+        })
+        .await;
+        heard.unwrap()
+    }
+}
+
 /// Waits until it holds, within ten seconds.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..500 {
@@ -183,7 +196,11 @@ async fn p31_secrets_do_not_reach_a_command() {
     let refused = terminal.pass_variables(&session, ["PASSED_BY_SKILL".into(), "ANTHROPIC_TOKEN".into()]);
     assert_eq!(refused, ["ANTHROPIC_TOKEN"]);
     let foreground = sh(&terminal, "env").await["output"].as_str().unwrap().to_owned();
-    let started = shell(&terminal, json!({"command": "env", "background": true})).await;
+    let started = shell(
+        &terminal,
+        json!({"command": "env | grep -E '=k[0-9]$|value-of|VISIBLE|SESSION_ID'", "background": true}),
+    )
+    .await;
     let waited = result(
         &terminal,
         call("process", "s1", json!({"action": "wait", "session_id": started["session_id"]})),
@@ -230,7 +247,7 @@ async fn a_timeout_ends_the_whole_family_and_says_so() {
     let out = shell(&terminal, json!({"command": command, "timeout": 1})).await;
     assert_eq!(
         out,
-        json!({"output": "begun\n[Command timed out after 1s]", "exit_code": 124, "error": null})
+        json!({"output": "begun\n\n[Command timed out after 1s]", "exit_code": 124, "error": null})
     );
     assert!(begun.elapsed() < Duration::from_secs(6));
     let pids = [child, escaped].map(|path| pid_in(&path).unwrap());
@@ -369,17 +386,22 @@ async fn p31_an_unknown_backend_switches_the_tools_off_by_name() {
 #[tokio::test]
 async fn sudo_gets_the_password_on_its_input_and_nobody_else_does() {
     let mut world = World::new();
-    world.settings.sudo_password = Some(Secret::new("pa55"));
+    world.settings.sudo_password = Some(Secret::new("pa55word"));
     let bin = world.path("bin");
     std::fs::create_dir(&bin).unwrap();
-    let fake = "#!/bin/bash\nread -r password\necho \"$*: $password\"\n";
-    script_file(&bin.join("sudo"), fake);
-    world.settings.inherited.retain(|(name, _)| name != "PATH");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    world.settings.inherited.push(("PATH".into(), path.into()));
+    script_file(
+        &bin.join("sudo"),
+        "#!/bin/bash\nread -r password\n[ \"$password\" = pa55word ] && echo \"$*: $password\"\n",
+    );
     let terminal = world.terminal();
-    let out = sh(&terminal, "PATH=$PATH sudo id && sudo ls; cat; echo sudo").await;
-    assert_eq!(out["output"], "-S -p  id: pa55\n-S -p  ls: pa55\nsudo");
+    let out =
+        sh(&terminal, &format!("PATH={}:$PATH; A=1 sudo id && sudo ls; cat; echo sudo", bin.display())).await;
+    assert_eq!(out["output"], "-S -p  id: [REDACTED]\n-S -p  ls: [REDACTED]\nsudo");
+    assert_eq!(
+        sh(&terminal, "cat; env | grep -c pa55word").await["output"],
+        "0",
+        "a command without sudo has no input"
+    );
 }
 
 pub(super) fn script_file(path: &Path, text: &str) {

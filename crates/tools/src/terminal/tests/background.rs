@@ -20,7 +20,7 @@ async fn a_background_process_lives_is_read_and_ends() {
     let world = World::new();
     let terminal = world.terminal();
     let (id, pid) =
-        start(&terminal, json!({"command": "echo one; echo two; sleep 0.4; echo three; exit 4"})).await;
+        start(&terminal, json!({"command": "echo one; echo two; sleep 0.4; echo three; (exit 4)"})).await;
     assert!(id.starts_with("proc_") && id.len() == 17 && is_alive(pid));
     let list = process(&terminal, "s1", json!({"action": "list"})).await;
     assert_eq!(
@@ -32,7 +32,7 @@ async fn a_background_process_lives_is_read_and_ends() {
         waited,
         json!({
             "status": "exited",
-            "command": "echo one; echo two; sleep 0.4; echo three; exit 4",
+            "command": "echo one; echo two; sleep 0.4; echo three; (exit 4)",
             "exit_code": 4,
             "completion_reason": "exited",
             "termination_source": "",
@@ -124,15 +124,15 @@ async fn the_end_is_told_once_and_not_to_whoever_has_it_in_hand() {
     let world = World::new();
     let terminal = world.terminal();
     let (told, _) =
-        start(&terminal, json!({"command": "echo out; exit 2", "notify_on_complete": true})).await;
-    let notice = world.heard.recv_timeout(Duration::from_secs(10)).unwrap();
+        start(&terminal, json!({"command": "echo out; (exit 2)", "notify_on_complete": true})).await;
+    let notice = world.hear().await;
     assert_eq!(
         notice,
         Notice {
             key: format!("{told}/completion"),
             session: "s1".parse().unwrap(),
             text: format!(
-                "[IMPORTANT: Background process {told} exited (exit code 2).\nCommand: echo out; exit 2\nOutput:\nout\n]"
+                "[IMPORTANT: Background process {told} exited (exit code 2).\nCommand: echo out; (exit 2)\nOutput:\nout\n]"
             ),
         }
     );
@@ -141,10 +141,7 @@ async fn the_end_is_told_once_and_not_to_whoever_has_it_in_hand() {
     let (given_up, _) = start(&terminal, json!({"command": "sleep 0.3", "notify_on_complete": true})).await;
     let wait = call("process", "s1", json!({"action": "wait", "session_id": given_up}));
     assert!(tokio::time::timeout(Duration::from_millis(50), terminal.call(&wait)).await.is_err());
-    let notice =
-        tokio::task::spawn_blocking(move || world.heard.recv_timeout(Duration::from_secs(10)).unwrap())
-            .await
-            .unwrap();
+    let notice = world.hear().await;
     assert_eq!(notice.key, format!("{given_up}/completion"), "and none of {waited}");
 }
 
@@ -153,10 +150,7 @@ async fn a_watched_line_is_told_and_flags_that_exclude_each_other_are_named() {
     let world = World::new();
     let terminal = world.terminal();
     let (id, _) = start(&terminal, json!({"command": "echo starting; echo server ready; echo server ready; sleep 30", "watch_patterns": ["ready"]})).await;
-    let heard = world.heard;
-    let notice = tokio::task::spawn_blocking(move || heard.recv_timeout(Duration::from_secs(10)).unwrap())
-        .await
-        .unwrap();
+    let notice = world.hear().await;
     assert!(
         notice.text.starts_with(&format!(
             "[IMPORTANT: Background process {id} matched watch pattern \"ready\".\nCommand: echo starting;"
@@ -205,10 +199,7 @@ async fn a_process_survives_the_gateway_and_the_next_one_reads_on() {
     );
     assert_eq!(process(&second, "s2", json!({"action": "list"})).await, json!({"processes": []}));
     std::fs::write(world.path("go"), "").unwrap();
-    let heard = world.heard;
-    let notice = tokio::task::spawn_blocking(move || heard.recv_timeout(Duration::from_secs(10)).unwrap())
-        .await
-        .unwrap();
+    let notice = world.hear().await;
     assert_eq!(notice.key, format!("{id}/completion"));
     assert!(notice.text.contains("after"), "{}", notice.text);
 }

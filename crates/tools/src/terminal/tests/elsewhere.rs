@@ -165,3 +165,95 @@ async fn p31_ssh_without_a_host_switches_the_tools_off() {
     assert!(terminal.specs().is_empty());
     assert!(terminal.refusal().unwrap().contains("terminal.ssh_host"));
 }
+
+/// A server of its own on loopback, ended with the test. None where there is no sshd.
+struct Sshd {
+    child: std::process::Child,
+    port: u16,
+}
+
+impl Sshd {
+    fn start(world: &World) -> Option<Self> {
+        let sshd = ["/usr/sbin/sshd", "/usr/local/sbin/sshd"]
+            .map(Path::new)
+            .into_iter()
+            .find(|path| path.exists())?;
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        for name in ["host_key", "key"] {
+            let mut keygen = Command::new("ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(world.path(name)).stdin(Stdio::null());
+            assert!(keygen.status().unwrap().success());
+        }
+        std::fs::copy(world.path("key.pub"), world.path("authorized")).unwrap();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n",
+            world.path("host_key").display(),
+            world.path("authorized").display()
+        );
+        std::fs::write(world.path("sshd_config"), config).unwrap();
+        let _ = std::fs::create_dir("/run/sshd"); // where packages leave that to their service
+        let mut command = Command::new(sshd);
+        command.arg("-D").arg("-f").arg(world.path("sshd_config")).stdin(Stdio::null());
+        let log = File::create(world.path("sshd.log")).unwrap();
+        let child = command.arg("-e").stderr(log).spawn().unwrap();
+        Some(Self { child, port })
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn commands_run_over_ssh_against_a_real_server() {
+    let mut world = World::new();
+    let Some(server) = Sshd::start(&world) else {
+        eprintln!("skipped: no sshd on this machine");
+        return;
+    };
+    until("the server listens", || std::net::TcpStream::connect(("127.0.0.1", server.port)).is_ok()).await;
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    world.settings.backend = Backend::Ssh;
+    world.settings.cwd = world.path("").to_str().unwrap().trim_end_matches('/').to_owned();
+    world.settings.ssh = settings::SshSettings {
+        host: "127.0.0.1".into(),
+        user: user.trim().into(),
+        port: server.port,
+        key: world.path("key").to_str().unwrap().into(),
+    };
+    world.settings.inherited.push(("GATEWAY_ONLY".into(), "here".into()));
+    let terminal = world.terminal();
+    let out = sh(&terminal, "echo 'it is' \"far\"; pwd; echo [$GATEWAY_ONLY]; cat; exit 3").await;
+    let log = || std::fs::read_to_string(world.path("sshd.log")).unwrap_or_default();
+    assert_eq!(out["output"], format!("it is far\n{}\n[]", world.settings.cwd), "{out} {}", log());
+    assert_eq!(out["exit_code"], 3);
+    sh(&terminal, "mkdir deep && cd deep && export KEPT=1").await;
+    assert_eq!(sh(&terminal, "pwd; echo $KEPT").await["output"], format!("{}/deep\n1", world.settings.cwd));
+
+    let pid = world.path("pid");
+    let late = shell(
+        &terminal,
+        json!({"command": format!("sleep 300 & echo $! > {}; wait", pid.display()), "timeout": 2}),
+    )
+    .await;
+    assert_eq!(late["status"], "error", "'&' is for background=true");
+    let late = shell(
+        &terminal,
+        json!({"command": format!("bash -c 'sleep 300 & echo $! > {}; wait'", pid.display()), "timeout": 2}),
+    )
+    .await;
+    assert_eq!(late["exit_code"], 124);
+    until("it was ended there, too", || !is_alive(pid_in(&pid).unwrap())).await;
+
+    let started =
+        shell(&terminal, json!({"command": "echo remote $KEPT; (exit 5)", "background": true})).await;
+    let id = started["session_id"].as_str().unwrap();
+    let waited =
+        result(&terminal, call("process", "s1", json!({"action": "wait", "session_id": id, "timeout": 20})))
+            .await;
+    assert_eq!((waited["output"].as_str(), waited["exit_code"].as_i64()), (Some("remote 1\n"), Some(5)));
+    drop(server);
+}
