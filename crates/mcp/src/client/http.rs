@@ -29,8 +29,8 @@ const RESUMES_MAX: usize = 3;
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
 
 pub fn transport(client: Client, url: &Url) -> StreamableHttpClientTransport<Bounded> {
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-        .max_sse_event_size(MESSAGE_LENGTH_MAX);
+    let mut config =
+        StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(MESSAGE_LENGTH_MAX);
     let mut pause = FixedInterval::default();
     pause.max_times = Some(RESUMES_MAX);
     pause.duration = RESUME_PAUSE;
@@ -85,7 +85,9 @@ impl StreamableHttpClient for Bounded {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, StreamableHttpError<Self::Error>> {
         let client = &self.0;
-        client.get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, MESSAGE_LENGTH_MAX).await
+        client
+            .get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, MESSAGE_LENGTH_MAX)
+            .await
     }
 }
 

@@ -9,8 +9,8 @@ use super::stdio::{Obituary, Ordered, Process};
 use super::{MESSAGE_LENGTH_MAX, Surroundings};
 use crate::settings::{Reach, Remote, ServerSettings};
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest, ErrorData,
-    Implementation, ProtocolVersion, RequestId,
+    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest,
+    ErrorData, Implementation, ProtocolVersion, RequestId,
 };
 use rmcp::service::{
     ClientInitializeError, NotificationContext, PeerRequestOptions, RunningService, ServiceError,
@@ -102,7 +102,10 @@ pub async fn connect(
     let running = match &settings.reach {
         Reach::Stdio { command, args, env, cwd } => {
             if command.trim().is_empty() {
-                return Err(Trouble::Lost(format!("MCP server '{}' has no 'command' in config", settings.name)));
+                return Err(Trouble::Lost(format!(
+                    "MCP server '{}' has no 'command' in config",
+                    settings.name
+                )));
             }
             if let Some(cwd) = cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
                 return Err(Trouble::Lost(format!("its cwd {} is not a directory", cwd.display())));
@@ -183,7 +186,11 @@ fn whole(error: &dyn Error) -> String {
 }
 
 /// Asks, and waits as long as `patience` says. Dropping it tells the server that nobody waits.
-pub async fn ask(peer: &Peer<RoleClient>, request: ClientRequest, patience: Duration) -> Result<Value, Trouble> {
+pub async fn ask(
+    peer: &Peer<RoleClient>,
+    request: ClientRequest,
+    patience: Duration,
+) -> Result<Value, Trouble> {
     let answered = async {
         let options = PeerRequestOptions::no_options();
         let handle = peer.send_request_with_option(request, options).await.map_err(trouble)?;
@@ -224,7 +231,11 @@ fn trouble(error: ServiceError) -> Trouble {
         ServiceError::TransportSend(error) => {
             let text = whole(&error);
             let is_unauthorised = text.contains("Auth required");
-            if is_unauthorised { Trouble::Unauthorised } else { Trouble::Lost(shortened(&text, ERROR_LENGTH_MAX)) }
+            if is_unauthorised {
+                Trouble::Unauthorised
+            } else {
+                Trouble::Lost(shortened(&text, ERROR_LENGTH_MAX))
+            }
         }
         error => Trouble::Lost(shortened(&whole(&error), ERROR_LENGTH_MAX)),
     }

@@ -105,7 +105,8 @@ pub fn document_name(uri: &str, kind: &str) -> String {
     /// File systems take 255 bytes, of which our own beginning needs some.
     const LENGTH_MAX: usize = 150;
     let path = uri.split(['?', '#']).next().unwrap_or_default();
-    let path = path.split_once("://").map_or(path, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+    let path =
+        path.split_once("://").map_or(path, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
     let last = percent_decoded(path.trim_end_matches('/').rsplit('/').next().unwrap_or_default());
     // Decoding may have brought slashes back.
     let last = last.rsplit(['/', '\\']).next().unwrap_or_default();

@@ -121,8 +121,7 @@ fn add_tool(offer: &mut Offer, settings: &ServerSettings, tool: &Listed) {
     let name = tool_name(&settings.name, &tool.name);
     let parameters = schema::normalised(&tool.input_schema).to_string();
     let description = tool.description.clone().filter(|text| !text.is_empty());
-    let description =
-        description.unwrap_or_else(|| format!("MCP tool {} from {}", tool.name, settings.name));
+    let description = description.unwrap_or_else(|| format!("MCP tool {} from {}", tool.name, settings.name));
     for finding in findings(&description) {
         offer.remarks.push(format!("the description of '{}' reads like a {finding}", shown(&tool.name)));
     }
@@ -260,12 +259,7 @@ mod tests {
     }
 
     fn tool(name: &str) -> Listed {
-        Listed {
-            name: name.to_owned(),
-            description: None,
-            input_schema: Map::new(),
-            annotations: None,
-        }
+        Listed { name: name.to_owned(), description: None, input_schema: Map::new(), annotations: None }
     }
 
     fn listing(names: &[&str]) -> Listing {

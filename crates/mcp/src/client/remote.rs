@@ -28,7 +28,11 @@ pub fn address(server: &str, url: &str) -> Result<Url, String> {
 }
 
 /// A client that carries what the user wrote for this server, and to nobody else.
-pub fn client(settings: &ServerSettings, remote: &Remote, surroundings: &Surroundings) -> Result<Client, String> {
+pub fn client(
+    settings: &ServerSettings,
+    remote: &Remote,
+    surroundings: &Surroundings,
+) -> Result<Client, String> {
     let mut builder = Client::builder()
         .connect_timeout(settings.connect_timeout)
         .read_timeout(SILENCE_MAX.max(settings.timeout + Duration::from_secs(30)))
@@ -49,9 +53,7 @@ pub fn client(settings: &ServerSettings, remote: &Remote, surroundings: &Surroun
     };
     if let Some(identity) = &remote.identity {
         let mut pem = Vec::new();
-        for (path, label) in
-            [(Some(&identity.cert), "client_cert"), (identity.key.as_ref(), "client_key")]
-        {
+        for (path, label) in [(Some(&identity.cert), "client_cert"), (identity.key.as_ref(), "client_key")] {
             let Some(path) = path else { continue };
             let part = bounded_file(path)
                 .map_err(|error| format!("{label} {} cannot be read: {error}", path.display()))?;
@@ -65,7 +67,11 @@ pub fn client(settings: &ServerSettings, remote: &Remote, surroundings: &Surroun
     builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))
 }
 
-fn headers(settings: &ServerSettings, remote: &Remote, surroundings: &Surroundings) -> Result<HeaderMap, String> {
+fn headers(
+    settings: &ServerSettings,
+    remote: &Remote,
+    surroundings: &Surroundings,
+) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &remote.headers {
         let name: HeaderName =
@@ -79,7 +85,8 @@ fn headers(settings: &ServerSettings, remote: &Remote, surroundings: &Surroundin
     }
     if remote.oauth && !headers.contains_key("authorization") {
         let path = surroundings.home.join("mcp-tokens").join(format!("{}.json", token_name(&settings.name)));
-        let token = bounded_file(&path).ok().and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+        let token =
+            bounded_file(&path).ok().and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
         let token = token.and_then(|token| Some(format!("Bearer {}", token["access_token"].as_str()?)));
         let Some(mut value) = token.and_then(|token| token.parse::<HeaderValue>().ok()) else {
             return Err(format!(
@@ -114,7 +121,8 @@ fn same_origin() -> Policy {
     Policy::custom(|attempt| {
         let keeps_body =
             matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-        let is_same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+        let is_same =
+            attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
         if !keeps_body || !is_same {
             attempt.stop()
         } else if attempt.previous().len() > REDIRECTS_MAX {

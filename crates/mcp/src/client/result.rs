@@ -28,9 +28,15 @@ impl Desk<'_> {
         if answer["isError"] == true {
             return json::error(self.redactor.clean(&error_text(answer)));
         }
+        let structured = answer.get("structuredContent").filter(|content| !content.is_null());
+        if !answer["content"].is_array() && structured.is_none() {
+            let server = self.server;
+            return json::error(format!(
+                "MCP call failed: what MCP server '{server}' answered is no result of a tool"
+            ));
+        }
         let parts: Vec<String> = blocks(answer, "content").filter_map(|block| self.block(block)).collect();
         let text = parts.join("\n");
-        let structured = answer.get("structuredContent").filter(|content| !content.is_null());
         let result = match (structured, text.is_empty()) {
             (Some(content), false) => json!({"result": text, "structuredContent": content}),
             (Some(content), true) => json!({"result": content}),
@@ -81,7 +87,11 @@ impl Desk<'_> {
             "resource_link" => self.link(block),
             "resource" => self.embedded(&block["resource"]),
             other => {
-                tracing::warn!(server = self.server, kind = other, "a kind of content that is not known is left out");
+                tracing::warn!(
+                    server = self.server,
+                    kind = other,
+                    "a kind of content that is not known is left out"
+                );
                 None
             }
         };
@@ -273,6 +283,10 @@ mod tests {
             ),
             (json!({"isError": true, "content": []}), r#"{"error": "MCP tool returned an error"}"#),
             (
+                json!("nonsense"),
+                r#"{"error": "MCP call failed: what MCP server 's' answered is no result of a tool"}"#,
+            ),
+            (
                 json!({"content": [{"type": "resource_link", "uri": "u://1", "name": "n"}]}),
                 r#"{"result": "[MCP resource link: uri=u://1, name=n — fetch it with mcp__s__read_resource]"}"#,
             ),
@@ -304,7 +318,11 @@ mod tests {
         let (picture, document) = text.split_once('\n').unwrap();
         assert!(std::fs::read(picture.strip_prefix("MEDIA:").unwrap()).unwrap().starts_with(b"\x89PNG"));
         assert!(document.starts_with("[MCP resource saved to "), "{document}");
-        assert!(document.ends_with("_a.pdf (application/pdf, 5 bytes) — read it with read_file or terminal tools]"), "{document}");
+        assert!(
+            document
+                .ends_with("_a.pdf (application/pdf, 5 bytes) — read it with read_file or terminal tools]"),
+            "{document}"
+        );
     }
 
     #[test]
@@ -322,14 +340,21 @@ mod tests {
 
     #[test]
     fn lists_and_prompts_read_as_hermes_writes_them() {
-        let listed = [json!({"uri": "u", "name": "n", "description": "", "mimeType": "text/plain", "size": 3})];
-        assert_eq!(resources(&listed), r#"{"resources": [{"uri": "u", "name": "n", "mimeType": "text/plain"}]}"#);
+        let listed =
+            [json!({"uri": "u", "name": "n", "description": "", "mimeType": "text/plain", "size": 3})];
+        assert_eq!(
+            resources(&listed),
+            r#"{"resources": [{"uri": "u", "name": "n", "mimeType": "text/plain"}]}"#
+        );
         let listed = [json!({"name": "p", "arguments": [{"name": "a", "required": true}, {"name": "b"}]})];
         assert_eq!(
             prompts(&listed),
             r#"{"prompts": [{"name": "p", "arguments": [{"name": "a", "required": true}, {"name": "b", "required": null}]}]}"#
         );
         let answer = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "description": "d"});
-        assert_eq!(prompt(&answer), r#"{"messages": [{"role": "user", "content": "hi"}], "description": "d"}"#);
+        assert_eq!(
+            prompt(&answer),
+            r#"{"messages": [{"role": "user", "content": "hi"}], "description": "d"}"#
+        );
     }
 }

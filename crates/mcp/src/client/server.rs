@@ -94,11 +94,19 @@ impl Server {
     /// Reads what the server offered last time: not for the async threads.
     pub fn new(settings: ServerSettings, surroundings: Arc<Surroundings>, log: Log) -> Self {
         let phase = if settings.enabled { Phase::Connecting } else { Phase::Off };
-        let listing = settings.enabled.then(|| remembered::recall(&surroundings.home, &settings.name)).flatten();
+        let listing =
+            settings.enabled.then(|| remembered::recall(&surroundings.home, &settings.name)).flatten();
         let offer = listing.map(|listing| offer::offered(&settings, &listing)).unwrap_or_default();
         let now = Instant::now();
-        let state =
-            State { phase, offer: Arc::new(offer), error: None, failures: 0, failed: now, busy: 0, called: now };
+        let state = State {
+            phase,
+            offer: Arc::new(offer),
+            error: None,
+            failures: 0,
+            failed: now,
+            busy: 0,
+            called: now,
+        };
         Self {
             redactor: Redactor::new(&settings),
             turnstile: Semaphore::new(if settings.parallel { PARALLEL_MAX } else { 1 }),
@@ -172,7 +180,11 @@ impl Server {
             _ => PAUSE_LATE,
         };
         let reason = self.redactor.clean(&self.words(&trouble));
-        tracing::warn!(server = self.settings.name, pause_s = pause.as_secs(), "MCP server is away: {reason}");
+        tracing::warn!(
+            server = self.settings.name,
+            pause_s = pause.as_secs(),
+            "MCP server is away: {reason}"
+        );
         let mut state = self.state();
         state.phase = Phase::Away;
         state.error = Some(reason);
@@ -196,7 +208,9 @@ impl Server {
             Ok(Err(trouble)) => return End::Lost(trouble),
             Err(_) => {
                 let seconds = self.settings.connect_timeout.as_secs_f64();
-                return End::Lost(Trouble::Lost(format!("it was not ready within {seconds:.0} s (connect_timeout)")));
+                return End::Lost(Trouble::Lost(format!(
+                    "it was not ready within {seconds:.0} s (connect_timeout)"
+                )));
             }
         };
         let peer = running.peer().clone();
@@ -273,14 +287,21 @@ impl Server {
         if old != new && !old.is_empty() {
             let added: Vec<_> = new.difference(&old).cloned().collect();
             let removed: Vec<_> = old.difference(&new).cloned().collect();
-            tracing::warn!(server = self.settings.name, ?added, ?removed, "the tools of an MCP server changed");
+            tracing::warn!(
+                server = self.settings.name,
+                ?added,
+                ?removed,
+                "the tools of an MCP server changed"
+            );
         }
         for remark in offer.remarks.iter().filter(|remark| !before.remarks.contains(remark)) {
             tracing::warn!(server = self.settings.name, "MCP server: {remark}");
         }
         let server = self.clone();
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = remembered::remember(&server.surroundings.home, &server.settings.name, &listing) {
+            if let Err(error) =
+                remembered::remember(&server.surroundings.home, &server.settings.name, &listing)
+            {
                 tracing::warn!(server = server.settings.name, %error, "the tools of an MCP server are not remembered");
             }
         });
@@ -293,7 +314,10 @@ impl Server {
                 Ok(listing) => self.publish(listing),
                 Err(trouble) => {
                     let reason = self.redactor.clean(&self.words(&trouble));
-                    tracing::warn!(server = self.settings.name, "the changed list of tools was not had: {reason}");
+                    tracing::warn!(
+                        server = self.settings.name,
+                        "the changed list of tools was not had: {reason}"
+                    );
                     self.doubted.notify_one();
                 }
             }
@@ -477,7 +501,12 @@ impl Server {
         rendered.await.map_err(|error| Trouble::Lost(format!("the answer could not be read: {error}")))
     }
 
-    async fn pages(&self, peer: &Peer<RoleClient>, key: &'static str, patience: Duration) -> Result<Vec<Value>, Trouble> {
+    async fn pages(
+        &self,
+        peer: &Peer<RoleClient>,
+        key: &'static str,
+        patience: Duration,
+    ) -> Result<Vec<Value>, Trouble> {
         let until = Instant::now() + patience;
         let mut items = Vec::new();
         let mut cursor = None;
@@ -509,7 +538,9 @@ impl Server {
             }
             Trouble::Unauthorised => {
                 self.count_failure();
-                return json::written(&json!({"error": unauthorised(name), "needs_reauth": true, "server": name}));
+                return json::written(
+                    &json!({"error": unauthorised(name), "needs_reauth": true, "server": name}),
+                );
             }
             Trouble::Late => {
                 self.count_failure();

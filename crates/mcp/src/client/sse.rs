@@ -42,7 +42,8 @@ pub struct Stream {
 
 impl Stream {
     pub async fn open(client: Client, url: Url, obituary: Obituary) -> Result<Self, SseError> {
-        let request = client.get(url.clone()).header(ACCEPT, "text/event-stream").header(CACHE_CONTROL, "no-store");
+        let request =
+            client.get(url.clone()).header(ACCEPT, "text/event-stream").header(CACHE_CONTROL, "no-store");
         let response = request.send().await.map_err(|error| SseError::Closed(said(error)))?;
         match response.status() {
             status if status.is_success() => {}
@@ -52,7 +53,9 @@ impl Stream {
         let mut events = Events { response, parser: Parser::new(MESSAGE_LENGTH_MAX) };
         let endpoint = loop {
             match events.next().await.map_err(SseError::Closed)? {
-                Some(event) if event.name.as_deref() == Some("endpoint") => break resolved(&url, &event.data)?,
+                Some(event) if event.name.as_deref() == Some("endpoint") => {
+                    break resolved(&url, &event.data)?;
+                }
                 Some(_) => {}
                 None => return Err(SseError::NoEndpoint),
             }
