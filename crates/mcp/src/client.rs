@@ -1,1 +1,202 @@
-//! Servers whose tools the agent may use.
+//! Servers whose tools the agent may use: every entry of `mcp_servers`, as one kit.
+//!
+//! Connecting happens in the background, all servers at once; nobody waits for a server that is
+//! down, and its tools stay offered as it offered them last. A call reaches its server at most once.
+//! What comes back is the result of a tool and nothing else: servers get no completions, no
+//! questions to the user and no files from us.
+//!
+//! Deliberately absent: configuration and environment (they are given), deciding who may call what.
+
+mod environment;
+mod http;
+mod json;
+mod link;
+mod log;
+mod media;
+mod offer;
+mod redact;
+mod remembered;
+mod remote;
+mod result;
+mod schema;
+mod server;
+mod sse;
+mod stdio;
+
+use crate::settings::{Reach, ServerSettings};
+use log::Log;
+use serde_json::{Map, Value};
+use server::Server;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use throughline_core::port::Promise;
+use throughline_core::tool::{Call, Kit, Returned, Spec};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// The largest message that a server may send. Pictures come in messages, and are large in base64;
+/// several calls may be under way at once.
+const MESSAGE_LENGTH_MAX: usize = 16 * 1024 * 1024;
+
+/// Longer than the slowest goodbye of a server.
+const STOP_WAIT: Duration = Duration::from_secs(8);
+
+/// Where the client lives.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// The Hermes home: logs, caches, stored logins and what servers offered last time.
+    pub home: PathBuf,
+    /// The environment of the gateway, of which servers get the harmless part.
+    pub environment: Vec<(String, String)>,
+}
+
+/// How things stand with one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerStatus {
+    pub name: String,
+    /// `stdio`, `http` or `sse`.
+    pub transport: &'static str,
+    pub phase: Phase,
+    /// The names under which its tools are offered.
+    pub tools: Vec<String>,
+    /// Why it is away, free of secrets.
+    pub error: Option<String>,
+    /// What is odd about its tools.
+    pub remarks: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Switched off in the configuration.
+    Off,
+    Connecting,
+    Connected,
+    /// Its process was sent to rest, and starts again with the next call.
+    Resting,
+    /// Lost, or never reached; the next attempt comes by itself.
+    Away,
+    Stopped,
+}
+
+pub struct Client {
+    servers: Vec<Arc<Server>>,
+    stop: watch::Sender<bool>,
+    lives: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Client {
+    /// Begins to connect and returns at once, with the tools that the servers offered last time.
+    /// Must be called within a runtime. Reads one small file for each server.
+    pub fn start(servers: Vec<ServerSettings>, surroundings: Surroundings) -> Arc<Self> {
+        let log = Log::open(&surroundings.home);
+        let surroundings = Arc::new(surroundings);
+        let stop = watch::Sender::new(false);
+        let mut lives = Vec::new();
+        let mut started = Vec::new();
+        for settings in servers {
+            let server = Arc::new(Server::new(settings, surroundings.clone(), log.clone()));
+            if server.settings.enabled {
+                lives.push(tokio::spawn(server.clone().run(stop.subscribe())));
+            }
+            started.push(server);
+        }
+        Arc::new(Self { servers: started, stop, lives: Mutex::new(lives) })
+    }
+
+    /// Waits until every server has been reached or has failed once, but no longer than `patience`:
+    /// for whoever builds the first prompt and would like to have all tools in it.
+    pub async fn settled(&self, patience: Duration) {
+        let all = async {
+            for server in &self.servers {
+                server.settled().await;
+            }
+        };
+        let _ = tokio::time::timeout(patience, all).await;
+    }
+
+    pub fn status(&self) -> Vec<ServerStatus> {
+        let one = |server: &Arc<Server>| {
+            let offer = server.offer();
+            ServerStatus {
+                name: server.settings.name.clone(),
+                transport: match server.settings.reach {
+                    Reach::Stdio { .. } => "stdio",
+                    Reach::Http(_) => "http",
+                    Reach::Sse(_) => "sse",
+                },
+                phase: server.phase(),
+                tools: offer.specs.iter().map(|spec| spec.name.clone()).collect(),
+                error: server.error(),
+                remarks: offer.remarks.clone(),
+            }
+        };
+        self.servers.iter().map(one).collect()
+    }
+
+    /// Ends every connection, and with them the processes that are ours. Calls under way fail.
+    pub async fn stop(&self) {
+        self.stop.send_replace(true);
+        let lives = std::mem::take(&mut *self.lives.lock().unwrap_or_else(PoisonError::into_inner));
+        let until = tokio::time::Instant::now() + STOP_WAIT;
+        for mut life in lives {
+            if tokio::time::timeout_at(until, &mut life).await.is_err() {
+                life.abort();
+            }
+        }
+    }
+
+    fn server_of(&self, tool: &str) -> Option<(&Arc<Server>, offer::Action)> {
+        self.servers.iter().find_map(|server| Some((server, server.offer().actions.get(tool)?.clone())))
+    }
+
+    async fn called(&self, call: &Call) -> String {
+        let Some((server, action)) = self.server_of(&call.name) else {
+            return json::error(format!(
+                "No MCP server offers '{}' any more. Use one of the tools that are listed now.",
+                call.name
+            ));
+        };
+        match arguments(&call.arguments) {
+            Ok(arguments) => server.call(&action, arguments).await,
+            Err(reason) => json::error(reason),
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+impl Kit for Client {
+    fn specs(&self) -> Vec<Spec> {
+        let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
+        for server in &self.servers {
+            for spec in &server.offer().specs {
+                // Two servers whose names are written alike: the first in the file has the name.
+                specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());
+            }
+        }
+        specs.into_values().collect()
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
+        Box::pin(async move { Returned::text(self.called(call).await) })
+    }
+}
+
+/// What the model wrote. Nothing at all counts as no arguments.
+fn arguments(text: &str) -> Result<Map<String, Value>, String> {
+    if text.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(Value::Null) => Ok(Map::new()),
+        Ok(_) => Err("The arguments of a tool must be a JSON object. Nothing was called.".to_owned()),
+        Err(error) => Err(format!("The arguments are not valid JSON ({error}). Nothing was called.")),
+    }
+}

@@ -4,3 +4,4 @@
 
 pub mod client;
 pub mod serve;
+pub mod settings;

@@ -1,0 +1,198 @@
+//! A server behind streamable HTTP. The protocol is the library's; what is ours is the size of an
+//! answer, which the library bounds in event streams and not in plain JSON.
+
+use super::MESSAGE_LENGTH_MAX;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{Client, Response, StatusCode, Url};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::common::client_side_sse::FixedInterval;
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpClientTransport,
+    StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SESSION: &str = "Mcp-Session-Id";
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+/// What is read, and shown, of a page that is no answer.
+const ERROR_LENGTH_MAX: usize = 64 * 1024;
+const ERROR_SHOWN_MAX: usize = 300;
+/// How often a stream that broke off is taken up again before the connection counts as lost.
+const RESUMES_MAX: usize = 3;
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
+
+pub fn transport(client: Client, url: &Url) -> StreamableHttpClientTransport<Bounded> {
+    let mut config =
+        StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(MESSAGE_LENGTH_MAX);
+    let mut pause = FixedInterval::default();
+    pause.max_times = Some(RESUMES_MAX);
+    pause.duration = RESUME_PAUSE;
+    config.retry_config = Arc::new(pause);
+    StreamableHttpClientTransport::with_client(Bounded(client), config)
+}
+
+type Answer = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
+
+#[derive(Clone)]
+pub struct Bounded(Client);
+
+impl StreamableHttpClient for Bounded {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Answer {
+        let mut request = self.0.post(uri.as_ref()).header(ACCEPT, format!("{EVENTS}, {JSON}"));
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(session) = &session {
+            request = request.header(SESSION, session.as_ref());
+        }
+        let response = request.json(&message).send().await?;
+        let expects_answer = matches!(message, JsonRpcMessage::Request(_));
+        judged(response, expects_answer, session.is_some()).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), StreamableHttpError<Self::Error>> {
+        self.0.delete_session(uri, session, auth, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        auth: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, StreamableHttpError<Self::Error>> {
+        let client = &self.0;
+        client
+            .get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, MESSAGE_LENGTH_MAX)
+            .await
+    }
+}
+
+async fn judged(response: Response, expects_answer: bool, had_session: bool) -> Answer {
+    let status = response.status();
+    if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+        let challenge = challenge.unwrap_or_default().to_owned();
+        return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
+    }
+    if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+        return Ok(StreamableHttpPostResponse::Accepted);
+    }
+    if status == StatusCode::NOT_FOUND && had_session {
+        return Err(StreamableHttpError::SessionExpired);
+    }
+    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let session = header(HeaderName::from_static("mcp-session-id")).map(str::to_owned);
+    let kind = header(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+    if !status.is_success() {
+        return refused(response, status, session).await;
+    }
+    if kind.starts_with(EVENTS) {
+        let events = SseStream::from_bytes_stream(bounded(response.bytes_stream()));
+        return Ok(StreamableHttpPostResponse::Sse(events.boxed(), session));
+    }
+    if !expects_answer {
+        return Ok(StreamableHttpPostResponse::Accepted); // whatever it is, nobody waits for it
+    }
+    if !kind.starts_with(JSON) {
+        return Err(StreamableHttpError::UnexpectedContentType(Some(kind)));
+    }
+    let Read::Whole(body) = read(response, MESSAGE_LENGTH_MAX).await? else {
+        let size = MESSAGE_LENGTH_MAX >> 20;
+        return Err(unexpected(format!("it sent a message of more than {size} MB")));
+    };
+    match serde_json::from_slice(&body) {
+        Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
+        Err(error) => Err(unexpected(format!("no message: {error}: {}", shown(&body)))),
+    }
+}
+
+/// A refusal may be a proper answer all the same: an error of the protocol.
+async fn refused(response: Response, status: StatusCode, session: Option<String>) -> Answer {
+    let body = match read(response, ERROR_LENGTH_MAX).await? {
+        Read::Whole(body) | Read::Beginning(body) => body,
+    };
+    match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
+        Ok(message @ JsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(message, session)),
+        _ => Err(unexpected(format!("HTTP {status}: {}", shown(&body)))),
+    }
+}
+
+fn unexpected(what: String) -> StreamableHttpError<reqwest::Error> {
+    StreamableHttpError::UnexpectedServerResponse(Cow::Owned(what))
+}
+
+fn shown(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(ERROR_SHOWN_MAX).collect()
+}
+
+enum Read {
+    Whole(Vec<u8>),
+    Beginning(Vec<u8>),
+}
+
+async fn read(mut response: Response, limit: usize) -> Result<Read, reqwest::Error> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > limit {
+            return Ok(Read::Beginning(body));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Read::Whole(body))
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error("it sent an event of more than {} MB", MESSAGE_LENGTH_MAX >> 20)]
+    TooLong,
+    #[error(transparent)]
+    Lost(#[from] reqwest::Error),
+}
+
+/// Fails once an event is longer than any message may be: an empty line ends one.
+fn bounded<B: AsRef<[u8]>>(
+    chunks: impl Stream<Item = Result<B, reqwest::Error>>,
+) -> impl Stream<Item = Result<B, Broken>> {
+    let mut event = 0_usize;
+    let mut line = 0_usize;
+    chunks.map(move |chunk| {
+        let chunk = chunk?;
+        for byte in chunk.as_ref() {
+            event += 1;
+            match byte {
+                b'\n' if line == 0 => event = 0,
+                b'\n' => line = 0,
+                b'\r' => {}
+                _ => line += 1,
+            }
+            if event > MESSAGE_LENGTH_MAX {
+                return Err(Broken::TooLong);
+            }
+        }
+        Ok(chunk)
+    })
+}

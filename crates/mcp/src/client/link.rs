@@ -1,0 +1,250 @@
+//! A connection to one server: how it comes about, and how something is asked through it.
+
+use super::http;
+use super::log::Log;
+use super::redact::Redactor;
+use super::remote;
+use super::sse::{SseError, Stream};
+use super::stdio::{Obituary, Ordered, Process};
+use super::{MESSAGE_LENGTH_MAX, Surroundings};
+use crate::settings::{Reach, Remote, ServerSettings};
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest,
+    ErrorData, Implementation, ProtocolVersion, RequestId,
+};
+use rmcp::service::{
+    ClientInitializeError, NotificationContext, PeerRequestOptions, RunningService, ServiceError,
+};
+use rmcp::{ClientHandler, Peer, RoleClient, ServiceExt};
+use serde_json::Value;
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// A log line of a server is cut here: it goes into our own log.
+const LOG_LENGTH_MAX: usize = 2_000;
+/// What is shown of an error that a server made up.
+const ERROR_LENGTH_MAX: usize = 2_000;
+/// How long a server is told that nobody waits any more, before that does not matter either.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Why a question got no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The server said no, in the protocol's way.
+    Refused { code: i32, message: String },
+    /// It must be logged in to first.
+    Unauthorised,
+    /// Nothing came in time.
+    Late,
+    /// The connection is gone, or what came through it was no answer.
+    Lost(String),
+}
+
+pub struct Connection {
+    pub running: RunningService<RoleClient, Listener>,
+    pub obituary: Obituary,
+}
+
+/// Our side of a connection: it hears that lists have changed, and writes down what servers log.
+///
+/// It offers servers nothing: requests for a completion (sampling) are refused as a method that is
+/// not there, questions to the user (elicitation) are declined, and the list of roots is empty.
+#[derive(Clone)]
+pub struct Listener {
+    pub server: String,
+    pub changed: Arc<Notify>,
+    pub redactor: Redactor,
+}
+
+#[expect(deprecated, reason = "logging leaves the protocol, and servers do not know it yet")]
+impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        let us = Implementation::new("throughline", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), us)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    async fn on_logging_message(
+        &self,
+        message: rmcp::model::LoggingMessageNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        let text = match &message.data {
+            Value::String(text) => text.clone(),
+            data => data.to_string(),
+        };
+        let text = self.redactor.clean(&shortened(&text, LOG_LENGTH_MAX));
+        let level = serde_json::to_value(message.level).unwrap_or_default();
+        match level.as_str().unwrap_or_default() {
+            "debug" => tracing::debug!(server = self.server, "MCP server log: {text}"),
+            "info" | "notice" => tracing::info!(server = self.server, "MCP server log: {text}"),
+            _ => tracing::warn!(server = self.server, "MCP server log: {text}"),
+        }
+    }
+}
+
+/// Reaches the server and shakes hands. Whoever waits for this bounds it in time: dropping it ends
+/// what it began.
+pub async fn connect(
+    settings: &ServerSettings,
+    surroundings: &Arc<Surroundings>,
+    log: &Log,
+    listener: Listener,
+) -> Result<Connection, Trouble> {
+    let obituary = Obituary::default();
+    let running = match &settings.reach {
+        Reach::Stdio { command, args, env, cwd } => {
+            if command.trim().is_empty() {
+                return Err(Trouble::Lost(format!(
+                    "MCP server '{}' has no 'command' in config",
+                    settings.name
+                )));
+            }
+            if let Some(cwd) = cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
+                return Err(Trouble::Lost(format!("its cwd {} is not a directory", cwd.display())));
+            }
+            let ordered = Ordered { server: &settings.name, command, args, env, cwd: cwd.as_deref() };
+            let process = Process::start(&ordered, surroundings, log, &listener.redactor, obituary.clone());
+            let process = process.map_err(|error| Trouble::Lost(unstarted(command, &error)))?;
+            listener.serve(process).await
+        }
+        Reach::Http(remote) => {
+            let (client, url) = prepared(settings, remote, surroundings).await?;
+            listener.serve(http::transport(client, &url)).await
+        }
+        Reach::Sse(remote) => {
+            let (client, url) = prepared(settings, remote, surroundings).await?;
+            let stream = Stream::open(client, url, obituary.clone()).await.map_err(|error| match error {
+                SseError::Unauthorised => Trouble::Unauthorised,
+                error => Trouble::Lost(error.to_string()),
+            })?;
+            listener.serve(stream).await
+        }
+    };
+    match running {
+        Ok(running) => Ok(Connection { running, obituary }),
+        Err(error) => Err(unshaken(&error, &obituary)),
+    }
+}
+
+async fn prepared(
+    settings: &ServerSettings,
+    remote: &Remote,
+    surroundings: &Arc<Surroundings>,
+) -> Result<(reqwest::Client, reqwest::Url), Trouble> {
+    let url = remote::address(&settings.name, &remote.url).map_err(Trouble::Lost)?;
+    let (settings, remote, surroundings) = (settings.clone(), remote.clone(), surroundings.clone());
+    let client = tokio::task::spawn_blocking(move || remote::client(&settings, &remote, &surroundings)).await;
+    match client {
+        Ok(client) => Ok((client.map_err(Trouble::Lost)?, url)),
+        Err(error) => Err(Trouble::Lost(format!("no HTTP client can be made: {error}"))),
+    }
+}
+
+fn unstarted(command: &str, error: &io::Error) -> String {
+    if error.kind() != io::ErrorKind::NotFound {
+        return format!("'{command}' could not be started: {error}");
+    }
+    let mut message = format!("missing executable '{command}'");
+    if ["npx", "npm", "node"].contains(&command.rsplit('/').next().unwrap_or_default()) {
+        message.push_str(
+            " (ensure Node.js is installed and PATH includes its bin directory, or set \
+             mcp_servers.<name>.command to an absolute path and include that directory in \
+             mcp_servers.<name>.env.PATH)",
+        );
+    }
+    message
+}
+
+fn unshaken(error: &ClientInitializeError, obituary: &Obituary) -> Trouble {
+    if error.is_authorization_required() {
+        return Trouble::Unauthorised;
+    }
+    let known = obituary.lock().ok().and_then(|reason| reason.clone());
+    Trouble::Lost(known.unwrap_or_else(|| shortened(&whole(error), ERROR_LENGTH_MAX)))
+}
+
+/// An error with its causes, each once: errors of libraries like to repeat theirs.
+fn whole(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Asks, and waits as long as `patience` says. Dropping it tells the server that nobody waits.
+pub async fn ask(
+    peer: &Peer<RoleClient>,
+    request: ClientRequest,
+    patience: Duration,
+) -> Result<Value, Trouble> {
+    let answered = async {
+        let options = PeerRequestOptions::no_options();
+        let handle = peer.send_request_with_option(request, options).await.map_err(trouble)?;
+        let mut waiting = Waiting { peer, id: Some(handle.id.clone()) };
+        let answer = handle.rx.await;
+        waiting.id = None;
+        let answer = answer.map_err(|_| Trouble::Lost("the connection closed".to_owned()))?;
+        serde_json::to_value(answer.map_err(trouble)?).map_err(|error| Trouble::Lost(error.to_string()))
+    };
+    tokio::time::timeout(patience, answered).await.unwrap_or(Err(Trouble::Late))
+}
+
+/// A request that is on its way. Dropped while it is: the server hears that it may stop.
+struct Waiting<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let reason = Some("nobody waits for the answer any more".to_owned());
+            let notice = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
+            let _ = tokio::time::timeout(FAREWELL, peer.send_notification(notice.into())).await;
+        });
+    }
+}
+
+fn trouble(error: ServiceError) -> Trouble {
+    match error {
+        ServiceError::McpError(ErrorData { code, message, .. }) => {
+            Trouble::Refused { code: code.0, message: shortened(&message, ERROR_LENGTH_MAX) }
+        }
+        ServiceError::TransportClosed => Trouble::Lost("the connection closed".to_owned()),
+        ServiceError::TransportSend(error) => {
+            let text = whole(&error);
+            let is_unauthorised = text.contains("Auth required");
+            if is_unauthorised {
+                Trouble::Unauthorised
+            } else {
+                Trouble::Lost(shortened(&text, ERROR_LENGTH_MAX))
+            }
+        }
+        error => Trouble::Lost(shortened(&whole(&error), ERROR_LENGTH_MAX)),
+    }
+}
+
+fn shortened(text: &str, length: usize) -> String {
+    debug_assert!(length < MESSAGE_LENGTH_MAX);
+    if text.len() <= length {
+        return text.to_owned();
+    }
+    format!("{}… [truncated]", &text[..text.floor_char_boundary(length)])
+}

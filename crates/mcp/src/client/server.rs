@@ -1,0 +1,640 @@
+//! One server: connected again and again, and called.
+//!
+//! - what it offers stays offered while it is away, so that prompts do not change with the weather
+//! - a call is sent at most once: whatever goes wrong with it, it is not tried again here
+//! - a server that comes and goes is waited for longer each time; one that fails calls is left alone
+//!   for a minute after three, and the model is told so
+
+use super::json;
+use super::link::{self, Connection, Listener, Trouble};
+use super::log::Log;
+use super::offer::{self, Action, Listed, Listing, Offer};
+use super::redact::Redactor;
+use super::result::{self, Desk};
+use super::{Phase, Surroundings, remembered};
+use crate::settings::{KEEPALIVE_MIN, ServerSettings};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest, GetPromptRequestParams,
+    ListPromptsRequest, ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, PingRequest,
+    ReadResourceRequest, ReadResourceRequestParams,
+};
+use rmcp::{Peer, RoleClient};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Pauses between attempts double from the first to the last of these.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// After so many attempts in a row nobody is in a hurry any more.
+const HASTY_ATTEMPTS: u32 = 10;
+const PAUSE_LATE: Duration = Duration::from_secs(300);
+/// A connection that held this long was none that dies at once.
+const STEADY: Duration = Duration::from_secs(30);
+/// How long a call waits for a server that is just coming back.
+const RETURN_WAIT: Duration = Duration::from_secs(5);
+/// The same for one that rests, and was sent to rest by us.
+const WAKE_WAIT: Duration = Duration::from_secs(15);
+/// A living server answers a ping in less.
+const PING_WAIT: Duration = Duration::from_secs(30);
+/// The same when a call has just gone wrong, and more calls wait for the verdict.
+const DOUBT_WAIT: Duration = Duration::from_secs(10);
+/// Between two looks at a list that changes all the time.
+const REFRESH_PAUSE: Duration = Duration::from_millis(500);
+/// A connection that does not close by then is dropped, and its process with it.
+const CLOSE_WAIT: Duration = Duration::from_secs(5);
+/// Calls in a row that may fail before the server counts as unreachable, and for how long it does.
+const FAILURES_MAX: u32 = 3;
+const UNREACHABLE: Duration = Duration::from_secs(60);
+/// Pages of one list. A server that always has another is not listened to for ever.
+const PAGES_MAX: usize = 50;
+const ITEMS_MAX: usize = 10_000;
+/// Calls that one server is given at the same time, if it takes more than one.
+const PARALLEL_MAX: usize = 16;
+const METHOD_NOT_FOUND: i32 = -32601;
+
+pub struct Server {
+    pub settings: ServerSettings,
+    surroundings: Arc<Surroundings>,
+    log: Log,
+    redactor: Redactor,
+    state: Mutex<State>,
+    link: watch::Sender<Option<Peer<RoleClient>>>,
+    /// The first attempt to connect is over, however it went.
+    settled: watch::Sender<bool>,
+    /// Somebody wants to call and nobody is there.
+    wanted: Notify,
+    /// A call went wrong: is it still there?
+    doubted: Notify,
+    changed: Arc<Notify>,
+    turnstile: Semaphore,
+}
+
+struct State {
+    phase: Phase,
+    offer: Arc<Offer>,
+    error: Option<String>,
+    failures: u32,
+    failed: Instant,
+    busy: usize,
+    called: Instant,
+}
+
+enum End {
+    Stopped,
+    /// Sent to rest because nobody called, or for its age.
+    Resting,
+    Lost(Trouble),
+}
+
+impl Server {
+    /// Reads what the server offered last time: not for the async threads.
+    pub fn new(settings: ServerSettings, surroundings: Arc<Surroundings>, log: Log) -> Self {
+        let phase = if settings.enabled { Phase::Connecting } else { Phase::Off };
+        let listing =
+            settings.enabled.then(|| remembered::recall(&surroundings.home, &settings.name)).flatten();
+        let offer = listing.map(|listing| offer::offered(&settings, &listing)).unwrap_or_default();
+        let now = Instant::now();
+        let state = State {
+            phase,
+            offer: Arc::new(offer),
+            error: None,
+            failures: 0,
+            failed: now,
+            busy: 0,
+            called: now,
+        };
+        Self {
+            redactor: Redactor::new(&settings),
+            turnstile: Semaphore::new(if settings.parallel { PARALLEL_MAX } else { 1 }),
+            settled: watch::Sender::new(!settings.enabled),
+            settings,
+            surroundings,
+            log,
+            state: Mutex::new(state),
+            link: watch::Sender::new(None),
+            wanted: Notify::new(),
+            doubted: Notify::new(),
+            changed: Arc::default(),
+        }
+    }
+
+    pub fn offer(&self) -> Arc<Offer> {
+        self.state().offer.clone()
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.state().phase
+    }
+
+    pub fn error(&self) -> Option<String> {
+        self.state().error.clone()
+    }
+
+    pub async fn settled(&self) {
+        let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change to it is a single assignment: whoever panicked left it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // Living
+
+    /// Keeps the connection until it is told to stop.
+    pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut attempts = 0_u32;
+        loop {
+            self.state().phase = Phase::Connecting;
+            let began = Instant::now();
+            let end = self.connection(&mut stop).await;
+            self.link.send_replace(None);
+            let pause = match end {
+                End::Stopped => break,
+                End::Resting => {
+                    self.state().phase = Phase::Resting;
+                    None
+                }
+                End::Lost(trouble) => {
+                    attempts = if began.elapsed() > STEADY { 0 } else { attempts.saturating_add(1) };
+                    Some(self.lost(trouble, attempts))
+                }
+            };
+            self.settled.send_replace(true);
+            tokio::select! {
+                () = stopped(&mut stop) => break,
+                () = self.pause(pause) => {}
+            }
+        }
+        self.state().phase = Phase::Stopped;
+        self.settled.send_replace(true);
+    }
+
+    fn lost(&self, trouble: Trouble, attempts: u32) -> Duration {
+        let pause = match attempts {
+            0..HASTY_ATTEMPTS => (PAUSE_MIN * 2_u32.pow(attempts.saturating_sub(1).min(6))).min(PAUSE_MAX),
+            _ => PAUSE_LATE,
+        };
+        let reason = self.redactor.clean(&self.words(&trouble));
+        tracing::warn!(
+            server = self.settings.name,
+            pause_s = pause.as_secs(),
+            "MCP server is away: {reason}"
+        );
+        let mut state = self.state();
+        state.phase = Phase::Away;
+        state.error = Some(reason);
+        pause
+    }
+
+    /// Until the time is over or somebody wants to call, but never shorter than the shortest pause.
+    async fn pause(&self, pause: Option<Duration>) {
+        let Some(pause) = pause else { return self.wanted.notified().await };
+        sleep(PAUSE_MIN.min(pause)).await;
+        let _ = timeout(pause.saturating_sub(PAUSE_MIN), self.wanted.notified()).await;
+    }
+
+    async fn connection(self: &Arc<Self>, stop: &mut watch::Receiver<bool>) -> End {
+        let connected = tokio::select! {
+            () = stopped(stop) => return End::Stopped,
+            connected = timeout(self.settings.connect_timeout, self.connect()) => connected,
+        };
+        let Connection { running, obituary } = match connected {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(trouble)) => return End::Lost(trouble),
+            Err(_) => {
+                let seconds = self.settings.connect_timeout.as_secs_f64();
+                return End::Lost(Trouble::Lost(format!(
+                    "it was not ready within {seconds:.0} s (connect_timeout)"
+                )));
+            }
+        };
+        let peer = running.peer().clone();
+        let token = running.cancellation_token();
+        let mut waiting = std::pin::pin!(running.waiting());
+        self.arrived(&peer);
+        let end = tokio::select! {
+            _ = &mut waiting => {
+                let reason = obituary.lock().ok().and_then(|mut reason| reason.take());
+                return End::Lost(Trouble::Lost(reason.unwrap_or_else(|| "the connection closed".to_owned())));
+            }
+            () = stopped(stop) => End::Stopped,
+            trouble = self.probing(&peer) => End::Lost(trouble),
+            () = self.refreshing(&peer) => End::Stopped, // it never ends
+            () = self.tired() => End::Resting,
+        };
+        self.link.send_replace(None);
+        token.cancel();
+        let _ = timeout(CLOSE_WAIT, waiting).await;
+        end
+    }
+
+    async fn connect(self: &Arc<Self>) -> Result<Connection, Trouble> {
+        let listener = Listener {
+            server: self.settings.name.clone(),
+            changed: self.changed.clone(),
+            redactor: self.redactor.clone(),
+        };
+        let connection = link::connect(&self.settings, &self.surroundings, &self.log, listener).await?;
+        let listing = self.listing(connection.running.peer()).await?;
+        self.publish(listing);
+        Ok(connection)
+    }
+
+    fn arrived(&self, peer: &Peer<RoleClient>) {
+        {
+            let mut state = self.state();
+            state.phase = Phase::Connected;
+            state.error = None;
+            state.failures = 0;
+            state.called = Instant::now();
+        }
+        self.link.send_replace(Some(peer.clone()));
+        self.settled.send_replace(true);
+    }
+
+    async fn listing(&self, peer: &Peer<RoleClient>) -> Result<Listing, Trouble> {
+        let capabilities = peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
+        let mut listing = Listing {
+            tools: Vec::new(),
+            resources: capabilities.resources.is_some(),
+            prompts: capabilities.prompts.is_some(),
+        };
+        // A server of prompts and resources alone may not know the method at all.
+        if capabilities.tools.is_some() {
+            let listed = self.pages(peer, "tools", self.settings.connect_timeout).await?;
+            for tool in listed {
+                match serde_json::from_value::<Listed>(tool) {
+                    Ok(tool) => listing.tools.push(tool),
+                    Err(error) => {
+                        tracing::warn!(server = self.settings.name, %error, "a tool that cannot be read is left out");
+                    }
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    fn publish(self: &Arc<Self>, listing: Listing) {
+        let offer = Arc::new(offer::offered(&self.settings, &listing));
+        let before = std::mem::replace(&mut self.state().offer, offer.clone());
+        let names = |offer: &Offer| offer.actions.keys().cloned().collect::<BTreeSet<_>>();
+        let (old, new) = (names(&before), names(&offer));
+        if old != new && !old.is_empty() {
+            let added: Vec<_> = new.difference(&old).cloned().collect();
+            let removed: Vec<_> = old.difference(&new).cloned().collect();
+            tracing::warn!(
+                server = self.settings.name,
+                ?added,
+                ?removed,
+                "the tools of an MCP server changed"
+            );
+        }
+        for remark in offer.remarks.iter().filter(|remark| !before.remarks.contains(remark)) {
+            tracing::warn!(server = self.settings.name, "MCP server: {remark}");
+        }
+        let server = self.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) =
+                remembered::remember(&server.surroundings.home, &server.settings.name, &listing)
+            {
+                tracing::warn!(server = server.settings.name, %error, "the tools of an MCP server are not remembered");
+            }
+        });
+    }
+
+    async fn refreshing(self: &Arc<Self>, peer: &Peer<RoleClient>) {
+        loop {
+            self.changed.notified().await;
+            match self.listing(peer).await {
+                Ok(listing) => self.publish(listing),
+                Err(trouble) => {
+                    let reason = self.redactor.clean(&self.words(&trouble));
+                    tracing::warn!(
+                        server = self.settings.name,
+                        "the changed list of tools was not had: {reason}"
+                    );
+                    self.doubted.notify_one();
+                }
+            }
+            sleep(REFRESH_PAUSE).await;
+        }
+    }
+
+    /// Ends with the reason when the server no longer answers.
+    async fn probing(&self, peer: &Peer<RoleClient>) -> Trouble {
+        let mut knows_ping = true;
+        loop {
+            let quiet = timeout(self.settings.keepalive.max(KEEPALIVE_MIN), self.doubted.notified()).await;
+            let patience = if quiet.is_err() { PING_WAIT } else { DOUBT_WAIT };
+            if knows_ping {
+                match link::ask(peer, ClientRequest::PingRequest(PingRequest::default()), patience).await {
+                    Ok(_) => continue,
+                    Err(Trouble::Refused { code: METHOD_NOT_FOUND, .. }) => knows_ping = false,
+                    Err(Trouble::Refused { message, .. }) if message.to_lowercase().contains("method") => {
+                        knows_ping = false;
+                    }
+                    Err(Trouble::Late) => return Trouble::Lost("it no longer answers".to_owned()),
+                    Err(trouble) => return trouble,
+                }
+            }
+            // To ping is optional; to list is not.
+            match link::ask(peer, page_of("tools", None), patience).await {
+                Ok(_) | Err(Trouble::Refused { .. }) => {}
+                Err(Trouble::Late) => return Trouble::Lost("it no longer answers".to_owned()),
+                Err(trouble) => return trouble,
+            }
+        }
+    }
+
+    /// Ends when a process is to rest. Remote servers are not ours to send there.
+    async fn tired(&self) {
+        let began = Instant::now();
+        let is_ours = matches!(self.settings.reach, crate::settings::Reach::Stdio { .. });
+        let limits = (self.settings.idle_max, self.settings.lifetime_max);
+        if !is_ours || limits == (None, None) {
+            return std::future::pending().await;
+        }
+        loop {
+            let (busy, called) = {
+                let state = self.state();
+                (state.busy, state.called)
+            };
+            let ends = [limits.0.map(|max| called + max), limits.1.map(|max| began + max)];
+            let Some(end) = ends.into_iter().flatten().min() else { return };
+            match end.saturating_duration_since(Instant::now()) {
+                Duration::ZERO if busy == 0 => return,
+                Duration::ZERO => sleep(REFRESH_PAUSE).await,
+                left => sleep(left).await,
+            }
+        }
+    }
+
+    // Being called
+
+    /// Always a result that a model can read, whatever happens.
+    pub async fn call(self: &Arc<Self>, action: &Action, arguments: Map<String, Value>) -> String {
+        if let Some(refusal) = self.refusal() {
+            return json::error(refusal);
+        }
+        let peer = match self.peer().await {
+            Ok(peer) => peer,
+            Err(message) => return json::error(message),
+        };
+        let Ok(Ok(_turn)) = timeout(self.settings.timeout, self.turnstile.acquire()).await else {
+            return json::error(format!(
+                "MCP server '{}' is still busy with earlier calls; this one was not sent. Try again later.",
+                self.settings.name
+            ));
+        };
+        let _busy = Busy::new(self);
+        let began = Instant::now();
+        match self.acted(&peer, action, arguments).await {
+            Ok(result) => {
+                self.state().failures = 0;
+                result
+            }
+            Err(trouble) => self.failed(trouble, began).await,
+        }
+    }
+
+    /// After too many failures in a row, until a minute has passed.
+    fn refusal(&self) -> Option<String> {
+        let state = self.state();
+        let age = state.failed.elapsed();
+        (state.failures >= FAILURES_MAX && age < UNREACHABLE).then(|| {
+            format!(
+                "MCP server '{}' is unreachable after {} consecutive failures. Auto-retry available in ~{}s. \
+                 Do NOT retry this tool yet — use alternative approaches or ask the user to check the MCP server.",
+                self.settings.name,
+                state.failures,
+                (UNREACHABLE - age).as_secs().max(1)
+            )
+        })
+    }
+
+    async fn peer(&self) -> Result<Peer<RoleClient>, String> {
+        let name = &self.settings.name;
+        let patience = match self.phase() {
+            Phase::Off | Phase::Stopped => return Err(format!("MCP server '{name}' is not connected")),
+            // The first start may take its time: nobody is there yet who could have failed.
+            Phase::Connecting if !*self.settled.borrow() => self.settings.connect_timeout,
+            Phase::Resting => WAKE_WAIT,
+            Phase::Connected | Phase::Connecting | Phase::Away => RETURN_WAIT,
+        };
+        let mut link = self.link.subscribe();
+        let there = link.borrow().clone();
+        if let Some(peer) = there {
+            return Ok(peer);
+        }
+        self.wanted.notify_one();
+        let arrived = timeout(patience.min(self.settings.timeout), link.wait_for(Option::is_some)).await;
+        if let Ok(Ok(peer)) = arrived
+            && let Some(peer) = peer.clone()
+        {
+            return Ok(peer);
+        }
+        self.count_failure();
+        let reason = self.error().map(|error| format!(" Last error: {error}")).unwrap_or_default();
+        Err(format!(
+            "MCP server '{name}' transport is down; reconnect requested. Do NOT retry this tool immediately — \
+             give it a few seconds to come back.{reason}"
+        ))
+    }
+
+    async fn acted(
+        self: &Arc<Self>,
+        peer: &Peer<RoleClient>,
+        action: &Action,
+        arguments: Map<String, Value>,
+    ) -> Result<String, Trouble> {
+        let patience = self.settings.timeout;
+        match action {
+            Action::Tool(name) => {
+                let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
+                let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+                let answer = link::ask(peer, request, patience).await?;
+                self.rendered(answer, |desk, answer| desk.tool(answer)).await
+            }
+            Action::ListResources => Ok(result::resources(&self.pages(peer, "resources", patience).await?)),
+            Action::ListPrompts => Ok(result::prompts(&self.pages(peer, "prompts", patience).await?)),
+            Action::ReadResource => {
+                let Some(uri) = text_of(&arguments, "uri") else { return Ok(missing("uri")) };
+                let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
+                let answer = link::ask(peer, ClientRequest::ReadResourceRequest(request), patience).await?;
+                self.rendered(answer, |desk, answer| desk.resource(answer)).await
+            }
+            Action::GetPrompt => {
+                let Some(name) = text_of(&arguments, "name") else { return Ok(missing("name")) };
+                let mut params = GetPromptRequestParams::new(name);
+                if let Some(Value::Object(given)) = arguments.get("arguments") {
+                    params = params.with_arguments(given.clone());
+                }
+                let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
+                Ok(result::prompt(&link::ask(peer, request, patience).await?))
+            }
+        }
+    }
+
+    /// Results may hold files, and files are written elsewhere.
+    async fn rendered(
+        self: &Arc<Self>,
+        answer: Value,
+        render: fn(&Desk<'_>, &Value) -> String,
+    ) -> Result<String, Trouble> {
+        match answer["resultType"].as_str() {
+            None | Some("complete") => {}
+            Some(kind) => {
+                let message = format!("it answered with '{kind}', which this client does not take up");
+                return Ok(json::error(format!("MCP call failed: {message}")));
+            }
+        }
+        let server = self.clone();
+        let rendered = tokio::task::spawn_blocking(move || {
+            let home = &server.surroundings.home;
+            render(&Desk { server: &server.settings.name, home, redactor: &server.redactor }, &answer)
+        });
+        rendered.await.map_err(|error| Trouble::Lost(format!("the answer could not be read: {error}")))
+    }
+
+    async fn pages(
+        &self,
+        peer: &Peer<RoleClient>,
+        key: &'static str,
+        patience: Duration,
+    ) -> Result<Vec<Value>, Trouble> {
+        let until = Instant::now() + patience;
+        let mut items = Vec::new();
+        let mut cursor = None;
+        for _ in 0..PAGES_MAX {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut page = link::ask(peer, page_of(key, cursor.take()), left).await?;
+            let Value::Array(listed) = page[key].take() else {
+                return Err(Trouble::Lost(format!("its answer to {key}/list has no list of {key}")));
+            };
+            items.extend(listed);
+            cursor = page["nextCursor"].as_str().filter(|cursor| !cursor.is_empty()).map(str::to_owned);
+            if cursor.is_none() {
+                return Ok(items);
+            }
+            if items.len() > ITEMS_MAX {
+                break;
+            }
+        }
+        tracing::warn!(server = self.settings.name, "a list of {key} does not end; {} are used", items.len());
+        Ok(items)
+    }
+
+    async fn failed(&self, trouble: Trouble, began: Instant) -> String {
+        let name = &self.settings.name;
+        let message = match trouble {
+            Trouble::Refused { message, .. } => {
+                self.state().failures = 0; // it is there, and has an opinion
+                format!("MCP call failed: McpError: {message}")
+            }
+            Trouble::Unauthorised => {
+                self.count_failure();
+                return json::written(
+                    &json!({"error": unauthorised(name), "needs_reauth": true, "server": name}),
+                );
+            }
+            Trouble::Late => {
+                self.count_failure();
+                self.doubted.notify_one();
+                format!(
+                    "MCP call failed: TimeoutError: MCP call timed out after {:.1}s (configured timeout: {:.1}s). \
+                     Whether it took effect is not known.",
+                    began.elapsed().as_secs_f64(),
+                    self.settings.timeout.as_secs_f64()
+                )
+            }
+            Trouble::Lost(reason) => {
+                self.count_failure();
+                self.doubted.notify_one();
+                let reason = self.last_words().await.unwrap_or(reason);
+                format!(
+                    "MCP call failed: ConnectionError: the connection to MCP server '{name}' was lost: {reason}. \
+                     Whether the call took effect is not known; the server is being restarted."
+                )
+            }
+        };
+        let message = self.redactor.clean(&message);
+        tracing::warn!(server = name, "{message}");
+        json::error(message)
+    }
+
+    /// Who runs the connection knows best why it ended, a moment after the call does.
+    async fn last_words(&self) -> Option<String> {
+        let mut link = self.link.subscribe();
+        let gone = timeout(Duration::from_secs(3), link.wait_for(Option::is_none)).await;
+        gone.ok()?.ok()?;
+        sleep(Duration::from_millis(50)).await;
+        self.error()
+    }
+
+    fn count_failure(&self) {
+        let mut state = self.state();
+        state.failures = state.failures.saturating_add(1);
+        state.failed = Instant::now();
+    }
+
+    fn words(&self, trouble: &Trouble) -> String {
+        match trouble {
+            Trouble::Refused { message, .. } => message.clone(),
+            Trouble::Unauthorised => unauthorised(&self.settings.name),
+            Trouble::Late => "it did not answer in time".to_owned(),
+            Trouble::Lost(reason) => reason.clone(),
+        }
+    }
+}
+
+fn unauthorised(name: &str) -> String {
+    format!(
+        "MCP server '{name}' requires re-authentication. Run `hermes mcp login {name}` (or delete the tokens file \
+         under ~/.hermes/mcp-tokens/ and restart), or set a valid Authorization below its headers. Do NOT retry this \
+         tool — ask the user to re-authenticate."
+    )
+}
+
+fn page_of(key: &str, cursor: Option<String>) -> ClientRequest {
+    let params = PaginatedRequestParams::default().with_cursor(cursor);
+    match key {
+        "resources" => ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params)),
+        "prompts" => ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params)),
+        _ => ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)),
+    }
+}
+
+fn text_of(arguments: &Map<String, Value>, key: &str) -> Option<String> {
+    arguments.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+fn missing(parameter: &str) -> String {
+    json::error(format!("Missing required parameter '{parameter}'"))
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// A call that is under way; the last one's end is when the server becomes idle.
+struct Busy<'a>(&'a Server);
+
+impl<'a> Busy<'a> {
+    fn new(server: &'a Server) -> Self {
+        server.state().busy += 1;
+        Self(server)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.busy -= 1;
+        state.called = Instant::now();
+    }
+}

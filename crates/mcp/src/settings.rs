@@ -1,0 +1,140 @@
+//! What the user wrote below `mcp_servers`, as plain data.
+//!
+//! Whoever fills this has read the file and put values in the place of `${VAR}`. Nothing here knows
+//! YAML, and nothing here checks: an address that is none is an error of the server that has it,
+//! shown in its status, and no reason for the others to stay away.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use throughline_core::redact::Secret;
+
+/// How long a call may take (`timeout`).
+pub const TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a server may take from its start to its list of tools (`connect_timeout`).
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a quiet connection is asked whether it lives (`keepalive_interval`).
+pub const KEEPALIVE: Duration = Duration::from_secs(180);
+/// More often than this is never (a smaller number in the file means this).
+pub const KEEPALIVE_MIN: Duration = Duration::from_secs(5);
+
+/// One entry of `mcp_servers`. [`ServerSettings::new`] has Hermes' defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The key of the entry.
+    pub name: String,
+    /// `enabled`: a server that is off is listed and never reached.
+    pub enabled: bool,
+    pub reach: Reach,
+    /// `timeout`
+    pub timeout: Duration,
+    /// `connect_timeout`
+    pub connect_timeout: Duration,
+    /// `keepalive_interval`
+    pub keepalive: Duration,
+    /// `idle_timeout_seconds`, there or below `lifecycle`: a process that nobody called for so long
+    /// ends, and begins again at the next call. None (and 0 in the file): it stays.
+    pub idle_max: Option<Duration>,
+    /// `max_lifetime_seconds`, likewise, whatever is called.
+    pub lifetime_max: Option<Duration>,
+    /// `supports_parallel_tool_calls`: without it calls of one server wait for each other.
+    pub parallel: bool,
+    pub choice: Choice,
+}
+
+/// Where a server is. An entry with both a `url` and a `command` has Hermes' meaning: the `url`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A process of our own, spoken to through its standard input and output.
+    Stdio {
+        /// `command`, with `~` as it was written.
+        command: String,
+        args: Vec<String>,
+        /// `env`: joins the few variables that every server gets.
+        env: Vec<(String, Secret)>,
+        /// `cwd`. None: the gateway's own.
+        cwd: Option<PathBuf>,
+    },
+    /// `url`, as streamable HTTP.
+    Http(Remote),
+    /// `url` with `transport: sse` (or `type: sse`): the older pair of an event stream and a mailbox.
+    Sse(Remote),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    pub url: String,
+    pub headers: Vec<(String, Secret)>,
+    /// `ssl_verify`
+    pub verify: Verify,
+    /// `client_cert` and `client_key`
+    pub identity: Option<Identity>,
+    /// `auth: oauth`: the token that Hermes' login left in the home is sent along.
+    pub oauth: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// `true`: against the roots of this machine.
+    Roots,
+    /// A path: against these roots instead.
+    Bundle(PathBuf),
+    /// `false`: not at all.
+    Nothing,
+}
+
+/// PEM files by which the gateway names itself to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub cert: PathBuf,
+    /// None: the key is in the file of the certificate.
+    pub key: Option<PathBuf>,
+}
+
+/// What of a server's offer the agent is told of (`tools`). Names are the server's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// `tools.include`: if it names any, only these.
+    pub include: Vec<String>,
+    /// `tools.exclude`: all but these, unless `include` names any.
+    pub exclude: Vec<String>,
+    /// `tools.resources`: whether resources can be listed and read.
+    pub resources: bool,
+    /// `tools.prompts`
+    pub prompts: bool,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Self { include: Vec::new(), exclude: Vec::new(), resources: true, prompts: true }
+    }
+}
+
+impl Choice {
+    pub fn takes(&self, tool: &str) -> bool {
+        let named = |names: &[String]| names.iter().any(|name| name == tool);
+        if self.include.is_empty() { !named(&self.exclude) } else { named(&self.include) }
+    }
+}
+
+impl ServerSettings {
+    pub fn new(name: impl Into<String>, reach: Reach) -> Self {
+        Self {
+            name: name.into(),
+            enabled: true,
+            reach,
+            timeout: TIMEOUT,
+            connect_timeout: CONNECT_TIMEOUT,
+            keepalive: KEEPALIVE,
+            idle_max: None,
+            lifetime_max: None,
+            parallel: false,
+            choice: Choice::default(),
+        }
+    }
+}
+
+impl Remote {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), headers: Vec::new(), verify: Verify::Roots, identity: None, oauth: false }
+    }
+}

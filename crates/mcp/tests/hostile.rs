@@ -1,0 +1,492 @@
+//! The client with servers that mean ill, or cannot do better: each call ends in a result that a
+//! model can act on, and the next one finds a server that works again.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{a_call, call, connected, is_alive, names, python, skips, start, stdio, until, with_env};
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use throughline_core::redact::Secret;
+use throughline_core::tool::Kit;
+use throughline_mcp::client::Phase;
+use throughline_mcp::settings::{Reach, Remote, ServerSettings};
+use tokio::process::{Child, Command};
+
+/// Misbehaves at the first call of all, and not in its next life.
+fn once(behaviour: &str) -> String {
+    format!(
+        r#"
+def call(id, name, arguments):
+    if os.path.exists(os.environ["MARK"]):
+        return text(id, "done")
+    open(os.environ["MARK"], "w").close()
+    misbehave(id)
+
+def misbehave(id):
+{behaviour}
+"#
+    )
+}
+
+fn misbehaving(home: &Path, behaviour: &str) -> ServerSettings {
+    let mark = home.join("mark").display().to_string();
+    with_env(python(home, "bad", &once(behaviour)), "MARK", &mark)
+}
+
+#[tokio::test]
+async fn p9_a_server_that_dies_mid_call_is_started_again_and_the_call_is_not() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let client = connected(home.path(), vec![misbehaving(home.path(), "    os._exit(3)")]).await;
+    let failed = call(&client, "mcp__bad__act", json!({})).await;
+    assert_eq!(
+        failed,
+        r#"{"error": "MCP call failed: ConnectionError: the connection to MCP server 'bad' was lost: its process ended (exit status: 3). Whether the call took effect is not known; the server is being restarted."}"#
+    );
+    assert_eq!(call(&client, "mcp__bad__act", json!({})).await, r#"{"result": "done"}"#);
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_costs_its_timeout_and_is_replaced() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = misbehaving(home.path(), "    time.sleep(1000)");
+    settings.timeout = Duration::from_secs(1);
+    let client = connected(home.path(), vec![settings]).await;
+    let began = Instant::now();
+    let failed = call(&client, "mcp__bad__act", json!({})).await;
+    assert!(began.elapsed() < Duration::from_secs(3));
+    assert!(
+        failed.contains(
+            "MCP call failed: TimeoutError: MCP call timed out after 1.0s (configured timeout: 1.0s)"
+        ),
+        "{failed}"
+    );
+    until("the replacement of a hanging server", 30, async || {
+        client.status()[0].phase == Phase::Connected
+            && call(&client, "mcp__bad__act", json!({})).await == r#"{"result": "done"}"#
+    })
+    .await;
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_flood_without_end_is_cut_off_and_costs_no_memory() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let flood = "    for _ in range(100):\n        sys.stdout.write('x' * (1 << 20))\n    sys.stdout.flush()";
+    let client = connected(home.path(), vec![misbehaving(home.path(), flood)]).await;
+    let failed = call(&client, "mcp__bad__act", json!({})).await;
+    assert!(failed.contains("was lost: it sent a message of more than 16 MB"), "{failed}");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak_kb: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak_kb < 250_000, "{peak_kb} kB were in use");
+    assert_eq!(call(&client, "mcp__bad__act", json!({})).await, r#"{"result": "done"}"#);
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn garbage_between_messages_is_passed_over_and_as_an_answer_it_is_an_error() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let noisy = r#"
+def begin():
+    print("Welcome to the server!", flush=True)
+
+def call(id, name, arguments):
+    sys.stdout.write("not json\n{\"jsonrpc\": 3}\n[]\n\n\"x\"\n")
+    sys.stdout.buffer.write(b"\xff\xfe\n")
+    if name == "act":
+        text(id, "done")
+    else:
+        reply(id, "nonsense")
+
+def tools():
+    return [{"name": "act", "inputSchema": {"type": "object"}}, {"name": "lie", "inputSchema": {"type": "object"}},
+            {"nonsense": 1}, {"name": "bare"}]
+"#;
+    let client = connected(home.path(), vec![python(home.path(), "n", noisy)]).await;
+    assert_eq!(names(&client), ["mcp__n__act", "mcp__n__bare", "mcp__n__lie"]);
+    assert_eq!(call(&client, "mcp__n__act", json!({})).await, r#"{"result": "done"}"#);
+    assert_eq!(
+        call(&client, "mcp__n__lie", json!({})).await,
+        r#"{"error": "MCP call failed: what MCP server 'n' answered is no result of a tool"}"#
+    );
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_of_tools_that_changes_is_followed() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let changing = r#"
+grown = False
+
+def tools():
+    named = ["zebra", "new"] if grown else ["zebra", "old"]
+    return [{"name": name, "inputSchema": {"type": "object", "properties": {name: {"type": "string"}}}} for name in named]
+
+def call(id, name, arguments):
+    global grown
+    if name not in [tool["name"] for tool in tools()]:
+        return send({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "Unknown tool " + name}})
+    grown = True
+    send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    text(id, "grown")
+"#;
+    let client = connected(home.path(), vec![python(home.path(), "c", changing)]).await;
+    assert_eq!(names(&client), ["mcp__c__old", "mcp__c__zebra"]);
+    assert_eq!(call(&client, "mcp__c__zebra", json!({})).await, r#"{"result": "grown"}"#);
+    until("the new list", 10, async || names(&client) == ["mcp__c__new", "mcp__c__zebra"]).await;
+    assert_eq!(
+        call(&client, "mcp__c__old", json!({})).await,
+        r#"{"error": "No MCP server offers 'mcp__c__old' any more. Use one of the tools that are listed now."}"#
+    );
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn p6_a_server_that_is_down_offers_what_it_offered_last_and_its_calls_say_so() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let client = connected(home.path(), vec![python(home.path(), "s", "")]).await;
+    let before = client.specs();
+    client.stop().await;
+
+    let mut down = stdio("s", "no-such-program-anywhere", &[]);
+    down.timeout = Duration::from_secs(2);
+    let client = start(home.path(), vec![down]);
+    assert_eq!(client.specs(), before, "at once, before anything was reached");
+    client.settled(Duration::from_secs(10)).await;
+    assert_eq!(client.specs(), before);
+    let failed = call(&client, "mcp__s__act", json!({})).await;
+    assert_eq!(
+        failed,
+        r#"{"error": "MCP server 's' transport is down; reconnect requested. Do NOT retry this tool immediately — give it a few seconds to come back. Last error: missing executable 'no-such-program-anywhere'"}"#
+    );
+    for _ in 0..2 {
+        call(&client, "mcp__s__act", json!({})).await;
+    }
+    let refused = call(&client, "mcp__s__act", json!({})).await;
+    assert!(
+        refused.contains("is unreachable after 3 consecutive failures. Auto-retry available in ~"),
+        "{refused}"
+    );
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_waits_for_a_server_that_is_slow_to_start() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let client = connected(home.path(), vec![python(home.path(), "s", "")]).await;
+    client.stop().await;
+    let client = start(home.path(), vec![python(home.path(), "s", "def begin():\n    time.sleep(7)")]);
+    assert_eq!(call(&client, "mcp__s__act", json!({})).await, r#"{"result": "done"}"#);
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_the_handshake_fails_in_time_and_leaves_nothing_behind() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let pid = home.path().join("pid");
+    let silent = format!(
+        "def begin():\n    open({:?}, 'w').write(str(os.getpid()))\n    time.sleep(1000)",
+        pid.display().to_string()
+    );
+    let mut settings = python(home.path(), "s", &silent);
+    settings.connect_timeout = Duration::from_secs(1);
+    let client = start(home.path(), vec![settings]);
+    client.settled(Duration::from_secs(10)).await;
+    let status = client.status();
+    assert_eq!(status[0].error.as_deref(), Some("it was not ready within 1 s (connect_timeout)"));
+    let pid = std::fs::read_to_string(pid).unwrap();
+    until("its end", 5, async || !is_alive(&pid)).await;
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn p4_a_call_that_is_dropped_is_cancelled_at_its_server() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let log = home.path().join("received");
+    // It reads on while it works, as a server should.
+    let settings = python(home.path(), "s", "def call(id, name, arguments):\n    pass");
+    let client = connected(home.path(), vec![with_env(settings, "LOG", &log.display().to_string())]).await;
+    let received = || std::fs::read_to_string(&log).unwrap_or_default();
+    {
+        let asked = a_call("mcp__s__act", json!({}));
+        let mut promise = client.call(&asked);
+        let sent = until("the call", 10, async || received().contains("tools/call"));
+        tokio::select! {
+            _ = &mut promise => panic!("it has no answer"),
+            () = sent => {}
+        }
+    }
+    until("the notice", 10, async || received().contains("notifications/cancelled")).await;
+    let line = received().lines().find(|line| line.contains("tools/call")).unwrap().to_owned();
+    let asked: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let line = received().lines().find(|line| line.contains("notifications/cancelled")).unwrap().to_owned();
+    let notice: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(notice["params"]["requestId"], asked["id"]);
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn processes_end_with_the_client_and_their_children_too() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let pids = home.path().join("pids");
+    // One that does not leave when its input ends, with a child of its own.
+    let stubborn = format!(
+        r#"
+import signal, subprocess
+def begin():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen(["sleep", "1000"])
+    open({:?}, "w").write(f"{{os.getpid()}} {{child.pid}}")
+
+import atexit
+atexit.register(lambda: time.sleep(1000))
+"#,
+        pids.display().to_string()
+    );
+    for is_stopped in [true, false] {
+        let client = connected(home.path(), vec![python(home.path(), "s", &stubborn)]).await;
+        let written = std::fs::read_to_string(&pids).unwrap();
+        assert!(written.split(' ').all(is_alive));
+        match is_stopped {
+            true => client.stop().await,
+            false => drop(client),
+        }
+        until("the end of both", 12, async || !written.split(' ').any(is_alive)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_nobody_calls_rests_and_wakes_with_the_next_call() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let mut settings =
+        python(home.path(), "s", "def call(id, name, arguments):\n    text(id, str(os.getpid()))");
+    settings.idle_max = Some(Duration::from_secs(1));
+    let client = connected(home.path(), vec![settings]).await;
+    let first = call(&client, "mcp__s__act", json!({})).await;
+    until("its rest", 10, async || client.status()[0].phase == Phase::Resting).await;
+    assert_eq!(names(&client), ["mcp__s__act"]);
+    let second = call(&client, "mcp__s__act", json!({})).await;
+    assert!(second.starts_with(r#"{"result": ""#) && second != first, "{first} {second}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn p31_what_was_given_to_a_server_does_not_come_back_in_its_errors() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let telling = r#"
+def call(id, name, arguments):
+    if arguments.get("protocol"):
+        return send({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "bad key " + os.environ["API_SECRET"]}})
+    reply(id, {"isError": True, "content": [{"type": "text", "text": "bad key " + os.environ["API_SECRET"]}]})
+"#;
+    let settings = with_env(python(home.path(), "s", telling), "API_SECRET", "hunter2-hunter2");
+    let client = connected(home.path(), vec![settings]).await;
+    assert_eq!(call(&client, "mcp__s__act", json!({})).await, r#"{"error": "bad key [REDACTED]"}"#);
+    assert_eq!(
+        call(&client, "mcp__s__act", json!({"protocol": true})).await,
+        r#"{"error": "MCP call failed: McpError: bad key [REDACTED]"}"#
+    );
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn calls_of_one_server_wait_for_each_other_unless_it_takes_several() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let counting = r#"
+import threading
+running, most, lock = 0, 0, threading.Lock()
+
+def work(id):
+    global running, most
+    with lock:
+        running += 1
+        most = max(most, running)
+    time.sleep(0.3)
+    with lock:
+        running -= 1
+    text(id, str(most))
+
+def call(id, name, arguments):
+    threading.Thread(target=work, args=(id,)).start()
+"#;
+    for (parallel, expected) in [(false, r#"{"result": "1"}"#), (true, r#"{"result": "3"}"#)] {
+        let mut settings = python(home.path(), "s", counting);
+        settings.parallel = parallel;
+        let client = connected(home.path(), vec![settings]).await;
+        let calls = (0..3).map(|_| call(&client, "mcp__s__act", json!({})));
+        let results = futures_util::future::join_all(calls).await;
+        assert_eq!(results.iter().max().unwrap(), expected);
+        client.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_none_are_refused_before_anything_is_called() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let log = home.path().join("received");
+    let settings = with_env(python(home.path(), "s", ""), "LOG", &log.display().to_string());
+    let client = connected(home.path(), vec![settings]).await;
+    let refused = call(&client, "mcp__s__act", json!([1])).await;
+    assert_eq!(refused, r#"{"error": "The arguments of a tool must be a JSON object. Nothing was called."}"#);
+    let mut broken = a_call("mcp__s__act", json!({}));
+    broken.arguments = r#"{"a": "#.to_owned();
+    let throughline_core::tool::Returned::Done(done) = client.call(&broken).await else {
+        panic!("no result")
+    };
+    assert!(done.content.plain().starts_with(r#"{"error": "The arguments are not valid JSON"#));
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("tools/call"));
+    client.stop().await;
+}
+
+/// An HTTP server of a few lines that answers the handshake and then `call`s.
+async fn web(home: &Path, behaviour: &str) -> (Child, String) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = home.join("web.py");
+    std::fs::write(&script, WEB.replace("BEHAVIOUR", behaviour)).unwrap();
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(script).arg(port.to_string()).kill_on_drop(true);
+    command.stderr(std::process::Stdio::null());
+    let child = command.spawn().unwrap();
+    until("the server's port", 20, async || {
+        tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+    })
+    .await;
+    (child, format!("http://127.0.0.1:{port}/mcp"))
+}
+
+const WEB: &str = r#"
+import json, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def head(self, status, kind, **more):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        for name, value in more.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def answer(self, id, result):
+        self.head(200, "application/json")
+        self.wfile.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode())
+
+    def do_GET(self):
+        self.head(405, "text/plain")
+
+    def do_DELETE(self):
+        self.head(405, "text/plain")
+
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        method, id = message.get("method"), message.get("id")
+        if method == "initialize":
+            self.answer(id, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}})
+        elif method == "tools/list":
+            self.answer(id, {"tools": [{"name": "act", "inputSchema": {"type": "object"}}]})
+        elif method == "ping":
+            self.answer(id, {})
+        elif id is None:
+            self.head(202, "text/plain")
+        else:
+            self.call(id)
+
+BEHAVIOUR
+
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"#;
+
+#[tokio::test]
+async fn a_flood_over_http_is_cut_off_too_as_json_and_as_events() {
+    if skips("python3") {
+        return;
+    }
+    for (kind, head) in [("application/json", ""), ("text/event-stream", "data: ")] {
+        let home = tempfile::tempdir().unwrap();
+        let behaviour = format!(
+            "    def call(self, id):\n        self.head(200, '{kind}')\n        self.wfile.write(b'{head}')\n        \
+             for _ in range(100):\n            self.wfile.write(b'x' * (1 << 20))"
+        );
+        let (_server, url) = web(home.path(), &behaviour).await;
+        let mut settings = ServerSettings::new("w", Reach::Http(Remote::new(url)));
+        settings.timeout = Duration::from_secs(20);
+        let client = connected(home.path(), vec![settings]).await;
+        let failed = call(&client, "mcp__w__act", json!({})).await;
+        assert!(failed.starts_with(r#"{"error": "MCP call failed: "#), "{kind}: {failed}");
+        if kind == "application/json" {
+            assert!(failed.contains("it sent a message of more than 16 MB"), "{failed}");
+        }
+        client.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_and_a_locked_door_are_named_as_what_they_are() {
+    if skips("python3") {
+        return;
+    }
+    for (head, expected) in [
+        ("self.head(200, 'text/html')", "text/html"),
+        ("self.head(401, 'text/plain', WWW_Authenticate='Bearer realm=x')", "requires re-authentication"),
+        ("self.head(503, 'text/plain')", "HTTP 503"),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let behaviour =
+            format!("    def do_POST(self):\n        {head}\n        self.wfile.write(b'<html>')");
+        let (_server, url) = web(home.path(), &behaviour).await;
+        let mut remote = Remote::new(url);
+        remote.headers.push(("Authorization".to_owned(), Secret::new("Bearer secret-token-1")));
+        let client = start(home.path(), vec![ServerSettings::new("w", Reach::Http(remote))]);
+        client.settled(Duration::from_secs(20)).await;
+        let status = client.status();
+        let error = status[0].error.clone().unwrap_or_default();
+        assert!(error.contains(expected), "{expected}: {error}");
+        assert!(!error.contains("secret-token"), "{error}");
+        client.stop().await;
+    }
+}
