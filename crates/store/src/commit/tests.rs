@@ -1,6 +1,13 @@
 use super::*;
 use crate::open::{Durability, FileSystem};
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use std::cell::Cell;
 use tempfile::TempDir;
+use throughline_core::input::{Birth, Chat, Destination, Kind};
+use throughline_core::message::{Assistant, Content};
+use throughline_core::prompt::{Head, Mark};
+use throughline_core::session::{Act, Event, Phase, Rules, Session};
+use throughline_core::turn::{Answer, Usage};
 
 fn writer(directory: &TempDir) -> Writer {
     let home = Home { filesystem: FileSystem::Trusted, ..Home::at(directory.path()) };
@@ -107,4 +114,74 @@ fn with_a_layer_of_its_own_the_file_is_this_process_alone() {
     writer.close(Time(1)).unwrap();
     assert!(!directory.path().join("sessions").exists(), "nothing but SQLite touches the disk");
     assert!(!directory.path().join("plain.db-shm").exists(), "the log's index is on the heap");
+}
+
+thread_local! {
+    static STATEMENTS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What a commit costs is what it asks of SQLite.
+fn statements(writer: &mut Writer, state: &mut Session, event: Event, first: Vec<Act>) -> usize {
+    let (next, acts) = state.step(event, Time(2), &Rules::default());
+    let acts = first.into_iter().chain(acts).collect();
+    let commit =
+        Commit::Session { expect: state.generation, state: Box::new(next.clone()), acts, at: Time(2) };
+    let counted = |_: TraceEvent<'_>| STATEMENTS.set(STATEMENTS.get() + 1);
+    writer.reader.conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(counted)).unwrap();
+    STATEMENTS.set(0);
+    writer.commit(&[commit]).remove(0).unwrap();
+    *state = next;
+    STATEMENTS.get()
+}
+
+/// The numbers of the first release, which knew of no calls that ask, no budgets and no chains.
+#[test]
+fn a_plain_turn_costs_no_statement_more_than_it_did() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer(&directory);
+    let mut state = Session::new("s".parse().unwrap());
+    for (turn, costs) in [(0, (18, 18)), (1, (13, 18)), (2, (13, 18))] {
+        let chat = Chat {
+            key: "agent:main:telegram:dm:1".parse().unwrap(),
+            platform: "telegram".into(),
+            chat_type: "dm".into(),
+            display_name: None,
+            origin: None,
+        };
+        let birth = Birth { source: "telegram".into(), chat: Some(chat), ..Birth::default() };
+        let first = if turn == 0 { vec![Act::Open(Box::new(birth))] } else { Vec::new() };
+        let input = Input {
+            seq: state.received.next(),
+            at: Time(1),
+            key: DedupeKey::of(&["t", &turn.to_string()]),
+            kind: Kind::Chat(Content::text("hello")),
+            reply_to: Some(Destination {
+                platform: "telegram".into(),
+                account: "bot".into(),
+                chat: "1".into(),
+                thread: None,
+                reply_to: None,
+            }),
+            sender: None,
+            platform_id: Some("77".into()),
+            trace: Default::default(),
+        };
+        let received = statements(&mut writer, &mut state, Event::Received(Arc::new(input)), first);
+        let Phase::Turn(running) = &state.phase else { panic!("{state:?}") };
+        let said = Assistant { content: Content::text("hi"), ..Assistant::default() };
+        let usage = Usage { input: 10, output: 2, ..Usage::default() };
+        let event = Event::Answered {
+            turn: running.id,
+            step: running.step,
+            answer: Answer { said, usage, model: "m".into() },
+            prompt: Mark {
+                chain: Digest::of(&[b"x"]),
+                messages: 1,
+                head: Head { model: 1, tools: 2, system: 3 },
+            },
+            cut: None,
+        };
+        let answered = statements(&mut writer, &mut state, event, Vec::new());
+        assert_eq!((received, answered), costs, "turn {turn}");
+    }
 }

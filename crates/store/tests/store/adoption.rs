@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use throughline_core::id::ChatKey;
-use throughline_core::port::{Read, Store, StoreError};
+use throughline_core::input::Birth;
+use throughline_core::port::{Read, SessionFilter, Store, StoreError};
 use throughline_core::session::{Event, Finalisation, Phase};
 use throughline_core::{SessionId, Time};
 
@@ -355,7 +356,7 @@ fn receive_with_key(
     key: &str,
 ) -> Result<throughline_core::port::Committed, throughline_core::port::StoreError> {
     use std::sync::Arc;
-    use throughline_core::input::{Birth, DedupeKey, Input, Kind};
+    use throughline_core::input::{DedupeKey, Input, Kind};
     use throughline_core::port::Commit;
     use throughline_core::session::{Act, Rules, Session};
     let input = Input {
@@ -417,4 +418,66 @@ fn what_hermes_wrote_is_taken_over_before_it_is_replaced() {
     let file = fs::read_to_string(directory.path().join("sessions/sessions.json")).unwrap();
     assert!(file.contains("\"a\"") && file.contains("\"theirs\""), "{file}");
     assert!(store.counts().unwrap().contains(&("route_unusable".to_owned(), 1)));
+}
+
+/// As `tools/delegate_tool.py` leaves it: `run_agent` writes the row, the tool its marker.
+#[test]
+fn a_helpers_session_is_one_of_hermes_own_kind() {
+    for directory in [directory(), schema_11()] {
+        let mut store = writer(directory.path());
+        turn(&mut store, "parent", Some(chat(1)), "one");
+        // A chat would be a mistake: nobody writes to a helper.
+        let birth = Birth {
+            source: "subagent".into(),
+            parent: Some(id("parent")),
+            chat: Some(chat(2)),
+            ..Birth::default()
+        };
+        begin(&mut store, "child", birth);
+        let conn = hermes(directory.path());
+        let sql = "SELECT source, parent_session_id, json_extract(model_config, '$._delegate_from'), user_id
+                   FROM sessions WHERE id = 'child'";
+        let row: (String, String, String, Option<String>) =
+            conn.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
+        assert_eq!(row, ("subagent".into(), "parent".into(), "parent".into(), None));
+        assert_eq!(store.route(&key(2)).unwrap(), None);
+        assert_eq!(store.route(&key(1)).unwrap(), Some(id("parent")));
+        assert_eq!(store.children(&id("parent")).unwrap(), [id("child")]);
+        store.close(NOW).unwrap();
+        whole(&store);
+    }
+}
+
+#[test]
+fn a_helper_outlives_a_parent_that_hermes_deleted() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "parent", None, "one");
+    let conn = hermes(directory.path());
+    conn.execute_batch(
+        "DELETE FROM messages WHERE session_id = 'parent'; DELETE FROM sessions WHERE id = 'parent'",
+    )
+    .unwrap();
+    let birth = Birth { source: "subagent".into(), parent: Some(id("parent")), ..Birth::default() };
+    begin(&mut store, "child", birth);
+    assert!(store.sessions(&SessionFilter::default()).unwrap().is_empty(), "its marker hides it");
+    store.close(NOW).unwrap();
+    whole(&store);
+}
+
+#[test]
+fn p2_a_chat_that_hermes_leads_to_a_helper_is_not_followed() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "parent", Some(chat(1)), "one");
+    begin(
+        &mut store,
+        "child",
+        Birth { source: "subagent".into(), parent: Some(id("parent")), ..Birth::default() },
+    );
+    drop(store);
+    put_in_table(directory.path(), 2, &entry(2, "child", ""));
+    let store = writer(directory.path());
+    assert_eq!(store.route(&key(2)).unwrap(), None);
+    whole(&store);
 }

@@ -1,10 +1,14 @@
 //! Every invariant notices its own breach.
 
 use crate::home::*;
-use throughline_core::message::{Assistant, ToolCall};
+use std::time::Duration;
+use throughline_core::Content;
+use throughline_core::input::Birth;
+use throughline_core::message::{Assistant, ToolCall, ToolResult};
 use throughline_core::port::{Read, Store};
 use throughline_core::prompt::{Digest, Head, Mark};
-use throughline_core::session::{Event, Phase};
+use throughline_core::session::{Event, Phase, Session};
+use throughline_core::tool::{Grant, Question, Verdict};
 use throughline_core::turn::Answer;
 
 /// A home in which a bit of everything has happened.
@@ -20,7 +24,54 @@ fn lived_in(store: &mut dyn Store) {
     let answer = Answer { said, model: "m".into(), ..Answer::default() };
     let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, cut: None };
     happen(store, &mut state, event);
+    asking(store);
+    tools_done(store);
+    let birth = Birth { source: "subagent".into(), parent: Some(id("b")), ..Birth::default() };
+    begin(store, "child", birth);
     store.close(NOW).unwrap();
+}
+
+fn calls(store: &mut dyn Store, session: &str) -> Session {
+    let mut state = receive(store, session, None, "look");
+    let Phase::Turn(turn) = &state.phase else { panic!("{state:?}") };
+    let call = |number| ToolCall {
+        id: format!("c{number}"),
+        name: "look".into(),
+        arguments: "{}".into(),
+        extra: None,
+    };
+    let said = Assistant { calls: (0..2).map(call).collect(), ..Assistant::default() };
+    let prompt = Mark { chain: Digest::of(&[b"x"]), messages: 1, head: Head::default() };
+    let answer = Answer { said, model: "m".into(), ..Answer::default() };
+    let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, cut: None };
+    happen(store, &mut state, event);
+    state
+}
+
+/// A session in which one call asks and another is granted.
+fn asking(store: &mut dyn Store) {
+    let mut state = calls(store, "asking");
+    let Phase::Turn(turn) = &state.phase else { panic!("{state:?}") };
+    let (turn, step) = (turn.id, turn.step);
+    let patience = Duration::from_secs(60);
+    for index in [0, 1] {
+        let question = Question::Approval { what: "x".into(), why: "y".into(), patterns: vec!["z".into()] };
+        happen(store, &mut state, Event::Asked { turn, step, index, question, patience });
+    }
+    let verdict = Verdict::Granted(Grant::Session);
+    happen(store, &mut state, Event::Decided { turn, step, index: 1, verdict });
+}
+
+/// A session whose group has been closed.
+fn tools_done(store: &mut dyn Store) {
+    let mut state = calls(store, "done");
+    let Phase::Turn(turn) = &state.phase else { panic!("{state:?}") };
+    let (turn, step) = (turn.id, turn.step);
+    for index in [0, 1] {
+        let result = ToolResult { call_id: format!("c{index}"), name: None, content: Content::text("found") };
+        happen(store, &mut state, Event::Called { turn, step, index, result, sends: Vec::new() });
+    }
+    answer(store, &mut state, "seen");
 }
 
 #[test]
@@ -54,7 +105,25 @@ fn every_breach_is_noticed_by_name() {
         ("seen_and_kept", "DELETE FROM tl_seen WHERE session = 'a' AND seq = 1"),
         ("seen_and_kept", "UPDATE tl_seen SET seq = 1 WHERE session = 'a'"),
         ("open_calls", "UPDATE tl_session SET phase = 0 WHERE id = 'tools'"),
-        ("open_calls", "INSERT INTO tl_call VALUES ('a', 1, 0, 0, '{}')"),
+        ("open_calls", "INSERT INTO tl_call VALUES ('a', 1, 0, 0, '{}', 2)"),
+        ("open_calls", "UPDATE tl_call SET position = 7 WHERE session = 'asking' AND position = 0"),
+        ("open_calls", "UPDATE tl_call SET state = 7"),
+        ("asked_in_a_turn", "UPDATE tl_session SET phase = 0 WHERE id = 'asking'"),
+        (
+            "results_kept",
+            "DELETE FROM messages WHERE id = (SELECT max(id) FROM messages WHERE session_id = 'done' AND role = 'tool')",
+        ),
+        ("results_kept", "UPDATE messages SET role = 'user' WHERE session_id = 'done' AND role = 'tool'"),
+        ("parents", "UPDATE tl_session SET parent = 'nobody' WHERE id = 'child'"),
+        ("parents", "UPDATE sessions SET parent_session_id = 'a' WHERE id = 'child'"),
+        ("parents", "UPDATE sessions SET model_config = NULL WHERE id = 'child'"),
+        ("helpers_unrouted", "UPDATE tl_route SET session = 'child'"),
+        ("readable", "UPDATE tl_outbox SET trace = '{\"hops\": \"many\"}' WHERE session = 'a'"),
+        ("readable", "UPDATE tl_session SET rest = '{\"place\": 7}' WHERE id = 'a'"),
+        ("readable", "UPDATE tl_call SET detail = 'perhaps' WHERE state = 0"),
+        ("readable", "UPDATE tl_call SET detail = '{}' WHERE state = 1"),
+        ("said_once", "UPDATE tl_inbox SET answers = 1 WHERE session = 'a' AND seq = 1"),
+        ("unfinished", "UPDATE tl_session SET halted = 1, unfinished = 1 WHERE id = 'b'"),
         ("outbox", "UPDATE tl_outbox SET state = 1"),
         (
             "one_compression",

@@ -92,6 +92,16 @@ pub fn answer(store: &mut dyn Store, state: &mut Session, text: &str) -> Committ
     happen(store, state, event)
 }
 
+/// A session that begins like this, with one message in it.
+pub fn begin(store: &mut dyn Store, session: &str, birth: Birth) -> Session {
+    let mut state = Session::new(id(session));
+    let input = next_input(&state, "begin");
+    let (next, more) = state.step(Event::Received(Arc::new(input)), NOW, &Rules::default());
+    let acts = std::iter::once(Act::Open(Box::new(birth))).chain(more).collect();
+    commit(store, &mut state, next, acts).unwrap();
+    state
+}
+
 /// The first half of a turn.
 pub fn receive(store: &mut dyn Store, session: &str, chat: Option<Chat>, text: &str) -> Session {
     let loaded = store.load(&id(session)).unwrap();

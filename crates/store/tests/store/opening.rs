@@ -4,7 +4,13 @@ use crate::home::*;
 use rusqlite::Connection;
 use std::fs;
 use std::path::Path;
+use throughline_core::input::Trace;
+use throughline_core::message::ToolResult;
 use throughline_core::port::{Read, SessionFilter, Store};
+use throughline_core::prompt::Head;
+use throughline_core::session::{Event, Phase, Session};
+use throughline_core::turn::{Group, Slot};
+use throughline_core::{Content, history};
 use throughline_hermes::schema::{FRESH, VERSION};
 use throughline_store::{Home, OpenError};
 
@@ -238,4 +244,80 @@ fn p15_what_a_home_can_do_is_decided_by_its_columns() {
         store.close(NOW).unwrap();
         whole(&store);
     }
+}
+
+/// A home as the first release left it, in the middle of things.
+fn first_release() -> tempfile::TempDir {
+    let directory = directory();
+    let conn = Connection::open(directory.path().join("state.db")).unwrap();
+    conn.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+    FRESH.iter().for_each(|statement| conn.execute_batch(statement).unwrap());
+    conn.execute_batch(include_str!("../../src/migrations/001.sql")).unwrap();
+    conn.execute_batch(include_str!("before-002.sql")).unwrap();
+    directory
+}
+
+fn group(state: &Session) -> &Group {
+    let Phase::Turn(turn) = &state.phase else { panic!("{state:?}") };
+    turn.group.as_ref().unwrap()
+}
+
+#[test]
+fn p15_a_home_of_the_first_release_goes_on_where_it_was() {
+    let directory = first_release();
+    let error = home(directory.path()).reader().err().unwrap();
+    assert!(matches!(error, OpenError::OlderOwner(_)), "{error}");
+    let mut store = writer(directory.path());
+    whole(&store);
+    let loaded = store.load(&id("open")).unwrap().unwrap();
+    assert_eq!((loaded.user.as_deref(), loaded.session.halted), (Some("u"), false));
+    assert_eq!(loaded.last_prompt.unwrap().head, Head::default(), "nobody knows what stood before it");
+    let mut state = loaded.session;
+    let found =
+        ToolResult { call_id: "c1".into(), name: Some("look".into()), content: Content::text("found") };
+    assert_eq!(group(&state).slots, [Slot::Open(None), Slot::Done(found), Slot::Open(None)]);
+    let again = store.load(&id("again")).unwrap().unwrap().session;
+    assert_eq!(group(&again).slots, [Slot::Open(None)]);
+    assert_eq!(store.asks().unwrap(), []);
+    assert_eq!(store.unfinished().unwrap(), [id("again"), id("open")]);
+    assert!(store.undelivered().unwrap().iter().all(|reply| reply.trace == Trace::default()));
+    // What was done is not run again; the rest goes on as it does after any restart.
+    happen(&mut store, &mut state, Event::Loaded { repeatable: vec![2] });
+    assert_eq!(group(&state).slots[2], Slot::Open(None));
+    let result = ToolResult { call_id: "c2".into(), name: None, content: Content::text("found, too") };
+    let Phase::Turn(turn) = &state.phase else { panic!("{state:?}") };
+    let (turn, step) = (turn.id, turn.step);
+    happen(&mut store, &mut state, Event::Called { turn, step, index: 2, result, sends: Vec::new() });
+    answer(&mut store, &mut state, "done");
+    let results = [history::OUTCOME_UNKNOWN, "found", "found, too"].map(|text| format!("tool: {text}"));
+    assert_eq!(said(&store, "open")[4..7], results);
+    turn_in(&mut store, "plain");
+    store.close(NOW).unwrap();
+    whole(&store);
+    drop(store);
+    drop(writer(directory.path())); // applied once
+}
+
+fn turn_in(store: &mut dyn Store, session: &str) {
+    turn(store, session, Some(chat(9)), "and now?");
+}
+
+#[test]
+fn a_migration_that_is_cut_short_leaves_the_home_as_it_was() {
+    let directory = first_release();
+    let conn = hermes(directory.path());
+    // The last statement of it will fail: this name is taken.
+    conn.execute_batch("ALTER TABLE tl_outbox ADD COLUMN trace TEXT").unwrap();
+    let before = our_schema(&conn);
+    assert!(home(directory.path()).writer(NOW).is_err());
+    assert_eq!(our_schema(&conn), before);
+    conn.execute_batch("ALTER TABLE tl_outbox DROP COLUMN trace").unwrap();
+    whole(&writer(directory.path()));
+}
+
+fn our_schema(conn: &Connection) -> Vec<(String, Option<String>)> {
+    let sql = "SELECT name, sql FROM sqlite_master WHERE tbl_name LIKE 'tl\\_%' ESCAPE '\\' ORDER BY rowid";
+    let mut statement = conn.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.map(Result::unwrap).collect()
 }

@@ -1,7 +1,10 @@
 //! Finding what was said, by us and by Hermes, indexed or not yet.
 
 use crate::home::*;
-use throughline_core::port::{Hit, Read, SessionFilter, Store};
+use throughline_core::RowId;
+use throughline_core::input::{Birth, Chat};
+use throughline_core::message::JsonText;
+use throughline_core::port::{Anchor, Hit, Order, Read, Scope, SessionFilter, Store};
 
 fn rows(hits: &[Hit]) -> Vec<String> {
     hits.iter().map(|hit| format!("{}: {}", hit.session, hit.snippet)).collect()
@@ -200,4 +203,177 @@ fn triggers_that_we_do_not_know_keep_doing_their_work() {
     assert_eq!(count("SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'later sandpiper'"), 2);
     assert_eq!(count("SELECT count(*) FROM messages_fts_trigram"), 2);
     whole(&store);
+}
+
+/// A group in which each member has a session of their own, or all share one.
+fn group_chat(chat: &str, member: Option<&str>) -> Chat {
+    let ending = member.map_or(String::new(), |member| format!(":{member}"));
+    Chat {
+        key: format!("agent:main:telegram:group:{chat}{ending}").parse().unwrap(),
+        platform: "telegram".into(),
+        chat_type: "group".into(),
+        display_name: None,
+        origin: Some(JsonText::from_valid(format!(
+            "{{\"platform\": \"telegram\", \"chat_id\": \"{chat}\"}}"
+        ))),
+    }
+}
+
+#[test]
+fn p31_in_a_group_nobody_sees_what_was_said_elsewhere() {
+    for directory in [directory(), schema_11()] {
+        let mut store = writer(directory.path());
+        for (session, user, chat) in [
+            ("shared", "ada", group_chat("-5", None)),
+            ("adas", "ada", group_chat("-5", Some("ada"))),
+            ("bobs", "bob", group_chat("-5", Some("bob"))),
+            ("other", "ada", group_chat("-15", None)),
+            ("private", "ada", chat(1)),
+        ] {
+            let birth = Birth {
+                source: "telegram".into(),
+                user: Some(user.into()),
+                chat: Some(chat),
+                ..Birth::default()
+            };
+            begin(&mut store, session, birth);
+        }
+        let sees = |user: &str, chat: Option<&str>| -> Vec<String> {
+            let scope = Scope::Person {
+                source: "telegram".into(),
+                user: Some(user.into()),
+                chat: chat.map(str::to_owned),
+            };
+            let filter = SessionFilter { scope: Some(scope), ..all() };
+            let mut found: Vec<_> =
+                store.search("begin", &filter).unwrap().iter().map(|hit| hit.session.to_string()).collect();
+            found.sort();
+            found
+        };
+        assert_eq!(sees("ada", Some("-5")), ["adas", "shared"], "not what was said in private");
+        assert_eq!(sees("bob", Some("-5")), ["bobs", "shared"]);
+        assert_eq!(sees("eve", Some("-5")), ["shared"]);
+        assert_eq!(sees("ada", None), ["adas", "other", "private", "shared"]);
+        assert_eq!(sees("eve", None), [] as [&str; 0]);
+    }
+}
+
+/// A conversation that Hermes has split by a compression, and a snapshot of ours.
+fn split(store: &mut dyn Store, directory: &std::path::Path) -> [i64; 3] {
+    turn(store, "a", None, "now");
+    let conn = hermes(directory);
+    let snapshot = "a.snapshot.20260528T093510000000Z";
+    for session in ["root", "tip", snapshot] {
+        hermes_begins(&conn, session);
+    }
+    conn.execute_batch(
+        "UPDATE sessions SET parent_session_id = 'root' WHERE id = 'tip';
+         UPDATE sessions SET ended_at = 1.0, end_reason = 'compression' WHERE id = 'root'",
+    )
+    .unwrap();
+    ["root", "tip", snapshot].map(|session| {
+        hermes_says(&conn, session, "user", "before");
+        let row = hermes_says(&conn, session, "assistant", "godwit");
+        hermes_says(&conn, session, "user", "after");
+        row
+    })
+}
+
+fn anchor(session: &str, row: i64) -> Anchor {
+    Anchor { session: id(session), row: RowId(row as u64), window: 5, ends: 3, scope: None }
+}
+
+#[test]
+fn p11_a_passage_is_found_wherever_its_conversation_went() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    let [in_root, in_tip, in_snapshot] = split(&mut store, directory.path());
+    for (asked, row, session, root) in [
+        ("root", in_root, "root", "root"),
+        ("root", in_tip, "tip", "root"),
+        ("tip", in_root, "root", "root"),
+        ("a", in_snapshot, "a", "a"),
+    ] {
+        let passage = store.around(&anchor(asked, row)).unwrap().unwrap();
+        assert_eq!((passage.session.as_str(), passage.root.as_str()), (session, root));
+        let said: Vec<_> = passage.rows.iter().map(|(_, message)| message.content().plain()).collect();
+        assert_eq!(said, ["before", "godwit", "after"], "only of that part");
+    }
+    assert_eq!(store.around(&anchor("a", in_root)).unwrap(), None, "another conversation");
+    let one_each = SessionFilter { one_each: true, order: Order::Best, ..all() };
+    let hits = store.search("godwit", &one_each).unwrap();
+    assert_eq!(hits.len(), 2, "{hits:?}");
+    let without = SessionFilter { exclude: Some(id("tip")), ..all() };
+    assert!(store.search("godwit", &without).unwrap().iter().all(|hit| hit.session == id("a")));
+    assert_eq!(store.sessions(&SessionFilter { exclude: Some(id("tip")), ..all() }).unwrap().len(), 1);
+}
+
+#[test]
+fn what_was_summarised_stands_around_a_row_and_what_was_taken_back_does_not() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    let [row, ..] = split(&mut store, directory.path());
+    let conn = hermes(directory.path());
+    conn.execute(
+        "UPDATE messages SET active = 0, compacted = 1 WHERE id <= ?1 AND session_id = 'root'",
+        [row],
+    )
+    .unwrap();
+    conn.execute("UPDATE messages SET active = 0 WHERE id > ?1 AND session_id = 'root'", [row]).unwrap();
+    let passage = store.around(&anchor("root", row)).unwrap().unwrap();
+    let said: Vec<_> = passage.rows.iter().map(|(_, message)| message.content().plain()).collect();
+    assert_eq!(said, ["before", "godwit"]);
+    assert_eq!(store.around(&anchor("root", row + 1)).unwrap(), None);
+}
+
+#[test]
+fn automation_comes_after_people_and_titles_are_found() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    let conn = hermes(directory.path());
+    for (session, source, text) in
+        [("cron", "cron", "dunlin dunlin dunlin"), ("talk", "cli", "a dunlin among many other words")]
+    {
+        hermes_begins(&conn, session);
+        conn.execute("UPDATE sessions SET source = ?2 WHERE id = ?1", [session, source]).unwrap();
+        hermes_says(&conn, session, "user", text);
+    }
+    turn(&mut store, "later", None, "unrelated");
+    let order = |demoted: &[&str]| -> Vec<String> {
+        let demoted = demoted.iter().map(|&source| source.to_owned()).collect();
+        let filter = SessionFilter { order: Order::Best, demoted, ..all() };
+        store.search("dunlin", &filter).unwrap().iter().map(|hit| hit.session.to_string()).collect()
+    };
+    assert_eq!(order(&[]), ["cron", "talk"]);
+    assert_eq!(order(&["cron"]), ["talk", "cron"]);
+    conn.execute_batch(
+        "UPDATE sessions SET title = 'Wading 100%' WHERE id = 'cron';
+         UPDATE sessions SET title = 'Wading 100% #2' WHERE id = 'talk';
+         UPDATE sessions SET title = 'Wading 1000 #2' WHERE id = 'later'",
+    )
+    .unwrap();
+    let filter = SessionFilter { title: Some("Wading 100%".into()), ..all() };
+    let mut titled: Vec<_> =
+        store.sessions(&filter).unwrap().iter().map(|summary| summary.id.to_string()).collect();
+    titled.sort();
+    assert_eq!(titled, ["cron", "talk"]);
+}
+
+/// What Hermes 0.14 delegated has a parent and no marker.
+#[test]
+fn helpers_of_an_older_hermes_are_not_listed_and_branches_are() {
+    let directory = schema_11();
+    let store = writer(directory.path());
+    let conn = hermes(directory.path());
+    for session in ["root", "helper", "branch"] {
+        hermes_begins(&conn, session);
+    }
+    conn.execute_batch(
+        "UPDATE sessions SET parent_session_id = 'root' WHERE id <> 'root';
+         UPDATE sessions SET model_config = '{\"_branched_from\": \"root\"}' WHERE id = 'branch'",
+    )
+    .unwrap();
+    let mut listed: Vec<_> = store.sessions(&all()).unwrap().iter().map(|it| it.id.to_string()).collect();
+    listed.sort();
+    assert_eq!(listed, ["branch", "root"]);
 }
