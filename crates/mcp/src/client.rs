@@ -22,6 +22,7 @@ mod schema;
 mod server;
 mod sse;
 mod stdio;
+mod suspicion;
 
 use crate::settings::{Reach, ServerSettings};
 use log::Log;

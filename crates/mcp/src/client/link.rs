@@ -6,6 +6,7 @@ use super::redact::Redactor;
 use super::remote;
 use super::sse::{SseError, Stream};
 use super::stdio::{Obituary, Ordered, Process};
+use super::suspicion;
 use super::{MESSAGE_LENGTH_MAX, Surroundings};
 use crate::settings::{Reach, Remote, ServerSettings};
 use rmcp::model::{
@@ -29,6 +30,9 @@ const LOG_LENGTH_MAX: usize = 2_000;
 const ERROR_LENGTH_MAX: usize = 2_000;
 /// How long a server is told that nobody waits any more, before that does not matter either.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// All that a call knows when its connection ends under it.
+pub const CLOSED: &str = "the connection closed";
 
 /// Why a question got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +110,9 @@ pub async fn connect(
                     "MCP server '{}' has no 'command' in config",
                     settings.name
                 )));
+            }
+            if let Some(reason) = suspicion::of(command, args) {
+                return Err(Trouble::Lost(reason));
             }
             if let Some(cwd) = cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
                 return Err(Trouble::Lost(format!("its cwd {} is not a directory", cwd.display())));
@@ -197,7 +204,7 @@ pub async fn ask(
         let mut waiting = Waiting { peer, id: Some(handle.id.clone()) };
         let answer = handle.rx.await;
         waiting.id = None;
-        let answer = answer.map_err(|_| Trouble::Lost("the connection closed".to_owned()))?;
+        let answer = answer.map_err(|_| Trouble::Lost(CLOSED.to_owned()))?;
         serde_json::to_value(answer.map_err(trouble)?).map_err(|error| Trouble::Lost(error.to_string()))
     };
     tokio::time::timeout(patience, answered).await.unwrap_or(Err(Trouble::Late))
@@ -227,7 +234,7 @@ fn trouble(error: ServiceError) -> Trouble {
         ServiceError::McpError(ErrorData { code, message, .. }) => {
             Trouble::Refused { code: code.0, message: shortened(&message, ERROR_LENGTH_MAX) }
         }
-        ServiceError::TransportClosed => Trouble::Lost("the connection closed".to_owned()),
+        ServiceError::TransportClosed => Trouble::Lost(CLOSED.to_owned()),
         ServiceError::TransportSend(error) => {
             let text = whole(&error);
             let is_unauthorised = text.contains("Auth required");

@@ -13,6 +13,7 @@ use super::redact::Redactor;
 use super::result::{self, Desk};
 use super::{Phase, Surroundings, remembered};
 use crate::settings::{KEEPALIVE_MIN, ServerSettings};
+use futures_util::FutureExt;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest, GetPromptRequestParams,
     ListPromptsRequest, ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, PingRequest,
@@ -46,6 +47,8 @@ const DOUBT_WAIT: Duration = Duration::from_secs(10);
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 /// A connection that does not close by then is dropped, and its process with it.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
+/// How long a call that failed waits to be told why.
+const OBITUARY_WAIT: Duration = Duration::from_secs(3);
 /// Calls in a row that may fail before the server counts as unreachable, and for how long it does.
 const FAILURES_MAX: u32 = 3;
 const UNREACHABLE: Duration = Duration::from_secs(60);
@@ -152,7 +155,6 @@ impl Server {
             self.state().phase = Phase::Connecting;
             let began = Instant::now();
             let end = self.connection(&mut stop).await;
-            self.link.send_replace(None);
             let pause = match end {
                 End::Stopped => break,
                 End::Resting => {
@@ -164,12 +166,14 @@ impl Server {
                     Some(self.lost(trouble, attempts))
                 }
             };
+            self.link.send_replace(None); // after the reason is known: calls that failed wait for this
             self.settled.send_replace(true);
             tokio::select! {
                 () = stopped(&mut stop) => break,
                 () = self.pause(pause) => {}
             }
         }
+        self.link.send_replace(None);
         self.state().phase = Phase::Stopped;
         self.settled.send_replace(true);
     }
@@ -179,16 +183,20 @@ impl Server {
             0..HASTY_ATTEMPTS => (PAUSE_MIN * 2_u32.pow(attempts.saturating_sub(1).min(6))).min(PAUSE_MAX),
             _ => PAUSE_LATE,
         };
-        let reason = self.redactor.clean(&self.words(&trouble));
+        let reason = self.noted(&trouble);
         tracing::warn!(
             server = self.settings.name,
             pause_s = pause.as_secs(),
             "MCP server is away: {reason}"
         );
-        let mut state = self.state();
-        state.phase = Phase::Away;
-        state.error = Some(reason);
+        self.state().phase = Phase::Away;
         pause
+    }
+
+    fn noted(&self, trouble: &Trouble) -> String {
+        let reason = self.redactor.clean(&self.words(trouble));
+        self.state().error = Some(reason.clone());
+        reason
     }
 
     /// Until the time is over or somebody wants to call, but never shorter than the shortest pause.
@@ -220,14 +228,17 @@ impl Server {
         let end = tokio::select! {
             _ = &mut waiting => {
                 let reason = obituary.lock().ok().and_then(|mut reason| reason.take());
-                return End::Lost(Trouble::Lost(reason.unwrap_or_else(|| "the connection closed".to_owned())));
+                return End::Lost(Trouble::Lost(reason.unwrap_or_else(|| link::CLOSED.to_owned())));
             }
             () = stopped(stop) => End::Stopped,
             trouble = self.probing(&peer) => End::Lost(trouble),
             () = self.refreshing(&peer) => End::Stopped, // it never ends
             () = self.tired() => End::Resting,
         };
-        self.link.send_replace(None);
+        if let End::Lost(trouble) = &end {
+            self.noted(trouble);
+        }
+        self.link.send_replace(None); // nobody begins a call on a connection that closes
         token.cancel();
         let _ = timeout(CLOSE_WAIT, waiting).await;
         end
@@ -253,6 +264,7 @@ impl Server {
             state.failures = 0;
             state.called = Instant::now();
         }
+        let _ = self.wanted.notified().now_or_never(); // whoever wanted it has it
         self.link.send_replace(Some(peer.clone()));
         self.settled.send_replace(true);
     }
@@ -335,8 +347,8 @@ impl Server {
                 match link::ask(peer, ClientRequest::PingRequest(PingRequest::default()), patience).await {
                     Ok(_) => continue,
                     Err(Trouble::Refused { code: METHOD_NOT_FOUND, .. }) => knows_ping = false,
-                    Err(Trouble::Refused { message, .. }) if message.to_lowercase().contains("method") => {
-                        knows_ping = false;
+                    Err(Trouble::Refused { message, .. }) if is_unknown_method(&message) => {
+                        knows_ping = false
                     }
                     Err(Trouble::Late) => return Trouble::Lost("it no longer answers".to_owned()),
                     Err(trouble) => return trouble,
@@ -534,6 +546,9 @@ impl Server {
         let message = match trouble {
             Trouble::Refused { message, .. } => {
                 self.state().failures = 0; // it is there, and has an opinion
+                if message.to_lowercase().contains("session") {
+                    self.doubted.notify_one(); // perhaps ours has ended on its side
+                }
                 format!("MCP call failed: McpError: {message}")
             }
             Trouble::Unauthorised => {
@@ -555,10 +570,10 @@ impl Server {
             Trouble::Lost(reason) => {
                 self.count_failure();
                 self.doubted.notify_one();
-                let reason = self.last_words().await.unwrap_or(reason);
+                let reason = self.last_words(reason).await;
                 format!(
                     "MCP call failed: ConnectionError: the connection to MCP server '{name}' was lost: {reason}. \
-                     Whether the call took effect is not known; the server is being restarted."
+                     Whether the call took effect is not known; the server is being connected again."
                 )
             }
         };
@@ -567,13 +582,14 @@ impl Server {
         json::error(message)
     }
 
-    /// Who runs the connection knows best why it ended, a moment after the call does.
-    async fn last_words(&self) -> Option<String> {
+    /// Who runs the connection knows better why it closed, a moment after the call knows that it did.
+    async fn last_words(&self, reason: String) -> String {
+        if reason != link::CLOSED {
+            return reason;
+        }
         let mut link = self.link.subscribe();
-        let gone = timeout(Duration::from_secs(3), link.wait_for(Option::is_none)).await;
-        gone.ok()?.ok()?;
-        sleep(Duration::from_millis(50)).await;
-        self.error()
+        let gone = timeout(OBITUARY_WAIT, link.wait_for(Option::is_none)).await.is_ok();
+        self.error().filter(|_| gone).unwrap_or(reason)
     }
 
     fn count_failure(&self) {
@@ -598,6 +614,12 @@ fn unauthorised(name: &str) -> String {
          under ~/.hermes/mcp-tokens/ and restart), or set a valid Authorization below its headers. Do NOT retry this \
          tool — ask the user to re-authenticate."
     )
+}
+
+/// Some servers say it in words only.
+fn is_unknown_method(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("method not found") || message.contains("unknown method")
 }
 
 fn page_of(key: &str, cursor: Option<String>) -> ClientRequest {

@@ -3,7 +3,7 @@
 //! Nobody looks while nobody asks. What was there when the server started is no news; a client that
 //! wants it reads the conversation.
 
-use super::surface::{OpenQuestion, Speaker, Surface, SurfaceError};
+use super::surface::{OpenQuestion, Said, Speaker, Surface, SurfaceError};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use throughline_core::time::Time;
@@ -17,8 +17,8 @@ const SHOWN_MAX: usize = 500;
 pub struct Events {
     cursor: u64,
     queue: VecDeque<Event>,
-    /// Of each conversation: when it last changed, and how much had been said by then.
-    seen: BTreeMap<String, (Time, usize)>,
+    /// Of each conversation: when it last changed, and the last that was said then.
+    seen: BTreeMap<String, (Time, Option<(String, Time)>)>,
     open: BTreeMap<String, OpenQuestion>,
     is_begun: bool,
 }
@@ -42,8 +42,8 @@ impl Events {
 
     async fn look_at(&mut self, surface: &dyn Surface, is_first: bool) -> Result<(), SurfaceError> {
         for conversation in surface.conversations().await? {
-            let before = self.seen.get(&conversation.session_key).copied();
-            if before.is_some_and(|(changed, _)| changed == conversation.updated_at) {
+            let before = self.seen.get(&conversation.session_key).cloned();
+            if before.as_ref().is_some_and(|(changed, _)| *changed == conversation.updated_at) {
                 continue;
             }
             let key = conversation.session_key;
@@ -52,7 +52,7 @@ impl Events {
                 Err(SurfaceError::NotFound(_)) => continue, // it ended just now
                 Err(error) => return Err(error),
             };
-            let known = before.map_or(0, |(_, count)| count);
+            let known = said_before(&said, before.and_then(|(_, last)| last));
             for message in said.iter().skip(known).filter(|message| !is_first && !message.text.is_empty()) {
                 let role = match message.speaker {
                     Speaker::User => "user",
@@ -66,7 +66,8 @@ impl Events {
                     json!({"role": role, "content": content, "timestamp": at, "message_id": message.id}),
                 );
             }
-            self.seen.insert(key, (conversation.updated_at, said.len()));
+            let last = said.last().map(|message| (message.id.clone(), message.at));
+            self.seen.insert(key, (conversation.updated_at, last));
         }
         let open: BTreeMap<String, OpenQuestion> =
             surface.questions().await?.into_iter().map(|question| (question.id.clone(), question)).collect();
@@ -100,5 +101,15 @@ impl Events {
         let found: Vec<&Event> = self.queue.iter().filter(is_wanted).take(limit).collect();
         let last = found.last().map_or(cursor, |event| event.cursor);
         (found.into_iter().map(|event| event.shown.clone()).collect(), last)
+    }
+}
+
+/// How much of it is no news. A conversation may have been cut at its beginning since: then only
+/// the time tells.
+fn said_before(said: &[Said], last: Option<(String, Time)>) -> usize {
+    let Some((id, at)) = last else { return 0 };
+    match said.iter().rposition(|message| message.id == id) {
+        Some(position) => position + 1,
+        None => said.iter().take_while(|message| message.at <= at).count(),
     }
 }
