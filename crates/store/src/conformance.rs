@@ -1257,6 +1257,12 @@ fn p9_an_open_group_survives_and_closes_whole(sites: Sites<'_>) {
         Move::Returns { place: 0, index: 1 },
     ]);
     assert_eq!(world.books[&id("s0")].transcript.len(), 1, "an open group is not in the transcript");
+    let result = ToolResult { call_id: "x".into(), name: None, content: Content::text("another") };
+    let twice = Act::Result { turn: TurnId(Seq(1)), step: 0, index: 1, result };
+    let state = Box::new(world.books[&id("s0")].state.clone());
+    let commit = Commit::Session { expect: state.generation, state, acts: vec![twice], at: world.now };
+    assert!(one(world.store.as_mut(), commit).is_err(), "a call that is done has its result");
+    world.compare(&id("s0"));
     world.play(&[Move::Returns { place: 0, index: 0 }, Move::Returns { place: 0, index: 2 }]);
     assert_eq!(world.books[&id("s0")].transcript.len(), 5, "a closed one is, in call order");
     world.play(&[answers(0, "seen")]);
@@ -1293,6 +1299,13 @@ fn p9_questions_and_grants_wait_through_a_restart(sites: Sites<'_>) {
     // The yes outlives the turn, and the message of a person answers what was asked in its place.
     world.play(&[says(0, "again"), Move::CallsTools { place: 0, calls: 1 }, asks(0, 2), asks(1, 1)]);
     world.play(&[says(0, "b"), Move::Orders { place: 0, what: 9 }, answers(0, "done"), Move::Reopens]);
+    // What steers the turn came first, and joins after the answer that the call waited for.
+    world.play(&[says(0, "which?"), Move::CallsTools { place: 0, calls: 0 }, asks(0, 2)]);
+    world.play(&[Move::Orders { place: 0, what: 5 }, says(0, "that one"), Move::Reopens]);
+    let Phase::Turn(turn) = &world.books[&id("s0")].state.phase else { panic!("it goes on") };
+    let order: Vec<u64> = turn.inputs.iter().map(|input| input.seq.0 - turn.id.0.0).collect();
+    assert_eq!(order, [0, 2, 1]);
+    world.play(&[answers(0, "that one, on the left")]);
     assert_eq!(world.books[&id("s0")].state.allowed, ["recursive delete"]);
 }
 
