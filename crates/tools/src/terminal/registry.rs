@@ -27,6 +27,7 @@ use throughline_core::redact::redacted;
 use throughline_core::tool::Caller;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 pub use process::Process;
@@ -89,6 +90,8 @@ pub struct Registry {
     /// Recovered ones that nobody follows yet: there was no runtime.
     unfollowed: Mutex<Vec<Arc<Process>>>,
     breaker: Mutex<Breaker>,
+    /// Whoever follows a process. They end with the registry: the next one reads on where they were.
+    followers: Mutex<JoinSet<()>>,
 }
 
 /// What the registry is told of the settings.
@@ -120,6 +123,7 @@ impl Registry {
             processes: Mutex::new([found.alive.as_slice(), &found.lost].concat()),
             unfollowed: Mutex::new(found.alive),
             breaker: Mutex::default(),
+            followers: Mutex::default(),
         });
         for process in found.lost {
             let ending = Ending { code: None, reason: "lost", source: "backend_lost" };
@@ -208,7 +212,9 @@ impl Registry {
 impl Registry {
     fn follow(self: &Arc<Self>, process: Arc<Process>, source: Source) {
         let registry = Arc::downgrade(self);
-        tokio::spawn(async move {
+        let mut followers = locked(&self.followers);
+        while followers.try_join_next().is_some() {}
+        followers.spawn(async move {
             let status = read_to_end(&registry, &process, source).await;
             let code = match status {
                 Some(code) => code,
@@ -285,7 +291,10 @@ impl Registry {
             if life.ending.is_some() {
                 return false;
             }
-            life.ending = Some(ending);
+            life.ending = Some(match life.killed_by {
+                Some(source) => Ending { code: Some(-15), reason: "killed", source },
+                None => ending,
+            });
             life.takes_notice()
         };
         process.ended.send_replace(true);
@@ -527,17 +536,18 @@ impl Registry {
             return result;
         }
         let (identity, grace, abort) = (process.identity, self.term_grace, (self.aborts)(&process.id));
+        {
+            let mut life = process.life();
+            life.killed_by = Some(source); // whoever sees it end first knows why
+            life.is_consumed |= is_asked_for;
+        }
         let ending = tokio::task::spawn_blocking(move || {
             let elsewhere = abort.map(std::thread::spawn);
             group::end(identity, grace);
             elsewhere.map(|thread| thread.join())
         });
         let _ = ending.await;
-        let output = {
-            let mut life = process.life();
-            life.is_consumed |= is_asked_for;
-            self.clean(&life.tail(2000))
-        };
+        let output = self.clean(&process.life().tail(2000));
         let ending = Ending { code: Some(-15), reason: "killed", source };
         if self.settle(process, ending) {
             self.write_checkpoint().await;

@@ -113,6 +113,10 @@ fn is_executable(program: &Path) -> bool {
 
 /// The nearest directory above `path` that can be entered: a command may have deleted its own.
 pub fn nearest_directory(path: &Path) -> PathBuf {
-    let usable = path.ancestors().find(|path| path.is_absolute() && std::fs::read_dir(path).is_ok());
+    let usable = path.ancestors().find(|path| path.is_absolute() && path.is_dir() && can_enter(path));
     usable.map_or_else(std::env::temp_dir, Path::to_path_buf)
+}
+
+fn can_enter(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }

@@ -64,6 +64,8 @@ pub struct Life {
     pub ending: Option<Ending>,
     pub notify_on_complete: bool,
     pub watch: Watch,
+    /// Who has begun to end it.
+    pub killed_by: Option<&'static str>,
     /// How many wait for its end.
     pub waiting: usize,
     /// The model has the end in hand.
