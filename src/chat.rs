@@ -20,7 +20,6 @@ use crate::client::{Asked, Client, ClientError, Event, Known, Line, Status};
 use crate::out::{Page, Tint, one_line, visible};
 use lines::{Lines, Typed};
 use shown::Shown;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -614,9 +613,7 @@ struct Keys {
 
 impl Keys {
     fn new() -> Self {
-        // Two hashes under keys that the system chose at random: nothing else here has chance.
-        let chance = || RandomState::new().hash_one(std::process::id());
-        Self { chat: format!("{:016x}{:016x}", chance(), chance()), count: 0 }
+        Self { chat: Line::unique(), count: 0 }
     }
 
     fn next(&mut self) -> String {

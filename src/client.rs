@@ -11,6 +11,7 @@ use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde_json::{Value, json};
 use std::fmt;
 use std::net::IpAddr;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::time::Duration;
 use throughline_core::{SessionId, Time};
@@ -221,6 +222,27 @@ impl Client {
         }
     }
 
+    /// The latest sessions, as the gateway shows them.
+    pub async fn session_list(&self, limit: usize) -> Result<Vec<Value>, ClientError> {
+        let list = self.get(&["api", "sessions"], &[("limit", &limit.to_string())]).await?;
+        Ok(data(list))
+    }
+
+    /// What was said in one of them.
+    pub async fn messages(&self, id: &SessionId) -> Result<Vec<Value>, ClientError> {
+        self.get(&["api", "sessions", id.as_str(), "messages"], &[]).await.map(data)
+    }
+
+    pub async fn search(&self, query: &str, limit: usize) -> Result<Vec<Value>, ClientError> {
+        let limit = limit.to_string();
+        self.get(&["api", "search"], &[("q", query), ("limit", &limit)]).await.map(data)
+    }
+
+    /// What tools ask and nobody has answered.
+    pub async fn asks(&self) -> Result<Vec<Value>, ClientError> {
+        self.get(&["api", "approvals"], &[]).await.map(data)
+    }
+
     /// Returns when the line is on disk, or has been refused.
     pub async fn say(&self, line: &Line) -> Result<Saying, ClientError> {
         let session = line.session.as_ref().map(SessionId::as_str);
@@ -356,6 +378,22 @@ impl Client {
     fn silent(&self, limit: Duration) -> ClientError {
         let seconds = limit.as_secs();
         ClientError::Lost(format!("the gateway at {} has been silent for {seconds} s", self.endpoint.url))
+    }
+}
+
+fn data(mut list: Value) -> Vec<Value> {
+    match list["data"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}
+
+impl Line {
+    /// A name that no other line has.
+    pub fn unique() -> String {
+        // Two hashes under keys that the system chose at random: nothing else here has chance.
+        let chance = || RandomState::new().hash_one(std::process::id());
+        format!("{:016x}{:016x}", chance(), chance())
     }
 }
 

@@ -89,6 +89,16 @@ pub fn hermes_beside(home: &Home, variable: &dyn Fn(&str) -> Option<String>) -> 
     (home.chosen_by == ChosenBy::Default && hermes.is_dir()).then_some(hermes)
 }
 
+/// Where homes usually are: `~/.throughline`, `~/.hermes`, and Hermes' profiles below it.
+pub fn usual(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Home> {
+    let Some(user) = user_directory(variable) else { return Vec::new() };
+    let root = variable("HERMES_HOME").map_or_else(|| user.join(".hermes"), PathBuf::from);
+    let profiles = fs::read_dir(root.join("profiles")).into_iter().flatten().flatten();
+    let profiles = profiles.map(|entry| entry.path()).filter(|path| path.is_dir());
+    let homes = [user.join(".throughline"), root.clone()].into_iter().chain(profiles);
+    homes.filter(|path| path.is_dir()).map(|path| Home::new(&path, ChosenBy::Default)).collect()
+}
+
 fn user_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     variable("HOME").filter(|path| !path.is_empty()).map(PathBuf::from)
 }

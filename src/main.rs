@@ -6,6 +6,7 @@ mod chat;
 mod client;
 mod cmd;
 mod config;
+mod equip;
 mod home;
 mod out;
 mod wire;
@@ -39,6 +40,11 @@ enum Command {
     /// What is configured, and by what
     #[command(subcommand)]
     Config(cmd::config::Config),
+    Stop(cmd::stop::Stop),
+    Resume(cmd::stop::Resume),
+    /// The Model Context Protocol
+    #[command(subcommand)]
+    Mcp(cmd::mcp::Mcp),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +63,13 @@ fn main() -> ExitCode {
             wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
         }
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
+        Some(Command::Stop(command)) => {
+            wire::order(homes, &environment, async |gateways| command.run(gateways, &mut out).await)
+        }
+        Some(Command::Resume(command)) => {
+            wire::order(homes, &environment, async |gateways| command.run(gateways, &mut out).await)
+        }
+        Some(Command::Mcp(command)) => wire::mcp(command, homes, &environment),
     };
     let flushed = out.flush().map_err(anyhow::Error::from);
     match result.and_then(|code| flushed.map(|()| code)) {

@@ -2,7 +2,9 @@
 
 use crate::client;
 use crate::cmd::chat::Chat;
+use crate::cmd::mcp::Mcp;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Settings, Written};
+use crate::equip::{self, Equipment};
 use crate::home::{self, Home, Ownership};
 use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
@@ -14,18 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::{Model, Read, Store, StoreError};
 use throughline_core::redact::Secret;
+use throughline_core::guard::Limits;
 use throughline_core::session::Rules;
-use throughline_gateway::{Agent, Clock, Mint, NoTools, Options, Parts, Stopped, SystemClock};
+use throughline_gateway::{Agent, Agents, Bridge, Clock, Mint, Options, Parts, Stopped, SystemClock};
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
 use throughline_net::Client;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
-/// Who the agent is where nobody wrote a `SOUL.md`.
-const PERSONA: &str = "You are a helpful agent with a long memory. People talk to you over weeks and months; \
-                       keep track of what was agreed, answer plainly, and say so when you do not know.";
 
 /// How long open responses may take to end once their turns have.
 const RESPONSES_END: Duration = Duration::from_secs(2);
@@ -34,7 +33,11 @@ const RESPONSES_END: Duration = Duration::from_secs(2);
 pub struct Running {
     pub address: SocketAddr,
     pub key: Secret,
+    /// What is off although it is built in, and why.
+    pub off: Vec<String>,
     agent: Agent,
+    agents: Arc<Agents>,
+    equipment: Equipment,
     server: JoinHandle<std::io::Result<()>>,
     close_door: oneshot::Sender<()>,
     drain: Duration,
@@ -42,8 +45,20 @@ pub struct Running {
     _ownership: Ownership,
 }
 
+/// Where agents of one process find each other, and whose homes they must not touch.
+#[derive(Clone, Default)]
+pub struct Company {
+    pub agents: Arc<Agents>,
+    pub homes: Vec<PathBuf>,
+}
+
 /// Takes the home and begins to work. `port` overrides the one that is configured.
-pub async fn start(home: &Home, settings: &Settings, port: Option<u16>) -> anyhow::Result<Running> {
+pub async fn start(
+    home: &Home,
+    settings: &Settings,
+    port: Option<u16>,
+    company: &Company,
+) -> anyhow::Result<Running> {
     home.prepare()?;
     let ownership = home.own(env!("CARGO_PKG_VERSION"))?;
     let key = match &settings.api.key {
@@ -63,16 +78,25 @@ pub async fn start(home: &Home, settings: &Settings, port: Option<u16>) -> anyho
         store.filesystem = throughline_store::FileSystem::Trusted;
     }
     let clock = Arc::new(SystemClock::new());
-    let agent = Agent::start(parts(&store, clock, model.clone(), settings), options(home, settings)?).await;
-    let agent = agent.map_err(because)?;
+    let name = name(home);
+    let equipment = equip::equip(home, settings, &model, &company.agents, &company.homes).await;
+    let bridge = Arc::new(Bridge::new(name.as_str().into(), company.agents.clone()));
+    let parts = parts(&store, clock, model.clone(), settings, &equipment, bridge);
+    let agent = Agent::start(parts, options(&name, settings)).await.map_err(because)?;
+    equipment.rings_at(agent.desk());
+    company.agents.join(&name, agent.desk());
 
     let surface = throughline_server::Options {
         api_key: key.expose().to_owned(),
         body_bytes_max: usize::try_from(settings.api.body_limit_bytes.value).unwrap_or(usize::MAX),
         model: model.name().to_owned(),
-        agent: home.path().file_name().map_or("main".into(), |name| name.to_string_lossy().into_owned()),
+        agent: name,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         keep_alive: throughline_server::KEEP_ALIVE,
+        neighbours: {
+            let agents = company.agents.clone();
+            Arc::new(move || agents.all())
+        },
     };
     let (close_door, door_closed) = oneshot::channel();
     let router = throughline_server::router(agent.desk(), surface);
@@ -81,21 +105,78 @@ pub async fn start(home: &Home, settings: &Settings, port: Option<u16>) -> anyho
     }));
     home.publish_address(address)?;
     let drain = settings.drain.value;
-    Ok(Running { address, key, agent, server, close_door, drain, home: home.clone(), _ownership: ownership })
+    Ok(Running {
+        address,
+        key,
+        off: equipment.off.clone(),
+        agent,
+        agents: company.agents.clone(),
+        equipment,
+        server,
+        close_door,
+        drain,
+        home: home.clone(),
+        _ownership: ownership,
+    })
+}
+
+/// What the agent is called among those of its process.
+fn name(home: &Home) -> String {
+    home.path().file_name().map_or("main".into(), |name| name.to_string_lossy().into_owned())
 }
 
 impl Running {
     /// Accepts nothing new, finishes what can be finished in time, and closes the home.
     pub async fn stop(self) -> anyhow::Result<Stopped> {
-        let Running { agent, mut server, close_door, drain, home, .. } = self;
+        let Running { agent, agents, equipment, mut server, close_door, drain, home, .. } = self;
         let _ = close_door.send(());
+        agents.leave(&name(&home));
         let stopped = agent.stop(drain).await.map_err(because)?;
+        equipment.servers.stop().await;
         if tokio::time::timeout(RESPONSES_END, &mut server).await.is_err() {
             server.abort(); // a client that does not read its answer can ask for it again
         }
         home.withdraw_address();
         Ok(stopped)
     }
+}
+
+/// An order from outside to whatever gateways run.
+pub fn order(
+    homes: &[PathBuf],
+    environment: &Environment,
+    order: impl AsyncFnOnce(Vec<client::Client>) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let gateways = gateways(homes, environment)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(order(gateways))
+}
+
+/// Speaks for the home's gateway; for one of its own if none runs.
+pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow::Result<ExitCode> {
+    let home = only(homes, environment)?;
+    if home.owner().is_none() {
+        home::take_title().context("could not start again under the name that Hermes knows")?;
+    }
+    let written = Written::read(&home, environment, Overrides::default())?;
+    let (settings, _) = written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(async {
+        let (endpoint, own) = match published(&home, &settings)?.filter(|_| home.owner().is_some()) {
+            Some(endpoint) => (endpoint, None),
+            None => {
+                let running = start(&home, &settings, Some(0), &Company::default()).await?;
+                (endpoint(running.address, &running.key), Some(running))
+            }
+        };
+        let code = command.run(client::Client::new(endpoint)?).await;
+        if let Some(running) = own {
+            running.stop().await?;
+        }
+        code
+    });
+    runtime.shutdown_background();
+    code
 }
 
 /// What was said in the one home that is meant.
@@ -117,7 +198,7 @@ pub fn chat(command: Chat, homes: &[PathBuf], environment: &Environment) -> anyh
     let code = runtime.block_on(async {
         let mut own = None;
         let begin = async || {
-            let running = start(&home, &settings, Some(0)).await?;
+            let running = start(&home, &settings, Some(0), &Company::default()).await?;
             let endpoint = endpoint(running.address, &running.key);
             own = Some(running);
             Ok(endpoint)
@@ -166,13 +247,17 @@ fn parts(
     clock: Arc<SystemClock>,
     model: Arc<dyn Model>,
     settings: &Settings,
+    equipment: &Equipment,
+    bridge: Arc<Bridge>,
 ) -> Parts {
     let (writing, reading, time) = (store.clone(), store.clone(), clock.clone());
     Parts {
         clock,
         model,
-        tools: Arc::new(NoTools),
-        platforms: Vec::new(),
+        tools: equipment.tools.clone(),
+        hands: equipment.hands.clone(),
+        briefing: equipment.briefing.clone(),
+        platforms: vec![bridge],
         mint: mint(settings),
         open: Box::new(move || {
             let writer = writing.writer(time.now()).map_err(|error| broken("open the store", error))?;
@@ -185,22 +270,34 @@ fn parts(
     }
 }
 
-fn options(home: &Home, settings: &Settings) -> anyhow::Result<Options> {
-    Ok(Options {
-        rules: Rules { busy: settings.busy_input.value, soft_tokens: None },
-        persona: persona(home.path())?.into(),
+fn options(name: &str, settings: &Settings) -> Options {
+    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let limits = Limits {
+        steps_max: small(settings.steps_max.value),
+        turn_tokens_max: settings.turn_tokens_max.as_ref().map(|max| max.value),
+        hops_max: small(settings.hops_max.value),
+        ..Limits::default()
+    };
+    Options {
+        rules: Rules { busy: settings.busy_input.value, soft_tokens: None, limits, agent: name.into() },
         writer_thread: true,
-    })
+    }
 }
 
-fn persona(home: &Path) -> anyhow::Result<String> {
-    let path = home.join("SOUL.md");
-    match std::fs::read_to_string(&path) {
-        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
-        Ok(_) => Ok(PERSONA.to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(PERSONA.to_owned()),
-        Err(error) => Err(error).with_context(|| format!("could not read {}", path.display())),
+/// The gateways that run: of the homes that are given, or of those that people usually have.
+pub fn gateways(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Vec<client::Client>> {
+    let variable = |name: &str| environment.get(name);
+    let chosen = home::choose(homes, &variable)?;
+    let usual = if homes.is_empty() { home::usual(&variable) } else { Vec::new() };
+    let mut found: Vec<client::Client> = Vec::new();
+    for home in chosen.into_iter().chain(usual) {
+        let (Some(address), Ok(Some(key))) = (home.address(), home.key()) else { continue };
+        let client = client::Client::new(endpoint(address, &key))?;
+        if !found.iter().any(|known| known.address() == client.address()) {
+            found.push(client);
+        }
     }
+    Ok(found)
 }
 
 /// Ids as Hermes makes them: by the clock on the wall, and told apart by where a session comes from.

@@ -2,7 +2,7 @@
 
 use crate::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, Written};
 use crate::home::{self, Home};
-use crate::wire::{self, Running};
+use crate::wire::{self, Company, Running};
 use anyhow::{Context, bail};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -89,11 +89,15 @@ async fn serve(
 ) -> anyhow::Result<ExitCode> {
     let mut stopped = Stop::listen()?;
     let mut agents = Vec::new();
+    let company = Company {
+        homes: plans.iter().map(|plan| plan.home.path().to_owned()).collect(),
+        ..Company::default()
+    };
     for (nth, plan) in (0u16..).zip(&plans) {
         // Homes that leave the port to us get neighbouring ones.
         let default = plan.settings.api.port.origin == Origin::Default;
         let port = (default && nth > 0).then(|| plan.settings.api.port.value + nth);
-        match wire::start(&plan.home, &plan.settings, port).await {
+        match wire::start(&plan.home, &plan.settings, port, &company).await {
             Ok(running) => agents.push(running),
             Err(error) => {
                 stop(agents).await;
@@ -173,7 +177,10 @@ fn introduce(
         true => writeln!(out, "        key {} (also in {})", running.key.expose(), file.display())?,
         false => writeln!(out, "        key in {}", file.display())?,
     }
-    writeln!(out, "off     tools, compression, chat platforms, memory providers: not in this version")
+    for off in &running.off {
+        writeln!(out, "off     {off}")?;
+    }
+    writeln!(out, "off     compression, chat platforms, memory providers: not in this version")
 }
 
 /// The signals by which a person or a supervisor asks to stop.

@@ -32,6 +32,10 @@ pub struct Spec {
 pub trait Kit: Send + Sync {
     /// What can be called now, in an order that stays as it is while the set does.
     fn specs(&self) -> Vec<Spec>;
+    /// Changes whenever [`Kit::specs`] does, and is cheap to ask.
+    fn revision(&self) -> u64 {
+        0
+    }
     /// Runs one of them. Dropping the promise abandons the call: a well-behaved tool ends what it
     /// began (a process, a request); nobody waits for it.
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned>;

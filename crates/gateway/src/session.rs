@@ -383,12 +383,11 @@ impl Actor {
 
     /// What a human writes begins a chain of its own, here.
     fn traced(&self, trace: Trace, key: &str) -> Trace {
+        let here = || Root { agent: self.home.rules.agent.clone(), session: self.id.clone() };
         match trace.is_human() {
-            true => {
-                let root = Root { agent: self.home.rules.agent.clone(), session: self.id.clone() };
-                Trace { origin: key.into(), root: Some(root), hops: 0 }
-            }
-            false => trace,
+            true => Trace { origin: key.into(), root: Some(here()), hops: 0 },
+            // A process that was left running has forgotten what it was for, but not for whom.
+            false => Trace { root: Some(trace.root.unwrap_or_else(here)), ..trace },
         }
     }
 

@@ -173,6 +173,11 @@ impl Drop for Client {
 }
 
 impl Kit for Client {
+    /// Offers are only ever added to: the sum of their counts rises with each.
+    fn revision(&self) -> u64 {
+        self.servers.iter().map(|server| server.offers()).sum()
+    }
+
     fn specs(&self) -> Vec<Spec> {
         let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
         for server in &self.servers {

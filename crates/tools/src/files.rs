@@ -56,6 +56,12 @@ impl Default for Settings {
 /// Where the terminal of a session stands now. None: it has none yet.
 pub type Standing = dyn Fn(&SessionId) -> Option<PathBuf> + Send + Sync;
 
+/// Replaces a text the way `patch` does, for whoever else edits text that a model quotes from memory.
+/// Returns the new text and how often it was replaced.
+pub fn replaced(content: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), String> {
+    fuzzy::replace(content, old, new, all).map(|replaced| (replaced.text, replaced.count))
+}
+
 /// The tools `read_file`, `write_file`, `patch` and `search_files`.
 pub struct Files {
     hands: Arc<Hands>,

@@ -27,6 +27,7 @@ mod site;
 mod watch;
 
 pub use registry::{Notice, Notices};
+pub use settings::{Backend, DockerSettings, HomeMode, SshSettings, TerminalSettings};
 
 use confine::Confine;
 use environment::Variables;
@@ -167,6 +168,12 @@ impl Terminal {
     }
 
     /// Where the session's next command begins, if one has run: relative paths of other tools mean it.
+    /// Where a session stands on this machine, for tools that share its directory.
+    pub fn standing(&self, session: &SessionId) -> Option<PathBuf> {
+        let is_local = self.site.as_ref().is_ok_and(|site| site.is_local());
+        self.directory(session).filter(|_| is_local).map(PathBuf::from)
+    }
+
     pub fn directory(&self, session: &SessionId) -> Option<String> {
         locked(&self.sessions).get(session).and_then(|state| state.inner().cwd.clone())
     }
@@ -535,6 +542,7 @@ impl Terminal {
             cwd: place.directory.clone(),
             notify_on_complete: notify,
             watch_patterns: patterns.clone(),
+            trace: call.caller.trace.clone(),
         };
         let process = self.registry.add(&call.caller, started, wish).await;
 

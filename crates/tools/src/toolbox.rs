@@ -47,6 +47,8 @@ pub struct Toolbox {
 /// What was worked out, for as long as the kits say the same.
 #[derive(Default)]
 struct Known {
+    /// What the kits said when they were last asked. Empty: never.
+    revisions: Vec<u64>,
     catalog: Arc<Catalog>,
     offers: HashMap<Caption, Option<Arc<Offer>>>,
 }
@@ -65,12 +67,23 @@ impl Toolbox {
 
     /// The tools as they are now. Everything worked out from older ones is forgotten.
     fn catalog(&self) -> Arc<Catalog> {
-        let specs: Vec<Vec<Spec>> = self.kits.iter().map(|kit| specs_of(kit.as_ref())).collect();
+        let revisions: Vec<u64> = self.kits.iter().map(|kit| kit.revision()).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.catalog.is_of(&specs) {
-            *known = Known { catalog: Arc::new(Catalog::new(specs)), offers: HashMap::new() };
+        if known.revisions != revisions {
+            let specs: Vec<Vec<Spec>> = self.kits.iter().map(|kit| specs_of(kit.as_ref())).collect();
+            known.revisions = revisions;
+            if !known.catalog.is_of(&specs) {
+                known.catalog = Arc::new(Catalog::new(specs));
+                known.offers.clear();
+            }
         }
         known.catalog.clone()
+    }
+
+    /// The group of a tool; None if there is none of that name.
+    pub fn toolset_of(&self, tool: &str) -> Option<String> {
+        let catalog = self.catalog();
+        catalog.get(tool).map(|entry| entry.spec.toolset.clone())
     }
 
     async fn run(&self, call: &Call) -> Returned {

@@ -79,6 +79,8 @@ pub struct Server {
 struct State {
     phase: Phase,
     offer: Arc<Offer>,
+    /// How many offers there have been.
+    offers: u64,
     error: Option<String>,
     failures: u32,
     failed: Instant,
@@ -104,6 +106,7 @@ impl Server {
         let state = State {
             phase,
             offer: Arc::new(offer),
+            offers: 1,
             error: None,
             failures: 0,
             failed: now,
@@ -127,6 +130,10 @@ impl Server {
 
     pub fn offer(&self) -> Arc<Offer> {
         self.state().offer.clone()
+    }
+
+    pub fn offers(&self) -> u64 {
+        self.state().offers
     }
 
     pub fn phase(&self) -> Phase {
@@ -293,7 +300,11 @@ impl Server {
 
     fn publish(self: &Arc<Self>, listing: Listing) {
         let offer = Arc::new(offer::offered(&self.settings, &listing));
-        let before = std::mem::replace(&mut self.state().offer, offer.clone());
+        let before = {
+            let mut state = self.state();
+            state.offers += 1;
+            std::mem::replace(&mut state.offer, offer.clone())
+        };
         let names = |offer: &Offer| offer.actions.keys().cloned().collect::<BTreeSet<_>>();
         let (old, new) = (names(&before), names(&offer));
         if old != new && !old.is_empty() {

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
+use throughline_core::input::Trace;
 use throughline_core::id::SessionId;
 use throughline_core::redact::redacted;
 use throughline_core::tool::Caller;
@@ -49,6 +50,8 @@ pub struct Notice {
     pub key: String,
     pub session: SessionId,
     pub text: String,
+    /// What the process was started for, one hop on.
+    pub trace: Trace,
 }
 
 pub type Notices = Arc<dyn Fn(Notice) + Send + Sync>;
@@ -73,6 +76,8 @@ pub struct Wish {
     pub cwd: String,
     pub notify_on_complete: bool,
     pub watch_patterns: Vec<String>,
+    /// The message it is started for.
+    pub trace: Trace,
 }
 
 /// Makes what ends the part of a process that runs elsewhere, from the process's id.
@@ -280,7 +285,8 @@ impl Registry {
 
     fn tell(&self, process: &Process, event: &str, text: String) {
         let key = format!("{}/{event}", process.id);
-        (self.notices)(Notice { key, session: process.session.clone(), text });
+        let trace = process.trace.onward();
+        (self.notices)(Notice { key, session: process.session.clone(), text, trace });
     }
 
     /// Marks the end, once: whoever comes later changes nothing. The notice goes out before the

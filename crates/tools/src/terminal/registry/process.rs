@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use throughline_core::input::Trace;
 use throughline_core::id::SessionId;
 use tokio::sync::watch;
 
@@ -28,6 +29,8 @@ pub struct Process {
     pub command: String,
     pub cwd: String,
     pub session: SessionId,
+    /// The message it was started for.
+    pub trace: Trace,
     pub identity: Identity,
     /// Unix seconds.
     pub started_at: f64,
@@ -91,6 +94,7 @@ impl Process {
             command: wish.command,
             cwd: wish.cwd,
             session,
+            trace: wish.trace,
             identity: started.identity,
             started_at: seconds_now(),
             is_detached,

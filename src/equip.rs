@@ -1,0 +1,273 @@
+//! An agent's hands, put together from its settings: files, terminal, skills, memory, servers of the
+//! Model Context Protocol, and the prompt that tells it about them. No logic beyond "which is which".
+
+mod allowlist;
+mod assessor;
+mod servers;
+mod terminal;
+
+use crate::config::{ModelChoice, Settings};
+use crate::home::Home;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use throughline_core::input::{Birth, DedupeKey, Kind};
+use throughline_core::port::{Briefing, Desk, Model, Submission};
+use throughline_core::route::Target;
+use throughline_core::tool::{Caller, Kit, Tools};
+use throughline_core::{Content, SessionId};
+use throughline_gateway::{Agents, Delegation, Hands, HandsSettings};
+use throughline_hermes::config::Given;
+use throughline_mcp::client::Client as Servers;
+use throughline_memory::{Memory, MemorySettings};
+use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
+use throughline_tools::files::{self, Files};
+use throughline_tools::paths::Reach;
+use throughline_tools::skills::{SkillSettings, Skills};
+use throughline_tools::spill::Spill;
+use throughline_tools::terminal::{Notice, Terminal};
+use throughline_tools::todo::Todo;
+use throughline_tools::toolbox::{Gate, Toolbox};
+
+/// Who the agent is where nobody wrote a `SOUL.md`.
+const PERSONA: &str = "You are a helpful agent with a long memory. People talk to you over weeks and months; \
+                       keep track of what was agreed, answer plainly, and say so when you do not know.";
+
+/// How long the first prompt waits for servers that are still starting. Those that come later are
+/// offered from then on, which costs one broken cache.
+const SERVERS_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What an agent works with.
+pub struct Equipment {
+    pub tools: Arc<dyn Tools>,
+    pub hands: Arc<Hands>,
+    pub briefing: Arc<dyn Briefing>,
+    pub servers: Arc<Servers>,
+    /// What is off although it is built in, and why.
+    pub off: Vec<String>,
+    bell: Arc<Bell>,
+}
+
+impl Equipment {
+    /// Processes that end, or say what was waited for, are told through this door from now on.
+    pub fn rings_at(&self, desk: Arc<dyn Desk>) {
+        let _ = self.bell.0.set(desk);
+    }
+}
+
+/// Must be called within a runtime.
+pub async fn equip(
+    home: &Home,
+    settings: &Settings,
+    model: &Arc<dyn Model>,
+    agents: &Arc<Agents>,
+    homes: &[PathBuf],
+) -> Equipment {
+    let path = home.path();
+    let mut off = Vec::new();
+    let user_home = settings.environment.get("HOME").map(PathBuf::from);
+    let workspace = workspace(path, settings);
+    let bell = Arc::new(Bell::default());
+
+    let skills = Arc::new(Skills::new(skill_settings(path, settings)).matching(files::replaced));
+    let memory = Memory::new(memory_settings(path, settings));
+    let servers = Servers::start(servers::settings(&settings.tools), servers::surroundings(path, settings));
+    let place = terminal::Place { home: path, homes, workspace: &workspace, user_home: user_home.as_deref() };
+    let terminal = Arc::new(terminal::terminal(&place, settings, model, bell.clone().rings(), &mut off));
+    let standing = terminal.clone();
+    let files = Files::new(reach(&place, settings), file_settings(settings))
+        .following(Box::new(move |session: &SessionId| standing.standing(session)));
+    let hands = Arc::new(Hands::new(hands_settings(settings), agents.clone()));
+    let kits: Vec<Arc<dyn Kit>> = vec![
+        terminal,
+        Arc::new(files),
+        skills.clone(),
+        Arc::new(Todo::of_home(path)),
+        Arc::new(memory.clone()),
+        hands.clone(),
+        servers.clone(),
+    ];
+    let window = match &settings.model {
+        ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {
+            endpoint.context_length.as_ref().map(|length| length.value)
+        }
+        ModelChoice::Rehearsal => None,
+    };
+    let spill = Arc::new(Spill::of_home(path).for_window(window));
+    let toolbox = Arc::new(Toolbox::new(kits, Gate::of_settings(&settings.tools), spill));
+    off.extend(settings.tools.switches.off.iter().map(|off| format!("{}: {}", off.toolset, off.why)));
+
+    let known = toolbox.clone();
+    let briefing = Brief::new(BriefSettings {
+        workspace: Some(workspace),
+        default_persona: PERSONA.to_owned(),
+        timezone: settings.timezone.as_ref().map(|zone| zone.value.clone()),
+        model: model.name().to_owned(),
+        context_tokens: window,
+        context_file_chars_max: count(&settings.tools.output.context_file_max_chars),
+        terminal_backend: backend_name(settings).to_owned(),
+        user_home,
+        delegation_depth_max: hands_settings(settings).delegation.depth_max,
+        toolset_of: Arc::new(move |tool| known.toolset_of(tool)),
+        ..BriefSettings::of(path, skills, Arc::new(Remembered(memory)))
+    });
+    servers.settled(SERVERS_PATIENCE).await;
+    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), servers, off, bell }
+}
+
+/// Where commands begin and relative paths count from: what the settings say, else the directory the
+/// gateway was started in, unless that is a home itself.
+fn workspace(home: &Path, settings: &Settings) -> PathBuf {
+    let written = settings.tools.terminal.cwd.as_ref().map(|cwd| cwd.value.trim());
+    let here = || std::env::current_dir().unwrap_or_else(|_| home.join("workspace"));
+    match written {
+        None | Some("" | "." | "auto" | "cwd") => here(),
+        Some(path) => match (path.strip_prefix("~"), settings.environment.get("HOME")) {
+            (Some(rest), Some(user)) => PathBuf::from(user).join(rest.trim_start_matches('/')),
+            _ => PathBuf::from(path),
+        },
+    }
+}
+
+fn reach(place: &terminal::Place<'_>, settings: &Settings) -> Reach {
+    let safe = settings.environment.get("HERMES_WRITE_SAFE_ROOT").unwrap_or_default();
+    Reach {
+        workspace: place.workspace.to_owned(),
+        home: place.home.to_owned(),
+        homes: place.homes.to_vec(),
+        user_home: place.user_home.map(Path::to_owned).unwrap_or_default(),
+        confined: false,
+        readable: Vec::new(),
+        write_roots: safe.split(':').filter(|root| !root.is_empty()).map(PathBuf::from).collect(),
+    }
+}
+
+fn file_settings(settings: &Settings) -> files::Settings {
+    let usual = files::Settings::default();
+    let output = &settings.tools.output;
+    files::Settings {
+        read_chars_max: count(&output.file_read_max_chars).unwrap_or(usual.read_chars_max),
+        lines_max: given(&output.max_lines).unwrap_or(usual.lines_max),
+        line_chars_max: count(&output.max_line_length).unwrap_or(usual.line_chars_max),
+        redact: given(&settings.tools.security.redact_secrets).unwrap_or(usual.redact),
+    }
+}
+
+fn skill_settings(home: &Path, settings: &Settings) -> SkillSettings {
+    let written = &settings.tools.skills;
+    let usual = SkillSettings::of(home);
+    SkillSettings {
+        external_dirs: written.external_dirs.iter().map(|dir| expanded(dir, settings)).collect(),
+        disabled: written.disabled.clone(),
+        platform_disabled: written.platform_disabled.iter().cloned().collect(),
+        template_vars: given(&written.template_vars).unwrap_or(usual.template_vars),
+        inline_shell: given(&written.inline_shell).unwrap_or(usual.inline_shell),
+        inline_shell_timeout_seconds: given(&written.inline_shell_timeout)
+            .unwrap_or(usual.inline_shell_timeout_seconds),
+        guard_agent_created: given(&written.guard_agent_created).unwrap_or(usual.guard_agent_created),
+        write_approval: given(&written.write_approval).unwrap_or(usual.write_approval),
+        terminal_backend: backend_name(settings).to_owned(),
+        variables: settings.environment.names().map(str::to_owned).collect(),
+        environments: SkillSettings::detect_environments(),
+        ..usual
+    }
+}
+
+fn expanded(path: &str, settings: &Settings) -> PathBuf {
+    match (path.strip_prefix("~/"), settings.environment.get("HOME")) {
+        (Some(rest), Some(user)) => PathBuf::from(user).join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+fn memory_settings(home: &Path, settings: &Settings) -> MemorySettings {
+    let written = &settings.tools.memory;
+    let usual = MemorySettings::new(home);
+    MemorySettings {
+        memory_enabled: given(&written.memory_enabled).unwrap_or(usual.memory_enabled),
+        user_profile_enabled: given(&written.user_profile_enabled).unwrap_or(usual.user_profile_enabled),
+        memory_char_limit: count(&written.memory_char_limit).unwrap_or(usual.memory_char_limit),
+        user_char_limit: count(&written.user_char_limit).unwrap_or(usual.user_char_limit),
+        write_approval: given(&written.write_approval).unwrap_or(usual.write_approval),
+        ..usual
+    }
+}
+
+fn hands_settings(settings: &Settings) -> HandsSettings {
+    let (usual, written) = (HandsSettings::default(), &settings.tools.delegation);
+    let small = |written: &Option<Given<u64>>| given(written).and_then(|value| u32::try_from(value).ok());
+    HandsSettings {
+        clarify_patience: given(&settings.tools.clarify_timeout)
+            .map_or(usual.clarify_patience, Duration::from_secs),
+        delegation: Delegation {
+            steps_max: small(&written.max_iterations).unwrap_or(usual.delegation.steps_max),
+            children_max: count(&written.max_concurrent_children).unwrap_or(usual.delegation.children_max),
+            depth_max: small(&written.max_spawn_depth).unwrap_or(usual.delegation.depth_max),
+        },
+    }
+}
+
+fn backend_name(settings: &Settings) -> &str {
+    use throughline_hermes::config::tools::Backend;
+    match settings.tools.terminal.backend.as_ref().map(|backend| &backend.value) {
+        None | Some(Backend::Local) => "local",
+        Some(Backend::Docker) => "docker",
+        Some(Backend::Ssh) => "ssh",
+        Some(Backend::Other(name)) => name,
+    }
+}
+
+fn given<T: Clone>(written: &Option<Given<T>>) -> Option<T> {
+    written.as_ref().map(|given| given.value.clone())
+}
+
+fn count(written: &Option<Given<u64>>) -> Option<usize> {
+    given(written).and_then(|value| usize::try_from(value).ok())
+}
+
+/// The memory as prompts show it.
+struct Remembered(Memory);
+
+impl Snapshot for Remembered {
+    fn blocks(&self, caller: &Caller) -> Vec<String> {
+        self.0.blocks_for(caller)
+    }
+}
+
+/// Where processes are heard that outlive the turn they were started in. What they say comes in as a
+/// message like any other: durable, once, and never as a person's.
+#[derive(Default)]
+struct Bell(OnceLock<Arc<dyn Desk>>);
+
+impl Bell {
+    fn rings(self: Arc<Self>) -> Arc<dyn Fn(Notice) + Send + Sync> {
+        let runtime = tokio::runtime::Handle::current();
+        Arc::new(move |notice| {
+            let Some(desk) = self.0.get().cloned() else { return };
+            runtime.spawn(async move {
+                let session = notice.session.clone();
+                if let Err(refusal) = desk.submit(told(desk.as_ref(), notice)).await {
+                    tracing::warn!(%session, %refusal, "a process had something to say, and nobody hears it");
+                }
+            });
+        })
+    }
+}
+
+fn told(desk: &dyn Desk, notice: Notice) -> Submission {
+    Submission {
+        target: Target::Session(notice.session),
+        birth: Birth::default(),
+        at: desk.now(),
+        key: DedupeKey::of(&["process", &notice.key]),
+        kind: Kind::Chat(Content::text(notice.text)),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+        trace: notice.trace,
+        may_be_retry: false,
+    }
+}
+
+#[allow(unused_imports)]
+use Terminal as _;

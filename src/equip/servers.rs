@@ -1,0 +1,72 @@
+//! `mcp_servers`, as the client of the Model Context Protocol takes them.
+
+use super::given;
+use crate::config::Settings;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use throughline_hermes::config::Given;
+use throughline_hermes::config::tools::{self, Server, Transport};
+use throughline_mcp::client::Surroundings;
+use throughline_mcp::settings::{Choice, Identity, Reach, Remote, ServerSettings, Verify};
+
+pub fn settings(tools: &tools::Tools) -> Vec<ServerSettings> {
+    tools.servers.iter().filter_map(server).collect()
+}
+
+pub fn surroundings(home: &Path, settings: &Settings) -> Surroundings {
+    let environment = settings.environment.names().filter_map(|name| {
+        Some((name.to_owned(), settings.environment.get(name)?))
+    });
+    Surroundings { home: home.to_owned(), environment: environment.collect() }
+}
+
+fn server(written: &Server) -> Option<ServerSettings> {
+    let reach = match &written.transport {
+        Transport::Stdio { command, args, env, cwd } => Reach::Stdio {
+            command: command.clone(),
+            args: args.iter().map(|argument| argument.expose().to_owned()).collect(),
+            env: env.clone(),
+            cwd: cwd.as_ref().map(PathBuf::from),
+        },
+        Transport::Http(remote) => Reach::Http(address(remote)),
+        Transport::Sse(remote) => Reach::Sse(address(remote)),
+        Transport::None => return None, // said when the settings were read
+    };
+    let usual = ServerSettings::new(written.name.clone(), reach);
+    Some(ServerSettings {
+        enabled: written.enabled,
+        timeout: seconds(&written.timeout).unwrap_or(usual.timeout),
+        connect_timeout: seconds(&written.connect_timeout).unwrap_or(usual.connect_timeout),
+        keepalive: seconds(&written.keepalive_interval).unwrap_or(usual.keepalive),
+        idle_max: seconds(&written.idle_timeout_seconds).filter(|time| !time.is_zero()),
+        lifetime_max: seconds(&written.max_lifetime_seconds).filter(|time| !time.is_zero()),
+        parallel: given(&written.supports_parallel_tool_calls).unwrap_or(usual.parallel),
+        choice: Choice {
+            include: written.include.clone(),
+            exclude: written.exclude.clone(),
+            resources: given(&written.resources).unwrap_or(true),
+            prompts: given(&written.prompts).unwrap_or(true),
+        },
+        ..usual
+    })
+}
+
+fn address(written: &tools::Remote) -> Remote {
+    let verify = match (&written.authority, written.verify) {
+        (Some(bundle), _) => Verify::Bundle(PathBuf::from(bundle)),
+        (None, Some(false)) => Verify::Nothing,
+        (None, _) => Verify::Roots,
+    };
+    let key = written.client_key.as_ref().map(PathBuf::from);
+    Remote {
+        headers: written.headers.clone(),
+        verify,
+        identity: written.client_cert.as_ref().map(|cert| Identity { cert: PathBuf::from(cert), key }),
+        oauth: written.auth.as_deref().is_some_and(|auth| auth.eq_ignore_ascii_case("oauth")),
+        ..Remote::new(written.url.expose())
+    }
+}
+
+fn seconds(written: &Option<Given<f64>>) -> Option<Duration> {
+    given(written).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
