@@ -454,33 +454,34 @@ fn assessment_prompt(command: &str, why: &str) -> Option<String> {
     ))
 }
 
-/// A command without what follows `#` outside quotes: the easiest place to address a reader.
+/// A command without its comments: the easiest place to address a reader. Only what is certainly one
+/// goes, because whatever a shell would run must be seen: in a text with a here-document, nothing.
 fn without_comments(command: &str) -> String {
-    let mut lines: Vec<&str> = Vec::new();
-    for line in command.split('\n') {
-        let kept = without_comment(line);
-        if !kept.is_empty() || lines.is_empty() {
-            lines.push(kept);
-        }
+    if command.contains("<<") {
+        return command.to_owned();
     }
-    lines.join("\n").trim_end().to_owned()
-}
-
-fn without_comment(line: &str) -> &str {
+    let mut out = String::with_capacity(command.len());
     let mut quote = None;
-    let mut chars = line.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match (quote, c) {
-            (Some('"'), '\\') => {
+    let mut begins_word = true;
+    let mut chars = command.chars().peekable();
+    while let Some(c) = chars.next() {
+        let is_comment = quote.is_none() && begins_word && c == '#';
+        if is_comment {
+            while chars.peek().is_some_and(|next| *next != '\n') {
                 chars.next();
             }
+            continue;
+        }
+        out.push(c);
+        match (quote, c) {
+            (None | Some('"'), '\\') => out.extend(chars.next()),
             (Some(open), _) if open == c => quote = None,
             (None, '\'' | '"') => quote = Some(c),
-            (None, '#') => return line[..at].trim_end(),
             _ => {}
         }
+        begins_word = quote.is_none() && (c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')'));
     }
-    line
+    out.trim_end().to_owned()
 }
 
 const HALT: &str = "The user has NOT consented to this action. Do NOT retry this command, do NOT rephrase it, \

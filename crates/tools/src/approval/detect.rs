@@ -5,9 +5,13 @@
 //! look-alike letters, with lines joined, quotes taken from its command words, and what `bash -c`
 //! and its kind would run taken out. The first pattern that matches a reading names it.
 //!
-//! Two things differ from Hermes, both for texts that would keep it busy for minutes: reading has a
-//! budget, beyond which a command is refused; and where the readings with one word replaced would
-//! add up to more than [`VARIANTS_BYTES_MAX`], one reading with all of them replaced takes their place.
+//! What differs from Hermes, and why:
+//! - what never runs is also looked for where a separator stands before a quoted command word
+//!   (`ls; "rm" -rf /`), which Hermes only holds for dangerous
+//! - reading has a budget, beyond which a command is refused; some texts keep Hermes busy for minutes
+//! - where the readings with one word replaced would add up to more than [`VARIANTS_BYTES_MAX`], one
+//!   reading with all of them replaced takes their place
+//! - a combining mark belongs to the word it stands in; Python sees the end of a word there
 
 use super::flags::{self, Finding};
 use super::rules::{DANGEROUS_RULES, HARDLINE_RULES, Rule, translated};
@@ -44,6 +48,8 @@ pub struct Reading {
     malformed: bool,
     normalized: String,
     variants: Vec<String>,
+    /// All command words plain, each at the beginning of a line.
+    plain: String,
     findings: Vec<Finding>,
 }
 
@@ -75,20 +81,17 @@ impl Detector {
         reading.findings = flags::findings(&normalized, &budget);
         let (searched, malformed) = without_search_patterns(&normalized, &budget);
         reading.malformed = malformed;
-        reading.variants = variants(&normalized, searched, &reading.findings, &budget);
+        let replacements = plain_words(&normalized, &budget);
+        reading.plain = plain(&searched, &replacements, &budget);
+        reading.variants = variants(&normalized, searched, &reading.findings, &replacements, &budget);
         reading.limited = budget.is_spent();
         reading
     }
 
     /// What no setting lets run.
     pub fn hardline(&self, reading: &Reading) -> Option<&'static str> {
-        if reading.limited {
-            return Some(PARSER_LIMIT);
-        }
-        if reading.malformed {
-            return Some(MALFORMED);
-        }
-        reading.first_match(&HARDLINE_RULES)
+        let plain = || HARDLINE_RULES.iter().find(|rule| rule.matches(&reading.plain));
+        reading.hardline().or_else(|| plain().map(|rule| rule.name))
     }
 
     /// What a person must allow, by its name.
@@ -165,8 +168,20 @@ impl Reading {
             malformed: false,
             normalized: String::new(),
             variants: Vec::new(),
+            plain: String::new(),
             findings: Vec::new(),
         }
+    }
+
+    /// What never runs, as Hermes sees it.
+    pub fn hardline(&self) -> Option<&'static str> {
+        if self.limited {
+            return Some(PARSER_LIMIT);
+        }
+        if self.malformed {
+            return Some(MALFORMED);
+        }
+        self.first_match(&HARDLINE_RULES)
     }
 
     fn first_match(&self, rules: &[Rule]) -> Option<&'static str> {
@@ -239,7 +254,13 @@ fn without_empty_quotes(text: &str) -> String {
 }
 
 /// Every reading, in Hermes' order, in small letters.
-fn variants(normalized: &[char], searched: Vec<char>, findings: &[Finding], budget: &Budget) -> Vec<String> {
+fn variants(
+    normalized: &[char],
+    searched: Vec<char>,
+    findings: &[Finding],
+    replacements: &[Replacement],
+    budget: &Budget,
+) -> Vec<String> {
     let mut variants = Variants::default();
     variants.add(&searched);
     // What would be run is read like a command, and may itself run something.
@@ -260,7 +281,13 @@ fn variants(normalized: &[char], searched: Vec<char>, findings: &[Finding], budg
     }
     let marked = shell::with_starts_marked(&searched, budget);
     variants.add(&marked);
-    add_plain_words(&mut variants, normalized, budget);
+    if replacements.len().saturating_mul(normalized.len()) > VARIANTS_BYTES_MAX {
+        variants.add(&replaced(normalized, replacements));
+        return variants.texts;
+    }
+    for replacement in replacements {
+        variants.add(&replaced(normalized, std::slice::from_ref(replacement)));
+    }
     variants.texts
 }
 
@@ -288,8 +315,11 @@ impl Variants {
     }
 }
 
-fn add_plain_words(variants: &mut Variants, normalized: &[char], budget: &Budget) {
-    let mut replacements: Vec<(Span, Vec<char>)> = Vec::new();
+/// A command word, and how it reads without its quotes.
+type Replacement = (Span, Vec<char>);
+
+fn plain_words(normalized: &[char], budget: &Budget) -> Vec<Replacement> {
+    let mut replacements = Vec::new();
     for (start, end) in shell::command_words(normalized, budget) {
         let written = &normalized[start..end];
         let plain: Vec<char> = shell::plain_word(written, budget).chars().collect();
@@ -297,17 +327,20 @@ fn add_plain_words(variants: &mut Variants, normalized: &[char], budget: &Budget
             replacements.push(((start, end), plain));
         }
     }
-    if replacements.len().saturating_mul(normalized.len()) > VARIANTS_BYTES_MAX {
-        variants.add(&replaced(normalized, &replacements));
-        return;
+    replacements
+}
+
+/// Empty where there is nothing to replace: the marked reading is the same then.
+fn plain(text: &[char], replacements: &[Replacement], budget: &Budget) -> String {
+    if replacements.is_empty() {
+        return String::new();
     }
-    for replacement in &replacements {
-        variants.add(&replaced(normalized, std::slice::from_ref(replacement)));
-    }
+    let plain = replaced(text, replacements);
+    shell::text_of(&shell::with_starts_marked(&plain, budget)).to_lowercase()
 }
 
 /// Where words lie within words (`a$(b)`), the outer one is replaced.
-fn replaced(text: &[char], replacements: &[(Span, Vec<char>)]) -> Vec<char> {
+fn replaced(text: &[char], replacements: &[Replacement]) -> Vec<char> {
     let mut out = Vec::with_capacity(text.len());
     let mut previous = 0;
     for ((start, end), plain) in replacements {

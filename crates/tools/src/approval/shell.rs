@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 /// What may be spent on reading one command, in characters looked at. A command of ordinary length
 /// costs a few thousand; this is about a tenth of a second.
-const BUDGET: usize = 20_000_000;
+const BUDGET: usize = 8_000_000;
 
 pub struct Budget(Cell<usize>);
 

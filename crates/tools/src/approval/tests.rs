@@ -13,6 +13,9 @@ use throughline_core::time::Time;
 const VERDICTS: &str = include_str!("verdicts.jsonl");
 const NAMES: &str = include_str!("names.json");
 
+/// Where a combining mark ends a word for Python: see the module `detect`.
+const DIFFERENT: [&str; 1] = ["\u{130}rm -rf /"];
+
 fn place() -> Place {
     Place {
         home: "/home/alice/.hermes".into(),
@@ -131,13 +134,14 @@ fn hermes_and_this_say_the_same_of_every_command() {
             }
         };
         let reading = detector.read(&command);
-        let hardline = detector.hardline(&reading);
+        let hardline = reading.hardline();
         let dangerous = detector.dangerous(&command, &reading);
         let sudo = hardline != Some(detect::PARSER_LIMIT) && detector.guesses_sudo_password(&reading);
         let seen = (hardline, dangerous.as_deref(), sudo);
         let expected =
             (row["hardline"].as_str(), row["dangerous"].as_str(), row["sudo"].as_bool().unwrap());
-        if seen != expected {
+        assert!(detector.hardline(&reading).is_some() || hardline.is_none(), "never milder: {line}");
+        if seen != expected && !DIFFERENT.contains(&command.as_str()) {
             wrong.push(format!("{line}\n   seen {seen:?}"));
         }
     }
@@ -432,12 +436,29 @@ fn a_text_made_to_keep_a_reader_busy_is_refused_in_good_time() {
     let began = std::time::Instant::now();
     for unit in ["$(", "(", "`", "${", "'a'b;", "bash -c 'x' ", "(grep -P 'x' ", "\"a\"\n"] {
         let command = unit.repeat(60_000 / unit.len()) + "\n";
+        let began = std::time::Instant::now();
         let reading = detector.read(&command);
         detector.hardline(&reading);
         detector.dangerous(&command, &reading);
+        println!("{unit}: {:?}", began.elapsed());
     }
     // Unoptimised and on a busy machine; Hermes needs minutes for some of them.
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[test]
+fn what_a_shell_would_run_is_never_taken_for_a_comment() {
+    for (command, shown) in [
+        ("rm -r x # be kind", "rm -r x"),
+        ("rm -r x #a\nls # b\n", "rm -r x \nls"),
+        ("echo a#b; rm -r x", "echo a#b; rm -r x"),
+        ("echo '# a'; echo \"# b\"; echo \\# c", "echo '# a'; echo \"# b\"; echo \\# c"),
+        ("echo \"a\n# b\"", "echo \"a\n# b\""),
+        ("sh <<X\nit's\n# '; rm -r x\nX", "sh <<X\nit's\n# '; rm -r x\nX"),
+        ("echo ${#x} $#", "echo ${#x} $#"),
+    ] {
+        assert_eq!(without_comments(command), shown);
+    }
 }
 
 #[test]
