@@ -10,8 +10,8 @@
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde_json::{Value, json};
 use std::fmt;
-use std::net::IpAddr;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::time::Duration;
 use throughline_core::{SessionId, Time};

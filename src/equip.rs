@@ -25,7 +25,7 @@ use throughline_tools::files::{self, Files};
 use throughline_tools::paths::Reach;
 use throughline_tools::skills::{SkillSettings, Skills};
 use throughline_tools::spill::Spill;
-use throughline_tools::terminal::{Notice, Terminal};
+use throughline_tools::terminal::Notice;
 use throughline_tools::todo::Todo;
 use throughline_tools::toolbox::{Gate, Toolbox};
 
@@ -268,6 +268,3 @@ fn told(desk: &dyn Desk, notice: Notice) -> Submission {
         may_be_retry: false,
     }
 }
-
-#[allow(unused_imports)]
-use Terminal as _;

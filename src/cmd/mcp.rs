@@ -134,7 +134,9 @@ impl Surface for Gateway {
 
 fn because(error: ClientError) -> SurfaceError {
     match error {
-        ClientError::Refused { code, message } if code.ends_with("not_found") => SurfaceError::NotFound(message),
+        ClientError::Refused { code, message } if code.ends_with("not_found") => {
+            SurfaceError::NotFound(message)
+        }
         ClientError::Refused { message, .. } => SurfaceError::Refused(message),
         error => SurfaceError::Unavailable(error.to_string()),
     }

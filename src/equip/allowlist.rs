@@ -25,7 +25,8 @@ impl Allowed {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(format!("could not read {shown}: {error}")),
         };
-        let text = edit::append(&text, "command_allowlist", patterns).map_err(|error| error.to_string())?;
+        let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+        let text = edit::append(&text, "command_allowlist", &patterns).map_err(|error| error.to_string())?;
         let directory = self.file.parent().unwrap_or(Path::new("."));
         let written = tempfile::NamedTempFile::new_in(directory).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
@@ -47,7 +48,8 @@ impl Allowlist for Allowed {
 
     fn add(&self, patterns: &[String]) -> Result<(), String> {
         let mut entries = self.entries.lock().expect("nothing panics while it holds the list");
-        let new: Vec<String> = patterns.iter().filter(|pattern| !entries.contains(pattern)).cloned().collect();
+        let new: Vec<String> =
+            patterns.iter().filter(|pattern| !entries.contains(pattern)).cloned().collect();
         if new.is_empty() {
             return Ok(());
         }

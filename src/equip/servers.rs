@@ -14,9 +14,10 @@ pub fn settings(tools: &tools::Tools) -> Vec<ServerSettings> {
 }
 
 pub fn surroundings(home: &Path, settings: &Settings) -> Surroundings {
-    let environment = settings.environment.names().filter_map(|name| {
-        Some((name.to_owned(), settings.environment.get(name)?))
-    });
+    let environment = settings
+        .environment
+        .names()
+        .filter_map(|name| Some((name.to_owned(), settings.environment.get(name)?)));
     Surroundings { home: home.to_owned(), environment: environment.collect() }
 }
 

@@ -11,7 +11,7 @@ use throughline_core::port::Model;
 use throughline_hermes::config::Given;
 use throughline_hermes::config::tools::ApprovalMode;
 use throughline_tools::approval::{self, Approvals, Assessor, Mode, Unattended};
-use throughline_tools::sandbox::{self, Confine, Landlock, Unconfined};
+use throughline_tools::sandbox::{self, Availability, Confine, Landlock, Unconfined};
 use throughline_tools::terminal::{
     Backend, DockerSettings, HomeMode, Notices, SshSettings, Terminal, TerminalSettings,
 };
@@ -44,18 +44,22 @@ fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc
         off.push("landlock: `throughline.landlock` is false, so local commands run as you do".into());
         return Arc::new(Unconfined);
     }
-    let confined = Landlock::new(sandbox::Settings {
+    let wanted = sandbox::Settings {
         enabled: true,
         home: place.home.to_owned(),
         others: place.homes.to_vec(),
         workspace: Some(place.workspace.to_owned()),
-    });
-    match confined {
-        Ok(landlock) => Arc::new(landlock),
-        Err(why) => {
+    };
+    match Landlock::new(&wanted) {
+        Ok(landlock) => {
+            off.extend(landlock.note(&wanted));
+            Arc::new(landlock)
+        }
+        Err(Availability::Absent(why)) => {
             off.push(format!("landlock: {why}"));
             Arc::new(Unconfined)
         }
+        Err(Availability::Here) => Arc::new(Unconfined),
     }
 }
 
@@ -85,8 +89,8 @@ fn approvals(place: &Place<'_>, settings: &Settings) -> approval::Settings {
         has_sudo_password: settings.secrets.contains_key("SUDO_PASSWORD"),
         isolated: approval::is_isolated(
             backend_name(settings),
-            settings.tools.terminal.docker.volumes.iter().map(String::as_str),
             given(&settings.tools.terminal.docker.mount_cwd_to_workspace).unwrap_or(false),
+            settings.tools.terminal.docker.volumes.iter().map(String::as_str),
         ),
         ..usual
     }
@@ -135,7 +139,8 @@ fn docker(settings: &Settings) -> DockerSettings {
         extra_args: written.extra_args.clone(),
         network: given(&written.network).unwrap_or(usual.network),
         run_as_host_user: given(&written.run_as_host_user).unwrap_or(usual.run_as_host_user),
-        mount_cwd_to_workspace: given(&written.mount_cwd_to_workspace).unwrap_or(usual.mount_cwd_to_workspace),
+        mount_cwd_to_workspace: given(&written.mount_cwd_to_workspace)
+            .unwrap_or(usual.mount_cwd_to_workspace),
         persist_across_processes: given(&written.persist_across_processes)
             .unwrap_or(usual.persist_across_processes),
         orphan_reaper: given(&written.orphan_reaper).unwrap_or(usual.orphan_reaper),

@@ -14,10 +14,10 @@
 //! number is nobody's secret as long as nothing says so.
 
 mod fields;
-mod tokens;
-mod urls;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod urls;
 
 use std::fmt;
 
@@ -153,7 +153,8 @@ fn is_marked(value: &str) -> bool {
 fn is_reference(value: &str) -> bool {
     let lookups = ["os.getenv", "os.environ", "process.env", "$ENV{", "$(", "env::var"];
     let name = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+        !text.is_empty()
+            && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
     };
     let inner = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     let inner = inner.or_else(|| value.strip_prefix('$'));

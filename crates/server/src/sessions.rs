@@ -46,6 +46,7 @@ impl Wanted {
             session: session.map(|name| named_session(name, "session")).transpose()?,
             limit: self.limit.unwrap_or(LIMIT).min(LIMIT_MAX),
             offset: self.offset.unwrap_or(0),
+            ..SessionFilter::default()
         })
     }
 }

@@ -23,6 +23,7 @@ mod shell;
 #[cfg(test)]
 mod tests;
 
+pub use crate::terminal::judge::{Judge, Judgement};
 use detect::{Detector, Reading, SUDO_GUESS};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,23 +31,6 @@ use std::time::Duration;
 use throughline_core::port::Promise;
 use throughline_core::redact::redacted;
 use throughline_core::tool::{Call, Caller, Grant, Question, Verdict};
-
-/// What becomes of a command before anything has happened.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Judgement {
-    /// It runs. The note, if any, stands in the result: who allowed it, and why it was asked.
-    Run { note: Option<String> },
-    /// A person must answer first.
-    Ask { question: Question, patience: Duration },
-    /// It does not run: this is the call's result.
-    Block(String),
-}
-
-/// Asked once for every command, after its arguments were read and before it runs. A call that a
-/// person has answered carries the grant.
-pub trait Judge: Send + Sync {
-    fn judge<'a>(&'a self, call: &'a Call, command: &'a str) -> Promise<'a, Judgement>;
-}
 
 /// What the user has allowed for good: `command_allowlist`.
 pub trait Allowlist: Send + Sync {
@@ -319,8 +303,7 @@ impl Approvals {
     /// than one command.
     fn is_listed(&self, command: &str) -> bool {
         let command = command.trim_matches(shell::is_space);
-        let is_compound =
-            command.contains(['\n', '&', '|', ';', '<', '>', '`']) || command.contains("$(");
+        let is_compound = command.contains(['\n', '&', '|', ';', '<', '>', '`']) || command.contains("$(");
         if command.is_empty() || is_compound {
             return false;
         }

@@ -12,7 +12,6 @@
 //! replaced by none.
 
 mod advice;
-pub mod confine;
 mod environment;
 mod group;
 pub mod judge;
@@ -29,7 +28,7 @@ mod watch;
 pub use registry::{Notice, Notices};
 pub use settings::{Backend, DockerSettings, HomeMode, SshSettings, TerminalSettings};
 
-use confine::Confine;
+use crate::sandbox::Confine;
 use environment::Variables;
 use group::{Identity, Running};
 use judge::{Judge, Judgement};
@@ -38,7 +37,6 @@ use registry::{Limits, Registry, Started, Wish};
 use request::{Request, Wrong};
 use run::{Job, run};
 use serde_json::{Value, json};
-use settings::{Backend, TerminalSettings};
 use site::{Docker, Local, Session, Shell, Site, Ssh, find_program, nearest_directory, quoted};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};

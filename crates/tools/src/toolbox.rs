@@ -83,7 +83,7 @@ impl Toolbox {
     /// The group of a tool; None if there is none of that name.
     pub fn toolset_of(&self, tool: &str) -> Option<String> {
         let catalog = self.catalog();
-        catalog.get(tool).map(|entry| entry.spec.toolset.clone())
+        catalog.find(tool).map(|found| found.spec.toolset.clone())
     }
 
     async fn run(&self, call: &Call) -> Returned {

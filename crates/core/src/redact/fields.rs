@@ -9,7 +9,13 @@ const NAME_LENGTH_MAX: usize = 128;
 const SECRET_WORDS: [&str; 6] = ["apikey", "token", "secret", "password", "passwd", "credential"];
 
 const HEADERS: [&str; 8] = [
-    "x-api-key", "x-goog-api-key", "api-key", "apikey", "x-api-token", "x-auth-token", "x-access-token",
+    "x-api-key",
+    "x-goog-api-key",
+    "api-key",
+    "apikey",
+    "x-api-token",
+    "x-auth-token",
+    "x-access-token",
     "private-token",
 ];
 const SCHEMES: [&str; 9] =
@@ -17,8 +23,26 @@ const SCHEMES: [&str; 9] =
 
 /// What types and constants are called where a program names a secret's field.
 const TYPES: [&str; 20] = [
-    "str", "string", "&str", "&'static", "bytes", "int", "bool", "number", "any", "none", "null", "true", "false",
-    "undefined", "nil", "optional", "required", "option", "secret", "self",
+    "str",
+    "string",
+    "&str",
+    "&'static",
+    "bytes",
+    "int",
+    "bool",
+    "number",
+    "any",
+    "none",
+    "null",
+    "true",
+    "false",
+    "undefined",
+    "nil",
+    "optional",
+    "required",
+    "option",
+    "secret",
+    "self",
 ];
 
 /// `Authorization: Bearer …`, `x-api-key: …`, and a bare `Bearer …`.
@@ -26,9 +50,12 @@ pub fn without_headers(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut rewriting = Rewriting::of(text);
     let mut found: Vec<(usize, usize)> = Vec::new();
-    found.extend(lower.match_indices("authorization").filter_map(|(at, name)| credential(text, at + name.len())));
+    found.extend(
+        lower.match_indices("authorization").filter_map(|(at, name)| credential(text, at + name.len())),
+    );
     for header in HEADERS {
-        found.extend(lower.match_indices(header).filter_map(|(at, name)| header_value(text, at + name.len())));
+        found
+            .extend(lower.match_indices(header).filter_map(|(at, name)| header_value(text, at + name.len())));
     }
     found.extend(lower.match_indices("bearer ").filter_map(|(at, name)| bare_bearer(text, at + name.len())));
     found.sort_unstable();
@@ -124,7 +151,9 @@ fn assigned_name(text: &str, equals: usize) -> Option<Name> {
     let is_capital = |byte: &&u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || **byte == b'_';
     let loud = name.as_bytes().iter().rev().take_while(is_capital).count();
     let loud_name = &name[name.len() - loud..];
-    if loud_name.bytes().any(|byte| byte.is_ascii_uppercase()) && (is_secret_name(loud_name) || is_auth(loud_name)) {
+    if loud_name.bytes().any(|byte| byte.is_ascii_uppercase())
+        && (is_secret_name(loud_name) || is_auth(loud_name))
+    {
         return Some(Name { end, is_loud: true, counts_tokens: counts_tokens(loud_name) });
     }
     if blanks > 0 || !(is_secret_name(name) || is_auth(name)) {
@@ -163,9 +192,8 @@ fn value_at(text: &str, start: usize, stops_at_ampersand: bool) -> Option<(usize
         let end = run_end(text, start + 1, |byte| byte != quote && byte != b'\n');
         return (end > start + 1).then_some((start + 1, end));
     }
-    let end = run_end(text, start, |byte| {
-        !byte.is_ascii_whitespace() && !(stops_at_ampersand && byte == b'&')
-    });
+    let end =
+        run_end(text, start, |byte| !byte.is_ascii_whitespace() && !(stops_at_ampersand && byte == b'&'));
     let value = text[start..end].trim_end_matches(['"', '\'', '`', ',', ';', ')', ']', '}', '>', '\\']);
     (!value.is_empty()).then_some((start, start + value.len()))
 }
@@ -230,8 +258,16 @@ fn names_secret_field(name: &str) -> bool {
     let ends = SECRET_WORDS.iter().any(|word| plain.ends_with(word));
     ends || matches!(
         plain.as_str(),
-        "bearer" | "secretvalue" | "rawsecret" | "secretinput" | "keymaterial" | "privatekey" | "authorization"
-            | "accesskey" | "secretaccesskey" | "jwt"
+        "bearer"
+            | "secretvalue"
+            | "rawsecret"
+            | "secretinput"
+            | "keymaterial"
+            | "privatekey"
+            | "authorization"
+            | "accesskey"
+            | "secretaccesskey"
+            | "jwt"
     )
 }
 
@@ -300,4 +336,3 @@ fn is_auth(name: &str) -> bool {
 fn counts_tokens(name: &str) -> bool {
     plain(name).contains("tokens")
 }
-

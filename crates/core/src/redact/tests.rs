@@ -49,7 +49,10 @@ fn p31_a_name_or_a_place_gives_a_secret_away() {
         ("https://h/cb?code=abc&state=x#access_token=q", "https://h/cb?code=…&state=x#access_token=…"),
         ("GET /hook?pass%77ord=x HTTP/1.1", "GET /hook?pass%77ord=… HTTP/1.1"),
         ("user=me&password=hunter2&x=1", "user=me&password=…&x=1"),
-        ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY----- after", "[REDACTED PRIVATE KEY] after"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY----- after",
+            "[REDACTED PRIVATE KEY] after",
+        ),
         (
             "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nMIIEvQIBADANBgkqhkiG9w==\nthen more",
             "[REDACTED PRIVATE KEY]\nthen more",
@@ -112,11 +115,23 @@ fn what_the_model_reads_keeps_its_names_and_loses_its_keys() {
 fn carrier() -> impl Strategy<Value = (String, String)> {
     let body = "[A-Za-z0-9]{24,40}";
     let form = prop_oneof![
-        Just("sk-{}"), Just("ghp_{}"), Just("xoxb-{}"), Just("hf_{}"), Just("Authorization: Bearer {}"),
-        Just("authorization: token {}"), Just("x-api-key: {}"), Just("SERVICE_TOKEN={}"), Just("DB_PASSWORD='{}'"),
-        Just("\"password\": \"{}\""), Just("\"client_secret\":\"{}\""), Just("postgres://user:{}@host/db"),
-        Just("https://user:{}@host/x"), Just("https://h/x?access_token={}&y=1"), Just("app.api.key={}"),
-        Just("\nsecret: {}\n"), Just("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"),
+        Just("sk-{}"),
+        Just("ghp_{}"),
+        Just("xoxb-{}"),
+        Just("hf_{}"),
+        Just("Authorization: Bearer {}"),
+        Just("authorization: token {}"),
+        Just("x-api-key: {}"),
+        Just("SERVICE_TOKEN={}"),
+        Just("DB_PASSWORD='{}'"),
+        Just("\"password\": \"{}\""),
+        Just("\"client_secret\":\"{}\""),
+        Just("postgres://user:{}@host/db"),
+        Just("https://user:{}@host/x"),
+        Just("https://h/x?access_token={}&y=1"),
+        Just("app.api.key={}"),
+        Just("\nsecret: {}\n"),
+        Just("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"),
         Just("12345678901:{}AbCdEf_-"),
     ];
     (form, body).prop_map(|(form, body)| (form.replace("{}", &body), body))

@@ -110,7 +110,9 @@ pub fn without_tokens(text: &str, purpose: Purpose) -> String {
     let mut at = 0;
     while at < bytes.len() {
         let touched = at > 0 && bytes[at - 1].is_ascii_alphanumeric();
-        if bytes[at].is_ascii_alphanumeric() && !touched && text.is_char_boundary(at)
+        if bytes[at].is_ascii_alphanumeric()
+            && !touched
+            && text.is_char_boundary(at)
             && let Some((label, end)) = token_at(text, at)
         {
             let mark = match purpose {
@@ -179,7 +181,8 @@ fn signed_end(text: &str, from: usize) -> usize {
 
 /// `123456789:AA…`: eight digits or more, and thirty characters or more. `colon` is where it stands.
 fn bot_token_end(text: &str, colon: usize) -> Option<usize> {
-    let digits = text.as_bytes()[..colon].iter().rev().take(8).take_while(|byte| byte.is_ascii_digit()).count();
+    let digits =
+        text.as_bytes()[..colon].iter().rev().take(8).take_while(|byte| byte.is_ascii_digit()).count();
     let end = run_end(text, colon + 1, |byte| Body::Both.holds(byte));
     (digits == 8 && end - colon > 30).then_some(end)
 }
@@ -194,7 +197,8 @@ pub fn without_key_blocks(text: &str) -> String {
     while let Some(found) = text[at..].find(BEGIN) {
         let start = at + found;
         let label = start + BEGIN.len();
-        let dashes = run_end(text, label, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ');
+        let dashes =
+            run_end(text, label, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ');
         at = label;
         if !text[dashes..].starts_with("-----") || !text[label..dashes].contains("PRIVATE KEY") {
             continue;
@@ -203,7 +207,9 @@ pub fn without_key_blocks(text: &str) -> String {
         let end = match last_end.and_then(|_| text[dashes..].find(END)) {
             Some(found) => {
                 let label = dashes + found + END.len();
-                let end = run_end(text, label, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' ');
+                let end = run_end(text, label, |byte| {
+                    byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b' '
+                });
                 if text[end..].starts_with("-----") { end + 5 } else { end }
             }
             None => cut_block_end(text, dashes + 5),
@@ -222,7 +228,8 @@ fn cut_block_end(text: &str, from: usize) -> usize {
     loop {
         next = run_end(text, next, |byte| byte.is_ascii_whitespace());
         let word = run_end(text, next, is_key);
-        let is_line = word - next >= 16 || (word > next && end > from && text[next..word].contains(['=', '+', '/']));
+        let is_line =
+            word - next >= 16 || (word > next && end > from && text[next..word].contains(['=', '+', '/']));
         if !is_line {
             return end;
         }

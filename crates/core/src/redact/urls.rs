@@ -3,7 +3,8 @@
 use super::{MARK, Purpose, Rewriting, is_marked, run_end};
 
 /// Databases and brokers: what stands before `@` there is never meant to be followed.
-const STORES: [&str; 8] = ["postgres", "postgresql", "mysql", "mongodb", "mongodb+srv", "redis", "rediss", "amqp"];
+const STORES: [&str; 8] =
+    ["postgres", "postgresql", "mysql", "mongodb", "mongodb+srv", "redis", "rediss", "amqp"];
 
 /// Names like `git` or `deploy` are shorter than a token.
 const TOKEN_LENGTH_MIN: usize = 8;
@@ -12,12 +13,39 @@ const USERINFO_LENGTH_MAX: usize = 512;
 const PARAMETER_LENGTH_MAX: usize = 64;
 
 const PARAMETERS: [&str; 17] = [
-    "access_token", "refresh_token", "id_token", "token", "api_key", "apikey", "client_secret", "password", "auth",
-    "jwt", "session", "secret", "key", "code", "signature", "x_amz_signature", "sig",
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "token",
+    "api_key",
+    "apikey",
+    "client_secret",
+    "password",
+    "auth",
+    "jwt",
+    "session",
+    "secret",
+    "key",
+    "code",
+    "signature",
+    "x_amz_signature",
+    "sig",
 ];
 const FORM_FIELDS: [&str; 14] = [
-    "access_token", "refresh_token", "id_token", "token", "api_key", "apikey", "client_secret", "password", "auth",
-    "jwt", "secret", "key", "code", "signature",
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "token",
+    "api_key",
+    "apikey",
+    "client_secret",
+    "password",
+    "auth",
+    "jwt",
+    "secret",
+    "key",
+    "code",
+    "signature",
 ];
 
 /// What a reader of ordinary output may need, a callback or a link that was sent for following, stays
@@ -59,7 +87,8 @@ fn userinfo_end(text: &str, start: usize, is_store: bool) -> Option<usize> {
     let word = window.iter().position(|byte| is_end(*byte)).unwrap_or(window.len());
     let authority = window[..word].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(word);
     let last = window[..authority].iter().rposition(|byte| *byte == b'@');
-    let last = last.or_else(|| is_store.then(|| window[..word].iter().position(|byte| *byte == b'@')).flatten());
+    let last =
+        last.or_else(|| is_store.then(|| window[..word].iter().position(|byte| *byte == b'@')).flatten());
     last.filter(|at| *at > 0).map(|at| start + at)
 }
 
@@ -76,7 +105,8 @@ pub fn without_parameters(text: &str) -> String {
         let name = parameter_name(&text[at + 1..equals]);
         let is_secret = PARAMETERS.contains(&name.as_str());
         // A semicolon divides statements more often than parameters.
-        let is_plain_word = sign == ";" && matches!(name.as_str(), "key" | "code" | "session" | "auth" | "sig");
+        let is_plain_word =
+            sign == ";" && matches!(name.as_str(), "key" | "code" | "session" | "auth" | "sig");
         let is_end = |byte: u8| byte.is_ascii_whitespace() || b"#&;\"'<>".contains(&byte);
         let end = run_end(text, equals + 1, |byte| !is_end(byte));
         let value = &text[equals + 1..end];

@@ -57,9 +57,7 @@ impl Detector {
     pub fn new(place: &Place) -> Self {
         let mut folds = Vec::new();
         // The agent's home may lie in the user's: it is folded first.
-        for (path, name) in
-            [(Some(place.home.as_path()), "~/.hermes"), (place.user_home.as_deref(), "~")]
-        {
+        for (path, name) in [(Some(place.home.as_path()), "~/.hermes"), (place.user_home.as_deref(), "~")] {
             let Some(path) = path else { continue };
             let mut names = vec![path.to_path_buf()];
             names.extend(path.canonicalize().ok().filter(|real| real != path));
@@ -143,8 +141,7 @@ impl Detector {
     fn normalized(&self, command: &str) -> String {
         static JOINED: LazyLock<Regex> = LazyLock::new(|| expression(r"\\\r?\n"));
         static ESCAPED: LazyLock<Regex> = LazyLock::new(|| expression(r"\\([^\n])"));
-        static SEPARATORS: LazyLock<Regex> =
-            LazyLock::new(|| expression(r"\$\{IFS\b[^}]*\}|\$IFS\b"));
+        static SEPARATORS: LazyLock<Regex> = LazyLock::new(|| expression(r"\$\{IFS\b[^}]*\}|\$IFS\b"));
         let text = without_escape_sequences(command).replace('\0', "");
         let text = composed(&text);
         let mut text = JOINED.replace_all(&text, "").into_owned();
@@ -212,9 +209,10 @@ fn exceeds_limits(command: &str) -> bool {
 }
 
 fn is_own_script(name: &str) -> bool {
-    ["hermes-verify-", "hermes-ad-hoc-"].iter().filter_map(|prefix| name.strip_prefix(prefix)).any(|rest| {
-        !rest.is_empty() && rest.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
-    })
+    ["hermes-verify-", "hermes-ad-hoc-"]
+        .iter()
+        .filter_map(|prefix| name.strip_prefix(prefix))
+        .any(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c)))
 }
 
 /// Finds a directory where something beneath it is named, with either kind of slash. None for one

@@ -30,10 +30,19 @@ const DANGEROUS: [(&str, &str); 70] = [
     (r"\brm\s+-[^\s]*r", "recursive delete"),
     (r"\brm\s+--recursive\b", "recursive delete (long flag)"),
     (r"\bcmd(?:\.exe)?\s+/(?:c|k)\s+.*\b(?:del|erase|rd|rmdir)\b", "Windows cmd destructive delete"),
-    (r#"\b(?:powershell|pwsh)(?:\.exe)?\b(?:\s+-\S+)*\s+(?:-(?:command|c)\s+)?["\']?(?:remove-item|rmdir|erase|del|rd|ri|rm)\b"#, "Windows PowerShell destructive delete"),
-    (r"\b(?:powershell|pwsh)(?:\.exe)?\b.*\s-(?:encodedcommand|enc|e)\b", "PowerShell encoded command execution"),
+    (
+        r#"\b(?:powershell|pwsh)(?:\.exe)?\b(?:\s+-\S+)*\s+(?:-(?:command|c)\s+)?["\']?(?:remove-item|rmdir|erase|del|rd|ri|rm)\b"#,
+        "Windows PowerShell destructive delete",
+    ),
+    (
+        r"\b(?:powershell|pwsh)(?:\.exe)?\b.*\s-(?:encodedcommand|enc|e)\b",
+        "PowerShell encoded command execution",
+    ),
     (r"\bchmod\s+(-[^\s]*\s+)*(777|666|o\+[rwx]*w|a\+[rwx]*w)\b", "world/other-writable permissions"),
-    (r"\bchmod\s+--recursive\b.*(777|666|o\+[rwx]*w|a\+[rwx]*w)", "recursive world/other-writable (long flag)"),
+    (
+        r"\bchmod\s+--recursive\b.*(777|666|o\+[rwx]*w|a\+[rwx]*w)",
+        "recursive world/other-writable (long flag)",
+    ),
     (r"\bchown\s+(-[^\s]*)?R\s+root", "recursive chown to root"),
     (r"\bchown\s+--recur[a-z]*\b.*root", "recursive chown to root (long flag)"),
     (r"\bmkfs\b", "format filesystem"),
@@ -52,11 +61,26 @@ const DANGEROUS: [(&str, &str); 70] = [
     (r":\(\)\s*\{\s*:\s*\|\s*:\s*&\s*\}\s*;\s*:", "fork bomb"),
     (r"\b(curl|wget)\b.*\|\s*(?:[/\w]*/)?(?:ba)?sh(?:\s|$|-c)", "pipe remote content to shell"),
     (r"\b(bash|sh|zsh|ksh)\s+<\s*<?\s*\(\s*(curl|wget)\b", "execute remote script via process substitution"),
-    (r"(?:\beval\b|\bsource\b|\.)\s*(?:\$\(\s*|`\s*)(?:curl|wget)\b", "execute remote content via command substitution"),
-    (r"\b(base64|base32|base16)\s+(?:-[dD]|--decode)\b.*\|\s*\b(bash|sh|zsh|ksh|dash)\b", "pipe decoded content to shell (possible command obfuscation)"),
-    (r"\bxxd\s+-r\b.*\|\s*\b(bash|sh|zsh|ksh|dash)\b", "pipe xxd-decoded content to shell (possible command obfuscation)"),
-    (r"\becho\b[^|]*\|\s*\btr\b[^|]*\|\s*\b(bash|sh|zsh|ksh|dash)\b", "pipe tr-transformed output to shell (possible command obfuscation)"),
-    (r"\bopenssl\b.*\b(?:base64|enc)\b[^|]*\s+-[dD]\b[^|]*\|\s*\b(bash|sh|zsh|ksh|dash)\b", "pipe openssl-decoded content to shell (possible command obfuscation)"),
+    (
+        r"(?:\beval\b|\bsource\b|\.)\s*(?:\$\(\s*|`\s*)(?:curl|wget)\b",
+        "execute remote content via command substitution",
+    ),
+    (
+        r"\b(base64|base32|base16)\s+(?:-[dD]|--decode)\b.*\|\s*\b(bash|sh|zsh|ksh|dash)\b",
+        "pipe decoded content to shell (possible command obfuscation)",
+    ),
+    (
+        r"\bxxd\s+-r\b.*\|\s*\b(bash|sh|zsh|ksh|dash)\b",
+        "pipe xxd-decoded content to shell (possible command obfuscation)",
+    ),
+    (
+        r"\becho\b[^|]*\|\s*\btr\b[^|]*\|\s*\b(bash|sh|zsh|ksh|dash)\b",
+        "pipe tr-transformed output to shell (possible command obfuscation)",
+    ),
+    (
+        r"\bopenssl\b.*\b(?:base64|enc)\b[^|]*\s+-[dD]\b[^|]*\|\s*\b(bash|sh|zsh|ksh|dash)\b",
+        "pipe openssl-decoded content to shell (possible command obfuscation)",
+    ),
     (r#"\btee\b.*["\']?%SENSITIVE%"#, "overwrite system file via tee"),
     (r#">>?\s*["\']?%SENSITIVE%"#, "overwrite system file via redirection"),
     (r#"\btee\b.*["\']?%PROJECT%["\']?%BOUNDARY%"#, "overwrite project env/config via tee"),
@@ -64,52 +88,97 @@ const DANGEROUS: [(&str, &str); 70] = [
     (r"\bxargs\s+.*\brm\b", "xargs with rm"),
     (r"\bfind\b.*-exec(?:dir)?\s+(/\S*/)?rm\b", "find -exec/-execdir rm"),
     (r"\bfind\b.*-delete\b", "find -delete"),
-    (r"\bhermes\s+(?:-{1,2}\S+(?:\s+\S+)?\s+)*gateway\s+(stop|restart)\b", "stop/restart hermes gateway (kills running agents)"),
+    (
+        r"\bhermes\s+(?:-{1,2}\S+(?:\s+\S+)?\s+)*gateway\s+(stop|restart)\b",
+        "stop/restart hermes gateway (kills running agents)",
+    ),
     (r"\bhermes\s+update\b", "hermes update (restarts gateway, kills running agents)"),
-    (r"\bdocker\s+compose\s+(restart|stop|kill|down)\b", "docker compose restart/stop/kill/down (container lifecycle)"),
+    (
+        r"\bdocker\s+compose\s+(restart|stop|kill|down)\b",
+        "docker compose restart/stop/kill/down (container lifecycle)",
+    ),
     (r"\bdocker\s+(restart|stop|kill)\b", "docker restart/stop/kill (container lifecycle)"),
-    (r"gateway\s+run\b.*(&\s*$|&\s*;|\bdisown\b|\bsetsid\b)", "start gateway outside systemd (use 'systemctl --user restart hermes-gateway')"),
-    (r"\bnohup\b.*gateway\s+run\b", "start gateway outside systemd (use 'systemctl --user restart hermes-gateway')"),
+    (
+        r"gateway\s+run\b.*(&\s*$|&\s*;|\bdisown\b|\bsetsid\b)",
+        "start gateway outside systemd (use 'systemctl --user restart hermes-gateway')",
+    ),
+    (
+        r"\bnohup\b.*gateway\s+run\b",
+        "start gateway outside systemd (use 'systemctl --user restart hermes-gateway')",
+    ),
     (r"\b(pkill|killall)\b.*\b(hermes|gateway|cli\.py)\b", "kill hermes/gateway process (self-termination)"),
     (r"\bkill\b.*\$\(\s*(pgrep|pidof)\b", "kill process via pgrep/pidof expansion (self-termination)"),
     (r"\bkill\b.*`\s*(pgrep|pidof)\b", "kill process via backtick pgrep/pidof expansion (self-termination)"),
-    (r"\blaunchctl\s+(stop|kickstart|bootout|unload|kill|disable|remove)\b.*\b(hermes|ai\.hermes)\b", "stop/restart hermes launchd service (kills running agents)"),
+    (
+        r"\blaunchctl\s+(stop|kickstart|bootout|unload|kill|disable|remove)\b.*\b(hermes|ai\.hermes)\b",
+        "stop/restart hermes launchd service (kills running agents)",
+    ),
     (r"\b(cp|mv|install)\b.*\s%SYSTEM%", "copy/move file into system config path"),
     (r#"\b(cp|mv|install)\b.*\s["\']?%PROJECT%["\']?%TAIL%"#, "overwrite project env/config file"),
-    (r#"\b(cp|mv|install)\b.*\s["\']?%SENSITIVE%[^\s"\']*["\']?%TAIL%"#, "copy/move file into sensitive credential/SSH/shell-rc path"),
+    (
+        r#"\b(cp|mv|install)\b.*\s["\']?%SENSITIVE%[^\s"\']*["\']?%TAIL%"#,
+        "copy/move file into sensitive credential/SSH/shell-rc path",
+    ),
     (r#"\bsed\s+-[^\s]*i.*(?:%USER%)[^\s"\']*"#, "in-place edit of sensitive credential/SSH/shell-rc path"),
-    (r#"\bsed\s+--in-place\b.*(?:%USER%)[^\s"\']*"#, "in-place edit of sensitive credential/SSH/shell-rc path (long flag)"),
-    (r#"\b(?:perl|ruby)\b.*(?:^|\s)-[^\s]*i\b.*(?:%USER%)[^\s"\']*"#, "in-place edit of sensitive credential/SSH/shell-rc path (perl/ruby)"),
+    (
+        r#"\bsed\s+--in-place\b.*(?:%USER%)[^\s"\']*"#,
+        "in-place edit of sensitive credential/SSH/shell-rc path (long flag)",
+    ),
+    (
+        r#"\b(?:perl|ruby)\b.*(?:^|\s)-[^\s]*i\b.*(?:%USER%)[^\s"\']*"#,
+        "in-place edit of sensitive credential/SSH/shell-rc path (perl/ruby)",
+    ),
     (r"\bsed\s+-[^\s]*i.*\s%SYSTEM%", "in-place edit of system config"),
     (r"\bsed\s+--in-place\b.*\s%SYSTEM%", "in-place edit of system config (long flag)"),
     (r"\bsed\s+-[^\s]*i.*(?:%CONFIG%|%ENV%)", "in-place edit of Hermes config/env"),
     (r"\bsed\s+--in-place\b.*(?:%CONFIG%|%ENV%)", "in-place edit of Hermes config/env (long flag)"),
-    (r"\b(?:perl|ruby)\b.*(?:^|\s)-[^\s]*i\b.*(?:%CONFIG%|%ENV%)", "in-place edit of Hermes config/env (perl/ruby)"),
+    (
+        r"\b(?:perl|ruby)\b.*(?:^|\s)-[^\s]*i\b.*(?:%CONFIG%|%ENV%)",
+        "in-place edit of Hermes config/env (perl/ruby)",
+    ),
     (r"\b(bash|sh|zsh|ksh)\s+<<", "shell execution via heredoc"),
     (r"\bgit\s+reset\s+--h(?:a(?:r(?:d)?)?)?\b", "git reset --hard (destroys uncommitted changes)"),
     (r"\bgit\s+push\b.*--forc[a-z]*\b", "git force push (rewrites remote history)"),
     (r"\bgit\s+push\b.*-f\b", "git force push short flag (rewrites remote history)"),
     (r"\bgit\s+clean\s+-[^\s]*f", "git clean with force (deletes untracked files)"),
     (r"\bgit\s+branch\s+-D\b", "git branch force delete"),
-    (r"\bgit\s+branch\b[^;|&\n]*?(?:-d\b|--delete\b)[^;|&\n]*?(?:-f\b|--force\b)", "git branch force delete (long flags)"),
-    (r"\bgit\s+branch\b[^;|&\n]*?(?:-f\b|--force\b)[^;|&\n]*?(?:-d\b|--delete\b)", "git branch force delete (long flags, force-first)"),
+    (
+        r"\bgit\s+branch\b[^;|&\n]*?(?:-d\b|--delete\b)[^;|&\n]*?(?:-f\b|--force\b)",
+        "git branch force delete (long flags)",
+    ),
+    (
+        r"\bgit\s+branch\b[^;|&\n]*?(?:-f\b|--force\b)[^;|&\n]*?(?:-d\b|--delete\b)",
+        "git branch force delete (long flags, force-first)",
+    ),
     (r"\bchmod\s+\+x\b.*[;&|]+\s*\./", "chmod +x followed by immediate execution"),
-    (r"\bsudo\b[^;|&\n]*?\s+(?:-s\b|--st[a-z]*\b|-a\b|--a[a-z]*\b)", "sudo with privilege flag (stdin/askpass/shell/list)"),
+    (
+        r"\bsudo\b[^;|&\n]*?\s+(?:-s\b|--st[a-z]*\b|-a\b|--a[a-z]*\b)",
+        "sudo with privilege flag (stdin/askpass/shell/list)",
+    ),
     (r"\bsudo\b[^;|&\n]*?\s+-[a-z]*[sa][a-z]*\b", "sudo with combined-flag privilege escalation"),
 ];
 /// Parts that several patterns share.
 const PARTS: [(&str, &str); 14] = [
     ("%RM%", r"%START%rm\s+(-[^\s]*\s+)*"),
-    ("%START%", r"(?:^|[\n`]|\$\()\s*(?:sudo\s+(?:-[^\s]+\s+)*)?(?:env\s+(?:\w+=\S*\s+)*)?(?:(?:exec|nohup|setsid|time)\s+)*\s*"),
+    (
+        "%START%",
+        r"(?:^|[\n`]|\$\()\s*(?:sudo\s+(?:-[^\s]+\s+)*)?(?:env\s+(?:\w+=\S*\s+)*)?(?:(?:exec|nohup|setsid|time)\s+)*\s*",
+    ),
     ("%SENSITIVE%", r"(?:%SYSTEM%|/dev/sd|%SSH%|%ENV%|%CONFIG%|%SHELL%)"),
     ("%USER%", r"(?:%SSH%|%SHELL%)"),
     ("%SSH%", r"(?:~|\$home|\$\{home\})/\.ssh(?:/|$)"),
-    ("%SHELL%", r"(?:~|\$home|\$\{home\})/\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|(?:~|\$home|\$\{home\})/\.(?:netrc|pgpass|npmrc|pypirc)\b"),
+    (
+        "%SHELL%",
+        r"(?:~|\$home|\$\{home\})/\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|(?:~|\$home|\$\{home\})/\.(?:netrc|pgpass|npmrc|pypirc)\b",
+    ),
     ("%CONFIG%", r"%HOME%config\.yaml\b"),
     ("%ENV%", r"%HOME%\.env\b"),
     ("%HOME%", r"(?:~\/\.hermes/|(?:\$home|\$\{home\})/\.hermes/|(?:\$hermes_home|\$\{hermes_home\})/)"),
     ("%SYSTEM%", r"(?:/etc/|/private/(?:etc|var|tmp|home)/)"),
-    ("%PROJECT%", r#"(?:(?:(?:/|\.{1,2}/)?(?:[^\s/"\'`]+/)*\.env(?:\.[^/\s"\'`]+)*)|(?:(?:/|\.{1,2}/)?(?:[^\s/"\'`]+/)*config\.yaml))"#),
+    (
+        "%PROJECT%",
+        r#"(?:(?:(?:/|\.{1,2}/)?(?:[^\s/"\'`]+/)*\.env(?:\.[^/\s"\'`]+)*)|(?:(?:/|\.{1,2}/)?(?:[^\s/"\'`]+/)*config\.yaml))"#,
+    ),
     ("%TAIL%", r"(?:\s*(?:&&|\|\||;).*)?$"),
     ("%BOUNDARY%", r#"(?=[\s;&|<>"\']|$)"#),
     ("%END%", r"(?:\s|$|[)`;|&])"),
@@ -155,7 +224,8 @@ impl Rule {
 }
 
 pub static HARDLINE_RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| HARDLINE.iter().map(Rule::read).collect());
-pub static DANGEROUS_RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| DANGEROUS.iter().map(Rule::read).collect());
+pub static DANGEROUS_RULES: LazyLock<Vec<Rule>> =
+    LazyLock::new(|| DANGEROUS.iter().map(Rule::read).collect());
 
 /// Every name under which a list may already allow what is called `name` today.
 pub fn names_of(name: &str) -> Vec<&str> {
@@ -178,7 +248,10 @@ fn expanded(pattern: &str) -> String {
 enum Pattern {
     Plain(Regex),
     /// Matches where the rest of the line does not hold something else.
-    Unless { start: Regex, rest: Regex },
+    Unless {
+        start: Regex,
+        rest: Regex,
+    },
 }
 
 impl Pattern {

@@ -13,9 +13,26 @@ pub enum Rights {
 
 /// Secrets, and what people have said: never read, never written.
 const SECRETS: [&str; 20] = [
-    ".env", "auth.json", "auth.lock", "auth", ".anthropic_oauth.json", "throughline.key", "mcp-tokens", "pairing",
-    "platforms", "sessions", "session-exports", "state-snapshots", "backups", "whatsapp", "webhook_subscriptions.json",
-    "slack_tokens.json", "honcho.json", "mem0.json", "hindsight", "byterover",
+    ".env",
+    "auth.json",
+    "auth.lock",
+    "auth",
+    ".anthropic_oauth.json",
+    "throughline.key",
+    "mcp-tokens",
+    "pairing",
+    "platforms",
+    "sessions",
+    "session-exports",
+    "state-snapshots",
+    "backups",
+    "whatsapp",
+    "webhook_subscriptions.json",
+    "slack_tokens.json",
+    "honcho.json",
+    "mem0.json",
+    "hindsight",
+    "byterover",
 ];
 /// Beginnings and parts of names by which copies and relatives of them are known.
 const SECRET_BEGINNINGS: [&str; 4] = [".env", "auth.", "state.db", ".throughline"];
@@ -27,8 +44,23 @@ const SECRET_PARTS: [&str; 9] =
 /// `scripts` is here because Hermes has agents write there what their schedules run; a schedule runs
 /// it under the same confinement. `home` is what Hermes gives the processes of a profile for `$HOME`.
 const WORKED_IN: [&str; 17] = [
-    "workspace", "skills", "scripts", "cache", "tmp", "images", "image_cache", "audio_cache", "video_cache",
-    "document_cache", "browser_screenshots", "downloads", "sandboxes", "pastes", "plans", "projects", "home",
+    "workspace",
+    "skills",
+    "scripts",
+    "cache",
+    "tmp",
+    "images",
+    "image_cache",
+    "audio_cache",
+    "video_cache",
+    "document_cache",
+    "browser_screenshots",
+    "downloads",
+    "sandboxes",
+    "pastes",
+    "plans",
+    "projects",
+    "home",
 ];
 
 /// What decides how agents behave: if such a name is a link, what it leads to is kept, too.

@@ -23,11 +23,14 @@ impl World {
     fn with(arrange: impl FnOnce(&Path, &Path), settle: impl FnOnce(&mut Settings)) -> Self {
         let user = tempfile::tempdir_in("/var/tmp").unwrap();
         let home = user.path().join(".hermes");
-        for directory in ["skills/one", "workspace", "memories", "sessions", "hooks", "cache", "profiles/b/skills"] {
+        for directory in
+            ["skills/one", "workspace", "memories", "sessions", "hooks", "cache", "profiles/b/skills"]
+        {
             fs(&home.join(directory));
         }
         fs(&user.path().join("project"));
-        for secret in [".env", "auth.json", "state.db", "state.db-wal", "throughline.key", "sessions/a.json"] {
+        for secret in [".env", "auth.json", "state.db", "state.db-wal", "throughline.key", "sessions/a.json"]
+        {
             write(&home.join(secret), SECRET);
         }
         write(&home.join("profiles/b/.env"), SECRET);
@@ -81,11 +84,17 @@ fn read(path: &Path) -> String {
 
 #[test]
 fn p31_a_secret_cannot_be_read_by_any_way_round() {
-    let world = World::with(
-        |user, home| symlink(home.join(".env"), user.join("project/innocent")).unwrap(),
-        |_| {},
-    );
-    for secret in [".env", "auth.json", "state.db", "state.db-wal", "throughline.key", "sessions/a.json", "profiles/b/.env"] {
+    let world =
+        World::with(|user, home| symlink(home.join(".env"), user.join("project/innocent")).unwrap(), |_| {});
+    for secret in [
+        ".env",
+        "auth.json",
+        "state.db",
+        "state.db-wal",
+        "throughline.key",
+        "sessions/a.json",
+        "profiles/b/.env",
+    ] {
         world.refuses(&format!("cat $H/{secret}"));
     }
     for script in [

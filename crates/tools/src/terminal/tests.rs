@@ -3,10 +3,10 @@
 mod background;
 mod elsewhere;
 
-use super::confine::Unconfined;
 use super::judge::{Judge, Judgement};
 use super::settings::{Backend, TerminalSettings};
 use super::*;
+use crate::sandbox::Unconfined;
 use std::sync::mpsc;
 use throughline_core::input::Trace;
 use throughline_core::message::Content;

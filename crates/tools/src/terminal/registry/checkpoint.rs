@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use throughline_core::input::Trace;
 use throughline_core::id::SessionId;
+use throughline_core::input::Trace;
 
 pub struct Checkpoint {
     path: PathBuf,
@@ -137,7 +137,10 @@ fn process_of(entry: &Value, identity: Identity) -> Option<Process> {
         cwd: text("cwd").unwrap_or_default().to_owned(),
         notify_on_complete: entry.get("notify_on_complete").and_then(Value::as_bool).unwrap_or(false),
         watch_patterns: patterns.iter().filter_map(|pattern| pattern.as_str().map(String::from)).collect(),
-        trace: Trace { origin: format!("process/{}", text("session_id").unwrap_or_default()).into(), ..Trace::default() },
+        trace: Trace {
+            origin: format!("process/{}", text("session_id").unwrap_or_default()).into(),
+            ..Trace::default()
+        },
     };
     let started = Started {
         id: text("session_id")?.to_owned(),

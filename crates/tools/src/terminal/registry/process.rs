@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use throughline_core::input::Trace;
 use throughline_core::id::SessionId;
+use throughline_core::input::Trace;
 use tokio::sync::watch;
 
 /// As much of its output as is kept: Hermes' number.

@@ -1,11 +1,11 @@
 //! This machine.
 
-use super::super::confine::Confine;
 use super::super::environment::Variables;
 use super::super::group::Abort;
 use super::super::settings::TerminalSettings;
 use super::script::quoted;
 use super::{Shell, Site, find_program};
+use crate::sandbox::Confine;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt;
