@@ -4,6 +4,7 @@
 
 mod drain;
 mod gateway;
+mod hands;
 mod homes;
 mod interop;
 mod openai_sdk;

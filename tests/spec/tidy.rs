@@ -39,7 +39,10 @@ fn dependencies_point_one_way() {
         ("net", &["core"]),
         ("store", &["core", "hermes"]),
         ("gateway", &["core"]),
+        ("mcp", &["core", "net"]),
+        ("memory", &["core"]),
         ("models", &["core", "net"]),
+        ("tools", &["core", "hermes"]),
         ("server", &["core"]),
         ("sim", &["core", "store", "gateway"]),
     ]);

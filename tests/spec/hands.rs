@@ -1,0 +1,376 @@
+//! Turns with tools: what an agent does with its hands, through kill -9, and who may stop it.
+
+use crate::gateway::{Client, Gateway, Launch, Place, said};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+const SESSION: &str = "X-Hermes-Session-Id";
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// A home whose terminal works beside it.
+fn place(config: &str) -> Place {
+    let place = Place::new();
+    fs::create_dir_all(place.file("work")).unwrap();
+    let work = place.file("work");
+    place.write("home/config.yaml", format!("terminal: {{cwd: {}}}\n{config}", work.display()));
+    place
+}
+
+fn terminal(command: &str) -> Value {
+    json!([{"name": "terminal", "arguments": {"command": command}}])
+}
+
+/// Calls once for this word, and says so when the result is there.
+fn rules(word: &str, call: Value) -> [Value; 2] {
+    [
+        json!({"when": {"contains": word, "result": false}, "call": call}),
+        json!({"when": {"contains": word, "result": true}, "say": format!("done {word}")}),
+    ]
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// Sends it, and does not wait for the answer.
+fn begin(client: &Client, session: &str, text: &str) -> thread::JoinHandle<Option<String>> {
+    let mut body = said(text);
+    body["stream"] = json!(true);
+    let headers = [(SESSION, session), ("Idempotency-Key", text)];
+    let reply = client.send("POST", "/v1/chat/completions", &headers, body.to_string().as_bytes()).unwrap();
+    assert_eq!(reply.status, 200);
+    thread::spawn(move || reply.streamed().ok())
+}
+
+fn results(client: &Client, session: &str) -> Vec<String> {
+    let rows = client.transcript(session);
+    rows.into_iter().filter(|(role, _)| role == "tool").map(|(_, text)| text).collect()
+}
+
+fn counted(client: &Client, name: &str) -> u64 {
+    let counts = client.read("/api/control/counts");
+    let rows = counts["data"].as_array().cloned().unwrap_or_default();
+    rows.iter().find(|row| row["name"] == name).and_then(|row| row["count"].as_u64()).unwrap_or(0)
+}
+
+#[test]
+fn p9_fifty_kills_during_a_call_repeat_no_side_effect() {
+    let place = place("");
+    let file = place.file("work/lines");
+    let words: Vec<String> = (0..50).map(|nth| format!("append-{nth:02}.")).collect();
+    let script: Vec<Value> = words
+        .iter()
+        .flat_map(|word| rules(word, terminal(&format!("sleep 0.05; echo {word} >> lines; sleep 0.1"))))
+        .collect();
+    let launch = place.rehearsing(&json!({ "rules": script }));
+    for (nth, word) in words.iter().enumerate() {
+        let gateway = launch.start();
+        let _ = begin(&gateway.client, &format!("s{nth}"), word);
+        sleep(Duration::from_millis((nth as u64 * 37) % 220));
+        gateway.kill();
+    }
+    let gateway = launch.start();
+    for (nth, word) in words.iter().enumerate() {
+        let answer = gateway.client.chat(&[(SESSION, &format!("s{nth}")), ("Idempotency-Key", word)], &{
+            let mut body = said(word);
+            body["stream"] = json!(true);
+            body
+        });
+        assert!(answer.unwrap().text().contains(&format!("done {word}")), "{word}");
+        assert_eq!(results(&gateway.client, &format!("s{nth}")).len(), 1, "{word}: one call, one result");
+    }
+    let written = lines(&file);
+    for word in &words {
+        assert!(
+            written.iter().filter(|line| line == &word).count() <= 1,
+            "{word} is there twice: {written:?}"
+        );
+    }
+    assert!(written.len() > 10, "most of the kills came during or after the call: {written:?}");
+    let violations = gateway.client.read("/api/control/check");
+    assert_eq!(violations["data"], json!([]), "{violations}");
+}
+
+#[test]
+fn p4_stop_frees_the_session_within_two_seconds_and_what_waits_is_next() {
+    let place = place("");
+    let mut script = rules("hang", terminal("trap '' TERM INT; sleep 600")).to_vec();
+    script.extend(rules("later", terminal("echo later")));
+    let gateway = place.rehearsing(&json!({ "rules": script })).start();
+    let client = &gateway.client;
+    let hanging = begin(client, "stuck", "hang");
+    until("it hangs", || client.read("/api/control/status")["running_turns"] == 1);
+    sleep(Duration::from_millis(300)); // until the command really runs
+    let waiting = begin(client, "stuck", "later");
+    let asked = Instant::now();
+    let stopped = client.post("/api/sessions/stuck/commands", &[], &json!({"command": "/stop"})).unwrap();
+    assert!(stopped.text().contains("Stopped"), "{}", stopped.text());
+    assert!(waiting.join().unwrap().unwrap().contains("done later"), "what waited is answered");
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(!hanging.join().unwrap().unwrap_or_default().contains("done hang"));
+    assert!(results(client, "stuck")[0].contains("stopped by the user"), "{:?}", results(client, "stuck"));
+    assert_eq!(client.read("/api/control/check")["data"], json!([]));
+}
+
+#[test]
+fn p4_steering_joins_after_the_next_step() {
+    let place = place("");
+    let script = rules("walk", terminal("sleep 0.6; echo walked"));
+    let gateway = place.rehearsing(&json!({ "rules": script })).start();
+    let walking = begin(&gateway.client, "s", "walk");
+    until("it walks", || gateway.client.read("/api/control/status")["running_turns"] == 1);
+    sleep(Duration::from_millis(150));
+    let order = json!({"command": "/steer walk to the left"});
+    assert_eq!(gateway.client.post("/api/sessions/s/commands", &[], &order).unwrap().status, 200);
+    assert!(walking.join().unwrap().unwrap().contains("done walk"));
+    let roles: Vec<_> = gateway.client.transcript("s").into_iter().collect();
+    let said: Vec<_> = roles.iter().map(|(role, text)| format!("{role}:{text}")).collect();
+    let steer =
+        said.iter().position(|row| row == "user:walk to the left").unwrap_or_else(|| panic!("{said:?}"));
+    assert!(said[steer - 1].starts_with("tool:"), "after the step, within the turn: {said:?}");
+    assert_eq!(said.iter().filter(|row| row.starts_with("user:")).count(), 2);
+}
+
+#[test]
+fn p31_a_dangerous_command_waits_for_a_yes_across_a_restart_and_runs_once() {
+    let place = place("approvals: {mode: manual, timeout: 60}\n");
+    fs::create_dir_all(place.file("work/old")).unwrap();
+    let script = rules("tidy", terminal("rm -rf old && echo gone >> lines"));
+    let launch = place.rehearsing(&json!({ "rules": script }));
+    let gateway = launch.start();
+    let _ = begin(&gateway.client, "s", "tidy");
+    let asks = |gateway: &Gateway| gateway.client.read("/api/approvals")["data"].as_array().cloned().unwrap();
+    until("it asks", || asks(&gateway).len() == 1);
+    assert!(place.file("work/old").exists(), "nothing happens before the answer");
+    gateway.kill();
+    let gateway = launch.start();
+    until("it still asks", || asks(&gateway).len() == 1);
+    let ask = asks(&gateway)[0].clone();
+    assert!(ask["command"].as_str().unwrap().contains("rm -rf old"), "{ask}");
+    let id = ask["id"].as_str().unwrap().to_owned();
+    let yes = json!({"decision": "approve"});
+    assert_eq!(gateway.client.post(&format!("/api/approvals/{id}"), &[], &yes).unwrap().status, 200);
+    until("it ran", || lines(&place.file("work/lines")) == ["gone"]);
+    assert_eq!(gateway.client.post(&format!("/api/approvals/{id}"), &[], &yes).unwrap().status, 404);
+    assert!(!place.file("work/old").exists());
+}
+
+#[test]
+fn p31_a_no_is_a_no_and_so_is_silence() {
+    let place = place("approvals: {mode: manual, timeout: 1}\n");
+    fs::create_dir_all(place.file("work/old")).unwrap();
+    let script = rules("tidy", terminal("rm -rf old"));
+    let gateway = place.rehearsing(&json!({ "rules": script })).start();
+    assert!(gateway.client.say("silent", "tidy").text().contains("done tidy"));
+    let told = results(&gateway.client, "silent").concat();
+    assert!(told.contains("BLOCKED"), "{told}");
+    assert!(place.file("work/old").exists());
+}
+
+#[test]
+fn p31_a_toolset_that_is_off_is_off_in_the_prompt_and_at_the_call() {
+    let place = place(
+        "agent: {disabled_toolsets: [terminal]}\nplatform_toolsets: {cli: [file], api_server: [terminal, file]}\n",
+    );
+    let script = rules("run", terminal("echo ran > ran"));
+    let gateway = place.rehearsing(&json!({ "rules": script })).start();
+    assert!(gateway.client.say("s", "run").text().contains("done run"));
+    assert!(!place.file("work/ran").exists());
+    let offered = place.asked()[0]["tools"].to_string();
+    assert!(offered.contains("read_file") && !offered.contains("\"terminal\""), "{offered}");
+}
+
+#[test]
+fn p31_secrets_stay_out_of_commands_files_and_reach() {
+    let place = place("");
+    place.write("home/.env", "SECRET_TOKEN=canary-4711-canary\n");
+    let script = [
+        rules(
+            "environment",
+            terminal("env; cat ../home/.env; cat ../home/throughline.key; echo x >> ../home/config.yaml"),
+        ),
+        rules("file", json!([{"name": "read_file", "arguments": {"path": "../home/.env"}}])),
+        rules(
+            "link",
+            json!([{"name": "terminal", "arguments": {"command": "ln -s ../home/.env innocent; ls"}},
+                             {"name": "read_file", "arguments": {"path": "innocent"}}]),
+        ),
+    ]
+    .concat();
+    let before = fs::read_to_string(place.file("home/config.yaml")).unwrap();
+    let gateway = place.rehearsing(&json!({ "rules": script })).start();
+    for word in ["environment", "file", "link"] {
+        assert!(gateway.client.say(word, word).text().contains(&format!("done {word}")));
+        let told = results(&gateway.client, word).concat();
+        assert!(!told.contains("canary-4711"), "{word}: {told}");
+    }
+    assert_eq!(fs::read_to_string(place.file("home/config.yaml")).unwrap(), before, "policy is not writable");
+    assert!(!gateway.log().contains("canary-4711"));
+}
+
+#[test]
+fn bad_calls_get_results_the_model_can_act_on() {
+    let place = place("");
+    let calls = json!([
+        {"name": "terminal", "arguments": "{\"command\":"},
+        {"name": "read_file", "arguments": {"path": 7}},
+        {"name": "frobnicate", "arguments": {}},
+        {"name": "read_file", "arguments": {"path": "/dev/zero"}},
+        {"name": "terminal", "arguments": {"command": "head -c 30000000 /dev/urandom"}},
+        {"name": "delegate_task", "arguments": {"tasks": "many"}},
+    ]);
+    let gateway = place.rehearsing(&json!({"rules": rules("go", calls)})).start();
+    assert!(gateway.client.say("s", "go").text().contains("done go"));
+    let told = results(&gateway.client, "s");
+    assert_eq!(told.len(), 6);
+    assert!(told[2].contains("frobnicate"), "{}", told[2]);
+    assert!(told.iter().all(|result| result.len() < 150_000), "capped");
+    assert!(told.iter().all(|result| !result.contains("bug")), "{told:?}");
+    assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
+}
+
+#[test]
+fn p9_a_delegated_task_outlives_its_process() {
+    let place = place("");
+    let task = json!([{"name": "delegate_task", "arguments": {"goal": "subtask: count"}}]);
+    let mut script = rules("subtask", terminal("sleep 1.0; echo counted >> lines")).to_vec();
+    script.extend(rules("delegate", task));
+    let launch = place.rehearsing(&json!({ "rules": script }));
+    let gateway = launch.start();
+    let _ = begin(&gateway.client, "parent", "delegate");
+    until("the child is at it", || gateway.client.read("/api/control/status")["running_turns"] == 2);
+    gateway.kill();
+    let gateway = launch.start();
+    let answer = gateway.client.chat(&[(SESSION, "parent"), ("Idempotency-Key", "delegate")], &{
+        let mut body = said("delegate");
+        body["stream"] = json!(true);
+        body
+    });
+    assert!(answer.unwrap().text().contains("done delegate"));
+    let report = results(&gateway.client, "parent").concat();
+    assert!(report.contains("completed") && report.contains("done subtask"), "{report}");
+    assert!(lines(&place.file("work/lines")).len() <= 1);
+    let children = place.asked().iter().filter(|asked| asked["session"] != "parent").count();
+    assert!(children <= 4, "one child, asked anew after the kill at most: {children}");
+}
+
+fn two_homes(place: &Place, script: &Value) -> Launch {
+    let homes = ["alpha", "beta"].map(|name| place.file(name));
+    for home in &homes {
+        fs::create_dir_all(home).unwrap();
+        let lists = "platform_toolsets: {api_server: [messaging], agent: [messaging]}\n";
+        fs::write(home.join("config.yaml"), lists).unwrap();
+    }
+    let beta = crate::gateway::free_port();
+    fs::write(homes[1].join(".env"), format!("API_SERVER_PORT={beta}\n")).unwrap();
+    let path = place.write("script.json", script.to_string());
+    Launch::on(place, &[&homes[0], &homes[1]])
+        .env("THROUGHLINE_REHEARSAL", &path)
+        .env("THROUGHLINE_REHEARSAL_LOG", place.file("model.log"))
+}
+
+#[test]
+fn p6_two_agents_that_answer_each_other_stop_at_the_budget_with_one_notice() {
+    let place = Place::new();
+    let send = json!([{"name": "send_message", "arguments": {"target": "agent:beta", "message": "."}}]);
+    let script = json!({"rules": [
+        {"when": {"contains": "[beta]"}, "say": "."},
+        {"when": {"contains": "[alpha]"}, "say": ".."},
+        {"when": {"contains": "greet", "result": false}, "call": send},
+        {"when": {"contains": "greet", "result": true}, "say": "sent"},
+    ]});
+    let gateway = two_homes(&place, &script).start();
+    let client = &gateway.client;
+    assert!(client.say("talk", "greet beta").text().contains("sent"));
+    until("it was cut", || counted(client, "notice") == 1);
+    sleep(Duration::from_millis(500));
+    let quiet = place.asked().len();
+    assert!((4..=16).contains(&quiet), "{quiet} times the models were asked");
+    sleep(Duration::from_millis(500));
+    assert_eq!(place.asked().len(), quiet, "and then nobody was");
+    assert_eq!(counted(client, "notice"), 1);
+    assert!(client.say("talk", "still there?").text().contains("still there?"), "a person is answered");
+}
+
+#[test]
+fn p6_stop_all_silences_every_agent_within_a_second() {
+    let place = Place::new();
+    let gateway = two_homes(&place, &json!({"latency_ms": 20_000})).start();
+    let answer = begin(&gateway.client, "long", "think");
+    let waits = begin(&gateway.client, "long", "and then?");
+    until("it thinks", || gateway.client.read("/api/control/status")["running_turns"] == 1);
+    let alpha = place.file("alpha");
+    let asked = Instant::now();
+    let ended = Launch::on(&place, &[&alpha]).arg("stop").arg("--all").run();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    assert!(ended.stdout.contains("alpha silenced: 1 turn ended, 1 message waits"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("beta silenced"), "{}", ended.stdout);
+    let status = gateway.client.read("/api/control/status");
+    assert_eq!((&status["running_turns"], &status["halted"]), (&json!(0), &json!(true)), "{status}");
+    let count = place.asked().len();
+    sleep(Duration::from_millis(300));
+    assert_eq!(place.asked().len(), count);
+    let resumed = Launch::on(&place, &[&alpha]).arg("resume").run();
+    assert!(resumed.stdout.contains("alpha going on"), "{resumed:?}");
+    until("what waited goes on", || place.asked().len() == count + 1);
+    drop((answer, waits));
+}
+
+fn system(asked: &Value) -> String {
+    asked["messages"][0]["content"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A later request of a session begins with all of the one before it.
+fn continues(before: &Value, after: &Value) -> bool {
+    let (before_rows, after_rows) =
+        (before["messages"].as_array().unwrap(), after["messages"].as_array().unwrap());
+    before["tools"] == after["tools"] && after_rows.starts_with(before_rows)
+}
+
+#[test]
+fn the_prefix_of_a_prompt_survives_memory_writes_and_restarts_and_every_break_has_a_name() {
+    let place = place("");
+    place.write("work/AGENTS.md", "Always answer in rhyme.");
+    let memory = json!([{"name": "memory", "arguments": {"target": "memory", "action": "add", "content": "likes tea"}}]);
+    let launch = place.rehearsing(&json!({"rules": rules("remember", memory)}));
+    let gateway = launch.start();
+    gateway.client.say("s", "hello");
+    gateway.client.say("s", "remember tea");
+    gateway.client.say("s", "again");
+    place.write("work/AGENTS.md", "Never rhyme.");
+    place.write("home/SOUL.md", "You are somebody else.");
+    assert!(gateway.stop().success());
+    let gateway = launch.start();
+    gateway.client.say("s", "after the restart");
+    assert_eq!(counted(&gateway.client, "cache_break"), 0);
+    let asked = place.asked();
+    assert!(system(&asked[0]).contains("Always answer in rhyme."), "{}", asked[0]);
+    for pair in asked.windows(2) {
+        assert!(continues(&pair[0], &pair[1]), "{:#}\n{:#}", pair[0], pair[1]);
+    }
+    assert!(lines(&place.file("home/memories/MEMORY.md")).concat().contains("likes tea"));
+    assert!(!system(asked.last().unwrap()).contains("likes tea"), "the snapshot is frozen");
+    gateway.client.say("new", "who are you");
+    let fresh = system(place.asked().last().unwrap());
+    assert!(fresh.contains("likes tea") && fresh.contains("somebody else"), "{fresh}");
+    gateway.stop();
+
+    // Other tools are another prefix, and the break says why.
+    place.append("home/config.yaml", "agent: {disabled_toolsets: [todo]}\n");
+    let gateway = launch.start();
+    gateway.client.say("s", "fewer tools");
+    assert_eq!(counted(&gateway.client, "cache_break"), 1);
+    gateway.client.say("s", "no further break");
+    assert_eq!(counted(&gateway.client, "cache_break"), 1);
+}
