@@ -1,4 +1,23 @@
-//! What must never leave: keys and tokens, wherever a log line or an error would carry them.
+//! What must never leave: keys, tokens and passwords, wherever a log line, an error, a question or a
+//! summary would carry them.
+//!
+//! [`redacted`] is for everything that is logged, put into an error, summarised or sent to a
+//! summariser. What a tool shows to the model is treated more gently ([`Purpose`]), because there the text is
+//! source code and configuration more often than not.
+//!
+//! - a secret is known by its form (a provider's prefix, a signed token, a key block), by its place
+//!   (after `Authorization:`, in a URL), or by its name (`API_KEY=`, `"password":`)
+//! - what is cut leaves [`MARK`], and what is marked is not cut again: redacting twice is redacting once
+//! - the work grows with the length of the text and with nothing else
+//!
+//! Deliberately absent: regular expressions, and any guess at what is random. A digest, an id or a
+//! number is nobody's secret as long as nothing says so.
+
+mod fields;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod urls;
 
 use std::fmt;
 
@@ -30,55 +49,141 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Prefixes by which the secrets of common providers are known.
-const PREFIXES: [&str; 12] =
-    ["sk-", "sk_", "tl-", "xoxb-", "xoxp-", "xapp-", "ghp_", "gho_", "github_pat_", "AIza", "Bearer ", "eyJ"];
+/// What stands where a secret stood.
+pub const MARK: &str = "…";
 
-/// Shorter runs than this are words, not keys.
-const SECRET_LENGTH_MIN: usize = 12;
+/// Who will read the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A log, an error, a question to a person, a summary, a summariser.
+    Log,
+    /// The model, as the output of a command. Named values stay: `MAX_TOKENS=100` is code.
+    Output,
+    /// The model, as the output of a command that lists its environment.
+    Environment,
+    /// The model, as the content of a file. What is cut cannot be taken for a short key and written
+    /// back as one.
+    File,
+}
 
-/// `text` with everything that looks like a credential replaced by its first characters and `…`.
+impl Purpose {
+    fn names_count(self) -> bool {
+        matches!(self, Self::Log | Self::Environment)
+    }
+}
+
+/// `text` without its secrets, for everything that is logged, summarised or sent to a summariser.
 pub fn redacted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((start, prefix)) = first_prefix(rest) {
-        let after = start + prefix.len();
-        let run = rest[after..].find(|c: char| !is_secret_char(c)).unwrap_or(rest.len() - after);
-        let starts_word = rest[..start].chars().next_back().is_none_or(|c| !c.is_alphanumeric());
-        if run >= SECRET_LENGTH_MIN && starts_word {
-            out.push_str(&rest[..after]);
-            out.push('…');
-        } else {
-            out.push_str(&rest[..after + run]);
+    redacted_for(Purpose::Log, text)
+}
+
+/// How often a text is gone over until nothing changes. What one rule cuts can bring something before
+/// another; twice has been enough so far.
+const ROUNDS_MAX: usize = 6;
+
+/// `text` without its secrets, as whoever reads it needs it.
+pub fn redacted_for(purpose: Purpose, text: &str) -> String {
+    let mut text = text.to_owned();
+    for _ in 0..ROUNDS_MAX {
+        let next = round(purpose, &text);
+        if next == text {
+            break;
         }
-        rest = &rest[after + run..];
+        text = next;
     }
-    out.push_str(rest);
-    out
+    text
 }
 
-fn first_prefix(text: &str) -> Option<(usize, &'static str)> {
-    PREFIXES.iter().filter_map(|prefix| text.find(prefix).map(|at| (at, *prefix))).min()
+fn round(purpose: Purpose, text: &str) -> String {
+    let mut text = tokens::without_key_blocks(text);
+    text = tokens::without_tokens(&text, purpose);
+    text = fields::without_headers(&text);
+    if purpose.names_count() {
+        text = fields::without_assignments(&text);
+        text = fields::without_quoted_fields(&text);
+        text = fields::without_settings(&text);
+    }
+    text = urls::without_credentials(&text, purpose);
+    if purpose == Purpose::Log {
+        text = urls::without_parameters(&text);
+        text = tokens::without_phone_numbers(&text);
+    }
+    urls::without_form_fields(&text)
 }
 
-fn is_secret_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '+' | '=' | ':')
+/// Whether a command prints environment variables: its output is for [`Purpose::Environment`].
+pub fn lists_environment(command: &str) -> bool {
+    command.split(['|', ';', '&']).any(|part| {
+        let first = part.split_whitespace().next().unwrap_or_default();
+        let first = first.trim_matches(['"', '\'']);
+        matches!(first, "env" | "printenv" | "set" | "export" | "declare")
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A text that is copied piece by piece, some pieces replaced.
+struct Rewriting<'a> {
+    text: &'a str,
+    out: String,
+    copied: usize,
+    /// Up to here a rule has looked and let it stand.
+    seen: usize,
+}
 
-    #[test]
-    fn p31_keys_are_cut_and_words_are_not() {
-        for (text, expected) in [
-            ("key sk-proj-abcdefghijklmnop failed", "key sk-… failed"),
-            ("Authorization: Bearer abcdefghijklmnop", "Authorization: Bearer …"),
-            ("a task-oriented-description here", "a task-oriented-description here"),
-            ("sk-short", "sk-short"),
-            ("two sk-aaaaaaaaaaaaaaaa xoxb-bbbbbbbbbbbbbbbb", "two sk-… xoxb-…"),
-        ] {
-            assert_eq!(redacted(text), expected);
+impl<'a> Rewriting<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { text, out: String::new(), copied: 0, seen: 0 }
+    }
+
+    /// Pieces are replaced from left to right; one that begins in a replaced one is passed over.
+    fn replace(&mut self, from: usize, to: usize, with: &str) {
+        if from < self.copied {
+            return;
         }
+        self.out.push_str(&self.text[self.copied..from]);
+        self.out.push_str(with);
+        self.copied = to;
     }
+
+    /// Leaves what ends here as it is. Beginnings within it need no look: that each looks at all that
+    /// follows is how work comes to grow with the square of a text.
+    fn keep(&mut self, to: usize) {
+        self.seen = self.seen.max(to);
+    }
+
+    fn is_past(&self, at: usize) -> bool {
+        at < self.copied.max(self.seen)
+    }
+
+    fn done(mut self) -> String {
+        self.out.push_str(&self.text[self.copied..]);
+        self.out
+    }
+}
+
+/// The position after the run of bytes that `belongs`, all of which are ASCII or parts of letters.
+fn run_end(text: &str, from: usize, belongs: impl Fn(u8) -> bool) -> usize {
+    let bytes = &text.as_bytes()[from..];
+    from + bytes.iter().position(|byte| !belongs(*byte)).unwrap_or(bytes.len())
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// Whether nothing but a mark is left of it.
+fn is_marked(value: &str) -> bool {
+    let label = value.strip_prefix("«redacted:").and_then(|rest| rest.strip_suffix('»')).unwrap_or(value);
+    value == MARK || label.strip_suffix(MARK).is_some_and(tokens::is_prefix)
+}
+
+/// A value that says where a secret is kept instead of being one.
+fn is_reference(value: &str) -> bool {
+    let lookups = ["os.getenv", "os.environ", "process.env", "$ENV{", "$(", "env::var"];
+    let name = |text: &str| {
+        !text.is_empty()
+            && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    let inner = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    let inner = inner.or_else(|| value.strip_prefix('$'));
+    lookups.iter().any(|lookup| value.starts_with(lookup)) || inner.is_some_and(name)
 }
