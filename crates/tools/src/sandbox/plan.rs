@@ -1,0 +1,220 @@
+//! Which paths are granted, so that those that are not remain.
+//!
+//! The homes are marked in a tree of paths. Whatever lies beside the way to a mark gets all that its
+//! surroundings have; the way itself gets nothing, because a grant there would hold for the mark.
+
+use super::Settings;
+use super::policy::{self, CACHED_SECRET, Rights};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+pub struct Plan {
+    homes: Vec<(PathBuf, bool)>,
+    workspace: Option<PathBuf>,
+}
+
+pub struct Grant {
+    pub path: PathBuf,
+    pub rights: Rights,
+}
+
+/// What is there now.
+#[derive(Default)]
+pub struct Survey {
+    pub grants: Vec<Grant>,
+    /// Directories whose entries it rests on.
+    pub listed: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Place(Rights),
+    Home { own: bool },
+    Profiles,
+}
+
+struct Node {
+    kind: Kind,
+    children: BTreeMap<OsString, Node>,
+}
+
+impl Kind {
+    /// What an entry is if nothing is said about it.
+    fn entry(self, name: &OsStr) -> Kind {
+        match self {
+            Kind::Place(rights) => Kind::Place(rights),
+            Kind::Profiles => Kind::Home { own: false },
+            Kind::Home { .. } if name == "profiles" => Kind::Profiles,
+            Kind::Home { own } => Kind::Place(policy::rights(&name.to_string_lossy(), own)),
+        }
+    }
+}
+
+impl Node {
+    fn new(kind: Kind) -> Self {
+        Self { kind, children: BTreeMap::new() }
+    }
+
+    fn is_passage(&self) -> bool {
+        !self.children.is_empty() || !matches!(self.kind, Kind::Place(_))
+    }
+
+    fn at(&mut self, path: &Path) -> &mut Node {
+        let mut node = self;
+        for name in names(path) {
+            let kind = node.kind.entry(name);
+            node = node.children.entry(name.to_owned()).or_insert_with(|| Node::new(kind));
+        }
+        node
+    }
+
+    fn rights_at(&self, path: &Path) -> Option<Rights> {
+        let mut kind = self.kind;
+        let mut node = Some(self);
+        for name in names(path) {
+            node = node.and_then(|node| node.children.get(name));
+            kind = node.map_or_else(|| kind.entry(name), |node| node.kind);
+        }
+        match (kind, node) {
+            (Kind::Place(rights), None) => Some(rights),
+            (Kind::Place(rights), Some(node)) if node.children.is_empty() => Some(rights),
+            _ => None,
+        }
+    }
+}
+
+fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    })
+}
+
+impl Plan {
+    pub fn new(settings: &Settings) -> Self {
+        let mut homes = vec![(settings.home.clone(), true)];
+        homes.extend(settings.others.iter().map(|home| (home.clone(), false)));
+        // A profile's home lies in `profiles` of the home that all profiles share.
+        let parent = real(&settings.home).parent().map(Path::to_path_buf);
+        if let Some(parent) = parent.filter(|parent| parent.ends_with("profiles"))
+            && let Some(root) = parent.parent()
+        {
+            homes.push((root.to_path_buf(), false));
+        }
+        Self { homes, workspace: settings.workspace.as_ref().map(|path| real(path)) }
+    }
+
+    /// Directories in which nothing can be created: those above the homes.
+    pub fn passages(&self) -> Vec<PathBuf> {
+        let homes: Vec<PathBuf> = self.homes.iter().map(|(home, _)| real(home)).collect();
+        let above = homes.iter().flat_map(|home| home.ancestors().skip(1));
+        let outside = above.filter(|path| !homes.iter().any(|home| path.starts_with(home)));
+        let paths: BTreeSet<PathBuf> = outside.map(Path::to_path_buf).collect();
+        paths.into_iter().collect()
+    }
+
+    pub fn survey(&self) -> Survey {
+        let tree = self.tree();
+        let mut survey = Survey::default();
+        // Names can be seen everywhere: a shell that cannot list a directory is of no use.
+        survey.grants.push(Grant { path: PathBuf::from("/"), rights: Rights::List });
+        walk(Path::new("/"), &tree, &mut survey);
+        survey
+    }
+
+    fn tree(&self) -> Node {
+        let mut tree = Node::new(Kind::Place(Rights::All));
+        let mut marks: Vec<(PathBuf, Kind)> = Vec::new();
+        for (home, own) in &self.homes {
+            let place = real(home);
+            // A link to the home must not be turned elsewhere.
+            if let (Some(parent), Some(name)) = (home.parent(), home.file_name()) {
+                let link = real(parent).join(name);
+                if link != place {
+                    marks.push((link, Kind::Place(Rights::Nothing)));
+                }
+            }
+            marks.push((place, Kind::Home { own: *own }));
+        }
+        // Outer homes first: what lies within is read by their rules. The agent's own comes last, for
+        // it may be named twice.
+        marks.sort_by_key(|(path, kind)| (path.components().count(), *kind == Kind::Home { own: true }));
+        for (path, kind) in &marks {
+            tree.at(path).kind = *kind;
+        }
+        for (path, kind) in &marks {
+            if let Kind::Home { own } = kind {
+                mark_within(path, *own, &mut tree);
+            }
+        }
+        if let Some(workspace) = &self.workspace
+            && tree.rights_at(workspace).is_some_and(|rights| rights < Rights::All)
+            && self.homes.iter().any(|(home, _)| workspace.starts_with(real(home)))
+        {
+            tree.at(workspace).kind = Kind::Place(Rights::All);
+        }
+        tree
+    }
+}
+
+/// Marks what needs more than the name of an entry: links out of a home, and secrets in its cache.
+fn mark_within(home: &Path, own: bool, tree: &mut Node) {
+    let cached = home.join("cache").join(CACHED_SECRET);
+    if cached.symlink_metadata().is_ok() {
+        tree.at(&cached).kind = Kind::Place(Rights::Nothing);
+    }
+    let Ok(entries) = fs::read_dir(home) else { return };
+    for entry in entries.flatten() {
+        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !is_link || !policy::follows_links(&name) {
+            continue;
+        }
+        let rights = policy::rights(&name, own);
+        if let Ok(target) = entry.path().canonicalize()
+            && tree.rights_at(&target).is_some_and(|now| rights < now)
+        {
+            tree.at(&target).kind = Kind::Place(rights);
+        }
+    }
+}
+
+/// Grants what lies beside the marks, and goes on towards them.
+fn walk(directory: &Path, node: &Node, survey: &mut Survey) {
+    survey.listed.push(directory.to_path_buf());
+    for (name, child) in &node.children {
+        visit(directory.join(name), child, survey);
+    }
+    // What cannot be listed cannot be granted; what is marked in it still is.
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        if is_link || node.children.contains_key(&name) {
+            continue;
+        }
+        visit(entry.path(), &Node::new(node.kind.entry(&name)), survey);
+    }
+}
+
+fn visit(path: PathBuf, node: &Node, survey: &mut Survey) {
+    let is_directory = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+    if node.is_passage() {
+        if is_directory {
+            walk(&path, node, survey);
+        }
+    } else if let Kind::Place(rights) = node.kind
+        && rights > Rights::Nothing
+    {
+        survey.grants.push(Grant { path, rights });
+    }
+}
+
+/// Where it lies, if it is there; otherwise where it would.
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    absolute.canonicalize().unwrap_or(absolute)
+}
