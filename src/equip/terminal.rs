@@ -11,7 +11,7 @@ use throughline_core::port::Model;
 use throughline_hermes::config::Given;
 use throughline_hermes::config::tools::ApprovalMode;
 use throughline_tools::approval::{self, Approvals, Assessor, Mode, Unattended};
-use throughline_tools::sandbox::{self, Availability, Confine, Landlock, Unconfined};
+use throughline_tools::sandbox::{self, Confine};
 use throughline_tools::terminal::{
     Backend, DockerSettings, HomeMode, Notices, SshSettings, Terminal, TerminalSettings,
 };
@@ -42,25 +42,15 @@ pub fn terminal(
 fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc<dyn Confine> {
     if !settings.landlock.value {
         off.push("landlock: `throughline.landlock` is false, so local commands run as you do".into());
-        return Arc::new(Unconfined);
     }
-    let wanted = sandbox::Settings {
-        enabled: true,
+    let (confine, note) = sandbox::confine(&sandbox::Settings {
+        enabled: settings.landlock.value,
         home: place.home.to_owned(),
         others: place.homes.to_vec(),
         workspace: Some(place.workspace.to_owned()),
-    };
-    match Landlock::new(&wanted) {
-        Ok(landlock) => {
-            off.extend(landlock.note(&wanted));
-            Arc::new(landlock)
-        }
-        Err(Availability::Absent(why)) => {
-            off.push(format!("landlock: {why}"));
-            Arc::new(Unconfined)
-        }
-        Err(Availability::Here) => Arc::new(Unconfined),
-    }
+    });
+    off.extend(note.map(|note| format!("landlock: {note}")));
+    confine
 }
 
 fn approvals(place: &Place<'_>, settings: &Settings) -> approval::Settings {
@@ -86,6 +76,7 @@ fn approvals(place: &Place<'_>, settings: &Settings) -> approval::Settings {
         patience: given(&written.timeout).map_or(usual.patience, Duration::from_secs),
         unattended,
         tasks_are_trusted: given(&settings.tools.delegation.subagent_auto_approve).unwrap_or(false),
+        yolo: settings.environment.get("HERMES_YOLO_MODE").is_some_and(|value| approval::is_truthy(&value)),
         has_sudo_password: settings.secrets.contains_key("SUDO_PASSWORD"),
         isolated: approval::is_isolated(
             backend_name(settings),

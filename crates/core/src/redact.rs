@@ -77,8 +77,24 @@ pub fn redacted(text: &str) -> String {
     redacted_for(Purpose::Log, text)
 }
 
+/// How often a text is gone over until nothing changes. What one rule cuts can bring something before
+/// another; twice has been enough so far.
+const ROUNDS_MAX: usize = 6;
+
 /// `text` without its secrets, as whoever reads it needs it.
 pub fn redacted_for(purpose: Purpose, text: &str) -> String {
+    let mut text = text.to_owned();
+    for _ in 0..ROUNDS_MAX {
+        let next = round(purpose, &text);
+        if next == text {
+            break;
+        }
+        text = next;
+    }
+    text
+}
+
+fn round(purpose: Purpose, text: &str) -> String {
     let mut text = tokens::without_key_blocks(text);
     text = tokens::without_tokens(&text, purpose);
     text = fields::without_headers(&text);
@@ -109,11 +125,13 @@ struct Rewriting<'a> {
     text: &'a str,
     out: String,
     copied: usize,
+    /// Up to here a rule has looked and let it stand.
+    seen: usize,
 }
 
 impl<'a> Rewriting<'a> {
     fn of(text: &'a str) -> Self {
-        Self { text, out: String::new(), copied: 0 }
+        Self { text, out: String::new(), copied: 0, seen: 0 }
     }
 
     /// Pieces are replaced from left to right; one that begins in a replaced one is passed over.
@@ -124,6 +142,16 @@ impl<'a> Rewriting<'a> {
         self.out.push_str(&self.text[self.copied..from]);
         self.out.push_str(with);
         self.copied = to;
+    }
+
+    /// Leaves what ends here as it is. Beginnings within it need no look: that each looks at all that
+    /// follows is how work comes to grow with the square of a text.
+    fn keep(&mut self, to: usize) {
+        self.seen = self.seen.max(to);
+    }
+
+    fn is_past(&self, at: usize) -> bool {
+        at < self.copied.max(self.seen)
     }
 
     fn done(mut self) -> String {
@@ -144,9 +172,8 @@ fn is_blank(byte: u8) -> bool {
 
 /// Whether nothing but a mark is left of it.
 fn is_marked(value: &str) -> bool {
-    value == MARK
-        || value.strip_suffix(MARK).is_some_and(tokens::is_prefix)
-        || value.starts_with('«') && value.ends_with('»')
+    let label = value.strip_prefix("«redacted:").and_then(|rest| rest.strip_suffix('»')).unwrap_or(value);
+    value == MARK || label.strip_suffix(MARK).is_some_and(tokens::is_prefix)
 }
 
 /// A value that says where a secret is kept instead of being one.

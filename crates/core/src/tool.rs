@@ -169,13 +169,13 @@ impl Question {
     /// What the model reads when a person, or time, has answered, and the call is not to be run.
     pub fn answer(&self, verdict: &Verdict) -> String {
         match (self, verdict) {
-            (Question::Approval { .. }, Verdict::Expired) => blocked(
-                "BLOCKED: Command timed out without user response. Silence is not consent: do not retry it or try another way to the same end.",
-            ),
-            (Question::Approval { .. }, Verdict::Denied { reason: Some(reason) }) => {
-                blocked(&format!("BLOCKED: User denied. Reason given by the user: {reason}. Do not retry."))
-            }
-            (Question::Approval { .. }, _) => blocked("BLOCKED: User denied. Do not retry."),
+            (Question::Approval { .. }, Verdict::Expired) => blocked(&format!(
+                "BLOCKED: Command timed out without user response. {HALT} Silence is not consent."
+            )),
+            (Question::Approval { .. }, Verdict::Denied { reason: Some(reason) }) => blocked(&format!(
+                "BLOCKED: Command denied by user. Reason given by the user: \"{reason}\". {HALT}"
+            )),
+            (Question::Approval { .. }, _) => blocked(&format!("BLOCKED: Command denied by user. {HALT}")),
             (Question::Clarify { question, choices }, verdict) => {
                 let response = match verdict {
                     Verdict::Said(said) => chosen(choices, said),
@@ -205,6 +205,12 @@ fn chosen(choices: &[String], said: &str) -> String {
     let number = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     number.and_then(|place| choices.get(place)).cloned().unwrap_or_else(|| said.to_owned())
 }
+
+/// Without a yes there is no other way to the same end either. Hermes' words, which skills cite.
+const HALT: &str = "The user has NOT consented to this action. Do NOT retry this command, do NOT rephrase it, \
+                    and do NOT attempt the same outcome via a different command. Stop the current workflow \
+                    and wait for the user to respond before taking any further destructive or irreversible \
+                    action.";
 
 fn blocked(error: &str) -> String {
     format!(r#"{{"output": "", "exit_code": -1, "error": {}, "status": "blocked"}}"#, quoted(error))

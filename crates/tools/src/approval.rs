@@ -1,18 +1,21 @@
 //! Which commands a person must allow first.
 //!
-//! A command is judged before it runs, by Hermes' rules and in Hermes' order: what never runs
-//! (`detect::Detector::hardline`, a password guessed at `sudo -S`, the user's `approvals.deny`), what needs no
-//! leave (`HERMES_YOLO_MODE`, `approvals.mode: off`, `command_allowlist`, nothing dangerous in it),
-//! and what is dangerous: then a person is asked where the request came from, or nobody is there
-//! and it does not run.
+//! A command is judged before it runs, by Hermes' rules and in Hermes' order: what never runs (no way
+//! back, a password guessed at `sudo -S`, the user's `approvals.deny`), what needs no leave
+//! (`HERMES_YOLO_MODE`, `approvals.mode: off`, `command_allowlist`, nothing dangerous in it), and
+//! what is dangerous: then a person is asked where the request came from, or nobody is there and it
+//! does not run.
 //!
 //! - a call that carries a grant has been answered; what never runs still does not
 //! - in `smart` mode an assessor looks first. It may let a command pass, and it may warn a person;
 //!   whatever else it says, or fails to say, a person decides
 //! - a setting that is not understood means that people are asked ([`Mode::named`])
 //!
-//! Deliberately absent: who is asked, how long ago, and whether the question survives a restart. That is
-//! the gateway's; the answer comes back with the call. Hermes' external scanner (tirith) is absent
+//! What differs from Hermes: where nobody can be asked and it is no schedule, Hermes lets dangerous
+//! commands run; here they do not. What the detector does otherwise stands in the module `detect`.
+//!
+//! Deliberately absent: who is asked, how long ago, and whether the question survives a restart. That
+//! is the gateway's; the answer comes back with the call. Hermes' external scanner (tirith) is absent
 //! too: where the user made it mandatory, every command needs leave.
 
 mod detect;
@@ -30,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::Promise;
 use throughline_core::redact::redacted;
-use throughline_core::tool::{Call, Caller, Grant, Question, Verdict};
+use throughline_core::tool::{Call, Caller, Grant, Question};
 
 /// What the user has allowed for good: `command_allowlist`.
 pub trait Allowlist: Send + Sync {
@@ -474,22 +477,6 @@ const HALT: &str = "The user has NOT consented to this action. Do NOT retry this
 
 fn denied_in_terminal() -> String {
     format!("BLOCKED: User denied this command. {HALT}")
-}
-
-/// The result of a command that a person refused, or did not answer in time. None: they did neither.
-pub fn refusal(verdict: &Verdict, source: &str) -> Option<String> {
-    let message = match verdict {
-        Verdict::Denied { reason: None } if source == "cli" => denied_in_terminal(),
-        Verdict::Denied { reason: None } => format!("BLOCKED: Command denied by user. {HALT}"),
-        Verdict::Denied { reason: Some(reason) } => {
-            format!("BLOCKED: Command denied by user. Reason given by the user: \"{reason}\". {HALT}")
-        }
-        Verdict::Expired => {
-            format!("BLOCKED: Command timed out without user response. {HALT} Silence is not consent.")
-        }
-        Verdict::Granted(_) | Verdict::Said(_) => return None,
-    };
-    Some(blocked(&message))
 }
 
 fn unattended(source: &str, warnings: &[Warning]) -> String {

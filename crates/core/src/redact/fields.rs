@@ -48,30 +48,38 @@ const TYPES: [&str; 20] = [
 /// `Authorization: Bearer …`, `x-api-key: …`, and a bare `Bearer …`.
 pub fn without_headers(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
+    let mut names: Vec<(usize, &str)> = lower.match_indices("authorization").collect();
+    names.extend(HEADERS.iter().flat_map(|header| lower.match_indices(header)));
+    names.extend(lower.match_indices("bearer "));
+    names.sort_unstable();
     let mut rewriting = Rewriting::of(text);
-    let mut found: Vec<(usize, usize)> = Vec::new();
-    found.extend(
-        lower.match_indices("authorization").filter_map(|(at, name)| credential(text, at + name.len())),
-    );
-    for header in HEADERS {
-        found
-            .extend(lower.match_indices(header).filter_map(|(at, name)| header_value(text, at + name.len())));
-    }
-    found.extend(lower.match_indices("bearer ").filter_map(|(at, name)| bare_bearer(text, at + name.len())));
-    found.sort_unstable();
-    for (from, to) in found {
-        if !is_marked(&text[from..to]) && !is_reference(&text[from..to]) {
+    for (at, name) in names {
+        if rewriting.is_past(at) {
+            continue;
+        }
+        let end = at + name.len();
+        let found = match name {
+            "authorization" => credential(text, end),
+            "bearer " => bare_bearer(text, end),
+            _ => header_value(text, end, name.contains('-')),
+        };
+        let Some((from, to)) = found else { continue };
+        let value = &text[from..to];
+        if is_marked(value) || is_reference(value) || is_code(value) {
+            rewriting.keep(to);
+        } else {
             rewriting.replace(from, to, MARK);
         }
     }
     rewriting.done()
 }
 
-/// Past what may stand between a header's name and its value: quotes, blanks, a colon.
-fn after_colon(text: &str, from: usize) -> Option<usize> {
+/// Past what may stand between a header's name and its value: a colon, blanks, and quotes, which may
+/// also close the name.
+fn after_colon(text: &str, from: usize, may_be_quoted: bool) -> Option<usize> {
     let bytes = text.as_bytes();
     let is_quote = |byte: u8| matches!(byte, b'"' | b'\'' | b'\\');
-    let colon = run_end(text, from, |byte| is_quote(byte) || is_blank(byte));
+    let colon = run_end(text, from, |byte| (may_be_quoted && is_quote(byte)) || is_blank(byte));
     if !matches!(bytes.get(colon), Some(b':' | b'=')) {
         return None;
     }
@@ -83,7 +91,7 @@ fn word_end(text: &str, from: usize) -> usize {
 }
 
 fn credential(text: &str, from: usize) -> Option<(usize, usize)> {
-    let start = after_colon(text, from)?;
+    let start = after_colon(text, from, true)?;
     let end = word_end(text, start);
     let word = &text[start..end];
     if SCHEMES.contains(&word.to_ascii_lowercase().as_str()) {
@@ -96,11 +104,10 @@ fn credential(text: &str, from: usize) -> Option<(usize, usize)> {
     is_key.then_some((start, end))
 }
 
-fn header_value(text: &str, from: usize) -> Option<(usize, usize)> {
-    let start = after_colon(text, from)?;
+fn header_value(text: &str, from: usize, may_be_quoted: bool) -> Option<(usize, usize)> {
+    let start = after_colon(text, from, may_be_quoted)?;
     let end = word_end(text, start);
-    let is_value = end > start && text.as_bytes()[start] != b'=' && !is_code(&text[start..end]);
-    is_value.then_some((start, end))
+    (end > start && text.as_bytes()[start] != b'=').then_some((start, end))
 }
 
 fn bare_bearer(text: &str, from: usize) -> Option<(usize, usize)> {
@@ -116,7 +123,7 @@ pub fn without_assignments(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
     for (equals, _) in text.match_indices('=') {
-        if matches!(bytes.get(equals + 1), Some(b'=' | b'~' | b'>')) {
+        if rewriting.is_past(equals) || matches!(bytes.get(equals + 1), Some(b'=' | b'~' | b'>')) {
             continue;
         }
         let Some(name) = assigned_name(text, equals) else { continue };
@@ -126,7 +133,9 @@ pub fn without_assignments(text: &str) -> String {
         let value = &text[from..to];
         let is_count = name.counts_tokens && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
         let is_structure = is_spaced && value.starts_with(['(', '[', '{']);
-        if !is_count && !is_structure && !is_marked(value) && !is_reference(value) {
+        if is_count || is_marked(value) || is_reference(value) {
+            rewriting.keep(to);
+        } else if !is_structure {
             rewriting.replace(from, to, MARK);
         }
     }
@@ -193,7 +202,7 @@ fn value_at(text: &str, start: usize, stops_at_ampersand: bool) -> Option<(usize
         return (end > start + 1).then_some((start + 1, end));
     }
     let end =
-        run_end(text, start, |byte| !byte.is_ascii_whitespace() && !(stops_at_ampersand && byte == b'&'));
+        run_end(text, start, |byte| !(byte.is_ascii_whitespace() || stops_at_ampersand && byte == b'&'));
     let value = text[start..end].trim_end_matches(['"', '\'', '`', ',', ';', ')', ']', '}', '>', '\\']);
     (!value.is_empty()).then_some((start, start + value.len()))
 }
@@ -203,8 +212,8 @@ pub fn without_quoted_fields(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
     for (colon, _) in text.match_indices(':') {
-        let Some(name) = quoted_name(text, colon) else { continue };
-        if !names_secret_field(name) {
+        let name = quoted_name(text, colon).filter(|name| names_secret_field(name));
+        if name.is_none() || rewriting.is_past(colon) {
             continue;
         }
         let open = run_end(text, colon + 1, |byte| byte.is_ascii_whitespace());
@@ -213,7 +222,9 @@ pub fn without_quoted_fields(text: &str) -> String {
         let Some(sign @ (b'"' | b'\'')) = bytes.get(quote).copied() else { continue };
         let end = closing_quote(text, quote + 1, sign, escaped);
         let value = &text[quote + 1..end];
-        if !value.is_empty() && !is_marked(value) && !is_reference(value) {
+        if value.is_empty() || is_marked(value) || is_reference(value) {
+            rewriting.keep(end);
+        } else {
             rewriting.replace(quote + 1, end, MARK);
         }
     }

@@ -45,6 +45,7 @@ fn p31_a_name_or_a_place_gives_a_secret_away() {
         ("curl -H 'X-Api-Key: local-backend' x", "curl -H 'X-Api-Key: …' x"),
         ("postgres://u:pa/ss@host/db", "postgres://u:…@host/db"),
         ("https://u:pass@host/x", "https://u:…@host/x"),
+        ("mysql://u:pa$$wo{rd@host", "mysql://u:…@host"),
         ("git clone https://ghtokenvalue@github.com/x", "git clone https://…@github.com/x"),
         ("https://h/cb?code=abc&state=x#access_token=q", "https://h/cb?code=…&state=x#access_token=…"),
         ("GET /hook?pass%77ord=x HTTP/1.1", "GET /hook?pass%77ord=… HTTP/1.1"),

@@ -94,11 +94,17 @@ const PREFIXES: [(&str, Body, usize); 62] = [
     ("vercel_", Body::Letters, 20),
     ("figd_", Body::Both, 20),
     ("nvapi-", Body::Both, 20),
-    ("eyJ", Body::Both, 10),
+    (SIGNED, Body::Both, 10),
 ];
 
 /// A run of this length with letters and digits in it is a key even where `_` or `-` touches it.
 const RANDOM_LENGTH_MIN: usize = 20;
+
+/// As much as is looked at to tell whether a key begins: each `sk-` of a long chain may be a beginning.
+const WINDOW: usize = 256;
+
+/// The beginning of a signed token, in whatever it stands.
+const SIGNED: &str = "eyJ";
 
 pub fn is_prefix(text: &str) -> bool {
     PREFIXES.iter().any(|(prefix, ..)| *prefix == text)
@@ -141,15 +147,18 @@ fn token_at(text: &str, at: usize) -> Option<(&'static str, usize)> {
             return None;
         }
         let from = at + prefix.len();
-        let end = run_end(text, from, |byte| body.holds(byte));
-        if *prefix == "eyJ" {
-            return (end - from >= *least).then(|| (*prefix, signed_end(text, end)));
+        let window = &text.as_bytes()[from..text.len().min(from + WINDOW)];
+        let near = window.iter().position(|byte| !body.holds(*byte)).unwrap_or(window.len());
+        let is_long = near >= *least;
+        let is_alone = !touches(text.as_bytes().get(from + near)) || near == WINDOW;
+        let is_alone = is_alone && (at == 0 || !touches(text.as_bytes().get(at - 1)));
+        if !is_long || !(is_alone || is_random(&window[..near]) || *prefix == SIGNED) {
+            return None;
         }
+        let end = run_end(text, from, |byte| body.holds(byte));
         // The last stop of a sentence is not the key's.
         let end = from + text[from..end].trim_end_matches('.').len();
-        let is_long = end - from >= *least;
-        let alone = !touches(text.as_bytes().get(end)) && (at == 0 || !touches(text.as_bytes().get(at - 1)));
-        (is_long && (alone || is_random(&text[from..end]))).then_some((*prefix, end))
+        Some((*prefix, if *prefix == SIGNED { signed_end(text, end) } else { end }))
     })
 }
 
@@ -157,10 +166,10 @@ fn touches(byte: Option<&u8>) -> bool {
     byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-fn is_random(body: &str) -> bool {
+fn is_random(body: &[u8]) -> bool {
     body.len() >= RANDOM_LENGTH_MIN
-        && body.bytes().any(|byte| byte.is_ascii_digit())
-        && body.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && body.iter().any(u8::is_ascii_digit)
+        && body.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// The end of a signed token, whose header ends at `from`: parts follow, each after a stop.

@@ -1,6 +1,6 @@
 //! Secrets in addresses: `user:password@`, a bare token before `@`, and parameters that carry one.
 
-use super::{MARK, Purpose, Rewriting, is_marked, run_end};
+use super::{MARK, Purpose, Rewriting, is_marked, is_reference, run_end};
 
 /// Databases and brokers: what stands before `@` there is never meant to be followed.
 const STORES: [&str; 8] =
@@ -57,20 +57,22 @@ pub fn without_credentials(text: &str, purpose: Purpose) -> String {
         let is_store = is_store(&text[..at]);
         let Some(end) = userinfo_end(text, start, is_store) else { continue };
         let info = &text[start..end];
-        let is_template = info.contains(['{', '}', '$', '<', '>']);
+        let is_kept = |secret: &str| secret.is_empty() || is_marked(secret) || is_template(secret);
         match info.split_once(':') {
-            Some((user, password)) if is_store || purpose == Purpose::Log => {
-                if !password.is_empty() && !is_marked(password) && !is_template {
-                    rewriting.replace(start + user.len() + 1, end, MARK);
-                }
+            Some((user, password)) if (is_store || purpose == Purpose::Log) && !is_kept(password) => {
+                rewriting.replace(start + user.len() + 1, end, MARK);
             }
-            None if info.len() >= TOKEN_LENGTH_MIN && !is_marked(info) && !is_template => {
-                rewriting.replace(start, end, MARK);
-            }
+            None if info.len() >= TOKEN_LENGTH_MIN && !is_kept(info) => rewriting.replace(start, end, MARK),
             _ => {}
         }
     }
     rewriting.done()
+}
+
+/// A place for a secret: `{password}`, `$PASSWORD`, `<token>`.
+fn is_template(text: &str) -> bool {
+    let is_enclosed = |open, close| text.starts_with(open) && text.ends_with(close);
+    is_enclosed('{', '}') || is_enclosed('<', '>') || is_reference(text)
 }
 
 fn is_store(before: &str) -> bool {
@@ -99,7 +101,7 @@ pub fn without_parameters(text: &str) -> String {
     for (at, sign) in text.match_indices(['?', '#', '&', ';']) {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.~+%-".contains(&byte);
         let equals = run_end(text, at + 1, is_part);
-        if bytes.get(equals) != Some(&b'=') || equals - at > PARAMETER_LENGTH_MAX {
+        if rewriting.is_past(at) || bytes.get(equals) != Some(&b'=') || equals - at > PARAMETER_LENGTH_MAX {
             continue;
         }
         let name = parameter_name(&text[at + 1..equals]);
@@ -107,10 +109,13 @@ pub fn without_parameters(text: &str) -> String {
         // A semicolon divides statements more often than parameters.
         let is_plain_word =
             sign == ";" && matches!(name.as_str(), "key" | "code" | "session" | "auth" | "sig");
+        if !is_secret || is_plain_word {
+            continue;
+        }
         let is_end = |byte: u8| byte.is_ascii_whitespace() || b"#&;\"'<>".contains(&byte);
         let end = run_end(text, equals + 1, |byte| !is_end(byte));
         let value = &text[equals + 1..end];
-        if is_secret && !is_plain_word && !value.is_empty() && !is_marked(value) {
+        if !value.is_empty() && !is_marked(value) {
             rewriting.replace(equals + 1, end, MARK);
         }
     }

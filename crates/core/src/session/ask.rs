@@ -50,6 +50,8 @@ impl Session {
         let (call_id, name) = (call.id.clone(), Some(call.name.clone()));
         match (ask.question.clone(), verdict) {
             (Question::Approval { patterns, .. }, Verdict::Granted(grant)) => {
+                // What nothing names can only be allowed this once.
+                let grant = if patterns.is_empty() { Grant::Once } else { grant };
                 if grant != Grant::Once {
                     let new = patterns.into_iter().filter(|pattern| !self.allowed.contains(pattern));
                     self.allowed.extend(new.collect::<Vec<_>>());

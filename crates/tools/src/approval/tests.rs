@@ -186,32 +186,6 @@ fn a_hardline_result_is_hermes_own() {
 }
 
 #[test]
-fn a_refusal_says_what_hermes_says() {
-    let halt = "The user has NOT consented to this action. Do NOT retry this command, do NOT rephrase it, and \
-                do NOT attempt the same outcome via a different command. Stop the current workflow and wait \
-                for the user to respond before taking any further destructive or irreversible action.";
-    let denied = |reason: Option<&str>| Verdict::Denied { reason: reason.map(str::to_owned) };
-    for (verdict, source, expected) in [
-        (denied(None), "cli", format!("BLOCKED: User denied this command. {halt}")),
-        (denied(None), "telegram", format!("BLOCKED: Command denied by user. {halt}")),
-        (
-            denied(Some("not today")),
-            "telegram",
-            format!("BLOCKED: Command denied by user. Reason given by the user: \"not today\". {halt}"),
-        ),
-        (
-            Verdict::Expired,
-            "api_server",
-            format!("BLOCKED: Command timed out without user response. {halt} Silence is not consent."),
-        ),
-    ] {
-        let result = refusal(&verdict, source).unwrap();
-        assert_eq!(error(&Judgement::Block(result)), expected);
-    }
-    assert_eq!(refusal(&Verdict::Granted(Grant::Once), "cli"), None);
-}
-
-#[test]
 fn a_dangerous_command_is_asked_about_once_and_a_harmless_one_never() {
     let asked = judge(Mode::Manual, &call("cli"), "git reset --hard");
     assert_eq!(patterns(&asked).unwrap(), ["git reset --hard (destroys uncommitted changes)"]);
@@ -495,7 +469,13 @@ fn a_question_about_a_text_made_to_keep_the_redactor_busy_is_put_in_good_time() 
         "\\\"",
         "bearer ",
         "\n token",
-        "x-api-key",
+        "x-api-key:",
+        "-sk-",
+        "apikey:str(",
+        "TOKEN=os.getenv",
+        "?code=",
+        "?x=",
+        "\"token\":\\\"",
     ] {
         let text = unit.repeat(300_000 / unit.len());
         let began = std::time::Instant::now();
@@ -519,7 +499,9 @@ proptest! {
 
     #[test]
     fn a_wipe_is_seen_wherever_it_begins_a_command(
-        before in "(ls|echo 'x'|cd /tmp|true \"a b\")", between in "( ;|&& |\n|\\|\\| | \\| )", quote in "(rm|r''m|\\\\rm|\"rm\"|sudo rm)",
+        before in "(ls|echo 'x'|cd /tmp|true \"a b\")",
+        between in "( ;|&& |\n|\\|\\| | \\| )",
+        quote in "(rm|r''m|\\\\rm|\"rm\"|sudo rm)",
     ) {
         let command = format!("{before} {between}{quote} -rf /");
         let detector = Detector::new(&place());
