@@ -189,11 +189,15 @@ impl Model for Rehearsal {
 struct Heard {
     user: Vec<String>,
     results: Vec<String>,
+    /// The user's last message, also where it was answered with calls.
+    asked: Option<String>,
 }
 
 impl Heard {
     fn of(prompt: &Prompt) -> Self {
-        let mut heard = Heard { user: Vec::new(), results: Vec::new() };
+        let last = prompt.messages.iter().rfind(|segment| segment.role == SegmentRole::User);
+        let asked = last.map(|segment| plain(&segment.bytes));
+        let mut heard = Heard { user: Vec::new(), results: Vec::new(), asked };
         for segment in prompt.messages.iter().rev() {
             match segment.role {
                 SegmentRole::User => heard.user.push(plain(&segment.bytes)),
@@ -209,7 +213,11 @@ impl Heard {
 
     /// What a rule is compared with.
     fn last(&self) -> script::Last<'_> {
-        script::Last { text: self.user.last().map(String::as_str), results: &self.results }
+        script::Last {
+            text: self.user.last().map(String::as_str),
+            results: &self.results,
+            asked: self.asked.as_deref(),
+        }
     }
 
     fn answer(&self) -> String {

@@ -22,7 +22,7 @@
 //! heard. A rule fits if everything in `when` does: `contains` is looked for in the user's last
 //! message and `result_contains` in what tools have returned since the last answer, both without
 //! regard to case; `result` asks whether a tool has returned anything since; `session` is the
-//! session's id. A rule does one thing: `say`, `call` (with `say` for what is said along with it),
+//! session's id. Once tools have returned, `contains` counts only in a rule about results. A rule does one thing: `say`, `call` (with `say` for what is said along with it),
 //! `fail` (`wait`, `too_long`, `credentials`, `refused`, `broken`), `cut` (the first `after` bytes
 //! are streamed, then it breaks off) or `never`; one that does nothing but wait repeats what it
 //! heard. `latency_ms` of a rule counts instead of the script's, and `think` is streamed before.
@@ -135,7 +135,9 @@ impl Rule {
     fn fits(&self, session: &str, last: &Last<'_>) -> bool {
         let holds = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
         let When { contains, result_contains, result, session: wanted } = &self.when;
-        contains.as_deref().is_none_or(|part| last.text.is_some_and(|text| holds(text, part)))
+        let of_results = *result == Some(true) || result_contains.is_some();
+        let text = if of_results { last.asked } else { last.text };
+        contains.as_deref().is_none_or(|part| text.is_some_and(|text| holds(text, part)))
             && result_contains.as_deref().is_none_or(|part| last.results.iter().any(|text| holds(text, part)))
             && result.is_none_or(|wanted| wanted != last.results.is_empty())
             && wanted.as_deref().is_none_or(|wanted| wanted == session)
@@ -183,6 +185,8 @@ impl CallText {
 pub(super) struct Last<'a> {
     pub text: Option<&'a str>,
     pub results: &'a [String],
+    /// The user's last message, also where tools have returned since.
+    pub asked: Option<&'a str>,
 }
 
 /// What happens in answer to one request.
