@@ -81,12 +81,8 @@ fn p9_fifty_kills_during_a_call_repeat_no_side_effect() {
     }
     let gateway = launch.start();
     for (nth, word) in words.iter().enumerate() {
-        let answer = gateway.client.chat(&[(SESSION, &format!("s{nth}")), ("Idempotency-Key", word)], &{
-            let mut body = said(word);
-            body["stream"] = json!(true);
-            body
-        });
-        assert!(answer.unwrap().text().contains(&format!("done {word}")), "{word}");
+        let answer = begin(&gateway.client, &format!("s{nth}"), word).join().unwrap().unwrap();
+        assert!(answer.contains(&format!("done {word}")), "{answer}");
         assert_eq!(results(&gateway.client, &format!("s{nth}")).len(), 1, "{word}: one call, one result");
     }
     let written = lines(&file);
@@ -251,12 +247,8 @@ fn p9_a_delegated_task_outlives_its_process() {
     until("the child is at it", || gateway.client.read("/api/control/status")["running_turns"] == 2);
     gateway.kill();
     let gateway = launch.start();
-    let answer = gateway.client.chat(&[(SESSION, "parent"), ("Idempotency-Key", "delegate")], &{
-        let mut body = said("delegate");
-        body["stream"] = json!(true);
-        body
-    });
-    assert!(answer.unwrap().text().contains("done delegate"));
+    let answer = begin(&gateway.client, "parent", "delegate").join().unwrap().unwrap();
+    assert!(answer.contains("done delegate"), "{answer}");
     let report = results(&gateway.client, "parent").concat();
     assert!(report.contains("completed") && report.contains("done subtask"), "{report}");
     assert!(lines(&place.file("work/lines")).len() <= 1);
@@ -290,6 +282,7 @@ fn p6_two_agents_that_answer_each_other_stop_at_the_budget_with_one_notice() {
         {"when": {"contains": "greet", "result": true}, "say": "sent"},
     ]});
     let gateway = two_homes(&place, &script).start();
+    until("both are there", || gateway.log().contains("ready   after"));
     let client = &gateway.client;
     assert!(client.say("talk", "greet beta").text().contains("sent"));
     until("it was cut", || counted(client, "notice") == 1);
@@ -306,6 +299,7 @@ fn p6_two_agents_that_answer_each_other_stop_at_the_budget_with_one_notice() {
 fn p6_stop_all_silences_every_agent_within_a_second() {
     let place = Place::new();
     let gateway = two_homes(&place, &json!({"latency_ms": 20_000})).start();
+    until("both are there", || gateway.log().contains("ready   after"));
     let answer = begin(&gateway.client, "long", "think");
     let waits = begin(&gateway.client, "long", "and then?");
     until("it thinks", || gateway.client.read("/api/control/status")["running_turns"] == 1);
