@@ -29,12 +29,17 @@ impl Done {
 }
 
 pub async fn run(gateway: &Gateway, load: &Load) -> Result<Done> {
+    run_saying(gateway, load, "").await
+}
+
+/// The same, with these words in every message.
+pub async fn run_saying(gateway: &Gateway, load: &Load, words: &'static str) -> Result<Done> {
     let began = Instant::now();
     let until = began + Duration::from_secs(load.seconds);
     let mut clients = Vec::new();
     for client in 0..load.clients {
         let session = format!("bench-{}-{client}", load.name);
-        clients.push(tokio::spawn(converse(gateway.port, session, load.turns, until)));
+        clients.push(tokio::spawn(converse(gateway.port, session, words, load.turns, until)));
     }
     let mut latencies = Vec::new();
     for client in clients {
@@ -43,12 +48,18 @@ pub async fn run(gateway: &Gateway, load: &Load) -> Result<Done> {
     Ok(Done { latencies, seconds: began.elapsed().as_secs_f64() })
 }
 
-async fn converse(port: u16, session: String, turns: Option<usize>, until: Instant) -> Result<Vec<Duration>> {
+async fn converse(
+    port: u16,
+    session: String,
+    words: &str,
+    turns: Option<usize>,
+    until: Instant,
+) -> Result<Vec<Duration>> {
     let mut connection = Connection::open(port).await?;
     let mut latencies = Vec::new();
     while turns.is_none_or(|most| latencies.len() < most) && Instant::now() < until {
         let text = format!(
-            "turn {} of {session}: what is on the list for today, and what comes after it?",
+            "turn {} of {session}: {words} what is on the list for today, and what comes after it?",
             latencies.len()
         );
         let body = format!(r#"{{"model":"bench","messages":[{{"role":"user","content":"{text}"}}]}}"#);

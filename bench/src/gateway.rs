@@ -25,6 +25,20 @@ impl Gateway {
         if fresh && home.exists() {
             std::fs::remove_dir_all(home)?;
         }
+        Self::run(home, None).await
+    }
+
+    /// On a fresh home with these settings, and a script for the model.
+    pub async fn start_with(home: &Path, config: &str, script: Option<&Path>) -> Result<Self> {
+        if home.exists() {
+            std::fs::remove_dir_all(home)?;
+        }
+        std::fs::create_dir_all(home)?;
+        std::fs::write(home.join("config.yaml"), config)?;
+        Self::run(home, script).await
+    }
+
+    async fn run(home: &Path, script: Option<&Path>) -> Result<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let binary = std::env::current_exe()?.with_file_name("throughline");
         if !binary.exists() {
@@ -38,6 +52,7 @@ impl Gateway {
             .env("HOME", home)
             .env("API_SERVER_PORT", port.to_string())
             .env("API_SERVER_KEY", KEY)
+            .envs(script.map(|script| ("THROUGHLINE_REHEARSAL", script)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

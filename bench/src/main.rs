@@ -41,6 +41,7 @@ async fn main() -> Result<()> {
     throughput(&arguments).await?;
     start_times(&arguments).await?;
     long_conversation(&arguments).await?;
+    tools(&arguments).await?;
     memory(&arguments).await
 }
 
@@ -131,6 +132,59 @@ async fn long_conversation(arguments: &Arguments) -> Result<()> {
         arguments.messages
     );
     gateway.stop().await
+}
+
+/// How many calls a turn with tools makes, one after the other.
+const STEPS: usize = 10;
+
+/// A turn with ten steps of tools against a plain one, and how many steps share an fsync.
+async fn tools(arguments: &Arguments) -> Result<()> {
+    let home = arguments.directory.join("tools");
+    let (script, workspace) = ten_steps(&arguments.directory)?;
+    let config = format!("terminal: {{cwd: {}}}\n", workspace.display());
+    println!("\nCPU per turn: plain, with {STEPS} steps of tools, and the ratio; fsyncs per step");
+    for clients in [1, 8, 64] {
+        let gateway = Gateway::start_with(&home, &config, Some(&script)).await?;
+        let run = async |name: &'static str, word: &'static str, seconds| {
+            client::run_saying(&gateway, &Load { clients, turns: None, seconds, name }, word).await
+        };
+        run("warm", "plain", 1).await?;
+        gateway.wait_until_indexed().await?;
+        let before = gateway.cpu_seconds()?;
+        let plain = run("plain", "plain", arguments.seconds).await?.latencies.len() as f64;
+        let plain = (gateway.cpu_seconds()? - before) * 1e3 / plain;
+        gateway.wait_until_indexed().await?;
+        let (before, batches) = (gateway.cpu_seconds()?, gateway.status().await?.batches);
+        let turns = run("tools", "ten steps", arguments.seconds).await?.latencies.len() as f64;
+        let stepped = (gateway.cpu_seconds()? - before) * 1e3 / turns;
+        let batches = (gateway.status().await?.batches - batches) as f64 / turns / STEPS as f64;
+        println!(
+            "  {clients:3} clients  {plain:.3} ms  {stepped:.3} ms  {:.1}x  {batches:.2}",
+            stepped / plain
+        );
+        gateway.stop().await?;
+    }
+    Ok(())
+}
+
+/// A workspace of files, and a model that reads one after the other.
+fn ten_steps(directory: &std::path::Path) -> Result<(PathBuf, PathBuf)> {
+    let workspace = std::path::absolute(directory.join("workspace"))?;
+    std::fs::create_dir_all(&workspace)?;
+    let read = |step: usize| format!(r#"[{{"name":"read_file","arguments":{{"path":"step-{step}.txt"}}}}]"#);
+    let mut rules =
+        vec![format!(r#"{{"when":{{"contains":"ten steps","result":false}},"call":{}}}"#, read(0))];
+    for step in 0..STEPS {
+        std::fs::write(workspace.join(format!("step-{step}.txt")), format!("the word is seen-{step}.\n"))?;
+        let next = match step + 1 {
+            STEPS => r#""say":"done""#.to_owned(),
+            next => format!(r#""call":{}"#, read(next)),
+        };
+        rules.push(format!(r#"{{"when":{{"result_contains":"seen-{step}."}},{next}}}"#));
+    }
+    let script = std::path::absolute(directory.join("ten-steps.json"))?;
+    std::fs::write(&script, format!(r#"{{"rules":[{}]}}"#, rules.join(",")))?;
+    Ok((script, workspace))
 }
 
 /// Resident memory: idle, with 64 live sessions, with many known ones and 500 of them live.
