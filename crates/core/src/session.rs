@@ -39,6 +39,8 @@ pub struct Session {
     pub compression: Option<Compression>,
     /// The turn that failed last, as long as nothing has been said since: it can be tried again.
     pub failed: Option<TurnId>,
+    /// The step at which it would go on: no call of the next try gets the key of one of the last.
+    pub failed_step: u32,
     /// What a person has allowed here for good: names of patterns.
     pub allowed: Vec<String>,
     /// Where a person last wrote from.
@@ -338,6 +340,7 @@ impl Session {
             phase: Phase::Idle,
             compression: None,
             failed: None,
+            failed_step: 0,
             allowed: Vec::new(),
             place: None,
             chains: Chains::default(),
@@ -610,6 +613,7 @@ impl Session {
     fn fail(&mut self, failure: Failure, acts: &mut Vec<Act>) {
         let Phase::Turn(turn) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
         self.failed = Some(turn.id);
+        self.failed_step = turn.step;
         for input in &turn.inputs {
             self.settle_quietly(input.seq, Outcome::Failed(turn.id, failure.clone()), acts);
         }
@@ -633,7 +637,8 @@ impl Session {
         }
         acts.push(Act::Begin { turn: id, inputs: inputs.iter().map(|input| input.seq).collect() });
         self.failed = None;
-        self.phase = Phase::Turn(Turn::new(id, began, inputs));
+        let step = std::mem::take(&mut self.failed_step);
+        self.phase = Phase::Turn(Turn { step, first_step: step, ..Turn::new(id, began, inputs) });
     }
 
     /// Takes up what waits, if nothing runs. Commands at the front are carried out one by one.
@@ -660,6 +665,7 @@ impl Session {
     fn begin(&mut self, first: Arc<Input>, now: Time, acts: &mut Vec<Act>) {
         self.promote(acts);
         self.failed = None;
+        self.failed_step = 0;
         if !first.trace.is_human() {
             self.chains.count_turn(&first.trace);
         }

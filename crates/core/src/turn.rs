@@ -52,6 +52,8 @@ pub struct Turn {
     pub inputs: Vec<Arc<Input>>,
     /// Counts the answers of the model. A result for an earlier step is an echo.
     pub step: u32,
+    /// What it began to count with: one that is tried again goes on where it failed.
+    pub first_step: u32,
     pub group: Option<Group>,
     pub resumes: u32,
     /// Tokens that its answers have cost so far.
@@ -132,6 +134,7 @@ impl Turn {
             began,
             inputs,
             step: 0,
+            first_step: 0,
             group: None,
             resumes: 0,
             spent: 0,
@@ -139,6 +142,11 @@ impl Turn {
             repeated: None,
             said: String::new(),
         }
+    }
+
+    /// The answer that is waited for is its so many-th.
+    pub fn steps(&self) -> u32 {
+        self.step.saturating_sub(self.first_step) + 1
     }
 
     /// Words before a call. Those of several steps stand apart, as a client sees them.

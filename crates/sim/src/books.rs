@@ -1,10 +1,15 @@
 //! What was seen from outside: by the people who wrote, the platforms they read, the clients of the
 //! API, the model, the tools. The judges read these, never the machine's own records.
 
-use std::collections::BTreeMap;
+use crate::plan::words;
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 use throughline_core::{Generation, Seq, SessionId};
+
+/// Counts everything that is written down: what is lower came before.
+pub type Moment = u64;
 
 #[derive(Default)]
 pub struct Books {
@@ -16,32 +21,71 @@ pub struct Books {
     pub shown: Vec<Shown>,
     /// Everything the model was asked, in order.
     pub asked: Vec<Question>,
-    /// Every time a tool really ran.
-    pub ran: Vec<(SessionId, String)>,
+    /// Every call the model made, by the id in its arguments.
+    pub calls: BTreeMap<String, CallBook>,
+    /// What really happened in the world, in order.
+    pub effects: Vec<Effect>,
+    /// Every time a person said yes.
+    pub yes: Vec<Yes>,
+    /// Calls that hang at the moment.
+    pub hanging: BTreeMap<u64, Hanging>,
+    /// How often a tool ended the process.
+    pub kills: u32,
+    /// Results that the gateway was told are on disk: session and call, and the words.
+    pub committed: BTreeMap<(SessionId, String), String>,
+    /// The same of answers with calls, by their question.
+    pub steps: BTreeSet<usize>,
+    /// By agent: the operator wanted silence, and nobody has lifted it.
+    pub silences: Vec<Option<Silence>>,
+    /// When the operator's orders were carried out.
+    pub halts: Vec<Moment>,
+    /// How many of the operator's plans are done, and whether one is half done.
+    pub operated: (usize, bool),
     /// The owner each session last had, and in which life.
     pub owners: BTreeMap<SessionId, (u32, Generation)>,
     /// What was seen to be wrong while it happened.
     pub wrong: Vec<String>,
+    moment: Moment,
     trace: u64,
 }
 
 /// One chat, as the people in it know it.
 #[derive(Clone, Debug, Default)]
 pub struct ChatBook {
-    /// How many lines the gateway has acknowledged. The next is sent when the one before is.
-    pub acknowledged: usize,
-    /// Where each acknowledged line went.
-    pub went_to: Vec<(SessionId, Seq)>,
+    /// Everything that was said here. The next is sent when the one before is acknowledged.
+    pub said: Vec<Said>,
+    /// How many of the planned lines are among them.
+    pub planned: usize,
+    /// Questions that were shown here, and when somebody will say what about them.
+    pub questions: Vec<Reaction>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Said {
+    pub text: String,
+    pub redelivered: u64,
+    pub sent: Moment,
+    /// Where it went, once it is acknowledged.
+    pub went_to: Option<(SessionId, Seq)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Reaction {
+    pub at: Duration,
+    pub text: String,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct ClientBook {
     pub answers: Vec<String>,
     pub sessions: Vec<SessionId>,
+    /// How often each request had to be sent as a new one, because an operator ended its turn.
+    pub renewed: BTreeMap<usize, u32>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Shown {
+    pub at: Moment,
     pub chat: usize,
     pub key: String,
     pub text: String,
@@ -51,22 +95,140 @@ pub struct Shown {
 #[derive(Clone, Debug)]
 pub struct Question {
     pub life: u32,
+    pub agent: usize,
     pub session: SessionId,
+    /// Tools and system prompt.
+    pub head: String,
     /// The prompt, a segment each.
     pub prompt: Vec<String>,
     /// What it answered, once it had. None: it was never heard.
     pub answer: Option<String>,
+    /// The answer had calls.
+    pub called: bool,
+}
+
+/// One call, from the answer it stood in.
+#[derive(Clone, Debug)]
+pub struct CallBook {
+    pub question: usize,
+    pub session: SessionId,
+    pub tool: String,
+    /// How often its tool was begun.
+    pub begun: u32,
+    /// What its tool returned, when it did.
+    pub returned: Option<String>,
+    /// When it first asked a person, in which chat.
+    pub wanted: Option<(Moment, Option<usize>)>,
+    /// What is to be read elsewhere if it has its result, and where.
+    pub letters: Vec<(usize, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Effect {
+    pub tool: String,
+    pub key: String,
+    pub id: String,
+}
+
+/// A yes, and how far it may reach.
+#[derive(Clone, Debug)]
+pub struct Yes {
+    pub at: Moment,
+    pub place: Place,
+    pub all: bool,
+    pub lasting: bool,
+    pub used: bool,
+}
+
+/// Where a question is answered: in its chat, or by the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Chat(usize),
+    Session(SessionId),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Hanging {
+    pub chat: usize,
+    /// When somebody loses patience.
+    pub until: Duration,
+}
+
+/// Nobody is to be asked or told anything, but for those who have written since.
+#[derive(Clone, Debug, Default)]
+pub struct Silence {
+    /// Somebody wrote: what waits to be told may be told.
+    pub lifted: bool,
+    pub owners: BTreeSet<Owner>,
+}
+
+/// On whose behalf a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    Chat(usize),
+    Client(usize),
+    Agent,
 }
 
 impl Books {
+    pub fn tick(&mut self) -> Moment {
+        self.moment += 1;
+        self.moment
+    }
+
     /// Everything observable goes into the trace: the same seed must give the same one.
     pub fn saw(&mut self, what: impl Hash) {
         let mut hasher = DefaultHasher::new();
         (self.trace, what).hash(&mut hasher);
         self.trace = hasher.finish();
+        self.moment += 1;
     }
 
     pub fn trace(&self) -> u64 {
         self.trace
+    }
+
+    /// Somebody writes, to the first agent: the only one that people know.
+    pub fn speaks(&mut self, owner: Owner, text: &str) {
+        let says = words(text).is_some();
+        if let Some(Some(silence)) = self.silences.first_mut() {
+            silence.lifted = true;
+            if says {
+                silence.owners.insert(owner);
+            }
+        }
+    }
+
+    /// Whose session this is, by the first words in it.
+    pub fn owner(&self, prompt: &[String]) -> Owner {
+        let first = prompt.iter().find_map(|segment| segment.strip_prefix("user:")).unwrap_or_default();
+        let number = |text: &str| text.split(['.', '-']).next().and_then(|number| number.parse().ok());
+        if let Some(chat) = first.strip_prefix('c').and_then(number) {
+            return Owner::Chat(chat);
+        }
+        if let Some(client) = first.strip_prefix('a').and_then(number) {
+            return Owner::Client(client);
+        }
+        let parent = first.strip_prefix("task-").and_then(number).and_then(|question| self.asked.get(question));
+        parent.map_or(Owner::Agent, |parent| self.owner(&parent.prompt))
+    }
+}
+
+impl Books {
+    /// Whether the operator's silence, if there is one, still holds for a session. One that nobody had
+    /// heard of is not silenced by an order that somebody has lifted since.
+    pub fn may_speak(&self, agent: usize, session: &str, prompt: &[String]) -> bool {
+        let Some(Some(silence)) = self.silences.get(agent) else { return true };
+        let known = || self.asked.iter().any(|question| question.session.as_str() == session);
+        silence.owners.contains(&self.owner(prompt)) || (silence.lifted && !known())
+    }
+
+    /// The chat that this session belongs to, as far as its people have seen.
+    pub fn chat_of(&self, session: &SessionId) -> Option<usize> {
+        let question = self.asked.iter().rev().find(|question| question.session == *session)?;
+        match self.owner(&question.prompt) {
+            Owner::Chat(chat) => Some(chat),
+            Owner::Client(_) | Owner::Agent => None,
+        }
     }
 }

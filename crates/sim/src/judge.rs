@@ -1,96 +1,166 @@
 //! The judges. They stand outside the machine and compare what was sent with what was seen.
 
-use crate::books::{Books, Question};
-use crate::plan::{Manner, Plan};
+use crate::books::{Books, Question, Said};
+use crate::model::{clarified, said_in};
+use crate::plan::{Manner, Plan, words};
+use crate::tools::is_repeatable;
 use std::collections::{BTreeMap, BTreeSet};
 use throughline_core::SessionId;
+use throughline_core::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED};
+use throughline_core::history::{NOT_ASKED, OUTCOME_UNKNOWN, STOPPED};
+use throughline_core::turn::RESUMES_MAX;
+
+type Transcripts = BTreeMap<SessionId, Vec<String>>;
 
 /// Everything that is wrong with a world that has come to rest.
-pub fn verdict(plan: &Plan, books: &Books, transcripts: &BTreeMap<SessionId, Vec<String>>) -> Vec<String> {
+pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = books.wrong.clone();
     for chat in 0..plan.chats.len() {
         wrong.extend(every_line_is_kept_in_order(plan, books, chat, transcripts));
-        wrong.extend(every_line_is_answered_once(plan, books, chat));
+        wrong.extend(every_line_is_answered_once(books, chat));
+        wrong.extend(orders_are_confirmed(books, chat));
         wrong.extend(replies_come_once(plan, books, chat));
-        wrong.extend(a_chat_keeps_its_session(plan, books, chat));
+        wrong.extend(a_chat_keeps_its_session(books, chat));
+        wrong.extend(a_chain_is_cut_with_one_notice(books, chat));
     }
     for client in 0..plan.clients.len() {
         wrong.extend(every_request_has_its_answer(plan, books, client, transcripts));
     }
-    wrong.extend(tools_ran_once(books));
+    wrong.extend(effects_happen_once(books));
+    wrong.extend(what_kills_is_parked(books));
+    wrong.extend(a_yes_counts(books, transcripts));
+    wrong.extend(letters_come_with_their_result(plan, books, transcripts));
+    wrong.extend(tasks_are_done_once(books, transcripts));
+    wrong.extend(results_are_true(books));
+    wrong.extend(calls_are_kept(books, transcripts));
     wrong.extend(prompts_grow(books));
+    wrong.extend(nothing_is_asked_twice(books));
     wrong.extend(prompts_are_legal(books));
     wrong
 }
 
-/// The lines of a chat that are words for the model, with their place.
-fn words(plan: &Plan, chat: usize) -> impl Iterator<Item = (usize, &str)> {
-    let lines = plan.chats[chat].lines.iter().enumerate();
-    lines.map(|(place, line)| (place, line.text.as_str())).filter(|(_, text)| !text.starts_with('/'))
+/// The lines of a chat that are words for the model.
+fn lines(books: &Books, chat: usize) -> impl Iterator<Item = (&Said, &str)> {
+    books.chats[chat].said.iter().filter_map(|said| Some((said, words(&said.text)?)))
 }
 
-/// P7, P8: what was acknowledged is in a transcript, once, in the order in which it was sent.
+/// P7, P8: what was acknowledged is in a transcript, once, in the order in which it was sent. What
+/// steered a turn may have passed others; what answered a question is in its result.
 fn every_line_is_kept_in_order(
     plan: &Plan,
     books: &Books,
     chat: usize,
-    transcripts: &BTreeMap<SessionId, Vec<String>>,
+    transcripts: &Transcripts,
 ) -> Vec<String> {
-    let acknowledged = books.chats[chat].acknowledged;
-    if acknowledged < plan.chats[chat].lines.len() {
-        return vec![format!("chat {chat}: only {acknowledged} lines were ever taken")];
+    let (taken, planned) = (books.chats[chat].planned, plan.chats[chat].lines.len());
+    if taken < planned || books.chats[chat].said.iter().any(|said| said.went_to.is_none()) {
+        return vec![format!("chat {chat}: only {taken} lines were ever taken")];
     }
-    let sent: Vec<_> = words(plan, chat).map(|(_, text)| text).collect();
-    let mine = |text: &&str| sent.contains(text);
+    let sent: Vec<_> = lines(books, chat).collect();
     let mut wrong = Vec::new();
-    let mut kept = 0;
-    for (session, transcript) in transcripts {
-        let lines: Vec<_> =
-            transcript.iter().filter_map(|row| row.strip_prefix("user:")).filter(mine).collect();
-        kept += lines.len();
-        let places: Vec<_> = lines.iter().map(|line| sent.iter().position(|text| text == line)).collect();
-        if !places.is_sorted() {
-            wrong.push(format!("chat {chat}: {session} holds {lines:?}, sent was {sent:?}"));
+    for (said, line) in &sent {
+        let rows = transcripts.values().flatten();
+        let kept = rows.filter(|row| row.strip_prefix("user:").or(clarified(row)) == Some(line)).count();
+        if kept != 1 {
+            wrong.push(format!("chat {chat}: {} is kept {kept} times", said.text));
         }
     }
-    if kept != sent.len() {
-        wrong.push(format!("chat {chat}: {} lines were sent, {kept} are kept", sent.len()));
+    for (session, transcript) in transcripts {
+        let place = |row: &String| {
+            let line = row.strip_prefix("user:")?;
+            sent.iter().position(|(said, sent)| *sent == line && !said.text.starts_with("/steer"))
+        };
+        let places: Vec<_> = transcript.iter().filter_map(place).collect();
+        if !places.is_sorted() {
+            wrong.push(format!("chat {chat}: {session} holds {transcript:?}, sent was {sent:?}"));
+        }
     }
     wrong
 }
 
-/// P8, P10: each line is in exactly one reply, or its failure was announced.
-fn every_line_is_answered_once(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
+/// Why a line may have no reply: its turn was ended, and somebody was told.
+struct Excuse {
+    session: SessionId,
+    /// The first line of the turn, and the line that ended it.
+    turn: u64,
+    until: Option<u64>,
+    /// Lines that were sent later have nothing to do with it.
+    before: u64,
+}
+
+impl Excuse {
+    fn covers(&self, said: &Said) -> bool {
+        let Some((session, seq)) = &said.went_to else { return false };
+        let within = self.turn <= seq.0 && self.until.is_none_or(|until| seq.0 < until);
+        said.sent < self.before && (*session != self.session || within)
+    }
+}
+
+fn excuses(books: &Books, chat: usize) -> Vec<Excuse> {
+    let mut excuses = Vec::new();
+    for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
+        let parts: Vec<_> = shown.key.split('/').collect();
+        if let [session, turn, "failed", _] = parts[..] {
+            let session = session.parse().expect("a key begins with a session");
+            let turn = turn.parse().expect("and goes on with a turn");
+            excuses.push(Excuse { session, turn, until: None, before: shown.at });
+        }
+    }
+    for said in books.chats[chat].said.iter().filter(|said| said.text == "/stop") {
+        let Some((session, seq)) = &said.went_to else { continue };
+        let Some(text) = done(books, session, seq.0) else { continue };
+        let stopped = text.strip_prefix("Stopped message ").and_then(|rest| rest.split(' ').next());
+        if let Some(turn) = stopped.and_then(|turn| turn.parse().ok()) {
+            let (session, until) = (session.clone(), Some(seq.0));
+            excuses.push(Excuse { session, turn, until, before: u64::MAX });
+        }
+    }
+    excuses
+}
+
+fn done<'a>(books: &'a Books, session: &SessionId, seq: u64) -> Option<&'a str> {
+    let key = format!("{session}/{seq}/done");
+    books.shown.iter().find(|shown| shown.key == key).map(|shown| shown.text.as_str())
+}
+
+/// P4, P8, P10: each line is in exactly one reply, or its turn was stopped, parked, exhausted or
+/// failed, and somebody was told; or the operator wanted silence. The turn after answers it then.
+fn every_line_is_answered_once(books: &Books, chat: usize) -> Vec<String> {
     let mut replies = BTreeMap::new();
     for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
         replies.insert(shown.key.as_str(), shown.text.as_str());
     }
-    let failures = replies.keys().filter(|key| key.contains("/failed/")).count();
+    let excuses = excuses(books, chat);
     let mut wrong = Vec::new();
-    let mut unanswered = 0;
-    for (_, line) in words(plan, chat) {
+    for (said, line) in lines(books, chat) {
         let in_replies = replies.values().filter(|text| text.split(' ').any(|word| word == line)).count();
+        let excused = || {
+            let halted = books.halts.iter().any(|halt| said.sent < *halt);
+            halted || excuses.iter().any(|excuse| excuse.covers(said))
+        };
         match in_replies {
             1 => {}
-            0 => unanswered += 1,
+            0 if excused() => {}
+            0 => wrong.push(format!("chat {chat}: {line} has no reply and no notice; shown: {replies:?}")),
             more => wrong.push(format!("chat {chat}: {line} is answered in {more} replies")),
         }
     }
-    // A turn that failed may have held several lines; without failures none may be left.
-    if unanswered > 0 && failures == 0 {
-        wrong
-            .push(format!("chat {chat}: {unanswered} lines have no reply and no notice; shown: {replies:?}"));
-    }
-    for (place, line) in plan.chats[chat].lines.iter().enumerate() {
-        if line.text.starts_with('/') {
-            let (session, seq) = &books.chats[chat].went_to[place];
-            let done = |key: &&&str| key.ends_with("/done") && key.starts_with(session.as_str());
-            if replies.keys().filter(done).count() == 0 {
-                wrong.push(format!("chat {chat}: {} ({session}/{seq}) was never confirmed", line.text));
-            }
-        }
-    }
     wrong
+}
+
+/// Whoever orders something is told what came of it.
+fn orders_are_confirmed(books: &Books, chat: usize) -> Vec<String> {
+    let orders = books.chats[chat].said.iter().filter(|said| words(&said.text).is_none());
+    let unconfirmed = orders.filter(|said| {
+        let Some((session, seq)) = &said.went_to else { return false };
+        let moved = |shown: &&crate::books::Shown| shown.chat == chat && shown.key.ends_with("/done");
+        match said.text == "/new" {
+            // One that waits behind another is carried out in the next session.
+            true => !books.shown.iter().filter(moved).any(|shown| shown.text.starts_with("A new")),
+            false => done(books, session, seq.0).is_none(),
+        }
+    });
+    unconfirmed.map(|said| format!("chat {chat}: {} was never confirmed", said.text)).collect()
 }
 
 /// P10: a platform that honours keys shows a reply once; on another, whatever comes again says so.
@@ -111,22 +181,35 @@ fn replies_come_once(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
 }
 
 /// P1, P2: one session from the first line on, and another only after `/new`.
-fn a_chat_keeps_its_session(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
-    let lines = &plan.chats[chat].lines;
-    let orders = lines.iter().filter(|line| line.text == "/new").count();
+fn a_chat_keeps_its_session(books: &Books, chat: usize) -> Vec<String> {
+    let said = &books.chats[chat].said;
+    let orders = said.iter().filter(|line| line.text == "/new").count();
     // A line that came while `/new` waited was taken by the session that then ended, and moved.
-    let sessions: BTreeSet<_> = books.chats[chat].went_to.iter().map(|(session, _)| session).collect();
+    let went_to = said.iter().filter_map(|said| said.went_to.as_ref());
+    let sessions: BTreeSet<_> = went_to.map(|(session, _)| session).collect();
     match sessions.len() <= orders + 1 {
         true => vec![],
         false => vec![format!("chat {chat}: {orders} times /new, but sessions {sessions:?}")],
     }
 }
 
+/// P6: agents that answer each other are cut, and the people it began with are told once.
+fn a_chain_is_cut_with_one_notice(books: &Books, chat: usize) -> Vec<String> {
+    let mut notices: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
+        if let Some((_, origin)) = shown.key.split_once("cut/") {
+            notices.entry(origin.replace('\\', "")).or_default().insert(&shown.key);
+        }
+    }
+    let twice = notices.into_iter().filter(|(_, keys)| keys.len() > 1);
+    twice.map(|(origin, keys)| format!("chat {chat}: the chain of {origin} was cut as {keys:?}")).collect()
+}
+
 fn every_request_has_its_answer(
     plan: &Plan,
     books: &Books,
     client: usize,
-    transcripts: &BTreeMap<SessionId, Vec<String>>,
+    transcripts: &Transcripts,
 ) -> Vec<String> {
     let book = &books.clients[client];
     let requests = &plan.clients[client].requests;
@@ -138,41 +221,264 @@ fn every_request_has_its_answer(
             requests.len()
         ));
     }
+    // What an operator ended was sent as something new, and the history with it.
+    let renewed = !book.renewed.is_empty();
     for (line, answer) in requests.iter().zip(&book.answers) {
-        if *answer != format!("re {}", line.text) {
+        let words: Vec<_> = answer.split(' ').skip(1).collect();
+        let fits = words.iter().all(|word| *word == line.text) && (words.len() == 1 || renewed);
+        if !fits {
             wrong.push(format!("client {client}: {} was answered {answer:?}", line.text));
         }
         let kept =
             transcripts.values().flatten().filter(|row| **row == format!("user:{}", line.text)).count();
-        if kept != 1 {
+        if kept != 1 && !(renewed && kept > 1) {
             wrong.push(format!("client {client}: {} is kept {kept} times", line.text));
         }
     }
     let sessions: BTreeSet<_> = book.sessions.iter().collect();
-    if sessions.len() > 1 {
+    if sessions.len() > 1 && !renewed {
         let manner: Manner = plan.clients[client].manner;
         wrong.push(format!("client {client} ({manner:?}): one conversation, several sessions {sessions:?}"));
     }
     wrong
 }
 
-/// P9: no side effect is repeated.
-fn tools_ran_once(books: &Books) -> Vec<String> {
-    let mut seen = BTreeSet::new();
-    let twice = books.ran.iter().filter(|call| !seen.insert(*call));
-    twice.map(|(session, call)| format!("{session}: {call} ran twice")).collect()
+/// P9: no side effect is repeated, in no life, under no name.
+fn effects_happen_once(books: &Books) -> Vec<String> {
+    let (mut keys, mut ids) = (BTreeMap::new(), BTreeSet::new());
+    let mut wrong = Vec::new();
+    for effect in &books.effects {
+        let other = keys.insert(&effect.key, &effect.id).filter(|other| **other != effect.id);
+        if let Some(other) = other {
+            wrong.push(format!("{} is the key of {other} and of {}", effect.key, effect.id));
+        }
+        if !ids.insert(&effect.id) && !is_repeatable(&effect.tool) {
+            wrong.push(format!("{} ({}) happened twice", effect.id, effect.key));
+        }
+    }
+    wrong
 }
 
-/// A later request of a session begins with the bytes of the one before it.
+/// A call that ends the process is run again twice, and then its turn is set aside, with a notice.
+fn what_kills_is_parked(books: &Books) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let kills = books.calls.iter().filter(|(_, call)| call.tool == "kill");
+    for (id, call) in kills {
+        let runs = books.effects.iter().filter(|effect| effect.id == *id).count();
+        if runs > 1 + RESUMES_MAX as usize {
+            wrong.push(format!("{id} ended the process {runs} times"));
+        }
+        let Some(effect) = books.effects.iter().find(|effect| effect.id == *id) else { continue };
+        let turn = effect.key.rsplitn(3, '/').last().unwrap_or_default();
+        let told = || books.shown.iter().any(|shown| shown.key.starts_with(&format!("{turn}/failed/")));
+        if runs > RESUMES_MAX as usize && books.chat_of(&call.session).is_some() && !told() {
+            wrong.push(format!("{turn} was set aside, and nobody was told"));
+        }
+    }
+    wrong
+}
+
+/// P31: what a person has allowed is not refused. (That nothing runs without a yes is seen when it runs.)
+fn a_yes_counts(books: &Books, transcripts: &Transcripts) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (session, transcript) in transcripts {
+        let allowed = |shown: &&crate::books::Shown| {
+            let mut parts = shown.key.split('/');
+            parts.next() == Some(session.as_str())
+                && parts.next_back() == Some("done")
+                && shown.text.starts_with("Allowed")
+                && !shown.marked
+        };
+        let allowed: BTreeSet<_> =
+            books.shown.iter().filter(allowed).map(|shown| shown.key.as_str()).collect();
+        let mine = books.calls.iter().filter(|(_, call)| call.session == *session && call.wanted.is_some());
+        let asked: Vec<_> = mine.map(|(id, _)| id).collect();
+        let refused = transcript.iter().filter(|row| row.contains("BLOCKED")).count();
+        if asked.len() < refused + allowed.len() {
+            wrong.push(format!(
+                "{session}: {asked:?} were asked for, {} allowed, and {refused} refused",
+                allowed.len()
+            ));
+        }
+    }
+    wrong
+}
+
+/// P10: a letter is read where it was sent if the call that wrote it has its result, and only then.
+fn letters_come_with_their_result(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (id, call) in &books.calls {
+        let row = format!("posted {id}");
+        let rows = transcripts.get(&call.session).into_iter().flatten();
+        let has_result = rows.filter_map(|row| Some(row.strip_prefix("tool:")?.split_once('=')?.1));
+        let has_result = has_result.clone().any(|text| text.starts_with(&row));
+        for (chat, letter) in &call.letters {
+            let shown = books.shown.iter().filter(|shown| shown.chat == *chat && shown.text == *letter);
+            let plain = shown.clone().filter(|shown| !shown.marked).count();
+            let marked = shown.count() - plain;
+            let fits = match (has_result, plan.chats[*chat].keyed) {
+                (true, true) => (plain, marked) == (1, 0),
+                (true, false) => plain <= 1 && plain + marked >= 1,
+                (false, _) => plain + marked == 0,
+            };
+            if !fits {
+                wrong.push(format!(
+                    "{letter} was read {plain} times, and {marked} times marked; its call is done: {has_result}"
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// A task is one session's, and its report, whatever happened, that session's last words.
+fn tasks_are_done_once(books: &Books, transcripts: &Transcripts) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut tasks: BTreeMap<&str, usize> = BTreeMap::new();
+    for task in transcripts.values().flatten().filter_map(|row| row.strip_prefix("user:task-")) {
+        *tasks.entry(task).or_default() += 1;
+    }
+    for (task, times) in tasks {
+        if times > 1 {
+            wrong.push(format!("task-{task} was begun {times} times"));
+        }
+    }
+    for (id, call) in books.calls.iter().filter(|(_, call)| call.tool == "delegate_task") {
+        let Some(number) = id.strip_prefix("call-") else { continue };
+        let Some(text) = &call.returned else { continue };
+        for summary in text.split("\"summary\":\"").skip(1) {
+            let said = summary.split('"').next().unwrap_or_default();
+            let is_mine = said.split(' ').skip(1).all(|word| {
+                word.strip_prefix("task-").is_some_and(|task| task == number || task.starts_with(&format!("{number}-")))
+            });
+            if !said.starts_with("re ") || !is_mine {
+                wrong.push(format!("{id} was told {said:?}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// What the model reads as a result is what its tool returned, or says truly why there is none.
+fn results_are_true(books: &Books) -> Vec<String> {
+    let mut wrong = BTreeSet::new();
+    for question in &books.asked {
+        let results = question.prompt.iter().filter_map(|segment| segment.strip_prefix("tool:")?.split_once('='));
+        for (id, text) in results {
+            if let Some(why) = is_untrue(books, question, id, text) {
+                wrong.insert(format!("{}: {id} has the result {text:?}: {why}", question.session));
+            }
+        }
+    }
+    wrong.into_iter().collect()
+}
+
+fn is_untrue(books: &Books, question: &Question, id: &str, text: &str) -> Option<&'static str> {
+    let committed = books.committed.get(&(question.session.clone(), id.to_owned()));
+    if committed.is_some_and(|committed| !text.starts_with(committed.as_str())) {
+        return Some("another one was written");
+    }
+    let call = books.calls.get(id)?;
+    let made_in = &books.asked[call.question];
+    let happened = books.effects.iter().any(|effect| effect.id == id);
+    if text == OUTCOME_UNKNOWN {
+        let lived = question.life - made_in.life;
+        // A turn whose tools ran when the process ended, once too often, is set aside with all of them.
+        let deaths = question.life - turn_began(books, made_in);
+        let parked = deaths > RESUMES_MAX;
+        let shown = books.shown.iter().any(|shown| shown.text.contains(&format!("\n\n{id}\n\n")));
+        let granted = call.wanted.is_some_and(|(asked, _)| books.yes.iter().any(|yes| yes.at > asked));
+        return match () {
+            () if lived == 0 => Some("the process has not ended since"),
+            () if parked => None,
+            () if is_repeatable(&call.tool) => Some("it could have been run again"),
+            () if call.tool == "permit" && shown && !granted => Some("it waited, and nothing had been done"),
+            () => None,
+        };
+    }
+    if [NOT_RUN_BUDGET, NOT_RUN_REPEATED, NOT_ASKED].contains(&text) || text.contains("BLOCKED") {
+        let ran = happened || (call.begun > 0 && !matches!(call.tool.as_str(), "permit" | "clarify"));
+        return ran.then_some("it was run");
+    }
+    // What looks at nothing in particular says always the same, and a question is answered by a person.
+    if text == STOPPED || call.tool == "clarify" || (call.tool == "look" && text.starts_with("seen ")) {
+        return None;
+    }
+    match &call.returned {
+        Some(returned) if text.starts_with(returned.as_str()) => None,
+        Some(_) => Some("it returned something else"),
+        None => Some("it has returned nothing"),
+    }
+}
+
+/// In which life the turn of this question was begun: the first question after the last answer.
+fn turn_began(books: &Books, question: &Question) -> u32 {
+    let mut began = None;
+    for asked in books.asked.iter().filter(|asked| asked.session == question.session) {
+        began.get_or_insert(asked.life);
+        if std::ptr::eq(asked, question) {
+            break;
+        }
+        if asked.answer.is_some() && !asked.called {
+            began = None;
+        }
+    }
+    began.unwrap_or(question.life)
+}
+
+/// Every call the model made, once it was written, stands in the transcript once, with one result.
+fn calls_are_kept(books: &Books, transcripts: &Transcripts) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for number in &books.steps {
+        let session = &books.asked[*number].session;
+        let rows = transcripts.get(session).into_iter().flatten();
+        let prefix = format!("assistant:step-{number}|");
+        let kept = rows.filter(|row| row.starts_with(&prefix)).count();
+        if kept != 1 {
+            wrong.push(format!("{session}: step {number} is kept {kept} times"));
+        }
+    }
+    for (session, transcript) in transcripts {
+        let ids = transcript.iter().filter_map(|row| row.strip_prefix("tool:")?.split_once('='));
+        let mut seen = BTreeSet::new();
+        let twice: Vec<_> = ids.map(|(id, _)| id).filter(|id| !seen.insert(*id)).collect();
+        if !twice.is_empty() {
+            wrong.push(format!("{session}: {twice:?} have two results"));
+        }
+    }
+    wrong
+}
+
+/// A later request of a session begins with the bytes of the one before it, tools and system prompt
+/// first.
 fn prompts_grow(books: &Books) -> Vec<String> {
     let mut last: BTreeMap<&SessionId, &Question> = BTreeMap::new();
     let mut wrong = Vec::new();
     for question in &books.asked {
-        if let Some(before) = last.insert(&question.session, question)
-            && !question.prompt.starts_with(&before.prompt)
-        {
+        let Some(before) = last.insert(&question.session, question) else { continue };
+        if !question.prompt.starts_with(&before.prompt) {
             wrong
                 .push(format!("{}: asked {:?} after {:?}", question.session, question.prompt, before.prompt));
+        }
+        if question.head != before.head {
+            wrong.push(format!("{}: told {:?} after {:?}", question.session, question.head, before.head));
+        }
+    }
+    wrong
+}
+
+/// No model is asked again what it has answered: without something new there is no question.
+fn nothing_is_asked_twice(books: &Books) -> Vec<String> {
+    let mut last: BTreeMap<&SessionId, (usize, &Question)> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (number, question) in books.asked.iter().enumerate() {
+        let Some((earlier, before)) = last.insert(&question.session, (number, question)) else { continue };
+        let heard = books.steps.contains(&earlier) || (before.answer.is_some() && before.life == question.life);
+        let news = question.prompt[before.prompt.len().min(question.prompt.len())..]
+            .iter()
+            .any(|segment| said_in(segment).is_some() || segment.starts_with("tool:"));
+        if heard && !news {
+            wrong.push(format!("{}: question {number} brings nothing new", question.session));
         }
     }
     wrong

@@ -7,10 +7,12 @@ pub mod books;
 pub mod disk;
 pub mod judge;
 pub mod mutant;
-mod outside;
+mod model;
 mod people;
 pub mod plan;
+mod platforms;
 pub mod seed;
+mod tools;
 mod watched;
 mod world;
 
@@ -37,9 +39,9 @@ pub fn play(seed: u64, template: &Image, mutant: Option<Mutant>) -> Report {
     World::new(seed, plan, template, mutant).play()
 }
 
-/// The script, with a crash after the n-th commit. None: that commit never came.
-pub fn crash_after(nth: u64, template: &Image, mutant: Option<Mutant>) -> Option<Report> {
-    let plan = Plan { crashes: vec![Crash::AfterCommit(nth)], ..Plan::script() };
+/// A fixed plan, with a crash after the n-th commit. None: that commit never came.
+pub fn crash_after(nth: u64, plan: &Plan, template: &Image, mutant: Option<Mutant>) -> Option<Report> {
+    let plan = Plan { crashes: vec![Crash::AfterCommit(nth)], ..plan.clone() };
     let report = World::new(nth, plan, template, mutant).play();
-    (report.lives > 1).then_some(report)
+    (report.crashes > 0).then_some(report)
 }

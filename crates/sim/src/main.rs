@@ -4,7 +4,7 @@ use clap::Parser;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use throughline_sim::{Mutant, Report, crash_after, play, template};
+use throughline_sim::{Mutant, Plan, Report, crash_after, play, template};
 
 /// Simulate the gateway through crashes and faults, and judge it from outside
 #[derive(Parser)]
@@ -39,23 +39,26 @@ fn main() -> ExitCode {
     let template = template();
     if let Some(seed) = arguments.seed {
         let report = play(seed, &template, arguments.mutant);
-        println!("seed {seed}: {} lives, trace {:016x}", report.lives, report.trace);
+        let Report { lives, trace, asked, effects, .. } = &report;
+        println!("seed {seed}: {lives} lives, {asked} questions, {effects} effects, trace {trace:016x}");
         report.wrong.iter().for_each(|wrong| println!("  {wrong}"));
         return if report.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let began = Instant::now();
     let mut wrong = 0;
-    let mut points = 0;
-    for nth in 1.. {
-        let Some(report) = crash_after(nth, &template, arguments.mutant) else { break };
-        points = nth;
-        if !report.wrong.is_empty() {
-            wrong += 1;
-            println!("crash after commit {nth} of the script:");
-            report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
+    for (name, plan) in [("script", Plan::script()), ("chatter", Plan::chatter())] {
+        let mut points = 0;
+        for nth in 1.. {
+            let Some(report) = crash_after(nth, &plan, &template, arguments.mutant) else { break };
+            points = nth;
+            if !report.wrong.is_empty() {
+                wrong += 1;
+                println!("crash after commit {nth} of the {name}:");
+                report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
+            }
         }
+        println!("{points} crash points of the {name}, {wrong} with something wrong so far");
     }
-    println!("{points} crash points of the script, {wrong} with something wrong");
     let next = AtomicU64::new(arguments.from);
     let end = arguments.from + arguments.seeds;
     let failed: Vec<(u64, Report)> = std::thread::scope(|scope| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use throughline_core::Generation;
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::port::Commit;
-use throughline_core::session::{Act, Reply};
+use throughline_core::session::{Act, Phase, Reply};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
@@ -31,10 +31,30 @@ pub enum Mutant {
     ForgetRoute,
     /// The model's answer never enters the transcript.
     ForgetAnswer,
+    /// Results of tools are never written.
+    ForgetResults,
+    /// Calls are run before they are on disk.
+    RunBeforeCommit,
+    /// Whatever ran when the process ended is run again.
+    RepeatEverything,
+    /// How often a turn was resumed is not written.
+    ForgetResumes,
+    /// That a call waits for a person is not written.
+    ForgetAsk,
+    /// That a person said yes is not written.
+    ForgetGrant,
+    /// What a tool has sent is sent under two keys.
+    SendTwice,
+    /// What waits when a turn is stopped never enters the transcript.
+    StopDropsWaiting,
+    /// The operator's silence ends with the process.
+    ForgetHalt,
+    /// What an agent says to another counts as a human's words.
+    ForgetChain,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 11] = [
+    pub const ALL: [Mutant; 21] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -46,11 +66,24 @@ impl Mutant {
         Mutant::DropMoved,
         Mutant::ForgetRoute,
         Mutant::ForgetAnswer,
+        Mutant::ForgetResults,
+        Mutant::RunBeforeCommit,
+        Mutant::RepeatEverything,
+        Mutant::ForgetResumes,
+        Mutant::ForgetAsk,
+        Mutant::ForgetGrant,
+        Mutant::SendTwice,
+        Mutant::StopDropsWaiting,
+        Mutant::ForgetHalt,
+        Mutant::ForgetChain,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
     pub fn tamper(self, commit: &Commit, nonce: u64) -> Commit {
         let mut commit = commit.clone();
+        if let (Mutant::ForgetHalt, Commit::Cursor { value, .. }) = (self, &mut commit) {
+            value.clear();
+        }
         let Commit::Session { expect, state, acts, .. } = &mut commit else { return commit };
         match self {
             Mutant::DropOutboxRow => acts.retain(|act| !matches!(act, Act::Deliver(_))),
@@ -82,7 +115,30 @@ impl Mutant {
             Mutant::ForgetAnswer => {
                 acts.retain(|act| !matches!(act, Act::Append(message) if message.role() == "assistant"))
             }
-            Mutant::AcknowledgeBeforeCommit | Mutant::NoSync => {}
+            Mutant::ForgetResults => acts.retain(|act| match act {
+                Act::Result { .. } => false,
+                Act::Append(message) => message.role() != "tool",
+                _ => true,
+            }),
+            Mutant::ForgetResumes => {
+                if let Phase::Turn(turn) = &mut state.phase {
+                    turn.resumes = 0;
+                }
+            }
+            Mutant::ForgetAsk => acts.retain(|act| !matches!(act, Act::Ask { .. })),
+            Mutant::ForgetGrant => acts.retain(|act| !matches!(act, Act::Grant { .. })),
+            Mutant::SendTwice => {
+                let letters = acts.iter().filter(|act| is_letter(act));
+                let twice: Vec<_> = letters.filter_map(again).collect();
+                acts.extend(twice);
+            }
+            Mutant::StopDropsWaiting => drop_what_follows_a_stop(acts),
+            Mutant::ForgetHalt => state.halted = false,
+            Mutant::AcknowledgeBeforeCommit
+            | Mutant::NoSync
+            | Mutant::RunBeforeCommit
+            | Mutant::RepeatEverything
+            | Mutant::ForgetChain => {}
         }
         commit
     }
@@ -94,6 +150,22 @@ fn again(act: &Act) -> Option<Act> {
             Some(Act::Deliver(Reply { key: format!("{}/again", reply.key), ..reply.clone() }))
         }
         _ => None,
+    }
+}
+
+/// What a call has sent: `session/turn/step/position/number`.
+fn is_letter(act: &Act) -> bool {
+    matches!(act, Act::Deliver(reply) if reply.key.split('/').skip(1).filter(|part| part.parse::<u32>().is_ok()).count() == 4)
+}
+
+fn drop_what_follows_a_stop(acts: &mut Vec<Act>) {
+    let stopped = acts.iter().position(|act| matches!(act, Act::Note { name: "turn_stopped", .. }));
+    if let Some(stopped) = stopped {
+        let mut place = 0;
+        acts.retain(|act| {
+            place += 1;
+            place <= stopped || !matches!(act, Act::Append(message) if message.role() == "user")
+        });
     }
 }
 

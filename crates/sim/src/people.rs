@@ -1,97 +1,274 @@
-//! Those who write: people in chats, and clients of the API. They go on where they were when the
-//! process comes back, send again what was not acknowledged, and sometimes what was.
+//! Those who write: people in chats, clients of the API, and the operator. They go on where they were
+//! when the process comes back, send again what was not acknowledged, and sometimes what was.
 
-use crate::outside::platform_name;
+use crate::books::{Owner, Place, Said, Silence};
 use crate::plan::{Line, Manner};
+use crate::platforms::platform_name;
+use crate::tools::yes;
 use crate::world::Outside;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Request};
+use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Request, Trace};
 use throughline_core::message::{Assistant, Body};
-use throughline_core::port::{Desk, Receipt, Refusal, Submission, Update};
+use throughline_core::port::{Desk, Question, Reading, Receipt, Refusal, Submission, Update};
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Target, Thread};
 use throughline_core::session::Outcome;
-use throughline_core::{Content, Message};
+use throughline_core::tool::{self, Grant, Verdict};
+use throughline_core::{Content, Message, SessionId};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
 
 /// How long someone waits before trying again what was refused.
 const IMPATIENCE: Duration = Duration::from_millis(700);
+/// How often people look whether there is something to react to.
+const GLANCE: Duration = Duration::from_millis(400);
+/// What a person stops must have stopped by then.
+const STOPS_WITHIN: Duration = Duration::from_secs(2);
 
-pub async fn chat(outside: Arc<Outside>, desk: Arc<dyn Desk>, chat: usize) {
-    let plan = outside.plan.chats[chat].clone();
-    let old = outside.write(|books| books.chats[chat].acknowledged);
-    // A platform that was not told in time delivers again what it had delivered.
-    for number in 0..old {
-        if outside.draw(|seed| seed.chance(1, 3)) {
-            deliver(&outside, &desk, chat, number).await;
-        }
-    }
-    for (number, line) in plan.lines.iter().enumerate().skip(old) {
-        outside.pause(line.after).await;
-        while !deliver(&outside, &desk, chat, number).await {
-            outside.wait(IMPATIENCE).await;
-        }
-        for _ in 0..line.redelivered {
-            deliver(&outside, &desk, chat, number).await;
-        }
-    }
+/// One chat in one life of the process. Its people speak one after the other.
+pub struct Room {
+    outside: Arc<Outside>,
+    desk: Arc<dyn Desk>,
+    chat: usize,
+    floor: Mutex<()>,
 }
 
-/// One delivery of one line. True: it is acknowledged.
-async fn deliver(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, chat: usize, number: usize) -> bool {
-    let plan = &outside.plan.chats[chat];
-    let platform = platform_name(plan.keyed);
-    let id = format!("{chat}-{number}");
-    let key = format!("agent:main:{platform}:dm:{chat}").parse().expect("a printable key");
-    let submission = Submission {
-        target: Target::Chat(Chat {
-            key,
+impl Room {
+    pub fn new(outside: Arc<Outside>, desk: Arc<dyn Desk>, chat: usize) -> Arc<Self> {
+        Arc::new(Self { outside, desk, chat, floor: Mutex::new(()) })
+    }
+
+    /// Says what is planned.
+    pub async fn write(self: Arc<Self>) {
+        let (outside, chat) = (&self.outside, self.chat);
+        self.catch_up().await;
+        let begun = outside.write(|books| books.chats[chat].planned);
+        for line in &outside.plan.chats[chat].lines[begun..] {
+            outside.pause(line.after).await;
+            let _floor = self.floor.lock().await;
+            outside.live_or_never().await;
+            outside.write(|books| books.chats[chat].planned += 1);
+            self.say(&line.text, line.redelivered).await;
+        }
+    }
+
+    /// Answers questions in time, or not, and ends what hangs.
+    pub async fn react(self: Arc<Self>) {
+        let (outside, chat) = (&self.outside, self.chat);
+        loop {
+            outside.wait(GLANCE).await;
+            let now = outside.now();
+            let _floor = self.floor.lock().await;
+            outside.live_or_never().await;
+            let due = outside.write(|books| {
+                let questions = &mut books.chats[chat].questions;
+                let place = questions.iter().position(|reaction| reaction.at <= now)?;
+                Some(questions.remove(place).text)
+            });
+            if let Some(text) = due {
+                self.say(&text, 0).await;
+            }
+            let hangs = outside.write(|books| {
+                books.hanging.values().any(|hanging| hanging.chat == chat && hanging.until <= now)
+            });
+            if hangs {
+                self.say("/stop", 0).await;
+            }
+        }
+    }
+
+    /// Nobody is in the middle of saying something.
+    pub async fn is_silent(&self) {
+        drop(self.floor.lock().await);
+    }
+
+    async fn catch_up(&self) {
+        let _floor = self.floor.lock().await;
+        let said = self.outside.write(|books| books.chats[self.chat].said.clone());
+        for (number, said) in said.iter().enumerate() {
+            match said.went_to {
+                None => self.until_acknowledged(number).await,
+                // A platform that was not told in time delivers again what it had delivered.
+                Some(_) if self.outside.draw(|seed| seed.chance(1, 3)) => {
+                    self.deliver(number).await;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    async fn say(&self, text: &str, redelivered: u64) {
+        let chat = self.chat;
+        let (number, before) = self.outside.write(|books| {
+            let sent = books.tick();
+            books.yes.extend(yes(text, sent, Place::Chat(chat)));
+            let said = &mut books.chats[chat].said;
+            said.push(Said { text: text.into(), redelivered, sent, went_to: None });
+            let number = said.len() - 1;
+            let hanging = books.hanging.iter().filter(|(_, hanging)| hanging.chat == chat);
+            (number, hanging.map(|(number, _)| *number).collect::<Vec<_>>())
+        });
+        self.until_acknowledged(number).await;
+        if text == "/stop" {
+            tokio::spawn(stops(self.outside.clone(), before));
+        }
+        for _ in 0..redelivered {
+            self.deliver(number).await;
+        }
+    }
+
+    async fn until_acknowledged(&self, number: usize) {
+        loop {
+            self.outside.write(|books| {
+                let text = books.chats[self.chat].said[number].text.clone();
+                books.speaks(Owner::Chat(self.chat), &text);
+            });
+            if self.deliver(number).await {
+                return;
+            }
+            self.outside.wait(IMPATIENCE).await;
+        }
+    }
+
+    /// One delivery of one line. True: it is acknowledged.
+    async fn deliver(&self, number: usize) -> bool {
+        let (outside, chat) = (&self.outside, self.chat);
+        let text = outside.write(|books| books.chats[chat].said[number].text.clone());
+        let result = self.desk.submit(self.submission(number, &text)).await;
+        outside.live_or_never().await;
+        let Ok(Receipt { session, seq, duplicate, .. }) = result else { return false };
+        outside.write(|books| {
+            books.saw(("acknowledged", chat, number, session.as_str(), seq, duplicate));
+            let said = &mut books.chats[chat].said[number];
+            if said.went_to.is_none() {
+                said.went_to = Some((session, seq));
+            } else if !duplicate {
+                books.wrong.push(format!(
+                    "chat {chat}: line {number} was taken for new although it had been acknowledged"
+                ));
+            }
+        });
+        true
+    }
+
+    fn submission(&self, number: usize, text: &str) -> Submission {
+        let chat = self.chat;
+        let platform = platform_name(self.outside.plan.chats[chat].keyed);
+        let id = format!("{chat}-{number}");
+        let here = Chat {
+            key: format!("agent:main:{platform}:dm:{chat}").parse().expect("a printable key"),
             platform: platform.into(),
             chat_type: "dm".into(),
             display_name: None,
             origin: None,
-        }),
-        birth: Birth {
-            source: platform.into(),
-            chat: Some(Chat {
-                key: format!("agent:main:{platform}:dm:{chat}").parse().expect("a printable key"),
+        };
+        Submission {
+            target: Target::Chat(here.clone()),
+            birth: Birth { source: platform.into(), chat: Some(here), ..Birth::default() },
+            at: self.desk.now(),
+            key: DedupeKey::of(&[platform, "bot", &chat.to_string(), "", &id]),
+            kind: Kind::Chat(Content::text(text)),
+            reply_to: Some(Destination {
                 platform: platform.into(),
-                chat_type: "dm".into(),
-                display_name: None,
-                origin: None,
+                account: "bot".into(),
+                chat: chat.to_string(),
+                thread: None,
+                reply_to: Some(id.clone()),
             }),
-            ..Birth::default()
-        },
-        at: desk.now(),
-        key: DedupeKey::of(&[platform, "bot", &chat.to_string(), "", &id]),
-        kind: Kind::Chat(Content::text(&plan.lines[number].text)),
-        reply_to: Some(Destination {
-            platform: platform.into(),
-            account: "bot".into(),
-            chat: chat.to_string(),
-            thread: None,
-            reply_to: Some(id.clone()),
-        }),
-        sender: None,
-        platform_id: Some(id),
-        may_be_retry: false,
-    };
-    let result = desk.submit(submission).await;
-    outside.live_or_never().await;
-    let Ok(Receipt { session, seq, duplicate, .. }) = result else { return false };
+            sender: None,
+            platform_id: Some(id),
+            trace: Trace::default(),
+            may_be_retry: false,
+        }
+    }
+}
+
+/// What hung when a person stopped it does not hang much longer.
+async fn stops(outside: Arc<Outside>, hung: Vec<u64>) {
+    outside.wait(STOPS_WITHIN).await;
     outside.write(|books| {
-        books.saw(("acknowledged", chat, number, session.as_str(), seq, duplicate));
-        let book = &mut books.chats[chat];
-        if number == book.acknowledged {
-            book.acknowledged += 1;
-            book.went_to.push((session, seq));
-        } else if !duplicate {
-            books.wrong.push(format!(
-                "chat {chat}: line {number} was taken for new although it had been acknowledged"
-            ));
+        if hung.iter().any(|number| books.hanging.contains_key(number)) {
+            books.wrong.push("a call still hangs after it was stopped".into());
         }
     });
-    true
+}
+
+/// Silences every agent as planned, and lets them go on.
+pub async fn operator(outside: Arc<Outside>, desks: Vec<Arc<dyn Desk>>) {
+    let halts = outside.plan.halts.clone();
+    let (done, halted) = outside.write(|books| books.operated);
+    for (number, (at, long)) in halts.into_iter().enumerate().skip(done) {
+        if !(halted && number == done) {
+            sleep(at.saturating_sub(outside.now())).await;
+            for (agent, desk) in desks.iter().enumerate() {
+                while desk.halt().await.is_err() {
+                    outside.wait(IMPATIENCE).await;
+                }
+                outside.live_or_never().await;
+                outside.write(|books| {
+                    books.saw(("halted", agent));
+                    books.silences[agent] = Some(Silence::default());
+                    let now = books.tick();
+                    books.halts.push(now);
+                });
+            }
+            outside.write(|books| books.operated = (number, true));
+        }
+        sleep((at + long).saturating_sub(outside.now())).await;
+        for (agent, desk) in desks.iter().enumerate() {
+            outside.live_or_never().await;
+            outside.write(|books| books.silences[agent] = None);
+            while desk.release().await.is_err() {
+                outside.wait(IMPATIENCE).await;
+            }
+        }
+        outside.live_or_never().await;
+        outside.write(|books| {
+            books.saw("released");
+            books.operated = (number + 1, false);
+        });
+    }
+}
+
+/// Decides what is asked where no chat is: for clients, and for sessions that work for others.
+pub async fn decide(outside: Arc<Outside>, desk: Arc<dyn Desk>) {
+    let mut seen = 0;
+    loop {
+        outside.wait(Duration::from_secs(1)).await;
+        let wanted = outside.write(|books| {
+            books.calls.values().filter(|call| matches!(call.wanted, Some((_, None)))).count()
+        });
+        if wanted == seen {
+            continue;
+        }
+        let Ok(Reading::Asks(asks)) = desk.read(Question::Asks).await else { continue };
+        seen = wanted;
+        for ask in asks {
+            let tool::Question::Approval { what, .. } = &ask.ask.question else { continue };
+            let quiet =
+                outside.write(|books| books.calls.get(what).is_some_and(|call| matches!(call.wanted, Some((_, None)))));
+            let plan = &outside.plan.people;
+            let fate = outside.draw(|seed| seed.below(100));
+            if !quiet || fate >= plan.yes_percent + plan.no_percent {
+                continue;
+            }
+            outside.pause(plan.reaction_max).await;
+            let verdict = match fate < plan.yes_percent {
+                true => Verdict::Granted(Grant::Once),
+                false => Verdict::Denied { reason: None },
+            };
+            if fate < plan.yes_percent {
+                outside.write(|books| {
+                    let place = Place::Session(ask.call.session.clone());
+                    let at = books.tick();
+                    books.yes.extend(yes("/approve", at, place));
+                });
+            }
+            let _ = desk.decide(ask.call, verdict).await; // too late, perhaps
+            outside.live_or_never().await;
+        }
+    }
 }
 
 pub async fn client(outside: Arc<Outside>, desk: Arc<dyn Desk>, client: usize) {
@@ -114,18 +291,33 @@ pub async fn client(outside: Arc<Outside>, desk: Arc<dyn Desk>, client: usize) {
 }
 
 async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, number: usize) -> bool {
-    let Some((session, text)) = answer(outside, desk, client, number).await else { return false };
-    outside.write(|books| {
-        books.saw(("request answered", client, number, &text));
-        books.clients[client].answers.push(text);
-        books.clients[client].sessions.push(session);
-    });
-    true
+    let text = &outside.plan.clients[client].requests[number].text;
+    outside.write(|books| books.speaks(Owner::Client(client), text));
+    match answer(outside, desk, client, number).await {
+        Ok((session, text)) => {
+            outside.write(|books| {
+                books.saw(("request answered", client, number, &text));
+                books.clients[client].answers.push(text);
+                books.clients[client].sessions.push(session);
+            });
+            true
+        }
+        Err(Some(Refusal::MovedOn)) => {
+            outside.write(|books| {
+                if books.halts.is_empty() {
+                    books.wrong.push(format!("client {client}: request {number} cannot be tried again"));
+                }
+                *books.clients[client].renewed.entry(number).or_default() += 1;
+            });
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 /// The same key once more: the same answer, to the letter.
 async fn ask_again(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, number: usize) {
-    let Some((_, text)) = answer(outside, desk, client, number).await else { return };
+    let Ok((_, text)) = answer(outside, desk, client, number).await else { return };
     outside.write(|books| {
         let known = &books.clients[client].answers[number];
         if *known != text {
@@ -136,35 +328,39 @@ async fn ask_again(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, 
     });
 }
 
-/// None: refused, failed or cut off. The client keeps its key and tries again.
+/// None: failed or cut off. The client keeps its key and tries again.
 async fn answer(
     outside: &Arc<Outside>,
     desk: &Arc<dyn Desk>,
     client: usize,
     number: usize,
-) -> Option<(throughline_core::SessionId, String)> {
+) -> Result<(SessionId, String), Option<Refusal>> {
     let submission = submission(outside, desk, client, number);
     let submitted: Result<Receipt, Refusal> = desk.submit(submission).await;
     outside.live_or_never().await;
-    let mut receipt = submitted.ok()?;
+    let mut receipt = submitted.map_err(Some)?;
     loop {
         let update = receipt.progress.next().await;
         outside.live_or_never().await;
         match update {
-            Update::Delta(_) | Update::Restarted => {}
-            Update::Interrupted => return None,
+            Update::Delta(_)
+            | Update::Restarted
+            | Update::Calling { .. }
+            | Update::Called { .. }
+            | Update::Asked(_) => {}
+            Update::Interrupted => return Err(None),
             Update::Settled(settled) => {
                 return match (&settled.outcome, &settled.answer) {
                     (Outcome::Answered(_), Some(answer)) => {
-                        Some((receipt.session, answer.said.content.plain()))
+                        Ok((receipt.session, answer.said.content.plain()))
                     }
                     (Outcome::Answered(_), None) => {
                         outside.write(|books| {
                             books.wrong.push(format!("client {client}: answered without an answer"))
                         });
-                        None
+                        Err(None)
                     }
-                    _ => None,
+                    _ => Err(None),
                 };
             }
         }
@@ -175,7 +371,10 @@ fn submission(outside: &Outside, desk: &Arc<dyn Desk>, client: usize, number: us
     let plan = &outside.plan.clients[client];
     let principal = format!("client-{client}");
     let content = |line: &Line| Content::text(&line.text);
-    let answers = outside.write(|books| books.clients[client].answers.clone());
+    let (answers, renewed) = outside.write(|books| {
+        let book = &books.clients[client];
+        (book.answers.clone(), book.renewed.get(&number).copied().unwrap_or_default())
+    });
     let mut thread = Thread::begin(&principal, None);
     let mut imported = Vec::new();
     for (line, answer) in plan.requests.iter().zip(&answers).take(number) {
@@ -205,11 +404,12 @@ fn submission(outside: &Outside, desk: &Arc<dyn Desk>, client: usize, number: us
             ..Birth::default()
         },
         at: desk.now(),
-        key: DedupeKey::of(&["api", &principal, &number.to_string()]),
+        key: DedupeKey::of(&["api", &principal, &number.to_string(), &renewed.to_string()]),
         kind: Kind::Request(request),
         reply_to: None,
         sender: None,
         platform_id: None,
+        trace: Trace::default(),
         may_be_retry: false,
     }
 }

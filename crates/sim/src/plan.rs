@@ -2,14 +2,36 @@
 
 use crate::seed::Seed;
 use std::time::Duration;
+use throughline_core::guard::Limits;
 use throughline_core::session::BusyInput;
+
+/// The tools there are. The last three are the gateway's own.
+pub const TOOLS: [&str; 11] = [
+    "count",
+    "look",
+    "permit",
+    "post",
+    "hang",
+    "kill",
+    "fall",
+    "nothing",
+    "clarify",
+    "delegate_task",
+    "send_message",
+];
 
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub busy: BusyInput,
+    pub limits: Limits,
     pub chats: Vec<ChatPlan>,
     pub clients: Vec<ClientPlan>,
+    pub people: PeoplePlan,
     pub model: ModelPlan,
+    /// The operator silences everyone at these times, for so long.
+    pub halts: Vec<(Duration, Duration)>,
+    /// A second agent, with a home of its own, in the same process.
+    pub peer: bool,
     pub disk: DiskPlan,
     pub crashes: Vec<Crash>,
 }
@@ -45,12 +67,34 @@ pub enum Manner {
     Threaded,
 }
 
+/// What people do about questions.
+#[derive(Clone, Debug)]
+pub struct PeoplePlan {
+    /// Of a hundred questions, how many get a yes, and how many a no. The others get nothing.
+    pub yes_percent: u64,
+    pub no_percent: u64,
+    /// How long an answer takes at most; how long a question waits.
+    pub reaction_max: Duration,
+    pub patience: Duration,
+}
+
 #[derive(Clone, Debug)]
 pub struct ModelPlan {
     pub latency_max: Duration,
     /// Of a hundred questions, how many fail in passing, call tools, or interleave both.
     pub failing_percent: u64,
     pub calling_percent: u64,
+    /// How many calls one answer has at most.
+    pub parallel_max: u64,
+    /// What is called by chance, as often as it stands here.
+    pub tools: Vec<&'static str>,
+    /// What is always called first when somebody says this.
+    pub script: Vec<(&'static str, Vec<&'static str>)>,
+    /// How many calls may end the process: whenever they are run, and once.
+    pub kills: usize,
+    pub falls: usize,
+    /// Whatever another agent says gets an answer.
+    pub talkative: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +106,7 @@ pub struct DiskPlan {
 /// When a life of the process ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// After the n-th transaction of this life, before anyone hears of it.
+    /// After the n-th transaction since the last planned crash, before anyone hears of it.
     AfterCommit(u64),
     /// In the middle of the n-th operation on the disk.
     AtOperation(u64),
@@ -70,23 +114,45 @@ pub enum Crash {
     At(Duration),
 }
 
+/// What a line says to the model, if anything.
+pub fn words(line: &str) -> Option<&str> {
+    let argument = |order| line.strip_prefix(order).map(str::trim).filter(|text| !text.is_empty());
+    match line.starts_with('/') {
+        false => Some(line),
+        true => argument("/steer ").or_else(|| argument("/queue ")),
+    }
+}
+
 impl Plan {
     pub fn draw(seed: &mut Seed) -> Self {
         let busy = [BusyInput::Queue, BusyInput::Interrupt, BusyInput::Steer][pick(seed, 3)];
         let chats = (0..seed.below(4)).map(|chat| ChatPlan::draw(seed, chat)).collect::<Vec<_>>();
         let least = u64::from(chats.is_empty());
-        let clients = (0..least + seed.below(3)).map(|client| ClientPlan::draw(seed, client)).collect();
-        let model = ModelPlan {
-            latency_max: Duration::from_millis(1 + seed.below(3000)),
-            failing_percent: [0, 0, 10, 30][pick(seed, 4)],
-            calling_percent: [0, 20, 50][pick(seed, 3)],
+        let clients =
+            (0..least + seed.below(3)).map(|client| ClientPlan::draw(seed, client)).collect::<Vec<_>>();
+        let peer = !chats.is_empty() && seed.chance(1, 4);
+        let model = ModelPlan::draw(seed, peer);
+        let mut limits = Limits { hops_max: 6, chain_turns_max: 4, ..Limits::default() };
+        if seed.chance(1, 4) {
+            limits.steps_max = 1 + u32::try_from(seed.below(4)).expect("a small number");
+        }
+        let people = PeoplePlan {
+            yes_percent: [60, 90, 20][pick(seed, 3)],
+            no_percent: 10,
+            reaction_max: Duration::from_millis(1 + seed.below(12_000)),
+            patience: Duration::from_millis(2_000 + seed.below(15_000)),
+        };
+        let halts = match seed.below(5) {
+            0 => vec![(millis(seed, 9000), millis(seed, 9000))],
+            _ => Vec::new(),
         };
         let full = seed.chance(1, 10).then(|| (millis(seed, 8000), millis(seed, 8000)));
         let crashes = (0..seed.below(5)).map(|_| Crash::draw(seed)).collect();
-        Self { busy, chats, clients, model, disk: DiskPlan { full }, crashes }
+        Self { busy, limits, chats, clients, people, model, halts, peer, disk: DiskPlan { full }, crashes }
     }
 
-    /// The same script for every crash: three chats and two clients that do everything once.
+    /// The same script for every crash: two chats and two clients that do everything once. One turn
+    /// makes three calls that count and one that ends the process, side by side; another needs a yes.
     pub fn script() -> Self {
         let line = |text: &str, millis| Line {
             text: text.into(),
@@ -103,6 +169,7 @@ impl Plan {
         };
         Self {
             busy: BusyInput::Queue,
+            limits: Limits::default(),
             chats: vec![
                 chat(true, &[("c0.1", 0), ("c0.2", 50), ("c0.3", 10), ("/new", 10), ("c0.4", 10)]),
                 chat(false, &[("c1.1", 5), ("/status", 5), ("c1.2", 3000)]),
@@ -111,13 +178,55 @@ impl Plan {
                 client(Manner::Named, &[("a0.1", 0), ("a0.2", 10)]),
                 client(Manner::Threaded, &[("a1.1", 0), ("a1.2", 10)]),
             ],
+            people: PeoplePlan {
+                yes_percent: 100,
+                no_percent: 0,
+                reaction_max: Duration::from_millis(500),
+                patience: Duration::from_secs(60),
+            },
             model: ModelPlan {
                 latency_max: Duration::from_millis(200),
                 failing_percent: 0,
-                calling_percent: 40,
+                calling_percent: 25,
+                parallel_max: 2,
+                tools: vec!["count", "look"],
+                script: vec![
+                    ("c0.1", vec!["count", "count", "count", "fall"]),
+                    ("c1.1", vec!["permit", "look", "post"]),
+                    ("a0.1", vec!["delegate_task"]),
+                ],
+                kills: 0,
+                falls: 1,
+                talkative: false,
             },
+            halts: Vec::new(),
+            peer: false,
             disk: DiskPlan { full: None },
             crashes: Vec::new(),
+        }
+    }
+
+    /// Two agents that answer each other whatever is said, and a person who began it.
+    pub fn chatter() -> Self {
+        let script = Self::script();
+        let line = |text: &str, millis| Line {
+            text: text.into(),
+            after: Duration::from_millis(millis),
+            redelivered: 1,
+        };
+        Self {
+            chats: vec![ChatPlan { keyed: true, lines: vec![line("c0.1", 0), line("c0.2", 30_000)] }],
+            clients: Vec::new(),
+            limits: Limits { hops_max: 6, chain_turns_max: 4, ..Limits::default() },
+            model: ModelPlan {
+                calling_percent: 0,
+                script: vec![("c0.1", vec!["send_message", "send_message"])],
+                falls: 0,
+                talkative: true,
+                ..script.model.clone()
+            },
+            peer: true,
+            ..script
         }
     }
 }
@@ -125,9 +234,14 @@ impl Plan {
 impl ChatPlan {
     fn draw(seed: &mut Seed, chat: u64) -> Self {
         let lines = (1..=1 + seed.below(6)).map(|n| {
-            let text = match seed.below(12) {
-                0 => "/new".to_owned(),
-                1 => "/status".to_owned(),
+            let text = match seed.below(24) {
+                0 | 1 => "/new".to_owned(),
+                2 => "/status".to_owned(),
+                3 => "/stop".to_owned(),
+                4 => format!("/steer c{chat}.{n}"),
+                5 => format!("/queue c{chat}.{n}"),
+                6 => "/approve".to_owned(),
+                7 => "/deny".to_owned(),
                 _ => format!("c{chat}.{n}"),
             };
             Line { text, after: millis(seed, 2500), redelivered: seed.below(3) }
@@ -149,12 +263,32 @@ impl ClientPlan {
     }
 }
 
+impl ModelPlan {
+    fn draw(seed: &mut Seed, peer: bool) -> Self {
+        let mut tools = vec!["count", "count", "count", "count", "look", "look"];
+        tools.extend(TOOLS);
+        let favourite = TOOLS[pick(seed, TOOLS.len() as u64)];
+        tools.extend([favourite; 8]);
+        Self {
+            latency_max: Duration::from_millis(1 + seed.below(3000)),
+            failing_percent: [0, 0, 10, 30][pick(seed, 4)],
+            calling_percent: [0, 25, 50, 80][pick(seed, 4)],
+            parallel_max: 1 + seed.below(4),
+            tools,
+            script: Vec::new(),
+            kills: usize::from(seed.chance(1, 4)),
+            falls: pick(seed, 3),
+            talkative: peer && seed.chance(1, 2),
+        }
+    }
+}
+
 impl Crash {
     fn draw(seed: &mut Seed) -> Self {
         match seed.below(4) {
-            0 => Crash::AfterCommit(1 + seed.below(12)),
-            1 => Crash::At(millis(seed, 5000)),
-            _ => Crash::AtOperation(1 + seed.below(120)),
+            0 => Crash::AfterCommit(1 + seed.below(25)),
+            1 => Crash::At(millis(seed, 8000)),
+            _ => Crash::AtOperation(1 + seed.below(200)),
         }
     }
 }

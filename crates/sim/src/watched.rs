@@ -11,6 +11,7 @@ use throughline_core::input::{DedupeKey, Input};
 use throughline_core::port::*;
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
+use throughline_core::session::Act;
 use throughline_core::{ChatKey, Message, RowId, Seq, SessionId, Time, TurnId};
 use throughline_store::{Durability, FileSystem, Home};
 
@@ -60,8 +61,57 @@ impl Watched {
         });
     }
 
+    /// What the gateway may rely on from here on. With power gone in the middle, that is nothing.
+    fn note_calls(&self, batch: &[Commit], results: &[Result<Committed, StoreError>]) {
+        if self.outside.has_struck() {
+            return;
+        }
+        self.outside.write(|books| {
+            for (commit, result) in batch.iter().zip(results) {
+                let (Commit::Session { state, acts, .. }, Ok(_)) = (commit, result) else { continue };
+                for act in acts {
+                    match act {
+                        Act::Result { result, .. } => {
+                            let call = (state.id.clone(), result.call_id.clone());
+                            books.committed.insert(call, result.content.plain());
+                        }
+                        Act::Step(step) => books.steps.extend(step.open.as_ref().and_then(|said| {
+                            said.content.plain().strip_prefix("step-")?.parse::<usize>().ok()
+                        })),
+                        _ => {}
+                    }
+                }
+            }
+        });
+    }
+
+    /// The bug that runs calls before they are on disk: those commits are only promised.
+    fn commit_late(&mut self, batch: &[Commit]) -> Vec<Result<Committed, StoreError>> {
+        let due = std::mem::take(&mut self.promised);
+        if !due.is_empty() {
+            self.store.commit(&due);
+        }
+        let opens = |commit: &Commit| match commit {
+            Commit::Session { acts, .. } => {
+                acts.iter().any(|act| matches!(act, Act::Step(step) if step.open.is_some()))
+            }
+            _ => false,
+        };
+        let mut results = Vec::new();
+        for commit in batch {
+            match opens(commit) {
+                true => {
+                    self.promised.push(commit.clone());
+                    results.push(Ok(Committed::default()));
+                }
+                false => results.extend(self.store.commit(std::slice::from_ref(commit))),
+            }
+        }
+        results
+    }
+
     fn look_at_the_clock(&self) {
-        if self.outside.disk.has_struck() {
+        if self.outside.has_struck() {
             self.outside.die();
         }
     }
@@ -86,8 +136,10 @@ impl Store for Watched {
                 }
                 batch.iter().map(|_| Ok(Committed::default())).collect()
             }
+            Some(Mutant::RunBeforeCommit) => self.commit_late(&tampered),
             _ => self.store.commit(&tampered),
         };
+        self.note_calls(batch, &results);
         self.note_owners(&tampered, &results);
         self.look_at_the_clock();
         if nonce >= self.outside.commits_max.load(Ordering::Relaxed) {
@@ -144,10 +196,14 @@ pass_on! {
     turn_inputs(session: &SessionId, turn: TurnId) -> Vec<Arc<Input>>;
     unfinished() -> Vec<SessionId>;
     undelivered() -> Vec<Outgoing>;
+    halted() -> Vec<SessionId>;
+    asks() -> Vec<Pending>;
     cursor(platform: &str, account: &str) -> Option<String>;
     sessions(filter: &SessionFilter) -> Vec<SessionSummary>;
     session(id: &SessionId) -> Option<SessionSummary>;
     search(query: &str, filter: &SessionFilter) -> Vec<Hit>;
+    around(anchor: &Anchor) -> Option<Passage>;
+    children(id: &SessionId) -> Vec<SessionId>;
     trace(name: &str) -> Vec<Trace>;
     counts() -> Vec<(String, u64)>;
     check() -> Vec<String>;

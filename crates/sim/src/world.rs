@@ -7,20 +7,24 @@
 use crate::books::Books;
 use crate::disk::{Disk, Image};
 use crate::judge;
+use crate::model::{SimModel, line};
 use crate::mutant::Mutant;
-use crate::outside::{SimModel, SimPlatform, SimTools};
-use crate::people;
+use crate::people::{self, Room};
 use crate::plan::{Crash, Plan};
+use crate::platforms::{Forgetful, SimPlatform};
 use crate::seed::Seed;
+use crate::tools::{SimBriefing, SimTools};
 use crate::watched::Watched;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use throughline_core::port::{Desk, Read, SessionFilter, Store, StoreError};
+use throughline_core::port::{Desk, Platform, Read, SessionFilter, Store, StoreError};
 use throughline_core::session::Rules;
-use throughline_core::{Message, SessionId, Time};
-use throughline_gateway::{Agent, Clock, Options, Parts};
+use throughline_core::{SessionId, Time};
+use throughline_gateway::{
+    Agent, Agents, Bridge, Clock, Delegation, Hands, HandsSettings, Options, Parts,
+};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -34,15 +38,18 @@ pub struct Outside {
     pub plan: Plan,
     books: Mutex<Books>,
     seed: Mutex<Seed>,
-    pub disk: Disk,
+    /// One for each agent.
+    pub disks: Vec<Disk>,
     pub mutant: Option<Mutant>,
     dead: AtomicBool,
+    /// A tool ended the process.
+    killed: AtomicBool,
     pub died: Notify,
-    /// Transactions of this life, and after which one it ends.
+    /// Transactions since the last planned crash, and after which one the next comes.
     pub commits: AtomicU64,
     pub commits_max: AtomicU64,
-    /// Time that passed in earlier lives.
-    before: Mutex<Duration>,
+    /// Time that passed in earlier lives, and when this one began.
+    time: Mutex<(Duration, Option<Instant>)>,
 }
 
 /// How a world ended.
@@ -51,8 +58,11 @@ pub struct Report {
     pub wrong: Vec<String>,
     pub lives: u32,
     pub trace: u64,
-    /// How many transactions the last life made: a crash after a later one never happens.
-    pub commits: u64,
+    /// How many of the planned crashes came.
+    pub crashes: usize,
+    /// How often the model was asked, and what tools did.
+    pub asked: usize,
+    pub effects: usize,
 }
 
 impl Outside {
@@ -64,8 +74,12 @@ impl Outside {
         draw(&mut self.seed.lock().expect("nothing panics while it holds the seed"))
     }
 
+    pub fn has_struck(&self) -> bool {
+        self.disks.iter().any(Disk::has_struck)
+    }
+
     pub fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed) || self.disk.has_struck()
+        self.dead.load(Ordering::Relaxed) || self.has_struck()
     }
 
     pub fn die(&self) {
@@ -73,10 +87,22 @@ impl Outside {
         self.died.notify_one();
     }
 
+    /// A tool ends the process.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.die();
+    }
+
     async fn death(&self) {
         while !self.is_dead() {
             self.died.notified().await; // perhaps the echo of an earlier death
         }
+    }
+
+    /// How long the world has been going on.
+    pub fn now(&self) -> Duration {
+        let (before, began) = *self.time.lock().expect("nothing panics while it holds the time");
+        before + began.map_or(Duration::ZERO, |began| began.elapsed())
     }
 
     /// A seeded time, up to `most`.
@@ -100,19 +126,15 @@ impl Outside {
     }
 }
 
-struct SimClock {
-    outside: Arc<Outside>,
-    began: Instant,
-}
+struct SimClock(Arc<Outside>);
 
 impl Clock for SimClock {
     fn now(&self) -> Time {
-        let before = *self.outside.before.lock().expect("nothing panics while it holds the time");
-        Time(DAWN).plus(before + self.began.elapsed())
+        Time(DAWN).plus(self.0.now())
     }
 
     fn chance(&self) -> u64 {
-        self.outside.draw(Seed::next_u64)
+        self.0.draw(Seed::next_u64)
     }
 }
 
@@ -123,57 +145,82 @@ pub struct World {
 impl World {
     pub fn new(number: u64, plan: Plan, template: &Image, mutant: Option<Mutant>) -> Self {
         let mut seed = Seed::new(number);
-        let disk = Disk::from_image(template, seed.next_u64());
+        let agents = 1 + usize::from(plan.peer);
+        let disks = (0..agents).map(|_| Disk::from_image(template, seed.next_u64())).collect();
         let mut books = Books::default();
         books.chats.resize(plan.chats.len(), Default::default());
         books.clients.resize(plan.clients.len(), Default::default());
+        books.silences.resize(agents, None);
         let outside = Outside {
             plan,
             books: Mutex::new(books),
             seed: Mutex::new(seed),
-            disk,
+            disks,
             mutant,
             dead: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
             died: Notify::new(),
             commits: AtomicU64::new(0),
             commits_max: AtomicU64::new(u64::MAX),
-            before: Mutex::default(),
+            time: Mutex::default(),
         };
         Self { outside: Arc::new(outside) }
     }
 
-    /// Lives through every planned crash, and then to the end.
+    /// Lives through every planned crash, and what its tools do to it, and then to the end.
     pub fn play(self) -> Report {
-        let crashes = self.outside.plan.crashes.clone();
-        let mut ended = Ended::Died;
-        for crash in crashes.into_iter().map(Some).chain([None]) {
-            ended = self.live(crash);
-            if !matches!(ended, Ended::Died) {
-                break;
+        let outside = &self.outside;
+        let mut crashes: VecDeque<_> = outside.plan.crashes.iter().copied().collect();
+        let ended = loop {
+            let crash = crashes.front().copied();
+            let ended = self.live(crash);
+            let killed = outside.killed.swap(false, Ordering::Relaxed);
+            let struck = match crash {
+                Some(Crash::AfterCommit(n)) => outside.commits.load(Ordering::Relaxed) >= n,
+                Some(Crash::AtOperation(_) | Crash::At(_)) => !killed,
+                None => false,
+            };
+            match ended {
+                Ended::Died if struck => {
+                    crashes.pop_front();
+                    outside.commits.store(0, Ordering::Relaxed);
+                }
+                Ended::Died if killed => {}
+                ended => break ended,
             }
-        }
-        let commits = self.outside.commits.load(Ordering::Relaxed);
-        let (mut wrong, lives, trace) =
-            self.outside.write(|books| (books.wrong.clone(), books.life, books.trace()));
+        };
+        let mut report = outside.write(|books| Report {
+            wrong: books.wrong.clone(),
+            lives: books.life,
+            trace: books.trace(),
+            crashes: outside.plan.crashes.len() - crashes.len(),
+            asked: books.asked.len(),
+            effects: books.effects.len(),
+        });
         match ended {
-            Ended::Finished => wrong = self.judge(),
-            Ended::Died => wrong.push("the last life ended although nothing was planned to end it".into()),
-            Ended::Stuck(why) => wrong.push(format!("stuck: {why}")),
+            Ended::Finished => report.wrong = self.judge(),
+            Ended::Died => {
+                report.wrong.push("the last life ended although nothing was planned to end it".into());
+            }
+            Ended::Stuck(why) => report.wrong.push(format!("stuck: {why}")),
         }
-        Report { wrong, lives, trace, commits }
+        report
     }
 
     fn live(&self, crash: Option<Crash>) -> Ended {
         let outside = &self.outside;
-        outside.write(|books| books.life += 1);
+        let life = outside.write(|books| {
+            books.life += 1;
+            books.hanging.clear();
+            books.life
+        });
         outside.dead.store(false, Ordering::Relaxed);
-        outside.disk.free_space(); // whoever starts a gateway makes room for it
-        outside.commits.store(0, Ordering::Relaxed);
+        outside.disks.iter().for_each(Disk::free_space); // whoever starts a gateway makes room for it
         outside.commits_max.store(u64::MAX, Ordering::Relaxed);
         let mut at = None;
         match crash {
             Some(Crash::AfterCommit(n)) => outside.commits_max.store(n, Ordering::Relaxed),
-            Some(Crash::AtOperation(n)) => outside.disk.strike_at(n),
+            Some(Crash::AtOperation(n)) => outside.disks[life as usize % outside.disks.len()].strike_at(n),
             Some(Crash::At(time)) => at = Some(time),
             None => {}
         }
@@ -182,13 +229,15 @@ impl World {
             .start_paused(true)
             .build()
             .expect("a runtime without IO needs nothing that can be missing");
+        let agents = Arc::new(Agents::default());
         let (ended, lived) = runtime.block_on(async {
             let began = Instant::now();
+            outside.time.lock().expect("nothing panics while it holds the time").1 = Some(began);
             let ended = tokio::select! {
                 biased;
                 () = outside.death() => Ended::Died,
                 () = strike(at) => Ended::Died,
-                ended = timeout(DUSK, life(outside.clone(), began)) => {
+                ended = timeout(DUSK, life_of(outside.clone(), agents.clone())) => {
                     ended.unwrap_or_else(|_| Ended::Stuck("it never came to rest".into()))
                 }
             };
@@ -197,28 +246,36 @@ impl World {
         let ended = if outside.is_dead() { Ended::Died } else { ended };
         if matches!(ended, Ended::Died) {
             outside.dead.store(true, Ordering::Relaxed); // whatever still stirs while it is dropped finds no power
-            outside.disk.crash();
+            outside.disks.iter().for_each(Disk::crash);
         }
+        agents.names().iter().for_each(|name| agents.leave(name));
         drop(runtime);
-        *outside.before.lock().expect("nothing panics while it holds the time") +=
-            lived + Duration::from_secs(1);
+        let mut time = outside.time.lock().expect("nothing panics while it holds the time");
+        *time = (time.0 + lived + Duration::from_secs(1), None);
         ended
     }
 
     fn judge(&self) -> Vec<String> {
         let outside = &self.outside;
-        let store = match open(outside) {
-            Ok(store) => store,
-            Err(error) => return vec![format!("the store does not open: {error}")],
-        };
-        match read_all(store.reader()) {
-            Ok((transcripts, violations)) => {
-                let mut wrong = outside.write(|books| judge::verdict(&outside.plan, books, &transcripts));
-                wrong.extend(violations.into_iter().map(|violation| format!("check: {violation}")));
-                wrong
+        let mut transcripts = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for disk in &outside.disks {
+            let store = match open(outside, disk) {
+                Ok(store) => store,
+                Err(error) => return vec![format!("the store does not open: {error}")],
+            };
+            // A session that works for another one is in no list, but was asked something.
+            let asked = outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
+            match read_all(store.reader(), asked) {
+                Ok((found, violations)) => {
+                    transcripts.extend(found);
+                    wrong.extend(violations.into_iter().map(|violation| format!("check: {violation}")));
+                }
+                Err(error) => return vec![format!("the store cannot be read: {error}")],
             }
-            Err(error) => vec![format!("the store cannot be read: {error}")],
         }
+        wrong.extend(outside.write(|books| judge::verdict(&outside.plan, books, &transcripts)));
+        wrong
     }
 }
 
@@ -235,65 +292,118 @@ async fn strike(at: Option<Duration>) {
     }
 }
 
+/// What each agent is called.
+pub fn agent_name(agent: usize) -> &'static str {
+    ["first", "second"][agent]
+}
+
 /// One life of the process: start, let people write until they are done, stop in order.
-async fn life(outside: Arc<Outside>, began: Instant) -> Ended {
-    let clock = Arc::new(SimClock { outside: outside.clone(), began });
+async fn life_of(outside: Arc<Outside>, agents: Arc<Agents>) -> Ended {
+    let mut running = Vec::new();
+    for number in 0..outside.disks.len() {
+        match start(&outside, &agents, number).await {
+            Ok(agent) => {
+                agents.join(agent_name(number), agent.desk());
+                running.push(agent);
+            }
+            Err(error) => {
+                outside.live_or_never().await;
+                return Ended::Stuck(format!("could not start: {}", chain(&error)));
+            }
+        }
+    }
+    let desks: Vec<_> = running.iter().map(Agent::desk).collect();
+    if let Err(error) = writing(&outside, &desks).await {
+        return Ended::Stuck(format!("someone who writes fell over: {error}"));
+    }
+    for agent in running {
+        match agent.stop(Duration::from_secs(600)).await {
+            Ok(stopped) if stopped.is_clean() => {}
+            Ok(stopped) => return Ended::Stuck(format!("stopped with work left: {stopped:?}")),
+            Err(error) => {
+                outside.live_or_never().await;
+                return Ended::Stuck(format!("could not stop: {}", chain(&error)));
+            }
+        }
+    }
+    Ended::Finished
+}
+
+async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> Result<Agent, StoreError> {
+    let name: Arc<str> = agent_name(number).into();
+    let settings = HandsSettings {
+        clarify_patience: outside.plan.people.patience,
+        delegation: Delegation { steps_max: 3, ..Delegation::default() },
+    };
+    let hands = Arc::new(Hands::new(settings, agents.clone()));
+    let bridge = Bridge::new(name.clone(), agents.clone());
+    let mut platforms: Vec<Arc<dyn Platform>> = match outside.mutant {
+        Some(Mutant::ForgetChain) => vec![Arc::new(Forgetful(bridge))],
+        _ => vec![Arc::new(bridge)],
+    };
+    if number == 0 {
+        for keyed in [true, false] {
+            platforms.push(Arc::new(SimPlatform { outside: outside.clone(), keyed }));
+        }
+    }
     let opening = outside.clone();
     let parts = Parts {
-        clock,
-        model: Arc::new(SimModel(outside.clone())),
-        tools: Arc::new(SimTools(outside.clone())),
-        platforms: vec![
-            Arc::new(SimPlatform { outside: outside.clone(), keyed: true }),
-            Arc::new(SimPlatform { outside: outside.clone(), keyed: false }),
-        ],
+        clock: Arc::new(SimClock(outside.clone())),
+        model: Arc::new(SimModel { outside: outside.clone(), agent: number }),
+        tools: Arc::new(SimTools { outside: outside.clone(), agent: number, hands: hands.clone() }),
+        hands,
+        briefing: Arc::new(SimBriefing(outside.clone())),
+        platforms,
         mint: Arc::new(|now, chance, _| mint(now, chance)),
-        open: Box::new(
-            move || Ok(Box::new(Watched::new(open(&opening)?, opening.clone())) as Box<dyn Store>),
-        ),
+        open: Box::new(move || {
+            let store = open(&opening, &opening.disks[number])?;
+            Ok(Box::new(Watched::new(store, opening.clone())) as Box<dyn Store>)
+        }),
         readers: None,
     };
-    let rules = Rules { busy: outside.plan.busy, soft_tokens: None };
-    let options = Options { rules, persona: "You are simulated.".into(), writer_thread: false };
-    let agent = match Agent::start(parts, options).await {
-        Ok(agent) => agent,
-        Err(error) => {
-            outside.live_or_never().await;
-            return Ended::Stuck(format!("could not start: {}", chain(&error)));
-        }
-    };
-    let desk = agent.desk();
-    let mut writing = Vec::new();
-    for chat in 0..outside.plan.chats.len() {
-        writing.push(tokio::spawn(people::chat(outside.clone(), desk.clone(), chat)));
-    }
+    let limits = outside.plan.limits.clone();
+    let rules = Rules { busy: outside.plan.busy, soft_tokens: None, limits, agent: name };
+    Agent::start(parts, Options { rules, writer_thread: false }).await
+}
+
+/// Everybody writes what they have to write, and reacts to what they read, until all is quiet.
+async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), tokio::task::JoinError> {
+    let desk = &desks[0];
+    let rooms: Vec<_> = (0..outside.plan.chats.len())
+        .map(|chat| Room::new(outside.clone(), desk.clone(), chat))
+        .collect();
+    let mut writing: Vec<_> = rooms.iter().map(|room| tokio::spawn(room.clone().write())).collect();
     for client in 0..outside.plan.clients.len() {
         writing.push(tokio::spawn(people::client(outside.clone(), desk.clone(), client)));
+    }
+    writing.push(tokio::spawn(people::operator(outside.clone(), desks.to_vec())));
+    let mut watching: Vec<_> = rooms.iter().map(|room| tokio::spawn(room.clone().react())).collect();
+    for desk in desks {
+        watching.push(tokio::spawn(people::decide(outside.clone(), desk.clone())));
     }
     if let Some((from, long)) = outside.plan.disk.full {
         tokio::spawn(fill_up(outside.clone(), from, long));
     }
     for writer in writing {
-        if let Err(error) = writer.await {
-            return Ended::Stuck(format!("someone who writes fell over: {error}"));
-        }
+        writer.await?;
     }
-    rest(&desk).await;
-    match agent.stop(Duration::from_secs(600)).await {
-        Ok(stopped) if stopped.is_clean() => Ended::Finished,
-        Ok(stopped) => Ended::Stuck(format!("stopped with work left: {stopped:?}")),
-        Err(error) => {
-            outside.live_or_never().await;
-            Ended::Stuck(format!("could not stop: {}", chain(&error)))
+    loop {
+        rest(desks).await;
+        for room in &rooms {
+            room.is_silent().await;
+        }
+        if desks.iter().all(is_at_rest) {
+            watching.iter().for_each(|watcher| watcher.abort());
+            return Ok(());
         }
     }
 }
 
 async fn fill_up(outside: Arc<Outside>, from: Duration, long: Duration) {
     sleep(from).await;
-    outside.disk.fill();
+    outside.disks[0].fill();
     sleep(long).await;
-    outside.disk.free_space();
+    outside.disks[0].free_space();
 }
 
 /// An error and what is behind it.
@@ -308,39 +418,37 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Nobody writes any more; what is on its way arrives.
-async fn rest(desk: &Arc<dyn Desk>) {
-    loop {
-        let status = desk.status();
-        if status.running_turns + status.waiting_inputs + status.undelivered == 0
-            && status.unwritable.is_none()
-        {
-            return;
-        }
+async fn rest(desks: &[Arc<dyn Desk>]) {
+    while !desks.iter().all(is_at_rest) {
         sleep(Duration::from_millis(250)).await;
     }
+}
+
+fn is_at_rest(desk: &Arc<dyn Desk>) -> bool {
+    let status = desk.status();
+    status.running_turns + status.waiting_inputs + status.undelivered == 0 && status.unwritable.is_none()
 }
 
 fn mint(now: Time, chance: u64) -> SessionId {
     format!("sim_{}_{:08x}", now.whole_seconds(), chance >> 32).parse().expect("a plain id")
 }
 
-/// The real store on the simulated disk.
-pub fn open(outside: &Outside) -> Result<Box<dyn Store>, StoreError> {
-    crate::watched::open_on(&outside.disk, outside.mutant, Time(DAWN))
+/// The real store on a simulated disk.
+fn open(outside: &Outside, disk: &Disk) -> Result<Box<dyn Store>, StoreError> {
+    crate::watched::open_on(disk, outside.mutant, Time(DAWN))
 }
 
 type Findings = (BTreeMap<SessionId, Vec<String>>, Vec<String>);
 
-fn read_all(store: &dyn Read) -> Result<Findings, StoreError> {
+fn read_all(store: &dyn Read, mut sessions: BTreeSet<SessionId>) -> Result<Findings, StoreError> {
     let filter = SessionFilter { limit: usize::MAX >> 1, ..SessionFilter::default() };
     let mut transcripts = BTreeMap::new();
-    for summary in store.sessions(&filter)? {
-        let rows = store.history(&summary.id)?;
-        transcripts.insert(summary.id, rows.iter().map(|(_, message)| row(message)).collect());
+    sessions.extend(store.sessions(&filter)?.into_iter().map(|summary| summary.id));
+    for session in sessions {
+        let rows = store.history(&session)?;
+        if !rows.is_empty() {
+            transcripts.insert(session, rows.iter().map(|(_, message)| line(message)).collect());
+        }
     }
     Ok((transcripts, store.check()?))
-}
-
-fn row(message: &Message) -> String {
-    format!("{}:{}", message.role(), message.content().plain())
 }

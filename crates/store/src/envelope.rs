@@ -416,7 +416,13 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
         let chains = chains.map(|chain| json!([&*chain.origin, chain.turns, chain.tokens]));
         object.value("chains", chains.collect());
     }
+    if state.failed_step > 0 {
+        object.number("failed_step", state.failed_step.into());
+    }
     if let Phase::Turn(turn) = &state.phase {
+        if turn.first_step > 0 {
+            object.number("first_step", turn.first_step.into());
+        }
         if turn.spent > 0 {
             object.number("spent", turn.spent);
         }
@@ -441,7 +447,10 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
         let chains = chains.as_array().ok_or("chains that are no list")?;
         state.chains = Chains(chains.iter().map(chain_from).collect::<Read<_>>()?);
     }
+    let step = |name| value.get(name).and_then(Value::as_u64).and_then(|step| u32::try_from(step).ok());
+    state.failed_step = step("failed_step").unwrap_or(0);
     if let Phase::Turn(turn) = &mut state.phase {
+        turn.first_step = step("first_step").unwrap_or(0);
         turn.spent = value.get("spent").and_then(Value::as_u64).unwrap_or(0);
         turn.exhausted = value.get("exhausted").and_then(Value::as_bool).unwrap_or(false);
         turn.repeated = value.get("repeated").map(repeated_from).transpose()?;

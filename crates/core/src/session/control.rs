@@ -44,7 +44,7 @@ impl Session {
         let Phase::Turn(turn) = &self.phase else {
             return "Nothing is running.".into();
         };
-        let was = format!("Stopped message {} at step {}.", turn.id, turn.step + 1);
+        let was = format!("Stopped message {} at step {}.", turn.id, turn.steps());
         self.give_up(NOT_ASKED, |_, slot| matches!(slot, Slot::Asking(_)), acts);
         self.give_up(STOPPED, |_, _| true, acts);
         self.close_group(now, acts);
@@ -84,7 +84,7 @@ impl Session {
         let Phase::Turn(turn) = &mut self.phase else { return };
         let Some(group) = &turn.group else { return };
         let steps_max = turn.task().map_or(rules.limits.steps_max, |task| task.steps_max);
-        let spent = turn.step + 1 >= steps_max.max(1)
+        let spent = turn.steps() >= steps_max.max(1)
             || rules.limits.turn_tokens_max.is_some_and(|max| turn.spent >= max);
         let nowhere = turn.repeated.filter(|repeated| repeated.forbids(&group.answer.calls));
         let (why, name, had_its_chance) = match nowhere {
@@ -177,7 +177,7 @@ impl Session {
                     Phase::Idle if self.halted => "silenced until you write again".to_owned(),
                     Phase::Idle => "idle".to_owned(),
                     Phase::Turn(turn) => {
-                        let (step, max) = (turn.step + 1, rules.limits.steps_max);
+                        let (step, max) = (turn.steps(), rules.limits.steps_max);
                         match self.asked(|_| true).len() {
                             0 => format!("answering message {}, step {step} of {max}", turn.id),
                             _ => format!("waiting for your answer in message {}, step {step}", turn.id),

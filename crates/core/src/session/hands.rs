@@ -212,6 +212,28 @@ fn a_turn_that_has_used_up_its_budget_gets_one_more_answer_and_no_more_calls() {
 }
 
 #[test]
+fn p9_a_turn_that_is_tried_again_gives_no_call_the_key_of_another() {
+    let mut rules = rules(BusyInput::Queue);
+    rules.limits.steps_max = 2;
+    let refused = Failure { kind: FailureKind::Refused, message: "no".into() };
+    let mut state = session();
+    for event in [
+        request(1),
+        answered_with(1, 0, &["0"], 1),
+        called(1, 0, 0),
+        Event::Failed { turn: TurnId(Seq(1)), step: 1, failure: refused },
+    ] {
+        state = state.step(event, Time(1), &rules).0;
+    }
+    let Event::Received(first) = request(1) else { unreachable!("request receives") };
+    state = state.step(Event::Retried { inputs: vec![first], began: Time(2) }, Time(2), &rules).0;
+    assert_eq!(state.jobs(), [Job::Ask { turn: TurnId(Seq(1)), step: 1 }], "step 0 has had its calls");
+    state = state.step(answered_with(1, 1, &["0"], 1), Time(2), &rules).0;
+    let call = Job::Call { turn: TurnId(Seq(1)), step: 1, index: 0 };
+    assert_eq!(state.jobs(), [call], "and the budget is a new one");
+}
+
+#[test]
 fn a_call_that_leads_nowhere_is_told_so_and_then_not_run() {
     let rules = rules(BusyInput::Queue);
     let mut state = session().step(chat(1), Time(1), &rules).0;

@@ -104,19 +104,26 @@ fn some_state() -> impl Strategy<Value = Session> {
         times,
     });
     let of_session = (
+        prop_oneof![Just(0), any::<u32>()],
         prop::collection::vec(text(), 0..3),
         prop::option::of(some_destination()),
         prop::collection::vec(chain, 0..3),
     );
-    let of_turn = (prop_oneof![Just(0), any::<u64>()], any::<bool>(), prop::option::of(repeated));
-    (of_session, prop::option::of(of_turn)).prop_map(|((allowed, place, chains), of_turn)| {
+    let of_turn = (
+        prop_oneof![Just(0), any::<u32>()],
+        prop_oneof![Just(0), any::<u64>()],
+        any::<bool>(),
+        prop::option::of(repeated),
+    );
+    (of_session, prop::option::of(of_turn)).prop_map(|((failed_step, allowed, place, chains), of_turn)| {
         let mut state = Session::new("s".parse().unwrap());
+        state.failed_step = failed_step;
         state.allowed = allowed;
         state.place = place;
         state.chains = Chains(chains);
-        if let Some((spent, exhausted, repeated)) = of_turn {
+        if let Some((first_step, spent, exhausted, repeated)) = of_turn {
             let turn = Turn::new(TurnId(Seq(1)), Time(0), Vec::new());
-            state.phase = Phase::Turn(Turn { spent, exhausted, repeated, ..turn });
+            state.phase = Phase::Turn(Turn { first_step, spent, exhausted, repeated, ..turn });
         }
         state
     })

@@ -1,0 +1,247 @@
+//! The model: it answers with what was said since it last answered, so that a judge can see what it
+//! saw, and calls tools by chance or by the script.
+
+use crate::books::{CallBook, Question};
+use crate::world::{Outside, agent_name};
+use std::sync::Arc;
+use throughline_core::message::{Assistant, Body, Content, Message, ToolCall};
+use throughline_core::port::{Asked, Delta, Model, ModelError, Promise};
+use throughline_core::prompt::{Segment, SegmentRole};
+use throughline_core::session::FailureKind;
+use throughline_core::turn::{Answer, Usage};
+
+/// Whoever still talks then has been let to.
+const ASKED_MAX: usize = 300;
+
+pub struct SimModel {
+    pub outside: Arc<Outside>,
+    pub agent: usize,
+}
+
+/// One message as the judges read it: `role:words`, with the ids of calls and of what they answer.
+pub fn line(message: &Message) -> String {
+    let text = message.content().plain();
+    match &message.body {
+        Body::User(_) => format!("user:{text}"),
+        Body::Assistant(assistant) => {
+            let calls: Vec<_> = assistant.calls.iter().map(|call| call.id.as_str()).collect();
+            format!("assistant:{text}|{}", calls.join(","))
+        }
+        Body::Result(result) => format!("tool:{}={text}", result.call_id),
+        Body::System(_) | Body::Other { .. } => format!("system:{text}"),
+    }
+}
+
+impl Model for SimModel {
+    fn name(&self) -> &str {
+        "sim"
+    }
+
+    fn is_real(&self) -> bool {
+        true
+    }
+
+    fn encode(&self, message: &Message) -> Segment {
+        let role = match &message.body {
+            Body::User(_) => SegmentRole::User,
+            Body::Assistant(_) => SegmentRole::Assistant,
+            Body::Result(_) => SegmentRole::Result,
+            Body::System(_) | Body::Other { .. } => SegmentRole::System,
+        };
+        Segment { role, bytes: line(message).into() }
+    }
+
+    fn encode_system(&self, text: &str) -> Segment {
+        Segment { role: SegmentRole::System, bytes: format!("system:{text}").into() }
+    }
+
+    fn ask<'a>(
+        &'a self,
+        asked: Asked,
+        deltas: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> Promise<'a, Result<Answer, ModelError>> {
+        Box::pin(async move {
+            let outside = &self.outside;
+            let prompt: Vec<String> =
+                asked.prompt.messages.iter().map(|segment| segment.bytes.to_string()).collect();
+            let number = self.hear(&asked, &prompt);
+            let plan = &outside.plan.model;
+            outside.pause(plan.latency_max).await;
+            if outside.draw(|seed| seed.below(100)) < plan.failing_percent {
+                let kind = match outside.draw(|seed| seed.below(4)) {
+                    0 => FailureKind::Broken,
+                    1 => FailureKind::Wait { after_seconds: Some(3) },
+                    _ => FailureKind::Wait { after_seconds: None },
+                };
+                return Err(ModelError { kind, message: "the model is out of order".into() });
+            }
+            let calls = self.calls(&asked, &prompt, number);
+            let text = match calls.is_empty() {
+                true => reply_to(&prompt),
+                false => format!("step-{number}"),
+            };
+            deltas(Delta::Text(text.clone()));
+            outside.pause(plan.latency_max / 4).await;
+            outside.write(|books| {
+                books.saw(("answered", number, &text));
+                books.asked[number].answer = Some(text.clone());
+                books.asked[number].called = !calls.is_empty();
+            });
+            let finish = Some(if calls.is_empty() { "stop" } else { "tool_calls" }.into());
+            let said = Assistant { content: Content::Text(text), calls, finish, ..Assistant::default() };
+            let usage = Usage { input: prompt.len() as u64, output: 1, ..Usage::default() };
+            Ok(Answer { said, usage, model: "sim".into() })
+        })
+    }
+}
+
+impl SimModel {
+    /// Writes down what is asked, and whether it should have been.
+    fn hear(&self, asked: &Asked, prompt: &[String]) -> usize {
+        let head = asked.prompt.tools.iter().chain(&asked.prompt.system);
+        let head = head.map(|segment| segment.bytes.as_ref()).collect::<Vec<_>>().join("\n");
+        self.outside.write(|books| {
+            books.saw(("asked", asked.session.as_str(), prompt));
+            if !books.may_speak(self.agent, &asked.session, prompt) {
+                books.wrong.push(format!("{}: the model was asked although it is silenced", asked.session));
+            }
+            books.asked.push(Question {
+                life: books.life,
+                agent: self.agent,
+                session: asked.session.parse().expect("the gateway names sessions"),
+                head,
+                prompt: prompt.to_vec(),
+                answer: None,
+                called: false,
+            });
+            books.asked.len() - 1
+        })
+    }
+
+    fn calls(&self, asked: &Asked, prompt: &[String], number: usize) -> Vec<ToolCall> {
+        let new = since_answered(prompt);
+        let untouched = !new.iter().any(|segment| segment.starts_with("assistant:"));
+        let tools = match untouched {
+            true => self.by_script(new).or_else(|| self.by_habit(new)),
+            false => None,
+        };
+        let offered = asked.prompt.tools.as_ref().map_or("", |segment| &segment.bytes);
+        let tools = tools.unwrap_or_else(|| self.by_chance(offered));
+        let alike = tools.len() > 1 && self.outside.draw(|seed| seed.chance(1, 20));
+        let mut calls = Vec::new();
+        for (place, tool) in tools.into_iter().enumerate() {
+            let id = format!("call-{number}-{place}");
+            calls.push(ToolCall {
+                // Models give two calls one id now and then.
+                id: if alike { format!("call-{number}") } else { id.clone() },
+                name: tool.into(),
+                arguments: self.arguments(tool, &id),
+                extra: None,
+            });
+            self.outside.write(|books| {
+                let session = asked.session.parse().expect("the gateway names sessions");
+                let call = CallBook {
+                    question: number,
+                    session,
+                    tool: tool.into(),
+                    begun: 0,
+                    returned: None,
+                    wanted: None,
+                    letters: Vec::new(),
+                };
+                books.calls.insert(id, call)
+            });
+        }
+        calls
+    }
+
+    fn by_script(&self, new: &[String]) -> Option<Vec<&'static str>> {
+        let said = |word: &str| new.iter().any(|segment| segment.strip_prefix("user:") == Some(word));
+        let script = &self.outside.plan.model.script;
+        script.iter().find(|(word, _)| said(word)).map(|(_, tools)| tools.clone())
+    }
+
+    /// An agent that must have the last word. The other one answers by itself.
+    fn by_habit(&self, new: &[String]) -> Option<Vec<&'static str>> {
+        let heard = new.iter().any(|segment| segment.starts_with("user:["));
+        if !(self.outside.plan.model.talkative && self.agent == 0 && heard) {
+            return None;
+        }
+        let endless = self.outside.write(|books| {
+            let endless = books.asked.len() > ASKED_MAX;
+            if endless {
+                books.wrong.push("the agents never stop".into());
+            }
+            endless
+        });
+        (!endless).then(|| vec!["send_message"])
+    }
+
+    fn by_chance(&self, offered: &str) -> Vec<&'static str> {
+        let outside = &self.outside;
+        let plan = &outside.plan.model;
+        if outside.draw(|seed| seed.below(100)) >= plan.calling_percent {
+            return Vec::new();
+        }
+        let mut tools: Vec<&'static str> = Vec::new();
+        for _ in 0..=outside.draw(|seed| seed.below(plan.parallel_max)) {
+            let drawn = plan.tools[outside.draw(|seed| seed.below(plan.tools.len() as u64)) as usize];
+            let there = drawn == "nothing" || offered.contains(&format!("\"{drawn}\""));
+            let once = matches!(drawn, "permit" | "clarify" | "hang" | "kill" | "fall");
+            let made = outside.write(|books| books.calls.values().filter(|call| call.tool == drawn).count());
+            let spent = match drawn {
+                "kill" => made >= plan.kills,
+                "fall" => made >= plan.falls,
+                _ => false,
+            };
+            tools.push(if there && !spent && !(once && tools.contains(&drawn)) { drawn } else { "count" });
+        }
+        tools
+    }
+
+    fn arguments(&self, tool: &str, id: &str) -> String {
+        let fate = self.outside.draw(|seed| seed.below(12));
+        let number = id.strip_prefix("call-").expect("it begins so");
+        match (tool, fate) {
+            ("look", 0..6) => "{}".into(), // the same again, and it leads nowhere
+            ("clarify", 0..6) => format!(r#"{{"question": "which {id}?", "choices": ["red", "blue"]}}"#),
+            ("clarify", _) => format!(r#"{{"question": "which {id}?"}}"#),
+            ("delegate_task", 0) => "{".into(),
+            ("delegate_task", 1..4) => {
+                format!(r#"{{"tasks": [{{"goal": "task-{number}-0"}}, {{"goal": "task-{number}-1"}}]}}"#)
+            }
+            ("delegate_task", _) => format!(r#"{{"goal": "task-{number}"}}"#),
+            ("send_message", _) => {
+                format!(r#"{{"target": "agent:{}", "message": "hop-{number}"}}"#, agent_name(1 - self.agent))
+            }
+            _ => format!(r#"{{"id": "{id}"}}"#),
+        }
+    }
+}
+
+/// What came after the last answer without calls.
+fn since_answered(prompt: &[String]) -> &[String] {
+    let is_answer = |segment: &String| segment.starts_with("assistant:") && segment.ends_with('|');
+    &prompt[prompt.iter().rposition(is_answer).map_or(0, |at| at + 1)..]
+}
+
+fn reply_to(prompt: &[String]) -> String {
+    let words: Vec<_> = since_answered(prompt).iter().filter_map(|segment| said_in(segment)).collect();
+    format!("re {}", words.join(" "))
+}
+
+/// What a person, or another agent, says in a segment.
+pub fn said_in(segment: &str) -> Option<&str> {
+    match segment.strip_prefix("user:") {
+        Some(said) if said.starts_with('[') => said.rsplit(' ').next(),
+        Some(said) => Some(said),
+        None if segment.starts_with("tool:") => clarified(segment),
+        None => None,
+    }
+}
+
+/// The person's words in the result of a question.
+pub fn clarified(text: &str) -> Option<&str> {
+    let said = text.split_once("\"user_response\": \"")?.1.split_once('"')?.0;
+    (!said.is_empty() && !said.starts_with('[')).then_some(said)
+}

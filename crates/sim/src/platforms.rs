@@ -1,0 +1,133 @@
+//! Two chat platforms. `keyed` shows a key once however often it is sent; `plain` shows whatever
+//! comes. Each takes its seeded time, fails as planned, and shows nothing once power is gone.
+
+use crate::books::{Reaction, Shown};
+use crate::world::Outside;
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::input::Trace;
+use throughline_core::port::{Outgoing, Platform, Promise, SendError};
+use throughline_gateway::Bridge;
+
+pub struct SimPlatform {
+    pub outside: Arc<Outside>,
+    pub keyed: bool,
+}
+
+pub fn platform_name(keyed: bool) -> &'static str {
+    if keyed { "keyed" } else { "plain" }
+}
+
+impl Platform for SimPlatform {
+    fn name(&self) -> &str {
+        platform_name(self.keyed)
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.keyed
+    }
+
+    fn send<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        Box::pin(async move {
+            let outside = &self.outside;
+            outside.write(|books| {
+                if let Some(Some(silence)) = books.silences.first()
+                    && !silence.lifted
+                {
+                    let key = &outgoing.key;
+                    books.wrong.push(format!("{key}: was sent although its agent is silenced"));
+                }
+            });
+            outside.pause(Duration::from_millis(300)).await;
+            let fate = outside.draw(|seed| seed.below(20));
+            if fate == 0 {
+                return Err(SendError::Later { after: None, message: "slow down".into() });
+            }
+            self.show(outgoing, mark.is_some());
+            outside.pause(Duration::from_millis(300)).await;
+            match fate {
+                1 => Err(SendError::Unknown { message: "the line went dead".into() }),
+                _ => Ok(Some(format!("shown-{}", outgoing.key))),
+            }
+        })
+    }
+}
+
+impl SimPlatform {
+    fn show(&self, outgoing: &Outgoing, marked: bool) {
+        let outside = &self.outside;
+        let chat: usize = outgoing.destination.chat.parse().expect("the simulator numbers its chats");
+        let (key, text) = (outgoing.key.clone(), outgoing.text.clone());
+        let reaction = self.reaction(chat, &text);
+        outside.write(|books| {
+            books.saw(("shown", &key, &text, marked));
+            let known = books.shown.iter().any(|shown| shown.key == key);
+            if !known {
+                books.chats[chat].questions.extend(reaction);
+            }
+            if !(self.keyed && known) {
+                let at = books.tick();
+                books.shown.push(Shown { at, chat, key, text, marked });
+            }
+        });
+    }
+
+    /// What somebody will say to this, and when; if it is a question, and they say anything.
+    fn reaction(&self, chat: usize, text: &str) -> Option<Reaction> {
+        let outside = &self.outside;
+        let plan = &outside.plan.people;
+        let (approval, clarify) = (text.starts_with("⚠️ May I"), text.starts_with('❓'));
+        if !approval && !clarify {
+            return None;
+        }
+        let (fate, kind) = outside.draw(|seed| (seed.below(100), seed.below(6)));
+        let text = match () {
+            () if clarify && fate < plan.yes_percent => {
+                let number = outside.write(|books| books.tick());
+                format!("c{chat}.q{number}")
+            }
+            () if clarify => return None,
+            () if fate < plan.yes_percent => match kind {
+                0 => "/approve session".into(),
+                1 => "/approve all".into(),
+                _ => "/approve".into(),
+            },
+            () if fate < plan.yes_percent + plan.no_percent => match kind {
+                0 => "/deny because".into(),
+                _ => "/deny".into(),
+            },
+            () => return None,
+        };
+        let micros = u64::try_from(plan.reaction_max.as_micros()).unwrap_or(u64::MAX);
+        let after = Duration::from_micros(outside.draw(|seed| seed.below(micros.max(1))));
+        Some(Reaction { at: outside.now() + after, text })
+    }
+}
+
+/// The way between agents, with the bug that every message seems to be a human's.
+pub struct Forgetful(pub Bridge);
+
+impl Platform for Forgetful {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.0.is_idempotent()
+    }
+
+    fn send<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        Box::pin(async move {
+            let outgoing = Outgoing { trace: Trace::default(), ..outgoing.clone() };
+            self.0.send(&outgoing, mark).await
+        })
+    }
+}
