@@ -13,6 +13,7 @@ mod peers;
 mod prompts;
 mod refusals;
 mod retries;
+mod servers;
 mod simulation;
 mod tidy;
 mod torture;

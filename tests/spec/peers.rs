@@ -32,6 +32,20 @@ fn python(peer: &str) -> Option<PathBuf> {
     Some(environment.join("bin/python"))
 }
 
+/// The program of one of MCP's reference servers; None if peers are to be skipped.
+pub fn mcp_server(name: &str) -> Option<PathBuf> {
+    python("mcp")?; // says what is missing
+    let package = root().join(".cache/peers/mcp/node_modules/@modelcontextprotocol").join(name);
+    Some(package.join("dist/index.js"))
+}
+
+/// Where Node is, on the machine as it is.
+pub fn node() -> String {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).map(|path| path.join("node")).find(|path| path.is_file());
+    found.expect("the reference servers need Node").display().to_string()
+}
+
 /// A script below `tests/peers`, with pipes to speak through and nothing else in its environment.
 fn script(python: &Path, name: &str) -> Command {
     let mut command = Command::new(python);

@@ -209,7 +209,8 @@ impl Books {
         if let Some(client) = first.strip_prefix('a').and_then(number) {
             return Owner::Client(client);
         }
-        let parent = first.strip_prefix("task-").and_then(number).and_then(|question| self.asked.get(question));
+        let parent =
+            first.strip_prefix("task-").and_then(number).and_then(|question| self.asked.get(question));
         parent.map_or(Owner::Agent, |parent| self.owner(&parent.prompt))
     }
 }

@@ -6,8 +6,8 @@
 pub mod books;
 pub mod disk;
 pub mod judge;
-pub mod mutant;
 mod model;
+pub mod mutant;
 mod people;
 pub mod plan;
 mod platforms;

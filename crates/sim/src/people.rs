@@ -246,8 +246,9 @@ pub async fn decide(outside: Arc<Outside>, desk: Arc<dyn Desk>) {
         seen = wanted;
         for ask in asks {
             let tool::Question::Approval { what, .. } = &ask.ask.question else { continue };
-            let quiet =
-                outside.write(|books| books.calls.get(what).is_some_and(|call| matches!(call.wanted, Some((_, None)))));
+            let quiet = outside.write(|books| {
+                books.calls.get(what).is_some_and(|call| matches!(call.wanted, Some((_, None))))
+            });
             let plan = &outside.plan.people;
             let fate = outside.draw(|seed| seed.below(100));
             if !quiet || fate >= plan.yes_percent + plan.no_percent {

@@ -267,7 +267,11 @@ impl Briefing for SimBriefing {
     fn assemble<'a>(&'a self, _: &'a Caller, tools: &'a [String]) -> Promise<'a, String> {
         Box::pin(async move {
             self.0.pause(Duration::from_millis(20)).await;
-            format!("You are simulated, {} times, with {} tools.", self.0.write(|books| books.life), tools.len())
+            format!(
+                "You are simulated, {} times, with {} tools.",
+                self.0.write(|books| books.life),
+                tools.len()
+            )
         })
     }
 }

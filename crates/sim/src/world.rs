@@ -22,9 +22,7 @@ use std::time::Duration;
 use throughline_core::port::{Desk, Platform, Read, SessionFilter, Store, StoreError};
 use throughline_core::session::Rules;
 use throughline_core::{SessionId, Time};
-use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Delegation, Hands, HandsSettings, Options, Parts,
-};
+use throughline_gateway::{Agent, Agents, Bridge, Clock, Delegation, Hands, HandsSettings, Options, Parts};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -265,7 +263,8 @@ impl World {
                 Err(error) => return vec![format!("the store does not open: {error}")],
             };
             // A session that works for another one is in no list, but was asked something.
-            let asked = outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
+            let asked =
+                outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
             match read_all(store.reader(), asked) {
                 Ok((found, violations)) => {
                     transcripts.extend(found);
@@ -369,9 +368,8 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
 /// Everybody writes what they have to write, and reacts to what they read, until all is quiet.
 async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), tokio::task::JoinError> {
     let desk = &desks[0];
-    let rooms: Vec<_> = (0..outside.plan.chats.len())
-        .map(|chat| Room::new(outside.clone(), desk.clone(), chat))
-        .collect();
+    let rooms: Vec<_> =
+        (0..outside.plan.chats.len()).map(|chat| Room::new(outside.clone(), desk.clone(), chat)).collect();
     let mut writing: Vec<_> = rooms.iter().map(|room| tokio::spawn(room.clone().write())).collect();
     for client in 0..outside.plan.clients.len() {
         writing.push(tokio::spawn(people::client(outside.clone(), desk.clone(), client)));

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use throughline_core::id::SessionId;
 use throughline_core::message::JsonText;
 use throughline_core::port::Promise;
-use throughline_core::redact::redacted;
+use throughline_core::redact::{Purpose, redacted_for};
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use throughline_hermes::json as python;
 
@@ -185,7 +185,7 @@ impl Hands {
     }
 
     fn shown(&self, text: String) -> String {
-        if self.settings.redact { redacted(&text) } else { text }
+        if self.settings.redact { redacted_for(Purpose::File, &text) } else { text }
     }
 
     /// A relative path that leads out of the directory the session works in.

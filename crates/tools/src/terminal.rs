@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use throughline_core::id::SessionId;
 use throughline_core::port::Promise;
-use throughline_core::redact::redacted;
+use throughline_core::redact::{Purpose, lists_environment, redacted_for};
 use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
 use throughline_hermes::json::dumps_unicode;
 use tokio::net::unix::pipe::{OpenOptions as PipeOptions, Receiver};
@@ -65,6 +65,8 @@ const SESSIONS_MAX: usize = 4096;
 pub struct Terminal {
     settings: TerminalSettings,
     judge: Arc<dyn Judge>,
+    /// What to say where permission was denied, if commands are confined.
+    hint: Option<String>,
     spool: Arc<dyn Spool>,
     /// Where commands run, or why none can.
     site: Result<Arc<dyn Site>, String>,
@@ -108,6 +110,7 @@ impl Terminal {
         let scratch = tempfile::Builder::new().prefix("hermes-").tempdir();
         let place =
             scratch.as_ref().map_or_else(|_| std::env::temp_dir(), |scratch| scratch.path().to_owned());
+        let hint = confine.hint().filter(|_| settings.backend == Backend::Local).map(str::to_owned);
         let site = site_of(&settings, confine, &place);
         let cache = settings.home.join("cache/terminal");
         let spool = Arc::new(Directory(settings.spool.clone().unwrap_or_else(|| cache.clone())));
@@ -126,7 +129,7 @@ impl Terminal {
             registry.wake();
         }
         let sessions = Mutex::default();
-        Self { settings, judge, spool, site, registry, pipes, sessions, _scratch: scratch.ok() }
+        Self { settings, judge, hint, spool, site, registry, pipes, sessions, _scratch: scratch.ok() }
     }
 
     /// Sends outputs that are too long to another place.
@@ -454,7 +457,12 @@ impl Terminal {
             shown = shown.replace(password.expose(), "[REDACTED]");
         }
         if self.settings.redact_secrets {
-            shown = redacted(&shown);
+            let purpose = if lists_environment(command) { Purpose::Environment } else { Purpose::Output };
+            shown = redacted_for(purpose, &shown);
+        }
+        let is_denied = shown.contains("Permission denied") || shown.contains("Operation not permitted");
+        if let (true, Some(hint)) = (is_denied, self.hint.as_deref()) {
+            shown.push_str(&format!("\n\n💡 {hint}"));
         }
         let mut result = json!({"output": shown, "exit_code": finished.code, "error": null});
         match finished.output.whole {

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 use throughline_core::id::SessionId;
 use throughline_core::input::Trace;
-use throughline_core::redact::redacted;
+use throughline_core::redact::{Purpose, redacted_for};
 use throughline_core::tool::Caller;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
@@ -334,7 +334,7 @@ impl Registry {
     }
 
     fn clean(&self, text: &str) -> String {
-        if self.redacts { redacted(text) } else { text.to_owned() }
+        if self.redacts { redacted_for(Purpose::Output, text) } else { text.to_owned() }
     }
 }
 
