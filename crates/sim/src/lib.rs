@@ -6,8 +6,8 @@
 pub mod books;
 pub mod disk;
 pub mod judge;
-pub mod mutant;
 mod model;
+pub mod mutant;
 mod people;
 pub mod plan;
 mod platforms;
@@ -37,6 +37,12 @@ pub fn template() -> Image {
 pub fn play(seed: u64, template: &Image, mutant: Option<Mutant>) -> Report {
     let plan = Plan::draw(&mut seed::Seed::new(seed ^ 0x5eed));
     World::new(seed, plan, template, mutant).play()
+}
+
+/// The world of one seed, with everything that was seen in it.
+pub fn tell(seed: u64, template: &Image, mutant: Option<Mutant>) -> Report {
+    let plan = Plan::draw(&mut seed::Seed::new(seed ^ 0x5eed));
+    World::new(seed, plan, template, mutant).telling().play()
 }
 
 /// A fixed plan, with a crash after the n-th commit. None: that commit never came.

@@ -86,7 +86,8 @@ impl SimTools {
             if with_people {
                 names.push("clarify");
             }
-            if self.outside.plan.peer {
+            // An answer would come as a message, and move a client's conversation on.
+            if self.outside.plan.peer && caller.source != "api_server" {
                 names.push("send_message");
             }
         }
@@ -267,7 +268,11 @@ impl Briefing for SimBriefing {
     fn assemble<'a>(&'a self, _: &'a Caller, tools: &'a [String]) -> Promise<'a, String> {
         Box::pin(async move {
             self.0.pause(Duration::from_millis(20)).await;
-            format!("You are simulated, {} times, with {} tools.", self.0.write(|books| books.life), tools.len())
+            format!(
+                "You are simulated, {} times, with {} tools.",
+                self.0.write(|books| books.life),
+                tools.len()
+            )
         })
     }
 }

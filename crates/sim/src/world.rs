@@ -22,9 +22,7 @@ use std::time::Duration;
 use throughline_core::port::{Desk, Platform, Read, SessionFilter, Store, StoreError};
 use throughline_core::session::Rules;
 use throughline_core::{SessionId, Time};
-use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Delegation, Hands, HandsSettings, Options, Parts,
-};
+use throughline_gateway::{Agent, Agents, Bridge, Clock, Delegation, Hands, HandsSettings, Options, Parts};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -63,6 +61,8 @@ pub struct Report {
     /// How often the model was asked, and what tools did.
     pub asked: usize,
     pub effects: usize,
+    /// What was seen, in words, if the world was told to remember.
+    pub story: Vec<String>,
 }
 
 impl Outside {
@@ -167,6 +167,13 @@ impl World {
         Self { outside: Arc::new(outside) }
     }
 
+    /// Remembers in words what is seen.
+    #[must_use]
+    pub fn telling(self) -> Self {
+        self.outside.write(|books| books.story = Some(Vec::new()));
+        self
+    }
+
     /// Lives through every planned crash, and what its tools do to it, and then to the end.
     pub fn play(self) -> Report {
         let outside = &self.outside;
@@ -196,6 +203,7 @@ impl World {
             crashes: outside.plan.crashes.len() - crashes.len(),
             asked: books.asked.len(),
             effects: books.effects.len(),
+            story: books.story.take().unwrap_or_default(),
         });
         match ended {
             Ended::Finished => report.wrong = self.judge(),
@@ -265,7 +273,8 @@ impl World {
                 Err(error) => return vec![format!("the store does not open: {error}")],
             };
             // A session that works for another one is in no list, but was asked something.
-            let asked = outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
+            let asked =
+                outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
             match read_all(store.reader(), asked) {
                 Ok((found, violations)) => {
                     transcripts.extend(found);
@@ -369,9 +378,8 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
 /// Everybody writes what they have to write, and reacts to what they read, until all is quiet.
 async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), tokio::task::JoinError> {
     let desk = &desks[0];
-    let rooms: Vec<_> = (0..outside.plan.chats.len())
-        .map(|chat| Room::new(outside.clone(), desk.clone(), chat))
-        .collect();
+    let rooms: Vec<_> =
+        (0..outside.plan.chats.len()).map(|chat| Room::new(outside.clone(), desk.clone(), chat)).collect();
     let mut writing: Vec<_> = rooms.iter().map(|room| tokio::spawn(room.clone().write())).collect();
     for client in 0..outside.plan.clients.len() {
         writing.push(tokio::spawn(people::client(outside.clone(), desk.clone(), client)));
