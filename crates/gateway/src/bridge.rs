@@ -15,6 +15,7 @@ use throughline_core::input::{
 };
 use throughline_core::port::{Desk, Outgoing, Platform, Promise, Refusal, SendError, Submission};
 use throughline_core::route::Target;
+use throughline_core::session::Session;
 use throughline_core::{Content, SessionId};
 
 /// The agents of this process, by name.
@@ -91,6 +92,10 @@ impl Bridge {
             Target::Chat(chat) => Some(chat.clone()),
             _ => None,
         };
+        let key = match is_notice {
+            true => Session::notice_key(&outgoing.key), // whoever says it, it is said once
+            false => DedupeKey::of(&[AGENT_PLATFORM, &self.name, &outgoing.key]),
+        };
         Ok(Submission {
             target,
             birth: Birth {
@@ -100,7 +105,7 @@ impl Bridge {
                 ..Birth::default()
             },
             at: desk.now(),
-            key: DedupeKey::of(&[AGENT_PLATFORM, &self.name, &outgoing.key]),
+            key,
             kind,
             reply_to: (!is_notice).then(|| self.here(&outgoing.session)),
             sender: Some(Sender {

@@ -319,7 +319,7 @@ impl Actor {
         if !as_expected {
             return Err(Stop::Bounce(Bounce::Unexpected));
         }
-        if submission.trace.is_human() && self.home.is_halted() {
+        if submission.trace.is_human() && self.home.is_halted() && !self.is_known(&submission).await? {
             let _ = self.home.set_halted(false).await; // somebody is there again; on a full disk it holds till then
         }
         let seq = self.state.received.next();
@@ -348,6 +348,13 @@ impl Actor {
             Err(CommitError::Refused(error)) => Err(Stop::Reload(error)),
             Err(CommitError::Unknown) => Err(Stop::Reload(lost())),
         }
+    }
+
+    /// A platform that delivers an old message again is nobody.
+    async fn is_known(&self, submission: &Submission) -> Result<bool, Stop> {
+        let key = submission.key.clone();
+        let seen = self.home.library.read(move |store| store.seen(&key)).await;
+        Ok(seen.map_err(Stop::Reload)?.is_some())
     }
 
     /// The request this one repeats, if its answer never reached a client. What this actor has seen

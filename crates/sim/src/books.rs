@@ -4,6 +4,7 @@
 use crate::plan::words;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 use throughline_core::{Generation, Seq, SessionId};
@@ -45,6 +46,8 @@ pub struct Books {
     pub owners: BTreeMap<SessionId, (u32, Generation)>,
     /// What was seen to be wrong while it happened.
     pub wrong: Vec<String>,
+    /// Everything in words, if somebody wants to read it.
+    pub story: Option<Vec<String>>,
     moment: Moment,
     trace: u64,
 }
@@ -79,6 +82,8 @@ pub struct Reaction {
 pub struct ClientBook {
     pub answers: Vec<String>,
     pub sessions: Vec<SessionId>,
+    /// Something is on its way.
+    pub busy: bool,
     /// How often each request had to be sent as a new one, because an operator ended its turn.
     pub renewed: BTreeMap<usize, u32>,
 }
@@ -157,6 +162,8 @@ pub struct Hanging {
 /// Nobody is to be asked or told anything, but for those who have written since.
 #[derive(Clone, Debug, Default)]
 pub struct Silence {
+    /// The order has been carried out.
+    pub holds: bool,
     /// Somebody wrote: what waits to be told may be told.
     pub lifted: bool,
     pub owners: BTreeSet<Owner>,
@@ -177,7 +184,10 @@ impl Books {
     }
 
     /// Everything observable goes into the trace: the same seed must give the same one.
-    pub fn saw(&mut self, what: impl Hash) {
+    pub fn saw(&mut self, what: impl Hash + Debug) {
+        if let Some(story) = &mut self.story {
+            story.push(format!("life {}: {what:?}", self.life));
+        }
         let mut hasher = DefaultHasher::new();
         (self.trace, what).hash(&mut hasher);
         self.trace = hasher.finish();
@@ -195,6 +205,22 @@ impl Books {
             silence.lifted = true;
             if says {
                 silence.owners.insert(owner);
+            }
+        }
+    }
+
+    /// The operator gives an order: whatever is on its way by then may arrive after it.
+    pub fn begin_silence(&mut self, agent: usize) {
+        self.silences[agent] = Some(Silence::default());
+        for chat in 0..self.chats.len() {
+            if let Some(said) = self.chats[chat].said.last().filter(|said| said.went_to.is_none()) {
+                let text = said.text.clone();
+                self.speaks(Owner::Chat(chat), &text);
+            }
+        }
+        for client in 0..self.clients.len() {
+            if self.clients[client].busy {
+                self.speaks(Owner::Client(client), "");
             }
         }
     }
@@ -220,6 +246,9 @@ impl Books {
     /// heard of is not silenced by an order that somebody has lifted since.
     pub fn may_speak(&self, agent: usize, session: &str, prompt: &[String]) -> bool {
         let Some(Some(silence)) = self.silences.get(agent) else { return true };
+        if !silence.holds {
+            return true;
+        }
         let known = || self.asked.iter().any(|question| question.session.as_str() == session);
         silence.owners.contains(&self.owner(prompt)) || (silence.lifted && !known())
     }

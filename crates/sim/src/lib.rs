@@ -39,6 +39,12 @@ pub fn play(seed: u64, template: &Image, mutant: Option<Mutant>) -> Report {
     World::new(seed, plan, template, mutant).play()
 }
 
+/// The world of one seed, with everything that was seen in it.
+pub fn tell(seed: u64, template: &Image, mutant: Option<Mutant>) -> Report {
+    let plan = Plan::draw(&mut seed::Seed::new(seed ^ 0x5eed));
+    World::new(seed, plan, template, mutant).telling().play()
+}
+
 /// A fixed plan, with a crash after the n-th commit. None: that commit never came.
 pub fn crash_after(nth: u64, plan: &Plan, template: &Image, mutant: Option<Mutant>) -> Option<Report> {
     let plan = Plan { crashes: vec![Crash::AfterCommit(nth)], ..plan.clone() };

@@ -4,7 +4,7 @@ use clap::Parser;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use throughline_sim::{Mutant, Plan, Report, crash_after, play, template};
+use throughline_sim::{Mutant, Plan, Report, crash_after, play, tell, template};
 
 /// Simulate the gateway through crashes and faults, and judge it from outside
 #[derive(Parser)]
@@ -18,6 +18,9 @@ struct Arguments {
     /// Only this one, with every word of the verdict
     #[arg(long)]
     seed: Option<u64>,
+    /// And everything that was seen in it
+    #[arg(long, requires = "seed")]
+    tell: bool,
     /// Put this deliberate bug in, to see the judges find it
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
@@ -38,7 +41,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let template = template();
     if let Some(seed) = arguments.seed {
+        let play = if arguments.tell { tell } else { play };
         let report = play(seed, &template, arguments.mutant);
+        report.story.iter().for_each(|line| println!("{line}"));
         let Report { lives, trace, asked, effects, .. } = &report;
         println!("seed {seed}: {lives} lives, {asked} questions, {effects} effects, trace {trace:016x}");
         report.wrong.iter().for_each(|wrong| println!("  {wrong}"));

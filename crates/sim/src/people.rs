@@ -1,7 +1,7 @@
 //! Those who write: people in chats, clients of the API, and the operator. They go on where they were
 //! when the process comes back, send again what was not acknowledged, and sometimes what was.
 
-use crate::books::{Owner, Place, Said, Silence};
+use crate::books::{Owner, Place, Said};
 use crate::plan::{Line, Manner};
 use crate::platforms::platform_name;
 use crate::tools::yes;
@@ -135,6 +135,7 @@ impl Room {
     async fn deliver(&self, number: usize) -> bool {
         let (outside, chat) = (&self.outside, self.chat);
         let text = outside.write(|books| books.chats[chat].said[number].text.clone());
+        outside.write(|books| books.saw(("says", chat, number, &text)));
         let result = self.desk.submit(self.submission(number, &text)).await;
         outside.live_or_never().await;
         let Ok(Receipt { session, seq, duplicate, .. }) = result else { return false };
@@ -201,14 +202,18 @@ pub async fn operator(outside: Arc<Outside>, desks: Vec<Arc<dyn Desk>>) {
     for (number, (at, long)) in halts.into_iter().enumerate().skip(done) {
         if !(halted && number == done) {
             sleep(at.saturating_sub(outside.now())).await;
+            outside.write(|books| books.saw("halting"));
             for (agent, desk) in desks.iter().enumerate() {
+                outside.write(|books| books.begin_silence(agent));
                 while desk.halt().await.is_err() {
                     outside.wait(IMPATIENCE).await;
                 }
                 outside.live_or_never().await;
                 outside.write(|books| {
                     books.saw(("halted", agent));
-                    books.silences[agent] = Some(Silence::default());
+                    if let Some(silence) = &mut books.silences[agent] {
+                        silence.holds = true;
+                    }
                     let now = books.tick();
                     books.halts.push(now);
                 });
@@ -218,7 +223,10 @@ pub async fn operator(outside: Arc<Outside>, desks: Vec<Arc<dyn Desk>>) {
         sleep((at + long).saturating_sub(outside.now())).await;
         for (agent, desk) in desks.iter().enumerate() {
             outside.live_or_never().await;
-            outside.write(|books| books.silences[agent] = None);
+            outside.write(|books| {
+                books.saw(("releasing", agent));
+                books.silences[agent] = None;
+            });
             while desk.release().await.is_err() {
                 outside.wait(IMPATIENCE).await;
             }
@@ -293,7 +301,10 @@ pub async fn client(outside: Arc<Outside>, desk: Arc<dyn Desk>, client: usize) {
 
 async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, number: usize) -> bool {
     let text = &outside.plan.clients[client].requests[number].text;
-    outside.write(|books| books.speaks(Owner::Client(client), text));
+    outside.write(|books| {
+        books.clients[client].busy = true;
+        books.speaks(Owner::Client(client), text);
+    });
     match answer(outside, desk, client, number).await {
         Ok((session, text)) => {
             outside.write(|books| {
@@ -339,6 +350,7 @@ async fn answer(
     let submission = submission(outside, desk, client, number);
     let submitted: Result<Receipt, Refusal> = desk.submit(submission).await;
     outside.live_or_never().await;
+    outside.write(|books| books.clients[client].busy = false);
     let mut receipt = submitted.map_err(Some)?;
     loop {
         let update = receipt.progress.next().await;

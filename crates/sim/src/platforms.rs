@@ -36,6 +36,7 @@ impl Platform for SimPlatform {
             let outside = &self.outside;
             outside.write(|books| {
                 if let Some(Some(silence)) = books.silences.first()
+                    && silence.holds
                     && !silence.lifted
                 {
                     let key = &outgoing.key;

@@ -86,7 +86,8 @@ impl SimTools {
             if with_people {
                 names.push("clarify");
             }
-            if self.outside.plan.peer {
+            // An answer would come as a message, and move a client's conversation on.
+            if self.outside.plan.peer && caller.source != "api_server" {
                 names.push("send_message");
             }
         }

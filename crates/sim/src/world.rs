@@ -61,6 +61,8 @@ pub struct Report {
     /// How often the model was asked, and what tools did.
     pub asked: usize,
     pub effects: usize,
+    /// What was seen, in words, if the world was told to remember.
+    pub story: Vec<String>,
 }
 
 impl Outside {
@@ -165,6 +167,13 @@ impl World {
         Self { outside: Arc::new(outside) }
     }
 
+    /// Remembers in words what is seen.
+    #[must_use]
+    pub fn telling(self) -> Self {
+        self.outside.write(|books| books.story = Some(Vec::new()));
+        self
+    }
+
     /// Lives through every planned crash, and what its tools do to it, and then to the end.
     pub fn play(self) -> Report {
         let outside = &self.outside;
@@ -194,6 +203,7 @@ impl World {
             crashes: outside.plan.crashes.len() - crashes.len(),
             asked: books.asked.len(),
             effects: books.effects.len(),
+            story: books.story.take().unwrap_or_default(),
         });
         match ended {
             Ended::Finished => report.wrong = self.judge(),

@@ -4,7 +4,7 @@ use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, sa
 use crate::command::{Command, HELP};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
 use crate::history::{NOT_ASKED, STOPPED};
-use crate::input::{AGENT_PLATFORM, Destination, Input, Kind, NOTICE_THREAD, Trace};
+use crate::input::{AGENT_PLATFORM, DedupeKey, Destination, Input, Kind, NOTICE_THREAD, Trace};
 use crate::time::Time;
 use crate::tool::{Grant, Verdict};
 use crate::turn::Slot;
@@ -66,6 +66,12 @@ impl Session {
             self.stop(now, acts);
         }
         self.halted = !matches!(self.phase, Phase::Closed(_));
+    }
+
+    /// Under which a notice for the people of a session comes in, whichever agent it is from: several
+    /// may cut one chain, and people are told once.
+    pub fn notice_key(key: &str) -> DedupeKey {
+        DedupeKey::of(&[AGENT_PLATFORM, NOTICE_THREAD, key])
     }
 
     /// Words for the people of this session rather than for the model.
@@ -130,7 +136,7 @@ impl Session {
         let key = format!("cut/{}", trace.origin);
         match &trace.root {
             Some(root) if root.agent == rules.agent && root.session == self.id => {
-                self.notify(&key, &said, acts);
+                self.notify(Self::notice_key(&key).as_str(), &said, acts);
             }
             Some(root) => {
                 let destination = Destination {

@@ -278,6 +278,30 @@ fn p6_agents_that_answer_each_other_are_cut_with_one_notice_and_people_are_not()
 }
 
 #[test]
+fn p6_a_chain_that_is_cut_in_two_places_is_announced_once() {
+    let mut rules = rules(BusyInput::Queue);
+    rules.agent = "this".into();
+    let Event::Received(input) = chat(2) else { unreachable!("chat receives") };
+    let root = Some(Root { agent: "this".into(), session: session().id });
+    let trace = Trace { origin: "h".into(), root, hops: rules.limits.hops_max + 1 };
+    let mut state = session().step(chat(1), Time(1), &rules).0;
+    state = state.step(answered(1), Time(1), &rules).0;
+    let far = Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }));
+    let (state, cut) = state.step(far, Time(1), &rules);
+    let told = Command::Notice { text: "cut over there".into() };
+    let Event::Received(input) = command(3, told) else { unreachable!("command receives") };
+    let key = Session::notice_key("cut/h");
+    let notice = Event::Received(Arc::new(Input { key, ..Input::clone(&input) }));
+    let (_, told) = state.step(notice, Time(1), &rules);
+    let keys = cut.iter().chain(&told).filter_map(|act| match act {
+        Act::Deliver(reply) => Some(reply.key.as_str()),
+        _ => None,
+    });
+    let keys: Vec<_> = keys.collect();
+    assert_eq!(keys, ["s/agent|notice|cut/h"; 2], "one key, so one is sent");
+}
+
+#[test]
 fn p6_what_fails_or_says_nothing_is_not_told_to_another_agent() {
     let rules = rules(BusyInput::Queue);
     let state = session().step(from_agent(1, "h", 1), Time(1), &rules).0;
