@@ -80,6 +80,7 @@ impl Home {
             reply_to: None,
             sender: None,
             platform_id: None,
+            trace: Default::default(),
         };
         self.happens(id, Event::Received(Arc::new(input)));
     }
@@ -104,7 +105,7 @@ impl Home {
         let result =
             ToolResult { call_id: "call_1".into(), name: Some(name.into()), content: Content::text(result) };
         self.later(1);
-        self.happens(id, Event::Called { turn, step, index: 0, result });
+        self.happens(id, Event::Called { turn, step, index: 0, result, sends: Vec::new() });
     }
 
     fn answers_with(&mut self, id: &str, said: Assistant) {
@@ -113,7 +114,11 @@ impl Home {
         let (turn, step) = (turn.id, turn.step);
         let usage = Usage { input: 12, output: 3, ..Usage::default() };
         let answer = Answer { said, usage, model: "gpt-5.2".into() };
-        let prompt = Mark { chain: Digest::of(&[id.as_bytes(), &step.to_le_bytes()]), messages: 1 };
+        let prompt = Mark {
+            chain: Digest::of(&[id.as_bytes(), &step.to_le_bytes()]),
+            messages: 1,
+            head: Default::default(),
+        };
         self.happens(id, Event::Answered { turn, step, answer, prompt, cut: None });
     }
 
