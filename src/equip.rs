@@ -9,17 +9,17 @@ mod terminal;
 use crate::config::{ModelChoice, Settings};
 use crate::home::Home;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use throughline_core::input::{Birth, DedupeKey, Kind};
-use throughline_core::port::{Briefing, Desk, Model, Submission};
+use throughline_core::port::{Briefing, Desk, Model, Refusal, Submission};
 use throughline_core::route::Target;
 use throughline_core::tool::{Caller, Kit, Tools};
 use throughline_core::{Content, SessionId};
 use throughline_gateway::{Agents, Delegation, Hands, HandsSettings};
 use throughline_hermes::config::Given;
 use throughline_mcp::client::Client as Servers;
-use throughline_memory::{Memory, MemorySettings};
+use throughline_memory::{Memory, MemorySettings, Owners};
 use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
 use throughline_tools::paths::Reach;
@@ -51,7 +51,7 @@ pub struct Equipment {
 impl Equipment {
     /// Processes that end, or say what was waited for, are told through this door from now on.
     pub fn rings_at(&self, desk: Arc<dyn Desk>) {
-        let _ = self.bell.0.set(desk);
+        self.bell.opens(desk);
     }
 }
 
@@ -189,6 +189,8 @@ fn memory_settings(home: &Path, settings: &Settings) -> MemorySettings {
         memory_char_limit: count(&written.memory_char_limit).unwrap_or(usual.memory_char_limit),
         user_char_limit: count(&written.user_char_limit).unwrap_or(usual.user_char_limit),
         write_approval: given(&written.write_approval).unwrap_or(usual.write_approval),
+        // A client that speaks for one user among several has no claim on what the owner's agent remembers.
+        owners: Owners::Those(Arc::new(|caller| caller.source != "api_server" || caller.user.is_none())),
         ..usual
     }
 }
@@ -237,20 +239,44 @@ impl Snapshot for Remembered {
 /// Where processes are heard that outlive the turn they were started in. What they say comes in as a
 /// message like any other: durable, once, and never as a person's.
 #[derive(Default)]
-struct Bell(OnceLock<Arc<dyn Desk>>);
+struct Bell {
+    desk: OnceLock<Arc<dyn Desk>>,
+    /// What was said before there was a door to say it through.
+    early: Mutex<Vec<Notice>>,
+}
+
+/// A door that is closed for the moment is tried again for about as long as a drain takes.
+const RINGS_MAX: u32 = 60;
+const RING_PAUSE: Duration = Duration::from_secs(1);
 
 impl Bell {
     fn rings(self: Arc<Self>) -> Arc<dyn Fn(Notice) + Send + Sync> {
         let runtime = tokio::runtime::Handle::current();
-        Arc::new(move |notice| {
-            let Some(desk) = self.0.get().cloned() else { return };
-            runtime.spawn(async move {
-                let session = notice.session.clone();
-                if let Err(refusal) = desk.submit(told(desk.as_ref(), notice)).await {
-                    tracing::warn!(%session, %refusal, "a process had something to say, and nobody hears it");
-                }
-            });
+        Arc::new(move |notice| match self.desk.get().cloned() {
+            Some(desk) => drop(runtime.spawn(ring(desk, notice))),
+            None => self.early.lock().expect("nothing panics while it holds this").push(notice),
         })
+    }
+
+    fn opens(&self, desk: Arc<dyn Desk>) {
+        let _ = self.desk.set(desk.clone());
+        let early = std::mem::take(&mut *self.early.lock().expect("nothing panics while it holds this"));
+        early.into_iter().for_each(|notice| drop(tokio::spawn(ring(desk.clone(), notice))));
+    }
+}
+
+async fn ring(desk: Arc<dyn Desk>, notice: Notice) {
+    for _ in 0..RINGS_MAX {
+        match desk.submit(told(desk.as_ref(), notice.clone())).await {
+            Ok(_) => return,
+            Err(Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_)) => {
+                tokio::time::sleep(RING_PAUSE).await;
+            }
+            Err(refusal) => {
+                tracing::warn!(session = %notice.session, %refusal, "a process had something to say, and nobody hears it");
+                return;
+            }
+        }
     }
 }
 

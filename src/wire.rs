@@ -121,7 +121,7 @@ pub async fn start(
 }
 
 /// What the agent is called among those of its process.
-fn name(home: &Home) -> String {
+pub fn name(home: &Home) -> String {
     home.path().file_name().map_or("main".into(), |name| name.to_string_lossy().into_owned())
 }
 

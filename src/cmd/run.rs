@@ -7,7 +7,9 @@ use anyhow::{Context, bail};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
+use throughline_gateway::Agents;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Run the gateway (the default)
@@ -91,7 +93,7 @@ async fn serve(
     let mut agents = Vec::new();
     let company = Company {
         homes: plans.iter().map(|plan| plan.home.path().to_owned()).collect(),
-        ..Company::default()
+        agents: Arc::new(Agents::expecting(plans.iter().map(|plan| wire::name(&plan.home)).collect())),
     };
     for (nth, plan) in (0u16..).zip(&plans) {
         // Homes that leave the port to us get neighbouring ones.

@@ -53,7 +53,8 @@ impl Allowlist for Allowed {
         if new.is_empty() {
             return Ok(());
         }
-        entries.extend(new.iter().cloned());
-        self.write(&new)
+        self.write(&new)?;
+        entries.extend(new);
+        Ok(())
     }
 }

@@ -78,6 +78,8 @@ fn approvals(place: &Place<'_>, settings: &Settings) -> approval::Settings {
         tasks_are_trusted: given(&settings.tools.delegation.subagent_auto_approve).unwrap_or(false),
         yolo: settings.environment.get("HERMES_YOLO_MODE").is_some_and(|value| approval::is_truthy(&value)),
         has_sudo_password: settings.secrets.contains_key("SUDO_PASSWORD"),
+        scanner_required: given(&settings.tools.security.tirith_enabled).unwrap_or(true)
+            && given(&settings.tools.security.tirith_fail_open) == Some(false),
         isolated: approval::is_isolated(
             backend_name(settings),
             given(&settings.tools.terminal.docker.mount_cwd_to_workspace).unwrap_or(false),

@@ -101,6 +101,8 @@ pub struct Task {
     /// How deep it lies below a session that people talk to. The first child has 1.
     pub depth: u32,
     pub steps_max: u32,
+    /// What its parent had left when it asked. None: no limit.
+    pub tokens_max: Option<u64>,
     /// Groups of tools it may use. None: what its parent may, but for those no child may.
     pub toolsets: Option<Vec<String>>,
 }

@@ -413,6 +413,17 @@ impl Session {
         jobs
     }
 
+    /// Something is done right now, rather than waited for a person.
+    pub fn is_running(&self) -> bool {
+        match &self.phase {
+            Phase::Turn(Turn { group: Some(group), .. }) => {
+                group.slots.iter().any(|slot| matches!(slot, Slot::Open(_)))
+            }
+            Phase::Turn(_) => true,
+            Phase::Idle | Phase::Closed(_) => false,
+        }
+    }
+
     /// Nothing runs and nothing waits that could run: the actor may rest.
     pub fn is_quiet(&self) -> bool {
         (self.waiting.is_empty() || self.halted) && self.jobs().is_empty()
@@ -480,6 +491,7 @@ impl Session {
             && !matches!(&input.kind, Kind::Command(command) if command.words().is_none())
         {
             self.halted = false;
+            self.chains = Chains::default(); // a person's word is a fresh budget for all that goes on here
         }
         if input.trace.is_human() && input.reply_to.is_some() {
             self.place.clone_from(&input.reply_to);

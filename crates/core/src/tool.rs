@@ -91,6 +91,8 @@ pub struct Caller {
     pub task: Option<Task>,
     /// What a person has allowed for this session: names of patterns.
     pub allowed: Vec<String>,
+    /// What the running turn may still cost. None: no limit.
+    pub tokens_left: Option<u64>,
     pub now: Time,
 }
 

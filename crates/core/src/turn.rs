@@ -4,7 +4,7 @@
 //! opens a group, which is closed when every call has a result. Only then does the group become
 //! part of the transcript, whole and in call order.
 
-use crate::guard::Repeated;
+use crate::guard::{Limits, Repeated};
 use crate::id::TurnId;
 use crate::input::{Input, Kind, Task, Trace};
 use crate::message::{Assistant, Body, Content, Message, ToolResult};
@@ -161,6 +161,13 @@ impl Turn {
     pub fn trace(&self) -> Trace {
         let human = self.inputs.iter().rev().find(|input| input.trace.is_human());
         human.or(self.inputs.last()).map(|input| input.trace.clone()).unwrap_or_default()
+    }
+
+    /// What it may still cost.
+    pub fn tokens_left(&self, limits: &Limits) -> Option<u64> {
+        let of_task = self.task().and_then(|task| task.tokens_max);
+        let max = limits.turn_tokens_max.into_iter().chain(of_task).min()?;
+        Some(max.saturating_sub(self.spent))
     }
 
     /// Set if another session asked for it.

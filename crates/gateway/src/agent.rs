@@ -123,6 +123,11 @@ impl Home {
         Duration::from_millis(50 << (*count).min(11))
     }
 
+    /// A session that could write something down stands again.
+    pub fn stands(&self, session: &SessionId) {
+        self.falls.lock().expect("nothing panics while it holds this").remove(session);
+    }
+
     fn is_quiet(&self) -> bool {
         let gauges = &self.gauges;
         gauges.running.load(Ordering::Relaxed) == 0

@@ -20,11 +20,20 @@ use throughline_core::{Content, SessionId};
 
 /// The agents of this process, by name.
 #[derive(Default)]
-pub struct Agents(Mutex<BTreeMap<String, Arc<dyn Desk>>>);
+pub struct Agents {
+    here: Mutex<BTreeMap<String, Arc<dyn Desk>>>,
+    /// Those that this process is going to run: one that takes up a turn again may write to another
+    /// that has not started yet.
+    expected: Vec<String>,
+}
 
 impl Agents {
+    pub fn expecting(names: Vec<String>) -> Self {
+        Self { here: Mutex::default(), expected: names }
+    }
+
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn Desk>>> {
-        self.0.lock().expect("nothing panics while it holds the agents")
+        self.here.lock().expect("nothing panics while it holds the agents")
     }
 
     pub fn join(&self, name: &str, desk: Arc<dyn Desk>) {
@@ -37,7 +46,10 @@ impl Agents {
     }
 
     pub fn names(&self) -> Vec<String> {
-        self.known().keys().cloned().collect()
+        let mut names: Vec<String> = self.known().keys().chain(&self.expected).cloned().collect();
+        names.sort();
+        names.dedup();
+        names
     }
 
     pub fn all(&self) -> Vec<(String, Arc<dyn Desk>)> {

@@ -23,12 +23,15 @@ use throughline_core::session::{Event, Outcome};
 use throughline_core::tool::Verdict;
 use throughline_core::{Content, Seq, SessionId, Time, TurnId};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// A session that ends, moves or falls over while it is written to is tried again this often.
 const ROUTES_MAX: u32 = 5;
 /// See `session`: a client's own retry, found by its words.
 const IMPLICIT_KEY_HOLDS: Duration = Duration::from_secs(600);
+
+/// A session that has not answered by then has ended what it ran, and only has to write it down.
+const HALT_PATIENCE: Duration = Duration::from_millis(800);
 
 /// The door of one agent, for every surface.
 #[derive(Clone)]
@@ -129,22 +132,24 @@ impl Door {
     /// Everyone at once: a session that is slow to answer does not hold up the others.
     async fn halt_(&self) -> Result<Halted, StoreError> {
         let home = &self.0;
-        home.set_halted(true).await?;
+        home.halted.send_replace(true); // first of all: the rest may take its time
         let mut sessions = home.router.awake();
-        sessions.extend(home.library.read(|store| store.unfinished()).await?);
+        let unfinished = home.library.read(|store| store.unfinished()).await;
+        sessions.extend(unfinished.as_ref().map_or_else(|_| Vec::new(), Clone::clone));
         sessions.sort();
         sessions.dedup();
         let told = sessions.into_iter().map(|session| {
             let (answer, answered) = oneshot::channel();
             router::mail(home, &session, Origin::Stored, Mail::Halt { answer });
-            answered
+            timeout(HALT_PATIENCE, answered)
         });
         let mut halted = Halted::default();
-        for (ran, waiting) in join_all(told.collect::<Vec<_>>()).await.into_iter().flatten() {
+        for (ran, waiting) in join_all(told.collect::<Vec<_>>()).await.into_iter().flatten().flatten() {
             halted.turns += usize::from(ran);
             halted.waiting += waiting;
         }
-        Ok(halted)
+        home.set_halted(true).await?;
+        unfinished.map(|_| halted)
     }
 
     async fn release_(&self) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use throughline_core::session::Event;
 use throughline_core::{ChatKey, SessionId};
 use tokio::sync::mpsc;
 
@@ -155,5 +156,23 @@ fn revive(home: Arc<Home>, session: SessionId) {
     tokio::spawn(async move {
         tokio::time::sleep(delay).await;
         mail(&home, &session, Origin::Stored, Mail::Wake);
+    });
+}
+
+/// The operator's silence is over: what was held goes on.
+pub(crate) fn release(home: &Arc<Home>) {
+    let home = home.clone();
+    tokio::spawn(async move {
+        if let Err(error) = home.set_halted(false).await {
+            tracing::warn!(%error, "the end of the silence could not be written down; it holds until the next start");
+        }
+        match home.library.read(|store| store.halted()).await {
+            Ok(halted) => halted.iter().for_each(|session| {
+                mail(&home, session, Origin::Stored, Mail::Event(Event::Released));
+            }),
+            Err(error) => {
+                tracing::error!(%error, "could not find who was silenced; say `throughline resume`")
+            }
+        }
     });
 }

@@ -233,10 +233,30 @@ impl Actor {
             }
         }
         let event = Event::Loaded { repeatable: self.repeatable() };
-        let (state, acts) = self.state.step(event, self.home.clock.now(), &self.home.rules);
+        let now = self.home.clock.now();
+        let (state, acts) = self.state.step(event, now, &self.home.rules);
         self.state = state;
         self.pending = acts;
+        if self.home.is_halted() && !self.state.is_quiet() {
+            let (state, acts) = self.state.step(Event::Halted, now, &self.home.rules);
+            self.state = state;
+            self.pending.extend(acts);
+        }
+        self.show_questions();
         Ok(())
+    }
+
+    /// Whoever comes back after a restart sees what is still asked.
+    fn show_questions(&self) {
+        let Phase::Turn(turn) = &self.state.phase else { return };
+        let Some(group) = &turn.group else { return };
+        let inputs = turn.inputs.iter().map(|input| input.seq).collect();
+        self.feed.asking(turn.id, turn.step, inputs);
+        for (index, slot) in group.slots.iter().enumerate() {
+            if let Slot::Asking(ask) = slot {
+                self.tell_asked(turn.id, turn.step, index, ask.clone());
+            }
+        }
     }
 
     /// Which calls of the open group may simply be run again.
@@ -258,6 +278,8 @@ impl Actor {
             Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
             Mail::Halt { answer } => {
                 let before = (matches!(self.state.phase, Phase::Turn(_)), self.state.waiting.len());
+                // What runs ends now, also where the disk is full and nothing can be written about it.
+                std::mem::take(&mut self.jobs).values().for_each(AbortHandle::abort);
                 self.persist(Some(Event::Halted)).await?;
                 let _ = answer.send(before);
                 self.start_jobs().await
@@ -319,8 +341,10 @@ impl Actor {
         if !as_expected {
             return Err(Stop::Bounce(Bounce::Unexpected));
         }
-        if submission.trace.is_human() && self.home.is_halted() && !self.is_known(&submission).await? {
-            let _ = self.home.set_halted(false).await; // somebody is there again; on a full disk it holds till then
+        let lifts = self.home.is_halted() && is_said_by_a_person(&submission);
+        let lifts = lifts && !self.is_known(&submission).await?;
+        if self.home.is_halted() && !lifts && !self.state.halted {
+            self.persist(Some(Event::Halted)).await.map_err(Stop::Reload)?; // it slept when the others were told
         }
         let seq = self.state.received.next();
         let Submission { birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
@@ -335,7 +359,12 @@ impl Actor {
         let birth = self.birth_act(birth);
         let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
         match self.commit(Some(Event::Received(input)), birth).await {
-            Ok(()) => Ok(Receipt { session: self.id.clone(), seq, duplicate: false, progress }),
+            Ok(()) => {
+                if lifts {
+                    router::release(&self.home); // somebody is there again
+                }
+                Ok(Receipt { session: self.id.clone(), seq, duplicate: false, progress })
+            }
             Err(CommitError::Refused(StoreError::Duplicate { session, seq, same_body: true })) => {
                 Err(Stop::Bounce(Bounce::Elsewhere { session, seq }))
             }
@@ -445,6 +474,7 @@ impl Actor {
             trace: turn.trace(),
             task: turn.task().cloned(),
             allowed: self.state.allowed.clone(),
+            tokens_left: turn.tokens_left(&self.home.rules.limits),
             now: self.home.clock.now(),
         }
     }
@@ -584,6 +614,7 @@ impl Actor {
             at: now,
         };
         let committed = self.home.library.commit(commit).await?;
+        self.home.stands(&self.id);
         self.pending.clear();
         self.expect = next.generation;
         let before = std::mem::replace(&mut self.state, next);
@@ -642,6 +673,7 @@ impl Actor {
                     not_before: now,
                 }),
                 Act::Close { successor, .. } => {
+                    self.home.tools.forget(&self.id);
                     self.home.router.forget(&self.id);
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
@@ -696,7 +728,7 @@ impl Actor {
     /// The home's gauges follow what this session does.
     fn report(&mut self) {
         let share = Share {
-            running: usize::from(matches!(self.state.phase, Phase::Turn(_))),
+            running: usize::from(self.state.is_running()),
             waiting: self.state.waiting.len(),
             cached: self.composition.as_ref().map_or(0, Composition::bytes),
         };
@@ -839,6 +871,15 @@ impl Drop for Actor {
 enum Stop {
     Bounce(Bounce),
     Reload(StoreError),
+}
+
+/// Words of a person, rather than an order or what a program says.
+fn is_said_by_a_person(submission: &Submission) -> bool {
+    let words = match &submission.kind {
+        Kind::Command(command) => command.words().is_some(),
+        Kind::Chat(_) | Kind::Request(_) => true,
+    };
+    words && submission.trace.is_human()
 }
 
 /// The persona of the agent, and what a client adds to it.

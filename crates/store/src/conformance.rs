@@ -481,6 +481,7 @@ impl World {
                 source: "cli".into(),
                 depth: 1,
                 steps_max: 3,
+                tokens_max: None,
                 toolsets: Some(vec!["files".into()]),
             }),
         }

@@ -96,6 +96,7 @@ fn task_value(task: &Task) -> Value {
     object.text("source", &task.source);
     object.number("depth", task.depth.into());
     object.number("steps_max", task.steps_max.into());
+    object.optional("tokens_max", task.tokens_max.map(|max| json!(max)));
     object.optional("toolsets", task.toolsets.as_ref().map(|toolsets| json!(toolsets)));
     object.0.into()
 }
@@ -106,6 +107,7 @@ fn task_from(value: &Value) -> Read<Task> {
         source: text_of(value, "source")?.to_owned(),
         depth: small_number_of(value, "depth")?,
         steps_max: small_number_of(value, "steps_max")?,
+        tokens_max: value.get("tokens_max").and_then(Value::as_u64),
         toolsets: value.get("toolsets").map(texts_from).transpose()?,
     })
 }

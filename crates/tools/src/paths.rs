@@ -136,6 +136,11 @@ impl Reach {
             return Some(device(path));
         }
         if let Some(within) = self.within(resolved) {
+            // What other sessions said, planned and started is theirs; there are tools to ask for one's own.
+            let is_theirs = ["sessions", "throughline", "processes.json"].iter();
+            if is_theirs.into_iter().any(|name| within.rest.starts_with(name)) {
+                return named("is kept by the gateway for its sessions, and is not read as a file.");
+            }
             if CACHE_DIRECTORIES.iter().any(|directory| within.rest.starts_with(directory)) {
                 return named(
                     "is an internal Hermes cache file and cannot be read directly to prevent prompt injection. Use \

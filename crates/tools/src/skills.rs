@@ -205,7 +205,7 @@ fn specs(settings: &SkillSettings) -> Vec<Spec> {
                 "file_path": text("OPTIONAL: a linked file of the skill (e.g. 'references/api.md', 'templates/config.yaml', 'scripts/validate.py'). Leave it out for SKILL.md itself."),
             }),
             &["name"],
-            true,
+            !settings.inline_shell, // a view that runs commands is not a mere look
         ),
         spec(
             "skill_manage",

@@ -1,7 +1,7 @@
 //! Questions of tools: asked once, answered once, by a person or by time.
 
 use super::{Act, Phase, Reply, Rules, Session};
-use crate::input::Input;
+use crate::input::{AGENT_PLATFORM, Input};
 use crate::message::{Content, ToolResult};
 use crate::time::Time;
 use crate::tool::{Ask, Grant, Question, Verdict};
@@ -20,7 +20,10 @@ impl Session {
     ) {
         let Phase::Turn(turn) = &mut self.phase else { return };
         let (id, step) = (turn.id, turn.step);
-        let destination = turn.inputs.last().and_then(|input| input.reply_to.clone());
+        // Another agent has no say: where one asked for the turn, the people of this session are asked.
+        let asker = turn.inputs.last().and_then(|input| input.reply_to.clone());
+        let destination =
+            asker.filter(|place| place.platform != AGENT_PLATFORM).or_else(|| self.place.clone());
         let trace = turn.trace().onward();
         let Some(slot @ Slot::Open(_)) = turn.group.as_mut().and_then(|group| group.slots.get_mut(index))
         else {

@@ -90,8 +90,7 @@ impl Session {
         let Phase::Turn(turn) = &mut self.phase else { return };
         let Some(group) = &turn.group else { return };
         let steps_max = turn.task().map_or(rules.limits.steps_max, |task| task.steps_max);
-        let spent = turn.steps() >= steps_max.max(1)
-            || rules.limits.turn_tokens_max.is_some_and(|max| turn.spent >= max);
+        let spent = turn.steps() >= steps_max.max(1) || turn.tokens_left(&rules.limits) == Some(0);
         let nowhere = turn.repeated.filter(|repeated| repeated.forbids(&group.answer.calls));
         let (why, name, had_its_chance) = match nowhere {
             _ if spent => (NOT_RUN_BUDGET, "budget_exhausted", turn.exhausted),

@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use throughline_core::command::Command;
 use throughline_core::input::{Birth, DedupeKey, Kind, Request, Task, Trace};
 use throughline_core::port::{CallId, Desk, Receipt, Settled, Submission, Update};
@@ -20,10 +21,13 @@ use throughline_core::session::{FailureKind, Outcome, Phase};
 use throughline_core::tool::{Call, Returned, Spec};
 use throughline_core::turn::{Slot, Turn};
 use throughline_core::{Content, SessionId};
+use tokio::time::sleep;
 
 pub const NAME: &str = "delegate_task";
 /// As Hermes names it in `sessions.source`.
 const SOURCE: &str = "subagent";
+/// Between two looks for a child whose actor fell over.
+const RETURN_PAUSE: Duration = Duration::from_millis(200);
 /// A longer report would crowd out what it reports to.
 const SUMMARY_CHARS_MAX: usize = 24_000;
 
@@ -90,7 +94,9 @@ pub async fn run(
         Err(message) => return error(&message),
     };
     let began = home.clock.now();
-    let work = orders.iter().enumerate().map(|(index, order)| one(home, delegation, call, index, order));
+    let siblings = orders.len();
+    let work = orders.iter().enumerate();
+    let work = work.map(|(index, order)| one(home, delegation, call, Place { index, siblings }, order));
     let results = join_all(work).await;
     let seconds = home.clock.now().since(began).as_secs_f64();
     let report = json!({ "results": results, "total_duration_seconds": rounded(seconds) });
@@ -128,11 +134,19 @@ fn orders(delegation: &Delegation, arguments: &Map<String, Value>) -> Result<Vec
     tasks.iter().enumerate().map(read).collect()
 }
 
+/// One task among those of a call.
+#[derive(Clone, Copy)]
+struct Place {
+    index: usize,
+    siblings: usize,
+}
+
 /// One task, from its message to its report.
-async fn one(home: &Arc<Home>, delegation: &Delegation, call: &Call, index: usize, order: &Order) -> Value {
+async fn one(home: &Arc<Home>, delegation: &Delegation, call: &Call, place: Place, order: &Order) -> Value {
+    let index = place.index;
     let door = Door(home.clone());
     let began = home.clock.now();
-    let receipt = match door.submit(submission(&door, delegation, call, index, order)).await {
+    let receipt = match door.submit(submission(&door, delegation, call, place, order)).await {
         Ok(receipt) => receipt,
         Err(refusal) => {
             return json!({
@@ -147,18 +161,25 @@ async fn one(home: &Arc<Home>, delegation: &Delegation, call: &Call, index: usiz
     };
     let child = receipt.session.clone();
     let mut leash = Leash { home: home.clone(), call: call.key.clone(), child: child.clone(), holds: true };
-    let settled = settled(receipt).await;
+    let settled = settled(&door, receipt).await;
     leash.holds = false;
     let seconds = rounded(home.clock.now().since(began).as_secs_f64());
     report(index, &child, settled.as_deref(), seconds)
 }
 
-async fn settled(mut receipt: Receipt) -> Option<Arc<Settled>> {
+async fn settled(door: &Door, mut receipt: Receipt) -> Option<Arc<Settled>> {
     loop {
         match receipt.progress.next().await {
             Update::Settled(settled) => return Some(settled),
             // The gateway stops: so does whoever waits here, and both go on at the next start.
-            Update::Interrupted => return None,
+            Update::Interrupted if door.0.closing.load(Ordering::Relaxed) => return None,
+            // The child's actor fell over, and is coming back.
+            Update::Interrupted => {
+                sleep(RETURN_PAUSE).await;
+                if let Ok(again) = door.follow(receipt.session.clone(), receipt.seq).await {
+                    receipt = again;
+                }
+            }
             Update::Delta(_)
             | Update::Restarted
             | Update::Calling { .. }
@@ -168,7 +189,8 @@ async fn settled(mut receipt: Receipt) -> Option<Arc<Settled>> {
     }
 }
 
-fn submission(door: &Door, delegation: &Delegation, call: &Call, index: usize, order: &Order) -> Submission {
+fn submission(door: &Door, delegation: &Delegation, call: &Call, place: Place, order: &Order) -> Submission {
+    let Place { index, siblings } = place;
     let caller = &call.caller;
     let depth = caller.task.as_ref().map_or(0, |task| task.depth) + 1;
     let steps_max = delegation.steps_max;
@@ -177,6 +199,7 @@ fn submission(door: &Door, delegation: &Delegation, call: &Call, index: usize, o
         source: caller.source.clone(),
         depth: if order.may_delegate { depth } else { delegation.depth_max.max(depth) },
         steps_max,
+        tokens_max: caller.tokens_left.map(|left| left / siblings as u64),
         // Whatever the parent may, and whether it may delegate is said apart.
         toolsets: order.may_delegate.then(|| vec!["all".into(), "delegation".into()]),
     };
@@ -301,7 +324,7 @@ async fn stop(door: &Door, child: SessionId) {
         reply_to: None,
         sender: None,
         platform_id: None,
-        trace: Trace::default(),
+        trace: Trace::default().onward(), // no person: it must not end the operator's silence
         may_be_retry: false,
     };
     if let Err(refusal) = door.submit(submission).await {

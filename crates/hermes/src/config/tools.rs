@@ -242,6 +242,10 @@ pub struct Output {
 pub struct Security {
     pub redact_secrets: Option<Given<bool>>,
     pub allow_private_urls: Option<Given<bool>>,
+    /// A scanner of commands that is not part of this program.
+    pub tirith_enabled: Option<Given<bool>>,
+    /// Whether commands may run where the scanner is missing.
+    pub tirith_fail_open: Option<Given<bool>>,
 }
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -592,6 +596,8 @@ impl<'a> Reader<'a> {
         Security {
             redact_secrets: self.boolean("security.redact_secrets", Some("HERMES_REDACT_SECRETS")),
             allow_private_urls: self.boolean("security.allow_private_urls", None),
+            tirith_enabled: self.boolean("security.tirith_enabled", None),
+            tirith_fail_open: self.boolean("security.tirith_fail_open", None),
         }
     }
 

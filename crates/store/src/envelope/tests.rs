@@ -60,6 +60,7 @@ fn task() -> impl Strategy<Value = Task> {
         source: "telegram".into(),
         depth,
         steps_max,
+        tokens_max: Some(u64::from(depth)),
         toolsets,
     })
 }

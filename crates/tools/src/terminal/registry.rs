@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use throughline_core::id::SessionId;
 use throughline_core::input::Trace;
 use throughline_core::redact::{Purpose, redacted_for};
@@ -91,6 +91,8 @@ pub struct Registry {
     wait_max: Duration,
     redacts: bool,
     born: Instant,
+    /// Tells the notices of this run from those of an earlier one, which counted from one, too.
+    boot: u128,
     processes: Mutex<Vec<Arc<Process>>>,
     /// Recovered ones that nobody follows yet: there was no runtime.
     unfollowed: Mutex<Vec<Arc<Process>>>,
@@ -125,6 +127,7 @@ impl Registry {
             wait_max: limits.wait_max,
             redacts: limits.redacts,
             born: Instant::now(),
+            boot: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis()),
             processes: Mutex::new([found.alive.as_slice(), &found.lost].concat()),
             unfollowed: Mutex::new(found.alive),
             breaker: Mutex::default(),
@@ -259,7 +262,7 @@ impl Registry {
             Seen::Match { pattern, output, suppressed } => {
                 let admission = locked(&self.breaker).admit(self.now());
                 if let Some(remark) = admission.remark {
-                    self.tell(process, &format!("watch-flood-{notice}"), format!("[IMPORTANT: {remark}]"));
+                    self.tell(process, &format!("watch-flood-{}-{notice}", self.boot), format!("[IMPORTANT: {remark}]"));
                 }
                 if admission.is_admitted {
                     let dropped = match suppressed {
@@ -272,7 +275,7 @@ impl Registry {
                         self.clean(&process.command),
                         self.clean(&strip_ansi(&output)),
                     );
-                    self.tell(process, &format!("watch-{notice}"), text);
+                    self.tell(process, &format!("watch-{}-{notice}", self.boot), text);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use throughline_core::input::AGENT_PLATFORM;
 use throughline_core::tool::Caller;
 use throughline_hermes::config;
 use throughline_hermes::toolset::{Child, Toolsets};
@@ -35,6 +36,8 @@ impl Default for Children {
     }
 }
 
+const API_PLATFORM: &str = "api_server";
+
 impl Gate {
     /// `for_source` must answer the same for as long as this gate lives: answers are kept.
     pub fn new(for_source: impl Fn(&str) -> Toolsets + Send + Sync + 'static, children: Children) -> Self {
@@ -52,7 +55,15 @@ impl Gate {
             inherit_servers: written(&delegation.inherit_mcp_toolsets),
         };
         let switches = settings.switches.clone();
-        Self::new(move |source| Toolsets::for_platform(&switches, source), children)
+        // Hermes knows no platform where agents write to each other. Unless it is listed, it has what
+        // the API has: everything but what talks to people.
+        let is_listed = matches!(&switches.platforms, config::Listed::Entries(lists)
+            if lists.iter().any(|(platform, _)| platform == AGENT_PLATFORM));
+        let platform = move |source: &str| match source {
+            AGENT_PLATFORM if !is_listed => API_PLATFORM.to_owned(),
+            source => source.to_owned(),
+        };
+        Self::new(move |source| Toolsets::for_platform(&switches, &platform(source)), children)
     }
 
     pub(super) fn of(&self, caller: &Caller) -> Arc<Toolsets> {
