@@ -39,6 +39,38 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
     wrong
 }
 
+/// How often what the judges look for came to pass. What never happens proves nothing.
+pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str, usize> {
+    let results = || {
+        transcripts.values().flatten().filter_map(|row| Some(row.strip_prefix("tool:")?.split_once('=')?.1))
+    };
+    let with = |part: &str| results().filter(|text| text.contains(part)).count();
+    let shown = |part: &str| books.shown.iter().filter(|shown| shown.text.contains(part)).count();
+    BTreeMap::from([
+        ("questions to the model", books.asked.len()),
+        ("effects", books.effects.len()),
+        ("calls of unknown outcome", with(OUTCOME_UNKNOWN)),
+        ("calls stopped", with(STOPPED)),
+        ("calls stopped before they were allowed", with(NOT_ASKED)),
+        ("calls beyond the budget", with(NOT_RUN_BUDGET)),
+        ("calls that led nowhere", with(NOT_RUN_REPEATED)),
+        ("calls allowed", with("permitted ")),
+        ("calls refused", with("User denied")),
+        ("calls nobody allowed in time", with("without user response")),
+        ("questions answered", results().filter(|text| clarified(text).is_some()).count()),
+        ("questions nobody answered", with("[user did not respond")),
+        ("letters", with("posted ")),
+        ("reports of tasks", with("\"status\":\"completed\"")),
+        ("tasks stopped", with("\"status\":\"interrupted\"")),
+        ("process ended by a call", books.kills as usize),
+        ("turns set aside", shown("set aside")),
+        ("turns out of budget", shown("used up its budget")),
+        ("turns stopped", shown("Stopped message")),
+        ("chains cut", shown("Agents have been answering")),
+        ("silences", books.halts.len()),
+    ])
+}
+
 /// The lines of a chat that are words for the model.
 fn lines(books: &Books, chat: usize) -> impl Iterator<Item = (&Said, &str)> {
     books.chats[chat].said.iter().filter_map(|said| Some((said, words(&said.text)?)))

@@ -1,7 +1,9 @@
 //! Runs worlds: every crash point of the script, then as many random seeds as asked for.
 
 use clap::Parser;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use throughline_sim::{Mutant, Plan, Report, crash_after, play, tell, template};
@@ -44,8 +46,8 @@ fn main() -> ExitCode {
         let play = if arguments.tell { tell } else { play };
         let report = play(seed, &template, arguments.mutant);
         report.story.iter().for_each(|line| println!("{line}"));
-        let Report { lives, trace, asked, effects, .. } = &report;
-        println!("seed {seed}: {lives} lives, {asked} questions, {effects} effects, trace {trace:016x}");
+        println!("seed {seed}: {} lives, trace {:016x}", report.lives, report.trace);
+        report.tally.iter().filter(|(_, n)| **n > 0).for_each(|(what, n)| println!("  {n} {what}"));
         report.wrong.iter().for_each(|wrong| println!("  {wrong}"));
         return if report.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
@@ -66,9 +68,10 @@ fn main() -> ExitCode {
     }
     let next = AtomicU64::new(arguments.from);
     let end = arguments.from + arguments.seeds;
+    let tally = Mutex::new(BTreeMap::new());
     let failed: Vec<(u64, Report)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..arguments.threads.max(1))
-            .map(|_| scope.spawn(|| run(&next, end, &template, arguments.mutant)))
+            .map(|_| scope.spawn(|| run(&next, end, &template, arguments.mutant, &tally)))
             .collect();
         workers
             .into_iter()
@@ -79,6 +82,9 @@ fn main() -> ExitCode {
         println!("seed {seed} ({} lives):", report.lives);
         report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
         println!("  again: cargo run -p throughline-sim --profile ci -- --seed {seed}");
+    }
+    for (what, times) in tally.into_inner().expect("no worker panicked") {
+        println!("{times:>8} {what}");
     }
     let seconds = began.elapsed().as_secs_f64();
     println!("{} worlds in {seconds:.1} s, {} with something wrong", arguments.seeds, failed.len());
@@ -91,6 +97,7 @@ fn run(
     end: u64,
     template: &throughline_sim::disk::Image,
     mutant: Option<Mutant>,
+    tally: &Mutex<BTreeMap<&'static str, usize>>,
 ) -> Vec<(u64, Report)> {
     let mut failed = Vec::new();
     loop {
@@ -102,6 +109,9 @@ fn run(
         if seed.is_multiple_of(10) && play(seed, template, mutant).trace != report.trace {
             report.wrong.push("the same seed gave another trace".into());
         }
+        let mut total = tally.lock().expect("no worker panics while it counts");
+        report.tally.iter().for_each(|(what, times)| *total.entry(*what).or_default() += times);
+        drop(total);
         if !report.wrong.is_empty() {
             failed.push((seed, report));
         }

@@ -58,9 +58,8 @@ pub struct Report {
     pub trace: u64,
     /// How many of the planned crashes came.
     pub crashes: usize,
-    /// How often the model was asked, and what tools did.
-    pub asked: usize,
-    pub effects: usize,
+    /// How often what can happen did.
+    pub tally: BTreeMap<&'static str, usize>,
     /// What was seen, in words, if the world was told to remember.
     pub story: Vec<String>,
 }
@@ -201,12 +200,11 @@ impl World {
             lives: books.life,
             trace: books.trace(),
             crashes: outside.plan.crashes.len() - crashes.len(),
-            asked: books.asked.len(),
-            effects: books.effects.len(),
+            tally: BTreeMap::new(),
             story: books.story.take().unwrap_or_default(),
         });
         match ended {
-            Ended::Finished => report.wrong = self.judge(),
+            Ended::Finished => (report.wrong, report.tally) = self.judge(),
             Ended::Died => {
                 report.wrong.push("the last life ended although nothing was planned to end it".into());
             }
@@ -263,28 +261,28 @@ impl World {
         ended
     }
 
-    fn judge(&self) -> Vec<String> {
+    fn judge(&self) -> (Vec<String>, BTreeMap<&'static str, usize>) {
+        self.verdict().unwrap_or_else(|error| (vec![error], BTreeMap::new()))
+    }
+
+    fn verdict(&self) -> Result<(Vec<String>, BTreeMap<&'static str, usize>), String> {
         let outside = &self.outside;
         let mut transcripts = BTreeMap::new();
         let mut wrong = Vec::new();
         for disk in &outside.disks {
-            let store = match open(outside, disk) {
-                Ok(store) => store,
-                Err(error) => return vec![format!("the store does not open: {error}")],
-            };
+            let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
             // A session that works for another one is in no list, but was asked something.
             let asked =
                 outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
-            match read_all(store.reader(), asked) {
-                Ok((found, violations)) => {
-                    transcripts.extend(found);
-                    wrong.extend(violations.into_iter().map(|violation| format!("check: {violation}")));
-                }
-                Err(error) => return vec![format!("the store cannot be read: {error}")],
-            }
+            let (found, violations) = read_all(store.reader(), asked)
+                .map_err(|error| format!("the store cannot be read: {error}"))?;
+            transcripts.extend(found);
+            wrong.extend(violations.into_iter().map(|violation| format!("check: {violation}")));
         }
-        wrong.extend(outside.write(|books| judge::verdict(&outside.plan, books, &transcripts)));
-        wrong
+        outside.write(|books| {
+            wrong.extend(judge::verdict(&outside.plan, books, &transcripts));
+            Ok((wrong, judge::tally(books, &transcripts)))
+        })
     }
 }
 
