@@ -1,17 +1,29 @@
 //! The gateway in a world that crashes. `cargo run -p throughline-sim` plays many more of these.
 
-use throughline_sim::{Mutant, crash_after, play, template};
+use throughline_sim::{Mutant, Plan, crash_after, play, template};
 
+/// How many crash points a plan has; at none of them may anything be wrong.
+fn crash_everywhere(plan: &Plan) -> u64 {
+    let template = template();
+    for nth in 1.. {
+        let Some(report) = crash_after(nth, plan, &template, None) else { return nth - 1 };
+        assert_eq!(report.wrong, [""; 0], "crash after commit {nth}");
+    }
+    unreachable!("every commit has had its turn")
+}
+
+/// Three chats and two clients that do everything once: among it a turn with three calls side by side
+/// and one that ends the process, and a call that waits for a yes.
 #[test]
 fn p7_p8_p9_p10_a_crash_after_any_commit_loses_doubles_and_reorders_nothing() {
-    let template = template();
-    let mut points = 0;
-    for nth in 1.. {
-        let Some(report) = crash_after(nth, &template, None) else { break }; // every commit has had its turn
-        assert_eq!(report.wrong, [""; 0], "crash after commit {nth}");
-        points = nth;
-    }
+    let points = crash_everywhere(&Plan::script());
     assert!(points > 40, "the script makes more commits than {points}");
+}
+
+#[test]
+fn p6_agents_that_answer_each_other_stop_with_one_notice_whatever_crashes() {
+    let points = crash_everywhere(&Plan::chatter());
+    assert!(points > 10, "the chatter makes more commits than {points}");
 }
 
 #[test]
@@ -39,12 +51,13 @@ fn the_same_seed_gives_the_same_trace() {
 fn every_deliberate_bug_is_caught() {
     let template = template();
     for mutant in Mutant::ALL {
-        let by_script = || {
+        let by_script = |plan: &Plan| {
             (1..100)
-                .map_while(|nth| crash_after(nth, &template, Some(mutant)))
+                .map_while(|nth| crash_after(nth, plan, &template, Some(mutant)))
                 .any(|report| !report.wrong.is_empty())
         };
         let by_chance = || (0..300).any(|seed| !play(seed, &template, Some(mutant)).wrong.is_empty());
-        assert!(by_script() || by_chance(), "nobody noticed {mutant:?}");
+        let noticed = by_chance() || by_script(&Plan::script()) || by_script(&Plan::chatter());
+        assert!(noticed, "nobody noticed {mutant:?}");
     }
 }
