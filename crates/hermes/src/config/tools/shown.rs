@@ -16,6 +16,19 @@ pub struct Row {
     pub by: Option<By>,
 }
 
+/// The groups that have tools in this program. Hermes has more, and switches them on by default.
+const HERE: [&str; 9] = [
+    "clarify",
+    "delegation",
+    "file",
+    "memory",
+    "messaging",
+    "session_search",
+    "skills",
+    "terminal",
+    "todo",
+];
+
 /// The surfaces that every home has.
 const PLATFORMS: [&str; 2] = ["cli", "api_server"];
 
@@ -46,8 +59,15 @@ impl Tools {
             let list = written.iter().find(|(name, _)| name == platform).map(|(_, list)| list);
             let by = list.and_then(place_of).map(By::File);
             let toolsets = Toolsets::for_platform(&self.switches, platform);
-            let names: Vec<_> = toolsets.names().into_iter().collect();
-            rows.add(&format!("tools on {platform}"), or_nothing(&names.join(", ")), by);
+            let (here, absent): (Vec<String>, Vec<String>) = toolsets
+                .names()
+                .into_iter()
+                .map(|name| name.to_string())
+                .partition(|name| HERE.contains(&name.as_str()) || self.switches.servers.contains(name));
+            rows.add(&format!("tools on {platform}"), or_nothing(&here.join(", ")), by);
+            if !absent.is_empty() && by.is_some() {
+                rows.add(&format!("not here, on {platform}"), absent.join(", "), by);
+            }
         }
         if let Listed::Entries(names) = &self.switches.disabled {
             let shown: Vec<_> = names.iter().map(|at| at.value.as_str()).collect();

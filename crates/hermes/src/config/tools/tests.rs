@@ -270,7 +270,7 @@ fn what_holds_is_shown_with_who_said_so_and_no_secret() {
         })
     };
     let row = |value: &str, line: Option<usize>| Some((value.to_owned(), line));
-    assert_eq!(shown("tools on telegram"), row("a, kanban, todo", Some(3)), "files are off with the backend");
+    assert_eq!(shown("tools on telegram"), row("a, todo", Some(3)), "files are off with the backend");
     assert_eq!(shown("toolset terminal").unwrap().1, Some(2));
     assert!(
         shown("toolset terminal").unwrap().0.starts_with("off: `terminal.backend: modal` is not supported")
