@@ -65,6 +65,10 @@ pub(crate) enum Mail {
     Halt {
         answer: oneshot::Sender<(bool, usize)>,
     },
+    /// And lets it go on. Answered when that is on disk.
+    Release {
+        answer: oneshot::Sender<()>,
+    },
     /// The answer to this input reached its client in full.
     Written(Seq),
     /// Another process wrote to this session.
@@ -232,10 +236,15 @@ impl Actor {
                 self.last_prompt = loaded.last_prompt;
             }
         }
-        let event = Event::Loaded { repeatable: self.repeatable() };
-        let (state, acts) = self.state.step(event, self.home.clock.now(), &self.home.rules);
-        self.state = state;
-        self.pending = acts;
+        let mut events = vec![Event::Loaded { repeatable: self.repeatable() }];
+        if self.home.is_halted() {
+            events.insert(0, Event::Halted); // whoever was not there when it was ordered is silent, too
+        }
+        for event in events {
+            let (state, acts) = self.state.step(event, self.home.clock.now(), &self.home.rules);
+            self.state = state;
+            self.pending.extend(acts);
+        }
         Ok(())
     }
 
@@ -258,8 +267,13 @@ impl Actor {
             Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
             Mail::Halt { answer } => {
                 let before = (matches!(self.state.phase, Phase::Turn(_)), self.state.waiting.len());
-                self.persist(Some(Event::Halted)).await?;
+                self.obey(Event::Halted).await?;
                 let _ = answer.send(before);
+                self.start_jobs().await
+            }
+            Mail::Release { answer } => {
+                self.obey(Event::Released).await?;
+                let _ = answer.send(());
                 self.start_jobs().await
             }
             Mail::Written(seq) => {
@@ -271,6 +285,17 @@ impl Actor {
             }
             Mail::Foreign => self.look_again().await,
             Mail::Wake => Ok(()),
+        }
+    }
+
+    /// An order of the operator. A session that nobody has spoken in yet has no row to keep it in.
+    async fn obey(&mut self, order: Event) -> Result<(), StoreError> {
+        match self.born {
+            true => self.persist(Some(order)).await,
+            false => {
+                self.state = self.state.step(order, self.home.clock.now(), &self.home.rules).0;
+                Ok(())
+            }
         }
     }
 
