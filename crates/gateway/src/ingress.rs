@@ -19,7 +19,7 @@ use throughline_core::port::{
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
-use throughline_core::session::{Event, Outcome};
+use throughline_core::session::Outcome;
 use throughline_core::tool::Verdict;
 use throughline_core::{Content, Seq, SessionId, Time, TurnId};
 use tokio::sync::oneshot;
@@ -132,31 +132,56 @@ impl Door {
     /// Everyone at once: a session that is slow to answer does not hold up the others.
     async fn halt_(&self) -> Result<Halted, StoreError> {
         let home = &self.0;
-        home.halted.send_replace(true); // first of all: the rest may take its time
-        let mut sessions = home.router.awake();
-        let unfinished = home.library.read(|store| store.unfinished()).await;
-        sessions.extend(unfinished.as_ref().map_or_else(|_| Vec::new(), Clone::clone));
-        sessions.sort();
-        sessions.dedup();
-        let told = sessions.into_iter().map(|session| {
-            let (answer, answered) = oneshot::channel();
-            router::mail(home, &session, Origin::Stored, Mail::Halt { answer });
-            timeout(HALT_PATIENCE, answered)
-        });
+        // The flag is up at once, whatever the disk says: nobody starts anything from here on.
+        let written = home.set_halted(true).await;
+        let sessions = home.library.read(|store| store.unfinished()).await.unwrap_or_default();
         let mut halted = Halted::default();
-        for (ran, waiting) in join_all(told.collect::<Vec<_>>()).await.into_iter().flatten().flatten() {
+        let told = timeout(HALT_PATIENCE, self.tell(sessions, |answer| Mail::Halt { answer })).await;
+        for (ran, waiting) in told.unwrap_or_else(|_| Ok(Vec::new()))? {
             halted.turns += usize::from(ran);
             halted.waiting += waiting;
         }
-        home.set_halted(true).await?;
-        unfinished.map(|_| halted)
+        written.map(|()| halted)
+    }
+
+    /// These sessions, and all that are awake. Each has it on disk when this returns: a start in
+    /// between must not undo it for some.
+    async fn tell<T>(
+        &self,
+        mut sessions: Vec<SessionId>,
+        mail: impl Fn(oneshot::Sender<T>) -> Mail,
+    ) -> Result<Vec<T>, StoreError> {
+        sessions.extend(self.0.router.awake());
+        sessions.sort();
+        sessions.dedup();
+        let mut answers = Vec::new();
+        for _ in 0..ROUTES_MAX {
+            let told = sessions.iter().map(|session| {
+                let (answer, answered) = oneshot::channel();
+                router::mail(&self.0, session, Origin::Stored, mail(answer));
+                answered
+            });
+            let told = join_all(told.collect::<Vec<_>>()).await;
+            let mut fallen = Vec::new();
+            for (session, answer) in sessions.into_iter().zip(told) {
+                match answer {
+                    Ok(answer) => answers.push(answer),
+                    Err(_) => fallen.push(session), // its actor fell over; the next one is told
+                }
+            }
+            if fallen.is_empty() {
+                return Ok(answers);
+            }
+            sessions = fallen;
+            sleep(Duration::from_millis(50)).await;
+        }
+        Err(StoreError::Busy)
     }
 
     async fn release_(&self) -> Result<(), StoreError> {
         self.0.set_halted(false).await?;
-        for session in self.0.library.read(|store| store.halted()).await? {
-            router::mail(&self.0, &session, Origin::Stored, Mail::Event(Event::Released));
-        }
+        let sessions = self.0.library.read(|store| store.halted()).await?;
+        self.tell(sessions, |answer| Mail::Release { answer }).await?;
         Ok(())
     }
 

@@ -23,6 +23,8 @@ const MARK: &str = "♻️ (sent again; you may have seen this)";
 /// After this many tries over about two hours the platform has had its chance.
 const ATTEMPTS_MAX: u32 = 12;
 const BACKOFF_MAX: Duration = Duration::from_secs(900);
+/// How long a word about a reply waits before it is tried on a full disk again.
+const DISK_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -134,8 +136,10 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
         outgoing.marked = true;
         home.note(Some(outgoing.session.clone()), "delivery_resent_marked", outgoing.key.clone());
     }
-    if !change(home, outgoing, DeliveryChange::Attempting { marked: outgoing.marked }).await {
-        return Attempt::Over; // somebody settled it before us
+    match change(home, outgoing, DeliveryChange::Attempting { marked: outgoing.marked }).await {
+        Changed::Written => {}
+        Changed::NotNow => return Attempt::Again(DISK_RETRY), // and silence may have been ordered by then
+        Changed::Before => return Attempt::Over,
     }
     outgoing.attempting = Some(home.boot);
     outgoing.attempts += 1;
@@ -166,27 +170,31 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
 }
 
 async fn settle(home: &Arc<Home>, outgoing: &Outgoing, to: DeliveryChange) -> Attempt {
-    change(home, outgoing, to).await;
+    while matches!(change(home, outgoing, to.clone()).await, Changed::NotNow) {
+        sleep(DISK_RETRY).await;
+    }
     Attempt::Over
 }
 
-/// Writes what became of it, waiting for a full disk or a writer that fell over if need be: an
-/// attempt that is not on disk must not begin. False: the row says that it was settled before.
-async fn change(home: &Arc<Home>, outgoing: &Outgoing, change: DeliveryChange) -> bool {
-    loop {
-        let (key, at) = (outgoing.key.clone(), home.clock.now());
-        let commit = Commit::Delivery { key, boot: home.boot, change: change.clone(), at };
-        match home.library.commit(commit).await {
-            Ok(_) => return true,
-            Err(
-                CommitError::Unknown | CommitError::Refused(StoreError::Unwritable(_) | StoreError::Busy),
-            ) => {
-                sleep(Duration::from_secs(1)).await;
-            }
-            Err(CommitError::Refused(error)) => {
-                tracing::error!(key = outgoing.key, %error, "could not record a delivery");
-                return false;
-            }
+/// What became of a word about a reply.
+enum Changed {
+    Written,
+    /// The disk is full, or the writer fell over. An attempt that is not on disk must not begin.
+    NotNow,
+    /// The row says that it was settled before.
+    Before,
+}
+
+async fn change(home: &Arc<Home>, outgoing: &Outgoing, change: DeliveryChange) -> Changed {
+    let (key, at) = (outgoing.key.clone(), home.clock.now());
+    match home.library.commit(Commit::Delivery { key, boot: home.boot, change, at }).await {
+        Ok(_) => Changed::Written,
+        Err(CommitError::Unknown | CommitError::Refused(StoreError::Unwritable(_) | StoreError::Busy)) => {
+            Changed::NotNow
+        }
+        Err(CommitError::Refused(error)) => {
+            tracing::error!(key = outgoing.key, %error, "could not record a delivery");
+            Changed::Before
         }
     }
 }

@@ -161,6 +161,7 @@ fn revive(home: Arc<Home>, session: SessionId) {
 
 /// The operator's silence is over: what was held goes on.
 pub(crate) fn release(home: &Arc<Home>) {
+    home.halted.send_replace(false); // at once: whoever spoke is to be answered
     let home = home.clone();
     tokio::spawn(async move {
         if let Err(error) = home.set_halted(false).await {

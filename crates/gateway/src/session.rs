@@ -65,6 +65,10 @@ pub(crate) enum Mail {
     Halt {
         answer: oneshot::Sender<(bool, usize)>,
     },
+    /// And lets it go on. Answered when that is on disk.
+    Release {
+        answer: oneshot::Sender<()>,
+    },
     /// The answer to this input reached its client in full.
     Written(Seq),
     /// Another process wrote to this session.
@@ -232,13 +236,12 @@ impl Actor {
                 self.last_prompt = loaded.last_prompt;
             }
         }
-        let event = Event::Loaded { repeatable: self.repeatable() };
-        let now = self.home.clock.now();
-        let (state, acts) = self.state.step(event, now, &self.home.rules);
-        self.state = state;
-        self.pending = acts;
-        if self.home.is_halted() && !self.state.is_quiet() {
-            let (state, acts) = self.state.step(Event::Halted, now, &self.home.rules);
+        let mut events = vec![Event::Loaded { repeatable: self.repeatable() }];
+        if self.home.is_halted() {
+            events.insert(0, Event::Halted); // whoever was not there when it was ordered is silent, too
+        }
+        for event in events {
+            let (state, acts) = self.state.step(event, self.home.clock.now(), &self.home.rules);
             self.state = state;
             self.pending.extend(acts);
         }
@@ -278,10 +281,18 @@ impl Actor {
             Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
             Mail::Halt { answer } => {
                 let before = (matches!(self.state.phase, Phase::Turn(_)), self.state.waiting.len());
-                // What runs ends now, also where the disk is full and nothing can be written about it.
-                std::mem::take(&mut self.jobs).values().for_each(AbortHandle::abort);
-                self.persist(Some(Event::Halted)).await?;
+                // Else the silence was over before it got here, and what runs must not be run twice.
+                if self.home.is_halted() {
+                    // It ends now, also where the disk is full and nothing can be written about it.
+                    std::mem::take(&mut self.jobs).values().for_each(AbortHandle::abort);
+                    self.obey(Event::Halted).await?;
+                }
                 let _ = answer.send(before);
+                self.start_jobs().await
+            }
+            Mail::Release { answer } => {
+                self.obey(Event::Released).await?;
+                let _ = answer.send(());
                 self.start_jobs().await
             }
             Mail::Written(seq) => {
@@ -293,6 +304,17 @@ impl Actor {
             }
             Mail::Foreign => self.look_again().await,
             Mail::Wake => Ok(()),
+        }
+    }
+
+    /// An order of the operator. A session that nobody has spoken in yet has no row to keep it in.
+    async fn obey(&mut self, order: Event) -> Result<(), StoreError> {
+        match self.born {
+            true => self.persist(Some(order)).await,
+            false => {
+                self.state = self.state.step(order, self.home.clock.now(), &self.home.rules).0;
+                Ok(())
+            }
         }
     }
 
@@ -344,7 +366,7 @@ impl Actor {
         let lifts = self.home.is_halted() && is_said_by_a_person(&submission);
         let lifts = lifts && !self.is_known(&submission).await?;
         if self.home.is_halted() && !lifts && !self.state.halted {
-            self.persist(Some(Event::Halted)).await.map_err(Stop::Reload)?; // it slept when the others were told
+            self.obey(Event::Halted).await.map_err(Stop::Reload)?; // it slept when the others were told
         }
         let seq = self.state.received.next();
         let Submission { birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
@@ -751,7 +773,7 @@ impl Actor {
             keep
         });
         for job in implied {
-            if !self.jobs.contains_key(&job) {
+            if !self.jobs.contains_key(&job) && !self.home.is_halted() {
                 let handle = self.start(&job).await?;
                 self.jobs.insert(job, handle);
             }

@@ -17,17 +17,8 @@ pub struct Row {
 }
 
 /// The groups that have tools in this program. Hermes has more, and switches them on by default.
-const HERE: [&str; 9] = [
-    "clarify",
-    "delegation",
-    "file",
-    "memory",
-    "messaging",
-    "session_search",
-    "skills",
-    "terminal",
-    "todo",
-];
+const HERE: [&str; 9] =
+    ["clarify", "delegation", "file", "memory", "messaging", "session_search", "skills", "terminal", "todo"];
 
 /// The surfaces that every home has.
 const PLATFORMS: [&str; 2] = ["cli", "api_server"];

@@ -44,7 +44,11 @@ fn the_settings_of_tools_are_read_as_written() {
          tool_output: {max_bytes: 1000}\n\
          security: {redact_secrets: false}\n",
     );
-    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    let [warning] = config.warnings.as_slice() else { panic!("{:?}", config.warnings) };
+    assert!(
+        warning.text.contains("file tools are off"),
+        "files of this machine are not that box's: {warning:?}"
+    );
     let tools = &config.tools;
     assert_eq!(value(&tools.approvals.mode), Some(ApprovalMode::Smart));
     assert_eq!(value(&tools.approvals.cron_approves), Some(true));
@@ -186,7 +190,7 @@ fn variables_speak_where_the_file_is_silent() {
     assert_eq!(terminal.docker.env[0], ("TOKEN".to_owned(), Secret::new("hidden")));
     assert_eq!(value(&terminal.docker.network), Some(false));
     assert_eq!(value(&config.tools.delegation.max_concurrent_children), Some(5));
-    assert!(off(&config).is_empty(), "{:?}", config.warnings);
+    assert_eq!(off(&config), ["file"], "files of this machine are not the container's");
     for wrong in ["not json", "[1, {}]", "{", "'"] {
         let config = parse_with("{}", &[("TERMINAL_ENV", "docker"), ("TERMINAL_DOCKER_VOLUMES", wrong)]);
         assert!(off(&config).contains(&"terminal"), "{wrong}");
