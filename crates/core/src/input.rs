@@ -31,6 +31,21 @@ impl DedupeKey {
         Self(key.into())
     }
 
+    /// What it was made of.
+    pub fn fields(&self) -> Vec<String> {
+        let mut fields = vec![String::new()];
+        let mut characters = self.0.chars();
+        while let Some(c) = characters.next() {
+            let field = fields.last_mut().expect("there is always one");
+            match c {
+                '|' => fields.push(String::new()),
+                '\\' => field.extend(characters.next()),
+                c => field.push(c),
+            }
+        }
+        fields
+    }
+
     /// A key read back from the store.
     pub fn stored(text: &str) -> Self {
         Self(text.into())
@@ -198,6 +213,7 @@ mod tests {
         let lists: [&[&str]; 6] =
             [&["a", "b"], &["a|b"], &["a\\", "b"], &["a\\|b"], &["", "a", "b"], &["a", "", "b"]];
         for (i, one) in lists.iter().enumerate() {
+            assert_eq!(DedupeKey::of(one).fields(), *one);
             for other in &lists[i + 1..] {
                 assert_ne!(DedupeKey::of(one), DedupeKey::of(other), "{one:?} {other:?}");
             }

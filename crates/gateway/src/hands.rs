@@ -8,7 +8,7 @@
 //! Deliberately absent: writing into another session. A session hears of things through its inbox.
 
 mod clarify;
-mod delegate;
+pub(crate) mod delegate;
 mod search;
 mod send;
 

@@ -7,6 +7,7 @@
 use crate::agent::Home;
 use crate::alarm::Alarm;
 use crate::committer::CommitError;
+use crate::hands::delegate;
 use crate::router;
 use crate::stream::{self, Feed};
 use crate::turn::{self, Asking};
@@ -20,7 +21,7 @@ use throughline_core::port::{
     CallId, Commit, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
 };
 use throughline_core::prompt::{Composition, Digest, Mark};
-use throughline_core::session::{Act, Event, Job, Outcome, Phase, Session};
+use throughline_core::session::{Act, Event, FailureKind, Job, Outcome, Phase, Session};
 use throughline_core::tool::{Ask, Call, Caller, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
 use throughline_core::{Generation, Message, Seq, SessionId, Time, TurnId};
@@ -235,6 +236,10 @@ impl Actor {
                 self.layer = loaded.layer;
                 self.last_prompt = loaded.last_prompt;
             }
+        }
+        if let Some(call) = delegate::asked_by(&self.state) {
+            // Whoever it works for may have been stopped when the process ended.
+            tokio::spawn(delegate::end_unless_waited_for(self.home.clone(), call, self.id.clone()));
         }
         let mut events = vec![Event::Loaded { repeatable: self.repeatable() }];
         if self.home.is_halted() {
@@ -677,6 +682,10 @@ impl Actor {
                         _ => None,
                     };
                     let failed = matches!(outcome, Outcome::Failed(..));
+                    if matches!(&outcome, Outcome::Failed(_, failure) if failure.kind == FailureKind::Parked)
+                    {
+                        tokio::spawn(delegate::end_children(self.home.clone(), self.id.clone()));
+                    }
                     self.requests
                         .iter_mut()
                         .filter(|request| request.seq == seq)

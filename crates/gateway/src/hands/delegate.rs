@@ -15,15 +15,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use throughline_core::command::Command;
 use throughline_core::input::{Birth, DedupeKey, Kind, Request, Task, Trace};
-use throughline_core::port::{CallId, Desk, Receipt, Settled, Submission, Update};
+use throughline_core::port::{CallId, Desk, Receipt, Refusal, Settled, Submission, Update};
 use throughline_core::route::Target;
-use throughline_core::session::{FailureKind, Outcome, Phase};
+use throughline_core::session::{FailureKind, Outcome, Phase, Session};
 use throughline_core::tool::{Call, Returned, Spec};
 use throughline_core::turn::{Slot, Turn};
 use throughline_core::{Content, SessionId};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use tracing::Instrument;
 
 pub const NAME: &str = "delegate_task";
+/// What the key of a task begins with; the call that asked for it follows.
+const TASK: &str = "task";
+/// A task that cannot be stopped for this long, a second each, is stopped at the next start.
+const STOPS_MAX: u32 = 60;
 /// As Hermes names it in `sessions.source`.
 const SOURCE: &str = "subagent";
 /// Between two looks for a child whose actor fell over.
@@ -146,9 +152,11 @@ async fn one(home: &Arc<Home>, delegation: &Delegation, call: &Call, place: Plac
     let index = place.index;
     let door = Door(home.clone());
     let began = home.clock.now();
-    let receipt = match door.submit(submission(&door, delegation, call, place, order)).await {
+    let mut leash = Leash::of(call, &door, submission(&door, delegation, call, place, order));
+    let receipt = match leash.child().await {
         Ok(receipt) => receipt,
         Err(refusal) => {
+            leash.is_held = false;
             return json!({
                 "task_index": index,
                 "status": "error",
@@ -160,9 +168,8 @@ async fn one(home: &Arc<Home>, delegation: &Delegation, call: &Call, place: Plac
         }
     };
     let child = receipt.session.clone();
-    let mut leash = Leash { home: home.clone(), call: call.key.clone(), child: child.clone(), holds: true };
     let settled = settled(&door, receipt).await;
-    leash.holds = false;
+    leash.is_held = false;
     let seconds = rounded(home.clock.now().since(began).as_secs_f64());
     report(index, &child, settled.as_deref(), seconds)
 }
@@ -218,7 +225,7 @@ fn submission(door: &Door, delegation: &Delegation, call: &Call, place: Place, o
             ..Birth::default()
         },
         at: door.now(),
-        key: DedupeKey::of(&["task", &call.key, &index.to_string()]),
+        key: DedupeKey::of(&[TASK, &call.key, &index.to_string()]),
         kind: Kind::Request(Request {
             content: Content::text(words),
             task: Some(task),
@@ -280,23 +287,78 @@ fn rounded(seconds: f64) -> f64 {
 struct Leash {
     home: Arc<Home>,
     call: String,
-    child: SessionId,
+    /// On its way to disk. It gets there whether or not somebody still waits for it.
+    coming: Option<JoinHandle<Result<Receipt, Refusal>>>,
+    child: Option<SessionId>,
     /// The child is still at it.
-    holds: bool,
+    is_held: bool,
+}
+
+impl Leash {
+    fn of(call: &Call, door: &Door, submission: Submission) -> Self {
+        let home = door.0.clone();
+        let door = door.clone();
+        let coming = tokio::spawn(async move { door.submit(submission).await }.in_current_span());
+        Self { home, call: call.key.clone(), coming: Some(coming), child: None, is_held: true }
+    }
+
+    async fn child(&mut self) -> Result<Receipt, Refusal> {
+        let gone = || Refusal::Internal("the task could not be begun".into());
+        let coming = self.coming.as_mut().ok_or_else(gone)?;
+        let receipt = coming.await.map_err(|_| gone())??;
+        self.child = Some(receipt.session.clone());
+        Ok(receipt)
+    }
 }
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        if !self.holds || self.home.closing.load(Ordering::Relaxed) {
+        if !self.is_held || self.home.closing.load(Ordering::Relaxed) {
             return;
         }
-        let (home, child) = (self.home.clone(), self.child.clone());
         let Ok(call) = self.call.parse::<CallId>() else { return };
+        let (home, child, coming) = (self.home.clone(), self.child.take(), self.coming.take());
         tokio::spawn(async move {
-            if !is_waited_for(&home, call).await {
-                stop(&Door(home), child).await;
-            }
+            let child = match (child, coming) {
+                (Some(child), _) => child,
+                (None, Some(coming)) => match coming.await {
+                    Ok(Ok(receipt)) => receipt.session,
+                    _ => return,
+                },
+                (None, None) => return,
+            };
+            end_unless_waited_for(home, call, child).await;
         });
+    }
+}
+
+/// After a start: whoever worked for this session, and is not waited for any more, is ended.
+pub(crate) async fn end_children(home: Arc<Home>, parent: SessionId) {
+    let id = parent.clone();
+    let Ok(children) = home.library.read(move |store| store.children(&id)).await else { return };
+    for child in children {
+        let id = child.clone();
+        let Ok(Some(loaded)) = home.library.read(move |store| store.load(&id)).await else { continue };
+        if let Some(call) = asked_by(&loaded.session) {
+            end_unless_waited_for(home.clone(), call, child).await;
+        }
+    }
+}
+
+/// The call that a session works for at the moment.
+pub(crate) fn asked_by(session: &Session) -> Option<CallId> {
+    let Phase::Turn(turn) = &session.phase else { return None };
+    turn.task()?;
+    let fields = turn.inputs.first()?.key.fields();
+    match fields.as_slice() {
+        [task, call, _] if task == TASK => call.parse().ok(),
+        _ => None,
+    }
+}
+
+pub(crate) async fn end_unless_waited_for(home: Arc<Home>, call: CallId, child: SessionId) {
+    if !is_waited_for(&home, call).await {
+        stop(&Door(home), child).await;
     }
 }
 
@@ -319,15 +381,20 @@ async fn stop(door: &Door, child: SessionId) {
         target: Target::Session(child),
         birth: Birth::default(),
         at: door.now(),
-        key: DedupeKey::of(&["task", "stop", &door.unique()]),
+        key: DedupeKey::of(&[TASK, "stop", &door.unique()]),
         kind: Kind::Command(Command::Stop),
         reply_to: None,
         sender: None,
         platform_id: None,
-        trace: Trace::default().onward(), // no person: it must not end the operator's silence
+        // Nobody wrote it: it must not pass for a person who lifts the operator's silence.
+        trace: Trace::default().onward(),
         may_be_retry: false,
     };
-    if let Err(refusal) = door.submit(submission).await {
-        tracing::warn!(%refusal, "a task could not be stopped");
+    for _ in 0..STOPS_MAX {
+        match door.submit(submission.clone()).await {
+            Ok(_) => return,
+            Err(Refusal::Unwritable(_) | Refusal::Internal(_)) => sleep(Duration::from_secs(1)).await,
+            Err(refusal) => return tracing::warn!(%refusal, "a task could not be stopped"),
+        }
     }
 }
