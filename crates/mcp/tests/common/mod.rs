@@ -138,6 +138,7 @@ pub fn a_call(name: &str, arguments: Value) -> Call {
             trace: Trace::default(),
             task: None,
             allowed: Vec::new(),
+            tokens_left: None,
             now: Time::default(),
         },
         grant: None,

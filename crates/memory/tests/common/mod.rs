@@ -19,6 +19,7 @@ pub fn caller(principal: Option<&str>) -> Caller {
         trace: Trace::default(),
         task: None,
         allowed: Vec::new(),
+        tokens_left: None,
         now: Time(1_780_000_000_250_000),
     }
 }

@@ -85,6 +85,7 @@ fn call(source: &str) -> Call {
             trace: Trace::default(),
             task: None,
             allowed: Vec::new(),
+            tokens_left: None,
             now: Time(0),
         },
         grant: None,
@@ -291,7 +292,14 @@ fn destination() -> Destination {
 fn a_delegated_task_asks_nobody() {
     let mut task = call("cli");
     let parent = task.caller.session.clone();
-    task.caller.task = Some(Task { parent, depth: 1, steps_max: 10, toolsets: None });
+    task.caller.task = Some(Task {
+        parent,
+        source: "cli".into(),
+        tokens_max: None,
+        depth: 1,
+        steps_max: 10,
+        toolsets: None,
+    });
     assert!(
         error(&judge(Mode::Manual, &task, "rm -r build")).starts_with("BLOCKED: User denied this command.")
     );

@@ -73,6 +73,7 @@ fn caller(source: &str) -> Caller {
         trace: Trace::default(),
         task: None,
         allowed: Vec::new(),
+        tokens_left: None,
         now: NOON,
     }
 }
@@ -310,7 +311,8 @@ fn a_byte_order_mark_is_no_attack() {
 fn a_child_gets_a_short_brief() {
     let world = World::new(&[("home/SOUL.md", "I am SOUL."), ("work/AGENTS.md", "RULES")]);
     let parent = "20260501_110000_abcdef12".parse().unwrap();
-    let task = Task { parent, depth: 1, steps_max: 50, toolsets: None };
+    let task =
+        Task { parent, source: "cli".into(), tokens_max: None, depth: 1, steps_max: 50, toolsets: None };
     let child = Caller { task: Some(task), ..caller("telegram") };
     let prompt = assembled(world.settings(), &child, &["terminal"]);
     assert!(prompt.starts_with("You are a focused subagent working on a specific delegated task."));

@@ -49,6 +49,7 @@ fn call(session: &str, position: &str, name: &str, arguments: &str) -> Call {
             trace: Trace::default(),
             task: None,
             allowed: Vec::new(),
+            tokens_left: None,
             now: Time(0),
         },
         grant: None,

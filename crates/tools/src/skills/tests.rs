@@ -57,6 +57,7 @@ fn caller(source: &str) -> Caller {
         trace: Trace::default(),
         task: None,
         allowed: Vec::new(),
+        tokens_left: None,
         now: NOON,
     }
 }

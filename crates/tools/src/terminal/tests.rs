@@ -73,6 +73,7 @@ fn call(name: &str, session: &str, arguments: Value) -> Call {
         trace: Trace::default(),
         task: None,
         allowed: Vec::new(),
+        tokens_left: None,
         now: Time(0),
     };
     let key = format!("{session}/1/1/1");

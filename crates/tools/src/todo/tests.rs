@@ -17,6 +17,7 @@ fn call(session: &str, arguments: Value) -> Call {
             trace: Trace::default(),
             task: None,
             allowed: Vec::new(),
+            tokens_left: None,
             now: Time(0),
         },
         grant: None,

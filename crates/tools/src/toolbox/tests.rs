@@ -102,13 +102,21 @@ fn caller(source: &str, task: Option<Task>) -> Caller {
         trace: Trace::default(),
         task,
         allowed: Vec::new(),
+        tokens_left: None,
         now: Time::default(),
     }
 }
 
 fn task(depth: u32, toolsets: Option<&[&str]>) -> Option<Task> {
     let toolsets = toolsets.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-    Some(Task { parent: "20260101_000000_bbbbbbbb".parse().unwrap(), depth, steps_max: 5, toolsets })
+    Some(Task {
+        parent: "20260101_000000_bbbbbbbb".parse().unwrap(),
+        source: "cli".into(),
+        tokens_max: None,
+        depth,
+        steps_max: 5,
+        toolsets,
+    })
 }
 
 fn offered(toolbox: &Toolbox, caller: &Caller) -> Vec<String> {

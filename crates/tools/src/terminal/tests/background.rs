@@ -1,6 +1,7 @@
 //! Processes that outlive a call, and a gateway.
 
 use super::*;
+use throughline_core::input::Trace;
 
 async fn process(terminal: &Terminal, session: &str, arguments: Value) -> Value {
     result(terminal, call("process", session, arguments)).await
@@ -134,6 +135,7 @@ async fn the_end_is_told_once_and_not_to_whoever_has_it_in_hand() {
             text: format!(
                 "[IMPORTANT: Background process {told} exited (exit code 2).\nCommand: echo out; (exit 2)\nOutput:\nout\n]"
             ),
+            trace: Trace::default().onward(),
         }
     );
     let (waited, _) = start(&terminal, json!({"command": "sleep 0.3", "notify_on_complete": true})).await;
