@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
     let began = Instant::now();
     let mut wrong = 0;
-    for (name, plan) in [("script", Plan::script()), ("chatter", Plan::chatter())] {
+    for (name, plan) in Plan::fixed() {
         let mut points = 0;
         for nth in 1.. {
             let Some(report) = crash_after(nth, &plan, &template, arguments.mutant) else { break };

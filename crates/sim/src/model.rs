@@ -126,7 +126,14 @@ impl SimModel {
             false => None,
         };
         let offered = asked.prompt.tools.as_ref().map_or("", |segment| &segment.bytes);
-        let tools = tools.unwrap_or_else(|| self.by_chance(offered));
+        let told = new.iter().filter(|segment| segment.contains("=[not run")).count();
+        let stubborn = self.outside.plan.model.stubborn
+            && told < 2
+            && new.last().is_some_and(|segment| segment.contains("=seen ") || segment.contains("=[not run"));
+        let tools = match stubborn {
+            true => vec!["look"],
+            false => tools.unwrap_or_else(|| self.by_chance(offered)),
+        };
         let alike = tools.len() > 1 && self.outside.draw(|seed| seed.chance(1, 20));
         let mut calls = Vec::new();
         for (place, tool) in tools.into_iter().enumerate() {
@@ -156,7 +163,10 @@ impl SimModel {
     }
 
     fn by_script(&self, new: &[String]) -> Option<Vec<&'static str>> {
-        let said = |word: &str| new.iter().any(|segment| segment.strip_prefix("user:") == Some(word));
+        let begins = |said: &str, word: &str| said == word || (word.ends_with('-') && said.starts_with(word));
+        let said = |word: &str| {
+            new.iter().filter_map(|segment| segment.strip_prefix("user:")).any(|said| begins(said, word))
+        };
         let script = &self.outside.plan.model.script;
         script.iter().find(|(word, _)| said(word)).map(|(_, tools)| tools.clone())
     }
@@ -203,6 +213,7 @@ impl SimModel {
         let fate = self.outside.draw(|seed| seed.below(12));
         let number = id.strip_prefix("call-").expect("it begins so");
         match (tool, fate) {
+            ("look", _) if self.outside.plan.model.stubborn => "{}".into(),
             ("look", 0..6) => "{}".into(), // the same again, and it leads nowhere
             ("clarify", 0..6) => format!(r#"{{"question": "which {id}?", "choices": ["red", "blue"]}}"#),
             ("clarify", _) => format!(r#"{{"question": "which {id}?"}}"#),

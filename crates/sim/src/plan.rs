@@ -88,13 +88,15 @@ pub struct ModelPlan {
     pub parallel_max: u64,
     /// What is called by chance, as often as it stands here.
     pub tools: Vec<&'static str>,
-    /// What is always called first when somebody says this.
+    /// What is always called first when somebody says this, or something that begins so.
     pub script: Vec<(&'static str, Vec<&'static str>)>,
     /// How many calls may end the process: whenever they are run, and once.
     pub kills: usize,
     pub falls: usize,
     /// Whatever another agent says gets an answer.
     pub talkative: bool,
+    /// Looks again and again at what it has seen.
+    pub stubborn: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,22 +153,19 @@ impl Plan {
         Self { busy, limits, chats, clients, people, model, halts, peer, disk: DiskPlan { full }, crashes }
     }
 
+    /// Every fixed plan, by its name.
+    pub fn fixed() -> [(&'static str, Plan); 4] {
+        [
+            ("script", Plan::script()),
+            ("orders", Plan::orders()),
+            ("silence", Plan::silence()),
+            ("chatter", Plan::chatter()),
+        ]
+    }
+
     /// The same script for every crash: two chats and two clients that do everything once. One turn
     /// makes three calls that count and one that ends the process, side by side; another needs a yes.
     pub fn script() -> Self {
-        let line = |text: &str, millis| Line {
-            text: text.into(),
-            after: Duration::from_millis(millis),
-            redelivered: 1,
-        };
-        let chat = |keyed, lines: &[(&str, u64)]| ChatPlan {
-            keyed,
-            lines: lines.iter().map(|(text, after)| line(text, *after)).collect(),
-        };
-        let client = |manner, lines: &[(&str, u64)]| ClientPlan {
-            manner,
-            requests: lines.iter().map(|(text, after)| line(text, *after)).collect(),
-        };
         Self {
             busy: BusyInput::Queue,
             limits: Limits::default(),
@@ -198,6 +197,7 @@ impl Plan {
                 kills: 0,
                 falls: 1,
                 talkative: false,
+                stubborn: false,
             },
             halts: Vec::new(),
             peer: false,
@@ -206,16 +206,66 @@ impl Plan {
         }
     }
 
+    /// People who stop what hangs and answer what is asked, and a call that ends the process as often
+    /// as it is run.
+    pub fn orders() -> Self {
+        let script = Self::script();
+        Self {
+            chats: vec![
+                chat(true, &[("c0.1", 0), ("c0.2", 100), ("/steer c0.3", 100), ("c0.4", 25_000)]),
+                chat(false, &[("c1.1", 0), ("c1.2", 9000), ("c1.3", 500)]),
+            ],
+            clients: vec![client(Manner::Named, &[("a0.1", 0)])],
+            people: PeoplePlan { patience: Duration::from_secs(4), ..script.people.clone() },
+            model: ModelPlan {
+                calling_percent: 0,
+                script: vec![
+                    ("c0.1", vec!["delegate_task", "count"]),
+                    ("task-", vec!["hang", "count"]),
+                    ("c1.1", vec!["clarify", "permit", "count"]),
+                    ("c1.2", vec!["kill", "look", "count"]),
+                    ("a0.1", vec!["post", "permit"]),
+                ],
+                kills: 1,
+                falls: 0,
+                ..script.model.clone()
+            },
+            ..script
+        }
+    }
+
+    /// The operator silences two agents in the middle of everything, and lets them go on.
+    pub fn silence() -> Self {
+        let script = Self::script();
+        Self {
+            chats: vec![
+                chat(true, &[("c0.1", 0), ("c0.2", 200), ("/new", 200), ("c0.3", 200), ("c0.4", 9000)]),
+                chat(false, &[("c1.1", 0), ("c1.2", 4000)]),
+            ],
+            clients: vec![client(Manner::Named, &[("a0.1", 0), ("a0.2", 10)])],
+            limits: Limits { hops_max: 6, chain_turns_max: 4, ..Limits::default() },
+            model: ModelPlan {
+                calling_percent: 0,
+                script: vec![
+                    ("c0.1", vec!["hang", "delegate_task"]),
+                    ("c1.1", vec!["send_message", "count"]),
+                    ("a0.1", vec!["count", "post"]),
+                ],
+                falls: 0,
+                talkative: true,
+                ..script.model.clone()
+            },
+            halts: vec![(Duration::from_secs(1), Duration::from_secs(4))],
+            peer: true,
+            ..script
+        }
+    }
+
     /// Two agents that answer each other whatever is said, and a person who began it.
     pub fn chatter() -> Self {
         let script = Self::script();
-        let line = |text: &str, millis| Line {
-            text: text.into(),
-            after: Duration::from_millis(millis),
-            redelivered: 1,
-        };
         Self {
-            chats: vec![ChatPlan { keyed: true, lines: vec![line("c0.1", 0), line("c0.2", 30_000)] }],
+            chats: vec![chat(true, &[("c0.1", 0), ("c0.2", 30_000)])],
             clients: Vec::new(),
             limits: Limits { hops_max: 6, chain_turns_max: 4, ..Limits::default() },
             model: ModelPlan {
@@ -228,6 +278,21 @@ impl Plan {
             peer: true,
             ..script
         }
+    }
+}
+
+fn chat(keyed: bool, lines: &[(&str, u64)]) -> ChatPlan {
+    ChatPlan { keyed, lines: lines.iter().map(Line::of).collect() }
+}
+
+fn client(manner: Manner, lines: &[(&str, u64)]) -> ClientPlan {
+    ClientPlan { manner, requests: lines.iter().map(Line::of).collect() }
+}
+
+impl Line {
+    /// A line of a script, which comes up to so many milliseconds after the one before.
+    fn of((text, after): &(&str, u64)) -> Self {
+        Self { text: (*text).into(), after: Duration::from_millis(*after), redelivered: 1 }
     }
 }
 
@@ -279,6 +344,7 @@ impl ModelPlan {
             kills: usize::from(seed.chance(1, 4)),
             falls: pick(seed, 3),
             talkative: peer && seed.chance(1, 2),
+            stubborn: seed.chance(1, 16),
         }
     }
 }
