@@ -32,6 +32,9 @@ pub fn line(message: &Message) -> String {
     }
 }
 
+/// No world has this much to say. One in which agents thank each other for ever must end, too.
+const ASKED_MAX: usize = 600;
+
 impl Model for SimModel {
     fn name(&self) -> &str {
         "sim"
@@ -65,6 +68,13 @@ impl Model for SimModel {
             let prompt: Vec<String> =
                 asked.prompt.messages.iter().map(|segment| segment.bytes.to_string()).collect();
             let number = self.hear(&asked, &prompt);
+            if number > ASKED_MAX {
+                outside.write(|books| {
+                    books.wrong.push(format!("the model was asked {number} times, without end"))
+                });
+                let message = "enough is enough".to_owned();
+                return Err(ModelError { kind: FailureKind::Refused, message });
+            }
             let plan = &outside.plan.model;
             outside.pause(plan.latency_max).await;
             if outside.draw(|seed| seed.below(100)) < plan.failing_percent {
