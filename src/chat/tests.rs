@@ -268,7 +268,7 @@ async fn orders_are_the_servers_and_the_keys_are_ours() {
         seen.out,
         "\
 /new     end this conversation and begin another
-Ctrl-C   while an answer comes: stop waiting for it; the turn goes on
+Ctrl-C   while an answer comes: stop waiting for it; the turn goes on, /stop ends it
 Ctrl-D   leave, as /exit does
 Several lines that are pasted at once are one message.
 

@@ -188,7 +188,7 @@ fn p31_a_toolset_that_is_off_is_off_in_the_prompt_and_at_the_call() {
 
 #[test]
 fn p31_secrets_stay_out_of_commands_files_and_reach() {
-    let place = place("");
+    let place = place("approvals: {mode: off}\n"); // what is left is what commands cannot do
     place.write("home/.env", "SECRET_TOKEN=canary-4711-canary\n");
     let script = [
         rules(

@@ -81,6 +81,8 @@ pub(crate) struct Home {
 #[derive(Default)]
 pub(crate) struct Gauges {
     pub running: AtomicUsize,
+    /// Of the running turns, those that only wait for a person.
+    pub asking: AtomicUsize,
     pub waiting: AtomicUsize,
     pub cached: AtomicUsize,
 }
@@ -130,7 +132,8 @@ impl Home {
 
     fn is_quiet(&self) -> bool {
         let gauges = &self.gauges;
-        gauges.running.load(Ordering::Relaxed) == 0
+        // A person may take days: what only waits for one goes on waiting after the next start.
+        gauges.running.load(Ordering::Relaxed) == gauges.asking.load(Ordering::Relaxed)
             && (self.is_halted()
                 || (gauges.waiting.load(Ordering::Relaxed) == 0 && self.outbox.pending() == 0))
     }

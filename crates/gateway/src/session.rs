@@ -156,6 +156,7 @@ struct Recent {
 #[derive(Default)]
 struct Share {
     running: usize,
+    asking: usize,
     waiting: usize,
     cached: usize,
 }
@@ -759,12 +760,14 @@ impl Actor {
     /// The home's gauges follow what this session does.
     fn report(&mut self) {
         let share = Share {
-            running: usize::from(self.state.is_running()),
+            running: usize::from(matches!(self.state.phase, Phase::Turn(_))),
+            asking: usize::from(matches!(self.state.phase, Phase::Turn(_)) && !self.state.is_running()),
             waiting: self.state.waiting.len(),
             cached: self.composition.as_ref().map_or(0, Composition::bytes),
         };
         let gauges = &self.home.gauges;
         gauges.running.fetch_add(share.running.wrapping_sub(self.share.running), Ordering::Relaxed);
+        gauges.asking.fetch_add(share.asking.wrapping_sub(self.share.asking), Ordering::Relaxed);
         gauges.waiting.fetch_add(share.waiting.wrapping_sub(self.share.waiting), Ordering::Relaxed);
         gauges.cached.fetch_add(share.cached.wrapping_sub(self.share.cached), Ordering::Relaxed);
         self.share = share;
@@ -894,6 +897,7 @@ impl Drop for Actor {
         self.jobs.values().for_each(AbortHandle::abort);
         let gauges = &self.home.gauges;
         gauges.running.fetch_sub(self.share.running, Ordering::Relaxed);
+        gauges.asking.fetch_sub(self.share.asking, Ordering::Relaxed);
         gauges.waiting.fetch_sub(self.share.waiting, Ordering::Relaxed);
         gauges.cached.fetch_sub(self.share.cached, Ordering::Relaxed);
     }
