@@ -26,6 +26,10 @@ impl Kit for Drawer {
         self.specs.lock().unwrap().clone()
     }
 
+    fn revision(&self) -> u64 {
+        self.specs.lock().unwrap().len() as u64
+    }
+
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         if call.name == "memory" {
