@@ -10,8 +10,8 @@ use throughline_core::prompt::{Segment, SegmentRole};
 use throughline_core::session::FailureKind;
 use throughline_core::turn::{Answer, Usage};
 
-/// Whoever still talks then has been let to.
-const ASKED_MAX: usize = 300;
+/// Nobody has that much to say: whoever still asks then was not stopped.
+const ASKED_MAX: usize = 600;
 
 pub struct SimModel {
     pub outside: Arc<Outside>,
@@ -67,6 +67,11 @@ impl Model for SimModel {
             let number = self.hear(&asked, &prompt);
             let plan = &outside.plan.model;
             outside.pause(plan.latency_max).await;
+            if number >= ASKED_MAX {
+                outside.write(|books| books.wrong.push("the model is asked without end".into()));
+                outside.die(); // and so does the world
+                std::future::pending::<()>().await;
+            }
             if outside.draw(|seed| seed.below(100)) < plan.failing_percent {
                 let kind = match outside.draw(|seed| seed.below(4)) {
                     0 => FailureKind::Broken,
@@ -174,17 +179,7 @@ impl SimModel {
     /// An agent that must have the last word. The other one answers by itself.
     fn by_habit(&self, new: &[String]) -> Option<Vec<&'static str>> {
         let heard = new.iter().any(|segment| segment.starts_with("user:["));
-        if !(self.outside.plan.model.talkative && self.agent == 0 && heard) {
-            return None;
-        }
-        let endless = self.outside.write(|books| {
-            let endless = books.asked.len() > ASKED_MAX;
-            if endless {
-                books.wrong.push("the agents never stop".into());
-            }
-            endless
-        });
-        (!endless).then(|| vec!["send_message"])
+        (self.outside.plan.model.talkative && self.agent == 0 && heard).then(|| vec!["send_message"])
     }
 
     fn by_chance(&self, offered: &str) -> Vec<&'static str> {

@@ -216,7 +216,11 @@ impl Plan {
                 chat(false, &[("c1.1", 0), ("c1.2", 9000), ("c1.3", 500)]),
             ],
             clients: vec![client(Manner::Named, &[("a0.1", 0)])],
-            people: PeoplePlan { patience: Duration::from_secs(4), ..script.people.clone() },
+            people: PeoplePlan {
+                reaction_max: Duration::from_secs(3),
+                patience: Duration::from_secs(5),
+                ..script.people.clone()
+            },
             model: ModelPlan {
                 calling_percent: 0,
                 script: vec![
