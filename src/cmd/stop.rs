@@ -19,7 +19,7 @@ pub struct Stop {
     /// The session whose turn ends; what waits in it is next
     #[arg(value_name = "SESSION", conflicts_with = "all", required_unless_present = "all")]
     session: Option<SessionId>,
-    /// End every turn of every agent; nothing begins or is sent until a person writes again, or
+    /// End every turn of every agent; a conversation goes on when a person writes in it, all of them with
     /// `throughline resume`
     #[arg(long)]
     all: bool,

@@ -9,6 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use throughline_core::input::AGENT_PLATFORM;
 use throughline_core::session::Event;
 use throughline_core::{ChatKey, SessionId};
 use tokio::sync::mpsc;
@@ -159,7 +160,8 @@ fn revive(home: Arc<Home>, session: SessionId) {
     });
 }
 
-/// The operator's silence is over: what was held goes on.
+/// A person spoke: the home is no longer silent. Each session where people talk goes on when they do;
+/// those that only agents write to have nobody to wait for, and go on now.
 pub(crate) fn release(home: &Arc<Home>) {
     home.halted.send_replace(false); // at once: whoever spoke is to be answered
     let home = home.clone();
@@ -167,7 +169,17 @@ pub(crate) fn release(home: &Arc<Home>) {
         if let Err(error) = home.set_halted(false).await {
             tracing::warn!(%error, "the end of the silence could not be written down; it holds until the next start");
         }
-        match home.library.read(|store| store.halted()).await {
+        let halted = home.library.read(|store| {
+            let mut found = Vec::new();
+            for session in store.halted()? {
+                let loaded = store.load(&session)?;
+                if loaded.is_some_and(|loaded| loaded.source == AGENT_PLATFORM) {
+                    found.push(session);
+                }
+            }
+            Ok(found)
+        });
+        match halted.await {
             Ok(halted) => halted.iter().for_each(|session| {
                 mail(&home, session, Origin::Stored, Mail::Event(Event::Released));
             }),

@@ -762,7 +762,8 @@ impl Actor {
         let share = Share {
             running: usize::from(matches!(self.state.phase, Phase::Turn(_))),
             asking: usize::from(matches!(self.state.phase, Phase::Turn(_)) && !self.state.is_running()),
-            waiting: self.state.waiting.len(),
+            // What is held by the operator's silence is on disk, and nobody waits for it to end.
+            waiting: if self.state.halted { 0 } else { self.state.waiting.len() },
             cached: self.composition.as_ref().map_or(0, Composition::bytes),
         };
         let gauges = &self.home.gauges;
