@@ -11,7 +11,7 @@ use throughline_core::session::FailureKind;
 use throughline_core::turn::{Answer, Usage};
 
 /// Nobody has that much to say: whoever still asks then was not stopped.
-const ASKED_MAX: usize = 600;
+const ASKED_MAX: usize = 1500;
 
 pub struct SimModel {
     pub outside: Arc<Outside>,
