@@ -13,7 +13,7 @@ use crate::command::Command;
 use crate::guard::{Chains, Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
-use crate::input::{Birth, Destination, Input, Kind, Trace};
+use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Trace};
 use crate::message::{Body, Content, Message, ToolResult, distinct_ids};
 use crate::prompt::{Digest, Mark};
 use crate::route;
@@ -630,13 +630,12 @@ impl Session {
             self.settle_quietly(input.seq, Outcome::Failed(turn.id, failure.clone()), acts);
         }
         // A notice is for the chat, not for the model: it goes to the outbox, never into the transcript.
-        // And it is for people: an agent that got one would answer it.
-        let trace = turn.trace();
-        if trace.is_human()
-            && let Some(destination) = turn.inputs.last().and_then(|input| input.reply_to.clone())
-        {
+        // And it is for people, whoever began the turn: an agent that got one would answer it.
+        let destination = turn.inputs.last().and_then(|input| input.reply_to.clone());
+        if let Some(destination) = destination.filter(|place| place.platform != AGENT_PLATFORM) {
             let key = format!("{}/{}/failed/{}", self.id, turn.id, turn.resumes);
-            acts.push(Act::Deliver(Reply { key, destination, text: failure.message, trace: trace.onward() }));
+            let trace = turn.trace().onward();
+            acts.push(Act::Deliver(Reply { key, destination, text: failure.message, trace }));
         }
     }
 

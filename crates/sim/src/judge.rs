@@ -302,7 +302,8 @@ fn what_kills_is_parked(books: &Books) -> Vec<String> {
         let Some(effect) = books.effects.iter().find(|effect| effect.id == *id) else { continue };
         let turn = effect.key.rsplitn(3, '/').last().unwrap_or_default();
         let told = || books.shown.iter().any(|shown| shown.key.starts_with(&format!("{turn}/failed/")));
-        if runs > RESUMES_MAX as usize && books.chat_of(&call.session).is_some() && !told() {
+        let silenced = !books.halts.is_empty(); // then the operator may have ended it before it was set aside
+        if runs > RESUMES_MAX as usize && books.chat_of(&call.session).is_some() && !silenced && !told() {
             wrong.push(format!("{turn} was set aside, and nobody was told"));
         }
     }

@@ -11,7 +11,7 @@ use throughline_core::session::FailureKind;
 use throughline_core::turn::{Answer, Usage};
 
 /// Nobody has that much to say: whoever still asks then was not stopped.
-const ASKED_MAX: usize = 600;
+const ASKED_MAX: usize = 1500;
 
 pub struct SimModel {
     pub outside: Arc<Outside>,
@@ -128,7 +128,7 @@ impl SimModel {
         let untouched = !new.iter().any(|segment| segment.starts_with("assistant:"));
         let tools = match untouched {
             true => self.by_script(new).or_else(|| self.by_habit(new)),
-            false => None,
+            false => self.by_script(new).filter(|_| self.is_task(new)),
         };
         let offered = asked.prompt.tools.as_ref().map_or("", |segment| &segment.bytes);
         let told = new.iter().filter(|segment| segment.contains("=[not run")).count();
@@ -174,6 +174,11 @@ impl SimModel {
         };
         let script = &self.outside.plan.model.script;
         script.iter().find(|(word, _)| said(word)).map(|(_, tools)| tools.clone())
+    }
+
+    /// Somebody who does a task by the script goes on as it began.
+    fn is_task(&self, new: &[String]) -> bool {
+        new.first().is_some_and(|segment| segment.starts_with("user:task-"))
     }
 
     /// An agent that must have the last word. The other one answers by itself.

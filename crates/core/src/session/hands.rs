@@ -304,9 +304,23 @@ fn p6_a_chain_that_is_cut_in_two_places_is_announced_once() {
 #[test]
 fn p6_what_fails_or_says_nothing_is_not_told_to_another_agent() {
     let rules = rules(BusyInput::Queue);
-    let state = session().step(from_agent(1, "h", 1), Time(1), &rules).0;
-    let (_, acts) = state.step(failed(1), Time(1), &rules);
-    assert!(!acts.iter().any(|act| matches!(act, Act::Deliver(_))), "{acts:?}");
+    let Event::Received(input) = from_agent(1, "h", 1) else {
+        unreachable!("an agent's message is received")
+    };
+    for (platform, told) in [(AGENT_PLATFORM, 0), ("test", 1)] {
+        let there = Destination {
+            platform: platform.into(),
+            account: "a".into(),
+            chat: "c".into(),
+            thread: None,
+            reply_to: None,
+        };
+        let input = Arc::new(Input { reply_to: Some(there), ..Input::clone(&input) });
+        let state = session().step(Event::Received(input), Time(1), &rules).0;
+        let (_, acts) = state.step(failed(1), Time(1), &rules);
+        let notices = acts.iter().filter(|act| matches!(act, Act::Deliver(_))).count();
+        assert_eq!(notices, told, "people who wait for the answer are told: {acts:?}");
+    }
 }
 
 #[test]
