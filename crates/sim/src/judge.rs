@@ -446,19 +446,14 @@ fn is_untrue(books: &Books, question: &Question, id: &str, text: &str) -> Option
     }
 }
 
-/// In which life the turn of this question was begun: the first question after the last answer.
+/// In which life the turn of this question was begun: as many answers had been given then.
 fn turn_began(books: &Books, question: &Question) -> u32 {
-    let mut began = None;
-    for asked in books.asked.iter().filter(|asked| asked.session == question.session) {
-        began.get_or_insert(asked.life);
-        if std::ptr::eq(asked, question) {
-            break;
-        }
-        if asked.answer.is_some() && !asked.called {
-            began = None;
-        }
-    }
-    began.unwrap_or(question.life)
+    let answers = |asked: &Question| {
+        asked.prompt.iter().filter(|row| row.starts_with("assistant:") && row.ends_with('|')).count()
+    };
+    let mine = books.asked.iter().filter(|asked| asked.session == question.session);
+    let same = mine.filter(|asked| answers(asked) == answers(question));
+    same.map(|asked| asked.life).next().unwrap_or(question.life)
 }
 
 /// Every call the model made, once it was written, stands in the transcript once, with one result.

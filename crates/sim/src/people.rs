@@ -316,7 +316,7 @@ async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, nu
         }
         Err(Some(Refusal::MovedOn)) => {
             outside.write(|books| {
-                if books.halts.is_empty() {
+                if books.halts.is_empty() && books.silences.iter().all(Option::is_none) {
                     books.wrong.push(format!("client {client}: request {number} cannot be tried again"));
                 }
                 *books.clients[client].renewed.entry(number).or_default() += 1;
