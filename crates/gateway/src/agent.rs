@@ -17,7 +17,7 @@ use throughline_core::prompt::Digest;
 use throughline_core::session::Rules;
 use throughline_core::tool::Tools;
 use throughline_core::{SessionId, Time};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 /// Encoded histories are kept in memory up to this much in all; beyond it, sessions at rest give theirs back.
@@ -70,7 +70,9 @@ pub(crate) struct Home {
     /// The store is about to be closed: nobody is woken any more.
     pub closing: AtomicBool,
     /// Silenced by the operator: nothing leaves until a person writes again.
-    pub halted: watch::Sender<bool>,
+    halted: AtomicBool,
+    /// Wakes in the order of waiting, which a watch would not: a simulation must not depend on luck.
+    released: Notify,
     pub in_flight: Mutex<BTreeMap<Digest, usize>>,
     pub in_flight_left: Notify,
     unwritable: Mutex<Option<String>>,
@@ -99,7 +101,10 @@ impl Home {
 
     /// Whether the home is silenced, durably.
     pub async fn set_halted(&self, halted: bool) -> Result<(), StoreError> {
-        self.halted.send_replace(halted);
+        self.halted.store(halted, Ordering::Relaxed);
+        if !halted {
+            self.released.notify_waiters();
+        }
         let value = if halted { HALT } else { "" }.to_owned();
         let commit = Commit::Cursor { platform: HALT.into(), account: HALT.into(), value };
         match self.library.commit(commit).await {
@@ -110,7 +115,18 @@ impl Home {
     }
 
     pub fn is_halted(&self) -> bool {
-        *self.halted.borrow()
+        self.halted.load(Ordering::Relaxed)
+    }
+
+    /// Returns when there is no silence, or no more.
+    pub async fn unhalted(&self) {
+        loop {
+            let released = self.released.notified();
+            if !self.is_halted() {
+                return;
+            }
+            released.await;
+        }
     }
 
     pub fn is_cache_full(&self) -> bool {
@@ -198,7 +214,8 @@ impl Agent {
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-            halted: watch::Sender::new(halted),
+            halted: AtomicBool::new(halted),
+            released: Notify::new(),
             in_flight: Mutex::default(),
             in_flight_left: Notify::new(),
             unwritable: Mutex::default(),

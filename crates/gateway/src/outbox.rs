@@ -121,8 +121,7 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
         sleep(outgoing.not_before.since(home.clock.now()).min(BACKOFF_MAX)).await;
     }
     loop {
-        let mut halted = home.halted.subscribe();
-        let _ = halted.wait_for(|halted| !halted).await; // silence: what is written stays here until somebody speaks
+        home.unhalted().await; // silence: what is written stays here until somebody speaks
         match attempt(home, platform.as_ref(), &mut outgoing).await {
             Attempt::Again(delay) => sleep(delay).await,
             Attempt::Over => return,
