@@ -99,12 +99,17 @@ impl Home {
         self.library.commit_unawaited(Commit::Note { session, name, detail, at });
     }
 
-    /// Whether the home is silenced, durably.
-    pub async fn set_halted(&self, halted: bool) -> Result<(), StoreError> {
+    /// Whether the home is silenced, from now on; [`Self::set_halted`] writes it down, too.
+    pub fn hush(&self, halted: bool) {
         self.halted.store(halted, Ordering::Relaxed);
         if !halted {
             self.released.notify_waiters();
         }
+    }
+
+    /// Whether the home is silenced, durably.
+    pub async fn set_halted(&self, halted: bool) -> Result<(), StoreError> {
+        self.hush(halted);
         let value = if halted { HALT } else { "" }.to_owned();
         let commit = Commit::Cursor { platform: HALT.into(), account: HALT.into(), value };
         match self.library.commit(commit).await {

@@ -163,7 +163,7 @@ fn revive(home: Arc<Home>, session: SessionId) {
 /// A person spoke: the home is no longer silent. Each session where people talk goes on when they do;
 /// those that only agents write to have nobody to wait for, and go on now.
 pub(crate) fn release(home: &Arc<Home>) {
-    home.halted.send_replace(false); // at once: whoever spoke is to be answered
+    home.hush(false); // at once: whoever spoke is to be answered
     let home = home.clone();
     tokio::spawn(async move {
         if let Err(error) = home.set_halted(false).await {
