@@ -29,6 +29,14 @@ pub enum Command {
         reason: Option<String>,
         all: bool,
     },
+    /// Summarise what was said, with a topic that is kept in favour of the rest.
+    Compress {
+        focus: Option<String>,
+        /// So many exchanges at the end stay as they are.
+        keep: Option<u32>,
+        /// Only say what would be done.
+        preview: bool,
+    },
     Status,
     Help,
     /// Something the people of this session should read, from another agent's gateway. Nobody can
@@ -61,6 +69,7 @@ impl Command {
             "queue" | "q" => Command::Queue { text: text() },
             "approve" => approve(argument),
             "deny" => deny(argument),
+            "compress" => compress(argument),
             "status" => Command::Status,
             "help" | "commands" => Command::Help,
             _ => Command::Unknown { name },
@@ -69,7 +78,10 @@ impl Command {
 
     /// Answered at once, whatever waits before it.
     pub fn passes_the_queue(&self) -> bool {
-        !matches!(self, Command::New { .. } | Command::Steer { .. } | Command::Queue { .. })
+        !matches!(
+            self,
+            Command::New { .. } | Command::Steer { .. } | Command::Queue { .. } | Command::Compress { .. }
+        )
     }
 
     /// What it says to the model, if anything.
@@ -93,6 +105,24 @@ fn approve(argument: &str) -> Command {
     Command::Approve { grant, all: has(&["all"]) }
 }
 
+/// `[focus]`, `here [N]`, and `--preview` beside either.
+fn compress(argument: &str) -> Command {
+    /// As many exchanges stay if nobody says how many.
+    const KEEP: u32 = 2;
+    let is_preview = |word: &&str| ["--preview", "--dry-run"].contains(&word.to_ascii_lowercase().as_str());
+    let preview = argument.split_whitespace().any(|word| is_preview(&word));
+    let words: Vec<&str> = argument.split_whitespace().filter(|word| !is_preview(word)).collect();
+    let keep = match words.as_slice() {
+        [here] if here.eq_ignore_ascii_case("here") => Some(KEEP),
+        [here, count] if here.eq_ignore_ascii_case("here") => {
+            count.parse().ok().map(|count: u32| count.max(1))
+        }
+        _ => None,
+    };
+    let focus = (keep.is_none() && !words.is_empty()).then(|| words.join(" "));
+    Command::Compress { focus, keep, preview }
+}
+
 fn deny(argument: &str) -> Command {
     let (all, reason) = match argument.split_once(char::is_whitespace).unwrap_or((argument, "")) {
         (first, rest) if first.eq_ignore_ascii_case("all") => (true, rest.trim()),
@@ -108,12 +138,19 @@ pub const HELP: &str = "\
 /queue <text>    wait for the next turn
 /approve [session|always] [all]   allow what a tool asked for
 /deny [all] [reason]              refuse it
+/compress [topic]       summarise what was said; the topic is kept in favour of the rest
+/compress here [N]      the same, and the last N exchanges stay as they are
+                        with --preview: only say what would be done
 /status          where this conversation stands
 /help            this list";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn compressing(focus: Option<&str>, keep: Option<u32>, preview: bool) -> Command {
+        Command::Compress { focus: focus.map(str::to_owned), keep, preview }
+    }
 
     #[test]
     fn p4_orders_are_told_from_talk() {
@@ -132,6 +169,12 @@ mod tests {
             ("/deny", Some(Command::Deny { reason: None, all: false })),
             ("/deny all of it", Some(Command::Deny { reason: Some("of it".into()), all: true })),
             ("/deny not there", Some(Command::Deny { reason: Some("not there".into()), all: false })),
+            ("/compress", Some(compressing(None, None, false))),
+            ("/compress the database move", Some(compressing(Some("the database move"), None, false))),
+            ("/compress here", Some(compressing(None, Some(2), false))),
+            ("/compress HERE 5 --preview", Some(compressing(None, Some(5), true))),
+            ("/compress here and there", Some(compressing(Some("here and there"), None, false))),
+            ("/compress --dry-run", Some(compressing(None, None, true))),
             ("/etc/hosts is broken", None),
             ("/", None),
             ("// comment", None),

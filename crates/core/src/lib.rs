@@ -7,11 +7,14 @@
 //! Deliberately absent: IO, clocks, randomness, threads, an async runtime, serialisation formats,
 //! SQL, and the name of any platform or model vendor. `tests/spec/tidy.rs` keeps it that way.
 
+pub mod audit;
 pub mod command;
+pub mod compression;
 pub mod guard;
 pub mod history;
 pub mod id;
 pub mod input;
+pub mod memory;
 pub mod message;
 pub mod port;
 pub mod prompt;

@@ -3,7 +3,8 @@
 //! Nothing here names a database, a vendor or a platform, and nothing decides: decisions are in
 //! [`crate::session`]. Futures are boxed so that adapters can be chosen at run time.
 
-use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId};
+use crate::compression::{Kind as Replaced, Operation, Promoted};
+use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId, View};
 use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Sender};
 use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
@@ -67,6 +68,8 @@ pub struct Committed {
     pub rows: Vec<RowId>,
     /// Another process has written to the session since its owner last read it, or may have.
     pub foreign: bool,
+    /// What `Act::Promote` or `Act::Restore` did to the view, as it was counted.
+    pub promoted: Option<Promoted>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -167,6 +170,15 @@ pub trait Read: Send {
     /// What was said around one row, in the transcript that holds it: also where a summary stands for
     /// it by now. None: there is no such row in that conversation, or it is not the caller's to see.
     fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError>;
+    /// What compressions and restores have left behind in a session, oldest first.
+    fn snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreError>;
+    /// One of them by its name, with what stood there.
+    fn snapshot(&self, name: &str) -> Result<Option<Snapshot>, StoreError>;
+    /// What an operation did, once it is in place.
+    fn promoted(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, StoreError>;
+    /// Whether the rows that an operation stands for are still those it was begun with: nobody has
+    /// compressed, taken back or deleted any of them.
+    fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError>;
     /// The sessions that work, or worked, for this one, oldest first.
     fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError>;
     /// All that is known about a message, found by any of its names: a platform's id, an
@@ -287,6 +299,8 @@ pub struct SessionFilter {
     pub principal: Option<String>,
     pub source: Option<String>,
     pub session: Option<SessionId>,
+    /// Only what stands in the snapshot of this name.
+    pub snapshot: Option<String>,
     /// Whose sessions may be seen. None: everybody's.
     pub scope: Option<Scope>,
     /// Not this conversation, nor any other that shares its ancestors.
@@ -372,6 +386,35 @@ pub struct SessionSummary {
     pub preview: String,
 }
 
+/// A view that was, or the part of one that a summary stands for now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SnapshotSummary {
+    pub name: String,
+    pub session: SessionId,
+    /// The view that it shows.
+    pub view: View,
+    /// The compression that left it. None: a restore did.
+    pub operation: Option<u64>,
+    pub at: Time,
+    /// What took its place.
+    pub kind: Replaced,
+    /// Rows that it holds.
+    pub messages: usize,
+    /// Rows of the whole view before and after, and what it weighed.
+    pub messages_before: usize,
+    pub messages_after: usize,
+    pub tokens_before: u64,
+    pub tokens_after: u64,
+    pub remark: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    pub summary: SnapshotSummary,
+    /// In order, as they were said. Rows that another program has deleted since are not among them.
+    pub rows: Vec<(RowId, Message)>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     pub session: SessionId,
@@ -439,6 +482,145 @@ pub struct ModelError {
     pub kind: FailureKind,
     /// A sentence for the user, with the provider's own words, free of secrets.
     pub message: String,
+}
+
+// --------------------------------------------------------------------------------------- engine
+
+/// Decides when a context is too full and what a summary of it says. The built-in one is
+/// in [`crate::compression`]; a plugin is another. Whatever crosses this trait is plain data,
+/// so that it can cross a process boundary, too; nobody reaches past it.
+pub trait Engine: Send + Sync {
+    fn name(&self) -> &str;
+    /// Asked after each answer, with what the provider counted.
+    fn should_compress(&self, usage: &ContextUsage) -> bool;
+    /// What may stand in place of these messages. The last of them is the last that may be replaced;
+    /// no tool group is open in them.
+    fn compress<'a>(
+        &'a self,
+        past: &'a Past,
+        wishes: &'a Wishes,
+    ) -> Promise<'a, Result<Condensed, EngineError>>;
+
+    // What follows is optional: an engine without it works everywhere.
+
+    /// Which wishes it knows. Others are not even offered to it.
+    fn takes(&self) -> Takes {
+        Takes::default()
+    }
+    /// Whether there is anything in these messages that it would replace.
+    fn has_content_to_compress<'a>(&'a self, past: &'a Past, wishes: &'a Wishes) -> Promise<'a, bool> {
+        let _ = (past, wishes);
+        Box::pin(async { true })
+    }
+    /// What it would do with them, without doing it.
+    fn plan<'a>(
+        &'a self,
+        past: &'a Past,
+        wishes: &'a Wishes,
+    ) -> Promise<'a, Option<crate::compression::Plan>> {
+        let _ = (past, wishes);
+        Box::pin(async { None })
+    }
+    fn session_began(&self, session: &SessionId) {
+        let _ = session;
+    }
+    fn session_ended(&self, session: &SessionId) {
+        let _ = session;
+    }
+    /// Tools it brings along, in the common form of a tool.
+    fn tools(&self) -> Vec<crate::tool::Spec> {
+        Vec::new()
+    }
+    fn call<'a>(&'a self, call: &'a crate::tool::Call) -> Promise<'a, crate::tool::Returned> {
+        let answer = format!("The context engine has no tool named {:?}.", call.name);
+        Box::pin(async move { crate::tool::Returned::text(answer) })
+    }
+    /// A few words for `/status`.
+    fn status(&self) -> Option<String> {
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextUsage {
+    /// What the model read and wrote in its last answer.
+    pub prompt: u64,
+    pub completion: u64,
+    /// What the next request is expected to weigh.
+    pub expected: u64,
+}
+
+/// What an engine is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Past {
+    pub session: SessionId,
+    pub messages: Vec<Message>,
+    /// What the whole context weighs, as the provider counted it or as it is estimated.
+    pub tokens: u64,
+}
+
+/// What is wished of a summary, beyond that there be one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// What should be kept in favour of the rest.
+    pub focus: Option<String>,
+    /// Even if the engine would rather not.
+    pub force: bool,
+    /// What the memory provider wants remembered, as data.
+    pub memory_context: String,
+    /// So many messages at the end are to stay as they are, rather than as many as the engine likes.
+    pub keep_last: Option<usize>,
+}
+
+/// Which wishes an engine knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Takes {
+    pub focus: bool,
+    pub force: bool,
+    pub memory_context: bool,
+    pub keep_last: bool,
+}
+
+/// What an engine made of the past: so many messages at both ends stay as they are, and these stand
+/// in place of the rest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condensed {
+    pub keep_first: usize,
+    pub messages: Vec<Message>,
+    pub keep_last: usize,
+    /// Which model wrote it, if one did.
+    pub model: String,
+    /// Something the user should know, in a sentence.
+    pub remark: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// There is nothing that it would replace.
+    #[error("there is nothing to compress")]
+    Nothing,
+    /// It does not know one of the wishes after all: it is asked once more without them.
+    #[error("the engine does not know {0}")]
+    Unknown(String),
+    /// No summary came of it. In a sentence, free of secrets.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Writes summaries: a language model that gets one message of a user, no system prompt and no tools.
+pub trait Summariser: Send + Sync {
+    fn name(&self) -> &str;
+    /// How many tokens it can read and write in all. Nothing is taken off it.
+    fn window(&self) -> u64;
+    /// Asks once, within its own deadline.
+    fn ask<'a>(&'a self, request: &'a str) -> Promise<'a, Result<Written, ModelError>>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub text: String,
+    /// It broke off because there was no more room.
+    pub truncated: bool,
 }
 
 // ------------------------------------------------------------------------------------- platform
@@ -548,6 +730,9 @@ pub enum Refusal {
     MovedOn,
     #[error("{0}")]
     Unknown(String),
+    /// Not while a turn runs.
+    #[error("a turn is running in session {0}; wait for its answer or stop it, then try again")]
+    Busy(SessionId),
     #[error("the gateway is stopping and accepts nothing new; try again in a moment")]
     Draining,
     #[error("nothing can be accepted now: {0}")]
@@ -570,6 +755,13 @@ pub trait Desk: Send + Sync {
     fn halt(&self) -> Promise<'_, Result<Halted, StoreError>>;
     /// What was silenced goes on.
     fn release(&self) -> Promise<'_, Result<(), StoreError>>;
+    /// A snapshot becomes the view of its session again. Returns when that is on disk.
+    fn restore(&self, session: SessionId, snapshot: String) -> Promise<'_, Result<(), Refusal>> {
+        let _ = (session, snapshot);
+        Box::pin(async {
+            Err(Refusal::Unknown("this gateway cannot restore snapshots; stop it and try again".into()))
+        })
+    }
     /// A new id for a session, as this home makes them.
     fn mint(&self, source: &str) -> SessionId;
     /// A text that nothing else is called, for a message that brings no name of its own.
@@ -633,4 +825,6 @@ pub struct Status {
     pub batches: u64,
     /// What was put off (the search index, projections for Hermes) has been done.
     pub tended: bool,
+    /// What the context engine says of itself.
+    pub engine: Option<String>,
 }

@@ -10,16 +10,18 @@
 //! - whatever belongs to an earlier step, turn or generation is an echo, and changes nothing
 
 use crate::command::Command;
+use crate::compression::{Extent, Operation, Promoted, Replacement, Stage, Upkeep};
 use crate::guard::{Chains, Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
-use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Trace};
+use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
 use crate::message::{Body, Content, Message, ToolResult, distinct_ids};
 use crate::prompt::{Digest, Mark};
 use crate::route;
 use crate::time::Time;
 use crate::tool::{Ask, Grant, Letter, Question, Verdict};
 use crate::turn::{Answer, Group, RESUMES_MAX, Slot, Step, Turn};
+use compress::{End, NoSummary, SurveyOrder};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +38,8 @@ pub struct Session {
     /// Every input up to this one is settled.
     pub answered: Seq,
     pub phase: Phase,
-    pub compression: Option<Compression>,
+    pub compression: Option<Operation>,
+    pub upkeep: Upkeep,
     /// The turn that failed last, as long as nothing has been said since: it can be tried again.
     pub failed: Option<TurnId>,
     /// The step at which it would go on: no call of the next try gets the key of one of the last.
@@ -82,29 +85,12 @@ impl Finalisation {
     }
 }
 
-/// One compression, prepared beside live turns and promoted before a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compression {
-    pub operation: u64,
-    /// The view it summarises: on any other it is stale.
-    pub base: View,
-    /// The last row that the summary stands for.
-    pub cut: RowId,
-    pub stage: CompressionStage,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompressionStage {
-    Preparing,
-    Ready,
-}
-
 /// What the user chose about behaviour that the machine decides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     pub busy: BusyInput,
-    /// Reported prompt tokens from which a compression is prepared. None: never.
-    pub soft_tokens: Option<u64>,
+    /// A request that would weigh as much waits for a compression. None: there is none to wait for.
+    pub hard_tokens: Option<u64>,
     pub limits: Limits,
     /// What this agent is called among those of its process.
     pub agent: Arc<str>,
@@ -136,7 +122,8 @@ pub enum Event {
         step: u32,
         answer: Answer,
         prompt: Mark,
-        cut: Option<RowId>,
+        /// The context engine finds that it is time to compress.
+        full: bool,
     },
     Called {
         turn: TurnId,
@@ -175,11 +162,30 @@ pub enum Event {
         began: Time,
     },
     Finalised(Finalisation),
+    /// Somebody has looked at the rows; None: there is nothing to compress.
+    Surveyed {
+        asked: SurveyOrder,
+        found: Option<Extent>,
+    },
+    /// What came of an operation, and what can be had without a model.
     Summarised {
         operation: u64,
+        summary: Result<Arc<Replacement>, NoSummary>,
+        digest: Option<Arc<Replacement>>,
     },
-    SummaryFailed {
+    /// What the store has counted, for those who ordered it.
+    Reported {
         operation: u64,
+        promoted: Promoted,
+    },
+    /// Rows from this one on are not what they were.
+    Rewritten {
+        from: RowId,
+    },
+    /// A snapshot is to be the view again; the context weighs so much then.
+    Restored {
+        snapshot: String,
+        context: u64,
     },
 }
 
@@ -267,8 +273,26 @@ pub enum Act {
         successor: SessionId,
         moved: Vec<Arc<Input>>,
     },
-    Compress(Compression),
-    Promote(Compression),
+    /// An operation begins, goes on, or is ready.
+    Compress(Box<Operation>),
+    /// It takes effect: what it replaces is kept under the snapshot's name.
+    Promote {
+        operation: Box<Operation>,
+        replacement: Arc<Replacement>,
+        snapshot: String,
+    },
+    /// It ends without a change.
+    Abandon {
+        number: u64,
+        end: End,
+        reason: String,
+    },
+    /// The rows of a snapshot are live again, with all that was said since; the summaries that stood
+    /// for them are not. The view as it was is kept under another name.
+    Restore {
+        snapshot: String,
+        kept_as: String,
+    },
     /// Something worth counting happened: a drop, an echo, a degradation, a cache break.
     Note {
         name: &'static str,
@@ -322,7 +346,16 @@ pub enum Job {
         index: usize,
     },
     Finalise(u8),
+    /// Look whether there is something to compress, for whom and how badly it is wanted.
+    Survey {
+        order: Option<Seq>,
+        force: bool,
+    },
     Summarise {
+        operation: u64,
+    },
+    /// Find out what a compression did, for those who ordered it.
+    Report {
         operation: u64,
     },
 }
@@ -339,6 +372,7 @@ impl Session {
             answered: Seq(0),
             phase: Phase::Idle,
             compression: None,
+            upkeep: Upkeep::default(),
             failed: None,
             failed_step: 0,
             allowed: Vec::new(),
@@ -354,10 +388,15 @@ impl Session {
         let mut next = self.clone();
         let mut acts = Vec::new();
         match event {
-            Event::Loaded { repeatable } => next.take_up(&repeatable, now, &mut acts),
+            Event::Loaded { repeatable } => {
+                if rules.hard_tokens.is_none() {
+                    next.switch_off(&mut acts);
+                }
+                next.take_up(&repeatable, now, &mut acts);
+            }
             Event::Received(input) => next.receive(input, now, rules, &mut acts),
-            Event::Answered { turn, step, answer, prompt, cut } if self.is_at(turn, step) => {
-                next.consider_compression(answer.usage.prompt(), cut, rules, &mut acts);
+            Event::Answered { turn, step, answer, prompt, full } if self.is_at(turn, step) => {
+                next.count_answer(&answer, full, now);
                 next.answer(answer, prompt, now, rules, &mut acts);
             }
             Event::Called { turn, step, index, result, sends } if self.is_at(turn, step) => {
@@ -371,23 +410,36 @@ impl Session {
             }
             Event::Halted => next.halt(now, &mut acts),
             Event::Released => next.halted = false,
-            Event::Failed { turn, step, failure } if self.is_at(turn, step) => next.fail(failure, &mut acts),
+            Event::Failed { turn, step, failure } if self.is_at(turn, step) => {
+                if failure.kind != FailureKind::TooLong || !next.shorten(now, rules, &mut acts) {
+                    next.fail(failure, &mut acts);
+                }
+            }
             Event::Retried { inputs, began } => next.retry(inputs, began, &mut acts),
             Event::Finalised(stage) => match next.phase {
                 Phase::Closed(current) if current == stage => next.phase = Phase::Closed(stage.next()),
                 _ => {}
             },
-            Event::Summarised { operation } => next.summarised(operation, &mut acts),
-            Event::SummaryFailed { operation } => {
-                next.compression.take_if(|compression| compression.operation == operation);
+            Event::Surveyed { asked, found } => next.surveyed(&asked, found, now, &mut acts),
+            Event::Summarised { operation, summary, digest } => {
+                next.summarised(operation, summary, digest, now, &mut acts);
             }
+            Event::Reported { operation, promoted } => next.reported(operation, &promoted, &mut acts),
+            Event::Rewritten { from } => next.rewritten(from, &mut acts),
+            Event::Restored { snapshot, context } => next.restore(snapshot, context, now, &mut acts),
             Event::Answered { turn, step, .. } => acts.push(echo("answer", turn, step)),
             Event::Called { turn, step, .. } => acts.push(echo("result", turn, step)),
             Event::Asked { turn, step, .. } => acts.push(echo("question", turn, step)),
             Event::Decided { turn, step, .. } => acts.push(echo("decision", turn, step)),
             Event::Failed { turn, step, .. } => acts.push(echo("failure", turn, step)),
         }
+        next.attach(&mut acts);
         next.begin_waiting(now, rules, &mut acts);
+        next.weigh(&acts);
+        if next.asks().is_some() && next.asks() != self.asks() {
+            next.approach(now, rules, &mut acts);
+        }
+        next.promote_ordered(now, &mut acts);
         (next, acts)
     }
 
@@ -397,7 +449,9 @@ impl Session {
         match &self.phase {
             Phase::Idle | Phase::Closed(Finalisation::Done) => {}
             Phase::Closed(stage) => jobs.push(Job::Finalise(*stage as u8)),
-            Phase::Turn(Turn { id, step, group: None, .. }) => jobs.push(Job::Ask { turn: *id, step: *step }),
+            Phase::Turn(Turn { group: None, .. }) => {
+                jobs.extend(self.asks().map(|(turn, step)| Job::Ask { turn, step }));
+            }
             Phase::Turn(Turn { id, step, group: Some(group), .. }) => {
                 let (turn, step) = (*id, *step);
                 jobs.extend(group.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
@@ -407,8 +461,13 @@ impl Session {
                 }));
             }
         }
-        if let Some(Compression { operation, stage: CompressionStage::Preparing, .. }) = self.compression {
-            jobs.push(Job::Summarise { operation });
+        match &self.compression {
+            None => jobs.extend(self.survey().map(|it| Job::Survey { order: it.order, force: it.force })),
+            Some(Operation { number, stage, .. }) => match stage {
+                Stage::Preparing => jobs.push(Job::Summarise { operation: *number }),
+                Stage::Ready(_) => {}
+                Stage::Promoted => jobs.push(Job::Report { operation: *number }),
+            },
         }
         jobs
     }
@@ -451,6 +510,7 @@ impl Session {
 
     fn take_up(&mut self, repeatable: &[usize], now: Time, acts: &mut Vec<Act>) {
         self.generation = self.generation.next();
+        self.take_up_compression(acts);
         let Phase::Turn(turn) = &mut self.phase else { return };
         let Some(group) = &mut turn.group else { return };
         if !group.slots.iter().any(|slot| matches!(slot, Slot::Open(_))) {
@@ -655,7 +715,11 @@ impl Session {
     /// Takes up what waits, if nothing runs. Commands at the front are carried out one by one.
     fn begin_waiting(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
         while self.phase == Phase::Idle && !self.halted {
-            let Some(first) = self.waiting.pop_front() else { return };
+            // Orders to compress are taken up elsewhere: nobody waits behind one.
+            let Some(place) = self.waiting.iter().position(|input| !compress::is_order(input)) else {
+                return;
+            };
+            let Some(first) = self.waiting.remove(place) else { return };
             match &first.kind {
                 Kind::Command(Command::New { successor }) => {
                     let successor = successor.clone();
@@ -674,11 +738,12 @@ impl Session {
     }
 
     fn begin(&mut self, first: Arc<Input>, now: Time, acts: &mut Vec<Act>) {
-        self.promote(acts);
         self.failed = None;
         self.failed_step = 0;
         if !first.trace.is_human() {
             self.chains.count_turn(&first.trace);
+        } else if self.place.is_none() {
+            self.place.clone_from(&first.reply_to); // it was received by the session before this one
         }
         let id = TurnId(first.seq);
         let shares = matches!(first.kind, Kind::Chat(_));
@@ -706,7 +771,9 @@ impl Session {
     }
 
     fn close(&mut self, order: &Arc<Input>, successor: SessionId, acts: &mut Vec<Act>) {
-        let moved: Vec<_> = self.waiting.drain(..).collect();
+        self.forget_orders(order.seq, acts);
+        let moved: Vec<_> =
+            self.waiting.drain(..).map(|input| rerooted(input, &self.id, &successor)).collect();
         let said = match moved.len() {
             0 => format!("A new conversation has begun: {successor}."),
             1 => format!("A new conversation has begun: {successor}. The message that waits goes there."),
@@ -719,7 +786,6 @@ impl Session {
             let outcome = Outcome::Moved { session: successor.clone(), seq: Seq(seq) };
             self.settle_quietly(input.seq, outcome, acts);
         }
-        self.compression = None;
         self.phase = Phase::Closed(Finalisation::Claimed);
         acts.push(Act::Close { reason: "session_reset", successor, moved });
     }
@@ -743,39 +809,11 @@ impl Session {
             Phase::Turn(turn) => turn.inputs.first().map(|input| input.seq),
             Phase::Idle | Phase::Closed(_) => None,
         };
-        let unsettled = running.into_iter().chain(self.waiting.front().map(|input| input.seq)).min();
+        let ordered = self.compression.iter().flat_map(|operation| &operation.orders).map(|input| input.seq);
+        let waiting = self.waiting.front().map(|input| input.seq);
+        let unsettled = running.into_iter().chain(waiting).chain(ordered).min();
         let prefix = unsettled.map_or(self.received, |first| Seq(first.0 - 1));
         self.answered = self.answered.max(prefix);
-    }
-
-    fn consider_compression(&mut self, prompt: u64, cut: Option<RowId>, rules: &Rules, acts: &mut Vec<Act>) {
-        let (Some(soft), Some(cut), None) = (rules.soft_tokens, cut, &self.compression) else { return };
-        if prompt >= soft {
-            let operation = self.received.0; // one per boundary, and it only rises
-            let compression =
-                Compression { operation, base: self.view, cut, stage: CompressionStage::Preparing };
-            acts.push(Act::Compress(compression.clone()));
-            self.compression = Some(compression);
-        }
-    }
-
-    fn summarised(&mut self, operation: u64, acts: &mut Vec<Act>) {
-        let Some(compression) = &mut self.compression else { return };
-        if compression.operation == operation && compression.stage == CompressionStage::Preparing {
-            compression.stage = CompressionStage::Ready;
-            acts.push(Act::Compress(compression.clone()));
-        }
-    }
-
-    /// Before a request, a summary that is ready takes the place of what it stands for.
-    fn promote(&mut self, acts: &mut Vec<Act>) {
-        let ready = self.compression.take_if(|compression| compression.stage == CompressionStage::Ready);
-        if let Some(compression) = ready
-            && compression.base == self.view
-        {
-            self.view = self.view.next();
-            acts.push(Act::Promote(compression));
-        }
     }
 }
 
@@ -787,6 +825,18 @@ fn shares(first: &Input, other: &Input) -> bool {
         _ => false,
     };
     one_place && matches!(other.kind, Kind::Chat(_))
+}
+
+/// What a person said here and is answered elsewhere concerns the people over there.
+fn rerooted(input: Arc<Input>, from: &SessionId, to: &SessionId) -> Arc<Input> {
+    match &input.trace.root {
+        Some(root) if input.trace.is_human() && root.session == *from => {
+            let root = Some(Root { session: to.clone(), ..root.clone() });
+            let trace = Trace { root, ..input.trace.clone() };
+            Arc::new(Input { trace, ..Input::clone(&input) })
+        }
+        _ => input,
+    }
 }
 
 fn said_by(input: &Input) -> Option<Message> {
@@ -805,6 +855,9 @@ fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {
 }
 
 mod ask;
+pub mod compress;
+#[cfg(test)]
+mod compressing;
 mod control;
 #[cfg(test)]
 mod hands;

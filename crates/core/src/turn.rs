@@ -61,6 +61,10 @@ pub struct Turn {
     /// A budget has run out: calls are not run any more, and the next answer is the last.
     pub exhausted: bool,
     pub repeated: Option<Repeated>,
+    /// Its next request waits for a compression: it would not fit.
+    pub held: bool,
+    /// How often the view has changed since the last answer.
+    pub promotions: u32,
     /// What it said on the way, before its calls: a client that reads along has seen it.
     pub said: String,
 }
@@ -140,6 +144,8 @@ impl Turn {
             spent: 0,
             exhausted: false,
             repeated: None,
+            held: false,
+            promotions: 0,
             said: String::new(),
         }
     }

@@ -18,6 +18,8 @@ const HEADERS: [&str; 8] = [
     "x-access-token",
     "private-token",
 ];
+/// Each header has one of these in its name. Most texts have none.
+const HEADER_PARTS: [&str; 4] = ["api", "auth", "token", "bearer"];
 const SCHEMES: [&str; 9] =
     ["bearer", "basic", "token", "digest", "negotiate", "apikey", "bot", "key", "aws4-hmac-sha256"];
 
@@ -48,6 +50,9 @@ const TYPES: [&str; 20] = [
 /// `Authorization: Bearer …`, `x-api-key: …`, and a bare `Bearer …`.
 pub fn without_headers(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
+    if !HEADER_PARTS.iter().any(|part| lower.contains(part)) {
+        return text.to_owned();
+    }
     let mut names: Vec<(usize, &str)> = lower.match_indices("authorization").collect();
     names.extend(HEADERS.iter().flat_map(|header| lower.match_indices(header)));
     names.extend(lower.match_indices("bearer "));
@@ -118,7 +123,8 @@ fn bare_bearer(text: &str, from: usize) -> Option<(usize, usize)> {
     is_key.then_some((from, from + body.len()))
 }
 
-/// `OPENAI_API_KEY=…`, `spring.datasource.password=…`, `export token=…`, `--password=…`.
+/// `OPENAI_API_KEY=…`, `spring.datasource.password=…`, `export token=…`, `--password=…`; within a line also
+/// `password=…` where the value looks like one.
 pub fn without_assignments(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
@@ -127,6 +133,12 @@ pub fn without_assignments(text: &str) -> String {
             continue;
         }
         let Some(name) = assigned_name(text, equals) else { continue };
+        if name.in_sentence {
+            if let Some((from, to)) = secret_in_sentence(text, equals + 1) {
+                rewriting.replace(from, to, MARK);
+            }
+            continue;
+        }
         let is_spaced = name.end < equals;
         let start = if name.is_loud || is_spaced { run_end(text, equals + 1, is_blank) } else { equals + 1 };
         let Some((from, to)) = value_at(text, start, !name.is_loud) else { continue };
@@ -147,6 +159,8 @@ struct Name {
     /// All in capitals: hardly ever prose.
     is_loud: bool,
     counts_tokens: bool,
+    /// In the middle of a line, where code and prose are as likely as a secret.
+    in_sentence: bool,
 }
 
 /// The name before an equals sign, if it is one of a secret in a place where that counts.
@@ -163,7 +177,12 @@ fn assigned_name(text: &str, equals: usize) -> Option<Name> {
     if loud_name.bytes().any(|byte| byte.is_ascii_uppercase())
         && (is_secret_name(loud_name) || is_auth(loud_name))
     {
-        return Some(Name { end, is_loud: true, counts_tokens: counts_tokens(loud_name) });
+        return Some(Name {
+            end,
+            is_loud: true,
+            counts_tokens: counts_tokens(loud_name),
+            in_sentence: false,
+        });
     }
     if blanks > 0 || !(is_secret_name(name) || is_auth(name)) {
         return None;
@@ -173,12 +192,47 @@ fn assigned_name(text: &str, equals: usize) -> Option<Name> {
     let is_namespaced = name.trim_start_matches(['-', '.']).contains('.');
     let is_option = name.starts_with("--");
     let stands_first = is_line_start(&text[..begin]);
-    ((is_namespaced || is_option || stands_first) && !in_url).then(|| Name {
-        end,
-        is_loud: false,
-        counts_tokens: counts_tokens(name),
-    })
+    let in_sentence = !(is_namespaced || is_option || stands_first);
+    let counts = !in_sentence || (is_plain_secret(name) && stands_apart(&bytes[..begin]));
+    (counts && !in_url).then(|| Name { end, is_loud: false, counts_tokens: counts_tokens(name), in_sentence })
 }
+
+/// Whether a word begins here.
+fn stands_apart(before: &[u8]) -> bool {
+    before.last().is_none_or(|byte| byte.is_ascii_whitespace() || b"(,;\"'`".contains(byte))
+}
+
+/// A name that is nobody else's, whatever stands around it: `password`, `db_password`, `api_key`.
+fn is_plain_secret(name: &str) -> bool {
+    let plain = plain(name);
+    SECRET_WORDS.iter().any(|word| plain.ends_with(word))
+}
+
+/// The value that begins here in the middle of a line, if it looks like a secret. Only its beginning is looked
+/// at to tell: each name in a long chain of them may be followed by all the rest.
+fn secret_in_sentence(text: &str, start: usize) -> Option<(usize, usize)> {
+    let near = &text[..text.floor_char_boundary(start + SENTENCE_SECRET_LENGTHS.1)];
+    let (from, to) = value_at(near, start, true)?;
+    let is_quoted = from > start;
+    let value = &text[from..to];
+    let passes = is_marked(value) || is_reference(value) || !is_quoted && is_code(&near[start..]);
+    if passes || !looks_secret(value, is_quoted) {
+        return None;
+    }
+    if near.len() < text.len() && to == near.len() { value_at(text, start, true) } else { Some((from, to)) }
+}
+
+/// Letters and digits in one, as no word is made, and nothing of a program around them: `hunter2`, `Kj7-velvet`.
+fn looks_secret(value: &str, is_quoted: bool) -> bool {
+    let value = value.trim_end_matches(['.', ',', '!', '?', ':', ';']);
+    let has = |is: fn(&u8) -> bool| value.as_bytes().iter().any(is);
+    let is_code = !is_quoted && value.contains(['(', '[', '{', '<', '/', '\\', '…']);
+    let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+    value.len() >= SENTENCE_SECRET_LENGTHS.0 && is_mixed && !is_code
+}
+
+/// Anything shorter in a sentence is a word, a number or a name; further nothing is looked at to tell.
+const SENTENCE_SECRET_LENGTHS: (usize, usize) = (6, 256);
 
 /// Whether nothing stands before it in its line but blanks, a list's or a diff's sign, or `export`.
 fn is_line_start(before: &str) -> bool {
@@ -282,17 +336,34 @@ fn names_secret_field(name: &str) -> bool {
     )
 }
 
-/// `password: …` at the beginning of a line.
+/// `password: …` at the beginning of a line; within one only where the value looks like a secret.
 pub fn without_settings(text: &str) -> String {
     let mut rewriting = Rewriting::of(text);
     let mut start = 0;
     for line in text.split_inclusive('\n') {
-        if let Some((from, to)) = setting_value(line) {
+        let colons = line
+            .match_indices(':')
+            .map(|(colon, _)| colon)
+            .filter(|colon| matches!(line.as_bytes().get(colon + 1), Some(b' ' | b'\t')));
+        let within = colons.filter_map(|colon| value_in_sentence(line, colon));
+        for (from, to) in setting_value(line).into_iter().chain(within) {
             rewriting.replace(start + from, start + to, MARK);
         }
         start += line.len();
     }
     rewriting.done()
+}
+
+/// `… the password: hunter2 …`.
+fn value_in_sentence(line: &str, colon: usize) -> Option<(usize, usize)> {
+    let bytes = line.as_bytes();
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    let length = bytes[..colon].iter().rev().take(NAME_LENGTH_MAX).take_while(is_part).count();
+    let begin = colon - length;
+    if !is_plain_secret(&line[begin..colon]) || !stands_apart(&bytes[..begin]) {
+        return None;
+    }
+    secret_in_sentence(line, run_end(line, colon + 1, is_blank))
 }
 
 fn setting_value(line: &str) -> Option<(usize, usize)> {
@@ -346,4 +417,16 @@ fn is_auth(name: &str) -> bool {
 
 fn counts_tokens(name: &str) -> bool {
     plain(name).contains("tokens")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_header_is_passed_over_unseen() {
+        for header in HEADERS.iter().chain(&["authorization", "bearer "]) {
+            assert!(HEADER_PARTS.iter().any(|part| header.contains(part)), "{header}");
+        }
+    }
 }

@@ -39,6 +39,10 @@ fn p31_a_name_or_a_place_gives_a_secret_away() {
         ("password: hunter2", "password: …"),
         ("password: \"hunter2\"", "password: \"…\""),
         ("- api_key: hunter2", "- api_key: …"),
+        ("use password=hunter2 for staging.", "use password=… for staging."),
+        ("log in with the token: ab12cd34, then go on", "log in with the token: …, then go on"),
+        ("it is db_password='Kj7-velvet-Trout' (old)", "it is db_password='…' (old)"),
+        ("Das Passwort (password: Kj7-velvet-Trout) gilt", "Das Passwort (password: …) gilt"),
         ("Proxy-Authorization: Basic dXNlcjpwYXNz", "Proxy-Authorization: Basic …"),
         ("curl -H \"Authorization: token abc\" x", "curl -H \"Authorization: token …\" x"),
         ("{\"Authorization\": \"Bearer abc\"}", "{\"Authorization\": \"…\"}"),
@@ -89,6 +93,11 @@ fn prose_code_and_digests_survive() {
         "src/main.rs:12:5: error[E0308]: mismatched types",
         "+1 -1 @@ -1,7 +1,9 @@",
         "password: must be at least eight characters",
+        "The password: must be at least 8 characters",
+        "connect(user=u, password=get_password2(), token=token)",
+        "the next token: identifier, and the one after it is at 1234567",
+        "Use max_tokens=4096 and the tokens: 12000 of them",
+        "what is in secret=config.secrets.db and why",
         "Bearer authentication is used",
         "a / b * c & d | e; x = y + 1234567",
         "日本語のテキスト — “quoted” …",
@@ -136,6 +145,17 @@ fn carrier() -> impl Strategy<Value = (String, String)> {
         Just("12345678901:{}AbCdEf_-"),
     ];
     (form, body).prop_map(|(form, body)| (form.replace("{}", &body), body))
+}
+
+/// Were each name followed to the end of the chain, this would take minutes.
+#[test]
+fn a_long_chain_of_names_is_one_look_each() {
+    for link in ["token=a,", "token: a,", "password='", "(secret=\"", " api_key: '"] {
+        let chain = link.repeat(60_000);
+        assert!(!redacted(&chain).is_empty());
+    }
+    let long = format!("use token=ab12{} here", "c3".repeat(400));
+    assert_eq!(redacted(&long), "use token=… here");
 }
 
 proptest! {

@@ -103,6 +103,13 @@ const RANDOM_LENGTH_MIN: usize = 20;
 /// As much as is looked at to tell whether a key begins: each `sk-` of a long chain may be a beginning.
 const WINDOW: usize = 256;
 
+/// No key is shorter than this with its prefix, and every byte of both is one of these.
+const LENGTH_MIN: usize = 13;
+
+fn is_key_byte(byte: &u8) -> bool {
+    Body::Padded.holds(*byte) || Body::Dotted.holds(*byte)
+}
+
 /// The beginning of a signed token, in whatever it stands.
 const SIGNED: &str = "eyJ";
 
@@ -142,8 +149,13 @@ pub fn without_tokens(text: &str, purpose: Purpose) -> String {
 /// The prefix of the key that begins here, and where it ends.
 fn token_at(text: &str, at: usize) -> Option<(&'static str, usize)> {
     let rest = &text[at..];
+    let may_be_long = rest.as_bytes().get(..LENGTH_MIN).is_some_and(|start| start.iter().all(is_key_byte));
+    if !may_be_long {
+        return None; // most words: the list of prefixes is long
+    }
+    let begin = rest.as_bytes()[0];
     PREFIXES.iter().find_map(|(prefix, body, least)| {
-        if !rest.starts_with(prefix) {
+        if prefix.as_bytes()[0] != begin || !rest.starts_with(prefix) {
             return None;
         }
         let from = at + prefix.len();
@@ -262,4 +274,17 @@ pub fn without_phone_numbers(text: &str) -> String {
         rewriting.replace(plus + kept, end - kept, "****");
     }
     rewriting.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_passed_over_unseen_is_too_short_for_any_key() {
+        for (prefix, _, least) in PREFIXES {
+            assert!(prefix.len() + least >= LENGTH_MIN, "{prefix}");
+            assert!(prefix.bytes().all(|byte| is_key_byte(&byte)), "{prefix}");
+        }
+    }
 }

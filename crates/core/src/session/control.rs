@@ -191,7 +191,11 @@ impl Session {
                     Phase::Closed(_) => "ended".to_owned(),
                 };
                 let waiting = self.waiting.len();
-                format!("Session {}\n{doing}; {waiting} waiting; {} received", self.id, self.received)
+                let context = self.context_in_words();
+                format!(
+                    "Session {}\n{doing}; {waiting} waiting; {} received{context}",
+                    self.id, self.received
+                )
             }
         }
     }

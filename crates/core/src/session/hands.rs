@@ -4,7 +4,6 @@ use super::tests::*;
 use super::*;
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED};
 use crate::history::STOPPED;
-use crate::input::Root;
 
 fn asked(turn: u64, step: u32, index: usize) -> Event {
     let question =
@@ -28,6 +27,10 @@ fn from_agent(seq: u64, origin: &str, hops: u32) -> Event {
     let root = Some(Root { agent: "other".into(), session: "r".parse().expect("plain id") });
     let trace = Trace { origin: origin.into(), root, hops };
     Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }))
+}
+
+fn renumbered(input: &Input, seq: u64) -> Arc<Input> {
+    Arc::new(Input { seq: Seq(seq), ..Input::clone(input) })
 }
 
 /// A turn with two calls at work.
@@ -299,6 +302,30 @@ fn p6_a_chain_that_is_cut_in_two_places_is_announced_once() {
     });
     let keys: Vec<_> = keys.collect();
     assert_eq!(keys, ["s/agent|notice|cut/h"; 2], "one key, so one is sent");
+}
+
+/// Whoever waits behind `/new` is answered in the next session, and told there.
+#[test]
+fn p6_a_chain_that_begins_with_a_moved_message_has_its_people_where_the_message_went() {
+    let rules = rules(BusyInput::Queue);
+    let mut state = session().step(chat(1), Time(1), &rules).0;
+    state = state.step(new(2), Time(1), &rules).0;
+    let Event::Received(input) = chat(3) else { unreachable!("chat receives") };
+    let root = Some(Root { agent: rules.agent.clone(), session: session().id });
+    let trace = Trace { origin: "h".into(), root, hops: 0 };
+    state = state.step(Event::Received(Arc::new(Input { trace, ..Input::clone(&input) })), Time(1), &rules).0;
+    let (_, acts) = state.step(answered(1), Time(1), &rules);
+    let moved = acts.iter().find_map(|act| match act {
+        Act::Close { moved, successor, .. } => Some((moved, successor)),
+        _ => None,
+    });
+    let (moved, successor) = moved.expect("it is closed");
+    let roots: Vec<_> = moved.iter().filter_map(|input| input.trace.root.as_ref()).collect();
+    assert_eq!(roots.iter().map(|root| &root.session).collect::<Vec<_>>(), [successor]);
+    let mut next = Session::new(successor.clone());
+    (next.received, next.waiting) = (Seq(1), moved.iter().map(|input| renumbered(input, 1)).collect());
+    let (next, _) = next.step(loaded(&[]), Time(2), &rules);
+    assert_eq!(next.place, Some(here()), "that is where its people are");
 }
 
 #[test]

@@ -4,10 +4,12 @@ use super::*;
 use crate::input::{DedupeKey, Request};
 use crate::message::{Assistant, Content, ToolCall};
 use crate::prompt::Head;
+use crate::session::compressing;
 use crate::turn::Usage;
 use proptest::prelude::*;
 
-const SOFT: u64 = 1000;
+/// Requests of this size do not fit.
+pub const HARD: u64 = 1000;
 
 pub fn session() -> Session {
     let mut session = Session::new("s".parse().expect("plain id"));
@@ -16,7 +18,7 @@ pub fn session() -> Session {
 }
 
 pub fn rules(busy: BusyInput) -> Rules {
-    Rules { busy, soft_tokens: Some(SOFT), ..Rules::default() }
+    Rules { busy, hard_tokens: Some(HARD), ..Rules::default() }
 }
 
 pub fn here() -> Destination {
@@ -74,7 +76,7 @@ pub fn answered_with(turn: u64, step: u32, calls: &[&str], tokens: u64) -> Event
         step,
         answer: Answer { said, usage, model: "m".into() },
         prompt: Mark { chain: Digest([0; 32]), messages: 0, head: Head::default() },
-        cut: Some(RowId(turn)),
+        full: tokens >= HARD / 2,
     }
 }
 
@@ -111,8 +113,16 @@ pub fn word(act: &Act) -> String {
         Act::Tip { turn, .. } => format!("tip {turn}"),
         Act::Deliver(reply) => format!("deliver {}", reply.key),
         Act::Close { successor, moved, .. } => format!("close for {successor} with {}", moved.len()),
-        Act::Compress(compression) => format!("compress {:?}", compression.stage),
-        Act::Promote(_) => "promote".into(),
+        Act::Compress(operation) => match &operation.stage {
+            Stage::Preparing => format!("compress {} for {}", operation.number, operation.orders.len()),
+            Stage::Ready(_) => format!("ready {}", operation.number),
+            Stage::Promoted => "promoted".into(),
+        },
+        Act::Promote { operation, replacement, .. } => {
+            format!("promote {} {}", operation.number, replacement.kind)
+        }
+        Act::Abandon { number, end, .. } => format!("{number} {}", end.as_str()),
+        Act::Restore { .. } => "restore".into(),
         Act::Note { name, .. } => (*name).into(),
         Act::Open(_) | Act::Freeze { .. } => "open".into(),
     }
@@ -124,7 +134,9 @@ pub fn job(job: &Job) -> String {
         Job::Call { turn, step, index } => format!("call {turn}.{step}.{index}"),
         Job::Await { turn, step, index } => format!("await {turn}.{step}.{index}"),
         Job::Finalise(stage) => format!("finalise {stage}"),
-        Job::Summarise { .. } => "summarise".into(),
+        Job::Survey { .. } => "survey".into(),
+        Job::Summarise { operation } => format!("summarise {operation}"),
+        Job::Report { operation } => format!("report {operation}"),
     }
 }
 
@@ -363,39 +375,8 @@ fn a_failure_in_a_chat_is_a_notice_and_never_part_of_the_transcript() {
     );
 }
 
-#[test]
-fn compression_is_prepared_beside_the_turns_and_joins_before_a_request() {
-    let operation = 2;
-    let end = play(
-        session(),
-        &rules(BusyInput::Queue),
-        vec![
-            (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
-            (chat(2), vec!["accept 2"], vec!["ask 1.0"]),
-            (
-                answered_with(1, 0, &[], SOFT),
-                vec![
-                    "compress Preparing",
-                    "step 1.0",
-                    "assistant a",
-                    "1 answered by 1",
-                    "deliver s/1",
-                    "begin 2<2",
-                    "user m2",
-                ],
-                vec!["ask 2.0", "summarise"], // side by side
-            ),
-            (Event::Summarised { operation }, vec!["compress Ready"], vec!["ask 2.0"]),
-            (Event::Summarised { operation }, vec![], vec!["ask 2.0"]), // an echo
-            (answered(2), vec!["step 2.0", "assistant a", "2 answered by 2", "deliver s/2"], vec![]),
-            (chat(3), vec!["accept 3", "promote", "begin 3<3", "user m3"], vec!["ask 3.0"]),
-        ],
-    );
-    assert_eq!((end.view, end.id.as_str()), (View(2), "s"), "a new view of the same session");
-}
-
 fn anything() -> impl Strategy<Value = u8> {
-    0u8..12
+    0u8..17
 }
 
 proptest! {
@@ -420,10 +401,18 @@ proptest! {
                 3 if !closed => request(seq),
                 4 if !closed && detail == 0 => new(seq),
                 4 if !closed => command(seq, Command::Status),
-                5 | 6 => answered_with(turn, step, &[], 10),
+                5 => answered_with(turn, step, &[], 10),
+                6 => answered_with(turn, step, &[], u64::from(detail) * 400),
                 7 => answered_with(turn, step, &["0", "1"], 10),
                 8 | 9 => called(turn, step, usize::from(detail % 3)),
                 10 => failed(turn),
+                11 if !closed => command(seq, compressing::order(detail)),
+                12 | 13 => match state.survey() {
+                    Some(asked) => compressing::surveyed(asked, detail > 0),
+                    None => compressing::reported(state.upkeep.operations),
+                },
+                14 => compressing::summarised(state.upkeep.operations, detail),
+                15 => compressing::too_long(turn, step),
                 _ => Event::Loaded { repeatable: vec![] },
             };
             let (next, acts) = state.step(event, Time(1), &rules);
@@ -450,9 +439,10 @@ proptest! {
             Phase::Turn(turn) => turn.inputs.iter().map(|input| input.seq).collect(),
             _ => vec![],
         };
+        let ordered: Vec<_> = state.compression.iter().flat_map(|it| &it.orders).map(|it| it.seq).collect();
         for input in &accepted {
             let waits = state.waiting.iter().any(|waiting| waiting.seq == input.seq);
-            let places = [settled.contains(&input.seq), running.contains(&input.seq), waits];
+            let places = [settled.contains(&input.seq), running.contains(&input.seq), waits, ordered.contains(&input.seq)];
             prop_assert_eq!(places.iter().filter(|is| **is).count(), 1, "input {} is in one place", input.seq);
         }
         let mut sorted = said.clone();
