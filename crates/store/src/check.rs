@@ -34,6 +34,19 @@ macro_rules! only_ours {
     };
 }
 
+/// As a condition on `m`: in the transcript of this session, or in one of its snapshots.
+macro_rules! in_session {
+    ($session:literal) => {
+        concat!(
+            "(m.session_id = ",
+            $session,
+            " OR m.session_id IN (SELECT n.name FROM tl_snapshot n WHERE n.session = ",
+            $session,
+            "))"
+        )
+    };
+}
+
 const CHECKS: &[Check] = &[
     Check {
         name: "route_live",
@@ -122,8 +135,9 @@ const CHECKS: &[Check] = &[
         sql: concat!(
             "SELECT i.session || '/' || i.seq FROM tl_inbox i
              LEFT JOIN tl_step p ON p.session = i.session AND p.number = i.step
-             LEFT JOIN messages m ON m.id = p.message AND m.session_id = i.session AND m.role = 'assistant'
-             WHERE i.outcome GLOB '{\"answered\":*' AND m.id IS NULL AND i.session IN ",
+             LEFT JOIN messages m ON m.id = p.message AND m.role = 'assistant' AND ",
+            in_session!("i.session"),
+            " WHERE i.outcome GLOB '{\"answered\":*' AND m.id IS NULL AND i.session IN ",
             only_ours!()
         ),
         applies: always,
@@ -133,8 +147,9 @@ const CHECKS: &[Check] = &[
         says: "words that entered a turn stand in the transcript, each input as one row of its own, or answered a call",
         sql: concat!(
             "SELECT i.session || '/' || i.seq FROM tl_inbox i
-             LEFT JOIN messages m ON m.id = i.message AND m.session_id = i.session AND m.role = 'user'
-             WHERE i.turn IS NOT NULL AND i.answers IS NULL AND m.id IS NULL AND i.session IN ",
+             LEFT JOIN messages m ON m.id = i.message AND m.role = 'user' AND ",
+            in_session!("i.session"),
+            " WHERE i.turn IS NOT NULL AND i.answers IS NULL AND m.id IS NULL AND i.session IN ",
             only_ours!(),
             " UNION ALL SELECT session || ': row ' || message FROM tl_inbox WHERE message IS NOT NULL
               GROUP BY session, message HAVING count(*) > 1
@@ -148,17 +163,18 @@ const CHECKS: &[Check] = &[
         name: "said_in_order",
         says: "inputs enter the transcript in the order of the inbox, but for those that steer a turn",
         sql: "SELECT session || '/' || seq FROM
-                  (SELECT session, seq, message, lag(message) OVER
-                          (PARTITION BY session, json_type(envelope, '$.command.steer') ORDER BY seq) AS before
-                   FROM tl_inbox WHERE message IS NOT NULL)
-              WHERE message <= before",
+                  (SELECT i.session, i.seq, COALESCE(p.place, i.message) AS place, lag(COALESCE(p.place, i.message)) OVER
+                          (PARTITION BY i.session, json_type(i.envelope, '$.command.steer') ORDER BY i.seq) AS before
+                   FROM tl_inbox i LEFT JOIN tl_place p ON p.id = i.message WHERE i.message IS NOT NULL)
+              WHERE place <= before",
         applies: always,
     },
     Check {
         name: "stride",
         says: "below each row of ours an id is free, where a summary can stand",
         sql: "SELECT 'row ' || m.id FROM messages m WHERE m.id + 1 IN
-                  (SELECT message FROM tl_inbox UNION ALL SELECT message FROM tl_step)",
+                  (SELECT message FROM tl_inbox UNION ALL SELECT message FROM tl_step)
+              AND m.id NOT IN (SELECT o.value FROM tl_snapshot n, json_each(n.summary) o)",
         applies: always,
     },
     Check {
@@ -196,10 +212,14 @@ const CHECKS: &[Check] = &[
         says: "a group that was closed has a result for each of its calls, right behind them",
         sql: concat!(
             "SELECT p.session || ', step ' || p.number FROM tl_step p
+             LEFT JOIN tl_place a ON a.id = p.message
              WHERE p.calls > 0 AND p.message IS NOT NULL AND p.session IN ",
             only_ours!(),
-            " AND p.calls <> (SELECT count(*) FROM messages m WHERE m.session_id = p.session AND m.role = 'tool'
-                              AND m.id > p.message AND m.id <= p.message + 2 * p.calls)"
+            " AND p.calls > (SELECT count(*) FROM messages m LEFT JOIN tl_place b ON b.id = m.id
+                             WHERE m.role = 'tool' AND ",
+            in_session!("p.session"),
+            " AND COALESCE(b.place, m.id) > COALESCE(a.place, p.message)
+              AND COALESCE(b.place, m.id) <= COALESCE(a.place, p.message) + 2 * p.calls)"
         ),
         applies: always,
     },
@@ -232,8 +252,122 @@ const CHECKS: &[Check] = &[
         sql: "SELECT session FROM tl_compression WHERE state < 2 GROUP BY session HAVING count(*) > 1
               UNION ALL
               SELECT t.id FROM tl_session t LEFT JOIN tl_compression c ON c.session = t.id AND c.state < 2
-              WHERE t.compression IS NOT c.operation",
+              WHERE t.compression IS NOT c.operation AND NOT EXISTS
+                  (SELECT 1 FROM tl_compression d WHERE d.session = t.id AND d.operation = t.compression
+                   AND d.state = 2 AND d.orders IS NOT NULL)",
         applies: always,
+    },
+    Check {
+        name: "compression_fenced",
+        says: "a compression under way belongs to the owner of its session, and to its view",
+        sql: "SELECT t.id || ', operation ' || c.operation FROM tl_session t
+              JOIN tl_compression c ON c.session = t.id AND c.state < 2
+              WHERE c.generation <> t.generation OR c.base_view > t.view OR (c.state = 1) <> (c.summary IS NOT NULL)",
+        applies: always,
+    },
+    Check {
+        name: "orders_wait",
+        says: "whoever ordered a compression that is not over still waits to hear of it",
+        sql: "SELECT c.session || ', operation ' || c.operation FROM tl_compression c
+              JOIN tl_session t ON t.id = c.session AND t.compression = c.operation, json_each(c.orders) o
+              LEFT JOIN tl_inbox i ON i.session = c.session AND i.seq = o.value
+              WHERE i.state IS NOT 0",
+        applies: always,
+    },
+    Check {
+        name: "snapshot_of_promotion",
+        says: "every compression that took effect has left its snapshot, and no other has",
+        sql: "SELECT c.session || ', operation ' || c.operation FROM tl_compression c
+              LEFT JOIN tl_snapshot n ON n.session = c.session AND n.operation = c.operation
+              WHERE (c.state = 2) <> (n.name IS NOT NULL)
+              UNION ALL
+              SELECT n.name FROM tl_snapshot n WHERE n.operation IS NOT NULL AND NOT EXISTS
+                  (SELECT 1 FROM tl_compression c WHERE c.session = n.session AND c.operation = n.operation)",
+        applies: always,
+    },
+    Check {
+        name: "snapshot_named",
+        says: "a snapshot has its session's name and a time, later ones show later views",
+        sql: "SELECT name FROM (SELECT name, session, view, lag(view) OVER (PARTITION BY session ORDER BY name) AS before
+                                FROM tl_snapshot)
+              WHERE view < before OR substr(name, 1, length(session) + 10) <> session || '.snapshot.'",
+        applies: always,
+    },
+    Check {
+        name: "snapshot_whole",
+        says: "every row of a snapshot is there, in the order in which it was said",
+        sql: concat!(
+            "SELECT name || ', row ' || row FROM
+                 (SELECT n.name, o.value AS row, m.id AS there, COALESCE(p.place, m.id) AS place,
+                         lag(COALESCE(p.place, m.id)) OVER (PARTITION BY n.name ORDER BY o.key) AS before
+                  FROM tl_snapshot n, json_each(n.rows) o
+                  LEFT JOIN messages m ON m.id = o.value LEFT JOIN tl_place p ON p.id = m.id
+                  WHERE n.session IN ",
+            only_ours!(),
+            ") WHERE there IS NULL OR place <= before"
+        ),
+        applies: always,
+    },
+    Check {
+        name: "snapshot_unrouted",
+        says: "no chat leads to a snapshot, and nobody owns one",
+        sql: "SELECT chat FROM tl_route WHERE instr(session, '.snapshot.') > 0
+              UNION ALL SELECT id FROM tl_session WHERE instr(id, '.snapshot.') > 0",
+        applies: always,
+    },
+    Check {
+        name: "replaced_not_live",
+        says: "while a summary is live, nothing that it stands for is",
+        sql: "SELECT n.name || ', row ' || m.id FROM tl_snapshot n, json_each(n.rows) r
+              JOIN messages m ON m.id = r.value AND m.session_id = n.session AND m.active IS NOT 0
+              WHERE m.id > n.after AND m.id <= n.cut
+                AND EXISTS (SELECT 1 FROM json_each(n.summary) o JOIN messages s ON s.id = o.value
+                            WHERE s.session_id = n.session AND s.active IS NOT 0)",
+        applies: |can| can.has_compacted,
+    },
+    Check {
+        name: "replaced_not_live",
+        says: "while a summary is in the view, nothing that it stands for is",
+        sql: "SELECT n.name || ', row ' || m.id FROM tl_snapshot n, json_each(n.rows) r
+              JOIN messages m ON m.id = r.value AND m.session_id = n.session
+              WHERE m.id > n.after AND m.id <= n.cut
+                AND EXISTS (SELECT 1 FROM json_each(n.summary) o JOIN messages s ON s.id = o.value
+                            WHERE s.session_id = n.session)",
+        applies: |can| !can.has_compacted,
+    },
+    Check {
+        name: "archived_kept",
+        says: "what a summary stands for is in a snapshot, where every row is ours",
+        sql: concat!(
+            "SELECT 'row ' || m.id FROM messages m WHERE m.active = 0 AND m.compacted = 1
+             AND m.id NOT IN (SELECT o.value FROM tl_snapshot n, json_each(n.rows) o WHERE n.session = m.session_id)
+             AND m.session_id IN ",
+            only_ours!()
+        ),
+        applies: |can| can.has_compacted,
+    },
+    Check {
+        name: "moved_kept",
+        says: "what lies under a snapshot's name is listed in a snapshot of its session",
+        sql: "SELECT 'row ' || m.id FROM messages m JOIN tl_snapshot n ON n.name = m.session_id
+              WHERE m.id NOT IN (SELECT o.value FROM tl_snapshot l, json_each(l.rows) o WHERE l.session = n.session)
+              UNION ALL
+              SELECT id FROM sessions WHERE instr(id, '.snapshot.') > 0 AND source = 'tool'
+              AND (ended_at IS NULL OR title IS NOT NULL) AND id IN (SELECT name FROM tl_snapshot)",
+        applies: |can| !can.has_compacted,
+    },
+    Check {
+        name: "live_in_place",
+        says: "a row that had to make room is not live",
+        sql: "SELECT 'row ' || p.id FROM tl_place p LEFT JOIN messages m ON m.id = p.id
+              WHERE m.session_id = p.session AND m.active IS NOT 0",
+        applies: |can| can.has_compacted,
+    },
+    Check {
+        name: "live_in_place",
+        says: "a row that had to make room is not in the view",
+        sql: "SELECT 'row ' || p.id FROM tl_place p JOIN messages m ON m.id = p.id WHERE m.session_id = p.session",
+        applies: |can| !can.has_compacted,
     },
     Check {
         name: "finalised_once",
@@ -255,11 +389,15 @@ const CHECKS: &[Check] = &[
     Check {
         name: "unfinished",
         says: "a start finds exactly the sessions in which something runs, or waits and is not silenced",
-        sql: "SELECT t.id FROM tl_session t WHERE t.unfinished <>
-                  (t.phase = 1 OR (t.phase = 2 AND t.stage < 4)
+        sql: "SELECT t.id FROM tl_session t LEFT JOIN tl_compression c ON c.session = t.id AND c.operation = t.compression
+              WHERE t.unfinished <>
+                  ((t.phase = 1 AND COALESCE(json_extract(t.rest, '$.held'), 0) = 0) OR (t.phase = 2 AND t.stage < 4)
                    OR (t.halted = 0 AND EXISTS
-                       (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.seq > t.answered AND i.state = 0))
-                   OR EXISTS (SELECT 1 FROM tl_compression c WHERE c.session = t.id AND c.state = 0))",
+                       (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.seq > t.answered AND i.state = 0
+                        AND i.seq NOT IN (SELECT o.value FROM json_each(COALESCE(c.orders, '[]')) o)))
+                   OR COALESCE(c.state IN (0, 2), 0)
+                   OR (c.state IS NULL AND t.phase <> 2 AND t.halted = 0
+                       AND (COALESCE(json_extract(t.rest, '$.held'), 0) OR COALESCE(json_extract(t.upkeep, '$.wanted'), 0))))",
         applies: always,
     },
     Check {
@@ -270,7 +408,17 @@ const CHECKS: &[Check] = &[
             only_ours!(),
             " AND s.message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id)"
         ),
-        applies: always,
+        applies: |can| !can.has_compacted,
+    },
+    Check {
+        name: "counted",
+        says: "Hermes' count of messages is the number of live rows, where every row is ours",
+        sql: concat!(
+            "SELECT s.id || ': ' || s.message_count FROM sessions s WHERE s.id IN ",
+            only_ours!(),
+            " AND s.message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.compacted IS NOT 1)"
+        ),
+        applies: |can| can.has_compacted,
     },
     Check {
         name: "tokens_counted",
@@ -320,7 +468,7 @@ pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<String>
             Err(fault) => unreadable.push(as_damage(fault)?),
         }
     }
-    let damage = match damage(conn) {
+    let damage = match damage(conn, shape) {
         Ok(damage) if damage.is_empty() => unreadable,
         Ok(damage) => damage,
         Err(fault) => vec![as_damage(fault)?],
@@ -341,7 +489,11 @@ fn as_damage(fault: Fault) -> Result<String, Fault> {
 
 /// SQLite's own findings. Its older releases, which Hermes may run on, cut a text short at a NUL when
 /// they index its trigrams; newer ones call the index malformed for that. No word is lost by it.
-fn damage(conn: &Connection) -> Result<Vec<String>, Fault> {
+fn damage(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fault> {
+    for index in shape.indexes() {
+        // Its own check goes by what this connection last saw of the index, unless it is asked something first.
+        texts(conn, &format!("SELECT rowid FROM {index} LIMIT 1"))?;
+    }
     let mut faults = texts(conn, "PRAGMA integrity_check(10)")?;
     faults.retain(|fault| fault != "ok");
     let of_trigrams = |fault: &String| fault.contains("messages_fts_trigram");
@@ -386,9 +538,14 @@ impl Reader {
     fn readable_columns(&self) -> Result<Vec<String>, Fault> {
         let traces = "SELECT key, trace FROM tl_outbox WHERE trace IS NOT NULL";
         let rests = "SELECT id, rest FROM tl_session WHERE rest IS NOT NULL";
+        let upkeeps = "SELECT id, upkeep FROM tl_session WHERE upkeep IS NOT NULL";
+        let summaries =
+            "SELECT session || ': a summary', summary FROM tl_compression WHERE summary IS NOT NULL";
         let mut state = Session::new(session_id("nobody")?);
         let mut broken = self.misread(traces, |text| envelope::trace(Some(text)).is_ok())?;
         broken.extend(self.misread(rests, |text| envelope::restore_rest(&mut state, text).is_ok())?);
+        broken.extend(self.misread(upkeeps, |text| envelope::upkeep(text).is_ok())?);
+        broken.extend(self.misread(summaries, |text| envelope::replacement(text).is_ok())?);
         for (number, what) in [(0, "a grant"), (1, "a question"), (2, "a result")] {
             let calls = format!("SELECT session || ': {what}', detail FROM tl_call WHERE state = {number}");
             broken.extend(self.misread(&calls, |text| call::slot(number, text).is_ok())?);

@@ -14,12 +14,13 @@ use crate::transcript::NextRow;
 use crate::write::{News, Scribe};
 use rusqlite::Connection;
 use std::sync::Arc;
+use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::Message;
 use throughline_core::port::{
     Anchor, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Seen, SessionFilter,
-    SessionSummary, Settled, Store, StoreError, Tended, Trace,
+    SessionSummary, Settled, Snapshot, SnapshotSummary, Store, StoreError, Tended, Trace,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
@@ -37,6 +38,8 @@ pub struct Writer {
 #[derive(Default)]
 pub(crate) struct Effects {
     pub rows: Vec<i64>,
+    /// Rows that were put between others.
+    pub between: Vec<i64>,
     pub routes: bool,
 }
 
@@ -69,6 +72,7 @@ impl Writer {
             self.foreign.noticed(notice);
         }
         self.foreign.wrote(&effects.rows);
+        self.foreign.put_between(&effects.between);
         for (commit, result) in batch.iter().zip(&results) {
             if let (Commit::Session { state, .. }, Ok(_)) = (commit, result) {
                 self.foreign.touched(&state.id);
@@ -100,6 +104,7 @@ impl Writer {
         match scribe.write(commit) {
             Ok(committed) => {
                 effects.rows.append(&mut scribe.effects.rows);
+                effects.between.append(&mut scribe.effects.between);
                 effects.routes |= scribe.effects.routes;
                 run(conn, "RELEASE alone")?;
                 Ok(Ok(committed))
@@ -271,6 +276,22 @@ impl Read for Writer {
 
     fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError> {
         self.reader.around(anchor)
+    }
+
+    fn snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreError> {
+        self.reader.snapshots(id)
+    }
+
+    fn snapshot(&self, name: &str) -> Result<Option<Snapshot>, StoreError> {
+        self.reader.snapshot(name)
+    }
+
+    fn promoted(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, StoreError> {
+        self.reader.promoted(id, operation)
+    }
+
+    fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError> {
+        self.reader.intact(id, operation)
     }
 
     fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {

@@ -1,5 +1,6 @@
 //! Our own columns of JSON: what came in, how it ended, where a reply goes, what a model called, how
-//! a call stands, and the parts of a state that are mostly as at first.
+//! a call stands, what a compression is about to put in place, and the parts of a state that are
+//! mostly as at first.
 //!
 //! Whatever is written here is read back equal. JSON that only passes through is kept as a string
 //! inside ours, because a parser may change its numbers or its order. Fields that are absent are
@@ -9,10 +10,13 @@
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use throughline_core::command::Command;
+use throughline_core::compression::{Cause, Kind as Replaced, Replacement, Upkeep};
 use throughline_core::guard::{Chain, Chains, Repeated};
-use throughline_core::id::{Seq, SessionId, TurnId};
+use throughline_core::id::{RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Destination, Input, Kind, Request, Root, Sender, Task, Trace};
-use throughline_core::message::{Assistant, Content, JsonText, Part, Reasoning, ToolCall, ToolResult};
+use throughline_core::message::{
+    Assistant, Body, Content, JsonText, Message, Part, Reasoning, ToolCall, ToolResult,
+};
 use throughline_core::prompt::Digest;
 use throughline_core::session::{Failure, FailureKind, Outcome, Phase, Session};
 use throughline_core::time::Time;
@@ -120,6 +124,9 @@ fn command_value(command: &Command) -> Value {
         Command::Queue { text } => json!({ "queue": text }),
         Command::Approve { grant, all } => json!({ "approve": grant_name(*grant), "all": all }),
         Command::Deny { reason, all } => json!({ "deny": reason, "all": all }),
+        Command::Compress { focus, keep, preview } => {
+            json!({ "compress": focus, "keep": keep, "preview": preview })
+        }
         Command::Status => json!("status"),
         Command::Help => json!("help"),
         Command::Notice { text } => json!({ "notice": text }),
@@ -135,6 +142,11 @@ fn command_from(value: &Value) -> Read<Command> {
         Value::String(name) if name == "status" => Command::Status,
         Value::String(name) if name == "help" => Command::Help,
         _ if value.get("deny").is_some() => Command::Deny { reason: text("deny"), all },
+        _ if value.get("compress").is_some() => Command::Compress {
+            focus: text("compress"),
+            keep: value.get("keep").and_then(Value::as_u64).and_then(|keep| u32::try_from(keep).ok()),
+            preview: value.get("preview").and_then(Value::as_bool).unwrap_or(false),
+        },
         _ => match (text("steer"), text("queue"), text("approve"), text("notice"), text("unknown")) {
             (Some(text), ..) => Command::Steer { text },
             (_, Some(text), ..) => Command::Queue { text },
@@ -289,6 +301,10 @@ fn destination_from(value: &Value) -> Read<Destination> {
 // ------------------------------------------------------------------------------ an open group
 
 pub(crate) fn answer_text(answer: &Assistant) -> String {
+    answer_value(answer).to_string()
+}
+
+fn answer_value(answer: &Assistant) -> Value {
     let mut object = Object::default();
     object.value("content", content_value(&answer.content));
     object.value("calls", answer.calls.iter().map(call_value).collect());
@@ -299,22 +315,25 @@ pub(crate) fn answer_text(answer: &Assistant) -> String {
     object.optional_text("reasoning_details", details.as_ref().map(JsonText::as_str));
     object.optional_text("codex_reasoning_items", codex_reasoning_items.as_ref().map(JsonText::as_str));
     object.optional_text("codex_message_items", codex_message_items.as_ref().map(JsonText::as_str));
-    object.finish()
+    object.0.into()
 }
 
 pub(crate) fn answer(text: &str) -> Read<Assistant> {
-    let value = parsed(text)?;
+    answer_from(&parsed(text)?)
+}
+
+fn answer_from(value: &Value) -> Read<Assistant> {
     let calls = value.get("calls").and_then(Value::as_array).ok_or("an answer without calls")?;
     Ok(Assistant {
         content: content_from(value.get("content").ok_or("an answer without content")?)?,
         calls: calls.iter().map(call_from).collect::<Read<_>>()?,
-        finish: optional_text_of(&value, "finish"),
+        finish: optional_text_of(value, "finish"),
         reasoning: Reasoning {
-            text: optional_text_of(&value, "reasoning"),
-            content: optional_text_of(&value, "reasoning_content"),
-            details: json_of(&value, "reasoning_details"),
-            codex_reasoning_items: json_of(&value, "codex_reasoning_items"),
-            codex_message_items: json_of(&value, "codex_message_items"),
+            text: optional_text_of(value, "reasoning"),
+            content: optional_text_of(value, "reasoning_content"),
+            details: json_of(value, "reasoning_details"),
+            codex_reasoning_items: json_of(value, "codex_reasoning_items"),
+            codex_message_items: json_of(value, "codex_message_items"),
         },
     })
 }
@@ -338,18 +357,25 @@ fn call_from(value: &Value) -> Read<ToolCall> {
 }
 
 pub(crate) fn result_text(result: &ToolResult) -> String {
+    result_value(result).to_string()
+}
+
+fn result_value(result: &ToolResult) -> Value {
     let mut object = Object::default();
     object.text("call_id", &result.call_id);
     object.optional_text("name", result.name.as_deref());
     object.value("content", content_value(&result.content));
-    object.finish()
+    object.0.into()
 }
 
 pub(crate) fn result(text: &str) -> Read<ToolResult> {
-    let value = parsed(text)?;
+    result_from(&parsed(text)?)
+}
+
+fn result_from(value: &Value) -> Read<ToolResult> {
     Ok(ToolResult {
-        call_id: text_of(&value, "call_id")?.to_owned(),
-        name: optional_text_of(&value, "name"),
+        call_id: text_of(value, "call_id")?.to_owned(),
+        name: optional_text_of(value, "name"),
         content: content_from(value.get("content").ok_or("a result without content")?)?,
     })
 }
@@ -434,6 +460,12 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
         let repeated = |it: Repeated| json!([it.calls.to_hex(), it.results.to_hex(), it.times]);
         object.optional("repeated", turn.repeated.map(repeated));
         object.optional_text("said", Some(turn.said.as_str()).filter(|said| !said.is_empty()));
+        if turn.held {
+            object.value("held", json!(true));
+        }
+        if turn.promotions > 0 {
+            object.number("promotions", turn.promotions.into());
+        }
     }
     (!object.0.is_empty()).then(|| object.finish())
 }
@@ -457,6 +489,8 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
         turn.exhausted = value.get("exhausted").and_then(Value::as_bool).unwrap_or(false);
         turn.repeated = value.get("repeated").map(repeated_from).transpose()?;
         turn.said = optional_text_of(&value, "said").unwrap_or_default();
+        turn.held = value.get("held").and_then(Value::as_bool).unwrap_or(false);
+        turn.promotions = step("promotions").unwrap_or(0);
     }
     Ok(())
 }
@@ -477,6 +511,168 @@ fn repeated_from(value: &Value) -> Read<Repeated> {
         (Some(calls), Some(results), Some(times)) => Ok(Repeated { calls, results, times }),
         _ => Err("repeated"),
     }
+}
+
+// ---------------------------------------------------------------------------------- compression
+
+pub(crate) fn upkeep_text(upkeep: &Upkeep) -> String {
+    let Upkeep { context, wanted, operations, failures, not_before, unworthy, recent, snapshot } = upkeep;
+    let mut object = Object::default();
+    object.number("context", *context);
+    if *wanted {
+        object.value("wanted", json!(true));
+    }
+    for (name, number) in
+        [("operations", *operations), ("failures", u64::from(*failures)), ("unworthy", *unworthy)]
+    {
+        if number > 0 {
+            object.number(name, number);
+        }
+    }
+    for (name, time) in [("not_before", not_before), ("snapshot", snapshot)] {
+        if *time != Time::default() {
+            object.value(name, json!(time.0));
+        }
+    }
+    if !recent.is_empty() {
+        object.value("recent", recent.iter().map(|at| json!(at.0)).collect());
+    }
+    object.finish()
+}
+
+pub(crate) fn upkeep(text: &str) -> Read<Upkeep> {
+    let value = parsed(text)?;
+    let number = |name| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let time = |name| value.get(name).and_then(Value::as_i64).map(Time).unwrap_or_default();
+    let recent = match value.get("recent") {
+        None => Vec::new(),
+        Some(recent) => recent.as_array().ok_or("recent")?.iter().map(time_from).collect::<Read<_>>()?,
+    };
+    Ok(Upkeep {
+        context: value.get("context").and_then(Value::as_u64).ok_or("context")?,
+        wanted: value.get("wanted").and_then(Value::as_bool).unwrap_or(false),
+        operations: number("operations"),
+        failures: u32::try_from(number("failures")).map_err(|_| "failures")?,
+        not_before: time("not_before"),
+        unworthy: number("unworthy"),
+        recent,
+        snapshot: time("snapshot"),
+    })
+}
+
+pub(crate) fn replacement_text(replacement: &Replacement) -> String {
+    let Replacement { after, cut, replaced, rows, kind, before, after_tokens, model, remark } = replacement;
+    let mut object = Object::default();
+    object.optional("after", after.map(|row| json!(row.0)));
+    object.number("cut", cut.0);
+    object.number("replaced", *replaced as u64);
+    object.value("rows", rows.iter().map(message_value).collect());
+    object.text("kind", &kind.to_string());
+    object.number("before", *before);
+    object.number("after_tokens", *after_tokens);
+    object.text("model", model);
+    object.optional_text("remark", remark.as_deref());
+    object.finish()
+}
+
+pub(crate) fn replacement(text: &str) -> Read<Replacement> {
+    let value = parsed(text)?;
+    let number = |name: &'static str| value.get(name).and_then(Value::as_u64).ok_or(name);
+    let rows = value.get("rows").and_then(Value::as_array).ok_or("a replacement without rows")?;
+    Ok(Replacement {
+        after: value.get("after").and_then(Value::as_u64).map(RowId),
+        cut: RowId(number("cut")?),
+        replaced: usize::try_from(number("replaced")?).map_err(|_| "replaced")?,
+        rows: rows.iter().map(message_from).collect::<Read<_>>()?,
+        kind: replaced_by(text_of(&value, "kind")?)?,
+        before: number("before")?,
+        after_tokens: number("after_tokens")?,
+        model: text_of(&value, "model")?.to_owned(),
+        remark: optional_text_of(&value, "remark"),
+    })
+}
+
+pub(crate) fn replaced_by(name: &str) -> Read<Replaced> {
+    match name {
+        "summary" => Ok(Replaced::Summary),
+        "digest" => Ok(Replaced::Digest),
+        "restored" => Ok(Replaced::Restored),
+        _ => Err("a replacement of an unknown kind"),
+    }
+}
+
+pub(crate) fn cause_number(cause: Cause) -> i64 {
+    match cause {
+        Cause::Ahead => 0,
+        Cause::Need => 1,
+        Cause::Order => 2,
+    }
+}
+
+pub(crate) fn cause(number: i64) -> Cause {
+    match number {
+        0 => Cause::Ahead,
+        1 => Cause::Need,
+        _ => Cause::Order,
+    }
+}
+
+/// Ids of rows, or numbers of inputs, in their order.
+pub(crate) fn numbers_text(numbers: impl IntoIterator<Item = i64>) -> String {
+    Value::from_iter(numbers).to_string()
+}
+
+pub(crate) fn numbers(text: &str) -> Read<Vec<i64>> {
+    let value = parsed(text)?;
+    let list = value.as_array().ok_or("a list of numbers that is none")?;
+    list.iter().map(|number| number.as_i64().ok_or("a number that is none")).collect()
+}
+
+fn time_from(value: &Value) -> Read<Time> {
+    value.as_i64().map(Time).ok_or("a time that is none")
+}
+
+fn message_value(message: &Message) -> Value {
+    let mut object = Object::default();
+    object.value("at", json!(message.at.0));
+    match &message.body {
+        Body::System(content) => object.value("system", content_value(content)),
+        Body::User(content) => object.value("user", content_value(content)),
+        Body::Assistant(said) => object.value("assistant", answer_value(said)),
+        Body::Result(result) => object.value("result", result_value(result)),
+        Body::Other { role, content } => object.value("other", json!([role, content_value(content)])),
+    }
+    object.optional_text("platform_id", message.platform_id.as_deref());
+    object.optional_text("sent_as", message.sent_as.as_deref());
+    if message.observed {
+        object.value("observed", json!(true));
+    }
+    object.0.into()
+}
+
+fn message_from(value: &Value) -> Read<Message> {
+    let body = if let Some(content) = value.get("system") {
+        Body::System(content_from(content)?)
+    } else if let Some(content) = value.get("user") {
+        Body::User(content_from(content)?)
+    } else if let Some(said) = value.get("assistant") {
+        Body::Assistant(answer_from(said)?)
+    } else if let Some(result) = value.get("result") {
+        Body::Result(result_from(result)?)
+    } else {
+        let other = value.get("other").ok_or("a message of no kind")?;
+        Body::Other {
+            role: other.get(0).and_then(Value::as_str).ok_or("a message without a role")?.to_owned(),
+            content: content_from(other.get(1).ok_or("a message without content")?)?,
+        }
+    };
+    Ok(Message {
+        at: time_from(value.get("at").ok_or("a message without a time")?)?,
+        body,
+        platform_id: optional_text_of(value, "platform_id"),
+        sent_as: optional_text_of(value, "sent_as"),
+        observed: value.get("observed").and_then(Value::as_bool).unwrap_or(false),
+    })
 }
 
 // -------------------------------------------------------------------------------------- content

@@ -26,6 +26,8 @@ pub(crate) struct Foreign {
     looked: i64,
     /// Rows above `looked` that are ours, as first and last of runs one stride apart.
     ours: Vec<(i64, i64)>,
+    /// And those that we put between others.
+    between: BTreeSet<i64>,
     recent: HashMap<SessionId, u64>,
     clock: u64,
     /// Sessions that others wrote to, until a commit of their owner has said so.
@@ -58,6 +60,10 @@ impl Foreign {
                 _ => self.ours.push((row, row)),
             }
         }
+    }
+
+    pub fn put_between(&mut self, rows: &[i64]) {
+        self.between.extend(rows.iter().filter(|row| **row > self.looked));
     }
 
     pub fn touched(&mut self, session: &SessionId) {
@@ -95,9 +101,14 @@ impl Foreign {
         row <= last && (row - first) % crate::transcript::STRIDE == 0
     }
 
+    fn is_known(&self, row: i64) -> bool {
+        self.is_ours(row) || self.between.contains(&row)
+    }
+
     fn looked_up_to(&mut self, row: i64) {
         self.looked = self.looked.max(row);
         self.ours.clear();
+        self.between.clear();
     }
 }
 
@@ -141,7 +152,7 @@ impl Writer {
         let mut rows = statement.query([self.foreign.looked])?;
         while let Some(row) = rows.next()? {
             last = row.get(0)?;
-            if !self.foreign.is_ours(last) {
+            if !self.foreign.is_known(last) {
                 sessions.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are nobody's news
             }
         }

@@ -22,11 +22,7 @@ pub(crate) fn slice(reader: &Reader) -> Result<bool, Fault> {
     let (rows, more) = waiting(reader)?;
     let Some(last) = rows.last() else { return Ok(false) };
     transact(&reader.conn, |conn| {
-        let tables = [
-            ("messages_fts", reader.shape.can.has_word_index),
-            ("messages_fts_trigram", reader.shape.can.has_trigram_index),
-        ];
-        for (table, _) in tables.iter().filter(|(_, there)| *there) {
+        for table in reader.shape.indexes() {
             let sql = format!(
                 "INSERT INTO {table}(rowid, content) SELECT id, {INDEXED_TEXT} FROM messages
                  WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM {table} WHERE rowid = ?1)"

@@ -35,6 +35,7 @@ mod read;
 mod route;
 mod search;
 mod shape;
+mod snapshot;
 mod trace;
 mod transcript;
 mod write;

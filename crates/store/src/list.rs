@@ -6,6 +6,7 @@
 use crate::fault::Fault;
 use crate::lineage::HELPER;
 use crate::read::{Reader, text, unsigned};
+use crate::snapshot::names_of;
 use rusqlite::{Row, params};
 use std::collections::HashSet;
 use throughline_core::id::SessionId;
@@ -138,11 +139,17 @@ impl Reader {
 
     /// The beginning of the first thing the user said.
     fn preview(&self, session: &str) -> Result<String, Fault> {
+        // Where rows move to a snapshot, the first thing that was said is in the first of them.
+        let (below, above) = names_of(session);
         let mut statement = self.conn.prepare_cached(
-            "SELECT content FROM messages WHERE session_id = ?1 AND role = 'user' AND content IS NOT NULL
+            "SELECT content FROM (
+                 SELECT content, timestamp, id FROM messages
+                 WHERE session_id = ?1 AND role = 'user' AND content IS NOT NULL
+                 UNION ALL SELECT content, timestamp, id FROM messages
+                 WHERE session_id > ?2 AND session_id < ?3 AND role = 'user' AND content IS NOT NULL)
              ORDER BY timestamp, id LIMIT 1",
         )?;
-        let mut rows = statement.query([session])?;
+        let mut rows = statement.query([session, &below, &above])?;
         let Some(row) = rows.next()? else { return Ok(String::new()) };
         let said = content_of(text(row, 0)?).plain();
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");

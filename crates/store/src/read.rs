@@ -10,16 +10,17 @@ use crate::fault::{Fault, While};
 use crate::shape::Shape;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::Arc;
+use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::{Body, Message};
 use throughline_core::port::{
     Anchor, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Seen, SessionFilter, SessionSummary,
-    Settled, StoreError, Trace,
+    Settled, Snapshot, SnapshotSummary, StoreError, Trace,
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Match;
-use throughline_core::session::{Compression, CompressionStage, Finalisation, Outcome, Phase, Session};
+use throughline_core::session::{Finalisation, Outcome, Phase, Session};
 use throughline_core::time::Time;
 use throughline_core::turn::{Answer, Turn, Usage};
 use throughline_hermes::row;
@@ -51,7 +52,7 @@ impl Reader {
             "SELECT s.system_prompt, s.source, s.ended_at IS NOT NULL, s.end_reason,
                     t.generation, t.epoch, t.view, t.received, t.answered, t.phase, t.turn, t.began, t.step,
                     t.resumes, t.stage, t.failed, t.compression, t.steps, t.last_row, t.principal, t.layer,
-                    t.halted, t.rest, s.user_id
+                    t.halted, t.rest, s.user_id, t.upkeep
              FROM sessions s LEFT JOIN tl_session t ON t.id = s.id WHERE s.id = ?1",
         )?;
         let mut rows = statement.query([id.as_str()])?;
@@ -65,18 +66,31 @@ impl Reader {
             session.received = Seq(unsigned(row, 7)?);
             session.answered = Seq(unsigned(row, 8)?);
             session.failed = row.get::<_, Option<i64>>(15)?.map(|turn| TurnId(Seq(turn as u64)));
-            let Unsettled { running, waiting } = self.unsettled(id, row)?;
+            let Unsettled { running, mut waiting } = self.unsettled(id, row)?;
+            if let Some(operation) = row.get::<_, Option<i64>>(16)? {
+                session.compression = self.operation(id, operation, &mut waiting)?;
+            }
             session.waiting = waiting.into();
             let last_step = self.last_step(id, row.get(17)?)?;
             last_prompt = last_step.as_ref().map(|step| step.prompt);
             session.phase = self.phase(id, row, running, last_step)?;
-            if let Some(operation) = row.get::<_, Option<i64>>(16)? {
-                session.compression = self.compression(id, operation)?;
-            }
             session.halted = row.get(21)?;
             if let Some(rest) = row.get::<_, Option<String>>(22)? {
                 envelope::restore_rest(&mut session, &rest).map_err(malformed("the rest of a state"))?;
             }
+        }
+        let last_row = row.get::<_, Option<i64>>(18)?.unwrap_or(0);
+        let adopted = self.rows_above(id, last_row)?;
+        // What nobody of ours has counted: all that Hermes said, or what it added.
+        let counted = match row.get::<_, Option<String>>(24)? {
+            Some(text) => {
+                session.upkeep = envelope::upkeep(&text).map_err(malformed("the upkeep of a session"))?;
+                last_row
+            }
+            None => 0,
+        };
+        if counted == 0 || adopted > 0 {
+            session.upkeep.context += self.weight_above(id, counted)?;
         }
         let ended: bool = row.get(2)?;
         let reason: Option<String> = row.get(3)?;
@@ -91,7 +105,7 @@ impl Reader {
                 .then(|| reason.unwrap_or_else(|| "ended".to_owned()))
                 .filter(|reason| !ACCIDENTAL_ENDS.contains(&reason.as_str())),
             last_prompt,
-            adopted: self.rows_above(id, row.get::<_, Option<i64>>(18)?.unwrap_or(0))?,
+            adopted,
         }))
     }
 
@@ -173,22 +187,11 @@ impl Reader {
         Ok(found.optional()?)
     }
 
-    fn compression(&self, id: &SessionId, operation: i64) -> Result<Option<Compression>, Fault> {
-        let mut statement = self.conn.prepare_cached(
-            "SELECT base_view, cut, state FROM tl_compression WHERE session = ?1 AND operation = ?2",
-        )?;
-        let found = statement.query_row(params![id.as_str(), operation], |row| {
-            Ok(Compression {
-                operation: operation as u64,
-                base: View(unsigned(row, 0)?),
-                cut: RowId(unsigned(row, 1)?),
-                stage: match row.get::<_, i64>(2)? {
-                    0 => CompressionStage::Preparing,
-                    _ => CompressionStage::Ready,
-                },
-            })
-        });
-        Ok(found.optional()?)
+    /// Roughly, in tokens: octets are read off the rows' heads.
+    fn weight_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
+        let mut statement = self.conn.prepare_cached(&self.shape.weight)?;
+        let octets: i64 = statement.query_row(params![id.as_str(), row], |row| row.get(0))?;
+        Ok(octets as u64 / 4)
     }
 
     fn rows_above(&self, id: &SessionId, last_row: i64) -> Result<usize, Fault> {
@@ -255,14 +258,19 @@ impl Reader {
     }
 
     fn matches(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, Fault> {
-        let mut statement = self.conn.prepare_cached(
+        // What is compressed beside it, or ordered to be, says nothing. Rows that a summary stands for may
+        // have had to make room for it.
+        let mut statement = self.conn.prepare_cached(&format!(
             "SELECT t.session, t.turn,
-                    s.phase = 0 AND s.unfinished = 0 AND s.received = s.answered
-                    AND s.last_row = t.message AND h.ended_at IS NULL
-                    AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = t.session AND m.id > t.message)
+                    s.phase = 0 AND h.ended_at IS NULL
+                    AND NOT EXISTS (SELECT 1 FROM tl_inbox i WHERE i.session = t.session AND i.seq > s.answered
+                                    AND i.state < 2 AND json_type(i.envelope, '$.command.compress') IS NULL)
+                    AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = t.session AND m.id > t.message
+                                    AND NOT {})
              FROM tl_thread t JOIN tl_session s ON s.id = t.session JOIN sessions h ON h.id = t.session
              WHERE t.digest = ?1 AND COALESCE(s.principal, '') = ?2",
-        )?;
+            if self.shape.can.has_compacted { "(m.active IS 0 AND m.compacted IS 1)" } else { "FALSE" },
+        ))?;
         let mut rows = statement.query(params![end.0, principal])?;
         let mut matches = Vec::new();
         while let Some(row) = rows.next()? {
@@ -483,6 +491,22 @@ impl Read for Reader {
 
     fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError> {
         self.at_once(|| self.passage(anchor)).while_doing("read a piece of a transcript")
+    }
+
+    fn snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreError> {
+        self.snapshots_of(id).while_doing("list the snapshots of a session")
+    }
+
+    fn snapshot(&self, name: &str) -> Result<Option<Snapshot>, StoreError> {
+        self.at_once(|| self.snapshot_named(name)).while_doing("read a snapshot")
+    }
+
+    fn promoted(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, StoreError> {
+        self.promoted_by(id, operation).while_doing("read what a compression did")
+    }
+
+    fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError> {
+        self.at_once(|| self.is_intact(id, operation)).while_doing("look whether a transcript has changed")
     }
 
     fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {

@@ -26,8 +26,6 @@ const PROBES_MAX: usize = 400;
 /// How far back a scan looks. Whoever needs more has a longer word to look for.
 const SCAN_ROWS: usize = 100_000;
 const QUERY_CHARS_MAX: usize = 2_048;
-/// Left to itself, the planner may begin with all messages rather than with the hits.
-const OF_SESSION: &str = "CROSS JOIN sessions s ON s.id = m.session_id";
 const SELECTED: &str =
     "SELECT m.id, m.session_id, m.role, m.timestamp, s.source, m.content, m.tool_name, m.tool_calls";
 const SNIPPET_TOKENS: usize = 40;
@@ -49,6 +47,8 @@ struct Candidate {
 struct Scope<'a> {
     sessions: Option<HashSet<String>>,
     excluded: HashSet<String>,
+    /// The rows of a snapshot, if nothing else is looked for.
+    rows: Option<HashSet<i64>>,
     filter: &'a SessionFilter,
     /// As a condition on `m` and `s`.
     findable: String,
@@ -120,7 +120,11 @@ impl Reader {
             true => format!("{} AND NOT {HELPER}", self.shape.findable),
             false => self.shape.findable.to_owned(),
         };
-        Ok(Scope { sessions, excluded, filter, findable })
+        let rows = match &filter.snapshot {
+            Some(name) => Some(self.rows_in(name)?.unwrap_or_default().into_iter().collect()),
+            None => None,
+        };
+        Ok(Scope { sessions, excluded, rows, filter, findable })
     }
 
     /// Of each conversation the first, until there are enough.
@@ -166,6 +170,11 @@ impl Reader {
 
     /// All rows of the scope, newest first, if they are few.
     fn small_scope(&self, scope: &Scope<'_>) -> Result<Option<Vec<i64>>, Fault> {
+        if let Some(rows) = &scope.rows {
+            let mut rows: Vec<i64> = rows.iter().copied().collect();
+            rows.sort_unstable_by_key(|row| std::cmp::Reverse(*row));
+            return Ok(Some(rows));
+        }
         let Some(sessions) = &scope.sessions else { return Ok(None) };
         let mut rows: Vec<i64> = Vec::new();
         // A snapshot's rows lie under its name, which begins with its session's.
@@ -195,7 +204,8 @@ impl Reader {
         rows: &[i64],
         scope: &Scope<'_>,
     ) -> Result<Vec<Candidate>, Fault> {
-        let sql = format!("{SELECTED} FROM messages m {OF_SESSION} WHERE m.id = ?1 AND {}", scope.findable);
+        let of_session = self.shape.of_session;
+        let sql = format!("{SELECTED} FROM messages m {of_session} WHERE m.id = ?1 AND {}", scope.findable);
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut found = Vec::new();
         let mut doubtful = Vec::new();
@@ -241,9 +251,9 @@ impl Reader {
     }
 
     fn streamed(&self, index: Index, query: &str, scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
-        let table = index.table();
+        let (table, of_session) = (index.table(), self.shape.of_session);
         let sql = format!(
-            "{SELECTED} FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid {OF_SESSION}
+            "{SELECTED} FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid {of_session}
              WHERE {table} MATCH ?1 AND {} ORDER BY {table}.rowid {}",
             scope.findable,
             scope.direction()
@@ -265,7 +275,7 @@ impl Reader {
         let sql = format!("SELECT id FROM messages ORDER BY id DESC LIMIT 1 OFFSET {SCAN_ROWS}");
         let oldest: Option<i64> =
             self.conn.prepare_cached(&sql)?.query_row([], |row| row.get(0)).optional()?;
-        let from = format!("messages m {OF_SESSION} WHERE m.id > {}", oldest.unwrap_or(0));
+        let from = format!("messages m {} WHERE m.id > {}", self.shape.of_session, oldest.unwrap_or(0));
         self.likened(&from, terms, scope)
     }
 
@@ -277,7 +287,8 @@ impl Reader {
         found: &[Candidate],
     ) -> Result<Vec<Candidate>, Fault> {
         let known: HashSet<i64> = found.iter().map(|candidate| candidate.id).collect();
-        let from = format!("tl_unindexed u CROSS JOIN messages m ON m.id = u.id {OF_SESSION} WHERE TRUE");
+        let of_session = self.shape.of_session;
+        let from = format!("tl_unindexed u CROSS JOIN messages m ON m.id = u.id {of_session} WHERE TRUE");
         let mut fresh = self.likened(&from, terms, scope)?;
         fresh.retain(|candidate| !known.contains(&candidate.id));
         Ok(fresh)
@@ -341,7 +352,11 @@ fn candidate(row: &Row<'_>, index: Option<Index>, scope: &Scope<'_>) -> Result<O
     let session: String = row.get(1)?;
     let role: String = row.get(2)?;
     let source: String = row.get(4)?;
-    if !scope.has(&session, &source, &role) {
+    let is_elsewhere = match &scope.rows {
+        Some(rows) => !rows.contains(&row.get(0)?),
+        None => false,
+    };
+    if is_elsewhere || !scope.has(&session, &source, &role) {
         return Ok(None);
     }
     let Ok(session) = owner(&session).parse() else { return Ok(None) };

@@ -23,6 +23,21 @@ pub(crate) struct Shape {
     /// Rows wait for our indexer. Otherwise Hermes' triggers stay on, because they do something that
     /// we do not know how to do later.
     pub defers_indexing: bool,
+    /// The ids of the live rows of session ?1, in order; how many of them are not above ?2; and what
+    /// those above ?2 weigh, in octets.
+    pub live: String,
+    pub reach: String,
+    pub weight: String,
+    /// Which place is that of row ?1, and whether the user has taken it back.
+    pub standing: String,
+    /// At most ?6 rows between ?4 and ?5 that summaries stand for, from the last on. Session ?1; the names
+    /// of its snapshots lie between ?2 and ?3.
+    pub replaced_between: String,
+    /// Hermes' counts of session ?1, but for ?2 messages and ?3 calls.
+    pub recount: String,
+    /// The session that a row of `messages` belongs to, as a join with `m`. Left to itself, the planner may
+    /// begin with all messages rather than with those that were found.
+    pub of_session: &'static str,
     /// As a condition on `m`: not taken back by `/undo`. What a summary stands for can be found.
     pub findable: &'static str,
 }
@@ -67,11 +82,48 @@ impl Shape {
             copied.push("profile_name");
         }
         let copied = copied.iter().map(|column| format!(", {column}")).collect::<String>();
+        let replaced = match can.has_compacted {
+            true => "session_id = ?1 AND active = 0 AND compacted = 1",
+            false => "session_id > ?2 AND session_id < ?3 AND ?1 IS NOT NULL",
+        };
+        let taken_back = match (can.has_active, can.has_compacted) {
+            (true, true) => "m.active IS 0 AND m.compacted IS NOT 1",
+            (true, false) => "m.active IS 0",
+            (false, _) => "FALSE",
+        };
         // Hermes takes any other link for a compression.
         let works = "COALESCE(model_config, '') LIKE '%\"_delegate_from\"%'";
         Self {
             history: format!("SELECT {columns} FROM messages WHERE session_id = ?1{live} ORDER BY id"),
             message: format!("SELECT {columns} FROM messages WHERE id = ?1"),
+            live: format!("SELECT id FROM messages WHERE session_id = ?1{live} ORDER BY id"),
+            reach: format!("SELECT count(*) FROM messages WHERE session_id = ?1 AND id <= ?2{live}"),
+            weight: format!(
+                "SELECT COALESCE(sum(COALESCE(octet_length(content), 0) + COALESCE(octet_length(tool_calls), 0)), 0)
+                 FROM messages WHERE session_id = ?1 AND id > ?2{live}"
+            ),
+            standing: format!(
+                "SELECT COALESCE(p.place, m.id), {taken_back} FROM messages m LEFT JOIN tl_place p ON p.id = m.id
+                 WHERE m.id = ?1"
+            ),
+            replaced_between: format!(
+                "SELECT id FROM messages WHERE {replaced} AND id > ?4 AND id < ?5 ORDER BY id DESC LIMIT ?6"
+            ),
+            recount: format!(
+                "UPDATE sessions SET
+                     message_count = (SELECT count(*) FROM messages WHERE session_id = ?1{live}) - ?2,
+                     tool_call_count = (SELECT COALESCE(sum(json_array_length(tool_calls)), 0) FROM messages
+                         WHERE session_id = ?1 AND tool_calls IS NOT NULL AND json_valid(tool_calls){live}) - ?3
+                 WHERE id = ?1"
+            ),
+            of_session: match can.has_compacted {
+                true => "CROSS JOIN sessions s ON s.id = m.session_id",
+                // There a snapshot's rows lie under its name.
+                false => {
+                    "CROSS JOIN sessions s ON s.id = COALESCE(
+                         (SELECT n.session FROM tl_snapshot n WHERE n.name = m.session_id), m.session_id)"
+                }
+            },
             append: append(&can),
             columns,
             open: open(&chat),
@@ -89,6 +141,13 @@ impl Shape {
             defers_indexing: defers_indexing && can.has_word_index,
             can,
         }
+    }
+
+    /// The search indexes of this home.
+    pub fn indexes(&self) -> impl Iterator<Item = &'static str> {
+        let there =
+            [("messages_fts", self.can.has_word_index), ("messages_fts_trigram", self.can.has_trigram_index)];
+        there.into_iter().filter_map(|(table, there)| there.then_some(table))
     }
 
     /// Of the values for columns that only some homes have, those this home takes, in order.

@@ -3,7 +3,9 @@
 use crate::call::in_short;
 use crate::envelope;
 use crate::fault::Fault;
+use crate::lineage::owner;
 use crate::read::{Reader, malformed, session_id, stage_from, stored_input, text, unsigned};
+use crate::snapshot::names_of;
 use rusqlite::{OptionalExtension, params};
 use std::collections::BTreeSet;
 use throughline_core::command::Command;
@@ -87,6 +89,7 @@ impl Reader {
         let mut statement = self.conn.prepare_cached("SELECT session_id FROM messages WHERE id = ?1")?;
         let session: Option<String> = statement.query_row([message], |row| row.get(0)).optional()?;
         let Some(session) = session else { return Ok(()) };
+        let session = owner(&session);
         let mut statement = self.conn.prepare_cached(
             "SELECT session, seq FROM tl_inbox WHERE session = ?1 AND (message = ?2 OR turn =
                 (SELECT turn FROM tl_step WHERE session = ?1 AND message <= ?2 AND message + 2 * calls >= ?2))",
@@ -234,11 +237,8 @@ impl Reader {
     /// Calls of a group that the transcript has, each with what came back.
     fn closed_calls(&self, session: &SessionId, message: i64, count: i64) -> Result<Vec<CallStory>, Fault> {
         let Some(said) = self.message(message)? else { return Ok(Vec::new()) };
-        let sql = "SELECT id FROM messages WHERE session_id = ?1 AND id > ?2 AND role = 'tool' ORDER BY id LIMIT ?3";
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let ids = statement.query_map(params![session.as_str(), message, count], |row| row.get(0))?;
         let mut results = Vec::new();
-        for id in ids.collect::<rusqlite::Result<Vec<i64>>>()? {
+        for id in self.results_behind(session, message, count)? {
             if let Some(Body::Result(result)) = self.message(id)?.map(|message| message.body) {
                 results.push(result);
             }
@@ -253,6 +253,19 @@ impl Reader {
                 done: true,
             })
             .collect())
+    }
+
+    /// Tool results that stand right behind this row, or stood there before a summary stood for them.
+    fn results_behind(&self, session: &SessionId, message: i64, count: i64) -> Result<Vec<i64>, Fault> {
+        let (below, above) = names_of(session.as_str());
+        let sql = "SELECT m.id FROM messages m LEFT JOIN tl_place p ON p.id = m.id
+                   WHERE (m.session_id = ?1 OR (m.session_id > ?4 AND m.session_id < ?5)) AND m.role = 'tool'
+                     AND COALESCE(p.place, m.id) > COALESCE((SELECT place FROM tl_place WHERE id = ?2), ?2)
+                   ORDER BY COALESCE(p.place, m.id) LIMIT ?3";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let ids =
+            statement.query_map(params![session.as_str(), message, count, below, above], |row| row.get(0))?;
+        Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
     fn is_halted(&self, session: &SessionId) -> Result<bool, Fault> {
@@ -390,6 +403,7 @@ fn command_name(command: &Command) -> &'static str {
         Command::Queue { .. } => "the command /queue",
         Command::Approve { .. } => "the command /approve",
         Command::Deny { .. } => "the command /deny",
+        Command::Compress { .. } => "the command /compress",
         Command::Status => "the command /status",
         Command::Help => "the command /help",
         Command::Notice { .. } => "a notice from another agent's gateway",

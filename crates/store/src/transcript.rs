@@ -17,7 +17,7 @@ pub(crate) const STRIDE: i64 = 2;
 pub(crate) struct NextRow(Option<i64>);
 
 impl NextRow {
-    fn take(&mut self, conn: &Connection) -> Result<i64, Fault> {
+    pub(crate) fn last(&mut self, conn: &Connection) -> Result<i64, Fault> {
         let last = match self.0 {
             Some(last) => last,
             None => conn
@@ -27,7 +27,12 @@ impl NextRow {
                 )?
                 .query_row([], |row| row.get(0))?,
         };
-        let next = last + STRIDE;
+        self.0 = Some(last);
+        Ok(last)
+    }
+
+    pub(crate) fn take(&mut self, conn: &Connection) -> Result<i64, Fault> {
+        let next = self.last(conn)? + STRIDE;
         self.0 = Some(next);
         Ok(next)
     }
@@ -36,7 +41,30 @@ impl NextRow {
 impl Scribe<'_> {
     pub(crate) fn append(&mut self, change: &mut Change<'_>, message: &Message) -> Result<i64, Fault> {
         let id = self.rows.take(self.conn)?;
-        let session = change.id();
+        self.insert_row(id, change.id(), message)?;
+        self.effects.rows.push(id);
+        change.last_row = id;
+        change.last_said = Some(id);
+        change.messages += 1;
+        change.calls += message.calls().len() as i64;
+        match &message.body {
+            Body::User(_) => {
+                if let Some(seq) = change.speaking.take() {
+                    change.inbox(seq).message = Some(id);
+                }
+            }
+            Body::Assistant(said) if said.calls.is_empty() => {
+                if let Some(step) = change.answering.take() {
+                    self.step(change, step, Some(id))?;
+                }
+            }
+            Body::Assistant(_) => self.close_group(change, id)?,
+            Body::System(_) | Body::Result(_) | Body::Other { .. } => {}
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn insert_row(&self, id: i64, session: &str, message: &Message) -> Result<(), Fault> {
         let row = row::encode(message);
         let observed = i64::from(row.observed);
         let mut values: Vec<&dyn ToSql> = vec![
@@ -64,25 +92,7 @@ impl Scribe<'_> {
         if self.shape.defers_indexing {
             self.conn.prepare_cached("INSERT INTO tl_unindexed (id) VALUES (?1)")?.execute([id])?;
         }
-        self.effects.rows.push(id);
-        change.last_row = id;
-        change.messages += 1;
-        change.calls += message.calls().len() as i64;
-        match &message.body {
-            Body::User(_) => {
-                if let Some(seq) = change.speaking.take() {
-                    change.inbox(seq).message = Some(id);
-                }
-            }
-            Body::Assistant(said) if said.calls.is_empty() => {
-                if let Some(step) = change.answering.take() {
-                    self.step(change, step, Some(id))?;
-                }
-            }
-            Body::Assistant(_) => self.close_group(change, id)?,
-            Body::System(_) | Body::Result(_) | Body::Other { .. } => {}
-        }
-        Ok(id)
+        Ok(())
     }
 
     pub(crate) fn step<'b>(

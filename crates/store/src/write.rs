@@ -62,6 +62,8 @@ pub(crate) struct Change<'a> {
     /// The number of the last step.
     pub steps: i64,
     pub last_row: i64,
+    /// The last row of the transcript that this commit appended.
+    pub last_said: Option<i64>,
     pub adopted: i64,
     pub layer: Option<Digest>,
     pub principal: Option<&'a str>,
@@ -89,6 +91,7 @@ impl<'a> Change<'a> {
             answering: None,
             steps,
             last_row,
+            last_said: None,
             adopted,
             layer: None,
             principal: None,
@@ -131,7 +134,7 @@ impl<'a> Change<'a> {
     }
 
     pub fn has_compression(&self, operation: i64) -> bool {
-        self.state.compression.as_ref().is_some_and(|now| now.operation as i64 == operation)
+        self.state.compression.as_ref().is_some_and(|now| now.number as i64 == operation)
     }
 
     pub fn is_answered(&self) -> bool {
@@ -181,7 +184,6 @@ impl<'a> Scribe<'a> {
         let prior = self.fenced(expect, &state.id, birth.is_some())?;
         let mut change = Change::of(state, at, prior);
         self.begin(&mut change, birth, acts)?;
-        self.hand_over_compression(&change, acts)?;
         let mut committed = Committed { foreign: self.news == News::Foreign, ..Committed::default() };
         for (place, act) in acts.iter().enumerate() {
             match act {
@@ -195,6 +197,12 @@ impl<'a> Scribe<'a> {
                         self.result(&change, *index, result)?;
                     }
                 }
+                Act::Promote { operation, replacement, snapshot } => {
+                    committed.promoted = Some(self.promote(&mut change, operation, replacement, snapshot)?);
+                }
+                Act::Restore { snapshot, kept_as } => {
+                    committed.promoted = Some(self.restore(&mut change, snapshot, kept_as)?);
+                }
                 act => self.act(&mut change, act)?,
             }
             if let (Act::Begin { inputs, .. }, Some(Act::Result { .. })) = (act, acts.get(place + 1)) {
@@ -204,7 +212,7 @@ impl<'a> Scribe<'a> {
         if let Some(step) = change.answering.take() {
             self.step(&mut change, step, None)?;
         }
-        self.end_compression(&change, acts)?;
+        self.hand_over_compression(&change)?;
         self.inbox_rows(&change)?;
         self.count(&change)?;
         self.finalisation(&change)?;
@@ -217,7 +225,12 @@ impl<'a> Scribe<'a> {
 
     fn act<'b>(&mut self, change: &mut Change<'b>, act: &'b Act) -> Result<(), Fault> {
         match act {
-            Act::Open(_) | Act::Append(_) | Act::Result { .. } => {} // where the whole list is known
+            // Where the whole list is known.
+            Act::Open(_)
+            | Act::Append(_)
+            | Act::Result { .. }
+            | Act::Promote { .. }
+            | Act::Restore { .. } => {}
             Act::Ask { turn, step, index, ask } => self.asked(change, (*turn, *step, *index), ask)?,
             Act::Grant { turn, step, index, grant } => {
                 self.granted(change, (*turn, *step, *index), *grant)?;
@@ -247,14 +260,14 @@ impl<'a> Scribe<'a> {
                     thread.0,
                     change.id(),
                     turn.0.0 as i64,
-                    change.last_row
+                    change.last_said.unwrap_or(change.last_row)
                 ])?;
             }
             Act::Deliver(reply) => self.deliver(change, reply)?,
             Act::Freeze { prompt, layer } => self.freeze(change, prompt, *layer)?,
             Act::Close { reason, successor, moved } => self.close(change, reason, successor, moved)?,
-            Act::Compress(compression) => self.compress(change, compression)?,
-            Act::Promote(compression) => self.compression_becomes(change, compression.operation as i64, 2)?,
+            Act::Compress(operation) => self.compress(change, operation)?,
+            Act::Abandon { number, end, reason } => self.abandon(change, *number, *end, reason)?,
             Act::Note { name, detail } => self.note(Some(change.id()), name, detail, change.at)?,
         }
         Ok(())
@@ -311,6 +324,10 @@ impl<'a> Scribe<'a> {
             "DELETE FROM tl_call WHERE session = ?1",
             "DELETE FROM tl_thread WHERE session = ?1",
             "DELETE FROM tl_compression WHERE session = ?1",
+            "DELETE FROM tl_place WHERE session = ?1",
+            "DELETE FROM messages WHERE session_id IN (SELECT name FROM tl_snapshot WHERE session = ?1)",
+            "DELETE FROM sessions WHERE id IN (SELECT name FROM tl_snapshot WHERE session = ?1)",
+            "DELETE FROM tl_snapshot WHERE session = ?1",
             "DELETE FROM tl_finalisation WHERE session = ?1",
             "UPDATE tl_seen SET seq = 0 WHERE session = ?1",
         ] {
@@ -453,9 +470,9 @@ impl<'a> Scribe<'a> {
             None => {
                 "INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, turn, began, step,
                         resumes, stage, failed, compression, unfinished, steps, last_row, adopted, touched,
-                        principal, predecessor, layer, parent, halted, rest)
+                        principal, predecessor, layer, parent, halted, rest, upkeep)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                         ?20, ?21, ?22, ?23, ?24, ?25)"
+                         ?20, ?21, ?22, ?23, ?24, ?25, ?26)"
             }
             Some(_) => {
                 "UPDATE tl_session SET generation = ?2, epoch = ?3, view = ?4, received = ?5, answered = ?6,
@@ -463,7 +480,7 @@ impl<'a> Scribe<'a> {
                         compression = ?14, unfinished = ?15, steps = ?16, last_row = ?17, adopted = ?18,
                         touched = ?19, principal = COALESCE(principal, ?20),
                         predecessor = COALESCE(predecessor, ?21), layer = COALESCE(?22, layer),
-                        parent = COALESCE(parent, ?23), halted = ?24, rest = ?25
+                        parent = COALESCE(parent, ?23), halted = ?24, rest = ?25, upkeep = ?26
                  WHERE id = ?1"
             }
         };
@@ -481,7 +498,7 @@ impl<'a> Scribe<'a> {
             turn.map(|turn| turn.resumes),
             stage,
             state.failed.map(|turn| turn.0.0 as i64),
-            state.compression.as_ref().map(|compression| compression.operation as i64),
+            state.compression.as_ref().map(|operation| operation.number as i64),
             !state.is_quiet(),
             change.steps,
             change.last_row,
@@ -493,6 +510,7 @@ impl<'a> Scribe<'a> {
             change.parent,
             state.halted,
             envelope::rest_text(state),
+            envelope::upkeep_text(&state.upkeep),
         ])?;
         Ok(())
     }

@@ -179,7 +179,7 @@ fn a_plain_turn_costs_no_statement_more_than_it_did() {
                 messages: 1,
                 head: Head { model: 1, tools: 2, system: 3 },
             },
-            cut: None,
+            full: false,
         };
         let answered = statements(&mut writer, &mut state, event, Vec::new());
         assert_eq!((received, answered), costs, "turn {turn}");

@@ -286,3 +286,67 @@ fn p15_what_the_first_release_wrote_is_still_read() {
         assert_eq!(super::input(Seq(1), Time(0), text).unwrap().kind, Kind::Command(command));
     }
 }
+
+#[test]
+fn a_summary_that_is_ready_comes_back_equal_whatever_it_is_made_of() {
+    let json = |text: &str| JsonText::from_valid(text);
+    let call = ToolCall {
+        id: "c1".into(),
+        name: "look".into(),
+        arguments: "{\"a\": 1.0".into(),
+        extra: Some(json("{\"n\": 1e2}")),
+    };
+    let said = Assistant {
+        content: Content::Nothing,
+        calls: vec![call],
+        finish: Some("tool_calls".into()),
+        reasoning: Reasoning { content: Some(String::new()), ..Reasoning::default() },
+    };
+    let parts =
+        Content::Parts(vec![Part::Text("a".into()), Part::Image { url: "data:x".into(), detail: None }]);
+    let bodies = [
+        Body::System(Content::text("s")),
+        Body::User(parts),
+        Body::Assistant(said),
+        Body::Result(ToolResult { call_id: "c1".into(), name: None, content: Content::text("ünï") }),
+        Body::Other { role: "session_meta".into(), content: Content::Opaque(json("{\"x\": 1.50}")) },
+    ];
+    let plain = bodies.into_iter().map(|body| Message::new(Time(7), body));
+    let odd = Message {
+        platform_id: Some("77".into()),
+        sent_as: Some("as sent".into()),
+        observed: true,
+        ..Message::user(Time(-8), Content::text(""))
+    };
+    for (after, remark) in [(None, None), (Some(RowId(3)), Some("Without \"focus\".".to_owned()))] {
+        let replacement = Replacement {
+            after,
+            cut: RowId(9),
+            replaced: 4,
+            rows: plain.clone().chain([odd.clone()]).collect(),
+            kind: Replaced::Digest,
+            before: u64::MAX,
+            after_tokens: 12,
+            model: String::new(),
+            remark,
+        };
+        assert_eq!(super::replacement(&replacement_text(&replacement)), Ok(replacement));
+    }
+}
+
+#[test]
+fn what_a_session_remembers_comes_back_equal() {
+    let full = Upkeep {
+        context: 146_000,
+        wanted: true,
+        operations: 3,
+        failures: 2,
+        not_before: Time(5),
+        unworthy: 9,
+        recent: vec![Time(1), Time(2)],
+        snapshot: Time(1_779_960_910_000_000),
+    };
+    for upkeep in [Upkeep::default(), full] {
+        assert_eq!(super::upkeep(&upkeep_text(&upkeep)), Ok(upkeep));
+    }
+}

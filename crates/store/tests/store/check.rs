@@ -1,6 +1,7 @@
 //! Every invariant notices its own breach.
 
 use crate::home::*;
+use crate::snapshots::Owner;
 use std::time::Duration;
 use throughline_core::Content;
 use throughline_core::input::Birth;
@@ -22,12 +23,20 @@ fn lived_in(store: &mut dyn Store) {
     let said = Assistant { calls: vec![call], ..Assistant::default() };
     let prompt = Mark { chain: Digest::of(&[b"x"]), messages: 1, head: Head::default() };
     let answer = Answer { said, model: "m".into(), ..Answer::default() };
-    let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, cut: None };
+    let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, full: false };
     happen(store, &mut state, event);
     asking(store);
     tools_done(store);
     let birth = Birth { source: "subagent".into(), parent: Some(id("b")), ..Birth::default() };
     begin(store, "child", birth);
+    for text in ["long", "ago"] {
+        crate::home::turn(store, "short", None, text);
+        crate::home::turn(store, "preparing", None, text);
+    }
+    let mut owner = Owner { store, now: NOW };
+    owner.compresses("short", 0, 1, &["SUMMARY"]);
+    owner.compresses("short", 0, 1, &["SHORTER"]);
+    owner.prepares("preparing", 0, 1, &["SUMMARY"]);
     store.close(NOW).unwrap();
 }
 
@@ -43,7 +52,7 @@ fn calls(store: &mut dyn Store, session: &str) -> Session {
     let said = Assistant { calls: (0..2).map(call).collect(), ..Assistant::default() };
     let prompt = Mark { chain: Digest::of(&[b"x"]), messages: 1, head: Head::default() };
     let answer = Answer { said, model: "m".into(), ..Answer::default() };
-    let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, cut: None };
+    let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, full: false };
     happen(store, &mut state, event);
     state
 }
@@ -130,6 +139,33 @@ fn every_breach_is_noticed_by_name() {
             "INSERT INTO tl_compression (session, operation, generation, base_view, cut, state, attempts, at)
              VALUES ('a', 1, 1, 1, 1, 0, 1, 0)",
         ),
+        (
+            "one_compression",
+            "UPDATE tl_compression SET state = 0 WHERE session = 'short' AND operation = 2",
+        ),
+        ("compression_fenced", "UPDATE tl_compression SET generation = 99 WHERE session = 'preparing'"),
+        ("compression_fenced", "UPDATE tl_compression SET base_view = 99 WHERE session = 'preparing'"),
+        ("compression_fenced", "UPDATE tl_compression SET state = 1 WHERE session = 'preparing'"),
+        ("orders_wait", "UPDATE tl_compression SET orders = '[1]' WHERE session = 'preparing'"),
+        ("unfinished", "UPDATE tl_session SET unfinished = 0 WHERE id = 'preparing'"),
+        ("snapshot_of_promotion", "DELETE FROM tl_compression WHERE session = 'short'"),
+        ("snapshot_of_promotion", "UPDATE tl_compression SET state = 5 WHERE session = 'short'"),
+        ("snapshot_named", "UPDATE tl_snapshot SET session = 'other'"),
+        ("snapshot_named", "UPDATE tl_snapshot SET view = 99 WHERE operation = 1"),
+        (
+            "snapshot_whole",
+            "DELETE FROM messages WHERE id = (SELECT min(id) FROM messages WHERE session_id = 'short')",
+        ),
+        ("snapshot_whole", "UPDATE tl_snapshot SET rows = '[4,2]' WHERE operation = 1"),
+        ("snapshot_unrouted", "UPDATE tl_route SET session = 'a.snapshot.20260101T000000000000Z'"),
+        ("replaced_not_live", "UPDATE messages SET active = 1 WHERE session_id = 'short'"),
+        (
+            "archived_kept",
+            "UPDATE messages SET active = 0, compacted = 1 WHERE id = (SELECT max(id) FROM messages WHERE session_id = 'short')",
+        ),
+        ("live_in_place", "INSERT INTO tl_place SELECT max(id), 'b', 1 FROM messages WHERE session_id = 'b'"),
+        ("readable", "UPDATE tl_session SET upkeep = '{}' WHERE id = 'a'"),
+        ("readable", "UPDATE tl_compression SET summary = '{}' WHERE session = 'short'"),
         ("finalised_once", "UPDATE tl_session SET phase = 2, stage = 0 WHERE id = 'b'"),
         ("finalised_once", "INSERT INTO tl_finalisation VALUES ('a', 1, 0, 0, '', 0)"),
         ("closed_ended", "UPDATE tl_session SET phase = 2, stage = 0 WHERE id = 'b'"),

@@ -37,6 +37,20 @@ pub fn schema_11() -> TempDir {
     directory
 }
 
+/// As Hermes' releases between had it: rows can be taken back, but not compacted.
+pub fn schema_16() -> TempDir {
+    let directory = schema_11();
+    let conn = Connection::open(directory.path().join("state.db")).unwrap();
+    conn.execute_batch(
+        "ALTER TABLE messages ADD COLUMN platform_message_id TEXT;
+         ALTER TABLE messages ADD COLUMN observed INTEGER DEFAULT 0;
+         ALTER TABLE messages ADD COLUMN active INTEGER NOT NULL DEFAULT 1;
+         UPDATE schema_version SET version = 16",
+    )
+    .unwrap();
+    directory
+}
+
 /// The database as Hermes has it open: a connection of its own, triggers and all.
 pub fn hermes(directory: &Path) -> Connection {
     let conn = Connection::open(directory.join("state.db")).unwrap();
@@ -88,7 +102,7 @@ pub fn answer(store: &mut dyn Store, state: &mut Session, text: &str) -> Committ
     let usage = Usage { input: 100, output: 10, ..Usage::default() };
     let prompt = Mark { chain: Digest::of(&[text.as_bytes()]), messages: 1, head: Head::default() };
     let answer = Answer { said, usage, model: "model-1".into() };
-    let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, cut: None };
+    let event = Event::Answered { turn: turn.id, step: turn.step, answer, prompt, full: false };
     happen(store, state, event)
 }
 

@@ -8,3 +8,4 @@ mod conformance;
 mod home;
 mod opening;
 mod search;
+mod snapshots;
