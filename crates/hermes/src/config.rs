@@ -18,10 +18,13 @@ mod read;
 mod scalar;
 pub mod tools;
 mod tree;
+pub mod window;
 
 pub use excerpt::excerpt;
 pub(crate) use keys::distance;
-pub use read::{Agent, ApiServer, At, Compression, Model, Own, Provider, SessionReset, Sessions, Settings};
+pub use read::{
+    Agent, ApiServer, At, Auxiliary, Compression, Model, Own, Provider, SessionReset, Sessions, Settings,
+};
 pub use throughline_core::redact::Secret;
 pub use tools::{By, Given, Listed, Off, Switches, Tools};
 pub use tree::{Entry, Malformed, Node, Notice, Place, Value};

@@ -18,6 +18,7 @@ pub mod json;
 pub mod key;
 pub mod local;
 pub mod lock;
+pub mod log;
 mod message;
 #[cfg(test)]
 mod peer;

@@ -92,6 +92,19 @@ pub struct Compression {
     pub protect_last_n: Option<At<u64>>,
     pub hygiene_hard_message_limit: Option<At<u64>>,
     pub in_place: Option<At<bool>>,
+    pub auxiliary: Auxiliary,
+}
+
+/// `auxiliary.compression`: who writes summaries.
+#[derive(Clone, Debug, Default)]
+pub struct Auxiliary {
+    pub provider: Option<At<String>>,
+    pub model: Option<At<String>>,
+    pub base_url: Option<At<String>>,
+    pub api_key: Option<At<Secret>>,
+    /// In seconds.
+    pub timeout: Option<At<f64>>,
+    pub context_length: Option<At<u64>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -128,14 +141,23 @@ pub struct Own {
     pub allow_unsafe_filesystem: Option<At<bool>>,
     /// What one turn may cost, its children included.
     pub turn_tokens_max: Option<At<u64>>,
+    /// Below so many tokens nothing is compressed ahead of time.
+    pub compression_floor: Option<At<u64>>,
     /// Through how many agents a message may pass before it stops.
     pub hops_max: Option<At<u64>>,
     /// Whether the local terminal is confined by the kernel.
     pub landlock: Option<At<bool>>,
 }
 
-const OWN_KEYS: [&str; 6] =
-    ["log_level", "body_limit_bytes", "allow_unsafe_filesystem", "turn_tokens_max", "hops_max", "landlock"];
+const OWN_KEYS: [&str; 7] = [
+    "log_level",
+    "body_limit_bytes",
+    "allow_unsafe_filesystem",
+    "turn_tokens_max",
+    "hops_max",
+    "landlock",
+    "compression_floor",
+];
 
 pub(super) struct Reader<'a> {
     root: &'a Node,
@@ -261,6 +283,16 @@ impl<'a> Reader<'a> {
             protect_last_n: self.count("compression.protect_last_n"),
             hygiene_hard_message_limit: self.count("compression.hygiene_hard_message_limit"),
             in_place: self.boolean("compression.in_place"),
+            auxiliary: Auxiliary {
+                provider: self.text("auxiliary.compression.provider"),
+                model: self.text("auxiliary.compression.model").filter(|model| !model.value.is_empty()),
+                base_url: self.text("auxiliary.compression.base_url").filter(|url| !url.value.is_empty()),
+                api_key: self
+                    .secret("auxiliary.compression.api_key")
+                    .filter(|key| !key.value.expose().is_empty()),
+                timeout: self.number("auxiliary.compression.timeout"),
+                context_length: self.count("auxiliary.compression.context_length"),
+            },
         }
     }
 
@@ -351,6 +383,7 @@ impl<'a> Reader<'a> {
             allow_unsafe_filesystem: self.boolean("throughline.allow_unsafe_filesystem"),
             turn_tokens_max: self.count("throughline.turn_tokens_max"),
             hops_max: self.count("throughline.hops_max"),
+            compression_floor: self.count("throughline.compression_floor"),
             landlock: self.boolean("throughline.landlock"),
         }
     }
