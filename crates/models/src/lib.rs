@@ -15,6 +15,7 @@
 pub mod anthropic;
 pub mod openai;
 pub mod rehearsal;
+pub mod summariser;
 
 mod call_id;
 mod exchange;
@@ -26,6 +27,7 @@ mod transcripts;
 pub use anthropic::{Anthropic, AnthropicConfig};
 pub use openai::{OpenAi, OpenAiConfig};
 pub use rehearsal::{Recorder, Rehearsal, Script};
+pub use summariser::Scribe;
 
 use throughline_net::InvalidEndpoint;
 
