@@ -2,13 +2,14 @@
 
 use crate::clock::Clock;
 use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, Writer};
+use crate::compress::Compressor;
 use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
 use crate::router::{self, Router};
 use crate::session::{Mail, Origin};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
@@ -37,6 +38,7 @@ pub struct Parts {
     /// The tools that act on the gateway itself. Part of `tools`, too, if the agent may use them.
     pub hands: Arc<Hands>,
     pub briefing: Arc<dyn Briefing>,
+    pub compressor: Compressor,
     pub platforms: Vec<Arc<dyn Platform>>,
     pub mint: Mint,
     pub open: StoreFactory,
@@ -56,6 +58,7 @@ pub(crate) struct Home {
     pub model: Arc<dyn Model>,
     pub tools: Arc<dyn Tools>,
     pub briefing: Arc<dyn Briefing>,
+    pub compressor: Compressor,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
     pub mint: Mint,
     pub rules: Rules,
@@ -69,8 +72,12 @@ pub(crate) struct Home {
     pub recovered: AtomicBool,
     /// The store is about to be closed: nobody is woken any more.
     pub closing: AtomicBool,
-    /// Silenced by the operator: nothing leaves until a person writes again.
-    halted: AtomicBool,
+    /// How often the operator ordered silence, and how many of these orders are over: while one is not,
+    /// nothing leaves until a person writes again.
+    silences: AtomicU64,
+    lifted: AtomicU64,
+    /// Of those that are over, how many the operator ended, for every session.
+    resumed: AtomicU64,
     /// Wakes in the order of waiting, which a watch would not: a simulation must not depend on luck.
     released: Notify,
     pub in_flight: Mutex<BTreeMap<Digest, usize>>,
@@ -99,19 +106,41 @@ impl Home {
         self.library.commit_unawaited(Commit::Note { session, name, detail, at });
     }
 
-    /// Whether the home is silenced, from now on; [`Self::set_halted`] writes it down, too.
-    pub fn hush(&self, halted: bool) {
-        self.halted.store(halted, Ordering::Relaxed);
-        if !halted {
-            self.released.notify_waiters();
-        }
+    /// The operator wants silence: at once, whatever the disk says. Returns the number of the order.
+    pub async fn silence(&self) -> (u64, Result<(), StoreError>) {
+        let order = self.silences.fetch_add(1, Ordering::Relaxed) + 1;
+        (order, self.write_halt(HALT).await)
     }
 
-    /// Whether the home is silenced, durably.
-    pub async fn set_halted(&self, halted: bool) -> Result<(), StoreError> {
-        self.hush(halted);
-        let value = if halted { HALT } else { "" }.to_owned();
-        let commit = Commit::Cursor { platform: HALT.into(), account: HALT.into(), value };
+    /// Ends the silence, on disk first: what is said from then on must not be silenced by the next
+    /// start. An order that is given meanwhile stands.
+    pub async fn lift(&self) -> Result<(), StoreError> {
+        let silences = self.silences();
+        self.write_halt("").await?;
+        self.lifted.fetch_max(silences, Ordering::Relaxed);
+        self.released.notify_waiters();
+        Ok(())
+    }
+
+    /// The operator ends it: for everyone, also for those who have not heard of it yet.
+    pub async fn resume(&self) -> Result<(), StoreError> {
+        let silences = self.silences();
+        self.lift().await?;
+        self.resumed.fetch_max(silences, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The number of the last order.
+    pub fn silences(&self) -> u64 {
+        self.silences.load(Ordering::Relaxed)
+    }
+
+    pub fn is_resumed(&self, order: u64) -> bool {
+        order <= self.resumed.load(Ordering::Relaxed)
+    }
+
+    async fn write_halt(&self, value: &str) -> Result<(), StoreError> {
+        let commit = Commit::Cursor { platform: HALT.into(), account: HALT.into(), value: value.into() };
         match self.library.commit(commit).await {
             Ok(_) => Ok(()),
             Err(CommitError::Refused(error)) => Err(error),
@@ -120,7 +149,7 @@ impl Home {
     }
 
     pub fn is_halted(&self) -> bool {
-        self.halted.load(Ordering::Relaxed)
+        self.lifted.load(Ordering::Relaxed) < self.silences.load(Ordering::Relaxed)
     }
 
     /// Returns when there is no silence, or no more.
@@ -183,7 +212,8 @@ impl Stopped {
 impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
-        let Parts { clock, model, tools, hands, briefing, platforms, mint, open, readers } = parts;
+        let Parts { clock, model, tools, hands, briefing, compressor, platforms, mint, open, readers } =
+            parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
@@ -208,6 +238,7 @@ impl Agent {
             model,
             tools,
             briefing,
+            compressor,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
             mint,
             rules: options.rules,
@@ -219,7 +250,9 @@ impl Agent {
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-            halted: AtomicBool::new(halted),
+            silences: AtomicU64::new(u64::from(halted)),
+            lifted: AtomicU64::new(0),
+            resumed: AtomicU64::new(0),
             released: Notify::new(),
             in_flight: Mutex::default(),
             in_flight_left: Notify::new(),

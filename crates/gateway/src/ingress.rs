@@ -68,6 +68,15 @@ impl Desk for Door {
         })
     }
 
+    fn restore(&self, session: SessionId, snapshot: String) -> Promise<'_, Result<(), Refusal>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            router::mail(&self.0, &session, Origin::Stored, Mail::Restore { snapshot, answer });
+            let lost = || Refusal::Internal("the session could not be reached; try again".into());
+            answered.await.map_err(|_| lost())?
+        })
+    }
+
     fn halt(&self) -> Promise<'_, Result<Halted, StoreError>> {
         Box::pin(self.halt_())
     }
@@ -120,6 +129,7 @@ impl Desk for Door {
             commits: home.library.meter.commits.load(Ordering::Relaxed),
             batches: home.library.meter.batches.load(Ordering::Relaxed),
             tended: home.library.meter.tended.load(Ordering::Relaxed),
+            engine: home.compressor.status(),
         }
     }
 
@@ -133,10 +143,10 @@ impl Door {
     async fn halt_(&self) -> Result<Halted, StoreError> {
         let home = &self.0;
         // The flag is up at once, whatever the disk says: nobody starts anything from here on.
-        let written = home.set_halted(true).await;
+        let (order, written) = home.silence().await;
         let sessions = home.library.read(|store| store.unfinished()).await.unwrap_or_default();
         let mut halted = Halted::default();
-        let told = timeout(HALT_PATIENCE, self.tell(sessions, |answer| Mail::Halt { answer })).await;
+        let told = timeout(HALT_PATIENCE, self.tell(sessions, |answer| Mail::Halt { order, answer })).await;
         for (ran, waiting) in told.unwrap_or_else(|_| Ok(Vec::new()))? {
             halted.turns += usize::from(ran);
             halted.waiting += waiting;
@@ -179,7 +189,7 @@ impl Door {
     }
 
     async fn release_(&self) -> Result<(), StoreError> {
-        self.0.set_halted(false).await?;
+        self.0.resume().await?;
         let sessions = self.0.library.read(|store| store.halted()).await?;
         self.tell(sessions, |answer| Mail::Release { answer }).await?;
         Ok(())

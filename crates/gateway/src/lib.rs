@@ -4,7 +4,7 @@
 //! a door ([`throughline_core::port::Desk`]). Several agents share a process and nothing else.
 //!
 //! A message comes through the door, is mailed to its session's actor, stepped, committed, and only
-//! then acknowledged. Jobs (asking the model, calling a tool, finalising) are implied by the state;
+//! then acknowledged. Jobs (asking the model, calling a tool, summarising, finalising) are implied by the state;
 //! they report back by mail. Recovery is loading what is unfinished: the same path.
 //!
 //! Deliberately absent: SQL, HTTP, the format of anything, and every decision about a conversation,
@@ -15,6 +15,7 @@ mod alarm;
 mod bridge;
 mod clock;
 mod committer;
+mod compress;
 mod hands;
 mod ingress;
 mod outbox;
@@ -27,5 +28,6 @@ pub use agent::{Agent, Mint, Options, Parts, Stopped};
 pub use bridge::{Agents, Bridge};
 pub use clock::{Clock, SystemClock};
 pub use committer::{Library, ReaderFactory, StoreFactory};
+pub use compress::{Compressor, Digester, EngineKit};
 pub use hands::{Delegation, Hands, HandsSettings};
 pub use turn::NoTools;

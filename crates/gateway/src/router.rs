@@ -160,15 +160,11 @@ fn revive(home: Arc<Home>, session: SessionId) {
     });
 }
 
-/// A person spoke: the home is no longer silent. Each session where people talk goes on when they do;
-/// those that only agents write to have nobody to wait for, and go on now.
+/// The home is no longer silent because a person spoke. Each session where people talk goes on when they
+/// do; those that only agents write to have nobody to wait for, and go on now.
 pub(crate) fn release(home: &Arc<Home>) {
-    home.hush(false); // at once: whoever spoke is to be answered
     let home = home.clone();
     tokio::spawn(async move {
-        if let Err(error) = home.set_halted(false).await {
-            tracing::warn!(%error, "the end of the silence could not be written down; it holds until the next start");
-        }
         let halted = home.library.read(|store| {
             let mut found = Vec::new();
             for session in store.halted()? {
@@ -180,6 +176,7 @@ pub(crate) fn release(home: &Arc<Home>) {
             Ok(found)
         });
         match halted.await {
+            Ok(_) if home.is_halted() => {} // the operator was quicker
             Ok(halted) => halted.iter().for_each(|session| {
                 mail(&home, session, Origin::Stored, Mail::Event(Event::Released));
             }),

@@ -7,6 +7,7 @@
 use crate::agent::Home;
 use crate::alarm::Alarm;
 use crate::committer::CommitError;
+use crate::compress::{self, Standing};
 use crate::hands::delegate;
 use crate::router;
 use crate::stream::{self, Feed};
@@ -15,8 +16,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
-use throughline_core::input::{Birth, Input, Kind, Root, Trace};
+use throughline_core::input::{AGENT_PLATFORM, Birth, Input, Kind, Root, Trace};
+use throughline_core::memory::Scope;
 use throughline_core::port::{
     CallId, Commit, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
 };
@@ -24,7 +27,7 @@ use throughline_core::prompt::{Composition, Digest, Mark};
 use throughline_core::session::{Act, Event, FailureKind, Job, Outcome, Phase, Session};
 use throughline_core::tool::{Ask, Call, Caller, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
-use throughline_core::{Generation, Message, Seq, SessionId, Time, TurnId};
+use throughline_core::{Generation, Message, RowId, Seq, SessionId, Time, TurnId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -36,6 +39,8 @@ const REST_AFTER: Duration = Duration::from_secs(300);
 const UNBORN_AFTER: Duration = Duration::from_secs(1);
 /// How long a result waits before it is tried on a full disk again.
 const DISK_RETRY: Duration = Duration::from_secs(1);
+/// After so many orders a conversation counts as one that has moved on.
+const ORDERS_MAX: usize = 32;
 /// A request with the same words counts as a client's retry for this long.
 const IMPLICIT_KEY_HOLDS: Duration = Duration::from_secs(600);
 
@@ -56,6 +61,11 @@ pub(crate) enum Mail {
         answer: Answerer,
     },
     Event(Event),
+    /// A snapshot is to be the view again. Answered when that is on disk.
+    Restore {
+        snapshot: String,
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    },
     /// A person answered what a call asked.
     Decide {
         call: CallId,
@@ -64,6 +74,7 @@ pub(crate) enum Mail {
     },
     /// The operator silences the session. Answered with whether a turn ran, and how much waits.
     Halt {
+        order: u64,
         answer: oneshot::Sender<(bool, usize)>,
     },
     /// And lets it go on. Answered when that is on disk.
@@ -141,6 +152,8 @@ pub(crate) struct Actor {
     feed: Arc<Feed>,
     alarm: Alarm,
     share: Share,
+    /// The operator's orders up to this one are over here: a person has written since.
+    spoken: u64,
 }
 
 /// A request by its words, and whether its answer has reached a client.
@@ -194,10 +207,11 @@ impl Actor {
             feed: Arc::default(),
             alarm: Alarm::default(),
             share: Share::default(),
+            spoken: 0,
         }
     }
 
-    #[tracing::instrument(name = "session", skip_all, fields(session = %self.id))]
+    #[tracing::instrument(name = "session", skip_all, fields(session = %self.id, agent = %self.home.rules.agent))]
     pub async fn run(mut self) -> Result<(), StoreError> {
         self.load().await?;
         if !self.pending.is_empty() || !self.state.jobs().is_empty() {
@@ -246,13 +260,31 @@ impl Actor {
         if self.home.is_halted() {
             events.insert(0, Event::Halted); // whoever was not there when it was ordered is silent, too
         }
+        if !self.is_intact().await? {
+            events.insert(0, Event::Rewritten { from: RowId(0) });
+        }
         for event in events {
             let (state, acts) = self.state.step(event, self.home.clock.now(), &self.home.rules);
             self.state = state;
             self.pending.extend(acts);
         }
+        if let Some(operation) = self.state.compression.as_ref().filter(|it| it.stage != Stage::Promoted) {
+            self.log_started(operation); // once more: what the last process logged may be lost
+        }
         self.show_questions();
         Ok(())
+    }
+
+    /// Whether the rows that a compression stands for are still those it was prepared from: another
+    /// process may have changed them.
+    async fn is_intact(&self) -> Result<bool, StoreError> {
+        match self.state.compression.clone().filter(|operation| operation.stage != Stage::Promoted) {
+            Some(operation) => {
+                let id = self.id.clone();
+                self.home.library.read(move |store| store.intact(&id, &operation)).await
+            }
+            None => Ok(true),
+        }
     }
 
     /// Whoever comes back after a restart sees what is still asked.
@@ -281,17 +313,28 @@ impl Actor {
             Mail::Follow { seq, answer } => self.follow(seq, answer).await,
             Mail::Retry { turn, seq, answer } => self.retry(turn, seq, answer).await,
             Mail::Event(event) => {
+                let event = self.judged(event);
+                self.is_over(&event);
                 self.persist(Some(event)).await?;
                 self.start_jobs().await
             }
+            Mail::Restore { snapshot, answer } => {
+                let restored = self.restore(snapshot).await?;
+                let _ = answer.send(restored);
+                self.start_jobs().await
+            }
             Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
-            Mail::Halt { answer } => {
+            Mail::Halt { order, answer } => {
                 let before = (matches!(self.state.phase, Phase::Turn(_)), self.state.waiting.len());
-                // Else the silence was over before it got here, and what runs must not be run twice.
-                if self.home.is_halted() {
+                // Else it was over for this session before it got here. That somebody wrote elsewhere
+                // is no reason to go on.
+                if self.spoken < order && !self.home.is_resumed(order) {
                     // It ends now, also where the disk is full and nothing can be written about it.
                     std::mem::take(&mut self.jobs).values().for_each(AbortHandle::abort);
                     self.obey(Event::Halted).await?;
+                    if !self.home.is_halted() && self.source == AGENT_PLATFORM {
+                        self.obey(Event::Released).await?; // see `router::release`, which may have been here
+                    }
                 }
                 let _ = answer.send(before);
                 self.start_jobs().await
@@ -311,6 +354,56 @@ impl Actor {
             Mail::Foreign => self.look_again().await,
             Mail::Wake => Ok(()),
         }
+    }
+
+    /// A job that has reported is over: if the state implies it again, it is begun again.
+    fn is_over(&mut self, event: &Event) {
+        let (turn, step) = match event {
+            Event::Answered { turn, step, .. } | Event::Failed { turn, step, .. } => (*turn, *step),
+            Event::Surveyed { asked, .. } => {
+                self.jobs.remove(&Job::Survey { order: asked.order, force: asked.force });
+                return;
+            }
+            _ => return,
+        };
+        self.jobs.remove(&Job::Ask { turn, step });
+    }
+
+    /// The context engine has its say about an answer before it is written down.
+    fn judged(&self, event: Event) -> Event {
+        match event {
+            Event::Answered { turn, step, answer, prompt, full: _ } => {
+                let full = self.home.compressor.is_full(&answer, self.state.expected_after(&answer));
+                Event::Answered { turn, step, answer, prompt, full }
+            }
+            event => event,
+        }
+    }
+
+    async fn restore(&mut self, name: String) -> Result<Result<(), Refusal>, StoreError> {
+        let unknown = |why: String| Ok(Err(Refusal::Unknown(why)));
+        let wanted = name.clone();
+        let snapshot = self.home.library.read(move |store| store.snapshot(&wanted)).await?;
+        let Some(snapshot) = snapshot.filter(|snapshot| snapshot.summary.session == self.id) else {
+            return unknown(format!("session {} has no snapshot {name}", self.id));
+        };
+        if self.ended || matches!(self.state.phase, Phase::Closed(_)) {
+            return unknown(format!("session {} has ended", self.id));
+        }
+        if self.state.phase != Phase::Idle {
+            return Ok(Err(Refusal::Busy(self.id.clone())));
+        }
+        if snapshot.rows.len() < snapshot.summary.messages {
+            let gone = snapshot.summary.messages - snapshot.rows.len();
+            return unknown(format!(
+                "{gone} messages of {name} were deleted by another program: it cannot be restored"
+            ));
+        }
+        let id = self.id.clone();
+        let live = self.home.library.read(move |store| store.history(&id)).await?;
+        let context = weight_restored(self.state.upkeep.context, &live, &snapshot.rows);
+        self.persist(Some(Event::Restored { snapshot: name, context })).await?;
+        Ok(Ok(()))
     }
 
     /// An order of the operator. A session that nobody has spoken in yet has no row to keep it in.
@@ -364,15 +457,22 @@ impl Actor {
         let as_expected = match expected {
             Expected::Anything => true,
             Expected::Unborn => !self.born,
-            Expected::Tip(turn) => self.state.received == turn.0 && self.state.phase == Phase::Idle,
+            Expected::Tip(turn) => self.is_tip(turn).await.map_err(Stop::Reload)?,
         };
         if !as_expected {
             return Err(Stop::Bounce(Bounce::Unexpected));
         }
         let lifts = self.home.is_halted() && is_said_by_a_person(&submission);
         let lifts = lifts && !self.is_known(&submission).await?;
+        let spoken = is_said_by_a_person(&submission).then(|| self.home.silences());
         if self.home.is_halted() && !lifts && !self.state.halted {
             self.obey(Event::Halted).await.map_err(Stop::Reload)?; // it slept when the others were told
+        }
+        if lifts {
+            let unwritable = |error: StoreError| Refusal::Unwritable(error.to_string());
+            let lifted = self.home.lift().await.map_err(unwritable);
+            lifted.map_err(|refusal| Stop::Bounce(Bounce::Refused(refusal)))?;
+            router::release(&self.home); // somebody is there again
         }
         let seq = self.state.received.next();
         let Submission { birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
@@ -388,9 +488,7 @@ impl Actor {
         let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
         match self.commit(Some(Event::Received(input)), birth).await {
             Ok(()) => {
-                if lifts {
-                    router::release(&self.home); // somebody is there again
-                }
+                self.spoken = spoken.unwrap_or(self.spoken);
                 Ok(Receipt { session: self.id.clone(), seq, duplicate: false, progress })
             }
             Err(CommitError::Refused(StoreError::Duplicate { session, seq, same_body: true })) => {
@@ -443,6 +541,28 @@ impl Actor {
             _ => false,
         };
         Ok((!over).then_some(seq))
+    }
+
+    /// Whether nothing was said since this turn. Orders say nothing.
+    async fn is_tip(&self, turn: TurnId) -> Result<bool, StoreError> {
+        if self.state.phase != Phase::Idle || self.state.waiting.iter().any(|input| !is_order(input)) {
+            return Ok(false);
+        }
+        let (id, later) = (self.id.clone(), turn.0.0 + 1..=self.state.received.0);
+        if later.clone().count() > ORDERS_MAX {
+            return Ok(false);
+        }
+        let said = self.home.library.read(move |store| {
+            for seq in later {
+                match store.outcome(&id, Seq(seq))?.map(|settled| settled.outcome) {
+                    None | Some(Outcome::Done { .. }) => {}
+                    Some(Outcome::Answered(other)) if other == turn => {}
+                    Some(_) => return Ok(true),
+                }
+            }
+            Ok(false)
+        });
+        Ok(!said.await?)
     }
 
     /// What a human writes begins a chain of its own, here.
@@ -596,6 +716,13 @@ impl Actor {
             }
             self.ended = loaded.ended.is_some();
             self.system_prompt = loaded.system_prompt;
+            // What another process has added weighs something, too.
+            let context = &mut self.state.upkeep.context;
+            *context = loaded.session.upkeep.context.max(*context);
+        }
+        if !self.is_intact().await? {
+            self.persist(Some(Event::Rewritten { from: RowId(0) })).await?;
+            self.start_jobs().await?;
         }
         Ok(())
     }
@@ -623,9 +750,13 @@ impl Actor {
             Some(Event::Answered { answer, prompt, .. }) => Some((answer.clone(), *prompt)),
             _ => None,
         };
+        let mut before = self.state.clone();
+        if let Some(Act::Open(birth)) = &birth {
+            before.upkeep.context += birth.imported.iter().map(estimate).sum::<u64>();
+        }
         let (next, acts) = match event {
-            Some(event) => self.state.step(event, now, &self.home.rules),
-            None => (self.state.clone(), Vec::new()),
+            Some(event) => before.step(event, now, &self.home.rules),
+            None => (before, Vec::new()),
         };
         let mut all = self.prompt_acts(&next).await;
         all.extend(birth);
@@ -646,6 +777,7 @@ impl Actor {
         self.pending.clear();
         self.expect = next.generation;
         let before = std::mem::replace(&mut self.state, next);
+        self.log_compression(&before, &all, committed.promoted.as_ref(), now);
         self.take_effect(&before, all, answered, now);
         self.born = true;
         if committed.foreign {
@@ -673,6 +805,7 @@ impl Actor {
                     self.composition = (!self.born).then(|| self.begin_composition()).flatten();
                 }
                 Act::Open(birth) => {
+                    self.home.compressor.tell(|engine| engine.session_began(&self.id));
                     self.principal.clone_from(&birth.principal);
                     birth.imported.iter().for_each(|message| self.append(message));
                 }
@@ -705,6 +838,7 @@ impl Actor {
                     not_before: now,
                 }),
                 Act::Close { successor, .. } => {
+                    self.home.compressor.tell(|engine| engine.session_ended(&self.id));
                     self.home.tools.forget(&self.id);
                     self.home.router.forget(&self.id);
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
@@ -715,15 +849,60 @@ impl Actor {
                 Act::Ask { turn, step, index, ask } => self.tell_asked(turn, step, index, ask),
                 Act::Note { name, detail } => tracing::info!(name, detail, "noted"),
                 Act::Accept(input) => self.remember(&input),
+                Act::Promote { .. } | Act::Restore { .. } => {
+                    self.forget_composition();
+                    if self.last_prompt.take().is_some() {
+                        self.home.note(Some(self.id.clone()), "cache_break", "the view has changed".into());
+                    }
+                }
                 Act::Begin { .. }
                 | Act::Step(_)
                 | Act::Grant { .. }
                 | Act::Tip { .. }
                 | Act::Compress(_)
-                | Act::Promote(_) => {}
+                | Act::Abandon { .. } => {}
             }
         }
         self.report();
+    }
+
+    /// What became of a compression, now that it is on disk. The lines stand in the span of this session,
+    /// whatever thread writes them.
+    fn log_compression(&self, before: &Session, acts: &[Act], promoted: Option<&Promoted>, now: Time) {
+        let id = &self.id;
+        for act in acts {
+            match act {
+                Act::Compress(operation) if before.compression.is_none() && operation.is_preparing() => {
+                    self.log_started(operation);
+                }
+                Act::Promote { operation, .. } => {
+                    let Some(Promoted {
+                        snapshot, messages_before, messages_after, tokens_after, kind, ..
+                    }) = promoted
+                    else {
+                        continue;
+                    };
+                    let (op, ms) = (operation.name(id), now.since(operation.began).as_millis());
+                    tracing::info!(
+                        "[{id}] context compression done: session={id} op={op} messages={messages_before}->{messages_after} \
+                         tokens=~{tokens_after} snapshot={snapshot} ms={ms} kind={kind}"
+                    );
+                }
+                Act::Abandon { number, end, reason } => {
+                    let (op, end) = (operation_name(id, *number), end.as_str());
+                    tracing::info!("[{id}] context compression {end}: session={id} op={op} reason={reason}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn log_started(&self, operation: &Operation) {
+        let (id, op, model) = (&self.id, operation.name(&self.id), &self.home.compressor.model);
+        let Operation { messages, tokens, .. } = operation;
+        tracing::info!(
+            "[{id}] context compression started: session={id} op={op} messages={messages} tokens=~{tokens} model={model}"
+        );
     }
 
     fn tell_asked(&self, turn: TurnId, step: u32, index: usize, ask: Ask) {
@@ -759,11 +938,12 @@ impl Actor {
 
     /// The home's gauges follow what this session does.
     fn report(&mut self) {
+        let ordered = self.state.compression.as_ref().map_or(0, |operation| operation.orders.len());
         let share = Share {
             running: usize::from(matches!(self.state.phase, Phase::Turn(_))),
             asking: usize::from(matches!(self.state.phase, Phase::Turn(_)) && !self.state.is_running()),
             // What is held by the operator's silence is on disk, and nobody waits for it to end.
-            waiting: if self.state.halted { 0 } else { self.state.waiting.len() },
+            waiting: if self.state.halted { 0 } else { self.state.waiting.len() + ordered },
             cached: self.composition.as_ref().map_or(0, Composition::bytes),
         };
         let gauges = &self.home.gauges;
@@ -801,6 +981,20 @@ impl Actor {
     async fn start(&mut self, job: &Job) -> Result<AbortHandle, StoreError> {
         let desk =
             turn::Desk { home: self.home.clone(), session: self.id.clone(), mail: self.address.clone() };
+        match (job, &self.state.compression) {
+            (Job::Survey { .. }, _) => {
+                let asked = self.state.survey().expect("a survey is implied by what it is to look at");
+                return Ok(desk.start(compress::survey(desk.clone(), asked, self.standing())));
+            }
+            (Job::Summarise { .. }, Some(operation)) => {
+                let summary = compress::summarise(desk.clone(), operation.clone(), self.standing());
+                return Ok(desk.start(summary));
+            }
+            (Job::Report { operation }, _) => {
+                return Ok(desk.start(compress::report(desk.clone(), *operation)));
+            }
+            _ => {}
+        }
         Ok(match (job, &self.state.phase) {
             (Job::Ask { turn, step }, Phase::Turn(current)) => {
                 let sampling = current.inputs.last().and_then(|input| match &input.kind {
@@ -845,6 +1039,17 @@ impl Actor {
             (Job::Finalise(_), Phase::Closed(stage)) => desk.start(turn::finalise(desk.clone(), *stage)),
             (job, _) => unreachable!("{job:?} is not implied by this phase"),
         })
+    }
+
+    fn standing(&self) -> Standing {
+        let scope = Scope {
+            agent: self.home.rules.agent.clone(),
+            chat: None,
+            session: self.id.clone(),
+            generation: self.state.generation,
+            user: self.user.clone(),
+        };
+        Standing { context: self.state.upkeep.context, scope }
     }
 
     /// Tools and system prompt of the running turn; None while none runs.
@@ -907,6 +1112,10 @@ impl Drop for Actor {
 enum Stop {
     Bounce(Bounce),
     Reload(StoreError),
+}
+
+fn is_order(input: &Input) -> bool {
+    matches!(&input.kind, Kind::Command(command) if command.words().is_none())
 }
 
 /// Words of a person, rather than an order or what a program says.

@@ -41,7 +41,7 @@ impl Desk {
         tokio::spawn(job.in_current_span()).abort_handle()
     }
 
-    fn report(&self, event: Event) {
+    pub fn report(&self, event: Event) {
         if let Some(mail) = self.mail.upgrade() {
             let _ = mail.send(Mail::Event(event)); // the actor is gone: whoever follows it starts this job anew
         }
@@ -58,7 +58,7 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
         let answered = AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| Err(panicked()));
         match answered {
             Ok(answer) => {
-                return desk.report(Event::Answered { turn, step, answer, prompt: mark, cut: None });
+                return desk.report(Event::Answered { turn, step, answer, prompt: mark, full: false });
             }
             Err(ModelError { kind, message }) => match ask_again(kind, attempt) {
                 Some(delay) => {

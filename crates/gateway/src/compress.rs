@@ -1,0 +1,379 @@
+//! Work that a compression implies: look at the rows, have them summarised, find out what came of it.
+//! Beside the turns, and reported by mail like everything else.
+//!
+//! Whatever an engine does (fail, hang, panic, return what cannot be sent) ends here as a sentence:
+//! the view changes only by a commit of the session's owner.
+
+use crate::agent::Home;
+use crate::turn::Desk;
+use futures_util::FutureExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::command::Command;
+use throughline_core::compression::{ATTEMPTS_MAX, Extent, Kind, Operation, Replacement, estimate};
+use throughline_core::history::violations;
+use throughline_core::input;
+use throughline_core::memory::{Retain, Scope};
+use throughline_core::message::{Body, Content};
+use throughline_core::port::{
+    Condensed, ContextUsage, Engine, EngineError, Past, Promise, StoreError, Wishes,
+};
+use throughline_core::redact::redacted;
+use throughline_core::session::Event;
+use throughline_core::session::compress::{End, NoSummary, SurveyOrder};
+use throughline_core::tool::{Call, Kit, Returned, Spec};
+use throughline_core::turn::Answer;
+use throughline_core::{Message, RowId, SessionId};
+use tokio::time::{sleep, timeout};
+
+/// How long a memory provider may take to say what should be remembered. Nobody waits for it but the
+/// summary.
+const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait before a store that cannot be read is tried again.
+const READ_RETRY: Duration = Duration::from_secs(1);
+
+/// What an agent compresses with.
+#[derive(Clone)]
+pub struct Compressor {
+    pub engine: Arc<dyn Engine>,
+    /// Whoever writes its summaries, for the log.
+    pub model: String,
+    /// Without being told to: ahead of time and at the hard limit.
+    pub automatic: bool,
+    /// What can be had without a model. None: nothing in it could be replaced.
+    pub digest: Digester,
+    /// Hears what is about to be summarised.
+    pub memory: Option<Arc<dyn Retain>>,
+    /// No engine is waited for longer than this.
+    pub patience: Duration,
+}
+
+pub type Digester = Arc<dyn Fn(&Past, &Wishes) -> Option<Condensed> + Send + Sync>;
+
+impl Compressor {
+    /// Whether the engine finds that it is time.
+    pub(crate) fn is_full(&self, answer: &Answer, expected: u64) -> bool {
+        let usage = ContextUsage { prompt: answer.usage.prompt(), completion: answer.usage.output, expected };
+        let asking = || self.engine.should_compress(&usage);
+        self.automatic && catch_unwind(AssertUnwindSafe(asking)).unwrap_or_else(|_| self.fell_over())
+    }
+
+    /// Tells the engine that a session began, or ended.
+    pub(crate) fn tell(&self, say: impl Fn(&dyn Engine)) {
+        if catch_unwind(AssertUnwindSafe(|| say(self.engine.as_ref()))).is_err() {
+            self.fell_over();
+        }
+    }
+
+    pub(crate) fn status(&self) -> Option<String> {
+        catch_unwind(AssertUnwindSafe(|| self.engine.status())).unwrap_or_default()
+    }
+
+    fn fell_over(&self) -> bool {
+        tracing::error!("the context engine failed inside the gateway; the conversation goes on without it");
+        false
+    }
+}
+
+/// What a job needs to know of its session beside the rows.
+pub(crate) struct Standing {
+    pub context: u64,
+    pub scope: Scope,
+}
+
+pub(crate) async fn survey(desk: Desk, asked: SurveyOrder, standing: Standing) {
+    let found = loop {
+        match AssertUnwindSafe(look(&desk, &asked, &standing)).catch_unwind().await {
+            Ok(Ok(found)) => break found,
+            Err(_) => {
+                desk.home.compressor.fell_over();
+                break None;
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "could not look for something to compress; trying again");
+                sleep(READ_RETRY).await;
+            }
+        }
+    };
+    desk.report(Event::Surveyed { asked, found });
+}
+
+async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<Option<Extent>, StoreError> {
+    let engine = &desk.home.compressor.engine;
+    let rows = read(&desk.home, &desk.session).await?;
+    let messages = rows.len();
+    let reach = reach(&rows, asked.keep, engine.takes().keep_last);
+    let Some((cut, _)) = reach.checked_sub(1).and_then(|last| rows.get(last)) else { return Ok(None) };
+    let cut = *cut;
+    let past = past(&desk.session, &rows[..reach], standing.context);
+    let wishes = offered(engine.as_ref(), &asked.focus, asked.force, asked.keep.is_some(), String::new());
+    let looking = async {
+        let found = engine.has_content_to_compress(&past, &wishes).await;
+        (found, if found { engine.plan(&past, &wishes).await } else { None })
+    };
+    let Ok((found, plan)) = timeout(desk.home.compressor.patience, looking).await else {
+        tracing::warn!(
+            engine = engine.name(),
+            "the context engine did not say whether there is anything to compress"
+        );
+        return Ok(None);
+    };
+    let tokens = standing.context.max(past.messages.iter().map(estimate).sum());
+    let beyond = messages - reach;
+    let plan = plan.map(|mut plan| {
+        plan.keep_last += beyond;
+        plan
+    });
+    Ok(found.then_some(Extent { cut, messages, tokens, plan }))
+}
+
+/// How many rows an engine may replace. With `keep`, all before the last so many exchanges. One that
+/// does not know what should stay gets nothing of the last exchange.
+fn reach(rows: &[(RowId, Message)], keep: Option<u32>, knows_what_stays: bool) -> usize {
+    let exchanges = match keep {
+        Some(keep) => keep as usize,
+        None if knows_what_stays => return rows.len(),
+        None => 1,
+    };
+    let asks =
+        rows.iter().enumerate().rev().filter(|(_, (_, message))| matches!(message.body, Body::User(_)));
+    asks.map(|(place, _)| place).nth(exchanges.saturating_sub(1)).unwrap_or(0)
+}
+
+pub(crate) async fn summarise(desk: Desk, operation: Operation, standing: Standing) {
+    let number = operation.number;
+    let working = AssertUnwindSafe(summarised(&desk, operation, standing)).catch_unwind();
+    let event = working.await.unwrap_or_else(|_| {
+        desk.home.compressor.fell_over();
+        Event::Summarised { operation: number, summary: Err(failed(FELL_OVER.into())), digest: None }
+    });
+    desk.report(event);
+}
+
+async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Event {
+    let number = operation.number;
+    let rows = match read(&desk.home, &desk.session).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            let reason = format!("The conversation could not be read: {}.", error.in_full());
+            return Event::Summarised { operation: number, summary: Err(failed(reason)), digest: None };
+        }
+    };
+    let reach = rows.iter().take_while(|(row, _)| *row <= operation.cut).count();
+    let scale = scale(&rows, standing.context);
+    let rows = &rows[..reach];
+    let past = past(&desk.session, rows, standing.context);
+    let whole = keeps_exactly(&operation);
+    let summary = match operation.attempts > ATTEMPTS_MAX {
+        true => Err(NoSummary {
+            end: End::Failed,
+            reason: "The context engine was tried too often; a digest has to do.".into(),
+        }),
+        false => condense(desk, &operation, &past, whole, &standing.scope).await,
+    };
+    let made = summary.and_then(|condensed| {
+        replacement(rows, condensed, Kind::Summary, scale).map(Arc::new).map_err(failed)
+    });
+    // Whoever waits for it at the limit takes whatever is shorter.
+    let is_good = made.as_ref().is_ok_and(|made| made.is_worth_it(0));
+    let digest = (!is_good).then(|| digest(desk, &past, rows, whole, scale)).flatten();
+    Event::Summarised { operation: number, summary: made, digest }
+}
+
+const FELL_OVER: &str = "The context engine failed inside the gateway. This is a bug; its log has more.";
+
+/// `/compress here`: all before the last exchanges is summarised, and nothing of them.
+fn keeps_exactly(operation: &Operation) -> bool {
+    let keeps = |order: &Arc<input::Input>| {
+        matches!(&order.kind, input::Kind::Command(Command::Compress { keep: Some(_), .. }))
+    };
+    operation.orders.iter().any(keeps)
+}
+
+async fn condense(
+    desk: &Desk,
+    operation: &Operation,
+    past: &Past,
+    whole: bool,
+    scope: &Scope,
+) -> Result<Condensed, NoSummary> {
+    let compressor = &desk.home.compressor;
+    let engine = &compressor.engine;
+    let memory = heard(compressor, scope, past).await;
+    let mut wishes = offered(engine.as_ref(), &operation.focus, true, whole, memory);
+    let mut refused = operation.focus.is_some() && wishes.focus.is_none();
+    for _ in 0..2 {
+        let asking = AssertUnwindSafe(timeout(compressor.patience, engine.compress(past, &wishes)));
+        let mut condensed = match asking.catch_unwind().await {
+            Ok(Ok(Ok(condensed))) => condensed,
+            Ok(Ok(Err(EngineError::Unknown(_)))) if wishes != Wishes::default() => {
+                refused |= wishes.focus.is_some();
+                wishes = Wishes::default(); // it said it knew them, and does not
+                continue;
+            }
+            Ok(Ok(Err(EngineError::Nothing))) => {
+                return Err(NoSummary { end: End::Skipped, reason: "there is nothing to compress".into() });
+            }
+            Ok(Ok(Err(error))) => return Err(failed(error.to_string())),
+            Ok(Err(_)) => {
+                let seconds = compressor.patience.as_secs();
+                return Err(failed(format!("The context engine took longer than {seconds} s.")));
+            }
+            Err(_) => return Err(failed(FELL_OVER.into())),
+        };
+        if refused {
+            let remark =
+                format!("The context engine {} knows no topics: the focus was not applied.", engine.name());
+            condensed.remark = Some(match condensed.remark {
+                Some(other) => format!("{other} {remark}"),
+                None => remark,
+            });
+        }
+        return Ok(condensed);
+    }
+    Err(failed("The context engine refuses what it is asked.".into()))
+}
+
+/// What an engine says of itself may hold anything.
+fn failed(reason: String) -> NoSummary {
+    NoSummary { end: End::Failed, reason: redacted(&reason) }
+}
+
+/// The live provider has its say, within its time. It makes no session for it and holds up no turn.
+async fn heard(compressor: &Compressor, scope: &Scope, past: &Past) -> String {
+    let Some(memory) = compressor.memory.as_ref().filter(|_| compressor.engine.takes().memory_context) else {
+        return String::new();
+    };
+    let saying = AssertUnwindSafe(memory.before_compression(scope, &past.messages));
+    match timeout(PROVIDER_PATIENCE, saying.catch_unwind()).await {
+        Ok(Ok(Ok(text))) => text,
+        Ok(Ok(Err(error))) => {
+            tracing::warn!(%error, "the memory provider had nothing to say before the compression");
+            String::new()
+        }
+        Ok(Err(_)) | Err(_) => {
+            tracing::warn!("the memory provider did not answer in time before the compression");
+            String::new()
+        }
+    }
+}
+
+/// Only what the engine has declared is offered to it.
+fn offered(engine: &dyn Engine, focus: &Option<String>, force: bool, whole: bool, memory: String) -> Wishes {
+    let takes = engine.takes();
+    Wishes {
+        focus: focus.clone().filter(|_| takes.focus),
+        force: force && takes.force,
+        memory_context: if takes.memory_context { memory } else { String::new() },
+        keep_last: (whole && takes.keep_last).then_some(0),
+    }
+}
+
+fn digest(
+    desk: &Desk,
+    past: &Past,
+    rows: &[(RowId, Message)],
+    whole: bool,
+    scale: f64,
+) -> Option<Arc<Replacement>> {
+    let wishes = Wishes { keep_last: whole.then_some(0), ..Wishes::default() };
+    let condensed = (desk.home.compressor.digest)(past, &wishes)?;
+    match replacement(rows, condensed, Kind::Digest, scale) {
+        Ok(replacement) => Some(Arc::new(replacement)),
+        Err(reason) => {
+            tracing::error!(reason, "there is no digest");
+            None
+        }
+    }
+}
+
+/// Estimates count characters; the provider counts tokens. Where both are known for the same rows, one
+/// is scaled to the other, within reason: the context holds more than its rows.
+fn scale(rows: &[(RowId, Message)], context: u64) -> f64 {
+    let estimated: u64 = rows.iter().map(|(_, message)| estimate(message)).sum();
+    match estimated {
+        0 => 1.0,
+        estimated => (context as f64 / estimated as f64).clamp(0.5, 1.5),
+    }
+}
+
+/// What an engine returned, as what the store can write; or why it cannot be.
+fn replacement(
+    rows: &[(RowId, Message)],
+    condensed: Condensed,
+    kind: Kind,
+    scale: f64,
+) -> Result<Replacement, String> {
+    let Condensed { keep_first, mut messages, keep_last, model, remark } = condensed;
+    for message in &mut messages {
+        if let Body::User(Content::Text(text)) = &mut message.body {
+            *text = redacted(text);
+        }
+    }
+    let Some(end) = rows.len().checked_sub(keep_last).filter(|end| *end > keep_first) else {
+        return Err("The context engine replaced nothing.".into());
+    };
+    if messages.is_empty() {
+        return Err("The context engine returned no summary.".into());
+    }
+    if messages.len() > end - keep_first {
+        return Err("The context engine returned more messages than it replaced.".into());
+    }
+    let message = |(_, message): &(RowId, Message)| message.clone();
+    let before = rows.iter().map(message).collect::<Vec<_>>();
+    let after: Vec<Message> =
+        before[..keep_first].iter().chain(&messages).chain(&before[end..]).cloned().collect();
+    if violations(&after).len() > violations(&before).len() {
+        return Err("The context engine tore a tool call from its result.".into());
+    }
+    let weight = |messages: &[Message]| (messages.iter().map(estimate).sum::<u64>() as f64 * scale) as u64;
+    Ok(Replacement {
+        after: keep_first.checked_sub(1).map(|last| rows[last].0),
+        cut: rows[end - 1].0,
+        replaced: end - keep_first,
+        before: weight(&before[keep_first..end]),
+        after_tokens: weight(&messages),
+        rows: messages,
+        kind,
+        model,
+        remark,
+    })
+}
+
+/// What the store has counted, for those who ordered it.
+pub(crate) async fn report(desk: Desk, operation: u64) {
+    loop {
+        let session = desk.session.clone();
+        match desk.home.library.read(move |store| store.promoted(&session, operation)).await {
+            Ok(Some(promoted)) => return desk.report(Event::Reported { operation, promoted }),
+            Ok(None) => tracing::error!(operation, "a compression that took effect has no record"),
+            Err(error) => tracing::warn!(%error, "could not read what a compression did; trying again"),
+        }
+        sleep(READ_RETRY).await;
+    }
+}
+
+async fn read(home: &Home, session: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
+    let session = session.clone();
+    home.library.read(move |store| store.history(&session)).await
+}
+
+fn past(session: &SessionId, rows: &[(RowId, Message)], tokens: u64) -> Past {
+    let messages = rows.iter().map(|(_, message)| message.clone()).collect();
+    Past { session: session.clone(), messages, tokens }
+}
+
+/// The tools that a context engine brings along, among the agent's others.
+pub struct EngineKit(pub Arc<dyn Engine>);
+
+impl Kit for EngineKit {
+    fn specs(&self) -> Vec<Spec> {
+        self.0.tools()
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
+        self.0.call(call)
+    }
+}
