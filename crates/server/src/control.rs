@@ -8,6 +8,7 @@
 //!   `asked` (a tool waits for a person: see [`crate::approvals`]), and one of `answer` `{text, finish, usage}`, `done` `{said,
 //!   successor}`, `failed` `{code, message}`, `interrupted` `{code, message}` as the last
 //! - `POST /api/sessions/{id}/commands` `{"command": "/new"}`: an order to a session, and what it said
+//! - `POST /api/sessions/{id}/restore` `{"snapshot": …}`: a snapshot becomes the view of its session again
 //! - `GET /api/control/status`: the gateway, in numbers
 //! - `POST /api/control/halt` `{"all": true}`: ends every turn and silences the agent (all agents of
 //!   the process) until a person writes again; `POST /api/control/release` lets it go on at once
@@ -37,6 +38,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use throughline_core::command::Command;
+use throughline_core::id::SNAPSHOT_INFIX;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind, Trace};
 use throughline_core::port::{Delta, Desk, Question, Reading, Settled, Submission};
 use throughline_core::route::Target;
@@ -270,7 +272,7 @@ pub async fn command(
     let command = match Command::parse(&text, || app.desk.mint(SOURCE)) {
         Some(Command::Unknown { .. }) | None => {
             let message = format!(
-                "{text:?} is not a command; those there are: /new, /stop, /steer, /queue, /approve, /deny, /status, /help."
+                "{text:?} is not a command; those there are: /new, /stop, /steer, /queue, /compress, /approve, /deny, /status, /help."
             );
             return Err(ApiError::invalid("command", message).code("unknown_command"));
         }
@@ -300,6 +302,26 @@ pub async fn command(
     Ok(written::whole(json.to_string().into_bytes(), &stamp, Some(follower.delivery())))
 }
 
+/// Returns when it is on disk.
+pub async fn restore(
+    State(app): State<Arc<App>>,
+    Name(name): Name,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let (head, body) = request.into_parts();
+    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let snapshot = body::parse(&bytes)?.text("snapshot")?.unwrap_or_default();
+    let session = sessions::find(&app, named_session(&name, "session")?, None).await?.id;
+    if !snapshot.starts_with(&format!("{session}{SNAPSHOT_INFIX}")) {
+        let message = format!(
+            "snapshot must be the name of a snapshot of {session}, as `throughline sessions snapshots {session}` lists them."
+        );
+        return Err(ApiError::invalid("snapshot", message).code("unknown_snapshot"));
+    }
+    app.desk.restore(session.clone(), snapshot.clone()).await?;
+    Ok(Json(json!({"object": "throughline.restored", "session_id": session.as_str(), "snapshot": snapshot})))
+}
+
 // ---------------------------------------------------------------------------------------- answers
 
 pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
@@ -320,6 +342,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         "commits": status.commits,
         "batches": status.batches,
         "tended": status.tended,
+        "engine": status.engine,
     }))
 }
 

@@ -159,6 +159,7 @@ impl From<Refusal> for ApiError {
             Refusal::NotYours(_) => (StatusCode::FORBIDDEN, "session_not_yours"),
             Refusal::OtherBody => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
             Refusal::MovedOn => (StatusCode::CONFLICT, "conversation_moved_on"),
+            Refusal::Busy(_) => (StatusCode::CONFLICT, "session_busy"),
             Refusal::Unknown(_) => (StatusCode::NOT_FOUND, "not_found"),
             Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
             Refusal::Unwritable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unwritable"),

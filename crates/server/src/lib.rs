@@ -103,6 +103,7 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
         .route("/api/sessions/{id}", get(sessions::show))
         .route("/api/sessions/{id}/messages", get(sessions::messages))
         .route("/api/sessions/{id}/commands", post(control::command))
+        .route("/api/sessions/{id}/restore", post(control::restore))
         .route("/api/control/chat", post(control::chat))
         .route("/api/control/status", get(control::status))
         .route("/api/control/why", get(control::why))

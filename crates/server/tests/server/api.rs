@@ -20,6 +20,7 @@ async fn p31_every_route_but_health_needs_the_key_on_loopback_too() {
         ("GET", "/api/sessions/s1"),
         ("GET", "/api/sessions/s1/messages"),
         ("POST", "/api/sessions/s1/commands"),
+        ("POST", "/api/sessions/s1/restore"),
         ("GET", "/api/sessions/search?q=x"),
         ("GET", "/api/search?q=x"),
         ("POST", "/api/control/chat"),

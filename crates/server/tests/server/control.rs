@@ -131,6 +131,11 @@ async fn an_order_can_be_given_to_any_session() {
         "once, however often it is sent"
     );
     assert_eq!(api.post("/api/sessions/nobody/commands", order("/new")).await.error().0, 404);
+    let restore = |name: &str| json!({"snapshot": name});
+    for name in ["", "mine", "other.snapshot.20260528T093510000000Z"] {
+        let refused = api.post("/api/sessions/mine/restore", restore(name)).await.error();
+        assert_eq!(refused.0, 400, "{name:?} is no snapshot of that session");
+    }
     for text in ["hello", "", "/frobnicate"] {
         assert_eq!(api.post("/api/sessions/mine/commands", order(text)).await.error().1, "unknown_command");
     }
