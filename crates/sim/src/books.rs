@@ -36,9 +36,20 @@ pub struct Books {
     pub committed: BTreeMap<(SessionId, String), String>,
     /// The same of answers with calls, by their question.
     pub steps: BTreeSet<usize>,
+    /// What was logged about compressions.
+    pub log: Vec<String>,
+    /// What each summary stands for.
+    pub summaries: Vec<Vec<String>>,
+    /// What engines were asked, in order, and what memory providers were told before.
+    pub compressing: Vec<Compressing>,
+    pub hearings: Vec<Hearing>,
+    /// How often a memory provider was asked for something else.
+    pub strange: Vec<String>,
+    /// What has arrived with another agent, each once.
+    pub letters: Vec<AgentLetter>,
     /// By agent: the operator wanted silence, and nobody has lifted it.
     pub silences: Vec<Option<Silence>>,
-    /// When the operator's orders were carried out.
+    /// When the operator's orders were carried out by the agent that people know.
     pub halts: Vec<Moment>,
     /// How many of the operator's plans are done, and whether one is half done.
     pub operated: (usize, bool),
@@ -55,6 +66,8 @@ pub struct Books {
 /// One chat, as the people in it know it.
 #[derive(Clone, Debug, Default)]
 pub struct ChatBook {
+    /// Whom its people write to.
+    pub agent: usize,
     /// Everything that was said here. The next is sent when the one before is acknowledged.
     pub said: Vec<Said>,
     /// How many of the planned lines are among them.
@@ -70,6 +83,8 @@ pub struct Said {
     pub sent: Moment,
     /// Where it went, once it is acknowledged.
     pub went_to: Option<(SessionId, Seq)>,
+    /// In which life that was, and when.
+    pub taken: Option<(u32, Duration)>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +99,8 @@ pub struct ClientBook {
     pub sessions: Vec<SessionId>,
     /// Something is on its way.
     pub busy: bool,
+    /// When the request that has no answer yet was first sent under its key.
+    pub sent: Option<Moment>,
     /// How often each request had to be sent as a new one, because an operator ended its turn.
     pub renewed: BTreeMap<usize, u32>,
 }
@@ -100,16 +117,64 @@ pub struct Shown {
 #[derive(Clone, Debug)]
 pub struct Question {
     pub life: u32,
+    pub at: Duration,
     pub agent: usize,
     pub session: SessionId,
     /// Tools and system prompt.
     pub head: String,
-    /// The prompt, a segment each.
+    /// The prompt, a segment each, with every summary taken for what it stands for.
     pub prompt: Vec<String>,
+    /// As it was sent.
+    pub sent: Vec<String>,
     /// What it answered, once it had. None: it was never heard.
     pub answer: Option<String>,
+    pub answered: Option<Duration>,
     /// The answer had calls.
     pub called: bool,
+}
+
+/// One time that the context engine was asked for a summary.
+#[derive(Clone, Debug)]
+pub struct Compressing {
+    pub life: u32,
+    pub agent: usize,
+    pub session: SessionId,
+    pub rows: Vec<String>,
+    /// What the memory provider wants remembered, as the engine was told.
+    pub memory: String,
+    pub began: Duration,
+    /// None: it never came to an end.
+    pub ended: Option<Duration>,
+}
+
+/// One time that a memory provider was told of a compression.
+#[derive(Clone, Debug)]
+pub struct Hearing {
+    pub life: u32,
+    pub agent: usize,
+    /// The agent and the session of the scope.
+    pub scope: (String, SessionId),
+    pub rows: Vec<String>,
+    pub at: Duration,
+    /// When it had said what should be remembered. None: it failed, or nobody waited.
+    pub said: Option<Duration>,
+}
+
+/// What one agent wrote to another, and where it arrived.
+#[derive(Clone, Debug)]
+pub struct AgentLetter {
+    pub key: String,
+    /// The sender and its session, the receiver.
+    pub from: (usize, SessionId),
+    pub to: String,
+    /// It answers another one, and goes back to where that came from.
+    pub is_reply: bool,
+    pub origin: String,
+    pub hops: u32,
+    /// As the receiver reads it.
+    pub text: String,
+    pub arrived: (SessionId, Seq),
+    pub at: Moment,
 }
 
 /// One call, from the answer it stood in.
@@ -131,6 +196,8 @@ pub struct CallBook {
 #[derive(Clone, Debug)]
 pub struct Effect {
     pub tool: String,
+    /// The chat that waits for what comes of it.
+    pub chat: Option<usize>,
     pub key: String,
     pub id: String,
 }
@@ -164,6 +231,8 @@ pub struct Hanging {
 pub struct Silence {
     /// The order has been carried out.
     pub holds: bool,
+    /// How much the model had been asked by then.
+    pub heard: usize,
     /// Somebody wrote: what waits to be told may be told.
     pub lifted: bool,
     pub owners: BTreeSet<Owner>,
@@ -198,10 +267,14 @@ impl Books {
         self.trace
     }
 
-    /// Somebody writes, to the first agent: the only one that people know.
+    /// Somebody writes, to the agent they know. Clients know the first.
     pub fn speaks(&mut self, owner: Owner, text: &str) {
         let says = words(text).is_some();
-        if let Some(Some(silence)) = self.silences.first_mut() {
+        let agent = match owner {
+            Owner::Chat(chat) => self.chats[chat].agent,
+            Owner::Client(_) | Owner::Agent => 0,
+        };
+        if let Some(Some(silence)) = self.silences.get_mut(agent) {
             silence.lifted = true;
             if says {
                 silence.owners.insert(owner);
@@ -243,13 +316,14 @@ impl Books {
 
 impl Books {
     /// Whether the operator's silence, if there is one, still holds for a session. One that nobody had
-    /// heard of is not silenced by an order that somebody has lifted since.
+    /// heard of when it was ordered is not silenced by an order that somebody has lifted since.
     pub fn may_speak(&self, agent: usize, session: &str, prompt: &[String]) -> bool {
         let Some(Some(silence)) = self.silences.get(agent) else { return true };
         if !silence.holds {
             return true;
         }
-        let known = || self.asked.iter().any(|question| question.session.as_str() == session);
+        let mut before = self.asked.iter().take(silence.heard);
+        let mut known = || before.any(|question| question.session.as_str() == session);
         silence.owners.contains(&self.owner(prompt)) || (silence.lifted && !known())
     }
 

@@ -1,10 +1,12 @@
 //! The judges. They stand outside the machine and compare what was sent with what was seen.
 
-use crate::books::{Books, Question, Said};
+use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said};
 use crate::model::{clarified, said_in};
 use crate::plan::{Manner, Plan, words};
 use crate::tools::is_repeatable;
+use crate::world::agent_name;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use throughline_core::SessionId;
 use throughline_core::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED};
 use throughline_core::history::{NOT_ASKED, OUTCOME_UNKNOWN, STOPPED};
@@ -26,6 +28,9 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
     for client in 0..plan.clients.len() {
         wrong.extend(every_request_has_its_answer(plan, books, client, transcripts));
     }
+    wrong.extend(what_agents_write_is_read(plan, books, transcripts));
+    wrong.extend(the_provider_hears_each_compression(plan, books));
+    wrong.extend(nobody_waits_below_the_hard_limit(plan, books));
     wrong.extend(effects_happen_once(books));
     wrong.extend(what_kills_is_parked(books));
     wrong.extend(a_yes_counts(books, transcripts));
@@ -45,6 +50,7 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         transcripts.values().flatten().filter_map(|row| Some(row.strip_prefix("tool:")?.split_once('=')?.1))
     };
     let with = |part: &str| results().filter(|text| text.contains(part)).count();
+    let spoken = books.hearings.iter().filter(|hearing| hearing.said.is_some()).count();
     let shown = |part: &str| books.shown.iter().filter(|shown| shown.text.contains(part)).count();
     BTreeMap::from([
         ("questions to the model", books.asked.len()),
@@ -67,6 +73,11 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         ("turns stopped", shown("Stopped message")),
         ("chains cut", shown("Agents have been answering")),
         ("silences", books.halts.len()),
+        ("summaries", books.summaries.len()),
+        ("letters between agents", books.letters.len()),
+        ("compressions a provider spoke about", spoken),
+        ("compressions a provider had no word for in time", books.hearings.len() - spoken),
+        ("compressed requests", books.asked.iter().filter(|asked| asked.sent != asked.prompt).count()),
     ])
 }
 
@@ -185,6 +196,14 @@ fn orders_are_confirmed(books: &Books, chat: usize) -> Vec<String> {
     let unconfirmed = orders.filter(|said| {
         let Some((session, seq)) = &said.went_to else { return false };
         let moved = |shown: &&crate::books::Shown| shown.chat == chat && shown.key.ends_with("/done");
+        let compresses = said.text.starts_with("/compress");
+        if compresses {
+            // One that waits behind the end of its session is carried out in the next, and silence ends nothing.
+            let heard = |shown: &crate::books::Shown| {
+                shown.text.contains("ompress") || shown.text.contains("messages")
+            };
+            return books.halts.is_empty() && !books.shown.iter().filter(moved).any(heard);
+        }
         match said.text == "/new" {
             // One that waits behind another is carried out in the next session.
             true => !books.shown.iter().filter(moved).any(|shown| shown.text.starts_with("A new")),
@@ -234,6 +253,160 @@ fn a_chain_is_cut_with_one_notice(books: &Books, chat: usize) -> Vec<String> {
     }
     let twice = notices.into_iter().filter(|(_, keys)| keys.len() > 1);
     twice.map(|(origin, keys)| format!("chat {chat}: the chain of {origin} was cut as {keys:?}")).collect()
+}
+
+/// P6, P8: what one agent wrote to another is in one conversation of the other, in the order in which it
+/// arrived there, once, and in a request; unless the chain it belongs to had come too far. A conversation
+/// of one is always the same conversation to the other.
+fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut homes: BTreeMap<_, &SessionId> = BTreeMap::new();
+    for letter in books.letters.iter().filter(|letter| !letter.is_reply) {
+        let home = homes.entry((&letter.from, &letter.to)).or_insert(&letter.arrived.0);
+        if **home != letter.arrived.0 {
+            wrong.push(format!(
+                "{} came to {}, others of its session to {home}",
+                letter.key, letter.arrived.0
+            ));
+        }
+    }
+    // Where nothing else ends a turn, it asks.
+    let calm = books.halts.is_empty()
+        && plan.model.failing_percent == 0
+        && plan.model.kills == 0
+        && !books.chats.iter().flat_map(|chat| &chat.said).any(|said| said.text == "/stop");
+    for letter in &books.letters {
+        let row = format!("user:{}", letter.text);
+        let kept = transcripts.values().flatten().filter(|kept| **kept == row).count();
+        // An answer to the same words is in the same words.
+        let same = books.letters.iter().filter(|other| other.text == letter.text);
+        let sent = same.clone().count();
+        let cut = same.filter(|other| may_be_cut(plan, books, other, transcripts)).count();
+        let asked = || books.asked.iter().any(|asked| asked.prompt.contains(&row));
+        if kept > sent || kept + cut < sent {
+            wrong.push(format!("{row:?} was sent {sent} times, and is kept {kept} times: {letter:?}"));
+        } else if calm && kept > 0 && !asked() {
+            wrong.push(format!("{}: nobody was asked about {row:?}", letter.key));
+        }
+    }
+    for (session, transcript) in transcripts {
+        let mut arrived: Vec<(u64, String)> = Vec::new();
+        let letters = books.letters.iter().filter(|letter| letter.arrived.0 == *session);
+        arrived.extend(letters.map(|letter| (letter.arrived.1.0, letter.text.clone())));
+        for (said, line) in (0..books.chats.len()).flat_map(|chat| lines(books, chat)) {
+            let went_to = said.went_to.as_ref().filter(|(to, _)| to == session);
+            let steers = said.text.starts_with("/steer");
+            arrived.extend(went_to.filter(|_| !steers).map(|(_, seq)| (seq.0, line.to_owned())));
+        }
+        arrived.sort();
+        let place = |text: &String| {
+            let once = arrived.iter().filter(|(_, other)| other == text).count() == 1;
+            transcript.iter().position(|row| once && row.strip_prefix("user:") == Some(text))
+        };
+        let places: Vec<_> = arrived.iter().filter_map(|(_, text)| place(text)).collect();
+        if !places.is_sorted() {
+            wrong.push(format!("{session} holds {transcript:?}, there arrived {arrived:?}"));
+        }
+    }
+    wrong
+}
+
+/// The chain of a letter may have come too far: over so many agents, or in as many turns as one conversation
+/// may spend on it. Then the people it began with were told, unless they have begun another conversation.
+fn may_be_cut(plan: &Plan, books: &Books, letter: &AgentLetter, transcripts: &Transcripts) -> bool {
+    let notice = format!("cut/{}", letter.origin.replace('\\', ""));
+    let told = books.shown.iter().any(|shown| shown.key.replace('\\', "").ends_with(&notice));
+    let rows = transcripts.get(&letter.arrived.0).into_iter().flatten();
+    let turns = rows.filter(|row| row.starts_with("user:[")).count();
+    (told || has_ended(books, &letter.origin))
+        && (letter.hops > plan.limits.hops_max || turns >= plan.limits.chain_turns_max as usize)
+}
+
+/// Whoever began this chain has said `/new` since.
+fn has_ended(books: &Books, origin: &str) -> bool {
+    let place = origin.rsplit('|').next().and_then(|line| line.split_once('-'));
+    let Some((Ok(chat), Ok(line))) = place.map(|(chat, line)| (chat.parse::<usize>(), line.parse::<usize>()))
+    else {
+        return false;
+    };
+    let since = books.chats.get(chat).into_iter().flat_map(|chat| chat.said.iter().skip(line + 1));
+    since.clone().any(|said| said.text == "/new")
+}
+
+/// P28: a memory provider hears what is about to be summarised, under the name of the session and the
+/// agent it belongs to, and nothing else; what it says in time is what the engine is told.
+fn the_provider_hears_each_compression(plan: &Plan, books: &Books) -> Vec<String> {
+    let compression = plan.compressing();
+    let mut wrong: Vec<String> = books.strange.iter().map(|what| format!("memory: {what}")).collect();
+    for hearing in &books.hearings {
+        let (agent, session) = &hearing.scope;
+        if agent != agent_name(hearing.agent) {
+            wrong.push(format!("memory: {session} of agent {} was told as {agent}'s", hearing.agent));
+        }
+        if compression.plain {
+            wrong.push(format!("memory: {session} was told, and the engine does not want to know"));
+        }
+    }
+    if compression.memory.is_none() || compression.plain {
+        return wrong;
+    }
+    for (number, asked) in books.compressing.iter().enumerate() {
+        let Compressing { life, agent, session, rows, memory, began, .. } = asked;
+        let mine = |hearing: &&(usize, &Hearing)| {
+            let hearing = hearing.1;
+            (hearing.life, hearing.agent, &hearing.scope.1) == (*life, *agent, session)
+                && hearing.rows == *rows
+                && hearing.at <= *began
+        };
+        let Some((heard, hearing)) = books.hearings.iter().enumerate().rev().find(|it| mine(&it)) else {
+            wrong.push(format!("memory: {session} was compressed, and nobody was told: {rows:?}"));
+            continue;
+        };
+        let again = books.compressing[..number].iter().any(|other| {
+            (other.life, &other.session, &other.rows) == (*life, session, rows) && other.began >= hearing.at
+        });
+        let waited = *began - hearing.at;
+        let expected = match hearing.said {
+            _ if again => continue, // an engine that refused what it was told is told nothing
+            Some(_) => format!("heard-{heard}"),
+            None => String::new(),
+        };
+        if *memory != expected {
+            wrong.push(format!("memory: {session} said {expected:?}, the engine was told {memory:?}"));
+        }
+        if waited > PROVIDER_PATIENCE {
+            wrong.push(format!("memory: {session} waited {waited:?} for it"));
+        }
+    }
+    wrong
+}
+
+/// How long a summary may wait for a memory provider, and a moment.
+const PROVIDER_PATIENCE: Duration = Duration::from_millis(5_010);
+
+/// P14: where no context ever comes to the hard limit, and nothing else can hold up a turn, whoever writes
+/// is heard as soon as the turn before is over, whatever summaries and providers do.
+fn nobody_waits_below_the_hard_limit(plan: &Plan, books: &Books) -> Vec<String> {
+    let far = plan.compression.as_ref().is_some_and(|compression| compression.hard == u64::MAX);
+    let calm = plan.model.failing_percent + plan.model.calling_percent == 0
+        && plan.model.script.is_empty()
+        && plan.halts.is_empty()
+        && plan.disk.full.is_none();
+    if !far || !calm {
+        return Vec::new();
+    }
+    // The answer that is on its way, and a moment.
+    let patience = plan.model.latency_max * 5 / 4 + Duration::from_millis(50);
+    let mut wrong = Vec::new();
+    for (said, line) in (0..books.chats.len()).flat_map(|chat| lines(books, chat)) {
+        let row = format!("user:{line}");
+        let asked = books.asked.iter().find(|asked| asked.prompt.contains(&row));
+        let (Some((life, taken)), Some(asked)) = (said.taken, asked) else { continue };
+        if asked.life == life && asked.at > taken + patience {
+            wrong.push(format!("{line} was taken at {taken:?}, and asked about at {:?}", asked.at));
+        }
+    }
+    wrong
 }
 
 fn every_request_has_its_answer(
@@ -294,7 +467,7 @@ fn effects_happen_once(books: &Books) -> Vec<String> {
 fn what_kills_is_parked(books: &Books) -> Vec<String> {
     let mut wrong = Vec::new();
     let kills = books.calls.iter().filter(|(_, call)| call.tool == "kill");
-    for (id, call) in kills {
+    for (id, _) in kills {
         let runs = books.effects.iter().filter(|effect| effect.id == *id).count();
         if runs > 1 + RESUMES_MAX as usize {
             wrong.push(format!("{id} ended the process {runs} times"));
@@ -303,7 +476,7 @@ fn what_kills_is_parked(books: &Books) -> Vec<String> {
         let turn = effect.key.rsplitn(3, '/').last().unwrap_or_default();
         let told = || books.shown.iter().any(|shown| shown.key.starts_with(&format!("{turn}/failed/")));
         let silenced = !books.halts.is_empty(); // then the operator may have ended it before it was set aside
-        if runs > RESUMES_MAX as usize && books.chat_of(&call.session).is_some() && !silenced && !told() {
+        if runs > RESUMES_MAX as usize && effect.chat.is_some() && !silenced && !told() {
             wrong.push(format!("{turn} was set aside, and nobody was told"));
         }
     }
@@ -519,24 +692,32 @@ fn nothing_is_asked_twice(books: &Books) -> Vec<String> {
 fn prompts_are_legal(books: &Books) -> Vec<String> {
     let mut wrong = Vec::new();
     for question in &books.asked {
-        let mut open: Vec<&str> = Vec::new();
-        for segment in &question.prompt {
-            if let Some(result) = segment.strip_prefix("tool:") {
-                let id = result.split('=').next().unwrap_or_default();
-                if open.first() != Some(&id) {
-                    wrong.push(format!("{}: result {id} stands where {open:?} is open", question.session));
-                }
-                open.retain(|call| *call != id);
-            } else if !open.is_empty() {
-                wrong.push(format!("{}: {open:?} is open before {segment:?}", question.session));
-            }
-            if let Some(calls) = segment.strip_prefix("assistant:").and_then(|rest| rest.rsplit('|').next()) {
-                open = calls.split(',').filter(|call| !call.is_empty()).collect();
-            }
+        for segments in [&question.prompt, &question.sent] {
+            wrong.extend(is_legal(&question.session, segments));
         }
-        if !open.is_empty() {
-            wrong.push(format!("{}: {open:?} is open at the end", question.session));
+    }
+    wrong
+}
+
+fn is_legal(session: &SessionId, segments: &[String]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut open: Vec<&str> = Vec::new();
+    for segment in segments {
+        if let Some(result) = segment.strip_prefix("tool:") {
+            let id = result.split('=').next().unwrap_or_default();
+            if open.first() != Some(&id) {
+                wrong.push(format!("{}: result {id} stands where {open:?} is open", session));
+            }
+            open.retain(|call| *call != id);
+        } else if !open.is_empty() {
+            wrong.push(format!("{}: {open:?} is open before {segment:?}", session));
         }
+        if let Some(calls) = segment.strip_prefix("assistant:").and_then(|rest| rest.rsplit('|').next()) {
+            open = calls.split(',').filter(|call| !call.is_empty()).collect();
+        }
+    }
+    if !open.is_empty() {
+        wrong.push(format!("{}: {open:?} is open at the end", session));
     }
     wrong
 }

@@ -5,7 +5,10 @@
 
 pub mod books;
 pub mod disk;
+mod engine;
 pub mod judge;
+mod log;
+mod memory;
 mod model;
 pub mod mutant;
 mod people;
@@ -16,6 +19,7 @@ mod tools;
 mod watched;
 mod world;
 
+pub use log::audited;
 pub use mutant::Mutant;
 pub use plan::{Crash, Plan};
 pub use world::{Report, World};

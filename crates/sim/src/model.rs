@@ -2,8 +2,10 @@
 //! saw, and calls tools by chance or by the script.
 
 use crate::books::{CallBook, Question};
+use crate::engine::expanded;
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
+use throughline_core::compression::text_tokens;
 use throughline_core::message::{Assistant, Body, Content, Message, ToolCall};
 use throughline_core::port::{Asked, Delta, Model, ModelError, Promise};
 use throughline_core::prompt::{Segment, SegmentRole};
@@ -62,9 +64,11 @@ impl Model for SimModel {
     ) -> Promise<'a, Result<Answer, ModelError>> {
         Box::pin(async move {
             let outside = &self.outside;
-            let prompt: Vec<String> =
+            let sent: Vec<String> =
                 asked.prompt.messages.iter().map(|segment| segment.bytes.to_string()).collect();
-            let number = self.hear(&asked, &prompt);
+            let prompt = outside.write(|books| expanded(books, &sent));
+            let weight = sent.iter().map(|segment| 4 + text_tokens(segment)).sum();
+            let number = self.hear(&asked, &prompt, sent);
             let plan = &outside.plan.model;
             outside.pause(plan.latency_max).await;
             if number >= ASKED_MAX {
@@ -73,7 +77,9 @@ impl Model for SimModel {
                 std::future::pending::<()>().await;
             }
             if outside.draw(|seed| seed.below(100)) < plan.failing_percent {
-                let kind = match outside.draw(|seed| seed.below(4)) {
+                let kind = match outside.draw(|seed| seed.below(5)) {
+                    // Providers count on their own.
+                    4 if outside.plan.compression.is_some() => FailureKind::TooLong,
                     0 => FailureKind::Broken,
                     1 => FailureKind::Wait { after_seconds: Some(3) },
                     _ => FailureKind::Wait { after_seconds: None },
@@ -87,14 +93,18 @@ impl Model for SimModel {
             };
             deltas(Delta::Text(text.clone()));
             outside.pause(plan.latency_max / 4).await;
+            let now = outside.now();
             outside.write(|books| {
                 books.saw(("answered", number, &text));
                 books.asked[number].answer = Some(text.clone());
+                books.asked[number].answered = Some(now);
                 books.asked[number].called = !calls.is_empty();
             });
             let finish = Some(if calls.is_empty() { "stop" } else { "tool_calls" }.into());
             let said = Assistant { content: Content::Text(text), calls, finish, ..Assistant::default() };
-            let usage = Usage { input: prompt.len() as u64, output: 1, ..Usage::default() };
+            // A provider that counts nothing leaves it to estimates.
+            let counted = outside.draw(|seed| seed.chance(3, 4));
+            let usage = Usage { input: if counted { weight } else { 0 }, output: 1, ..Usage::default() };
             Ok(Answer { said, usage, model: "sim".into() })
         })
     }
@@ -102,9 +112,10 @@ impl Model for SimModel {
 
 impl SimModel {
     /// Writes down what is asked, and whether it should have been.
-    fn hear(&self, asked: &Asked, prompt: &[String]) -> usize {
+    fn hear(&self, asked: &Asked, prompt: &[String], sent: Vec<String>) -> usize {
         let head = asked.prompt.tools.iter().chain(&asked.prompt.system);
         let head = head.map(|segment| segment.bytes.as_ref()).collect::<Vec<_>>().join("\n");
+        let at = self.outside.now();
         self.outside.write(|books| {
             books.saw(("asked", asked.session.as_str(), prompt));
             if !books.may_speak(self.agent, &asked.session, prompt) {
@@ -112,11 +123,14 @@ impl SimModel {
             }
             books.asked.push(Question {
                 life: books.life,
+                at,
                 agent: self.agent,
                 session: asked.session.parse().expect("the gateway names sessions"),
                 head,
                 prompt: prompt.to_vec(),
+                sent,
                 answer: None,
+                answered: None,
                 called: false,
             });
             books.asked.len() - 1
@@ -181,10 +195,11 @@ impl SimModel {
         new.first().is_some_and(|segment| segment.starts_with("user:task-"))
     }
 
-    /// An agent that must have the last word. The other one answers by itself.
+    /// An agent that must have the last word. The next one answers by itself.
     fn by_habit(&self, new: &[String]) -> Option<Vec<&'static str>> {
         let heard = new.iter().any(|segment| segment.starts_with("user:["));
-        (self.outside.plan.model.talkative && self.agent == 0 && heard).then(|| vec!["send_message"])
+        (self.outside.plan.model.talkative && self.agent.is_multiple_of(2) && heard)
+            .then(|| vec!["send_message"])
     }
 
     fn by_chance(&self, offered: &str) -> Vec<&'static str> {
@@ -223,7 +238,8 @@ impl SimModel {
             }
             ("delegate_task", _) => format!(r#"{{"goal": "task-{number}"}}"#),
             ("send_message", _) => {
-                format!(r#"{{"target": "agent:{}", "message": "hop-{number}"}}"#, agent_name(1 - self.agent))
+                let next = agent_name((self.agent + 1) % self.outside.disks.len());
+                format!(r#"{{"target": "agent:{next}", "message": "hop-{number}"}}"#)
             }
             _ => format!(r#"{{"id": "{id}"}}"#),
         }

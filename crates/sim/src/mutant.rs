@@ -2,10 +2,11 @@
 //! with what is said about it.
 
 use std::sync::Arc;
-use throughline_core::Generation;
+use throughline_core::compression::Replacement;
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::port::Commit;
 use throughline_core::session::{Act, Phase, Reply};
+use throughline_core::{Content, Generation, Message, RowId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
@@ -51,10 +52,20 @@ pub enum Mutant {
     ForgetHalt,
     /// What an agent says to another counts as a human's words.
     ForgetChain,
+    /// A compression begins another conversation.
+    RotateId,
+    /// A summary takes the place of rows that were said after it was written, too.
+    ArchiveLater,
+    /// A session gets the summary of another one.
+    ForeignSummary,
+    /// What comes in when a summary takes effect never enters the transcript.
+    DropTrigger,
+    /// A summary takes effect twice: that it did is not written.
+    ForgetPromotion,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 21] = [
+    pub const ALL: [Mutant; 26] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -76,6 +87,11 @@ impl Mutant {
         Mutant::StopDropsWaiting,
         Mutant::ForgetHalt,
         Mutant::ForgetChain,
+        Mutant::RotateId,
+        Mutant::ArchiveLater,
+        Mutant::ForeignSummary,
+        Mutant::DropTrigger,
+        Mutant::ForgetPromotion,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -134,13 +150,76 @@ impl Mutant {
             }
             Mutant::StopDropsWaiting => drop_what_follows_a_stop(acts),
             Mutant::ForgetHalt => state.halted = false,
-            Mutant::AcknowledgeBeforeCommit
+            Mutant::RotateId if promotes(acts) => {
+                let successor = format!("{}_{nonce}", state.id).parse().expect("a plain id, and longer");
+                acts.push(Act::Close { reason: "compression", successor, moved: Vec::new() });
+            }
+            Mutant::ForeignSummary => {
+                for act in acts {
+                    if let Act::Promote { replacement, .. } = act {
+                        let mut other = Replacement::clone(replacement);
+                        other.rows = vec![Message::user(other.rows[0].at, Content::text("summary-0"))];
+                        *replacement = Arc::new(other);
+                    }
+                }
+            }
+            Mutant::DropTrigger if promotes(acts) => {
+                acts.retain(|act| !matches!(act, Act::Append(message) if message.role() == "user"));
+            }
+            Mutant::ForgetPromotion => acts.retain(|act| !matches!(act, Act::Promote { .. })),
+            Mutant::RotateId
+            | Mutant::DropTrigger
+            | Mutant::ArchiveLater
+            | Mutant::AcknowledgeBeforeCommit
             | Mutant::NoSync
             | Mutant::RunBeforeCommit
             | Mutant::RepeatEverything
             | Mutant::ForgetChain => {}
         }
         commit
+    }
+}
+
+impl Mutant {
+    /// What is logged instead of this line, after these.
+    pub fn misreport(self, line: &str, before: &[String]) -> String {
+        let Some(id) = session_of(line) else { return line.to_owned() };
+        let renamed = |other: &str| line.replace(&format!("[{id}]"), &format!("[{other}]"));
+        match self {
+            // Whoever begins another conversation ends under its name.
+            Mutant::RotateId if line.contains(" compression done: ") => {
+                let successor = format!("{id}_after");
+                renamed(&successor).replace(&format!("session={id} "), &format!("session={successor} "))
+            }
+            // Whoever mixes up sessions writes with the other one in mind.
+            Mutant::ForeignSummary => match before.iter().find_map(|line| session_of(line)) {
+                Some(other) => renamed(other),
+                None => line.to_owned(),
+            },
+            _ => line.to_owned(),
+        }
+    }
+}
+
+/// The session that a line about a compression names.
+fn session_of(line: &str) -> Option<&str> {
+    line.split_once(" session=")?.1.split(' ').next()
+}
+
+fn promotes(acts: &[Act]) -> bool {
+    acts.iter().any(|act| matches!(act, Act::Promote { .. }))
+}
+
+/// Everything that is there now, whether the summary knows of it or not.
+pub fn archive_all(commit: &mut Commit, live: &[RowId]) {
+    let Commit::Session { acts, .. } = commit else { return };
+    for act in acts {
+        if let (Act::Promote { replacement, .. }, Some(last)) = (act, live.last()) {
+            let replaced = live.iter().filter(|row| replacement.after.is_none_or(|after| **row > after));
+            let later =
+                Replacement { cut: *last, replaced: replaced.count(), ..Replacement::clone(replacement) };
+            *replacement = Arc::new(later);
+        }
     }
 }
 

@@ -104,7 +104,7 @@ impl Room {
             let sent = books.tick();
             books.yes.extend(yes(text, sent, Place::Chat(chat)));
             let said = &mut books.chats[chat].said;
-            said.push(Said { text: text.into(), redelivered, sent, went_to: None });
+            said.push(Said { text: text.into(), redelivered, sent, went_to: None, taken: None });
             let number = said.len() - 1;
             let hanging = books.hanging.iter().filter(|(_, hanging)| hanging.chat == chat);
             (number, hanging.map(|(number, _)| *number).collect::<Vec<_>>())
@@ -139,11 +139,14 @@ impl Room {
         let result = self.desk.submit(self.submission(number, &text)).await;
         outside.live_or_never().await;
         let Ok(Receipt { session, seq, duplicate, .. }) = result else { return false };
+        let now = outside.now();
         outside.write(|books| {
             books.saw(("acknowledged", chat, number, session.as_str(), seq, duplicate));
+            let life = books.life;
             let said = &mut books.chats[chat].said[number];
             if said.went_to.is_none() {
                 said.went_to = Some((session, seq));
+                said.taken = Some((life, now));
             } else if !duplicate {
                 books.wrong.push(format!(
                     "chat {chat}: line {number} was taken for new although it had been acknowledged"
@@ -213,9 +216,10 @@ pub async fn operator(outside: Arc<Outside>, desks: Vec<Arc<dyn Desk>>) {
                     books.saw(("halted", agent));
                     if let Some(silence) = &mut books.silences[agent] {
                         silence.holds = true;
+                        silence.heard = books.asked.len();
                     }
                     let now = books.tick();
-                    books.halts.push(now);
+                    books.halts.extend((agent == 0).then_some(now));
                 });
             }
             outside.write(|books| books.operated = (number, true));
@@ -302,13 +306,16 @@ pub async fn client(outside: Arc<Outside>, desk: Arc<dyn Desk>, client: usize) {
 async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, number: usize) -> bool {
     let text = &outside.plan.clients[client].requests[number].text;
     outside.write(|books| {
+        let now = books.tick();
         books.clients[client].busy = true;
+        books.clients[client].sent.get_or_insert(now);
         books.speaks(Owner::Client(client), text);
     });
     match answer(outside, desk, client, number).await {
         Ok((session, text)) => {
             outside.write(|books| {
                 books.saw(("request answered", client, number, &text));
+                books.clients[client].sent = None;
                 books.clients[client].answers.push(text);
                 books.clients[client].sessions.push(session);
             });
@@ -316,7 +323,10 @@ async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, nu
         }
         Err(Some(Refusal::MovedOn)) => {
             outside.write(|books| {
-                if books.halts.is_empty() && books.silences.iter().all(Option::is_none) {
+                // Only an order that came after it may have ended its turn for good.
+                let sent = books.clients[client].sent.take();
+                let being_ordered = matches!(&books.silences[0], Some(silence) if !silence.holds);
+                if !being_ordered && !books.halts.iter().any(|halt| sent < Some(*halt)) {
                     books.wrong.push(format!("client {client}: request {number} cannot be tried again"));
                 }
                 *books.clients[client].renewed.entry(number).or_default() += 1;

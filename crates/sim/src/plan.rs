@@ -1,6 +1,7 @@
 //! What will happen in one world, drawn from its seed before anything runs.
 
 use crate::seed::Seed;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use throughline_core::guard::Limits;
 use throughline_core::session::BusyInput;
@@ -20,6 +21,9 @@ pub const TOOLS: [&str; 11] = [
     "send_message",
 ];
 
+/// How many lines come in while one summary is written.
+pub const BURST: usize = 50;
+
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub busy: BusyInput,
@@ -30,8 +34,11 @@ pub struct Plan {
     pub model: ModelPlan,
     /// The operator silences everyone at these times, for so long.
     pub halts: Vec<(Duration, Duration)>,
-    /// A second agent, with a home of its own, in the same process.
-    pub peer: bool,
+    /// How many agents there are, each with a home of its own, in the same process. Each writes to the
+    /// next, and the last to the first.
+    pub agents: usize,
+    /// None: contexts never grow too large.
+    pub compression: Option<CompressionPlan>,
     pub disk: DiskPlan,
     pub crashes: Vec<Crash>,
 }
@@ -39,6 +46,8 @@ pub struct Plan {
 /// One chat on a platform: what people write there.
 #[derive(Clone, Debug)]
 pub struct ChatPlan {
+    /// Whom they write to.
+    pub agent: usize,
     pub lines: Vec<Line>,
     /// Whether the platform honours keys, or may show a reply twice.
     pub keyed: bool,
@@ -99,6 +108,34 @@ pub struct ModelPlan {
     pub stubborn: bool,
 }
 
+/// When contexts are compressed, and how that goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompressionPlan {
+    /// From so many tokens on it is wanted; a request of so many waits for it.
+    pub soft: u64,
+    pub hard: u64,
+    /// So many rows at the end stay.
+    pub keep_last: usize,
+    /// How long a summary takes.
+    pub latency_min: Duration,
+    pub latency_max: Duration,
+    /// Of a hundred summaries, how many come to nothing.
+    pub failing_percent: u64,
+    pub patience: Duration,
+    /// The engine knows no wishes.
+    pub plain: bool,
+    /// None: nobody remembers anything beyond a conversation.
+    pub memory: Option<MemoryPlan>,
+}
+
+/// A memory provider, and how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    pub latency_max: Duration,
+    /// Of a hundred times it is told something, how often it fails.
+    pub failing_percent: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskPlan {
     /// The disk is full for this long, from this moment on.
@@ -148,18 +185,41 @@ impl Plan {
             0 => vec![(millis(seed, 9000), millis(seed, 9000))],
             _ => Vec::new(),
         };
+        let mut compression = seed.chance(1, 2).then(|| CompressionPlan::draw(seed));
         let full = seed.chance(1, 10).then(|| (millis(seed, 8000), millis(seed, 8000)));
         let crashes = (0..seed.below(5)).map(|_| Crash::draw(seed)).collect();
-        Self { busy, limits, chats, clients, people, model, halts, peer, disk: DiskPlan { full }, crashes }
+        if let Some(plan) = &mut compression {
+            plan.memory = seed.chance(1, 2).then(|| MemoryPlan::draw(seed));
+        }
+        Self {
+            busy,
+            limits,
+            chats,
+            clients,
+            people,
+            model,
+            halts,
+            agents: 1 + usize::from(peer),
+            compression,
+            disk: DiskPlan { full },
+            crashes,
+        }
+    }
+
+    /// How a compression goes, if only because somebody orders it.
+    pub fn compressing(&self) -> CompressionPlan {
+        self.compression.clone().unwrap_or_else(|| Plan::squeeze().compression.expect("it has one"))
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 4] {
+    pub fn fixed() -> [(&'static str, Plan); 6] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
             ("silence", Plan::silence()),
+            ("voice", Plan::voice()),
             ("chatter", Plan::chatter()),
+            ("squeeze", Plan::squeeze()),
         ]
     }
 
@@ -200,7 +260,8 @@ impl Plan {
                 stubborn: false,
             },
             halts: Vec::new(),
-            peer: false,
+            agents: 1,
+            compression: None,
             disk: DiskPlan { full: None },
             crashes: Vec::new(),
         }
@@ -260,7 +321,20 @@ impl Plan {
                 ..script.model.clone()
             },
             halts: vec![(Duration::from_secs(1), Duration::from_secs(4))],
-            peer: true,
+            agents: 2,
+            ..script
+        }
+    }
+
+    /// Silence from the first moment, and one person who says one thing into it: no later turn answers
+    /// what an earlier one left.
+    pub fn voice() -> Self {
+        let script = Self::script();
+        Self {
+            chats: vec![chat(true, &[("c0.1", 400)])],
+            clients: Vec::new(),
+            model: ModelPlan { calling_percent: 0, script: Vec::new(), falls: 0, ..script.model.clone() },
+            halts: vec![(Duration::ZERO, Duration::from_secs(30))],
             ..script
         }
     }
@@ -279,14 +353,158 @@ impl Plan {
                 talkative: true,
                 ..script.model.clone()
             },
-            peer: true,
+            agents: 2,
             ..script
+        }
+    }
+
+    /// Contexts that fill up all the time: summaries beside turns, turns that wait for one, orders.
+    pub fn squeeze() -> Self {
+        let script = Self::script();
+        let lines = [
+            ("c0.1", 0),
+            ("c0.2", 400),
+            ("c0.3", 10),
+            ("/compress", 10),
+            ("c0.4", 500),
+            ("c0.5", 10),
+            ("/compress here 1", 900),
+            ("c0.6", 10),
+            ("c0.7", 600),
+            ("/compress the move", 10),
+            ("/new", 300),
+            ("c0.8", 10),
+        ];
+        Self {
+            chats: vec![chat(true, &lines)],
+            clients: vec![client(Manner::Named, &[("a0.1", 0), ("a0.2", 10), ("a0.3", 10), ("a0.4", 10)])],
+            model: ModelPlan {
+                calling_percent: 0,
+                script: vec![("c0.2", vec!["count", "look"]), ("a0.2", vec!["count"])],
+                falls: 0,
+                ..script.model.clone()
+            },
+            compression: Some(CompressionPlan {
+                soft: 30,
+                hard: 60,
+                keep_last: 2,
+                latency_min: Duration::ZERO,
+                latency_max: Duration::from_millis(700),
+                failing_percent: 20,
+                patience: Duration::from_secs(5),
+                plain: false,
+                memory: Some(MemoryPlan { latency_max: Duration::from_millis(300), failing_percent: 20 }),
+            }),
+            ..script
+        }
+    }
+
+    /// Five chats at once, each of which fills up its context several times.
+    pub fn crowd() -> Self {
+        let squeeze = Self::squeeze();
+        Self {
+            chats: (0..5).map(|chat| steady_chat(0, chat, 1..=9, 700)).collect(),
+            clients: Vec::new(),
+            model: ModelPlan { calling_percent: 20, script: Vec::new(), ..squeeze.model.clone() },
+            ..squeeze
+        }
+    }
+
+    /// A context that is full after two lines, a summary that takes half a minute, a line that waits for
+    /// it, and more than [`BURST`] that come in meanwhile.
+    pub fn burst() -> Self {
+        let squeeze = Self::squeeze();
+        let mut chat = steady_chat(0, 0, 1..=12 + BURST, 400);
+        chat.lines[..4].iter_mut().for_each(|line| line.after = Duration::from_secs(2));
+        chat.lines[..2].iter_mut().for_each(|line| line.text.push_str(&"-long".repeat(200)));
+        Self {
+            chats: vec![chat],
+            clients: Vec::new(),
+            model: ModelPlan { script: Vec::new(), ..squeeze.model.clone() },
+            compression: Some(CompressionPlan {
+                soft: 800,
+                hard: 800,
+                keep_last: 1,
+                latency_min: Duration::from_secs(30),
+                latency_max: Duration::from_secs(30),
+                failing_percent: 0,
+                patience: Duration::from_secs(60),
+                memory: None,
+                ..squeeze.compression.clone().expect("it has one")
+            }),
+            ..squeeze
+        }
+    }
+
+    /// Thirteen agents in one process, each with people of its own, that fill up their contexts at the
+    /// same time and write to each other meanwhile.
+    pub fn host() -> Self {
+        let squeeze = Self::squeeze();
+        let agents = 13;
+        Self {
+            chats: (0..agents).map(|agent| steady_chat(agent, agent, 1..=7, 2000)).collect(),
+            clients: Vec::new(),
+            limits: Limits { hops_max: 4, chain_turns_max: 3, ..Limits::default() },
+            model: ModelPlan {
+                calling_percent: 30,
+                parallel_max: 1,
+                tools: vec!["send_message", "send_message", "count"],
+                script: Vec::new(),
+                talkative: true,
+                ..squeeze.model.clone()
+            },
+            agents,
+            compression: Some(CompressionPlan {
+                soft: 50,
+                hard: 90,
+                latency_max: Duration::from_secs(5),
+                patience: Duration::from_secs(20),
+                ..squeeze.compression.clone().expect("it has one")
+            }),
+            ..squeeze
+        }
+    }
+
+    /// Summaries that take a minute, of a provider that never answers in time, far below the hard limit:
+    /// nobody notices.
+    pub fn aside() -> Self {
+        let squeeze = Self::squeeze();
+        let requests = (1..=70).map(|number| Line {
+            text: format!("a0.{number}"),
+            after: Duration::from_secs(1),
+            redelivered: 1,
+        });
+        Self {
+            chats: vec![steady_chat(0, 0, 1..=60, 2000)],
+            clients: vec![ClientPlan { manner: Manner::Named, requests: requests.collect() }],
+            model: ModelPlan { script: Vec::new(), ..squeeze.model.clone() },
+            compression: Some(CompressionPlan {
+                soft: 50,
+                hard: u64::MAX,
+                latency_min: Duration::from_secs(10),
+                latency_max: Duration::from_secs(20),
+                failing_percent: 0,
+                patience: Duration::from_secs(60),
+                memory: Some(MemoryPlan { latency_max: Duration::from_secs(3600), failing_percent: 20 }),
+                ..squeeze.compression.clone().expect("it has one")
+            }),
+            ..squeeze
         }
     }
 }
 
+/// Every line comes up to `after` milliseconds after the one before, and is delivered twice.
+fn steady_chat(agent: usize, chat: usize, lines: RangeInclusive<usize>, after: u64) -> ChatPlan {
+    let line = |number| Line {
+        text: format!("c{chat}.{number}"),
+        after: Duration::from_millis(after),
+        redelivered: 1,
+    };
+    ChatPlan { agent, keyed: chat.is_multiple_of(2), lines: lines.map(line).collect() }
+}
+
 fn chat(keyed: bool, lines: &[(&str, u64)]) -> ChatPlan {
-    ChatPlan { keyed, lines: lines.iter().map(Line::of).collect() }
+    ChatPlan { agent: 0, keyed, lines: lines.iter().map(Line::of).collect() }
 }
 
 fn client(manner: Manner, lines: &[(&str, u64)]) -> ClientPlan {
@@ -311,11 +529,14 @@ impl ChatPlan {
                 5 => format!("/queue c{chat}.{n}"),
                 6 => "/approve".to_owned(),
                 7 => "/deny".to_owned(),
+                8 => ["/compress", "/compress here", "/compress the move", "/compress --preview"]
+                    [pick(seed, 4)]
+                .to_owned(),
                 _ => format!("c{chat}.{n}"),
             };
             Line { text, after: millis(seed, 2500), redelivered: seed.below(3) }
         });
-        Self { lines: lines.collect(), keyed: seed.chance(1, 2) }
+        Self { agent: 0, lines: lines.collect(), keyed: seed.chance(1, 2) }
     }
 }
 
@@ -329,6 +550,34 @@ impl ClientPlan {
         let requests = requests.collect();
         let manner = if seed.chance(1, 2) { Manner::Named } else { Manner::Threaded };
         Self { requests, manner }
+    }
+}
+
+impl CompressionPlan {
+    fn draw(seed: &mut Seed) -> Self {
+        let soft = 20 + seed.below(120);
+        Self {
+            soft,
+            hard: soft + soft / 3 + seed.below(60),
+            keep_last: pick(seed, 5),
+            latency_min: Duration::ZERO,
+            latency_max: Duration::from_millis(1 + seed.below(4000)),
+            failing_percent: [0, 10, 50][pick(seed, 3)],
+            patience: Duration::from_millis(1000 + seed.below(9000)),
+            plain: seed.chance(1, 3),
+            memory: None,
+        }
+    }
+}
+
+impl MemoryPlan {
+    fn draw(seed: &mut Seed) -> Self {
+        Self {
+            // Nobody waits for it longer than five seconds.
+            latency_max: [Duration::from_millis(100), Duration::from_secs(4), Duration::from_secs(12)]
+                [pick(seed, 3)],
+            failing_percent: [0, 20][pick(seed, 2)],
+        }
     }
 }
 

@@ -1,16 +1,18 @@
 //! Two chat platforms. `keyed` shows a key once however often it is sent; `plain` shows whatever
 //! comes. Each takes its seeded time, fails as planned, and shows nothing once power is gone.
 
-use crate::books::{Reaction, Shown};
-use crate::world::Outside;
+use crate::books::{AgentLetter, Reaction, Shown};
+use crate::world::{Outside, agent_name};
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::input::Trace;
+use throughline_core::Seq;
+use throughline_core::input::{NOTICE_THREAD, Trace};
 use throughline_core::port::{Outgoing, Platform, Promise, SendError};
 use throughline_gateway::Bridge;
 
 pub struct SimPlatform {
     pub outside: Arc<Outside>,
+    pub agent: usize,
     pub keyed: bool,
 }
 
@@ -35,7 +37,7 @@ impl Platform for SimPlatform {
         Box::pin(async move {
             let outside = &self.outside;
             outside.write(|books| {
-                if let Some(Some(silence)) = books.silences.first()
+                if let Some(Some(silence)) = books.silences.get(self.agent)
                     && silence.holds
                     && !silence.lifted
                 {
@@ -130,5 +132,65 @@ impl Platform for Forgetful {
             let outgoing = Outgoing { trace: Trace::default(), ..outgoing.clone() };
             self.0.send(&outgoing, mark).await
         })
+    }
+}
+
+/// The way between agents. What has arrived is written down.
+pub struct Post {
+    pub way: Arc<dyn Platform>,
+    pub outside: Arc<Outside>,
+    pub agent: usize,
+}
+
+impl Platform for Post {
+    fn name(&self) -> &str {
+        self.way.name()
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.way.is_idempotent()
+    }
+
+    fn send<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        Box::pin(async move {
+            let sent = self.way.send(outgoing, mark).await;
+            if let Ok(Some(arrived)) = &sent
+                && !self.outside.is_dead()
+                && outgoing.destination.thread.as_deref() != Some(NOTICE_THREAD)
+            {
+                self.write_down(outgoing, arrived);
+            }
+            sent
+        })
+    }
+}
+
+impl Post {
+    fn write_down(&self, outgoing: &Outgoing, arrived: &str) {
+        let (session, seq) = arrived.rsplit_once('/').expect("the bridge says where it arrived");
+        let session = session.parse().expect("that is a session");
+        let seq = Seq(seq.parse().expect("and a place in it"));
+        self.outside.write(|books| {
+            let from = (self.agent, outgoing.session.clone());
+            if books.letters.iter().any(|letter| letter.key == outgoing.key && letter.from == from) {
+                return; // a receipt that was lost on the way
+            }
+            let at = books.tick();
+            books.letters.push(AgentLetter {
+                key: outgoing.key.clone(),
+                from,
+                to: outgoing.destination.account.clone(),
+                is_reply: !outgoing.destination.chat.is_empty(),
+                origin: outgoing.trace.origin.to_string(),
+                hops: outgoing.trace.hops,
+                text: format!("[{}] {}", agent_name(self.agent), outgoing.text),
+                arrived: (session, seq),
+                at,
+            });
+        });
     }
 }

@@ -8,6 +8,7 @@ use crate::books::{Effect, Hanging, Place, Yes};
 use crate::mutant::Mutant;
 use crate::platforms::platform_name;
 use crate::world::Outside;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::input::Destination;
@@ -87,7 +88,7 @@ impl SimTools {
                 names.push("clarify");
             }
             // An answer would come as a message, and move a client's conversation on.
-            if self.outside.plan.peer && caller.source != "api_server" {
+            if self.outside.plan.agents > 1 && caller.source != "api_server" {
                 names.push("send_message");
             }
         }
@@ -120,8 +121,8 @@ impl SimTools {
     fn effect(&self, call: &Call, id: &str) {
         self.outside.write(|books| {
             books.saw(("effect", &call.key, id));
-            let effect = Effect { tool: call.name.clone(), key: call.key.clone(), id: id.to_owned() };
-            books.effects.push(effect);
+            let (tool, key) = (call.name.clone(), call.key.clone());
+            books.effects.push(Effect { tool, chat: chat_of(call), key, id: id.to_owned() });
         });
     }
 
@@ -144,7 +145,17 @@ impl SimTools {
         }
         outside.write(|books| {
             let wanted = books.calls.get(id).and_then(|book| book.wanted).map(|(at, _)| at);
-            let mut given = books.yes.iter_mut().filter(|yes| yes.place == place);
+            // Where another agent asked for the turn, the people of its session are asked.
+            let asked_by_agent = chat.is_none() && call.caller.reply_to.is_some();
+            let question = |key: &str| {
+                let mut parts = key.split('/');
+                parts.next() == Some(call.caller.session.as_str()) && parts.next_back() == Some("asked")
+            };
+            let shown = books.shown.iter().filter(|shown| asked_by_agent && question(&shown.key));
+            let chats: BTreeSet<_> = shown.map(|shown| shown.chat).collect();
+            let heard =
+                |from: &Place| *from == place || matches!(from, Place::Chat(chat) if chats.contains(chat));
+            let mut given = books.yes.iter_mut().filter(|yes| heard(&yes.place));
             let allowed = match wanted {
                 Some(asked) => given.find(|yes| yes.at > asked && (!yes.used || yes.all)),
                 None => given.find(|yes| yes.lasting),

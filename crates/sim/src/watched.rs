@@ -2,10 +2,11 @@
 //! is where deliberate bugs are put in.
 
 use crate::disk::Disk;
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, archive_all};
 use crate::world::Outside;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::Boot;
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::port::*;
@@ -110,6 +111,17 @@ impl Watched {
         results
     }
 
+    /// The bug that lets a summary take the place of more than it stands for.
+    fn archiving_later(&self, mut batch: Vec<Commit>) -> Vec<Commit> {
+        for commit in &mut batch {
+            let Commit::Session { state, .. } = commit else { continue };
+            let live = self.store.history(&state.id).unwrap_or_default();
+            let live: Vec<RowId> = live.into_iter().map(|(row, _)| row).collect();
+            archive_all(commit, &live);
+        }
+        batch
+    }
+
     fn look_at_the_clock(&self) {
         if self.outside.has_struck() {
             self.outside.die();
@@ -119,6 +131,11 @@ impl Watched {
 
 impl Store for Watched {
     fn commit(&mut self, batch: &[Commit]) -> Vec<Result<Committed, StoreError>> {
+        // Whoever still runs when the life is over writes nothing more, and hears of nothing.
+        let unheard = || batch.iter().map(|_| Err(StoreError::Busy)).collect();
+        if self.outside.is_dead() {
+            return unheard();
+        }
         let nonce = self.outside.commits.fetch_add(1, Ordering::Relaxed) + 1;
         let tampered: Vec<Commit> = match self.outside.mutant {
             Some(mutant) => batch
@@ -127,6 +144,10 @@ impl Store for Watched {
                 .map(|(commit, place)| mutant.tamper(commit, nonce * 1000 + place))
                 .collect(),
             None => batch.to_vec(),
+        };
+        let tampered = match self.outside.mutant {
+            Some(Mutant::ArchiveLater) => self.archiving_later(tampered),
+            _ => tampered,
         };
         let results = match self.outside.mutant {
             Some(Mutant::AcknowledgeBeforeCommit) => {
@@ -144,6 +165,7 @@ impl Store for Watched {
         self.look_at_the_clock();
         if nonce >= self.outside.commits_max.load(Ordering::Relaxed) {
             self.outside.die();
+            return unheard();
         }
         results
     }
@@ -188,6 +210,10 @@ macro_rules! pass_on {
 pass_on! {
     load(id: &SessionId) -> Option<Loaded>;
     history(id: &SessionId) -> Vec<(RowId, Message)>;
+    snapshots(id: &SessionId) -> Vec<SnapshotSummary>;
+    snapshot(name: &str) -> Option<Snapshot>;
+    promoted(id: &SessionId, operation: u64) -> Option<Promoted>;
+    intact(id: &SessionId, operation: &Operation) -> bool;
     route(chat: &ChatKey) -> Option<SessionId>;
     seen(key: &DedupeKey) -> Option<Seen>;
     implicit(key: &Digest) -> Option<Implicit>;

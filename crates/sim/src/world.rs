@@ -4,14 +4,17 @@
 //! platforms, the people, the faults. A crash drops everything in memory at once and lets the disk
 //! forget what was not synced; the next life begins from what is left, by the same code as always.
 
-use crate::books::Books;
+use crate::books::{AgentLetter, Books, ChatBook, Compressing, Question};
 use crate::disk::{Disk, Image};
+use crate::engine::{SimEngine, expanded};
 use crate::judge;
+use crate::log;
+use crate::memory::SimMemory;
 use crate::model::{SimModel, line};
 use crate::mutant::Mutant;
 use crate::people::{self, Room};
 use crate::plan::{Crash, Plan};
-use crate::platforms::{Forgetful, SimPlatform};
+use crate::platforms::{Forgetful, Post, SimPlatform};
 use crate::seed::Seed;
 use crate::tools::{SimBriefing, SimTools};
 use crate::watched::Watched;
@@ -19,15 +22,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use throughline_core::port::{Desk, Platform, Read, SessionFilter, Store, StoreError};
+use throughline_core::port::{Desk, Past, Platform, Read, SessionFilter, Store, StoreError, Wishes};
 use throughline_core::session::Rules;
-use throughline_core::{SessionId, Time};
-use throughline_gateway::{Agent, Agents, Bridge, Clock, Delegation, Hands, HandsSettings, Options, Parts};
+use throughline_core::{Message, RowId, SessionId, Time};
+use throughline_gateway::{
+    Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, Options, Parts,
+};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 /// When every world begins: 2026-01-01T00:00:00Z.
-const DAWN: i64 = 1_767_225_600_000_000;
+pub const DAWN: i64 = 1_767_225_600_000_000;
 /// A world that has not come to rest by then is stuck.
 const DUSK: Duration = Duration::from_secs(3600);
 
@@ -62,6 +67,13 @@ pub struct Report {
     pub tally: BTreeMap<&'static str, usize>,
     /// What was seen, in words, if the world was told to remember.
     pub story: Vec<String>,
+    /// What models and engines were asked, in order.
+    pub asked: Vec<Question>,
+    pub compressing: Vec<Compressing>,
+    /// What agents wrote to each other.
+    pub letters: Vec<AgentLetter>,
+    /// What was logged about compressions.
+    pub log: Vec<String>,
 }
 
 impl Outside {
@@ -106,9 +118,14 @@ impl Outside {
 
     /// A seeded time, up to `most`.
     pub async fn pause(&self, most: Duration) {
-        let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
+        self.pause_between(Duration::ZERO, most).await;
+    }
+
+    /// A seeded time from `least` up to `most`.
+    pub async fn pause_between(&self, least: Duration, most: Duration) {
+        let micros = u64::try_from((most - least).as_micros()).unwrap_or(u64::MAX).max(1);
         let drawn = self.draw(|seed| seed.below(micros));
-        self.wait(Duration::from_micros(drawn)).await;
+        self.wait(least + Duration::from_micros(drawn)).await;
     }
 
     pub async fn wait(&self, time: Duration) {
@@ -144,10 +161,11 @@ pub struct World {
 impl World {
     pub fn new(number: u64, plan: Plan, template: &Image, mutant: Option<Mutant>) -> Self {
         let mut seed = Seed::new(number);
-        let agents = 1 + usize::from(plan.peer);
+        let agents = plan.agents;
         let disks = (0..agents).map(|_| Disk::from_image(template, seed.next_u64())).collect();
         let mut books = Books::default();
-        books.chats.resize(plan.chats.len(), Default::default());
+        books.chats =
+            plan.chats.iter().map(|chat| ChatBook { agent: chat.agent, ..ChatBook::default() }).collect();
         books.clients.resize(plan.clients.len(), Default::default());
         books.silences.resize(agents, None);
         let outside = Outside {
@@ -175,6 +193,10 @@ impl World {
 
     /// Lives through every planned crash, and what its tools do to it, and then to the end.
     pub fn play(self) -> Report {
+        log::kept(&self.outside.clone(), || self.lived())
+    }
+
+    fn lived(&self) -> Report {
         let outside = &self.outside;
         let mut crashes: VecDeque<_> = outside.plan.crashes.iter().copied().collect();
         let ended = loop {
@@ -202,6 +224,10 @@ impl World {
             crashes: outside.plan.crashes.len() - crashes.len(),
             tally: BTreeMap::new(),
             story: books.story.take().unwrap_or_default(),
+            asked: Vec::new(),
+            compressing: Vec::new(),
+            letters: Vec::new(),
+            log: Vec::new(),
         });
         match ended {
             Ended::Finished => (report.wrong, report.tally) = self.judge(),
@@ -210,6 +236,12 @@ impl World {
             }
             Ended::Stuck(why) => report.wrong.push(format!("stuck: {why}")),
         }
+        outside.write(|books| {
+            report.asked = std::mem::take(&mut books.asked);
+            report.compressing = std::mem::take(&mut books.compressing);
+            report.letters = std::mem::take(&mut books.letters);
+            report.log = std::mem::take(&mut books.log);
+        });
         report
     }
 
@@ -217,6 +249,7 @@ impl World {
         let outside = &self.outside;
         let life = outside.write(|books| {
             books.life += 1;
+            books.log.push(log::BEGAN.to_owned());
             books.hanging.clear();
             books.life
         });
@@ -235,7 +268,8 @@ impl World {
             .start_paused(true)
             .build()
             .expect("a runtime without IO needs nothing that can be missing");
-        let agents = Arc::new(Agents::default());
+        let names = (0..outside.disks.len()).map(|agent| agent_name(agent).to_owned());
+        let agents = Arc::new(Agents::expecting(names.collect()));
         let (ended, lived) = runtime.block_on(async {
             let began = Instant::now();
             outside.time.lock().expect("nothing panics while it holds the time").1 = Some(began);
@@ -274,13 +308,30 @@ impl World {
             // A session that works for another one is in no list, but was asked something.
             let asked =
                 outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
-            let (found, violations) = read_all(store.reader(), asked)
+            let (found, snapshots, violations) = read_all(store.reader(), asked)
                 .map_err(|error| format!("the store cannot be read: {error}"))?;
+            let (found, snapshots) = outside.write(|books| {
+                let expand = |rows: &Vec<String>| expanded(books, rows);
+                let found: BTreeMap<_, _> =
+                    found.iter().map(|(id, rows)| (id.clone(), expand(rows))).collect();
+                let snapshots: Vec<_> = snapshots
+                    .iter()
+                    .map(|(id, name, rows)| (id.clone(), name.clone(), expand(rows)))
+                    .collect();
+                (found, snapshots)
+            });
+            // What a snapshot holds is what the conversation was: it has only grown since.
+            for (session, name, rows) in snapshots {
+                if !found.get(&session).is_some_and(|whole| whole.starts_with(&rows)) {
+                    wrong.push(format!("{name} holds {rows:?}, and {session} is {:?}", found.get(&session)));
+                }
+            }
             transcripts.extend(found);
             wrong.extend(violations.into_iter().map(|violation| format!("check: {violation}")));
         }
         outside.write(|books| {
             wrong.extend(judge::verdict(&outside.plan, books, &transcripts));
+            wrong.extend(log::audited(&books.log));
             Ok((wrong, judge::tally(books, &transcripts)))
         })
     }
@@ -301,7 +352,22 @@ async fn strike(at: Option<Duration>) {
 
 /// What each agent is called.
 pub fn agent_name(agent: usize) -> &'static str {
-    ["first", "second"][agent]
+    const NAMES: [&str; 13] = [
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+        "tenth",
+        "eleventh",
+        "twelfth",
+        "thirteenth",
+    ];
+    NAMES[agent]
 }
 
 /// One life of the process: start, let people write until they are done, stop in order.
@@ -344,13 +410,15 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     };
     let hands = Arc::new(Hands::new(settings, agents.clone()));
     let bridge = Bridge::new(name.clone(), agents.clone());
-    let mut platforms: Vec<Arc<dyn Platform>> = match outside.mutant {
-        Some(Mutant::ForgetChain) => vec![Arc::new(Forgetful(bridge))],
-        _ => vec![Arc::new(bridge)],
+    let way: Arc<dyn Platform> = match outside.mutant {
+        Some(Mutant::ForgetChain) => Arc::new(Forgetful(bridge)),
+        _ => Arc::new(bridge),
     };
-    if number == 0 {
+    let mut platforms: Vec<Arc<dyn Platform>> =
+        vec![Arc::new(Post { way, outside: outside.clone(), agent: number })];
+    if number == 0 || outside.plan.chats.iter().any(|chat| chat.agent == number) {
         for keyed in [true, false] {
-            platforms.push(Arc::new(SimPlatform { outside: outside.clone(), keyed }));
+            platforms.push(Arc::new(SimPlatform { outside: outside.clone(), agent: number, keyed }));
         }
     }
     let opening = outside.clone();
@@ -360,6 +428,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         tools: Arc::new(SimTools { outside: outside.clone(), agent: number, hands: hands.clone() }),
         hands,
         briefing: Arc::new(SimBriefing(outside.clone())),
+        compressor: compressor(outside, number),
         platforms,
         mint: Arc::new(|now, chance, _| mint(now, chance)),
         open: Box::new(move || {
@@ -369,15 +438,34 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         readers: None,
     };
     let limits = outside.plan.limits.clone();
-    let rules = Rules { busy: outside.plan.busy, soft_tokens: None, limits, agent: name };
+    let hard_tokens = outside.plan.compression.as_ref().map(|plan| plan.hard);
+    let rules = Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name };
     Agent::start(parts, Options { rules, writer_thread: false }).await
+}
+
+fn compressor(outside: &Arc<Outside>, agent: usize) -> Compressor {
+    let automatic = outside.plan.compression.is_some();
+    let plan = outside.plan.compressing();
+    let memory = plan.memory.clone();
+    let (patience, keep_last, digesting) = (plan.patience, plan.keep_last, outside.clone());
+    Compressor {
+        engine: Arc::new(SimEngine { outside: outside.clone(), agent, plan }),
+        model: "sim".into(),
+        automatic,
+        digest: Arc::new(move |past: &Past, wishes: &Wishes| {
+            SimEngine::condense(&digesting, past, wishes.keep_last.unwrap_or(keep_last))
+        }),
+        memory: memory.map(|plan| Arc::new(SimMemory { outside: outside.clone(), agent, plan }) as _),
+        patience,
+    }
 }
 
 /// Everybody writes what they have to write, and reacts to what they read, until all is quiet.
 async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), tokio::task::JoinError> {
     let desk = &desks[0];
+    let chats = outside.plan.chats.iter().enumerate();
     let rooms: Vec<_> =
-        (0..outside.plan.chats.len()).map(|chat| Room::new(outside.clone(), desk.clone(), chat)).collect();
+        chats.map(|(chat, plan)| Room::new(outside.clone(), desks[plan.agent].clone(), chat)).collect();
     let mut writing: Vec<_> = rooms.iter().map(|room| tokio::spawn(room.clone().write())).collect();
     for client in 0..outside.plan.clients.len() {
         writing.push(tokio::spawn(people::client(outside.clone(), desk.clone(), client)));
@@ -444,17 +532,24 @@ fn open(outside: &Outside, disk: &Disk) -> Result<Box<dyn Store>, StoreError> {
     crate::watched::open_on(disk, outside.mutant, Time(DAWN))
 }
 
-type Findings = (BTreeMap<SessionId, Vec<String>>, Vec<String>);
+type Findings = (BTreeMap<SessionId, Vec<String>>, Vec<(SessionId, String, Vec<String>)>, Vec<String>);
 
 fn read_all(store: &dyn Read, mut sessions: BTreeSet<SessionId>) -> Result<Findings, StoreError> {
     let filter = SessionFilter { limit: usize::MAX >> 1, ..SessionFilter::default() };
     let mut transcripts = BTreeMap::new();
     sessions.extend(store.sessions(&filter)?.into_iter().map(|summary| summary.id));
+    let mut snapshots = Vec::new();
+    let lines = |rows: &[(RowId, Message)]| rows.iter().map(|(_, message)| line(message)).collect::<Vec<_>>();
     for session in sessions {
+        for summary in store.snapshots(&session)? {
+            if let Some(snapshot) = store.snapshot(&summary.name)? {
+                snapshots.push((session.clone(), summary.name, lines(&snapshot.rows)));
+            }
+        }
         let rows = store.history(&session)?;
         if !rows.is_empty() {
-            transcripts.insert(session, rows.iter().map(|(_, message)| line(message)).collect());
+            transcripts.insert(session, lines(&rows));
         }
     }
-    Ok((transcripts, store.check()?))
+    Ok((transcripts, snapshots, store.check()?))
 }

@@ -1,0 +1,70 @@
+//! A memory provider that writes down what it is told. It is slow, and fails, as planned.
+
+use crate::books::Hearing;
+use crate::engine::expanded;
+use crate::model::line;
+use crate::plan::MemoryPlan;
+use crate::world::Outside;
+use std::sync::Arc;
+use throughline_core::Message;
+use throughline_core::memory::{MemoryError, Recall, Retain, Scope};
+use throughline_core::port::Promise;
+
+pub struct SimMemory {
+    pub outside: Arc<Outside>,
+    pub agent: usize,
+    pub plan: MemoryPlan,
+}
+
+impl SimMemory {
+    /// Nobody has a reason to ask for this.
+    fn is_strange(&self, what: &str, scope: &Scope) {
+        self.outside.write(|books| books.strange.push(format!("{what} for {}", scope.session)));
+    }
+}
+
+impl Recall for SimMemory {
+    fn recall<'a>(&'a self, scope: &'a Scope, query: &'a str) -> Promise<'a, Result<String, MemoryError>> {
+        self.is_strange(&format!("recall of {query:?}"), scope);
+        Box::pin(async { Ok(String::new()) })
+    }
+}
+
+impl Retain for SimMemory {
+    fn retain<'a>(
+        &'a self,
+        scope: &'a Scope,
+        key: &'a str,
+        _: &'a [Message],
+    ) -> Promise<'a, Result<(), MemoryError>> {
+        self.is_strange(&format!("retention of {key}"), scope);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn before_compression<'a>(
+        &'a self,
+        scope: &'a Scope,
+        messages: &'a [Message],
+    ) -> Promise<'a, Result<String, MemoryError>> {
+        Box::pin(async move {
+            let outside = &self.outside;
+            let rows: Vec<String> = messages.iter().map(line).collect();
+            let at = outside.now();
+            let number = outside.write(|books| {
+                books.saw(("told", scope.session.as_str(), &rows));
+                let rows = expanded(books, &rows);
+                let scope = (scope.agent.to_string(), scope.session.clone());
+                let (life, agent) = (books.life, self.agent);
+                books.hearings.push(Hearing { life, agent, scope, rows, at, said: None });
+                books.hearings.len() - 1
+            });
+            outside.pause(self.plan.latency_max).await;
+            if outside.draw(|seed| seed.below(100)) < self.plan.failing_percent {
+                return Err(MemoryError::Later("the memory provider is out of order".into()));
+            }
+            let now = outside.now();
+            outside.write(|books| books.hearings[number].said = Some(now));
+            Ok(format!("heard-{number}"))
+        })
+    }
+}
