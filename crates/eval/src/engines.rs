@@ -1,0 +1,80 @@
+//! The engines that come along, each set up for the window of a case.
+
+use crate::case::Case;
+use crate::report::Report;
+use crate::run::{Outcome, run_case};
+use std::sync::Arc;
+use throughline_core::compression::boundary::Settings;
+use throughline_core::compression::engine::{Builtin, digest};
+use throughline_core::port::{
+    Condensed, ContextUsage, Engine, EngineError, Past, Promise, Summariser, Wishes,
+};
+
+/// What is being measured.
+#[derive(Clone)]
+pub enum Measured {
+    /// The built-in engine, with whoever writes its summaries.
+    Builtin(Arc<dyn Summariser>),
+    /// What stands in when there is no summary.
+    Digest,
+}
+
+impl Measured {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Measured::Builtin(_) => "builtin",
+            Measured::Digest => "digest",
+        }
+    }
+
+    pub fn summariser(&self) -> &str {
+        match self {
+            Measured::Builtin(summariser) => summariser.name(),
+            Measured::Digest => "none",
+        }
+    }
+
+    /// As it would be in a session with a model of this window, all else as it is by default.
+    pub fn engine(&self, window: u64) -> Box<dyn Engine> {
+        let settings = Settings::of_window(window);
+        match self {
+            Measured::Builtin(summariser) => Box::new(Builtin::new(settings, vec![summariser.clone()])),
+            Measured::Digest => Box::new(Digest(settings)),
+        }
+    }
+
+    pub async fn run(&self, cases: &[Case]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(cases.len());
+        for case in cases {
+            outcomes.push(run_case(self.engine(case.window).as_ref(), case).await);
+        }
+        outcomes
+    }
+
+    pub fn report(&self, judge: &str, outcomes: &[Outcome]) -> Report {
+        Report::new(self.name(), self.summariser(), judge, outcomes)
+    }
+}
+
+/// The digest as if it were an engine of its own.
+struct Digest(Settings);
+
+impl Engine for Digest {
+    fn name(&self) -> &str {
+        "digest"
+    }
+
+    fn should_compress(&self, usage: &ContextUsage) -> bool {
+        usage.expected >= self.0.thresholds().soft
+    }
+
+    fn compress<'a>(&'a self, past: &'a Past, _: &'a Wishes) -> Promise<'a, Result<Condensed, EngineError>> {
+        let condensed = digest(past, &self.0);
+        Box::pin(async move {
+            match condensed.messages.is_empty() {
+                true => Err(EngineError::Nothing),
+                false => Ok(condensed),
+            }
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! How much of a conversation is left after compression.
+//!
+//! A [`Case`] is a long conversation with questions about it. An engine condenses it ([`run_case`]),
+//! and [`score`] looks the answers up in what is left: what was said, what holds now, what is still
+//! asked for, what was done, and that nothing was added. The same questions can be put to a language
+//! model instead ([`judge`]). A [`Report`] is a table or JSON, alone or beside another one.
+//!
+//! - scoring is deterministic and needs no network: the same view always gets the same score
+//! - engines meet the same cases, the same window and the same summariser ([`Scripted`])
+//! - a view that is not much smaller than the conversation answers nothing: keeping all is no merit
+//!
+//! Deliberately absent: any knowledge of an engine in what scores it. What another program makes of a
+//! case comes in through [`peer`] as messages, and is judged by the same code.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod case;
+pub mod engines;
+pub mod filler;
+pub mod judge;
+pub mod peer;
+pub mod report;
+pub mod run;
+pub mod score;
+pub mod scripted;
+pub mod wire;
+
+pub use case::{Case, Category, Question, cases};
+pub use engines::Measured;
+pub use report::{Report, Tally};
+pub use run::{Outcome, outcome_of, run_case};
+pub use score::{Verdict, score};
+pub use scripted::Scripted;
