@@ -270,6 +270,12 @@ impl Client {
         self.post(&["api", "control", "release"], &json!({"all": true})).await
     }
 
+    /// A snapshot becomes the view of its session again.
+    pub async fn restore(&self, session: &SessionId, snapshot: &str) -> Result<(), ClientError> {
+        let path = ["api", "sessions", session.as_str(), "restore"];
+        self.post(&path, &json!({"snapshot": snapshot})).await.map(drop)
+    }
+
     /// An order to a session, and what it said.
     pub async fn order(&self, session: &SessionId, order: &str) -> Result<String, ClientError> {
         let path = ["api", "sessions", session.as_str(), "commands"];

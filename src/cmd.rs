@@ -1,7 +1,9 @@
 //! The commands: one, one file.
 
+pub mod audit;
 pub mod chat;
 pub mod config;
+pub mod eval;
 pub mod mcp;
 pub mod run;
 pub mod sessions;

@@ -167,7 +167,6 @@ pub struct Settings {
     pub secrets: BTreeMap<String, Secret>,
     /// The variables that the process was started with.
     pub environment: Environment,
-    #[allow(dead_code, reason = "validated and shown; counts when there is compression")]
     pub compression: Compression,
     #[allow(dead_code, reason = "validated and shown; counts when sessions expire")]
     pub session_reset: SessionReset,
@@ -191,12 +190,20 @@ pub struct Api {
 #[derive(Clone, Debug)]
 pub struct Compression {
     pub enabled: Sourced<bool>,
+    /// How much the model that answers can read and write in all, in tokens.
+    pub window: Sourced<u64>,
     /// The part of the window at which a compression begins.
     pub threshold: Sourced<f64>,
     /// How much of what precedes the cut stays as it is.
     pub target_ratio: Sourced<f64>,
     pub protect_first: Sourced<u64>,
     pub protect_last: Sourced<u64>,
+    /// Nothing is compressed ahead of time below this, where the window is large enough.
+    pub floor: Sourced<u64>,
+    /// Who writes summaries, if not the model that answers.
+    pub summariser: Option<ModelChoice>,
+    /// How long one summary may take.
+    pub timeout: Sourced<Duration>,
 }
 
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 
 mod allowlist;
 mod assessor;
+pub mod compressor;
 mod servers;
 mod terminal;
 
@@ -12,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use throughline_core::input::{Birth, DedupeKey, Kind};
-use throughline_core::port::{Briefing, Desk, Model, Refusal, Submission};
+use throughline_core::port::{Briefing, Desk, Engine, Model, Refusal, Submission};
 use throughline_core::route::Target;
 use throughline_core::tool::{Caller, Kit, Tools};
 use throughline_core::{Content, SessionId};
-use throughline_gateway::{Agents, Delegation, Hands, HandsSettings};
+use throughline_gateway::{Agents, Delegation, EngineKit, Hands, HandsSettings};
 use throughline_hermes::config::Given;
 use throughline_mcp::client::Client as Servers;
 use throughline_memory::{Memory, MemorySettings, Owners};
@@ -62,6 +63,7 @@ pub async fn equip(
     model: &Arc<dyn Model>,
     agents: &Arc<Agents>,
     homes: &[PathBuf],
+    engine: Arc<dyn Engine>,
 ) -> Equipment {
     let path = home.path();
     let mut off = Vec::new();
@@ -86,6 +88,7 @@ pub async fn equip(
         Arc::new(memory.clone()),
         hands.clone(),
         servers.clone(),
+        Arc::new(EngineKit(engine)),
     ];
     let window = match &settings.model {
         ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {

@@ -37,6 +37,7 @@ enum Command {
     #[command(subcommand)]
     Sessions(cmd::sessions::Sessions),
     Why(cmd::why::Why),
+    Audit(cmd::audit::Audit),
     /// What is configured, and by what
     #[command(subcommand)]
     Config(cmd::config::Config),
@@ -45,6 +46,9 @@ enum Command {
     /// The Model Context Protocol
     #[command(subcommand)]
     Mcp(cmd::mcp::Mcp),
+    /// Measure what is left of conversations
+    #[command(subcommand)]
+    Eval(cmd::eval::Eval),
 }
 
 fn main() -> ExitCode {
@@ -56,12 +60,16 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         None => arguments.run.run(homes, &environment, &mut out),
         Some(Command::Chat(command)) => wire::chat(command, homes, &environment),
+        Some(Command::Sessions(cmd::sessions::Sessions::Restore(command))) => {
+            wire::restore(&command, homes, &environment, &mut out)
+        }
         Some(Command::Sessions(command)) => {
             wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
         }
         Some(Command::Why(command)) => {
             wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
         }
+        Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Stop(command)) => {
             wire::order(homes, &environment, async |gateways| command.run(gateways, &mut out).await)
@@ -70,6 +78,7 @@ fn main() -> ExitCode {
             wire::order(homes, &environment, async |gateways| command.run(gateways, &mut out).await)
         }
         Some(Command::Mcp(command)) => wire::mcp(command, homes, &environment),
+        Some(Command::Eval(command)) => wire::evaluate(command, homes, &environment, &mut out),
     };
     let flushed = out.flush().map_err(anyhow::Error::from);
     match result.and_then(|code| flushed.map(|()| code)) {

@@ -2,9 +2,11 @@
 
 use crate::client;
 use crate::cmd::chat::Chat;
+use crate::cmd::eval::Eval;
 use crate::cmd::mcp::Mcp;
+use crate::cmd::sessions::snapshots::Restore;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Settings, Written};
-use crate::equip::{self, Equipment};
+use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Home, Ownership};
 use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
@@ -18,7 +20,9 @@ use throughline_core::guard::Limits;
 use throughline_core::port::{Model, Read, Store, StoreError};
 use throughline_core::redact::Secret;
 use throughline_core::session::Rules;
-use throughline_gateway::{Agent, Agents, Bridge, Clock, Mint, Options, Parts, Stopped, SystemClock};
+use throughline_gateway::{
+    Agent, Agents, Bridge, Clock, Compressor, Mint, Options, Parts, Stopped, SystemClock,
+};
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
 use throughline_net::Client;
@@ -79,10 +83,14 @@ pub async fn start(
     }
     let clock = Arc::new(SystemClock::new());
     let name = name(home);
-    let equipment = equip::equip(home, settings, &model, &company.agents, &company.homes).await;
     let bridge = Arc::new(Bridge::new(name.as_str().into(), company.agents.clone()));
-    let parts = parts(&store, clock, model.clone(), settings, &equipment, bridge);
-    let agent = Agent::start(parts, options(&name, settings)).await.map_err(because)?;
+    let summariser = settings.compression.summariser.as_ref().map(self::model).transpose();
+    let summariser = summariser.context("the model of auxiliary.compression cannot be used")?;
+    let (compressor, hard_tokens) = compressor::compressor(settings, &model, summariser);
+    let engine = compressor.engine.clone();
+    let equipment = equip::equip(home, settings, &model, &company.agents, &company.homes, engine).await;
+    let parts = parts(&store, clock, model.clone(), settings, &equipment, compressor, bridge);
+    let agent = Agent::start(parts, options(&name, settings, hard_tokens)).await.map_err(because)?;
     equipment.rings_at(agent.desk());
     company.agents.join(&name, agent.desk());
 
@@ -179,10 +187,56 @@ pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow
     code
 }
 
+/// Runs an evaluation, with the model of a home where one is asked for.
+pub fn evaluate(
+    command: Eval,
+    homes: &[PathBuf],
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let configured = || {
+        let home = only(homes, environment)?;
+        let written = Written::read(&home, environment, Overrides::default())?;
+        let (settings, _) =
+            written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+        model(&settings.model).context("the configured model cannot be used")
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(command.run(&configured, out))
+}
+
 /// What was said in the one home that is meant.
 pub fn reader(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<throughline_store::Reader> {
     let home = only(homes, environment)?;
     Ok(throughline_store::Home::at(home.path()).reader()?)
+}
+
+/// By the home's gateway if one runs, else here, where nobody else has the home meanwhile.
+pub fn restore(
+    command: &Restore,
+    homes: &[PathBuf],
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let home = only(homes, environment)?;
+    let mut store = throughline_store::Home::at(home.path());
+    let reader = store.reader()?;
+    command.meant(&reader)?; // before anything else is looked at
+    let written = Written::read(&home, environment, Overrides::default())?;
+    let (settings, _) = written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+    if let Some(occupied) = home.owner() {
+        let endpoint = published(&home, &settings)?.filter(|_| home.address().is_some());
+        let Some(endpoint) = endpoint else { bail!(occupied) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        return runtime.block_on(command.there(&reader, &client::Client::new(endpoint)?, out));
+    }
+    drop(reader);
+    let _ownership = home.own(env!("CARGO_PKG_VERSION"))?;
+    if settings.allow_unsafe_filesystem.value {
+        store.filesystem = throughline_store::FileSystem::Trusted;
+    }
+    let now = SystemClock::new().now();
+    command.here(&mut store.writer(now)?, now, out)
 }
 
 /// A chat with the home's gateway; with one of its own, for as long as it lasts, if there is none.
@@ -248,6 +302,7 @@ fn parts(
     model: Arc<dyn Model>,
     settings: &Settings,
     equipment: &Equipment,
+    compressor: Compressor,
     bridge: Arc<Bridge>,
 ) -> Parts {
     let (writing, reading, time) = (store.clone(), store.clone(), clock.clone());
@@ -257,6 +312,7 @@ fn parts(
         tools: equipment.tools.clone(),
         hands: equipment.hands.clone(),
         briefing: equipment.briefing.clone(),
+        compressor,
         platforms: vec![bridge],
         mint: mint(settings),
         open: Box::new(move || {
@@ -270,7 +326,7 @@ fn parts(
     }
 }
 
-fn options(name: &str, settings: &Settings) -> Options {
+fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>) -> Options {
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let limits = Limits {
         steps_max: small(settings.steps_max.value),
@@ -279,7 +335,7 @@ fn options(name: &str, settings: &Settings) -> Options {
         ..Limits::default()
     };
     Options {
-        rules: Rules { busy: settings.busy_input.value, soft_tokens: None, limits, agent: name.into() },
+        rules: Rules { busy: settings.busy_input.value, hard_tokens, limits, agent: name.into() },
         writer_thread: true,
     }
 }

@@ -51,6 +51,8 @@ impl Run {
             }
         }
         log_to_stderr(&plans[0].settings);
+        // Whoever reads the log later has to know where one process ends and the next begins.
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "throughline started");
         raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let code = runtime.block_on(serve(plans, environment, began, out));
@@ -182,7 +184,7 @@ fn introduce(
     for off in &running.off {
         writeln!(out, "off     {off}")?;
     }
-    writeln!(out, "off     compression, chat platforms, memory providers: not in this version")
+    writeln!(out, "off     chat platforms, memory providers: not in this version")
 }
 
 /// The signals by which a person or a supervisor asks to stop.

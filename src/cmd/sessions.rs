@@ -1,7 +1,7 @@
 //! `throughline sessions`: what was said, read from the store itself, whether a gateway runs or not.
 //!
-//! Nothing here writes to a home. A session is named by its id or by any beginning of it that only
-//! one id has.
+//! Nothing here writes to a home, but for `restore`. A session is named by its id or by any beginning of
+//! it that only one id has, a snapshot by its name.
 
 use crate::out::{Column, Page, Table, Tint, indented, one_line, visible, write_json};
 use anyhow::{Context, bail};
@@ -23,6 +23,8 @@ pub enum Sessions {
     Show(Show),
     Search(Search),
     Export(Export),
+    Snapshots(snapshots::Snapshots),
+    Restore(snapshots::Restore),
 }
 
 impl Sessions {
@@ -32,6 +34,8 @@ impl Sessions {
             Sessions::Show(show) => show.run(store, page, out),
             Sessions::Search(search) => search.run(store, page, out),
             Sessions::Export(export) => export.run(store, page, out),
+            Sessions::Snapshots(snapshots) => snapshots.run(store, page, out),
+            Sessions::Restore(_) => bail!("a restore writes, and was given a store that only reads"),
         }
     }
 }
@@ -104,10 +108,10 @@ impl List {
 
 // ------------------------------------------------------------------------------------------ show
 
-/// Show the transcript of a session
+/// Show the transcript of a session, or what a snapshot has kept of one
 #[derive(Debug, clap::Args)]
 pub struct Show {
-    /// Its id, or the beginning of it
+    /// Its id, or the beginning of it; or a snapshot's name
     session: String,
 
     /// As JSON, with everything that is stored of each message
@@ -120,6 +124,14 @@ const RESULT_LINES_MAX: usize = 12;
 
 impl Show {
     fn run(self, store: &dyn Read, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        if snapshots::owner_of(&self.session).is_some() {
+            let snapshot = snapshots::find_snapshot(store, &self.session)?;
+            match self.json {
+                true => snapshots::show_json(&snapshot, out)?,
+                false => snapshots::show_text(&snapshot, page, out)?,
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         let summary = find(store, &self.session)?;
         let history = store.history(&summary.id)?;
         match self.json {
@@ -260,6 +272,10 @@ pub struct Search {
     #[arg(long)]
     source: Option<String>,
 
+    /// Only in what this snapshot has kept
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
+
     /// As JSON, the match between >>> and <<<
     #[arg(long)]
     json: bool,
@@ -271,7 +287,8 @@ impl Search {
         if query.trim().is_empty() {
             bail!("there is nothing to search for: give at least one word");
         }
-        let filter = SessionFilter { source: self.source, limit: self.limit.get(), ..Default::default() };
+        let only = snapshots::only_in(store, self.snapshot)?;
+        let filter = SessionFilter { source: self.source, limit: self.limit.get(), ..only };
         let hits = store.search(&query, &filter)?;
         if self.json {
             write_json(&hits.iter().map(hit_in_json).collect(), out)?;
@@ -564,6 +581,8 @@ fn hit_in_json(hit: &Hit) -> Value {
         "title": hit.title,
     })
 }
+
+pub mod snapshots;
 
 #[cfg(test)]
 pub mod fixture;

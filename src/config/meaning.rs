@@ -3,7 +3,7 @@
 use super::*;
 use crate::home::{ChosenBy, KEY_LENGTH_MIN};
 use std::net::IpAddr;
-use throughline_hermes::config::{By, Notice, provider};
+use throughline_hermes::config::{By, Notice, provider, window};
 
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 8642;
@@ -14,6 +14,13 @@ const BODY_LIMIT_BYTES_MIN: u64 = 1024;
 
 /// Through how many agents a message may pass: enough for a question, its answer and a few rounds.
 const HOPS_MAX: u64 = 8;
+
+/// Hermes' own: below it a context is cheap enough to be left alone.
+const COMPRESSION_FLOOR: u64 = 64_000;
+/// A system prompt alone takes more.
+const WINDOW_MIN: u64 = 1_000;
+/// Hermes' own patience with whoever writes a summary.
+const SUMMARY_SECONDS: f64 = 120.0;
 
 /// Long enough for most turns to end, short enough for the 90 s that a service manager grants.
 /// Hermes' own default is none at all; a turn that is cut off here goes on at the next start.
@@ -47,7 +54,7 @@ impl Written {
         let landlock = or_default(self.config.own.landlock, true);
         report.sourced("throughline.landlock", &landlock);
         self.tools(&mut report);
-        let compression = self.compression(&mut report);
+        let compression = self.compression(model.as_ref(), &mut report);
         let session_reset = self.session_reset(&mut report);
         let timezone = self.timezone(&mut report);
         let log_level = self.log_level(&mut report);
@@ -211,7 +218,7 @@ impl Written {
         drain
     }
 
-    fn compression(&self, report: &mut Report) -> Compression {
+    fn compression(&self, model: Option<&ModelChoice>, report: &mut Report) -> Compression {
         let written = &self.config.settings.compression;
         let part = |name: &'static str, written: Option<At<f64>>, default, report: &mut Report| {
             let value = or_default(written, default);
@@ -226,17 +233,67 @@ impl Written {
         };
         let compression = Compression {
             enabled: or_default(written.enabled, true),
+            window: self.window(model, report),
             threshold: part("compression.threshold", written.threshold, 0.5, report),
             target_ratio: part("compression.target_ratio", written.target_ratio, 0.2, report),
             protect_first: or_default(written.protect_first_n, 3),
             protect_last: or_default(written.protect_last_n, 20),
+            floor: or_default(self.config.own.compression_floor, COMPRESSION_FLOOR),
+            summariser: self.summariser(report),
+            timeout: self.summary_timeout(report),
         };
         report.sourced("compression.enabled", &compression.enabled);
         report.sourced("compression.threshold", &compression.threshold);
         report.sourced("compression.target_ratio", &compression.target_ratio);
         report.sourced("compression.protect_first_n", &compression.protect_first);
         report.sourced("compression.protect_last_n", &compression.protect_last);
+        report.sourced("throughline.compression_floor", &compression.floor);
+        let writes = match &compression.summariser {
+            Some(ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint)) => &endpoint.model.value,
+            Some(ModelChoice::Rehearsal) | None => "the model that answers",
+        };
+        let origin = written.auxiliary.model.as_ref().map(|model| Origin::Config { line: model.place.line });
+        report.row("auxiliary.compression.model", writes, &origin.unwrap_or(Origin::Default));
+        let seconds = format_args!("{} s", compression.timeout.value.as_secs_f64());
+        report.row("auxiliary.compression.timeout", seconds, &compression.timeout.origin);
         compression
+    }
+
+    /// What the user says, else what is assumed of a model of that name.
+    fn window(&self, model: Option<&ModelChoice>, report: &mut Report) -> Sourced<u64> {
+        let (said, name) = match model {
+            Some(ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint)) => {
+                (endpoint.context_length.clone(), endpoint.model.value.as_str())
+            }
+            Some(ModelChoice::Rehearsal) | None => {
+                (self.config.settings.model.context_length.map(Sourced::from), "")
+            }
+        };
+        let assumed =
+            || Sourced::new(window::assumed(name), Origin::Because("by the name of the model".to_owned()));
+        match said {
+            Some(said) if said.value >= WINDOW_MIN => said,
+            Some(said) => {
+                report.warn(
+                    &said.origin,
+                    format!("`context_length` is a number of tokens, at least {WINDOW_MIN}; what is usual for the model is used"),
+                );
+                assumed()
+            }
+            None => assumed(),
+        }
+    }
+
+    fn summary_timeout(&self, report: &mut Report) -> Sourced<Duration> {
+        let seconds = or_default(self.config.settings.compression.auxiliary.timeout, SUMMARY_SECONDS);
+        if (1.0..=3600.0).contains(&seconds.value) {
+            return seconds.map(Duration::from_secs_f64);
+        }
+        report.warn(
+            &seconds.origin,
+            format!("`auxiliary.compression.timeout` is a number of seconds from 1 to 3600; {SUMMARY_SECONDS} is used"),
+        );
+        Sourced::new(Duration::from_secs_f64(SUMMARY_SECONDS), Origin::Default)
     }
 
     fn session_reset(&self, report: &mut Report) -> SessionReset {

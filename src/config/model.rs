@@ -8,7 +8,7 @@
 use super::{Origin, Report, Sourced, Written};
 use std::net::IpAddr;
 use throughline_hermes::config::provider::{self, Known, Reach, Wire};
-use throughline_hermes::config::{At, Provider, Secret};
+use throughline_hermes::config::{At, Model, Provider, Secret};
 
 /// What the gateway asks.
 #[derive(Clone, Debug)]
@@ -73,7 +73,8 @@ struct Draft {
 
 impl Written {
     pub(super) fn model(&self, report: &mut Report) -> Option<ModelChoice> {
-        match self.choose(report) {
+        let flag = self.overrides.model.as_ref();
+        match (Chooser { written: self, model: &self.config.settings.model, flag }).choose(report) {
             Ok(choice) => Some(choice),
             Err(Unusable { origin, text }) => {
                 report.refuse(&origin, text);
@@ -82,6 +83,59 @@ impl Written {
         }
     }
 
+    /// The model that writes summaries, where the user names another one than that which answers. One
+    /// that cannot be used is not a reason to stop: the model that answers writes them then.
+    pub(super) fn summariser(&self, report: &mut Report) -> Option<ModelChoice> {
+        let auxiliary = &self.config.settings.compression.auxiliary;
+        let provider =
+            auxiliary.provider.as_ref().filter(|name| !["", "auto", "main"].contains(&name.value.trim()));
+        let given = auxiliary.model.as_ref().or(provider).or(auxiliary.base_url.as_ref())?;
+        let main = &self.config.settings.model;
+        let elsewhere = provider.is_some() || auxiliary.base_url.is_some();
+        let own = |value: Option<At<Secret>>| value.filter(|_| !elsewhere);
+        let model = Model {
+            default: auxiliary.model.clone().or_else(|| main.default.clone().filter(|_| !elsewhere)),
+            provider: match (provider, &auxiliary.base_url) {
+                (Some(provider), _) => Some(provider.clone()),
+                (None, Some(base_url)) => Some(At { value: "custom".to_owned(), place: base_url.place }),
+                (None, None) => main.provider.clone(),
+            },
+            base_url: auxiliary.base_url.clone().or_else(|| main.base_url.clone().filter(|_| !elsewhere)),
+            api_key: auxiliary.api_key.clone().or_else(|| own(main.api_key.clone())),
+            api_mode: main.api_mode.clone().filter(|_| !elsewhere),
+            context_length: auxiliary.context_length,
+            max_tokens: None,
+            headers: if elsewhere { Vec::new() } else { main.headers.clone() },
+        };
+        let mut apart = Report::default();
+        match (Chooser { written: self, model: &model, flag: None }).choose(&mut apart) {
+            Ok(ModelChoice::Rehearsal) => None,
+            Ok(choice) => Some(choice),
+            Err(Unusable { text, .. }) => {
+                let origin = Origin::Config { line: given.place.line };
+                report.warn(&origin, format!("the model of `auxiliary.compression` cannot be used, so the one that answers writes summaries: {text}"));
+                None
+            }
+        }
+    }
+}
+
+/// What is chosen by: all that is written about the home, and the lines about this one model.
+struct Chooser<'a> {
+    written: &'a Written,
+    model: &'a Model,
+    flag: Option<&'a String>,
+}
+
+impl std::ops::Deref for Chooser<'_> {
+    type Target = Written;
+
+    fn deref(&self) -> &Written {
+        self.written
+    }
+}
+
+impl Chooser<'_> {
     fn choose(&self, report: &mut Report) -> Result<ModelChoice, Unusable> {
         let name = self.model_name();
         let provider = self.provider_name();
@@ -100,13 +154,13 @@ impl Written {
     }
 
     fn model_name(&self) -> Option<Sourced<String>> {
-        let flag = self.overrides.model.clone().map(|name| Sourced::new(name, Origin::CommandLine));
-        flag.or_else(|| self.config.settings.model.default.clone().map(Sourced::from))
+        let flag = self.flag.map(|name| Sourced::new(name.clone(), Origin::CommandLine));
+        flag.or_else(|| self.model.default.clone().map(Sourced::from))
     }
 
     /// None: the user leaves it to us.
     fn provider_name(&self) -> Option<Sourced<String>> {
-        let config = self.config.settings.model.provider.clone().map(Sourced::from);
+        let config = self.model.provider.clone().map(Sourced::from);
         let variable = || {
             self.variable("HERMES_INFERENCE_PROVIDER").map(|name| name.map(|name| name.expose().to_owned()))
         };
@@ -171,7 +225,7 @@ impl Written {
 
     /// The user's own server, described in `model:` itself.
     fn custom(&self, name: Sourced<String>) -> Result<Draft, Unusable> {
-        let written = &self.config.settings.model;
+        let written = self.model;
         let config = written.base_url.clone().map(Sourced::from);
         let variable =
             || self.variable("CUSTOM_BASE_URL").map(|url| url.map(|url| url.expose().trim().to_owned()));
@@ -202,7 +256,7 @@ impl Written {
         let Reach::Key { wire: usual, base_url, key_variables, base_url_variable } = &known.reach else {
             return unusable(&name.origin, unknown(&name.value, &self.config.settings.providers));
         };
-        let written = &self.config.settings.model;
+        let written = self.model;
         let entry = self.entry(known.name);
         entry.map_or(Ok(()), switched_on)?;
         let own = entry.and_then(|entry| entry.base_url.clone());
@@ -234,7 +288,7 @@ impl Written {
 
     /// `model.base_url`, unless it is left over from another vendor: no key goes there.
     fn base_url_for(&self, known: &Known, report: &mut Report) -> Option<At<String>> {
-        let written = self.config.settings.model.base_url.clone()?;
+        let written = self.model.base_url.clone()?;
         let host = provider::host(&written.value)?;
         let lives_there = |other: &&Known| match &other.reach {
             Reach::Key { base_url, .. } => provider::host(base_url).as_ref() == Some(&host),
@@ -260,7 +314,7 @@ impl Written {
         report: &mut Report,
     ) -> Result<Option<Draft>, Unusable> {
         let because = |reason: &str| Origin::Because(reason.to_owned());
-        if let Some(base_url) = &self.config.settings.model.base_url {
+        if let Some(base_url) = &self.model.base_url {
             let host = provider::host(&base_url.value).unwrap_or_default();
             let domains = [
                 ("openrouter.ai", "openrouter"),
@@ -301,7 +355,7 @@ impl Written {
         };
         let hint = model.and_then(|model| vendor_by_name(&model.value)).and_then(provider::known);
         let by_name = || {
-            let with_key = self.config.settings.model.api_key.as_ref().and(hint);
+            let with_key = self.model.api_key.as_ref().and(hint);
             hint.and_then(by_key).or_else(|| Some((with_key?, "by the name of the model".to_owned())))
         };
         let by_address = || {
@@ -336,7 +390,7 @@ impl Written {
             report
                 .warn(&draft.base_url.origin, format!("the key travels to {host} unencrypted; use https://"));
         }
-        let written = &self.config.settings.model;
+        let written = self.model;
         let entry = draft.entry.as_ref();
         let model = match name.or(draft.model) {
             Some(model) => model,
@@ -366,7 +420,7 @@ impl Written {
     // ------------------------------------------------------------------------------------------ keys
 
     fn model_key(&self) -> Option<(Sourced<Secret>, String)> {
-        let key = self.config.settings.model.api_key.clone()?;
+        let key = self.model.api_key.clone()?;
         Some((key.into(), "model.api_key".to_owned()))
     }
 

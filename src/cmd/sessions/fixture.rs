@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use throughline_core::command::Command;
+use throughline_core::compression::{Extent, Kind as Replaced, Replacement};
 use throughline_core::id::Generation;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind};
-use throughline_core::message::{Assistant, Content, ToolCall, ToolResult};
-use throughline_core::port::{Commit, Store};
+use throughline_core::message::{Assistant, Content, Message, ToolCall, ToolResult};
+use throughline_core::port::{Commit, Read, Store};
 use throughline_core::prompt::{Digest, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
@@ -119,7 +120,40 @@ impl Home {
             messages: 1,
             head: Default::default(),
         };
-        self.happens(id, Event::Answered { turn, step, answer, prompt, cut: None });
+        self.happens(id, Event::Answered { turn, step, answer, prompt, full: false });
+    }
+
+    /// The first so many messages are summarised. The snapshot's name.
+    pub fn compresses(&mut self, id: &str, messages: usize, summary: &str) -> String {
+        self.later(1);
+        let live = self.writer.history(&id.parse().unwrap()).unwrap();
+        self.receives(id, Kind::Command(Command::Compress { focus: None, keep: None, preview: false }));
+        let cut = live[messages - 1].0;
+        let asked = self.sessions[id].survey().unwrap();
+        let found = Some(Extent { cut, messages: live.len(), tokens: 1_000, plan: None });
+        self.happens(id, Event::Surveyed { asked, found });
+        let replacement = Replacement {
+            after: None,
+            cut,
+            replaced: messages,
+            rows: vec![Message::user(self.now, Content::text(summary))],
+            kind: Replaced::Summary,
+            before: 1_000,
+            after_tokens: 10,
+            model: "gpt-5.2".into(),
+            remark: None,
+        };
+        let operation = self.sessions[id].compression.as_ref().unwrap().number;
+        self.happens(id, Event::Summarised { operation, summary: Ok(Arc::new(replacement)), digest: None });
+        let promoted = self.writer.promoted(&id.parse().unwrap(), operation).unwrap().unwrap();
+        let snapshot = promoted.snapshot.clone();
+        self.happens(id, Event::Reported { operation, promoted });
+        snapshot
+    }
+
+    /// Nobody has it any more; it can be opened by somebody else.
+    pub fn left(self) -> TempDir {
+        self.directory
     }
 
     fn happens(&mut self, id: &str, event: Event) {

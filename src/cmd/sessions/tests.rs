@@ -311,7 +311,7 @@ fn a_session_goes_by_any_beginning_that_only_it_has() {
     );
     assert!(refused(&home, &["show", "a/b"]).starts_with("an id must have 1 to 256 printable characters"));
     let snapshot = "20260528_093510_66bfaec7.snapshot.20260528T093510000000Z";
-    assert!(refused(&home, &["show", snapshot]).contains("names a snapshot"));
+    assert!(refused(&home, &["export", snapshot]).contains("names a snapshot"));
 }
 
 #[test]
@@ -360,4 +360,100 @@ fn p15_a_home_that_only_hermes_has_written_is_read_as_it_is() {
     assert!(listed.contains("old      telegram  Tea"), "{listed}");
     drop(reader);
     assert_eq!(fs::read(directory.path().join("state.db")).unwrap(), before, "reading changes nothing");
+}
+
+// -------------------------------------------------------------------------------------- snapshots
+
+const TEA: &str = "20260528_093510_66bfaec7";
+
+/// A conversation whose first exchange was summarised.
+fn compressed() -> (Home, String) {
+    let mut home = Home::with_tea();
+    home.says(TEA, "And the sugar?");
+    home.answers(TEA, "Next to it.");
+    let snapshot = home.compresses(TEA, 2, "[SUMMARY] Tea is in the tin.");
+    (home, snapshot)
+}
+
+#[test]
+fn p11_snapshots_are_listed_shown_and_searched_by_name() {
+    let (home, snapshot) = compressed();
+    assert!(snapshot.starts_with(&format!("{TEA}.snapshot.20260528T")), "{snapshot}");
+    let list = run(&home, &["snapshots", "20260528"]);
+    assert!(list.contains(&snapshot) && list.contains("a summary: 4 messages became 3"), "{list}");
+    let json: Value = serde_json::from_str(&run(&home, &["snapshots", TEA, "--json"])).unwrap();
+    assert_eq!(json[0]["name"], snapshot.as_str());
+    assert_eq!((&json[0]["message_count"], &json[0]["followed_by"]), (&json!(2), &json!("summary")));
+    let shown = run(&home, &["show", &snapshot]);
+    for part in ["Where is the tea?", "In the tin.", TEA, "2 messages"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(!shown.contains("sugar") && !shown.contains("SUMMARY"), "{shown}");
+    let json: Value = serde_json::from_str(&run(&home, &["show", &snapshot, "--json"])).unwrap();
+    assert_eq!(json["messages"].as_array().unwrap().len(), 2);
+    let now = run(&home, &["show", TEA]);
+    assert!(now.contains("[SUMMARY]") && now.contains("sugar") && !now.contains("In the tin."), "{now}");
+    assert_eq!(run(&home, &["search", "tin"]).lines().count(), 4, "in the summary and in what it stands for");
+    assert!(run(&home, &["search", "--snapshot", &snapshot, "Where"]).contains("Where is the tea?"));
+    assert_eq!(run(&home, &["search", "--snapshot", &snapshot, "sugar"]), "No message matches sugar.\n");
+    assert_eq!(
+        run(&Home::with_tea(), &["snapshots", TEA]),
+        format!("{TEA} has no snapshots: it was never compressed.\n")
+    );
+}
+
+#[test]
+fn p11_a_name_that_is_no_snapshot_is_answered_with_what_there_is() {
+    let (home, snapshot) = compressed();
+    let other = format!("{TEA}.snapshot.20200101T000000000000Z");
+    let says = refused(&home, &["show", &other]);
+    assert!(says.contains(&format!("there is no snapshot {other}")) && says.contains(&snapshot), "{says}");
+    let says = refused(&home, &["search", "--snapshot", TEA, "tea"]);
+    assert!(says.contains("is a session, not a snapshot"), "{says}");
+    let says = refused(&home, &["show", "nobody.snapshot.20200101T000000000000Z"]);
+    assert!(says.contains("there is no session nobody"), "{says}");
+    let says = refused(&Home::with_tea(), &["show", &other]);
+    assert!(says.contains("was never compressed"), "{says}");
+}
+
+fn restore(home: &std::path::Path, name: &str) -> anyhow::Result<String> {
+    let Sessions::Restore(command) = parsed(&["restore", name]) else { panic!("a restore") };
+    let now = throughline_core::Time(1_779_960_000_000_000);
+    let mut store = throughline_store::Home::at(home).writer(now).unwrap();
+    let mut out = Vec::new();
+    command.here(&mut store, now, &mut out)?;
+    assert_eq!(throughline_core::port::Read::check(&store).unwrap(), [] as [String; 0]);
+    Ok(String::from_utf8(out).unwrap())
+}
+
+#[test]
+fn p11_a_restore_can_be_undone_by_another() {
+    let (home, snapshot) = compressed();
+    let before = run(&home, &["show", TEA]);
+    let directory = home.left();
+    let said = restore(directory.path(), &snapshot).unwrap();
+    assert!(said.contains("3 messages are 4 now"), "{said}");
+    let kept = said.split("is kept as ").nth(1).unwrap().split(';').next().unwrap();
+    let read = |words: &[&str]| {
+        let store = throughline_store::Home::at(directory.path()).reader().unwrap();
+        written(|out| parsed(words).run(&store, &page(None), out))
+    };
+    let now = read(&["show", TEA]);
+    for part in ["Where is the tea?", "In the tin.", "And the sugar?", "Next to it."] {
+        assert!(now.contains(part), "{part} in {now}");
+    }
+    assert!(!now.contains("SUMMARY"), "{now}");
+    restore(directory.path(), kept).unwrap();
+    assert_eq!(read(&["show", TEA]), before);
+}
+
+#[test]
+fn p11_a_restore_waits_for_no_turn_and_breaks_none() {
+    let (mut home, snapshot) = compressed();
+    home.says(TEA, "And milk?");
+    let directory = home.left();
+    let says = restore(directory.path(), &snapshot).unwrap_err().to_string();
+    assert!(says.contains("a turn is under way") && says.contains("nothing was changed"), "{says}");
+    let says = restore(directory.path(), TEA).unwrap_err().to_string();
+    assert!(says.contains("is a session, not a snapshot"), "{says}");
 }

@@ -1,0 +1,72 @@
+//! What an agent compresses with: the built-in engine, and who writes its summaries.
+
+use crate::config::{Endpoint, ModelChoice, Settings};
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::compression::{boundary, engine};
+use throughline_core::port::{Model, Past, Summariser, Wishes};
+use throughline_gateway::Compressor;
+use throughline_hermes::config::window;
+use throughline_models::Scribe;
+
+/// An engine asks about so often for one summary; one that needs longer than this hangs.
+const PATIENCE_FACTOR: u32 = 6;
+
+/// The engine, and the size from which a request waits for it; None if nobody wants it to.
+pub fn compressor(
+    settings: &Settings,
+    model: &Arc<dyn Model>,
+    other: Option<Arc<dyn Model>>,
+) -> (Compressor, Option<u64>) {
+    let compression = &settings.compression;
+    let shares = boundary::Settings {
+        window: compression.window.value,
+        output_reserve: reserve(&settings.model),
+        threshold: compression.threshold.value,
+        target_ratio: compression.target_ratio.value,
+        protect_first: small(compression.protect_first.value),
+        protect_last: small(compression.protect_last.value),
+        floor: compression.floor.value,
+    };
+    let timeout = compression.timeout.value;
+    let mut summarisers: Vec<Arc<dyn Summariser>> = Vec::new();
+    if let (Some(other), Some(choice)) = (other, &compression.summariser) {
+        summarisers.push(Arc::new(Scribe::new(other, window_of(choice), timeout)));
+    }
+    summarisers.push(Arc::new(Scribe::new(model.clone(), compression.window.value, timeout)));
+    let name = summarisers[0].name().to_owned();
+    let hard = compression.enabled.value.then_some(shares.thresholds().hard);
+    let digests = shares.clone();
+    let compressor = Compressor {
+        engine: Arc::new(engine::Builtin::new(shares, summarisers)),
+        model: name,
+        automatic: compression.enabled.value,
+        digest: Arc::new(move |past: &Past, _: &Wishes| {
+            Some(engine::digest(past, &digests)).filter(|condensed| !condensed.messages.is_empty())
+        }),
+        memory: None,
+        patience: timeout.saturating_mul(PATIENCE_FACTOR).min(Duration::from_secs(3600)),
+    };
+    (compressor, hard)
+}
+
+fn reserve(model: &ModelChoice) -> u64 {
+    endpoint(model).and_then(|endpoint| endpoint.max_tokens.as_ref()).map_or(0, |max| max.value)
+}
+
+fn window_of(model: &ModelChoice) -> u64 {
+    let Some(endpoint) = endpoint(model) else { return window::UNKNOWN };
+    let said = endpoint.context_length.as_ref().map(|length| length.value);
+    said.unwrap_or_else(|| window::assumed(&endpoint.model.value))
+}
+
+fn endpoint(model: &ModelChoice) -> Option<&Endpoint> {
+    match model {
+        ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => Some(endpoint),
+        ModelChoice::Rehearsal => None,
+    }
+}
+
+fn small(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
