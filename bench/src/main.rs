@@ -4,6 +4,7 @@
 //! run prints both, and beside the latencies how long an fsync took during the same run.
 
 mod client;
+mod compression;
 mod gateway;
 mod probe;
 
@@ -29,6 +30,9 @@ struct Arguments {
     /// How long a history the long-conversation measurement builds
     #[arg(long, default_value_t = 1000)]
     messages: usize,
+    /// Only this measurement: throughput, start, long, tools, compression or memory
+    #[arg(long)]
+    only: Option<String>,
     /// Where the homes are made; must be a real disk
     #[arg(long, default_value = ".cache/bench")]
     directory: PathBuf,
@@ -38,11 +42,26 @@ struct Arguments {
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     std::fs::create_dir_all(&arguments.directory)?;
-    throughput(&arguments).await?;
-    start_times(&arguments).await?;
-    long_conversation(&arguments).await?;
-    tools(&arguments).await?;
-    memory(&arguments).await
+    let wanted = |name: &str| arguments.only.as_ref().is_none_or(|only| only == name);
+    if wanted("throughput") {
+        throughput(&arguments).await?;
+    }
+    if wanted("start") {
+        start_times(&arguments).await?;
+    }
+    if wanted("long") {
+        long_conversation(&arguments).await?;
+    }
+    if wanted("tools") {
+        tools(&arguments).await?;
+    }
+    if wanted("compression") {
+        compression::measure(&arguments).await?;
+    }
+    if wanted("memory") {
+        memory(&arguments).await?;
+    }
+    Ok(())
 }
 
 /// Turns per second, latency, CPU and transactions per turn.
@@ -134,6 +153,9 @@ async fn long_conversation(arguments: &Arguments) -> Result<()> {
     gateway.stop().await
 }
 
+/// What is said to begin steps of a tool that answers at once, or of one that reads files.
+const LIGHT: &str = "ten light steps";
+const WORKING: &str = "ten steps that read";
 /// How many calls a turn with tools makes, one after the other.
 const STEPS: usize = 10;
 
@@ -142,26 +164,33 @@ async fn tools(arguments: &Arguments) -> Result<()> {
     let home = arguments.directory.join("tools");
     let (script, workspace) = ten_steps(&arguments.directory)?;
     let config = format!("terminal: {{cwd: {}}}\n", workspace.display());
-    println!("\nCPU per turn: plain, with {STEPS} steps of tools, and the ratio; fsyncs per step");
-    for clients in [1, 8, 64] {
+    println!(
+        "\nCPU per turn with indexing: plain, with {STEPS} steps of tools, and the ratio; fsyncs per step"
+    );
+    for clients in arguments.clients.iter().copied().filter(|clients| *clients <= 64) {
         let gateway = Gateway::start_with(&home, &config, Some(&script)).await?;
         let run = async |name: &'static str, word: &'static str, seconds| {
             client::run_saying(&gateway, &Load { clients, turns: None, seconds, name }, word).await
         };
         run("warm", "plain", 1).await?;
         gateway.wait_until_indexed().await?;
+        // The index is written whenever the writer has nothing better to do, which is sooner where tools
+        // take their time: counted in both, so that the same work is compared.
         let before = gateway.cpu_seconds()?;
         let plain = run("plain", "plain", arguments.seconds).await?.latencies.len() as f64;
-        let plain = (gateway.cpu_seconds()? - before) * 1e3 / plain;
         gateway.wait_until_indexed().await?;
-        let (before, batches) = (gateway.cpu_seconds()?, gateway.status().await?.batches);
-        let turns = run("tools", "ten steps", arguments.seconds).await?.latencies.len() as f64;
-        let stepped = (gateway.cpu_seconds()? - before) * 1e3 / turns;
-        let batches = (gateway.status().await?.batches - batches) as f64 / turns / STEPS as f64;
-        println!(
-            "  {clients:3} clients  {plain:.3} ms  {stepped:.3} ms  {:.1}x  {batches:.2}",
-            stepped / plain
-        );
+        let plain = (gateway.cpu_seconds()? - before) * 1e3 / plain;
+        for (name, word) in [("light", LIGHT), ("working", WORKING)] {
+            let (before, batches) = (gateway.cpu_seconds()?, gateway.status().await?.batches);
+            let turns = run(name, word, arguments.seconds).await?.latencies.len() as f64;
+            let batches = (gateway.status().await?.batches - batches) as f64 / turns / STEPS as f64;
+            gateway.wait_until_indexed().await?;
+            let stepped = (gateway.cpu_seconds()? - before) * 1e3 / turns;
+            println!(
+                "  {clients:3} clients  {plain:.3} ms  {stepped:.3} ms  {:.1}x  {batches:.2}  {word}",
+                stepped / plain
+            );
+        }
         gateway.stop().await?;
     }
     Ok(())
@@ -171,16 +200,24 @@ async fn tools(arguments: &Arguments) -> Result<()> {
 fn ten_steps(directory: &std::path::Path) -> Result<(PathBuf, PathBuf)> {
     let workspace = std::path::absolute(directory.join("workspace"))?;
     std::fs::create_dir_all(&workspace)?;
-    let read = |step: usize| format!(r#"[{{"name":"read_file","arguments":{{"path":"step-{step}.txt"}}}}]"#);
-    let mut rules =
-        vec![format!(r#"{{"when":{{"contains":"ten steps","result":false}},"call":{}}}"#, read(0))];
+    // One tool that answers from memory, which shows what the gateway itself adds, and one that works.
+    let ask = |step| {
+        format!(r#"[{{"name":"process","arguments":{{"action":"poll","session_id":"seen-{step}."}}}}]"#)
+    };
+    let read = |step| format!(r#"[{{"name":"read_file","arguments":{{"path":"step-{step}.txt"}}}}]"#);
+    let mut rules = vec![
+        format!(r#"{{"when":{{"contains":"{LIGHT}","result":false}},"call":{}}}"#, ask(0)),
+        format!(r#"{{"when":{{"contains":"{WORKING}","result":false}},"call":{}}}"#, read(0)),
+    ];
     for step in 0..STEPS {
-        std::fs::write(workspace.join(format!("step-{step}.txt")), format!("the word is seen-{step}.\n"))?;
-        let next = match step + 1 {
-            STEPS => r#""say":"done""#.to_owned(),
-            next => format!(r#""call":{}"#, read(next)),
-        };
-        rules.push(format!(r#"{{"when":{{"result_contains":"seen-{step}."}},{next}}}"#));
+        std::fs::write(workspace.join(format!("step-{step}.txt")), format!("the word is read-{step}.\n"))?;
+        for (seen, call) in [("seen", ask(step + 1)), ("read", read(step + 1))] {
+            let next = match step + 1 {
+                STEPS => r#""say":"done""#.to_owned(),
+                _ => format!(r#""call":{call}"#),
+            };
+            rules.push(format!(r#"{{"when":{{"result_contains":"{seen}-{step}."}},{next}}}"#));
+        }
     }
     let script = std::path::absolute(directory.join("ten-steps.json"))?;
     std::fs::write(&script, format!(r#"{{"rules":[{}]}}"#, rules.join(",")))?;

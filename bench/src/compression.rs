@@ -1,0 +1,88 @@
+//! What a compression costs: 194 messages of about 146,000 tokens in all, summarised at once.
+
+use crate::Arguments;
+use crate::client::{self, Load};
+use crate::gateway::Gateway;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The clock of a process ticks a hundred times a second: one compression alone would not be seen.
+const SESSIONS: usize = 20;
+const MESSAGES: usize = 194;
+/// About 146,000 tokens in all, at four characters each.
+const CHARACTERS: usize = 3000;
+/// Wanted from 146,600 tokens on.
+const WINDOW: u64 = 230_000;
+/// Part of every request for a summary.
+const ASKS: &str = "Historical Task Snapshot";
+const FULL: &str = "fill up";
+const SUMMARY: &str = "## Goal\\nMeasure what a compression costs.\\n\\n## Completed Actions\\nMany long messages were sent and answered, one after the other.\\n\\n## Critical Context\\nNothing else is known about them, and nothing needs to be: they are filler.";
+
+pub async fn measure(arguments: &Arguments) -> Result<()> {
+    let quick = script(&arguments.directory, "quick", 0)?;
+    let slow = script(&arguments.directory, "slow", 60_000)?;
+    let config = format!("model: {{default: rehearsal, context_length: {WINDOW}}}\n");
+    let words: &'static str = Box::leak("box ".repeat(CHARACTERS / 4).into_boxed_str());
+
+    let gateway =
+        Gateway::start_with(&arguments.directory.join("compression"), &config, Some(&quick)).await?;
+    let say = async |words, turns| {
+        let load = Load { clients: SESSIONS, turns: Some(turns), seconds: 600, name: "squeezed" };
+        client::run_saying(&gateway, &load, words).await
+    };
+    say(words, MESSAGES / 2 - 2).await?;
+    gateway.wait_until_indexed().await?;
+    let before = gateway.cpu_seconds()?;
+    say(words, 2).await?;
+    gateway.wait_until_indexed().await?;
+    let plain = gateway.cpu_seconds()? - before;
+    let before = gateway.cpu_seconds()?;
+    say(FULL, 1).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await; // the summaries are written meanwhile
+    say("go on", 1).await?;
+    gateway.wait_until_indexed().await?;
+    let compressed = gateway.cpu_seconds()? - before;
+    let each = (compressed - plain) * 1e3 / SESSIONS as f64;
+    println!(
+        "\ncompression of {MESSAGES} messages, instant summariser: {each:.1} ms CPU each, beyond the two turns"
+    );
+    gateway.stop().await?;
+
+    let gateway = Gateway::start_with(&arguments.directory.join("beside"), &config, Some(&slow)).await?;
+    let say = async |words, turns| {
+        let load = Load { clients: SESSIONS, turns: Some(turns), seconds: 600, name: "beside" };
+        client::run_saying(&gateway, &load, words).await
+    };
+    say("a short message ", 20).await?;
+    gateway.wait_until_indexed().await?;
+    let turns = 20;
+    let before = gateway.cpu_seconds()?;
+    say("a short message ", turns).await?;
+    gateway.wait_until_indexed().await?;
+    let alone = gateway.cpu_seconds()? - before;
+    say(FULL, 1).await?;
+    gateway.wait_until_indexed().await?;
+    let before = gateway.cpu_seconds()?;
+    say("a short message ", turns).await?;
+    gateway.wait_until_indexed().await?;
+    let beside = gateway.cpu_seconds()? - before;
+    let each = |seconds: f64| seconds * 1e3 / (SESSIONS * turns) as f64;
+    println!(
+        "a turn alone: {:.3} ms CPU; while its session is being summarised for a minute: {:.3} ms",
+        each(alone),
+        each(beside)
+    );
+    gateway.kill().await
+}
+
+fn script(directory: &Path, name: &str, latency: u64) -> Result<PathBuf> {
+    let path = std::path::absolute(directory.join(format!("{name}.json")))?;
+    let rules = format!(
+        r#"{{"rules":[{{"when":{{"contains":"{ASKS}"}},"say":"{SUMMARY}","latency_ms":{latency}}},
+            {{"when":{{"contains":"{FULL}"}},"say":"ok","usage":{{"input":147000,"output":5}}}},
+            {{"when":{{}},"say":"noted","usage":{{"input":1000,"output":5}}}}]}}"#
+    );
+    std::fs::write(&path, rules)?;
+    Ok(path)
+}
