@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod audit;
+mod compression;
 mod drain;
+mod evaluation;
 mod gateway;
 mod hands;
 mod homes;
@@ -15,5 +18,6 @@ mod refusals;
 mod retries;
 mod servers;
 mod simulation;
+mod snapshots;
 mod tidy;
 mod torture;

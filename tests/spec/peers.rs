@@ -83,22 +83,41 @@ impl Hermes {
     /// Runs calls on Hermes' own classes on this home, one after the other, and returns what each
     /// returned. See `tests/peers/hermes_store.py`.
     pub fn does(&self, home: &Path, calls: &[Value]) -> Vec<Value> {
-        let mut command = script(&self.python, "hermes_store.py");
+        let told = self.runs("hermes_store.py", home, &json!(calls));
+        serde_json::from_slice(&told).expect("the script answers in JSON")
+    }
+
+    /// Runs Hermes' gateway on this home until every chat was answered, and returns what was said. See
+    /// `tests/peers/hermes_gateway.py`.
+    pub fn serves(&self, home: &Path, told: &Value) -> Value {
+        let said = self.runs("hermes_gateway.py", home, told);
+        serde_json::from_slice(&said).expect("the script answers in JSON")
+    }
+
+    fn runs(&self, name: &str, home: &Path, told: &Value) -> Vec<u8> {
+        let mut command = script(&self.python, name);
         command.env("HERMES_HOME", home).env("HOME", home.with_file_name("user"));
         let mut child = command.spawn().expect("Python can be started");
-        let told = json!(calls).to_string();
+        let told = told.to_string();
         child
             .stdin
             .take()
             .expect("it is piped")
             .write_all(told.as_bytes())
-            .expect("the script reads its calls");
+            .expect("the script reads what it is told");
         let output = child.wait_with_output().expect("the script ends");
         assert!(output.status.success(), "Hermes {} failed at {told}", self.version);
-        serde_json::from_slice(&output.stdout).expect("the script answers in JSON")
+        output.stdout
     }
 
-    /// The same for a single call.
+    /// Its compressor, about to be shown conversations; see `tests/peers/compress.py`.
+    pub fn compressor(&self, home: &Path) -> Command {
+        let mut command = script(&self.python, "compress.py");
+        command.env("HERMES_HOME", home).env("HOME", home.with_file_name("user"));
+        command
+    }
+
+    /// [`Hermes::does`] for a single call.
     pub fn did(&self, home: &Path, call: Value) -> Value {
         self.does(home, &[call]).remove(0)
     }

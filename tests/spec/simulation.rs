@@ -1,7 +1,11 @@
 //! The gateway in a world that crashes. `cargo run -p throughline-sim` plays many more of these.
 
-use std::collections::BTreeMap;
-use throughline_sim::{Mutant, Plan, crash_after, play, template};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use throughline_core::session::BusyInput;
+use throughline_sim::disk::Image;
+use throughline_sim::plan::BURST;
+use throughline_sim::{Crash, Mutant, Plan, Report, World, audited, crash_after, play, template};
 
 /// Plays a fixed plan with a crash between every two of its commits. Returns how many there were.
 fn crash_everywhere(plan: &Plan) -> u64 {
@@ -36,11 +40,17 @@ fn p6_silence_holds_through_a_crash_after_any_commit_until_it_is_lifted() {
 }
 
 #[test]
+fn p6_p8_whoever_writes_into_the_silence_is_answered_through_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::voice());
+    assert!(points > 5, "the voice makes more commits than {points}");
+}
+
+#[test]
 fn p6_agents_that_answer_each_other_stop_with_one_notice_and_the_next_line_is_answered() {
     let points = crash_everywhere(&Plan::chatter());
     assert!(points > 40, "the chatter makes more commits than {points}");
     let (template, seed) = (template(), 7);
-    let report = throughline_sim::World::new(seed, Plan::chatter(), &template, None).play();
+    let report = World::new(seed, Plan::chatter(), &template, None).play();
     assert_eq!(report.wrong, [""; 0]);
     assert_eq!(report.tally["chains cut"], 1);
 }
@@ -79,6 +89,195 @@ fn every_deliberate_bug_is_caught() {
             (1..200).map_while(|nth| crash_after(nth, &plan, &template, Some(mutant))).any(is_caught)
         };
         let by_chance = || (0..300).map(|seed| play(seed, &template, Some(mutant))).any(is_caught);
-        assert!(Plan::fixed().into_iter().any(by_plan) || by_chance(), "nobody noticed {mutant:?}");
+        // Most need no crash to be seen.
+        let at_once =
+            |(_, plan): (&str, Plan)| is_caught(World::new(1, plan, &template, Some(mutant)).play());
+        assert!(
+            Plan::fixed().into_iter().any(at_once) || Plan::fixed().into_iter().any(by_plan) || by_chance(),
+            "nobody noticed {mutant:?}"
+        );
+    }
+}
+
+/// The sessions that compressions were logged for.
+fn compressed_sessions(report: &Report) -> BTreeSet<&str> {
+    let done = report.log.iter().filter(|line| line.contains(" compression done: "));
+    done.filter_map(|line| line.split_once(" session=")?.1.split(' ').next()).collect()
+}
+
+/// Five sessions at once on random schedules, every second time through crashes. What is asked, kept and
+/// snapshotted is judged in every world, and its log is audited: no line of one session's operation names
+/// another, and none starts before the last has ended.
+#[test]
+fn no_cross_session_aliasing() {
+    let template = template();
+    for seed in 0..60 {
+        let crashes = match seed % 4 {
+            1 => vec![Crash::AfterCommit(10 + seed), Crash::At(Duration::from_millis(300 + 37 * seed))],
+            3 => vec![Crash::AtOperation(40 + 5 * seed), Crash::AfterCommit(20 + seed / 2)],
+            _ => Vec::new(),
+        };
+        let planned = crashes.len();
+        let report = World::new(seed, Plan { crashes, ..Plan::crowd() }, &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        assert_eq!(report.crashes, planned, "seed {seed}");
+        assert_eq!(compressed_sessions(&report).len(), 5, "seed {seed}: {:#?}", report.log);
+    }
+}
+
+/// The first request after the promotion carries all that came in while the summary was written: in order,
+/// once, each its own message, and nobody was asked about any of it before.
+fn the_burst_is_one_request(plan: &Plan, report: &Report, context: &str) {
+    assert_eq!(report.wrong, [""; 0], "{context}");
+    let place = report.asked.iter().position(|asked| asked.sent != asked.prompt);
+    let place = place.unwrap_or_else(|| panic!("{context}: nothing was compressed"));
+    let (earlier, first) = (&report.asked[..place], &report.asked[place]);
+    let summarised = report.compressing.iter().filter(|summary| summary.began < first.at);
+    let known = |line: &String| {
+        let mut seen = earlier.iter().map(|asked| &asked.prompt);
+        seen.any(|rows| rows.contains(line)) || summarised.clone().any(|past| past.rows.contains(line))
+    };
+    let lines = plan.chats[0].lines.iter().map(|line| format!("user:{}", line.text));
+    let new: Vec<_> = lines.skip_while(known).collect();
+    // Whoever interrupts is in the conversation at once, and after a crash perhaps in what is summarised.
+    let least = if plan.busy == BusyInput::Queue { BURST } else { BURST / 2 };
+    assert!(new.len() >= least, "{context}: only {} came in meanwhile", new.len());
+    assert!(first.sent.ends_with(&new), "{context}: {new:?} in {:?}", first.sent);
+}
+
+#[test]
+fn post_compression_delivery() {
+    let template = template();
+    for busy in [BusyInput::Queue, BusyInput::Interrupt] {
+        let plan = Plan { busy, ..Plan::burst() };
+        let report = World::new(1, plan.clone(), &template, None).play();
+        the_burst_is_one_request(&plan, &report, &format!("{busy:?}"));
+        let summary = &report.compressing[0];
+        let took = summary.ended.expect("it ended") - summary.began;
+        assert!(took >= Duration::from_secs(30), "{busy:?}: it took {took:?}");
+        let mut commits = 0;
+        for nth in (1..).step_by(if busy == BusyInput::Queue { 1 } else { 7 }) {
+            let Some(report) = crash_after(nth, &plan, &template, None) else { break };
+            the_burst_is_one_request(&plan, &report, &format!("{busy:?}, crash after commit {nth}"));
+            commits = nth;
+        }
+        assert!(
+            commits > BURST as u64,
+            "{busy:?}: every message is committed, and more than {commits} times"
+        );
+        // During the summariser, and before, in and after promotion, wherever things stand.
+        let end = report.compressing[0].ended.expect("it ended").as_millis() as u64;
+        for at in (0..end).step_by(1900).chain((end - 40..end + 400).step_by(17)) {
+            let crashes = vec![Crash::At(Duration::from_millis(at))];
+            let plan = Plan { crashes, ..plan.clone() };
+            let report = World::new(1, plan.clone(), &template, None).play();
+            the_burst_is_one_request(&plan, &report, &format!("{busy:?}, crash at {at} ms"));
+        }
+    }
+}
+
+/// Thirteen agents, a home each, in one process.
+#[test]
+fn multi_agent_host() {
+    let template = template();
+    let mut cut = 0;
+    for seed in 0..12 {
+        let crashes = match seed % 3 {
+            1 => vec![Crash::At(Duration::from_millis(1500 + 400 * seed))],
+            2 => vec![Crash::AfterCommit(30 + 20 * seed), Crash::AtOperation(200 + 10 * seed)],
+            _ => Vec::new(),
+        };
+        let plan = Plan { crashes, ..Plan::host() };
+        let report = World::new(seed, plan.clone(), &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        let mut first: BTreeMap<usize, Duration> = BTreeMap::new();
+        for asked in &report.compressing {
+            first.entry(asked.agent).or_insert(asked.began);
+        }
+        assert_eq!(first.len(), plan.agents, "seed {seed}: all of them are compressed");
+        let (Some(begin), Some(end)) = (first.values().min(), first.values().max()) else { unreachable!() };
+        assert!(*end - *begin < Duration::from_secs(60), "seed {seed}: from {begin:?} to {end:?}");
+        let writers: BTreeSet<_> = report.letters.iter().map(|letter| letter.from.0).collect();
+        assert_eq!(writers.len(), plan.agents, "seed {seed}: all of them write");
+        cut += report.tally["chains cut"];
+    }
+    assert!(cut > 0, "nobody talked for too long");
+}
+
+/// What a mutant's worlds look like to the judges, and their logs to the auditor alone.
+fn caught(mutant: Mutant, template: &Image) -> (bool, bool) {
+    let mut by = (false, false);
+    for nth in 1..200 {
+        let Some(report) = crash_after(nth, &Plan::squeeze(), template, Some(mutant)) else { break };
+        by.1 |= !audited(&report.log).is_empty();
+        by.0 |= report.wrong.iter().any(|wrong| !wrong.starts_with("audit: "));
+        if by == (true, true) {
+            break;
+        }
+    }
+    by
+}
+
+#[test]
+fn the_old_behaviour_is_caught() {
+    let template = template();
+    let honest = World::new(1, Plan::squeeze(), &template, None).play();
+    assert!(honest.log.iter().any(|line| line.contains(" compression done: ")), "there is a log to audit");
+    assert_eq!(audited(&honest.log), [""; 0]);
+    for (mutant, shows_in_the_log) in [
+        (Mutant::RotateId, true),
+        (Mutant::ForeignSummary, true),
+        (Mutant::ArchiveLater, false),
+        (Mutant::DropTrigger, false),
+    ] {
+        let (by_judges, by_audit) = caught(mutant, &template);
+        assert!(by_judges, "no judge noticed {mutant:?}");
+        assert!(by_audit || !shows_in_the_log, "the auditor did not notice {mutant:?}");
+    }
+}
+
+/// Requests on a session that is being compressed are answered before that ends, nobody waits for
+/// a summary or a memory provider, and what was said meanwhile is in every later prompt.
+#[test]
+fn concurrent_turns_during_a_compression() {
+    let template = template();
+    for seed in 0..10 {
+        let crashes = match seed % 2 {
+            1 => vec![Crash::At(Duration::from_secs(5 + seed)), Crash::AfterCommit(40 + seed)],
+            _ => Vec::new(),
+        };
+        let report = World::new(seed, Plan { crashes, ..Plan::aside() }, &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        let sessions: BTreeSet<_> = report.compressing.iter().map(|asked| &asked.session).collect();
+        assert_eq!(sessions.len(), 2, "seed {seed}: the chat's and the client's");
+        for session in sessions {
+            let mine: Vec<_> = report.asked.iter().filter(|asked| asked.session == *session).collect();
+            let during = |asked: &throughline_sim::books::Question| {
+                report.compressing.iter().any(|summary| {
+                    let (Some(answered), Some(ended)) = (asked.answered, summary.ended) else { return false };
+                    summary.session == *session && summary.began < asked.at && answered < ended
+                })
+            };
+            let answered: Vec<_> = (0..mine.len()).filter(|place| during(mine[*place])).collect();
+            assert!(
+                answered.len() >= 3,
+                "seed {seed}: {session} was asked {} times meanwhile",
+                answered.len()
+            );
+            for place in answered {
+                let Some(answer) = &mine[place].answer else { continue };
+                let said = [mine[place].prompt.clone(), vec![format!("assistant:{answer}|")]].concat();
+                let heard = mine[place + 1..].iter().filter(|later| later.life == mine[place].life);
+                for later in heard {
+                    assert!(
+                        later.prompt.starts_with(&said),
+                        "seed {seed}: {:?} after {said:?}",
+                        later.prompt
+                    );
+                }
+            }
+        }
+        let told = report.tally["compressions a provider had no word for in time"];
+        assert!(told > 0, "seed {seed}: a provider was too slow");
     }
 }

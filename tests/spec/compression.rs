@@ -1,0 +1,436 @@
+//! Compression with the real binary: the session stays, turns go on, nothing is lost, and the log says so.
+
+use crate::gateway::{Client, Gateway, Launch, Place, free_port};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+/// What the model writes when it is asked for a summary.
+const SUMMARY: &str = "## Goal\nMove the archive to the new shelf, box by box, and keep the list of boxes.\n\n\
+    ## Completed Actions\nBoxes 1 to 90 were moved; the list is in /srv/archive/list.txt.\n\n\
+    ## Critical Context\nThe code word is heron-7731. The user wants short answers.";
+
+/// Part of every request for a summary, and of nothing else.
+const ASKS: &str = "Historical Task Snapshot";
+
+/// A window of 40,000 tokens: compressed from 25,500 on, full at 34,000.
+fn place() -> Place {
+    let place = Place::new();
+    place.write("home/config.yaml", "model: {default: rehearsal, context_length: 40000}\n");
+    place
+}
+
+fn script(summary: Value) -> Value {
+    let mut summary = summary;
+    summary["when"] = json!({ "contains": ASKS });
+    json!({"rules": [
+        summary,
+        {"when": {"contains": "fill up"}, "say": "ok", "usage": {"input": 26000, "output": 5}},
+        {"when": {"contains": "overflow"}, "say": "ok", "usage": {"input": 35000, "output": 5}},
+        {"when": {}, "say": "noted", "usage": {"input": 500, "output": 2}},
+    ]})
+}
+
+fn writes(latency: u64) -> Value {
+    json!({"say": SUMMARY, "latency_ms": latency, "usage": {"input": 100, "output": 80}})
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// About 240 tokens.
+fn message(number: usize) -> String {
+    format!(
+        "Box {number} stands on shelf {}, behind the door. {}",
+        number % 7,
+        "It is grey and heavy. ".repeat(40)
+    )
+}
+
+fn talk(client: &Client, session: &str, messages: usize) {
+    for number in 0..messages {
+        let answer = client.say(session, &message(number));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+fn is_summary_request(request: &Value) -> bool {
+    request["messages"].as_array().is_some_and(|messages| messages.len() == 1)
+        && request["messages"].to_string().contains(ASKS)
+}
+
+fn summaries(place: &Place) -> Vec<Value> {
+    place.asked().into_iter().filter(is_summary_request).collect()
+}
+
+/// The messages of the last request of a turn.
+fn last_asked(place: &Place) -> Vec<(String, String)> {
+    let asked = place.asked();
+    let request = asked.iter().rfind(|request| !is_summary_request(request)).unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let messages = request["messages"].as_array().unwrap().iter();
+    messages.map(|message| (text(&message["role"]), text(&message["content"]))).collect()
+}
+
+fn order(client: &Client, session: &str, command: &str) -> String {
+    let order = json!({ "command": command });
+    let answer = client.post(&format!("/api/sessions/{session}/commands"), &[], &order).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["said"].as_str().unwrap().to_owned()
+}
+
+fn lines<'a>(log: &'a str, what: &'a str) -> Vec<&'a str> {
+    let wanted = format!("context compression {what}");
+    log.lines().filter(|line| line.contains(&wanted)).collect()
+}
+
+fn is_clean(place: &Place, gateway: &Gateway) {
+    let log = place.write("audited.log", gateway.log());
+    let audit = place.launch().arg("audit").arg("--log").arg(log.display().to_string()).run();
+    assert!(audit.status.success(), "{}\n{}", audit.stdout, audit.stderr);
+    let check = gateway.client.read("/api/control/check");
+    assert_eq!(check["data"], json!([]), "{check}");
+}
+
+fn count(rows: &[(String, String)], text: &str) -> usize {
+    rows.iter().filter(|(_, content)| content == text).count()
+}
+
+#[test]
+fn compression_preserves_session_id() {
+    let place = place();
+    let gateway = place.rehearsing(&script(writes(0))).start();
+    let client = &gateway.client;
+    talk(client, "s", 99); // as the provider counts them here, they are short
+    assert!(summaries(&place).is_empty(), "nothing is compressed before it is time");
+    client.say("s", "fill up"); // message 199 and 200
+    until("the summary is asked for", || summaries(&place).len() == 1);
+    until("and written", || order(client, "s", "/status").contains("a summary is ready"));
+    let answer = client.say("s", "and now?");
+    assert_eq!(answer.header("x-hermes-session-id"), "s");
+
+    let log = gateway.log();
+    let (started, done) = (lines(&log, "started"), lines(&log, "done"));
+    assert_eq!((started.len(), done.len()), (1, 1), "{log}");
+    assert!(started[0].contains("[s] ") && started[0].contains("session=s "), "{started:?}");
+    assert!(started[0].contains("messages=200 "), "{started:?}");
+    assert!(done[0].contains("[s] ") && done[0].contains("session=s "), "{done:?}");
+    assert!(done[0].contains("snapshot=s.snapshot."), "{done:?}");
+    let operation = |line: &str| line.split("op=").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert_eq!(operation(started[0]), operation(done[0]));
+
+    let asked = last_asked(&place);
+    assert!(asked.len() < 100, "the next request is compressed: {} messages", asked.len());
+    assert!(asked.iter().any(|(_, text)| text.contains("heron-7731")), "and knows what was said");
+    assert_eq!(asked.last().unwrap().1, "and now?");
+    let request = &summaries(&place)[0];
+    assert_eq!(request["messages"].as_array().unwrap().len(), 1, "one message, no system prompt");
+    assert_eq!(request["tools"], Value::Null, "and no tools");
+    is_clean(&place, &gateway);
+
+    let found = client.read("/api/sessions/s/messages");
+    assert!(found.to_string().contains("heron-7731"));
+    let snapshots = place.launch().arg("sessions").arg("snapshots").arg("s").run();
+    assert!(snapshots.stdout.contains("s.snapshot."), "{snapshots:?}");
+}
+
+fn counted(client: &Client, name: &str) -> bool {
+    client.read("/api/control/counts").to_string().contains(name)
+}
+
+#[test]
+fn concurrent_api_turns_are_answered_during_a_compression_and_stay_in_every_later_prompt() {
+    let place = place();
+    let gateway = place.rehearsing(&script(writes(3000))).start();
+    let client = &gateway.client;
+    talk(client, "s", 60);
+    client.say("s", "fill up");
+    until("the summary is asked for", || summaries(&place).len() == 1);
+    for word in ["first meanwhile", "second meanwhile", "third meanwhile"] {
+        assert_eq!(client.say("s", word).status, 200);
+    }
+    assert!(lines(&gateway.log(), "done").is_empty(), "they were answered while it was being written");
+    until("it is written", || order(client, "s", "/status").contains("a summary is ready"));
+    client.say("s", "afterwards");
+    assert_eq!(lines(&gateway.log(), "done").len(), 1);
+    client.say("s", "later");
+    let asked = last_asked(&place);
+    assert!(asked.iter().any(|(_, text)| text.contains("heron-7731")));
+    let order = ["first meanwhile", "second meanwhile", "third meanwhile", "afterwards", "later"];
+    let said: Vec<_> =
+        asked.iter().filter(|(_, text)| order.contains(&text.as_str())).map(|(_, text)| text).collect();
+    assert_eq!(said, order, "each once, in order");
+    is_clean(&place, &gateway);
+}
+
+#[test]
+fn post_compression_delivery_survives_kill_9_during_a_hard_compression() {
+    for (kill_after, summary) in [(300, writes(1500)), (1500, writes(1500)), (20, writes(0))] {
+        let place = place();
+        let launch = place.rehearsing(&script(summary));
+        let gateway = launch.start();
+        talk(&gateway.client, "s", 80);
+        gateway.client.say("s", "overflow");
+        let (address, key) = (gateway.client.clone(), "held");
+        let waiting: Vec<_> = (0..5)
+            .map(|nth| {
+                let client = address.clone();
+                thread::spawn(move || {
+                    let headers =
+                        [("X-Hermes-Session-Id", "s"), ("Idempotency-Key", &*format!("{key}-{nth}"))];
+                    let _ = client.chat(&headers, &crate::gateway::said(&format!("{key}-{nth}")));
+                })
+            })
+            .collect();
+        sleep(Duration::from_millis(kill_after));
+        gateway.kill();
+        waiting.into_iter().for_each(|thread| drop(thread.join()));
+        let gateway = launch.start();
+        for nth in 0..5 {
+            let text = format!("{key}-{nth}");
+            let headers = [("X-Hermes-Session-Id", "s"), ("Idempotency-Key", text.as_str())];
+            let answer = gateway.client.chat(&headers, &crate::gateway::said(&text)).unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        gateway.client.say("s", "the last");
+        let asked = last_asked(&place);
+        for nth in 0..5 {
+            assert_eq!(count(&asked, &format!("{key}-{nth}")), 1, "after {kill_after} ms");
+        }
+        assert!(asked.iter().any(|(_, text)| text.contains("heron-7731")), "it was compressed in the end");
+        is_clean(&place, &gateway);
+    }
+}
+
+#[test]
+fn p17_at_the_hard_limit_a_digest_keeps_the_session_answerable_and_restore_brings_everything_back() {
+    let place = place();
+    let refuses = json!({"fail": "refused", "message": "The model does not feel like it."});
+    let gateway = place.rehearsing(&script(refuses)).start();
+    let client = &gateway.client;
+    talk(client, "s", 80);
+    client.say("s", "overflow");
+    until("the summary was refused", || !lines(&gateway.log(), "failed").is_empty());
+    assert_eq!(client.transcript("s").len(), 162, "and nothing else happened");
+    let answer = client.say("s", "still there?");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let asked = last_asked(&place);
+    let digest = asked.iter().find(|(_, text)| text.contains("put together without a model"));
+    let digest = digest.unwrap_or_else(|| panic!("a digest stands there, among {} messages", asked.len()));
+    assert!(digest.1.contains("Box 3 stands on shelf 3"), "with what the user said: {}", digest.1);
+    assert_eq!(asked.last().unwrap().1, "still there?");
+    assert!(counted(client, "compression_degraded"));
+
+    let listed = place.launch().arg("sessions").arg("snapshots").arg("s").arg("--json").run();
+    let name = listed.stdout.split('"').find(|word| word.starts_with("s.snapshot.")).unwrap().to_owned();
+    let restored = place.launch().arg("sessions").arg("restore").arg(&name).run();
+    assert!(restored.status.success(), "{restored:?}");
+    client.say("s", "back again");
+    let asked = last_asked(&place);
+    assert_eq!(count(&asked, &message(3)), 1, "as it was said");
+    assert_eq!(count(&asked, "still there?"), 1, "and what was said since");
+    is_clean(&place, &gateway);
+}
+
+#[test]
+fn p19_orders_to_compress_say_what_was_verified() {
+    let place = place();
+    let gateway = place.rehearsing(&script(writes(0))).start();
+    let client = &gateway.client;
+    client.say("s", "hello");
+    assert!(order(client, "s", "/compress").contains("nothing to compress"));
+    assert_eq!(lines(&gateway.log(), "skipped").len(), 1);
+    assert!(summaries(&place).is_empty(), "no model was asked");
+    talk(client, "s", 60);
+    let preview = order(client, "s", "/compress --preview");
+    assert!(preview.contains("of 122 messages") && preview.contains("Nothing was changed"), "{preview}");
+    assert!(summaries(&place).is_empty());
+    let said = order(client, "s", "/compress here 2");
+    assert!(said.contains("122 messages are ") && said.contains("s.snapshot."), "{said}");
+    client.say("s", "next");
+    let asked = last_asked(&place);
+    for number in [58, 59] {
+        assert_eq!(count(&asked, &message(number)), 1, "the last two exchanges stay");
+    }
+    assert_eq!(count(&asked, &message(40)), 0);
+    let said = order(client, "s", "/compress the grey boxes");
+    assert!(said.contains("compress") || said.contains("messages are"), "{said}");
+    let focused =
+        summaries(&place).iter().any(|request| request["messages"].to_string().contains("the grey boxes"));
+    assert!(focused || said.contains("nothing to compress"), "{said}");
+    is_clean(&place, &gateway);
+}
+
+#[test]
+fn p17_rubbish_from_the_summariser_changes_nothing() {
+    let bad = [
+        json!({"say": ""}),
+        json!({"say": "I am sorry, I cannot help with that."}),
+        json!({"say": "ok"}),
+        json!({"say": SUMMARY, "finish": "length"}),
+        json!({"fail": "broken"}),
+    ];
+    for rubbish in bad {
+        let place = place();
+        let gateway = place.rehearsing(&script(rubbish.clone())).start();
+        talk(&gateway.client, "s", 60);
+        gateway.client.say("s", "fill up");
+        until("it has failed", || !lines(&gateway.log(), "failed").is_empty());
+        let before = gateway.client.transcript("s");
+        assert_eq!(before.len(), 122, "{rubbish}");
+        assert_eq!(gateway.client.say("s", "go on").status, 200);
+        assert_eq!(last_asked(&place).iter().filter(|(role, _)| role != "system").count(), 123, "{rubbish}");
+        assert_eq!(summaries(&place).len(), 1, "{rubbish}: it is not asked again at once");
+    }
+}
+
+// ------------------------------------------------------------------------------------ many agents
+
+/// So many homes in one process, each with a small window, that can write to each other. Their APIs listen
+/// on ports that follow each other.
+fn company(place: &Place, names: &[String], window: u64, latency: u64) -> (Launch, Vec<u16>) {
+    let send = |to: &str| {
+        let text = format!("news for {to}: {}", "the tide is high today, and the boats stay in. ".repeat(20));
+        json!([{"name": "send_message", "arguments": {"target": format!("agent:{to}"), "message": text}}])
+    };
+    let mut rules = vec![json!({"when": {"contains": ASKS}, "say": SUMMARY, "latency_ms": latency})];
+    for name in names {
+        let word = format!("write to {name}.");
+        rules.push(json!({"when": {"contains": word, "result": false}, "call": send(name)}));
+        rules.push(json!({"when": {"contains": word, "result": true}, "say": "It is on its way."}));
+    }
+    rules.push(json!({"when": {"contains": "news for"}, "say": "."}));
+    let ports: Vec<u16> = names.iter().map(|_| free_port()).collect();
+    let mut homes = Vec::new();
+    for (name, port) in names.iter().zip(&ports) {
+        let lists = "platform_toolsets: {api_server: [messaging], agent: [messaging]}\n";
+        let model = format!("model: {{default: rehearsal, context_length: {window}}}\n");
+        let config = place.write(&format!("{name}/config.yaml"), format!("{model}{lists}"));
+        place.write(&format!("{name}/.env"), format!("API_SERVER_PORT={port}\n"));
+        homes.push(config.parent().unwrap().to_path_buf());
+    }
+    let script = place.write("script.json", json!({ "rules": rules }).to_string());
+    let homes: Vec<_> = homes.iter().map(PathBuf::as_path).collect();
+    let launch = Launch::on(place, &homes)
+        .env("THROUGHLINE_REHEARSAL", &script)
+        .env("THROUGHLINE_REHEARSAL_LOG", place.file("model.log"))
+        .without("API_SERVER_PORT")
+        .at_port(ports[0]);
+    (launch, ports)
+}
+
+fn at(gateway: &Gateway, port: u16) -> Client {
+    let mut client = gateway.client.clone();
+    client.address.set_port(port);
+    client
+}
+
+/// What went through a session's model, in tokens, roughly.
+fn spent(place: &Place, session: &str) -> usize {
+    let asked = place.asked();
+    asked
+        .iter()
+        .filter(|request| request["session"] == session)
+        .map(|request| request.to_string().len() / 4)
+        .sum()
+}
+
+/// The last request that a session's model was asked.
+fn last_of(place: &Place, session: &str) -> String {
+    let asked = place.asked();
+    asked.iter().rfind(|request| request["session"] == session).unwrap()["messages"].to_string()
+}
+
+#[test]
+fn two_agents_with_an_8k_window_keep_every_message_through_145k_tokens() {
+    let place = Place::new();
+    let names = ["alpha".to_owned(), "beta".to_owned()];
+    let (launch, ports) = company(&place, &names, 8000, 200);
+    let gateway = launch.start();
+    until("both are there", || at(&gateway, ports[1]).is_ready());
+    let clients = [at(&gateway, ports[0]), at(&gateway, ports[1])];
+    let talks = ["talk-alpha", "talk-beta"];
+    let mut round = 0;
+    while talks.iter().any(|talk| spent(&place, talk) < 145_000) {
+        for _ in 0..5 {
+            for ((client, other), talk) in clients.iter().zip(["beta", "alpha"]).zip(talks) {
+                let text = format!(
+                    "Round {round}: {} Then write to {other}.",
+                    "We look at the map again. ".repeat(60)
+                );
+                assert_eq!(client.say(talk, &text).status, 200);
+            }
+            round += 1;
+        }
+        assert!(round < 200, "{:?} tokens after {round} rounds", talks.map(|talk| spent(&place, talk)));
+    }
+    let log = gateway.log();
+    for agent in ["alpha", "beta"] {
+        let done = lines(&log, "done").iter().filter(|line| line.contains(&format!("agent={agent}"))).count();
+        assert!(done >= 3, "{agent} was compressed {done} times in {round} rounds");
+    }
+    assert_eq!(clients[0].say(talks[0], "and a follow-up.").status, 200);
+    assert!(last_of(&place, talks[0]).contains("and a follow-up."));
+    for client in &clients {
+        until("all has arrived", || client.read("/api/control/status")["undelivered"] == 0);
+        let check = client.read("/api/control/check");
+        assert_eq!(check["data"], json!([]), "{check}");
+    }
+    is_clean_of_violations(&place, &gateway);
+}
+
+#[test]
+fn a_host_of_13_agents_crosses_the_threshold_at_once_and_nothing_is_invisible() {
+    let place = Place::new();
+    let names: Vec<String> = (0..13).map(|nth| format!("agent{nth:02}")).collect();
+    let (launch, ports) = company(&place, &names, 8000, 500);
+    let gateway = launch.start();
+    let clients: Vec<Client> = ports.iter().map(|port| at(&gateway, *port)).collect();
+    until("all are there", || clients.iter().all(Client::is_ready));
+    thread::scope(|scope| {
+        for (nth, client) in clients.iter().enumerate() {
+            let next = &names[(nth + 1) % names.len()];
+            scope.spawn(move || {
+                for round in 0..12 {
+                    let text = format!(
+                        "Round {round}: {} Then write to {next}.",
+                        "We look at the map again. ".repeat(60)
+                    );
+                    let answer = client.say("talk", &text);
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                    assert_eq!(answer.header("x-hermes-session-id"), "talk");
+                }
+            });
+        }
+    });
+    let log = gateway.log();
+    for name in &names {
+        let mine = |line: &&&str| line.contains(&format!("agent={name}}}"));
+        assert!(lines(&log, "done").iter().filter(mine).count() >= 1, "{name} was compressed");
+    }
+    for (name, client) in names.iter().zip(&clients) {
+        until("all has arrived", || client.read("/api/control/status")["undelivered"] == 0);
+        let before = place.asked().len();
+        sleep(Duration::from_millis(50));
+        assert!(place.asked().len() < before + 100, "nobody answers for ever");
+        assert_eq!(client.say("talk", &format!("{name}, a last word")).status, 200);
+        let check = client.read("/api/control/check");
+        assert_eq!(check["data"], json!([]), "{name}: {check}");
+        // Every piece of news that came to this agent is in its history, or in what a summary stands for.
+        let hits = client.read("/api/search?q=boats&limit=100");
+        assert!(hits.to_string().contains("the tide is high"), "{hits}");
+    }
+    is_clean_of_violations(&place, &gateway);
+}
+
+fn is_clean_of_violations(place: &Place, gateway: &Gateway) {
+    let log = place.write("audited.log", gateway.log());
+    let audit = Launch::on(place, &[]).arg("audit").arg("--log").arg(log.display().to_string()).run();
+    assert!(audit.status.success(), "{}\n{}", audit.stdout, audit.stderr);
+}
