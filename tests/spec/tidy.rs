@@ -43,6 +43,7 @@ fn dependencies_point_one_way() {
         ("mcp", &["core", "net"]),
         ("memory", &["core"]),
         ("models", &["core", "net"]),
+        ("platforms", &["core", "hermes", "net"]),
         ("tools", &["core", "hermes"]),
         ("server", &["core"]),
         ("sim", &["core", "hermes", "store", "gateway"]),

@@ -631,11 +631,32 @@ pub trait Platform: Send + Sync {
     fn name(&self) -> &str;
     /// Whether the same key twice is one message to it.
     fn is_idempotent(&self) -> bool;
+    /// The pieces in which a text leaves, in order: each within what the platform takes, each a row
+    /// of the outbox of its own. The same text always gives the same pieces.
+    fn parts(&self, text: &str) -> Vec<String> {
+        vec![text.to_owned()]
+    }
+    /// How it is connected now.
+    fn health(&self) -> Health {
+        Health::Up
+    }
     fn send<'a>(
         &'a self,
         outgoing: &'a Outgoing,
         mark: Option<&'a str>,
     ) -> Promise<'a, Result<Option<String>, SendError>>;
+}
+
+/// How a platform's account is doing, in words that `status` shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Not connected yet.
+    Starting,
+    Up,
+    /// Something is in the way that will pass; it is tried again.
+    Waiting(String),
+    /// It is no use to try before somebody has done something about it.
+    Refused(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -762,6 +783,21 @@ pub trait Desk: Send + Sync {
             Err(Refusal::Unknown("this gateway cannot restore snapshots; stop it and try again".into()))
         })
     }
+    /// How far a platform's own stream of events has been taken in.
+    fn cursor(&self, platform: String, account: String) -> Promise<'_, Result<Option<String>, StoreError>> {
+        let _ = (platform, account);
+        Box::pin(async { Ok(None) })
+    }
+    /// It has been taken in up to here. Returns when that is on disk.
+    fn keep_cursor(
+        &self,
+        platform: String,
+        account: String,
+        value: String,
+    ) -> Promise<'_, Result<(), StoreError>> {
+        let _ = (platform, account, value);
+        Box::pin(async { Err(StoreError::Busy) })
+    }
     /// A new id for a session, as this home makes them.
     fn mint(&self, source: &str) -> SessionId;
     /// A text that nothing else is called, for a message that brings no name of its own.
@@ -827,4 +863,6 @@ pub struct Status {
     pub tended: bool,
     /// What the context engine says of itself.
     pub engine: Option<String>,
+    /// The platforms it is connected to, by name.
+    pub platforms: Vec<(String, Health)>,
 }

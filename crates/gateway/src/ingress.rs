@@ -5,6 +5,7 @@
 //! one) is routed again.
 
 use crate::agent::Home;
+use crate::committer::CommitError;
 use crate::router;
 use crate::session::{Bounce, Expected, Mail, Origin};
 use futures_util::future::join_all;
@@ -85,6 +86,25 @@ impl Desk for Door {
         Box::pin(self.release_())
     }
 
+    fn cursor(&self, platform: String, account: String) -> Promise<'_, Result<Option<String>, StoreError>> {
+        Box::pin(self.0.library.read(move |store| store.cursor(&platform, &account)))
+    }
+
+    fn keep_cursor(
+        &self,
+        platform: String,
+        account: String,
+        value: String,
+    ) -> Promise<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            match self.0.library.commit(Commit::Cursor { platform, account, value }).await {
+                Ok(_) => Ok(()),
+                Err(CommitError::Refused(error)) => Err(error),
+                Err(CommitError::Unknown) => Err(StoreError::Busy),
+            }
+        })
+    }
+
     fn mint(&self, source: &str) -> SessionId {
         (self.0.mint)(self.0.clock.now(), self.0.clock.chance(), source)
     }
@@ -130,6 +150,11 @@ impl Desk for Door {
             batches: home.library.meter.batches.load(Ordering::Relaxed),
             tended: home.library.meter.tended.load(Ordering::Relaxed),
             engine: home.compressor.status(),
+            platforms: home
+                .platforms
+                .iter()
+                .map(|(name, platform)| (name.clone(), platform.health()))
+                .collect(),
         }
     }
 

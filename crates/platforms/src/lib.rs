@@ -1,0 +1,15 @@
+//! Where people write: Telegram, Discord, Slack and signed webhooks.
+//!
+//! An [`Adapter`] translates one platform's protocol and decides nothing: what comes in becomes an
+//! [`Incoming`] for the [`Intake`], what goes out comes from the gateway's outbox through
+//! [`Platform`]. The platform hears that a message arrived only when the intake has it on disk, and
+//! a cursor is kept only after the messages before it.
+//!
+//! Deliberately absent: sessions, the store, and any queue of messages in memory.
+
+pub mod adapter;
+pub mod incoming;
+
+pub use adapter::{Adapter, Ended, Stop};
+pub use incoming::{Attachment, Incoming, Intake, Media, NotNow, Press, Quoted, Taken};
+pub use throughline_core::port::{Platform, SendError};
