@@ -193,8 +193,8 @@ fn p13_a_clean_log_of_ours_is_clean_and_each_mutant_of_it_is_caught() {
             &[7],
         ),
         (
-            "it is full again at once, with few messages",
-            |log| log[10] = log[10].replace("messages=200", "messages=39"),
+            "it is full again at once, with fewer messages than were left",
+            |log| log[10] = log[10].replace("messages=200", "messages=29"),
             "discontinuity",
             &[7, 11],
         ),

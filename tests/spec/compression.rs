@@ -434,3 +434,37 @@ fn is_clean_of_violations(place: &Place, gateway: &Gateway) {
     let audit = Launch::on(place, &[]).arg("audit").arg("--log").arg(log.display().to_string()).run();
     assert!(audit.status.success(), "{}\n{}", audit.stdout, audit.stderr);
 }
+
+/// The conversations of the evaluation, through the whole gateway: what was measured of an engine holds
+/// for sessions.
+#[test]
+fn each_case_of_the_evaluation_keeps_its_session_and_pairs_its_log_lines() {
+    let place = place();
+    let gateway = place.rehearsing(&script(writes(0))).start();
+    let client = &gateway.client;
+    let cases = throughline_eval::cases();
+    assert!(cases.len() >= 12);
+    let mut sessions = Vec::new();
+    for case in &cases {
+        let mut messages: Vec<Value> = case.messages.iter().map(throughline_eval::wire::to_json).collect();
+        messages.push(json!({"role": "user", "content": format!("Where were we with {}?", case.name)}));
+        let answer = client.chat(&[], &json!({"model": "m", "messages": messages})).unwrap();
+        assert_eq!(answer.status, 200, "{}: {}", case.name, answer.text());
+        let session = answer.header("x-hermes-session-id").to_owned();
+        let said = order(client, &session, "/compress");
+        assert!(said.contains(&format!("{session}.snapshot.")), "{}: {said}", case.name);
+        let answer = client.say(&session, "go on");
+        assert_eq!(answer.header("x-hermes-session-id"), session, "{}", case.name);
+        let asked = last_asked(&place);
+        assert!(asked.len() < case.messages.len(), "{}: the next request is compressed", case.name);
+        assert!(asked.iter().any(|(_, text)| text.contains("heron-7731")), "{}", case.name);
+        sessions.push(session);
+    }
+    let log = gateway.log();
+    for session in &sessions {
+        let named = format!("session={session} ");
+        let of = |what| lines(&log, what).into_iter().filter(|line| line.contains(&named)).count();
+        assert_eq!((of("started"), of("done")), (1, 1), "{session}");
+    }
+    is_clean(&place, &gateway);
+}

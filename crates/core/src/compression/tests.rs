@@ -298,7 +298,7 @@ fn p14_nothing_is_deducted_from_the_window() {
 
 #[test]
 fn a_longer_past_is_read_in_pieces_that_fit() {
-    let past = past(exchanges(200));
+    let past = past(exchanges(120));
     let model = Scripted::new("main", 8_000);
     let condensed = compress(small(), &[&model], &past, &Wishes::default()).unwrap();
     let asked = model.asked();
@@ -307,7 +307,7 @@ fn a_longer_past_is_read_in_pieces_that_fit() {
         assert!(text_tokens(request) <= 8_000 - 1_000, "{}", text_tokens(request));
         assert_eq!(request.contains(request::PREVIOUS), n > 0, "each updates what the last one wrote");
     }
-    let end = 400 - condensed.keep_last;
+    let end = 240 - condensed.keep_last;
     for n in (condensed.keep_first.div_ceil(2)..end / 2).map(|n| format!("question {n}:")) {
         assert_eq!(asked.iter().filter(|request| request.contains(&n)).count(), 1, "{n}");
     }
@@ -522,7 +522,7 @@ fn p17_a_tiny_window_is_a_failure_in_words_and_no_call() {
 
 #[test]
 fn a_failure_in_the_middle_goes_on_where_it_was() {
-    let past = past(exchanges(200));
+    let past = past(exchanges(120));
     let first = Scripted::saying("auxiliary", 8_000, [wrote(GOOD), wrote(GOOD), error("quota")]);
     let second = Scripted::new("main", 100_000);
     compress(small(), &[&first, &second], &past, &Wishes::default()).unwrap();

@@ -71,7 +71,7 @@ fn quick() -> Settings {
     let timeouts = Timeouts {
         connect: Duration::from_millis(500),
         first_byte: Duration::from_millis(200),
-        silence: Duration::from_millis(100),
+        silence: Duration::from_millis(500),
         whole: Duration::from_millis(1500),
     };
     Settings { timeouts, limits: Limits { body: 100_000, event: 10_000, refusal: 1000 } }
