@@ -9,7 +9,7 @@
 
 use super::fence::Fence;
 
-/// Deeper nesting than this is not style but noise.
+/// Deeper nesting than this is not style but noise, and stays as it was written.
 const DEPTH_MAX: usize = 6;
 
 pub(crate) fn html(markdown: &str) -> String {
@@ -105,7 +105,7 @@ fn plain_line(line: &str) -> String {
     let mut out = String::new();
     let hashes = line.chars().take_while(|c| *c == '#').count();
     if let (1..=6, Some(heading)) = (hashes, line[hashes..].strip_prefix(' ')) {
-        wrapped("b", &Inline { styles: &["b"] }.html(heading.trim()), &mut out);
+        wrapped("b", &Inline { styles: &["b"], depth: 0 }.html(heading.trim()), &mut out);
         return out;
     }
     let text = line.trim_start();
@@ -116,9 +116,9 @@ fn plain_line(line: &str) -> String {
     match point {
         Some(point) => {
             out.push_str("• ");
-            out.push_str(&Inline { styles: &[] }.html(point));
+            out.push_str(&Inline { styles: &[], depth: 0 }.html(point));
         }
-        None => out.push_str(&Inline { styles: &[] }.html(text)),
+        None => out.push_str(&Inline { styles: &[], depth: 0 }.html(text)),
     }
     out
 }
@@ -142,6 +142,7 @@ fn escape(c: char, out: &mut String) {
 /// Spans within a line, inside the styles that are already on.
 struct Inline<'a> {
     styles: &'a [&'static str],
+    depth: usize,
 }
 
 /// What marks a span, and what it becomes. Longer marks first.
@@ -173,7 +174,7 @@ impl Inline<'_> {
 
     fn within(&self, style: &'static str, text: &str) -> String {
         let styles: Vec<_> = self.styles.iter().copied().chain([style]).collect();
-        Inline { styles: &styles }.html(text)
+        Inline { styles: &styles, depth: self.depth + 1 }.html(text)
     }
 
     fn span(&self, text: &str, before: Option<char>, out: &mut String) -> Option<usize> {
@@ -181,7 +182,8 @@ impl Inline<'_> {
         let inner = &text[mark.len()..];
         let in_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         let is_word_mark = mark.starts_with('_'); // a name_like_this is no italics
-        if inner.starts_with(char::is_whitespace) || (is_word_mark && in_word(before)) {
+        let is_too_deep = self.depth >= DEPTH_MAX;
+        if is_too_deep || inner.starts_with(char::is_whitespace) || (is_word_mark && in_word(before)) {
             return None;
         }
         let mut ends =
@@ -196,9 +198,9 @@ impl Inline<'_> {
                 && !(is_word_mark && in_word(rest.chars().next()))
         })?;
         let (content, taken) = (&inner[..length], length + 2 * mark.len());
-        // Already on, or too deep: the marks go, the words stay.
-        match self.styles.contains(style) || self.styles.len() >= DEPTH_MAX {
-            true => out.push_str(&Inline { styles: self.styles }.html(content)),
+        // Already on: the marks go, the words stay.
+        match self.styles.contains(style) {
+            true => out.push_str(&Inline { styles: self.styles, depth: self.depth + 1 }.html(content)),
             false => wrapped(style, &self.within(style, content), out),
         }
         Some(taken)

@@ -508,3 +508,6 @@ fn reduced(update: &Value) -> Value {
         other => other.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;
