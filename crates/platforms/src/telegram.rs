@@ -13,6 +13,7 @@ mod api;
 mod button;
 mod fence;
 mod format;
+mod item;
 mod listen;
 mod pace;
 mod post;
@@ -23,8 +24,9 @@ pub use update::Topic;
 
 use crate::adapter::{Adapter, Ended, Stop};
 use crate::incoming::{Attachment, Intake};
-use crate::media::{self, Files, Item};
+use crate::media;
 use api::Api;
+use item::{Item, items};
 use pace::Pace;
 use split::Piece;
 use std::net::SocketAddr;
@@ -60,7 +62,7 @@ pub struct Settings {
     /// Hermes' `dm_topics` and `group_topics`.
     pub topics: Vec<Topic>,
     /// Which files a reply may send.
-    pub files: Files,
+    pub media: media::Rules,
     pub patience: Patience,
 }
 
@@ -77,7 +79,7 @@ impl Settings {
             link_previews: true,
             exclusive_mentions: true,
             topics: Vec::new(),
-            files: Files::default(),
+            media: media::Rules::default(),
             patience: Patience::default(),
         }
     }
@@ -214,11 +216,11 @@ impl Platform for Telegram {
     }
 
     fn parts(&self, text: &str) -> Vec<String> {
-        let parts: Vec<String> = media::items(text)
+        let parts: Vec<String> = items(text)
             .into_iter()
             .flat_map(|item| match item {
                 Item::Text(text) => split::split(&text).iter().map(Piece::text).collect(),
-                Item::File(path) => vec![media::line(&path)],
+                Item::File(line) => vec![line],
             })
             .collect();
         match parts.is_empty() {

@@ -15,12 +15,11 @@ use crate::incoming::{Intake, NotNow, Press};
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
-use axum::routing::post;
 use frankenstein::methods::{
     AnswerCallbackQueryParams, DeleteWebhookParams, GetUpdatesParams, SetWebhookParams,
 };
 use frankenstein::types::{AllowedUpdate, User};
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -210,7 +209,8 @@ async fn polling(
                 if failure.says("webhook") {
                     insist::<bool>(bot, "deleteWebhook", &no_webhook, backoff).await?;
                 }
-                hurry = true;
+                // Whoever hurries ends what the other poller waits for.
+                hurry = failure.code() != Some(409);
                 continue;
             }
         };
@@ -306,6 +306,7 @@ struct Called {
     me: Arc<Me>,
     intake: Arc<dyn Intake>,
     secret: Secret,
+    path: Arc<str>,
 }
 
 async fn webhook(
@@ -343,8 +344,10 @@ async fn webhook(
     };
     let path = reqwest::Url::parse(url).map(|url| url.path().to_owned()).unwrap_or_default();
     let path = if path.len() > 1 { path } else { PATH.to_owned() };
-    let called = Called { bot: bot.clone(), me: Arc::new(me), intake, secret: secret.clone() };
-    let router = Router::new().route(&path, post(call)).with_state(called);
+    let called =
+        Called { bot: bot.clone(), me: Arc::new(me), intake, secret: secret.clone(), path: path.into() };
+    // Not a route: a path may hold what a route takes for a pattern.
+    let router = Router::new().fallback(call).with_state(called);
     let mut bell = stop.clone();
     let serving = axum::serve(listener, router).with_graceful_shutdown(async move { bell.rung().await });
     let mut serving = std::pin::pin!(async move { serving.await });
@@ -403,6 +406,9 @@ async fn register(bot: &Bot, url: &str, secret: &Secret) -> Result<(), Ended> {
 
 /// One update. Whoever does not know the secret learns nothing. What is answered with 200 is on disk.
 async fn call(State(called): State<Called>, request: Request) -> StatusCode {
+    if request.method() != Method::POST || request.uri().path() != &*called.path {
+        return StatusCode::NOT_FOUND;
+    }
     let given = request.headers().get(SECRET_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
     if !bool::from(given.ct_eq(called.secret.expose().as_bytes())) {
         return StatusCode::UNAUTHORIZED;

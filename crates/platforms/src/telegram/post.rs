@@ -10,7 +10,7 @@ use super::split::{self, LENGTH_MAX, beginning, units};
 use super::update::GENERAL;
 use super::{Bot, Replies, button, format};
 use crate::incoming::Attachment;
-use crate::media::{self, Found, ending};
+use crate::media::{self, File as Upload};
 use frankenstein::ParseMode;
 use frankenstein::methods::{
     DeleteMessageParams, EditMessageTextParams, GetFileParams, SendChatActionParams, SendMessageParams,
@@ -34,8 +34,10 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How many of Telegram's objections to one message are met.
 const OBJECTIONS_MAX: usize = 4;
 /// What the public Bot API takes and gives.
-const PHOTO_BYTES_MAX: u64 = 10 << 20;
+const PHOTO_BYTES_MAX: usize = 10 << 20;
 const UPLOAD_BYTES_MAX: u64 = 50 << 20;
+/// And what one's own takes. Two gigabytes are allowed; this much is held in memory.
+const LOCAL_UPLOAD_BYTES_MAX: u64 = 512 << 20;
 const COMMANDS_MAX: usize = 100;
 const COMMAND_LENGTH_MAX: usize = 32;
 const DESCRIPTION_LENGTH_MAX: usize = 256;
@@ -108,7 +110,7 @@ impl Bot {
         mark: Option<&str>,
     ) -> Result<Option<String>, SendError> {
         let place = self.place(outgoing);
-        if let Some(paths) = media::files(&outgoing.text) {
+        if let Some(paths) = media::all_tagged(&outgoing.text) {
             return self.send_files(&place, &paths, mark).await;
         }
         if outgoing.text.trim().is_empty() {
@@ -121,7 +123,7 @@ impl Bot {
     }
 
     pub(super) async fn finish(&self, outgoing: &Outgoing, draft: &str) -> Result<Option<String>, SendError> {
-        if media::files(&outgoing.text).is_some() || outgoing.text.trim().is_empty() {
+        if media::all_tagged(&outgoing.text).is_some() || outgoing.text.trim().is_empty() {
             return self.send(outgoing, None).await;
         }
         match self.edit(&outgoing.destination, draft, &outgoing.text, Purpose::Reply).await {
@@ -245,28 +247,17 @@ impl Bot {
         mark: Option<&str>,
     ) -> Result<String, SendError> {
         let never = |message| SendError::Never { message };
-        let files = self.settings.files.clone();
-        let wanted = path.to_owned();
-        let found = tokio::task::spawn_blocking(move || files.open(&wanted)).await; // asks the disk
-        let found = found.map_err(|panic| never(panic.to_string()))?.map_err(never)?;
-        if found.bytes == 0 {
+        let limit = if self.settings.local_files { LOCAL_UPLOAD_BYTES_MAX } else { UPLOAD_BYTES_MAX };
+        let file = media::read(path, &self.settings.media, limit).await.map_err(never)?;
+        if file.bytes.is_empty() {
             return Err(never(format!("the file {path} is empty, and Telegram takes no empty files")));
         }
-        if found.bytes > UPLOAD_BYTES_MAX && !self.settings.local_files {
-            let megabytes = found.bytes >> 20;
-            return Err(never(format!(
-                "the file {path} has {megabytes} MB; Telegram takes 50 MB from a bot"
-            )));
-        }
-        let bytes = tokio::fs::read(&found.path).await;
-        let bytes = bytes::Bytes::from(
-            bytes.map_err(|error| never(format!("the file {path} cannot be read: {error}")))?,
-        );
+        let (kind, name, bytes) = (Kind::of(&file), file.name, bytes::Bytes::from(file.bytes));
         self.turn(&place.chat, Purpose::Reply).await?;
         let mut address = Address::of(place);
-        let mut kind = Kind::of(&found);
+        let mut kind = kind;
         for _ in 0..OBJECTIONS_MAX {
-            let form = form(&address, kind, &found, bytes.clone(), mark);
+            let form = form(&address, kind, &name, bytes.clone(), mark);
             match self.api.upload::<Sent>(kind.method(), form, self.settings.patience.upload).await {
                 Ok(sent) => return Ok(sent.message_id.to_string()),
                 Err(failure) if address.yields_to(&failure) => {}
@@ -598,9 +589,10 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(found: &Found) -> Self {
-        match ending(&found.path).as_str() {
-            "jpg" | "jpeg" | "png" | "webp" if found.bytes <= PHOTO_BYTES_MAX => Kind::Photo,
+    fn of(file: &Upload) -> Self {
+        let ending = Path::new(&file.name).extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        match ending.as_deref().unwrap_or_default() {
+            "jpg" | "jpeg" | "png" | "webp" if file.bytes.len() <= PHOTO_BYTES_MAX => Kind::Photo,
             "ogg" | "oga" | "opus" => Kind::Voice,
             "mp3" | "m4a" => Kind::Audio,
             "mp4" | "mov" | "webm" | "3gp" => Kind::Video,
@@ -638,13 +630,13 @@ fn is_about_the_file(failure: &Failure) -> bool {
         .any(|word| failure.code() == Some(400) && failure.says(word))
 }
 
-fn form(address: &Address, kind: Kind, found: &Found, bytes: bytes::Bytes, mark: Option<&str>) -> Form {
+fn form(address: &Address, kind: Kind, name: &str, bytes: bytes::Bytes, mark: Option<&str>) -> Form {
     let chat = match &address.chat {
         ChatId::Integer(id) => id.to_string(),
         ChatId::String(name) => name.clone(),
     };
     let length = bytes.len() as u64;
-    let file = Part::stream_with_length(reqwest::Body::from(bytes), length).file_name(found.name());
+    let file = Part::stream_with_length(reqwest::Body::from(bytes), length).file_name(name.to_owned());
     let mut form = Form::new().text("chat_id", chat).part(kind.field(), file);
     if let Some(thread) = address.thread {
         form = form.text("message_thread_id", thread.to_string());
