@@ -446,7 +446,7 @@ impl State {
     fn known(&mut self, chat: &Chat) -> &mut Known {
         let known = self.chats.entry(chat.id).or_insert_with(|| Known {
             chat: chat.clone(),
-            last_message: 0,
+            last_message: i64::from(chat.is_forum), // a forum's first is its General topic
             messages: HashMap::new(),
             threads: BTreeSet::new(),
             closed: None,

@@ -245,6 +245,25 @@ async fn p7_a_message_delivered_three_times_and_after_a_restart_is_one_message()
 }
 
 #[tokio::test]
+async fn p1_updates_out_of_order_are_all_taken() {
+    let server = TelegramServer::start().await;
+    let desk = Arc::new(Desk::default());
+    let (chat, user) = ada();
+    server.say(&chat, &user, "one");
+    server.say(&chat, &user, "two");
+    let early = json!({"message": {
+        "message_id": 9, "date": 1, "chat": {"id": 77, "type": "private", "first_name": "Ada"},
+        "from": {"id": 77, "is_bot": false, "first_name": "Ada"}, "text": "three",
+    }});
+    server.repeat(2000, early); // the newest comes first
+    let listening = Listening::start(bot(&server), &desk);
+    until("all is acknowledged", || server.unacknowledged() == 0).await;
+    listening.stop().await;
+    assert_eq!(desk.texts(), ["three", "one", "two"]);
+    assert!(desk.cursor.lock().unwrap().as_ref().unwrap().starts_with("2001 "));
+}
+
+#[tokio::test]
 async fn a_restart_goes_on_where_it_was_left_and_an_old_place_is_forgotten() {
     let server = TelegramServer::start().await;
     let desk = Arc::new(Desk::default());
@@ -298,6 +317,9 @@ async fn an_unknown_token_is_refused_at_once() {
         let listening = Listening::start(Telegram::new(settings).unwrap(), &Arc::new(Desk::default()));
         assert!(matches!(listening.ended().await, Ended::Refused(_)));
     }
+    server.fail_next("getMe", Fault::refusal(404, "Not Found"));
+    let listening = Listening::start(bot(&server), &Arc::new(Desk::default()));
+    assert!(matches!(listening.ended().await, Ended::Refused(_)));
     for token in ["", "nonsense", "x:y", "12:a b", "12:../x"] {
         assert!(Telegram::new(Settings::new(Secret::new(token))).is_err(), "{token}");
     }
