@@ -39,7 +39,7 @@ fn block(lines: &[&str], at: usize, out: &mut String) -> usize {
     if quoted(line).is_some() {
         let end = run(lines, at, |line| quoted(line).is_some());
         let inner: Vec<String> =
-            lines[at..end].iter().filter_map(|line| quoted(line)).map(|line| plain_line(line)).collect();
+            lines[at..end].iter().filter_map(|line| quoted(line)).map(plain_line).collect();
         wrapped("blockquote", &inner.join("\n"), out);
         return end;
     }
@@ -190,12 +190,13 @@ impl Inline<'_> {
             inner.char_indices().map(|(place, _)| place).filter(|place| inner[*place..].starts_with(mark));
         let length = ends.find(|place| {
             let (content, rest) = (&inner[..*place], &inner[place + mark.len()..]);
-            !content.is_empty()
-                && !content.ends_with(char::is_whitespace)
-                && !content.ends_with('\\')
-                && !rest.starts_with(&mark[..1]) // the last of a run closes
-                && !(mark.len() == 1 && content.ends_with(mark))
-                && !(is_word_mark && in_word(rest.chars().next()))
+            let is_open = content.is_empty()
+                || content.ends_with(char::is_whitespace)
+                || content.ends_with('\\')
+                || rest.starts_with(&mark[..1]) // the last of a run closes
+                || (mark.len() == 1 && content.ends_with(mark))
+                || (is_word_mark && in_word(rest.chars().next()));
+            !is_open
         })?;
         let (content, taken) = (&inner[..length], length + 2 * mark.len());
         // Already on: the marks go, the words stay.
