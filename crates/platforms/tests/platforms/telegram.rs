@@ -670,7 +670,8 @@ async fn what_became_of_a_reply_is_never_guessed() {
     let later = |error: &SendError| matches!(error, SendError::Later { .. });
     let gateway = Fault::Answer { status: 502, body: "<html>Bad Gateway</html>".to_owned() };
     let proxy = Fault::Answer { status: 407, body: "who are you?".to_owned() };
-    let cases: [(Fault, &dyn Fn(&SendError) -> bool, usize); 12] = [
+    type Judge<'a> = &'a dyn Fn(&SendError) -> bool;
+    let cases: [(Fault, Judge<'_>, usize); 12] = [
         (Fault::refusal(403, "Forbidden: bot was blocked by the user"), &never, 0),
         (Fault::refusal(403, "Forbidden: bot was kicked from the group chat"), &never, 0),
         (Fault::refusal(400, "Bad Request: chat not found"), &never, 0),
