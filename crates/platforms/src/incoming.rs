@@ -96,6 +96,10 @@ pub trait Intake: Send + Sync {
     fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>>;
     /// Returns what to tell the one who pressed, in a few words.
     fn press(&self, press: Press) -> Promise<'_, Result<String, NotNow>>;
+    /// The questions that wait for a person now, for buttons that have no room for a call's name.
+    fn asking(&self) -> Promise<'_, Vec<CallId>> {
+        Box::pin(async { Vec::new() })
+    }
     /// Where this account's stream of events was left, as [`Intake::keep`] last heard.
     fn cursor<'a>(&'a self, platform: &'a str, account: &'a str) -> Promise<'a, Option<String>>;
     /// All before this has been taken. Returns when that is on disk.

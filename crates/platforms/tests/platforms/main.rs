@@ -1,0 +1,6 @@
+//! Every adapter against a local server that speaks its protocol. One binary, so that dependencies are
+//! linked once.
+
+#![allow(clippy::unwrap_used)]
+
+mod telegram;
