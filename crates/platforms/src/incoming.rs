@@ -77,6 +77,18 @@ pub struct Press {
     pub verdict: Verdict,
 }
 
+/// Something to deliver as it is: no turn, no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Letter {
+    /// Who brought it, in Hermes' form.
+    pub source: Source,
+    /// As in [`Incoming::identity`]: the same letter twice is delivered once.
+    pub identity: Vec<String>,
+    pub place: Destination,
+    pub text: String,
+    pub at: Time,
+}
+
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -96,6 +108,12 @@ pub trait Intake: Send + Sync {
     fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>>;
     /// Returns what to tell the one who pressed, in a few words.
     fn press(&self, press: Press) -> Promise<'_, Result<String, NotNow>>;
+    /// Puts a letter into the outbox, in the parts in which its platform takes it. It is there when
+    /// this returns, now or since an earlier delivery.
+    fn deliver(&self, letter: Letter) -> Promise<'_, Result<Taken, NotNow>> {
+        let platform = letter.place.platform;
+        Box::pin(async move { Err(NotNow(format!("nothing here delivers to {platform} without a turn"))) })
+    }
     /// Where this account's stream of events was left, as [`Intake::keep`] last heard.
     fn cursor<'a>(&'a self, platform: &'a str, account: &'a str) -> Promise<'a, Option<String>>;
     /// All before this has been taken. Returns when that is on disk.

@@ -7,9 +7,14 @@
 //!
 //! Deliberately absent: sessions, the store, and any queue of messages in memory.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod adapter;
 pub mod incoming;
+pub mod media;
+pub mod slack;
+pub mod webhook;
 
 pub use adapter::{Adapter, Ended, Stop};
-pub use incoming::{Attachment, Incoming, Intake, Media, NotNow, Press, Quoted, Taken};
+pub use incoming::{Attachment, Incoming, Intake, Letter, Media, NotNow, Press, Quoted, Taken};
 pub use throughline_core::port::{Platform, SendError};

@@ -1,0 +1,5 @@
+//! The adapters against servers that speak their platforms' protocols.
+
+mod letterbox;
+mod slack;
+mod webhook;
