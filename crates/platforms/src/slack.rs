@@ -180,8 +180,43 @@ impl Slack {
         }
     }
 
+    /// Sends one part of a reply. A message of ours that shows what was said so far, if there is one,
+    /// becomes it: changing a message twice is changing it once, so that needs no mark.
+    async fn reply(
+        &self,
+        outgoing: &Outgoing,
+        draft: Option<&str>,
+        mark: Option<&str>,
+    ) -> Result<Option<String>, SendError> {
+        let place = &outgoing.destination;
+        if let Some(paths) = media::all_tagged(&outgoing.text) {
+            return self.hand_over(place, &paths, mark).await;
+        }
+        if let Some(draft) = draft {
+            let gone = ["message_not_found", "cant_update_message", "edit_window_closed", "msg_too_long"];
+            match self.change(place, draft, &outgoing.text).await {
+                Ok(()) => return Ok(Some(draft.to_owned())),
+                Err(failure) if gone.iter().any(|name| failure.is(name)) => {}
+                Err(failure) => return Err(failure.of_message(&place.chat)),
+            }
+        }
+        let mut text = text::mrkdwn(&outgoing.text);
+        if let Some(mark) = mark {
+            text = format!("{mark}\n\n{text}");
+        }
+        let broadcast =
+            self.settings.options.reply_broadcast && place.thread.is_some() && is_first(&outgoing.key);
+        let extra = if broadcast { json!({"reply_broadcast": true}) } else { Value::Null };
+        self.say(place, text, extra).await
+    }
+
     /// Posts `text`, which is in Slack's form already. Returns its timestamp.
-    async fn say(&self, place: &Destination, text: String, extra: Value) -> Result<Option<String>, SendError> {
+    async fn say(
+        &self,
+        place: &Destination,
+        text: String,
+        extra: Value,
+    ) -> Result<Option<String>, SendError> {
         let mut message = json!({"channel": place.chat, "text": text, "mrkdwn": true});
         if let Some(thread) = &place.thread {
             message["thread_ts"] = json!(thread);
@@ -348,20 +383,7 @@ impl Platform for Slack {
         outgoing: &'a Outgoing,
         mark: Option<&'a str>,
     ) -> Promise<'a, Result<Option<String>, SendError>> {
-        Box::pin(async move {
-            let place = &outgoing.destination;
-            if let Some(paths) = media::all_tagged(&outgoing.text) {
-                return self.hand_over(place, &paths, mark).await;
-            }
-            let mut text = text::mrkdwn(&outgoing.text);
-            if let Some(mark) = mark {
-                text = format!("{mark}\n\n{text}");
-            }
-            let broadcast =
-                self.settings.options.reply_broadcast && place.thread.is_some() && is_first(&outgoing.key);
-            let extra = if broadcast { json!({"reply_broadcast": true}) } else { Value::Null };
-            self.say(place, text, extra).await
-        })
+        Box::pin(self.reply(outgoing, None, mark))
     }
 }
 

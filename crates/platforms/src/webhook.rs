@@ -256,7 +256,8 @@ impl Inner {
     /// one; and where there is neither, each delivery is another.
     fn delivery_id(&self, headers: &HeaderMap, body: &[u8], scheme: Option<Scheme>, now: Time) -> String {
         let names = ["x-github-delivery", "svix-id", "x-request-id", "idempotency-key"];
-        let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty());
+        let text =
+            |name: &str| headers.get(name)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty());
         if let Some(id) = names.iter().find_map(|name| text(name)) {
             let plain = |letter: char| letter.is_ascii_graphic();
             return match id.len() <= ID_MAX && id.chars().all(plain) {
@@ -300,7 +301,9 @@ impl Inner {
                 let (chat, home_thread) = match text("chat_id") {
                     Some(chat) => (chat, None),
                     None => place.home.ok_or_else(|| {
-                        format!("no chat_id is given and {platform} has no home channel; set one with /sethome")
+                        format!(
+                            "no chat_id is given and {platform} has no home channel; set one with /sethome"
+                        )
                     })?,
                 };
                 Ok(Destination {
@@ -314,7 +317,13 @@ impl Inner {
         }
     }
 
-    async fn receive(&self, intake: &dyn Intake, profile: Option<&str>, name: &str, request: Request) -> Answer {
+    async fn receive(
+        &self,
+        intake: &dyn Intake,
+        profile: Option<&str>,
+        name: &str,
+        request: Request,
+    ) -> Answer {
         self.reread();
         let profile = match profile.filter(|_| !self.settings.profiles.is_empty()) {
             Some(profile) if !self.settings.profiles.contains(profile) => {
@@ -377,7 +386,9 @@ impl Inner {
             .extra
             .iter()
             .map(|(key, value)| match value {
-                Value::String(template) => (key.clone(), Value::from(template::filled(template, payload, ""))),
+                Value::String(template) => {
+                    (key.clone(), Value::from(template::filled(template, payload, "")))
+                }
                 other => (key.clone(), other.clone()),
             })
             .collect();
@@ -511,7 +522,9 @@ fn payload(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     let mut form = reqwest::Url::parse("form:").ok()?;
     form.set_query(Some(text));
     let pairs = form.query_pairs().filter(|(_, value)| !value.is_empty());
-    Some(Value::Object(pairs.map(|(name, value)| (name.into_owned(), Value::from(value.into_owned()))).collect()))
+    Some(Value::Object(
+        pairs.map(|(name, value)| (name.into_owned(), Value::from(value.into_owned()))).collect(),
+    ))
 }
 
 fn event_type(headers: &HeaderMap, payload: &Value) -> String {
@@ -676,7 +689,11 @@ impl Adapter for Webhook {
         Box::pin(async move { Err(nobody(place)) })
     }
 
-    fn fetch<'a>(&'a self, _attachment: &'a Attachment, _limit: usize) -> Promise<'a, Result<Vec<u8>, String>> {
+    fn fetch<'a>(
+        &'a self,
+        _attachment: &'a Attachment,
+        _limit: usize,
+    ) -> Promise<'a, Result<Vec<u8>, String>> {
         Box::pin(async { Err("a webhook brings no files".to_owned()) })
     }
 }

@@ -190,13 +190,16 @@ impl SlackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let mut inner = Inner::default();
-        for (id, kind) in [("D1", Kind::Direct), ("G1", Kind::Circle), ("C1", Kind::Channel), ("C2", Kind::Channel)] {
+        for (id, kind) in
+            [("D1", Kind::Direct), ("G1", Kind::Circle), ("C1", Kind::Channel), ("C2", Kind::Channel)]
+        {
             inner.channels.insert(id.to_owned(), Channel { kind, refusal: None });
         }
         for (id, name) in [("U1", "ann"), ("U2", "bob")] {
             inner.users.insert(id.to_owned(), name.to_owned());
         }
-        let shared = Arc::new(Shared { inner: Mutex::new(inner), address, changed: watch::channel(0).0, patience });
+        let shared =
+            Arc::new(Shared { inner: Mutex::new(inner), address, changed: watch::channel(0).0, patience });
         let router = Router::new()
             .route("/api/{method}", post(call))
             .route("/upload/{file}", post(upload))
@@ -337,7 +340,11 @@ impl SlackServer {
 
     /// How often something was handed out.
     pub fn attempts(&self, name: &str) -> u32 {
-        self.inner().deliveries.iter().find(|delivery| delivery.name == name).map_or(0, |delivery| delivery.attempts)
+        self.inner()
+            .deliveries
+            .iter()
+            .find(|delivery| delivery.name == name)
+            .map_or(0, |delivery| delivery.attempts)
     }
 
     pub fn connections(&self) -> usize {
@@ -406,7 +413,9 @@ impl SlackServer {
 
     /// Slack announces that it will hang up: `warning`, `refresh_requested`, `link_disabled` …
     pub fn disconnect(&self, reason: &str) {
-        self.frame(&json!({"type": "disconnect", "reason": reason, "debug_info": {"host": "test"}}).to_string());
+        self.frame(
+            &json!({"type": "disconnect", "reason": reason, "debug_info": {"host": "test"}}).to_string(),
+        );
     }
 
     /// Hangs up at once, without a word.
@@ -453,7 +462,9 @@ impl Inner {
     /// Puts what is due into envelopes. Order is that of arrival.
     fn hand_out(&mut self, patience: Duration) {
         let now = Instant::now();
-        let Some(connection) = self.connections.last().map(|connection| connection.frames.clone()) else { return };
+        let Some(connection) = self.connections.last().map(|connection| connection.frames.clone()) else {
+            return;
+        };
         if self.held {
             return;
         }
@@ -670,7 +681,8 @@ impl Shared {
     }
 
     fn perform(&self, method: &str, headers: &HeaderMap, arguments: &Value) -> Result<Value, String> {
-        let token = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let token =
+            headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         let wanted = if method == "apps.connections.open" { APP_TOKEN } else { BOT_TOKEN };
         let mut inner = self.inner();
         if let Some(error) = &inner.revoked {
@@ -719,7 +731,9 @@ impl Shared {
                 Ok(json!({"ts": ts}))
             }
             "reactions.add" | "reactions.remove" => {
-                let (Some(channel), Some(ts), Some(name)) = (text("channel"), text("timestamp"), text("name")) else {
+                let (Some(channel), Some(ts), Some(name)) =
+                    (text("channel"), text("timestamp"), text("name"))
+                else {
                     return Err("no_item_specified".to_owned());
                 };
                 let sign = (channel.to_owned(), ts.to_owned(), name.to_owned());
@@ -745,11 +759,14 @@ impl Shared {
             "users.info" => {
                 let id = text("user").unwrap_or_default();
                 let name = inner.users.get(id).ok_or("user_not_found")?;
-                Ok(json!({"user": {"id": id, "name": name, "profile": {"display_name": name, "real_name": name}}}))
+                Ok(
+                    json!({"user": {"id": id, "name": name, "profile": {"display_name": name, "real_name": name}}}),
+                )
             }
             "files.getUploadURLExternal" => {
                 let name = text("filename").ok_or("invalid_arguments")?.to_owned();
-                let length = text("length").and_then(|length| length.parse().ok()).ok_or("invalid_arguments")?;
+                let length =
+                    text("length").and_then(|length| length.parse().ok()).ok_or("invalid_arguments")?;
                 let id = format!("F{}", inner.stamp().replace('.', ""));
                 inner.uploads.insert(id.clone(), Upload { name, length, bytes: None });
                 Ok(json!({"upload_url": format!("http://{}/upload/{id}", self.address), "file_id": id}))
@@ -759,7 +776,9 @@ impl Shared {
                 let id = text("file").unwrap_or_default();
                 let size = inner.files.get(id).ok_or("file_not_found")?.len();
                 let address = format!("http://{}/files/{id}", self.address);
-                Ok(json!({"file": {"id": id, "name": id, "size": size, "url_private": address, "url_private_download": address}}))
+                Ok(
+                    json!({"file": {"id": id, "name": id, "size": size, "url_private": address, "url_private_download": address}}),
+                )
             }
             "assistant.threads.setStatus" => match (text("channel_id"), text("thread_ts")) {
                 (Some(_), Some(_)) => Ok(json!({})),
@@ -790,7 +809,8 @@ impl Inner {
         if text.chars().count() > TEXT_MAX {
             return Err("msg_too_long".to_owned());
         }
-        let long = |block: &Value| block["text"]["text"].as_str().is_some_and(|text| text.chars().count() > 3000);
+        let long =
+            |block: &Value| block["text"]["text"].as_str().is_some_and(|text| text.chars().count() > 3000);
         if blocks.as_array().is_some_and(|blocks| blocks.iter().any(long)) {
             return Err("invalid_blocks".to_owned());
         }
@@ -819,7 +839,8 @@ impl Inner {
 
     fn complete(&mut self, arguments: &Value) -> Result<Value, String> {
         let channel = self.place(arguments, "channel_id")?;
-        let files = arguments["files"].as_array().filter(|files| !files.is_empty()).ok_or("invalid_arguments")?;
+        let files =
+            arguments["files"].as_array().filter(|files| !files.is_empty()).ok_or("invalid_arguments")?;
         let mut names = Vec::new();
         for file in files {
             let upload = self.uploads.get(file["id"].as_str().unwrap_or_default()).ok_or("file_not_found")?;
@@ -843,7 +864,11 @@ impl Inner {
     }
 }
 
-async fn upload(Extracted(shared): Extracted<Arc<Shared>>, Path(file): Path<String>, body: Bytes) -> Response {
+async fn upload(
+    Extracted(shared): Extracted<Arc<Shared>>,
+    Path(file): Path<String>,
+    body: Bytes,
+) -> Response {
     let fault = shared.inner().faults.get_mut("upload").and_then(VecDeque::pop_front);
     if let Some(Fault::Status { status, body, .. }) = fault {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -860,12 +885,21 @@ async fn upload(Extracted(shared): Extracted<Arc<Shared>>, Path(file): Path<Stri
     }
 }
 
-async fn download(Extracted(shared): Extracted<Arc<Shared>>, Path(file): Path<String>, headers: HeaderMap) -> Response {
-    let known = headers.get("authorization").and_then(|value| value.to_str().ok()) == Some(&format!("Bearer {BOT_TOKEN}"));
+async fn download(
+    Extracted(shared): Extracted<Arc<Shared>>,
+    Path(file): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let known = headers.get("authorization").and_then(|value| value.to_str().ok())
+        == Some(&format!("Bearer {BOT_TOKEN}"));
     match (known, shared.inner().files.get(&file)) {
         // Slack shows a page to log in.
-        (false, _) => (StatusCode::OK, [("content-type", "text/html")], "<html>Sign in</html>").into_response(),
+        (false, _) => {
+            (StatusCode::OK, [("content-type", "text/html")], "<html>Sign in</html>").into_response()
+        }
         (true, None) => StatusCode::NOT_FOUND.into_response(),
-        (true, Some(bytes)) => (StatusCode::OK, [("content-type", "application/octet-stream")], bytes.clone()).into_response(),
+        (true, Some(bytes)) => {
+            (StatusCode::OK, [("content-type", "application/octet-stream")], bytes.clone()).into_response()
+        }
     }
 }

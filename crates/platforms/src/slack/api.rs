@@ -100,10 +100,8 @@ impl Api {
         method: &str,
         body: Body<'_>,
     ) -> Result<Value, Failure> {
-        let url = self
-            .base
-            .join(method)
-            .map_err(|_| Failure::Unreached(format!("{method} makes no address")))?;
+        let url =
+            self.base.join(method).map_err(|_| Failure::Unreached(format!("{method} makes no address")))?;
         let request = match body {
             Body::Form(pairs) => {
                 let mut form = self.base.clone();
@@ -292,8 +290,13 @@ impl Failure {
                     "Slack refused with missing_scope: the app lacks the scope {needed}. Add it under OAuth & Permissions and reinstall the app"
                 ));
             }
-            "org_login_required" | "ekm_access_denied" | "team_access_not_granted" | "access_denied"
-            | "accesslimited" | "enterprise_is_restricted" | "two_factor_setup_required" => {
+            "org_login_required"
+            | "ekm_access_denied"
+            | "team_access_not_granted"
+            | "access_denied"
+            | "accesslimited"
+            | "enterprise_is_restricted"
+            | "two_factor_setup_required" => {
                 "the workspace does not let this app in. Ask an administrator of the workspace"
             }
             "link_disabled" | "socket_mode_disabled" | "connections_disabled" => {
@@ -335,13 +338,19 @@ impl Failure {
 
 fn chat_words(error: &str, chat: &str) -> String {
     let todo = match error {
-        "channel_not_found" => "the chat was deleted, or the bot cannot see it. If it still exists, invite the bot",
+        "channel_not_found" => {
+            "the chat was deleted, or the bot cannot see it. If it still exists, invite the bot"
+        }
         "is_archived" => "the channel is archived. Unarchive it to go on",
         "not_in_channel" => "the bot is not a member. Invite it with /invite",
-        "restricted_action" | "restricted_action_read_only_channel" | "restricted_action_thread_only_channel" => {
+        "restricted_action"
+        | "restricted_action_read_only_channel"
+        | "restricted_action_thread_only_channel" => {
             "the channel does not let the bot post. Ask whoever manages it"
         }
-        "user_not_found" | "users_not_found" | "user_disabled" | "cannot_dm_bot" => "nobody is there to read it",
+        "user_not_found" | "users_not_found" | "user_disabled" | "cannot_dm_bot" => {
+            "nobody is there to read it"
+        }
         "msg_too_long" => "the message is too long",
         "no_text" => "the message is empty",
         "message_not_found" | "thread_not_found" => "the message it belongs to was deleted",
@@ -365,7 +374,9 @@ mod tests {
             let later = no(error).of_message("C1");
             assert!(matches!(later, SendError::Later { after: Some(_), .. }), "{error}");
         }
-        for error in ["channel_not_found", "is_archived", "not_in_channel", "msg_too_long", "of_a_later_slack"] {
+        for error in
+            ["channel_not_found", "is_archived", "not_in_channel", "msg_too_long", "of_a_later_slack"]
+        {
             assert_eq!(no(error).refusal(), None);
             let SendError::Never { message } = no(error).of_message("C1") else { panic!("{error}") };
             assert!(message.contains(error) && message.contains("C1"), "{message}");

@@ -144,7 +144,8 @@ impl Slack {
             return Err(later("Slack named no address to connect to"));
         }
         let limits = Limits::default().max_payload_len(Some(FRAME_MAX));
-        let builder = ClientBuilder::new().uri(address).map_err(|_| later("Slack named no address to connect to"))?;
+        let builder =
+            ClientBuilder::new().uri(address).map_err(|_| later("Slack named no address to connect to"))?;
         let builder = builder.limits(limits);
         match timeout(self.settings.patience, builder.connect()).await {
             Ok(Ok((socket, _))) => Ok(socket),
@@ -258,7 +259,9 @@ impl Slack {
                 Err(NotOpen::Refused(words)) => Left::Refused(words),
                 Err(NotOpen::Later { .. }) => Left::Refreshed(None),
             },
-            Left::Lost(_) if !greeted => Left::Lost("Slack's websocket closed before it said hello".to_owned()),
+            Left::Lost(_) if !greeted => {
+                Left::Lost("Slack's websocket closed before it said hello".to_owned())
+            }
             other => other,
         };
         let _ = timeout(Duration::from_secs(1), socket.close()).await;
@@ -286,7 +289,8 @@ impl Slack {
             "slash_commands" => {
                 if let Some(incoming) = reader.slash(&envelope.payload, intake.now()) {
                     if envelope.answerable {
-                        let words = format!("Running `{}` …", incoming.text.split_whitespace().next().unwrap_or("/"));
+                        let words =
+                            format!("Running `{}` …", incoming.text.split_whitespace().next().unwrap_or("/"));
                         receipt["payload"] = json!({"response_type": "ephemeral", "text": words});
                     }
                     // Slack does not deliver a command again: without a receipt its author is told so.
@@ -331,7 +335,11 @@ impl Slack {
             match intake.take(incoming.clone()).await {
                 Ok(_) => break,
                 Err(NotNow(words)) => {
-                    tracing::warn!(account = self.account, words, "a message could not be kept; trying again");
+                    tracing::warn!(
+                        account = self.account,
+                        words,
+                        "a message could not be kept; trying again"
+                    );
                     if troubled.is_none() {
                         troubled = Some(self.state().link.clone());
                     }
@@ -348,8 +356,12 @@ impl Slack {
 
     fn heed_event(&self, event: &Value) {
         let words = match event["type"].as_str() {
-            Some("app_uninstalled") => "the Slack app was uninstalled. Install it again, and put the new token into SLACK_BOT_TOKEN",
-            Some("tokens_revoked") => "Slack revoked tokens of this app (tokens_revoked). Reinstall it, and put the new token into SLACK_BOT_TOKEN",
+            Some("app_uninstalled") => {
+                "the Slack app was uninstalled. Install it again, and put the new token into SLACK_BOT_TOKEN"
+            }
+            Some("tokens_revoked") => {
+                "Slack revoked tokens of this app (tokens_revoked). Reinstall it, and put the new token into SLACK_BOT_TOKEN"
+            }
             _ => return,
         };
         self.state().refusal = Some(words.to_owned());

@@ -207,8 +207,6 @@ pub(super) struct Piece<'a> {
     pub body: &'a str,
     /// A fence is still open at its end.
     pub unclosed: bool,
-    /// It is a file, not text.
-    pub file: bool,
 }
 
 impl Piece<'_> {
@@ -228,15 +226,36 @@ impl Piece<'_> {
 }
 
 /// The messages in which `markdown` leaves: each within what Slack takes once it is translated, code
-/// closed and reopened around a cut, files by themselves.
+/// closed and reopened around a cut. Words come before files, each of which leaves by itself.
 pub(super) fn parts(markdown: &str) -> Vec<String> {
-    let pieces = pieces(markdown, LENGTH_MAX);
+    let (words, files) = apart(markdown);
+    let pieces = pieces(&words, LENGTH_MAX);
     let texts = pieces.iter().filter(|piece| !piece.body.trim().is_empty()).map(Piece::text);
-    let parts: Vec<String> = texts.map(|text| text.trim_matches('\n').to_owned()).collect();
+    let texts = texts.map(|text| text.trim_matches('\n').to_owned());
+    let parts: Vec<String> = texts.chain(files).collect();
     match parts.is_empty() {
         true => vec![markdown.to_owned()],
         false => parts,
     }
+}
+
+/// The words of a reply, and the lines that stand for files. In a fence such a line is an example.
+fn apart(markdown: &str) -> (String, Vec<String>) {
+    let (mut words, mut files) = (String::with_capacity(markdown.len()), Vec::new());
+    let mut fence = None;
+    for line in markdown.split_inclusive('\n') {
+        let content = line.trim_end_matches('\n');
+        match (fence, fence_marker(content)) {
+            (None, Some(opened)) => fence = Some(opened),
+            (Some(opened), Some(closed)) if closes(opened, closed, content) => fence = None,
+            _ => {}
+        }
+        match fence.is_none() && media::tagged(content).is_some() {
+            true => files.push(content.trim().to_owned()),
+            false => words.push_str(line),
+        }
+    }
+    (words, files)
 }
 
 pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<Piece<'_>> {
@@ -248,26 +267,17 @@ pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<Piece<'_>> {
     let mut at = 0;
     let mut weight = 0;
     let mut reopened = None;
-    let cut = |start: usize, at: usize, reopened: &mut Option<String>, fence: &Option<Fence>, file: bool| {
-        let body = &markdown[start..at];
-        let piece = Piece { reopened: reopened.take(), body, unclosed: fence.is_some() && !file, file };
-        *reopened = fence.as_ref().map(|fence| fence.language.clone());
+    let cut = |start: usize, at: usize, reopened: &mut Option<String>, fence: Option<&Fence>| {
+        let piece =
+            Piece { reopened: reopened.take(), body: &markdown[start..at], unclosed: fence.is_some() };
+        *reopened = fence.map(|fence| fence.language.clone());
         piece
     };
     for line in markdown.split_inclusive('\n') {
         let content = line.trim_end_matches('\n');
-        if fence.is_none() && media::tagged(content).is_some() {
-            if at > start {
-                pieces.push(cut(start, at, &mut reopened, &fence, false));
-            }
-            pieces.push(cut(at, at + line.len(), &mut reopened, &fence, true));
-            at += line.len();
-            (start, weight) = (at, 0);
-            continue;
-        }
         let heavy = cost(line);
         if at > start && weight + heavy > room {
-            pieces.push(cut(start, at, &mut reopened, &fence, false));
+            pieces.push(cut(start, at, &mut reopened, fence.as_ref()));
             (start, weight) = (at, 0);
         }
         // A line too long for a message of its own is cut at a space, or else anywhere.
@@ -275,7 +285,7 @@ pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<Piece<'_>> {
         while cost(rest) > room {
             let cut_at = breaking_point(rest, room);
             at += cut_at;
-            pieces.push(cut(start, at, &mut reopened, &fence, false));
+            pieces.push(cut(start, at, &mut reopened, fence.as_ref()));
             (start, weight) = (at, 0);
             rest = &rest[cut_at..];
         }
@@ -288,11 +298,8 @@ pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<Piece<'_>> {
         }
     }
     if at > start {
-        pieces.push(cut(start, at, &mut reopened, &None, false));
         // A fence that was never closed is closed in what is shown.
-        if let (Some(last), true) = (pieces.last_mut(), fence.is_some()) {
-            last.unclosed = true;
-        }
+        pieces.push(cut(start, at, &mut reopened, fence.as_ref()));
     }
     pieces
 }
@@ -367,8 +374,8 @@ pub fn plain(slack: &str) -> String {
     let mut out = String::with_capacity(slack.len());
     let mut rest = slack;
     while let Some(start) = rest.find('<') {
-        unescape_into(&rest[..start], &mut out);
         let Some(end) = rest[start..].find('>') else { break };
+        unescape_into(&rest[..start], &mut out);
         unwrap_into(&rest[start + 1..start + end], &mut out);
         rest = &rest[start + end + 1..];
     }
@@ -489,7 +496,10 @@ mod tests {
             ("`a < **b**`", "`a &lt; **b**`"),
             ("``x ` y``", "`x ` y`"),
             ("```rust\nlet x = *y < 3;\n```\n**after**", "```\nlet x = *y &lt; 3;\n```\n*after*"),
-            ("hi <@U12> in <#C9|general>, see <https://x.y>", "hi <@U12> in <#C9|general>, see <https://x.y>"),
+            (
+                "hi <@U12> in <#C9|general>, see <https://x.y>",
+                "hi <@U12> in <#C9|general>, see <https://x.y>",
+            ),
             ("<!channel> wake up", "&lt;!channel&gt; wake up"),
             ("<script>", "&lt;script&gt;"),
             ("**unclosed", "**unclosed"),
@@ -548,18 +558,42 @@ mod tests {
     }
 
     #[test]
-    fn files_leave_by_themselves() {
+    fn files_leave_by_themselves_and_after_the_words() {
         let text = "Here:\nMEDIA:/tmp/a.png\nMEDIA:/tmp/b.png\nand\n```\nMEDIA:/tmp/c.png\n```";
         assert_eq!(
             parts(text),
-            ["Here:", "MEDIA:/tmp/a.png", "MEDIA:/tmp/b.png", "and\n```\nMEDIA:/tmp/c.png\n```"]
+            ["Here:\nand\n```\nMEDIA:/tmp/c.png\n```", "MEDIA:/tmp/a.png", "MEDIA:/tmp/b.png"]
         );
     }
 
     fn text() -> impl Strategy<Value = String> {
         let words = prop::sample::select(vec![
-            "word ", "\n", "```\n", "```rust\n", "~~~\n", "**", "*", "~~", "`", "[a](", "https://x.y", ")", "<", ">", "&",
-            "&amp;", "<@U1>", "<!here>", "🦀", "ü", "# ", "> ", "|", "MEDIA:/tmp/a.png\n", "x", " ",
+            "word ",
+            "\n",
+            "```\n",
+            "```rust\n",
+            "~~~\n",
+            "**",
+            "*",
+            "~~",
+            "`",
+            "[a](",
+            "https://x.y",
+            ")",
+            "<",
+            ">",
+            "&",
+            "&amp;",
+            "<@U1>",
+            "<!here>",
+            "🦀",
+            "ü",
+            "# ",
+            "> ",
+            "|",
+            "MEDIA:/tmp/a.png\n",
+            "x",
+            " ",
         ]);
         prop::collection::vec(words, 0..400).prop_map(|words| words.concat())
     }
@@ -572,7 +606,7 @@ mod tests {
             prop_assert_eq!(&whole, &text);
             for piece in &pieces {
                 let shown = mrkdwn(&piece.text());
-                prop_assert!(piece.file || shown.encode_utf16().count() <= limit.max(64), "{:?} -> {}", piece, shown);
+                prop_assert!(shown.encode_utf16().count() <= limit.max(64), "{:?} -> {}", piece, shown);
             }
         }
 

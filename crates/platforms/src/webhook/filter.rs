@@ -136,7 +136,10 @@ impl Delivery<'_> {
             "headers" => {
                 parts.next();
                 let name = parts.next()?;
-                return parts.next().is_none().then(|| self.headers.get(name)?.to_str().ok().map(Value::from))?;
+                return parts
+                    .next()
+                    .is_none()
+                    .then(|| self.headers.get(name)?.to_str().ok().map(Value::from))?;
             }
             _ => return below(self.payload, parts),
         };
@@ -216,7 +219,10 @@ mod tests {
             (json!({"field": "event", "equals": "issues"}), true),
             (json!({"field": "headers.X-Kind", "equals": "nightly"}), true),
             (json!({"field": "action.deeper", "exists": true}), false),
-            (json!({"all": [{"field": "count", "equals": 3}, {"not": {"field": "draft", "equals": true}}]}), true),
+            (
+                json!({"all": [{"field": "count", "equals": 3}, {"not": {"field": "draft", "equals": true}}]}),
+                true,
+            ),
             (json!({"any": [{"field": "count", "equals": 4}, {"field": "draft", "equals": true}]}), false),
             (json!({"any": []}), false),
             (json!({"all": []}), true),
@@ -224,7 +230,13 @@ mod tests {
             let filters = Filter::read_all(Some(&written)).unwrap();
             assert_eq!(filters.iter().all(|filter| filter.lets_through(&delivery)), expected, "{written}");
         }
-        for broken in [json!(7), json!([7]), json!({"field": "a"}), json!({"field": "a", "regex": "("}), json!({"all": 1})] {
+        for broken in [
+            json!(7),
+            json!([7]),
+            json!({"field": "a"}),
+            json!({"field": "a", "regex": "("}),
+            json!({"all": 1}),
+        ] {
             assert!(Filter::read_all(Some(&broken)).is_err(), "{broken}");
         }
     }

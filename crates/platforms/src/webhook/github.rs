@@ -59,7 +59,8 @@ impl Target {
             drop(stdin.take());
             child.wait_with_output().await
         };
-        let unknown = |words: String| SendError::Unknown { message: format!("the comment on {place}: {words}") };
+        let unknown =
+            |words: String| SendError::Unknown { message: format!("the comment on {place}: {words}") };
         match timeout(PATIENCE, running).await {
             Err(_) => Err(unknown("gh did not end in time".to_owned())),
             Ok(Err(error)) => Err(unknown(format!("gh broke off ({error})"))),
@@ -135,6 +136,9 @@ mod tests {
         let target = Target::new(Some("a/b"), Some("1")).unwrap();
         assert!(matches!(target.judged("HTTP 502: Bad Gateway"), SendError::Unknown { .. }));
         assert!(matches!(target.judged("API rate limit exceeded"), SendError::Later { .. }));
-        assert!(matches!(target.judged("GraphQL: Could not resolve to a PullRequest"), SendError::Never { .. }));
+        assert!(matches!(
+            target.judged("GraphQL: Could not resolve to a PullRequest"),
+            SendError::Never { .. }
+        ));
     }
 }

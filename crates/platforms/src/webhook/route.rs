@@ -98,7 +98,9 @@ impl Route {
             return Err("deliver_only needs a `deliver` that somebody reads".to_owned());
         }
         if fields.get("script").is_some_and(|script| !script.is_null() && script != "") {
-            return Err("it has a `script`, and scripts for webhooks are not run here; use `filters`".to_owned());
+            return Err(
+                "it has a `script`, and scripts for webhooks are not run here; use `filters`".to_owned()
+            );
         }
         Ok(Self {
             lock,
@@ -165,7 +167,8 @@ mod tests {
     fn the_configuration_wins_even_where_it_is_off() {
         let common = Common { secret: None, loopback: false };
         let ours = Routes::read(&json!({"a": {"secret": "1"}, "b": {}}), common);
-        let theirs = Routes::read(&json!({"a": {"secret": "2"}, "b": {"secret": "2"}, "c": {"secret": "2"}}), common);
+        let theirs =
+            Routes::read(&json!({"a": {"secret": "2"}, "b": {"secret": "2"}, "c": {"secret": "2"}}), common);
         let all = ours.beside(theirs);
         assert_eq!(all.on["a"].lock, Lock::Secret(Secret::new("1")));
         assert!(!all.on.contains_key("b") && all.on.contains_key("c"));

@@ -177,7 +177,11 @@ mod tests {
             ("svix-id", "msg_1"),
             ("svix-signature", "v1,AAAA"),
         ] {
-            assert_eq!(check(&[("x-webhook-signature", bare), stronger], body, secret, 0), None, "{stronger:?}");
+            assert_eq!(
+                check(&[("x-webhook-signature", bare), stronger], body, secret, 0),
+                None,
+                "{stronger:?}"
+            );
         }
         assert_eq!(check(&[], body, secret, 0), None);
         assert_eq!(check(&[("x-gitlab-token", "")], body, "", 0), None, "no secret opens nothing");

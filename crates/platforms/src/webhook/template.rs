@@ -94,7 +94,10 @@ mod tests {
         for (template, expected) in [
             ("{action} #{number}: {pull_request.title}", "opened #7: Fix {action}"),
             ("{pull_request.user.login} {draft} {nothing} {ratio}", "ann False None 1.0"),
-            ("{pull_request.missing} {missing.deep} {action.deep}", "{pull_request.missing} {missing.deep} {action.deep}"),
+            (
+                "{pull_request.missing} {missing.deep} {action.deep}",
+                "{pull_request.missing} {missing.deep} {action.deep}",
+            ),
             ("{event_type}!", "pull_request!"),
             ("{pull_request.labels}", "[\n  \"a\",\n  \"\\u00fc\"\n]"),
             ("{ action } {} {a b} {{action}}", "{ action } {} {a b} {opened}"),
@@ -104,7 +107,10 @@ mod tests {
             assert_eq!(filled(template, &payload, "pull_request"), expected, "{template}");
         }
         assert!(filled("{__raw__}", &payload, "").starts_with("{\n  \"action\": \"opened\","));
-        assert_eq!(prompt("", &json!({"a": 1}), "ping", "ci"), "Webhook event 'ping' on route 'ci':\n\n```json\n{\n  \"a\": 1\n}\n```");
+        assert_eq!(
+            prompt("", &json!({"a": 1}), "ping", "ci"),
+            "Webhook event 'ping' on route 'ci':\n\n```json\n{\n  \"a\": 1\n}\n```"
+        );
         let long = json!({"text": "x".repeat(10_000), "list": vec!["y".repeat(100); 100]});
         assert_eq!(filled("{__raw__}", &long, "").chars().count(), 4000);
         assert_eq!(filled("{list}", &long, "").chars().count(), 2000);
@@ -122,7 +128,8 @@ mod tests {
         leaf.prop_recursive(3, 24, 4, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map("[a-c.{}]{1,2}", inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+                prop::collection::btree_map("[a-c.{}]{1,2}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
             ]
         })
     }

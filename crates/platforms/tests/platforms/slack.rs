@@ -45,7 +45,10 @@ impl World {
     }
 
     async fn with(change: impl FnOnce(&mut Settings)) -> Self {
-        let server = SlackServer::start().await;
+        Self::on(SlackServer::start().await, change)
+    }
+
+    fn on(server: SlackServer, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::new(BOT_TOKEN, APP_TOKEN);
         settings.base = server.base();
         settings.patience = 2 * SECOND;
@@ -118,7 +121,10 @@ async fn p7_a_message_is_acknowledged_when_it_is_kept_and_not_before() {
     assert_eq!(kept[0].text, "hello & welcome (https://x.y)");
     assert_eq!(kept[0].source.user_name.as_deref(), Some("ann"));
     assert_eq!(kept[0].source.scope_id.as_deref(), Some(TEAM));
-    assert_eq!(kept[0].reply_to, Destination { thread: Some(ts.clone()), reply_to: Some(ts.clone()), ..place("D1") });
+    assert_eq!(
+        kept[0].reply_to,
+        Destination { thread: Some(ts.clone()), reply_to: Some(ts.clone()), ..place("D1") }
+    );
     assert!(world.server.wait(|server| server.is_acknowledged(&ts)).await);
     assert!(world.intake.offered() >= 3, "refused twice, and taken");
     assert_eq!(listening.stop().await, Ended::Stopped);
@@ -126,7 +132,9 @@ async fn p7_a_message_is_acknowledged_when_it_is_kept_and_not_before() {
 
 #[tokio::test]
 async fn p7_what_cannot_be_kept_is_never_acknowledged_and_comes_again_after_a_restart() {
-    let (world, listening) = World::listening().await;
+    let world = World::on(SlackServer::start_with(2 * SECOND).await, |_| {});
+    let listening = world.listen();
+    assert!(world.server.wait_connected().await);
     world.intake.refuse(usize::MAX);
     let ts = world.server.say("D1", "U1", "hello");
     assert!(world.server.wait(|server| server.attempts(&ts) > 0).await);
@@ -167,7 +175,10 @@ async fn p7_deliveries_of_one_message_are_equal_in_what_names_them() {
 async fn a_mention_in_a_circle_leads_where_its_message_leads() {
     let (world, listening) = World::listening().await;
     // A mention does not say what kind of place it was written in.
-    world.server.happen("mention", json!({"type": "app_mention", "channel": "G1", "user": "U1", "ts": "1700000000.9", "text": "hi"}));
+    world.server.happen(
+        "mention",
+        json!({"type": "app_mention", "channel": "G1", "user": "U1", "ts": "1700000000.9", "text": "hi"}),
+    );
     let kept = world.intake.wait(1).await;
     assert_eq!((kept[0].source.chat_type.as_str(), kept[0].source.chat_id.as_str()), ("dm", "G1"));
     assert_eq!(world.server.calls("conversations.info").len(), 1);
@@ -207,7 +218,10 @@ async fn malformed_and_unknown_events_are_acknowledged_and_change_nothing() {
     world.server.envelope("command", "slash_commands", json!({"command": 7}));
     world.server.happen("reaction", json!({"type": "reaction_added", "user": "U1"}));
     world.server.happen("broken", json!({"type": "message", "channel": [], "ts": {}}));
-    world.server.happen("join", json!({"type": "message", "subtype": "channel_join", "channel": "C1", "ts": "1.0", "user": "U1"}));
+    world.server.happen(
+        "join",
+        json!({"type": "message", "subtype": "channel_join", "channel": "C1", "ts": "1.0", "user": "U1"}),
+    );
     for name in ["odd", "empty", "press", "command", "reaction", "broken", "join"] {
         assert!(world.server.wait(|server| server.is_acknowledged(name)).await, "{name}");
     }
@@ -239,7 +253,10 @@ async fn commands_and_buttons_come_in() {
     assert_eq!((shown.ts.as_str(), shown.thread.as_deref()), (id.as_str(), Some("1.0")));
     let buttons = shown.blocks[1]["elements"].as_array().unwrap().clone();
     let actions: Vec<_> = buttons.iter().map(|button| button["action_id"].as_str().unwrap()).collect();
-    assert_eq!(actions, ["throughline:once", "throughline:session", "throughline:always", "throughline:deny"]);
+    assert_eq!(
+        actions,
+        ["throughline:once", "throughline:session", "throughline:always", "throughline:deny"]
+    );
     assert!(shown.blocks[0]["text"]["text"].as_str().unwrap().contains("&amp;&amp; echo &lt;done&gt;"));
 
     // Nobody could keep it: Slack tells the one who pressed.
@@ -250,8 +267,16 @@ async fn commands_and_buttons_come_in() {
     assert!(!world.server.is_acknowledged(&lost));
     let press = world.intake.presses().pop().unwrap();
     assert_eq!((press.call.to_string().as_str(), press.verdict), (call, Verdict::Granted(Grant::Session)));
-    assert_eq!((press.source.user_id.as_deref(), press.source.thread_id.as_deref()), (Some("U1"), Some("1.0")));
-    assert!(world.server.wait(|server| server.sent().iter().any(|sent| sent.only_for.as_deref() == Some("U1"))).await);
+    assert_eq!(
+        (press.source.user_id.as_deref(), press.source.thread_id.as_deref()),
+        (Some("U1"), Some("1.0"))
+    );
+    assert!(
+        world
+            .server
+            .wait(|server| server.sent().iter().any(|sent| sent.only_for.as_deref() == Some("U1")))
+            .await
+    );
     // The question loses its buttons with its answer.
     world.slack.edit(&spot, &id, "✅ Allowed").await.unwrap();
     let answered = world.server.sent().into_iter().find(|sent| sent.ts == id).unwrap();
@@ -287,7 +312,9 @@ async fn files_are_fetched_from_slack_and_from_nowhere_else() {
     assert!(world.slack.fetch(&file(&address), 3).await.unwrap_err().contains("larger than 3"));
     assert!(world.slack.fetch(&file("file:F9"), 9).await.unwrap_err().contains("file_not_found"));
     assert!(world.slack.fetch(&file("http://127.0.0.1:1/x"), 9).await.unwrap_err().contains("not Slack"));
-    let stranger = World::with(|settings| settings.bot_token = throughline_core::redact::Secret::new("xoxb-wrong")).await;
+    let stranger =
+        World::with(|settings| settings.bot_token = throughline_core::redact::Secret::new("xoxb-wrong"))
+            .await;
     let address = stranger.server.add_file("F1", b"picture");
     assert!(stranger.slack.fetch(&file(&address), 100).await.unwrap_err().contains("files:read"));
 }
@@ -330,7 +357,10 @@ async fn a_network_that_fails_is_waited_for() {
     world.server.fail_next("auth.test", Fault::CloseBefore);
     world.server.fail_next("auth.test", Fault::status(503));
     world.server.fail_next("apps.connections.open", Fault::status(500));
-    world.server.fail_next("apps.connections.open", Fault::Status { status: 200, retry_after: None, body: "<html>".to_owned() });
+    world.server.fail_next(
+        "apps.connections.open",
+        Fault::Status { status: 200, retry_after: None, body: "<html>".to_owned() },
+    );
     world.server.refuse_sockets(true);
     let listening = world.listen();
     world.is(|health| matches!(health, Health::Waiting(_))).await;
@@ -340,7 +370,9 @@ async fn a_network_that_fails_is_waited_for() {
     listening.stop().await;
     let nowhere = World::with(|settings| settings.base = "http://127.0.0.1:1/api".to_owned()).await;
     let listening = nowhere.listen();
-    nowhere.is(|health| matches!(health, Health::Waiting(words) if words.contains("cannot be reached"))).await;
+    nowhere
+        .is(|health| matches!(health, Health::Waiting(words) if words.contains("cannot be reached")))
+        .await;
     assert_eq!(listening.stop().await, Ended::Stopped);
 }
 
@@ -365,7 +397,8 @@ async fn a_token_that_is_no_good_ends_it_by_name() {
         assert!(!words.contains("xoxb-1111") && !words.contains("xapp-1-A"), "{words}");
         assert_eq!(world.slack.health(), Health::Refused(words));
     }
-    let swapped = World::with(|settings| settings.app_token = throughline_core::redact::Secret::new(BOT_TOKEN)).await;
+    let swapped =
+        World::with(|settings| settings.app_token = throughline_core::redact::Secret::new(BOT_TOKEN)).await;
     let Ended::Refused(words) = swapped.listen().ended().await else { panic!("a bot token is no app token") };
     assert!(words.contains("not_allowed_token_type") && words.contains("SLACK_APP_TOKEN"));
 }
@@ -409,9 +442,15 @@ async fn a_reply_arrives_in_its_thread_as_slack_writes_it() {
     reply.key = "reply/1+2".to_owned();
     world.slack.send(&reply, Some("♻️ (sent again)")).await.unwrap();
     let sent = world.server.sent();
-    assert_eq!((sent[0].text.as_str(), sent[0].ts.as_str()), ("*Done* &amp; <https://x.y|here>", id.as_str()));
+    assert_eq!(
+        (sent[0].text.as_str(), sent[0].ts.as_str()),
+        ("*Done* &amp; <https://x.y|here>", id.as_str())
+    );
     assert_eq!((sent[0].thread.as_deref(), sent[0].broadcast), (Some("1.0"), true));
-    assert_eq!((sent[1].text.as_str(), sent[1].broadcast), ("♻️ (sent again)\n\n*Done* &amp; <https://x.y|here>", false));
+    assert_eq!(
+        (sent[1].text.as_str(), sent[1].broadcast),
+        ("♻️ (sent again)\n\n*Done* &amp; <https://x.y|here>", false)
+    );
     assert!(!world.slack.is_idempotent());
 }
 
@@ -425,7 +464,12 @@ async fn a_gigantic_reply_leaves_in_parts_that_can_still_be_changed() {
         let id = world.send("C1", part).await.unwrap().unwrap();
         world.slack.edit(&place("C1"), &id, part).await.unwrap();
     }
-    let code: usize = world.server.sent().iter().map(|sent| sent.text.matches("let x = a &lt; b &amp;&amp; c;").count()).sum();
+    let code: usize = world
+        .server
+        .sent()
+        .iter()
+        .map(|sent| sent.text.matches("let x = a &lt; b &amp;&amp; c;").count())
+        .sum();
     assert_eq!(code, 2000);
     assert!(world.server.sent().iter().all(|sent| sent.text.matches("```").count() % 2 == 0));
 }
@@ -487,7 +531,9 @@ async fn a_chat_that_is_gone_ends_its_message_and_no_other() {
 async fn a_refused_account_is_named_until_it_works_again() {
     let world = World::new().await;
     world.server.fail_next("chat.postMessage", Fault::error("missing_scope"));
-    let Err(SendError::Later { message, .. }) = world.send("C1", "hi").await else { panic!("a token can be renewed") };
+    let Err(SendError::Later { message, .. }) = world.send("C1", "hi").await else {
+        panic!("a token can be renewed")
+    };
     assert!(message.contains("chat:write"), "{message}");
     assert_eq!(world.slack.health(), Health::Refused(message));
     world.send("C1", "hi").await.unwrap();
@@ -513,7 +559,10 @@ async fn files_are_uploaded_and_shown_in_the_thread() {
     world.slack.send(&reply, Some("again")).await.unwrap();
     let sent = world.server.sent();
     assert_eq!(sent.len(), 2);
-    assert_eq!((sent[1].files.as_slice(), sent[1].thread.as_deref()), (["report.pdf".to_owned()].as_slice(), Some("1.0")));
+    assert_eq!(
+        (sent[1].files.as_slice(), sent[1].thread.as_deref()),
+        (["report.pdf".to_owned()].as_slice(), Some("1.0"))
+    );
     assert_eq!(sent[1].text, "again");
     assert_eq!(world.server.uploaded("report.pdf").unwrap(), b"%PDF");
     for path in ["MEDIA:/etc/passwd", "MEDIA:/nowhere/at/all.png"] {
@@ -529,7 +578,10 @@ async fn courtesies_are_shown_and_their_failures_are_nobodys_business() {
     world.slack.typing(&place("C1")).await;
     let statuses = world.server.calls("assistant.threads.setStatus");
     assert_eq!(statuses.len(), 1, "there is a status in threads only");
-    assert_eq!((&statuses[0]["status"], &statuses[0]["thread_ts"]), (&json!("is thinking..."), &json!("1.0")));
+    assert_eq!(
+        (&statuses[0]["status"], &statuses[0]["thread_ts"]),
+        (&json!("is thinking..."), &json!("1.0"))
+    );
     world.server.fail_next("assistant.threads.setStatus", Fault::error("missing_scope"));
     for _ in 0..3 {
         world.slack.typing(&spot).await;

@@ -81,8 +81,11 @@ impl World {
     async fn github(&self, route: &str, delivery: &str, payload: &Value) -> (u16, Value) {
         let body = payload.to_string();
         let signature = format!("sha256={}", signed(SECRET, body.as_bytes()));
-        let headers =
-            [("x-hub-signature-256", signature.as_str()), ("x-github-delivery", delivery), ("x-github-event", "issues")];
+        let headers = [
+            ("x-hub-signature-256", signature.as_str()),
+            ("x-github-delivery", delivery),
+            ("x-github-event", "issues"),
+        ];
         self.post(&format!("/webhooks/{route}"), &headers, body).await
     }
 
@@ -106,7 +109,8 @@ fn route(more: Value) -> Value {
 
 #[tokio::test]
 async fn p7_a_delivery_is_accepted_when_it_is_kept_and_its_redelivery_is_the_same() {
-    let routes = route(json!({"prompt": "{action}: {issue.title}", "skills": ["triage"], "events": ["issues"]}));
+    let routes =
+        route(json!({"prompt": "{action}: {issue.title}", "skills": ["triage"], "events": ["issues"]}));
     let world = World::new(routes).await;
     let payload = json!({"action": "opened", "issue": {"title": "It breaks"}});
     world.intake.refuse(1);
@@ -118,12 +122,18 @@ async fn p7_a_delivery_is_accepted_when_it_is_kept_and_its_redelivery_is_the_sam
     }
     let kept = world.intake.kept();
     assert_eq!(kept.len(), 1);
-    assert_eq!((kept[0].text.as_str(), kept[0].skills.as_slice()), ("opened: It breaks", ["triage".to_owned()].as_slice()));
+    assert_eq!(
+        (kept[0].text.as_str(), kept[0].skills.as_slice()),
+        ("opened: It breaks", ["triage".to_owned()].as_slice())
+    );
     assert_eq!(kept[0].identity, ["ci", "d-1"]);
     assert!(kept[0].addressed && !kept[0].from_bot);
     let key = chat_key(&kept[0].source, &KeyRules::default()).unwrap();
     assert_eq!(key.to_string(), "agent:main:webhook:webhook:webhook:ci:d-1:webhook:ci");
-    assert_eq!((kept[0].reply_to.platform.as_str(), kept[0].reply_to.chat.as_str()), ("webhook", "webhook:ci:d-1"));
+    assert_eq!(
+        (kept[0].reply_to.platform.as_str(), kept[0].reply_to.chat.as_str()),
+        ("webhook", "webhook:ci:d-1")
+    );
     assert_eq!(world.github("ci", "d-2", &payload).await.0, 202);
     assert_eq!(world.intake.kept().len(), 2);
     assert_eq!(world.stop().await, Ended::Stopped);
@@ -140,8 +150,20 @@ async fn bad_requests_get_what_they_deserve_and_change_nothing() {
     let header = |value: &'static str| ("x-webhook-signature", value);
     assert_eq!(world.post("/webhooks/ci", &[], body).await.0, 401);
     assert_eq!(world.post("/webhooks/ci", &[header("00")], body).await.0, 401);
-    assert_eq!(world.post("/webhooks/ci", &[("x-webhook-signature", &signed("other", body.as_bytes()))], body).await.0, 401);
-    assert_eq!(world.post("/webhooks/ci", &[("x-gitlab-token", "wrong"), ("x-webhook-signature", &right)], body).await.0, 401);
+    assert_eq!(
+        world
+            .post("/webhooks/ci", &[("x-webhook-signature", &signed("other", body.as_bytes()))], body)
+            .await
+            .0,
+        401
+    );
+    assert_eq!(
+        world
+            .post("/webhooks/ci", &[("x-gitlab-token", "wrong"), ("x-webhook-signature", &right)], body)
+            .await
+            .0,
+        401
+    );
     assert_eq!(world.post("/webhooks/nowhere", &[], body).await.0, 404);
     assert_eq!(world.post("/webhooks/off", &[], body).await.0, 403);
     assert_eq!(world.post("/webhooks/scripted", &[], body).await.0, 403);
@@ -150,11 +172,16 @@ async fn bad_requests_get_what_they_deserve_and_change_nothing() {
     let endless = reqwest::Body::wrap_stream(futures_util::stream::iter(
         std::iter::repeat_with(|| Ok::<_, std::io::Error>(bytes::Bytes::from_static(&[b'x'; 100]))).take(100),
     ));
-    let chunked = world.client.post(format!("http://{}/webhooks/ci", world.address)).body(endless).send().await;
+    let chunked =
+        world.client.post(format!("http://{}/webhooks/ci", world.address)).body(endless).send().await;
     assert!(chunked.is_err() || chunked.unwrap().status() == 413, "a body without a length has a limit, too");
     for bad in ["{", "[1]", "7", "", "a=b"] {
         let signature = signed(SECRET, bad.as_bytes());
-        assert_eq!(world.post("/webhooks/ci", &[("x-webhook-signature", &signature)], bad).await.0, 400, "{bad}");
+        assert_eq!(
+            world.post("/webhooks/ci", &[("x-webhook-signature", &signature)], bad).await.0,
+            400,
+            "{bad}"
+        );
     }
     let get = world.client.get(format!("http://{}/webhooks/ci", world.address)).send().await.unwrap();
     assert_eq!(get.status(), 405);
@@ -164,13 +191,17 @@ async fn bad_requests_get_what_they_deserve_and_change_nothing() {
         (r#"{"type":"push","ref":"dev"}"#, json!({"status": "ignored", "reason": "filter", "route": "ci"})),
     ] {
         let signature = signed(SECRET, body.as_bytes());
-        assert_eq!(world.post("/webhooks/ci", &[("x-webhook-signature", &signature)], body).await, (200, status));
+        assert_eq!(
+            world.post("/webhooks/ci", &[("x-webhook-signature", &signature)], body).await,
+            (200, status)
+        );
     }
     assert_eq!(world.intake.offered(), 0);
     assert_eq!(world.post("/webhooks/ci", &[("x-webhook-signature", &right)], body).await.0, 202);
     let form = "type=push&ref=main&text=a%20b";
     let signature = signed(SECRET, form.as_bytes());
-    let headers = [("x-webhook-signature", signature.as_str()), ("content-type", "application/x-www-form-urlencoded")];
+    let headers =
+        [("x-webhook-signature", signature.as_str()), ("content-type", "application/x-www-form-urlencoded")];
     assert_eq!(world.post("/webhooks/ci", &headers, form).await.0, 202);
     assert_eq!(world.intake.kept().len(), 2, "without an id each delivery is another");
     assert_eq!(world.webhook.health(), Health::Up);
@@ -191,9 +222,15 @@ async fn every_scheme_of_hermes_is_understood() {
         ("svix-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
     ];
     let body = "{\"test\": 2432232314}";
-    assert_eq!(world.post("/webhooks/svix", &svix, body).await.1["delivery_id"], "msg_p5jXN8AQM9LWM0D4loKWxJek");
+    assert_eq!(
+        world.post("/webhooks/svix", &svix, body).await.1["delivery_id"],
+        "msg_p5jXN8AQM9LWM0D4loKWxJek"
+    );
     assert_eq!(world.post("/webhooks/svix", &svix, "{\"test\": 2432232315}").await.0, 401);
-    assert_eq!(world.post("/webhooks/ci", &[("x-gitlab-token", SECRET), ("idempotency-key", "g-1")], "{}").await.1["delivery_id"], "g-1");
+    assert_eq!(
+        world.post("/webhooks/ci", &[("x-gitlab-token", SECRET), ("idempotency-key", "g-1")], "{}").await.1["delivery_id"],
+        "g-1"
+    );
     // A signature that is bound to a time names its delivery: sent again as it is, it is the same.
     let signature = signed(SECRET, b"1614265300.{}");
     let v2 = [("x-webhook-signature-v2", signature.as_str()), ("x-webhook-timestamp", "1614265300")];
@@ -229,7 +266,8 @@ async fn a_route_has_a_rate_and_no_other_route_suffers() {
 
 #[tokio::test]
 async fn where_the_answer_goes_is_fixed_when_the_event_comes_in() {
-    let at = |deliver: &str, extra: Value| json!({"secret": SECRET, "deliver": deliver, "deliver_extra": extra});
+    let at =
+        |deliver: &str, extra: Value| json!({"secret": SECRET, "deliver": deliver, "deliver_extra": extra});
     let mut routes = json!({
         "home": at("telegram", json!({})),
         "chat": at("telegram", json!({"chat_id": "{chat.id}", "message_thread_id": 5})),
@@ -238,7 +276,8 @@ async fn where_the_answer_goes_is_fixed_when_the_event_comes_in() {
     });
     routes["push"] = json!({"secret": SECRET, "deliver": "telegram", "deliver_only": true, "prompt": "Disk full on {host}"});
     let world = World::new(routes).await;
-    let payload = json!({"chat": {"id": -100}, "number": 7, "repository": {"full_name": "a/b"}, "host": "db-1"});
+    let payload =
+        json!({"chat": {"id": -100}, "number": 7, "repository": {"full_name": "a/b"}, "host": "db-1"});
     let telegram = |chat: &str, thread: &str| Destination {
         platform: "telegram".to_owned(),
         account: "42".to_owned(),
@@ -249,7 +288,8 @@ async fn where_the_answer_goes_is_fixed_when_the_event_comes_in() {
     for name in ["home", "chat", "comment"] {
         assert_eq!(world.github(name, "d-1", &payload).await.0, 202, "{name}");
     }
-    let places: Vec<Destination> = world.intake.kept().into_iter().map(|incoming| incoming.reply_to).collect();
+    let places: Vec<Destination> =
+        world.intake.kept().into_iter().map(|incoming| incoming.reply_to).collect();
     assert_eq!(places[..2], [telegram("HOME", "7"), telegram("-100", "5")]);
     assert_eq!((places[2].platform.as_str(), places[2].chat.as_str()), ("webhook", "github_comment:a/b#7"));
     let (status, body) = world.github("nowhere", "d-1", &payload).await;
@@ -285,7 +325,10 @@ async fn subscriptions_are_read_when_they_change() {
     let write = |text: &str| {
         std::fs::write(&file, text).unwrap();
     };
-    write(&json!({"new": {"secret": SECRET, "description": "made by the agent"}, "ci": {"secret": "stolen"}}).to_string());
+    write(
+        &json!({"new": {"secret": SECRET, "description": "made by the agent"}, "ci": {"secret": "stolen"}})
+            .to_string(),
+    );
     assert_eq!(world.github("new", "d-1", &json!({})).await.0, 202);
     assert_eq!(world.github("ci", "d-1", &json!({})).await.0, 202, "the configuration wins");
     write("{ half of it");
@@ -384,7 +427,10 @@ fn stand_in(home: &Path, last_words: &str, code: u8) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let path = home.join("gh");
     let noted = home.join("noted");
-    let script = format!("#!/bin/sh\necho \"$@\" > {0}\ncat >> {0}\necho '{last_words}' >&2\nexit {code}\n", noted.display());
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" > {0}\ncat >> {0}\necho '{last_words}' >&2\nexit {code}\n",
+        noted.display()
+    );
     std::fs::write(&path, script).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -407,7 +453,9 @@ async fn a_comment_is_written_by_gh_and_its_failures_are_told_apart() {
     assert!(matches!(said("HTTP 404: Not Found", 1).send(&reply, None).await, Err(SendError::Never { .. })));
     let mut settings = Settings::new(home.path());
     settings.gh = home.path().join("nothing here");
-    let Err(SendError::Never { message }) = Webhook::new(settings).send(&reply, None).await else { panic!("no gh") };
+    let Err(SendError::Never { message }) = Webhook::new(settings).send(&reply, None).await else {
+        panic!("no gh")
+    };
     assert!(message.contains("gh auth login"));
     // What only goes to the log has arrived.
     assert_eq!(said("", 0).send(&outgoing("webhook:ci:1", "done"), None).await, Ok(None));

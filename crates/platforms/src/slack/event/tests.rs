@@ -175,7 +175,9 @@ fn commands_come_by_slash_by_name_and_by_exclamation_mark() {
         assert_eq!(incoming.identity, ["command", "7.1"]);
     }
     assert_eq!(reader.slash(&json!({"command": "/stop"}), Time(9)), None);
-    for (text, expected) in [("!stop now", "/stop now"), ("!nice work", "!nice work"), ("!", "!"), ("!STOP@bot", "/STOP@bot")] {
+    for (text, expected) in
+        [("!stop now", "/stop now"), ("!nice work", "!nice work"), ("!", "!"), ("!STOP@bot", "/STOP@bot")]
+    {
         let event = json!({"type": "message", "channel_type": "im", "channel": "D1", "ts": "1.0", "user": "U1", "text": text});
         assert_eq!(incoming_with(event, &options).unwrap().text, expected);
     }
@@ -194,7 +196,10 @@ fn a_press_names_the_call_and_who_pressed() {
     let granted = press("throughline:session", call).unwrap();
     assert_eq!(granted.verdict, Verdict::Granted(Grant::Session));
     assert_eq!(granted.call.to_string(), call);
-    assert_eq!((granted.source.user_id.as_deref(), granted.source.thread_id.as_deref()), (Some("U1"), Some("1.0")));
+    assert_eq!(
+        (granted.source.user_id.as_deref(), granted.source.thread_id.as_deref()),
+        (Some("U1"), Some("1.0"))
+    );
     let said = press("throughline:choice:1", &format!("{call}\nthe second one")).unwrap();
     assert_eq!(said.verdict, Verdict::Said("the second one".to_owned()));
     assert_eq!(press("throughline:choice:1", call), None);
