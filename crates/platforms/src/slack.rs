@@ -589,6 +589,44 @@ mod tests {
         assert!(!is_first("reply/s/3+2"));
     }
 
+    #[tokio::test]
+    async fn p10_a_preview_becomes_the_reply_and_one_that_is_gone_is_replaced() {
+        use throughline_servers::slack::{APP_TOKEN, BOT_TOKEN, Fault, SlackServer};
+        let server = SlackServer::start().await;
+        let settings = Settings { base: server.base(), ..Settings::new(BOT_TOKEN, APP_TOKEN) };
+        let slack = Slack::new(settings).unwrap();
+        let destination = Destination {
+            platform: PLATFORM.to_owned(),
+            account: slack.account.clone(),
+            chat: "C1".to_owned(),
+            thread: None,
+            reply_to: None,
+        };
+        let outgoing = Outgoing {
+            key: "reply/1".to_owned(),
+            session: "20260528_093510_66bfaec7".parse().unwrap(),
+            destination,
+            text: "**done**".to_owned(),
+            trace: Default::default(),
+            attempts: 1,
+            attempting: None,
+            marked: false,
+            not_before: Default::default(),
+        };
+        let draft = slack.post(&outgoing.destination, "do…").await.unwrap();
+        // Changed, and the answer got lost: changing it again is the same.
+        server.fail_next("chat.update", Fault::CloseAfter);
+        let lost = slack.reply(&outgoing, Some(&draft), None).await;
+        assert!(matches!(lost, Err(SendError::Unknown { .. })));
+        assert_eq!(slack.reply(&outgoing, Some(&draft), Some("again")).await, Ok(Some(draft.clone())));
+        let texts = || server.sent().into_iter().map(|sent| sent.text).collect::<Vec<_>>();
+        assert_eq!(texts(), ["*done*"]);
+        slack.remove(&outgoing.destination, &draft).await.unwrap();
+        let sent = slack.reply(&outgoing, Some(&draft), None).await.unwrap();
+        assert_ne!(sent, Some(draft));
+        assert_eq!(texts(), ["*done*"]);
+    }
+
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut kept: BTreeMap<usize, ()> = BTreeMap::new();

@@ -357,7 +357,11 @@ impl SlackServer {
 
     /// What was uploaded under a name.
     pub fn uploaded(&self, name: &str) -> Option<Vec<u8>> {
-        self.inner().uploads.values().find(|upload| upload.name == name)?.bytes.clone()
+        self.inner()
+            .uploads
+            .values()
+            .filter(|upload| upload.name == name)
+            .find_map(|upload| upload.bytes.clone())
     }
 
     /// Waits until `condition` holds, and says whether it did within ten seconds.

@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::port::Promise;
+use throughline_core::input::{Destination, Trace};
+use throughline_core::port::{Outgoing, Promise};
 use throughline_platforms::{Incoming, Intake, Letter, NotNow, Press, Taken};
 use tokio::time::{sleep, timeout};
 
@@ -69,6 +70,21 @@ impl Letterbox {
         state.offered += 1;
         state.refusals = state.refusals.checked_sub(1)?;
         Some(NotNow("the disk is full".to_owned()))
+    }
+}
+
+/// A reply on its way out.
+pub fn outgoing(destination: Destination, text: &str) -> Outgoing {
+    Outgoing {
+        key: "reply/1".to_owned(),
+        session: "20260528_093510_66bfaec7".parse().unwrap(),
+        destination,
+        text: text.to_owned(),
+        trace: Trace::default(),
+        attempts: 1,
+        attempting: None,
+        marked: false,
+        not_before: Time(0),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Slack: what comes in is kept before it is acknowledged, what goes out ends in a named state.
 
-use crate::letterbox::Letterbox;
+use crate::letterbox::{self, Letterbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::input::{Destination, Trace};
+use throughline_core::input::Destination;
 use throughline_core::port::{Health, Outgoing, Pending};
 use throughline_core::tool::{Ask, Grant, Question, Verdict};
 use throughline_platforms::slack::{Options, Settings, Slack};
@@ -97,17 +97,7 @@ fn place(chat: &str) -> Destination {
 }
 
 fn outgoing(chat: &str, text: &str) -> Outgoing {
-    Outgoing {
-        key: "reply/1".to_owned(),
-        session: "20260528_093510_66bfaec7".parse().unwrap(),
-        destination: place(chat),
-        text: text.to_owned(),
-        trace: Trace::default(),
-        attempts: 1,
-        attempting: None,
-        marked: false,
-        not_before: Time(0),
-    }
+    letterbox::outgoing(place(chat), text)
 }
 
 // ------------------------------------------------------------------------------------ coming in

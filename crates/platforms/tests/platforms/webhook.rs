@@ -1,6 +1,6 @@
 //! Webhooks: only what is signed gets in, once, and the sender hears what became of it.
 
-use crate::letterbox::Letterbox;
+use crate::letterbox::{self, Letterbox};
 use hmac::{Hmac, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use throughline_core::Time;
-use throughline_core::input::{Destination, Trace};
+use throughline_core::input::Destination;
 use throughline_core::port::{Health, Outgoing};
 use throughline_core::redact::Secret;
 use throughline_hermes::key::{KeyRules, chat_key};
@@ -402,23 +402,14 @@ async fn an_open_route_is_for_loopback_only() {
 }
 
 fn outgoing(chat: &str, text: &str) -> Outgoing {
-    Outgoing {
-        key: "reply/1".to_owned(),
-        session: "20260528_093510_66bfaec7".parse().unwrap(),
-        destination: Destination {
-            platform: "webhook".to_owned(),
-            account: "webhook".to_owned(),
-            chat: chat.to_owned(),
-            thread: None,
-            reply_to: None,
-        },
-        text: text.to_owned(),
-        trace: Trace::default(),
-        attempts: 1,
-        attempting: None,
-        marked: false,
-        not_before: Time(0),
-    }
+    let destination = Destination {
+        platform: "webhook".to_owned(),
+        account: "webhook".to_owned(),
+        chat: chat.to_owned(),
+        thread: None,
+        reply_to: None,
+    };
+    letterbox::outgoing(destination, text)
 }
 
 /// A stand-in for `gh` that notes what it was given.
