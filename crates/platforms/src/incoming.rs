@@ -77,6 +77,18 @@ pub struct Press {
     pub verdict: Verdict,
 }
 
+/// Something to deliver as it is: no turn, no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Letter {
+    /// Who brought it, in Hermes' form.
+    pub source: Source,
+    /// As in [`Incoming::identity`]: the same letter twice is delivered once.
+    pub identity: Vec<String>,
+    pub place: Destination,
+    pub text: String,
+    pub at: Time,
+}
+
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -99,6 +111,12 @@ pub trait Intake: Send + Sync {
     /// The questions that wait for a person now, for buttons that have no room for a call's name.
     fn asking(&self) -> Promise<'_, Vec<CallId>> {
         Box::pin(async { Vec::new() })
+    }
+    /// Puts a letter into the outbox, in the parts in which its platform takes it. It is there when
+    /// this returns, now or since an earlier delivery.
+    fn deliver(&self, letter: Letter) -> Promise<'_, Result<Taken, NotNow>> {
+        let platform = letter.place.platform;
+        Box::pin(async move { Err(NotNow(format!("nothing here delivers to {platform} without a turn"))) })
     }
     /// Where this account's stream of events was left, as [`Intake::keep`] last heard.
     fn cursor<'a>(&'a self, platform: &'a str, account: &'a str) -> Promise<'a, Option<String>>;

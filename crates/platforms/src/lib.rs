@@ -12,9 +12,11 @@
 pub mod adapter;
 pub mod incoming;
 pub mod media;
+pub mod slack;
 pub mod telegram;
+pub mod webhook;
 
 pub use adapter::{Adapter, Ended, Stop};
-pub use incoming::{Attachment, Incoming, Intake, Media, NotNow, Press, Quoted, Taken};
+pub use incoming::{Attachment, Incoming, Intake, Letter, Media, NotNow, Press, Quoted, Taken};
 pub use telegram::Telegram;
 pub use throughline_core::port::{Platform, SendError};

@@ -3,4 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod letterbox;
+mod slack;
 mod telegram;
+mod webhook;

@@ -1,0 +1,398 @@
+//! Socket Mode: a websocket over which Slack hands out envelopes and waits for receipts.
+//!
+//! - one envelope at a time, in order; a receipt goes out when the intake has taken what was in it
+//! - while the intake cannot take it, the same envelope is tried again here, and its neighbours wait:
+//!   unread in the socket beyond a few, and unacknowledged at Slack
+//! - when Slack announces that it will hang up, the next connection is opened while this one is finished
+//! - a connection that is silent although it was pinged is dead, whatever the socket says
+
+use super::api::{Body, Failure, Token};
+use super::event::{Me, Message, Reader};
+use super::{PLATFORM, Slack};
+use crate::adapter::{Ended, Stop};
+use crate::incoming::{Incoming, Intake, NotNow};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::input::Destination;
+use throughline_core::port::Health;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio_websockets::{ClientBuilder, Limits, MaybeTlsStream, Message as Frame, WebSocketStream};
+
+/// Slack's events are small; a page of text with a hundred files is far below this.
+const FRAME_MAX: usize = 16 << 20;
+/// Read ahead while one envelope is being taken. The others stay at Slack.
+const AHEAD_MAX: usize = 32;
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long a connection that is left may finish what it has begun. Slack gives ten seconds.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// Another gateway on the same app may have gone by then.
+const CROWDED: Duration = Duration::from_secs(300);
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Why there is no connection.
+enum NotOpen {
+    Refused(String),
+    Later { words: String, after: Option<Duration> },
+}
+
+/// Why a connection was left.
+enum Left {
+    Stopped,
+    Refused(String),
+    /// Slack asked for a fresh one, which is here if it could be had.
+    Refreshed(Option<Socket>),
+    Lost(String),
+}
+
+struct Envelope {
+    id: String,
+    kind: String,
+    answerable: bool,
+    payload: Value,
+}
+
+/// What a frame meant.
+enum Meaning {
+    Hello { connections: u64 },
+    Disconnect { reason: String },
+    Envelope(Envelope),
+    Nothing,
+}
+
+impl Slack {
+    pub(super) async fn attend(&self, intake: Arc<dyn Intake>, mut stop: Stop) -> Ended {
+        let mut pause = self.settings.pace;
+        let mut next = None;
+        loop {
+            // The connection before it may still be counted.
+            let ours = if next.is_some() { 2 } else { 1 };
+            let opened = match next.take() {
+                Some(socket) => Ok(socket),
+                None => tokio::select! {
+                    biased;
+                    () = stop.rung() => return Ended::Stopped,
+                    opened = self.open() => opened,
+                },
+            };
+            let (words, after) = match opened {
+                Err(NotOpen::Refused(words)) => return self.refused(words),
+                Err(NotOpen::Later { words, after }) => (words, after),
+                Ok(socket) => {
+                    let began = Instant::now();
+                    let left = self.converse(socket, ours, intake.as_ref(), &mut stop).await;
+                    // A connection that held for a while was none of the reason for the pause.
+                    let held = began.elapsed();
+                    if held > self.settings.silence {
+                        pause = self.settings.pace;
+                    }
+                    match left {
+                        Left::Stopped => return Ended::Stopped,
+                        Left::Refused(words) => return self.refused(words),
+                        Left::Refreshed(socket) => {
+                            next = socket;
+                            if held > self.settings.pace {
+                                continue;
+                            }
+                            ("Slack asks for a fresh connection again and again".to_owned(), None)
+                        }
+                        Left::Lost(words) => (words, None),
+                    }
+                }
+            };
+            tracing::warn!(account = self.account, words, "Slack is not connected");
+            self.is(Health::Waiting(words));
+            let wait = after.unwrap_or_default().max(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::select! {
+                biased;
+                () = stop.rung() => return Ended::Stopped,
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
+    fn refused(&self, words: String) -> Ended {
+        self.is(Health::Refused(words.clone()));
+        Ended::Refused(words)
+    }
+
+    /// Asks who we are and where to connect, and connects.
+    async fn open(&self) -> Result<Socket, NotOpen> {
+        let who = self.call("auth.test", Body::Form(&[])).await.map_err(not_open)?;
+        let text = |name: &str| who[name].as_str().map(str::to_owned);
+        let Some(user) = text("user_id") else {
+            let words = "Slack did not say who we are".to_owned();
+            return Err(NotOpen::Later { words, after: None });
+        };
+        self.state().me = Some(Me { user, bot: text("bot_id"), team: text("team_id") });
+        self.connect().await
+    }
+
+    async fn connect(&self) -> Result<Socket, NotOpen> {
+        let later = |words: &str| NotOpen::Later { words: words.to_owned(), after: None };
+        let opened = self.api.call(Token::App, "apps.connections.open", Body::Form(&[])).await;
+        let answer = opened.map_err(not_open)?;
+        // The address carries a ticket: it is never shown.
+        let address = answer["url"].as_str().unwrap_or_default();
+        let safe = address.starts_with("wss://") || (self.api.is_plain() && address.starts_with("ws://"));
+        if !safe {
+            return Err(later("Slack named no address to connect to"));
+        }
+        let limits = Limits::default().max_payload_len(Some(FRAME_MAX));
+        let builder =
+            ClientBuilder::new().uri(address).map_err(|_| later("Slack named no address to connect to"))?;
+        let builder = builder.limits(limits);
+        match timeout(self.settings.patience, builder.connect()).await {
+            Ok(Ok((socket, _))) => Ok(socket),
+            Ok(Err(_)) => Err(later("Slack's websocket refused the connection")),
+            Err(_) => Err(later("Slack's websocket did not answer in time")),
+        }
+    }
+
+    async fn converse(&self, mut socket: Socket, ours: u64, intake: &dyn Intake, stop: &mut Stop) -> Left {
+        let (work, mut waiting) = mpsc::channel::<Envelope>(AHEAD_MAX);
+        let (receipts, mut written) = mpsc::channel::<String>(AHEAD_MAX);
+        let worker = async {
+            while let Some(envelope) = waiting.recv().await {
+                self.work(envelope, intake, &receipts).await;
+            }
+        };
+        tokio::pin!(worker);
+        let mut work = Some(work);
+        let mut done = false;
+        let mut heard = Instant::now();
+        let mut leaving: Option<(Left, Instant)> = None;
+        let mut crowded: Option<Instant> = None;
+        let mut greeted = false;
+        let mut beat = interval((self.settings.silence / 3).max(Duration::from_millis(10)));
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let left = loop {
+            let has_room = work.as_ref().is_some_and(|work| work.capacity() > 0);
+            let deadline = leaving.as_ref().map(|(_, deadline)| *deadline);
+            tokio::select! {
+                biased;
+                () = stop.rung(), if !matches!(leaving, Some((Left::Stopped, _))) => {
+                    leaving = Some((Left::Stopped, Instant::now() + FAREWELL));
+                    work = None;
+                }
+                receipt = written.recv() => {
+                    let Some(receipt) = receipt else { continue };
+                    let sent = timeout(self.settings.patience, socket.send(Frame::text(receipt))).await;
+                    if !matches!(sent, Ok(Ok(()))) {
+                        break Left::Lost("the connection to Slack broke; it is opened again".to_owned());
+                    }
+                }
+                () = &mut worker, if !done => done = true,
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    break leaving.take().map_or(Left::Stopped, |(left, _)| left);
+                }
+                frame = socket.next(), if has_room => {
+                    heard = Instant::now();
+                    let Some(Ok(frame)) = frame else {
+                        break Left::Lost("Slack hung up; it is called again".to_owned());
+                    };
+                    match meaning(&frame) {
+                        Meaning::Hello { connections } => {
+                            greeted = true;
+                            crowded = (connections > ours).then(|| heard + CROWDED);
+                            self.is(match crowded {
+                                None => Health::Up,
+                                Some(_) => Health::Waiting(format!(
+                                    "{connections} connections are open for this Slack app, and each gets a part of its messages. Stop the other gateway that uses the same SLACK_APP_TOKEN"
+                                )),
+                            });
+                        }
+                        Meaning::Disconnect { reason } if reason == "link_disabled" => {
+                            let off = Failure::No { error: reason, needed: None };
+                            break Left::Refused(off.in_words());
+                        }
+                        Meaning::Disconnect { reason } if reason == "too_many_websockets" => {
+                            break Left::Lost("too many connections are open for this Slack app; one is tried again".to_owned());
+                        }
+                        Meaning::Disconnect { .. } => {
+                            work = None;
+                            leaving = Some((Left::Refreshed(None), heard + FAREWELL));
+                        }
+                        Meaning::Envelope(envelope) => {
+                            if let Some(work) = &work {
+                                let _ = work.try_send(envelope); // there is room, and nobody else sends
+                            }
+                        }
+                        Meaning::Nothing => {}
+                    }
+                }
+                now = beat.tick() => {
+                    // What we did not read we cannot hold against it.
+                    if !has_room {
+                        heard = now;
+                    }
+                    if now.duration_since(heard) > self.settings.silence {
+                        break Left::Lost("the connection to Slack went silent; it is opened again".to_owned());
+                    }
+                    if crowded.is_some_and(|until| now > until) && leaving.is_none() {
+                        work = None;
+                        leaving = Some((Left::Refreshed(None), now + FAREWELL));
+                    }
+                    let pinged = timeout(self.settings.patience, socket.send(Frame::ping("throughline"))).await;
+                    if !matches!(pinged, Ok(Ok(()))) {
+                        break Left::Lost("the connection to Slack broke; it is opened again".to_owned());
+                    }
+                }
+            }
+            if done && leaving.is_some() {
+                // All that was begun is done; what it wrote goes out first.
+                while let Ok(receipt) = written.try_recv() {
+                    let _ = timeout(FAREWELL, socket.send(Frame::text(receipt))).await;
+                }
+                break leaving.take().map_or(Left::Stopped, |(left, _)| left);
+            }
+        };
+        let left = match left {
+            // The old connection stays until the new one stands: somebody writes just now.
+            Left::Refreshed(_) => match self.connect().await {
+                Ok(socket) => Left::Refreshed(Some(socket)),
+                Err(NotOpen::Refused(words)) => Left::Refused(words),
+                Err(NotOpen::Later { .. }) => Left::Refreshed(None),
+            },
+            Left::Lost(_) if !greeted => {
+                Left::Lost("Slack's websocket closed before it said hello".to_owned())
+            }
+            other => other,
+        };
+        let _ = timeout(Duration::from_secs(1), socket.close()).await;
+        left
+    }
+
+    /// Takes what is in an envelope, and writes its receipt.
+    async fn work(&self, envelope: Envelope, intake: &dyn Intake, receipts: &mpsc::Sender<String>) {
+        let me = self.state().me.clone().unwrap_or_default();
+        let reader = Reader { me: &me, account: &self.account, options: &self.settings.options };
+        let mut receipt = json!({"envelope_id": envelope.id});
+        let mut aside = None;
+        match envelope.kind.as_str() {
+            "events_api" => {
+                if let Some(message) = Message::read(&envelope.payload, &me) {
+                    let kind = self.kind_of(message.channel, message.kind).await;
+                    let name = match message.user {
+                        Some(user) => Some(self.name_of(user).await),
+                        None => None,
+                    };
+                    self.insist(reader.message(&message, kind, name), intake).await;
+                }
+                self.heed_event(&envelope.payload["event"]);
+            }
+            "slash_commands" => {
+                if let Some(incoming) = reader.slash(&envelope.payload, intake.now()) {
+                    if envelope.answerable {
+                        let words =
+                            format!("Running `{}` …", incoming.text.split_whitespace().next().unwrap_or("/"));
+                        receipt["payload"] = json!({"response_type": "ephemeral", "text": words});
+                    }
+                    // Slack does not deliver a command again: without a receipt its author is told so.
+                    if let Err(NotNow(words)) = intake.take(incoming).await {
+                        tracing::warn!(account = self.account, words, "a command could not be kept");
+                        return;
+                    }
+                }
+            }
+            "interactive" => {
+                if let Some(press) = reader.press(&envelope.payload) {
+                    let place = Destination {
+                        platform: PLATFORM.to_owned(),
+                        account: self.account.clone(),
+                        chat: press.source.chat_id.clone(),
+                        thread: press.source.thread_id.clone(),
+                        reply_to: None,
+                    };
+                    let user = press.source.user_id.clone().unwrap_or_default();
+                    match intake.press(press).await {
+                        Ok(words) => aside = Some((place, user, words)),
+                        Err(NotNow(words)) => {
+                            tracing::warn!(account = self.account, words, "an answer could not be kept");
+                            return;
+                        }
+                    }
+                }
+            }
+            other => tracing::debug!(account = self.account, kind = other, "an envelope of an unknown kind"),
+        }
+        let _ = receipts.send(receipt.to_string()).await;
+        if let Some((place, user, words)) = aside.filter(|(.., words)| !words.is_empty()) {
+            self.whisper(&place, &user, &words).await;
+        }
+    }
+
+    /// Until it is on disk. Whoever stops us stops this, and Slack delivers it again.
+    async fn insist(&self, incoming: Incoming, intake: &dyn Intake) {
+        let mut pause = self.settings.pace;
+        let mut troubled = None;
+        loop {
+            match intake.take(incoming.clone()).await {
+                Ok(_) => break,
+                Err(NotNow(words)) => {
+                    tracing::warn!(
+                        account = self.account,
+                        words,
+                        "a message could not be kept; trying again"
+                    );
+                    if troubled.is_none() {
+                        troubled = Some(self.state().link.clone());
+                    }
+                    self.is(Health::Waiting(format!("messages cannot be kept: {words}")));
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+        if let Some(before) = troubled {
+            self.is(before);
+        }
+    }
+
+    fn heed_event(&self, event: &Value) {
+        let words = match event["type"].as_str() {
+            Some("app_uninstalled") => {
+                "the Slack app was uninstalled. Install it again, and put the new token into SLACK_BOT_TOKEN"
+            }
+            Some("tokens_revoked") => {
+                "Slack revoked tokens of this app (tokens_revoked). Reinstall it, and put the new token into SLACK_BOT_TOKEN"
+            }
+            _ => return,
+        };
+        self.state().refusal = Some(words.to_owned());
+    }
+}
+
+fn not_open(failure: Failure) -> NotOpen {
+    match (failure.refusal(), &failure) {
+        (Some(words), _) => NotOpen::Refused(words),
+        (None, Failure::Limited(after)) => NotOpen::Later { words: failure.in_words(), after: *after },
+        (None, _) => NotOpen::Later { words: failure.in_words(), after: None },
+    }
+}
+
+/// What does not make sense means nothing: the next frame may.
+fn meaning(frame: &Frame) -> Meaning {
+    let Some(mut value) = frame.as_text().and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+        return Meaning::Nothing;
+    };
+    let kind = value["type"].as_str().unwrap_or_default().to_owned();
+    match (kind.as_str(), value["envelope_id"].as_str().map(str::to_owned)) {
+        ("hello", _) => Meaning::Hello { connections: value["num_connections"].as_u64().unwrap_or(1) },
+        ("disconnect", _) => {
+            Meaning::Disconnect { reason: value["reason"].as_str().unwrap_or_default().to_owned() }
+        }
+        (_, Some(id)) => Meaning::Envelope(Envelope {
+            id,
+            kind,
+            answerable: value["accepts_response_payload"] == true,
+            payload: value["payload"].take(),
+        }),
+        (_, None) => Meaning::Nothing,
+    }
+}

@@ -1,0 +1,909 @@
+//! Slack, as its documentation describes it: the Web API, and Socket Mode.
+//!
+//! An event is put into an envelope and handed to one open connection. Without a receipt it is handed
+//! out again, in another envelope and perhaps over another connection, with `retry_attempt` counted
+//! up, three times. What the app says is checked and remembered.
+//!
+//! Deliberately simplified: retries come after moments instead of minutes, and a held event waits for
+//! a connection however long that takes.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::ws::{Message as Frame, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, Query, State as Extracted};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use http::{HeaderMap, StatusCode};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+pub const BOT_TOKEN: &str = "xoxb-1111-2222-test";
+pub const APP_TOKEN: &str = "xapp-1-A0TESTAPP01-3333-test";
+pub const APP: &str = "A0TESTAPP01";
+pub const BOT_USER: &str = "U0BOT";
+pub const BOT: &str = "B0BOT";
+pub const TEAM: &str = "T0TEAM";
+/// After the first delivery.
+const RETRIES_MAX: u32 = 3;
+const TEXT_MAX: usize = 40_000;
+const UPDATE_MAX: usize = 4000;
+
+/// What a call gets instead of its answer.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Nothing is done, and this is answered.
+    Status { status: u16, retry_after: Option<u64>, body: String },
+    /// Nothing is done: `{"ok": false, "error": …}`.
+    Error(String),
+    /// Nothing is done, and the connection is closed without an answer.
+    CloseBefore,
+    /// It is done, and the connection is closed without an answer.
+    CloseAfter,
+    /// It is done, and no answer ever comes.
+    Silence,
+}
+
+impl Fault {
+    pub fn limited(seconds: u64) -> Self {
+        let body = json!({"ok": false, "error": "ratelimited"}).to_string();
+        Self::Status { status: 429, retry_after: Some(seconds), body }
+    }
+
+    pub fn status(status: u16) -> Self {
+        Self::Status { status, retry_after: None, body: "upstream connect error".to_owned() }
+    }
+
+    pub fn error(name: &str) -> Self {
+        Self::Error(name.to_owned())
+    }
+}
+
+/// A message, as the workspace shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sent {
+    pub channel: String,
+    pub ts: String,
+    pub text: String,
+    pub thread: Option<String>,
+    pub blocks: Value,
+    pub broadcast: bool,
+    /// Names of the files it shows.
+    pub files: Vec<String>,
+    /// Only this person sees it.
+    pub only_for: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub method: String,
+    pub arguments: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Direct,
+    Circle,
+    Channel,
+}
+
+impl Kind {
+    fn channel_type(self) -> &'static str {
+        match self {
+            Kind::Direct => "im",
+            Kind::Circle => "mpim",
+            Kind::Channel => "channel",
+        }
+    }
+}
+
+struct Channel {
+    kind: Kind,
+    /// What posting there is refused with.
+    refusal: Option<String>,
+}
+
+struct Delivery {
+    /// What the test knows it by.
+    name: String,
+    kind: &'static str,
+    payload: Value,
+    attempts: u32,
+    sent_at: Option<Instant>,
+    done: bool,
+}
+
+struct Connection {
+    number: u64,
+    frames: mpsc::UnboundedSender<Order>,
+}
+
+enum Order {
+    Text(String),
+    Close,
+    /// Says and hears nothing from now on, and stays open.
+    Freeze,
+}
+
+struct Upload {
+    name: String,
+    length: usize,
+    bytes: Option<Vec<u8>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    clock: u64,
+    channels: BTreeMap<String, Channel>,
+    users: BTreeMap<String, String>,
+    messages: Vec<Sent>,
+    calls: Vec<Call>,
+    faults: BTreeMap<String, VecDeque<Fault>>,
+    reactions: BTreeSet<(String, String, String)>,
+    uploads: BTreeMap<String, Upload>,
+    files: BTreeMap<String, Vec<u8>>,
+    deliveries: Vec<Delivery>,
+    /// Envelope to delivery.
+    envelopes: BTreeMap<String, usize>,
+    receipts: Vec<(String, Value)>,
+    connections: Vec<Connection>,
+    tickets: BTreeSet<String>,
+    revoked: Option<String>,
+    no_sockets: bool,
+    crowd: u64,
+    held: bool,
+    silent_hello: bool,
+}
+
+struct Shared {
+    inner: Mutex<Inner>,
+    address: SocketAddr,
+    changed: watch::Sender<u64>,
+    patience: Duration,
+}
+
+/// A workspace on a free port. It ends with this handle.
+pub struct SlackServer {
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for SlackServer {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl SlackServer {
+    pub async fn start() -> Self {
+        Self::start_with(Duration::from_millis(400)).await
+    }
+
+    /// With the time it waits for a receipt.
+    pub async fn start_with(patience: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let mut inner = Inner::default();
+        for (id, kind) in
+            [("D1", Kind::Direct), ("G1", Kind::Circle), ("C1", Kind::Channel), ("C2", Kind::Channel)]
+        {
+            inner.channels.insert(id.to_owned(), Channel { kind, refusal: None });
+        }
+        for (id, name) in [("U1", "ann"), ("U2", "bob")] {
+            inner.users.insert(id.to_owned(), name.to_owned());
+        }
+        let shared =
+            Arc::new(Shared { inner: Mutex::new(inner), address, changed: watch::channel(0).0, patience });
+        let router = Router::new()
+            .route("/api/{method}", post(call))
+            .route("/upload/{file}", post(upload))
+            .route("/files/{file}", get(download))
+            .route("/link", get(link))
+            .with_state(shared.clone());
+        let serving = tokio::spawn(async move {
+            let _ = axum::serve(listener, router).await;
+        });
+        let handing = tokio::spawn(hand_out(shared.clone()));
+        Self { shared, tasks: vec![serving, handing] }
+    }
+
+    /// For the app's setting.
+    pub fn base(&self) -> String {
+        format!("http://{}/api", self.shared.address)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.shared.inner()
+    }
+
+    // ---------------------------------------------------------------------------- what people do
+
+    /// Somebody writes. Returns the message's timestamp.
+    pub fn say(&self, channel: &str, user: &str, text: &str) -> String {
+        self.say_more(channel, user, text, json!({}))
+    }
+
+    pub fn say_in(&self, channel: &str, thread: &str, user: &str, text: &str) -> String {
+        self.say_more(channel, user, text, json!({"thread_ts": thread}))
+    }
+
+    /// With more fields: files, a subtype, `parent_user_id` …
+    pub fn say_more(&self, channel: &str, user: &str, text: &str, more: Value) -> String {
+        let (ts, kind) = {
+            let mut inner = self.inner();
+            (inner.stamp(), inner.channels.get(channel).map_or(Kind::Channel, |channel| channel.kind))
+        };
+        let mut event = json!({
+            "type": "message", "channel": channel, "channel_type": kind.channel_type(), "user": user,
+            "text": text, "ts": ts, "event_ts": ts, "team": TEAM,
+        });
+        if let (Some(event), Some(more)) = (event.as_object_mut(), more.as_object()) {
+            event.extend(more.clone());
+        }
+        self.happen(&ts, event);
+        ts
+    }
+
+    /// An event of the Events API, as it is. `name` is what receipts show.
+    pub fn happen(&self, name: &str, event: Value) {
+        let payload = {
+            let mut inner = self.inner();
+            let stamp = inner.stamp();
+            json!({
+                "token": "unused", "team_id": TEAM, "api_app_id": APP, "event": event, "type": "event_callback",
+                "event_id": format!("Ev{stamp}"), "event_time": 1,
+            })
+        };
+        self.envelope(name, "events_api", payload);
+    }
+
+    pub fn command(&self, channel: &str, user: &str, command: &str, text: &str) -> String {
+        let trigger = format!("trigger.{}", self.inner().stamp());
+        let payload = json!({
+            "command": command, "text": text, "channel_id": channel, "user_id": user, "user_name": "ann",
+            "team_id": TEAM, "trigger_id": trigger, "response_url": format!("http://{}/respond", self.shared.address),
+        });
+        self.envelope(&trigger, "slash_commands", payload);
+        trigger
+    }
+
+    /// Somebody presses a button of a message.
+    pub fn press(&self, channel: &str, user: &str, message: &Sent, action: &str, value: &str) -> String {
+        let name = format!("press.{}", self.inner().stamp());
+        let payload = json!({
+            "type": "block_actions", "user": {"id": user, "username": "ann"}, "team": {"id": TEAM},
+            "channel": {"id": channel}, "message": {"ts": message.ts, "thread_ts": message.thread},
+            "actions": [{"action_id": action, "value": value, "type": "button"}],
+        });
+        self.envelope(&name, "interactive", payload);
+        name
+    }
+
+    pub fn envelope(&self, name: &str, kind: &'static str, payload: Value) {
+        let delivery =
+            Delivery { name: name.to_owned(), kind, payload, attempts: 0, sent_at: None, done: false };
+        self.inner().deliveries.push(delivery);
+        self.shared.change();
+    }
+
+    /// Everything that was ever delivered, once more.
+    pub fn deliver_all_again(&self) {
+        for delivery in &mut self.inner().deliveries {
+            (delivery.done, delivery.sent_at, delivery.attempts) = (false, None, 0);
+        }
+        self.shared.change();
+    }
+
+    /// Nothing is handed out until it is released, the last first.
+    pub fn hold(&self) {
+        self.inner().held = true;
+    }
+
+    pub fn release_backwards(&self) {
+        let mut inner = self.inner();
+        inner.held = false;
+        inner.deliveries.reverse();
+        inner.envelopes.clear();
+        drop(inner);
+        self.shared.change();
+    }
+
+    // ------------------------------------------------------------------------------ what is seen
+
+    pub fn sent(&self) -> Vec<Sent> {
+        self.inner().messages.clone()
+    }
+
+    pub fn calls(&self, method: &str) -> Vec<Value> {
+        let inner = self.inner();
+        inner.calls.iter().filter(|call| call.method == method).map(|call| call.arguments.clone()).collect()
+    }
+
+    /// What was acknowledged, by name, with the receipt; once for each receipt.
+    pub fn receipts(&self) -> Vec<(String, Value)> {
+        self.inner().receipts.clone()
+    }
+
+    pub fn is_acknowledged(&self, name: &str) -> bool {
+        self.inner().receipts.iter().any(|(acknowledged, _)| acknowledged == name)
+    }
+
+    /// How often something was handed out.
+    pub fn attempts(&self, name: &str) -> u32 {
+        self.inner()
+            .deliveries
+            .iter()
+            .find(|delivery| delivery.name == name)
+            .map_or(0, |delivery| delivery.attempts)
+    }
+
+    pub fn connections(&self) -> usize {
+        self.inner().connections.len()
+    }
+
+    pub fn reactions(&self) -> Vec<(String, String, String)> {
+        self.inner().reactions.iter().cloned().collect()
+    }
+
+    /// What was uploaded under a name.
+    pub fn uploaded(&self, name: &str) -> Option<Vec<u8>> {
+        self.inner()
+            .uploads
+            .values()
+            .filter(|upload| upload.name == name)
+            .find_map(|upload| upload.bytes.clone())
+    }
+
+    /// Waits until `condition` holds, and says whether it did within ten seconds.
+    pub async fn wait(&self, condition: impl Fn(&Self) -> bool) -> bool {
+        let mut changed = self.shared.changed.subscribe();
+        let holds = async {
+            while !condition(self) {
+                // What is asked may depend on more than we know of.
+                let _ = timeout(Duration::from_millis(50), changed.changed()).await;
+            }
+        };
+        timeout(Duration::from_secs(10), holds).await.is_ok()
+    }
+
+    pub async fn wait_connected(&self) -> bool {
+        self.wait(|server| server.connections() > 0).await
+    }
+
+    // -------------------------------------------------------------------------- what goes wrong
+
+    /// The next call of a method fails so. Several are used up in order.
+    pub fn fail_next(&self, method: &str, fault: Fault) {
+        self.inner().faults.entry(method.to_owned()).or_default().push_back(fault);
+    }
+
+    /// Every call is refused by this name from now on; `None` ends it.
+    pub fn refuse_all(&self, error: Option<&str>) {
+        self.inner().revoked = error.map(str::to_owned);
+    }
+
+    /// Posting to a channel is refused by this name.
+    pub fn refuse(&self, channel: &str, error: &str) {
+        if let Some(channel) = self.inner().channels.get_mut(channel) {
+            channel.refusal = Some(error.to_owned());
+        }
+    }
+
+    pub fn delete_channel(&self, channel: &str) {
+        self.inner().channels.remove(channel);
+    }
+
+    pub fn add_file(&self, id: &str, bytes: &[u8]) -> String {
+        self.inner().files.insert(id.to_owned(), bytes.to_vec());
+        format!("http://{}/files/{id}", self.shared.address)
+    }
+
+    /// A frame of any kind, over every open connection.
+    pub fn frame(&self, text: &str) {
+        for connection in &self.inner().connections {
+            let _ = connection.frames.send(Order::Text(text.to_owned()));
+        }
+    }
+
+    /// Slack announces that it will hang up: `warning`, `refresh_requested`, `link_disabled` …
+    pub fn disconnect(&self, reason: &str) {
+        self.frame(
+            &json!({"type": "disconnect", "reason": reason, "debug_info": {"host": "test"}}).to_string(),
+        );
+    }
+
+    /// Hangs up at once, without a word.
+    pub fn cut(&self) {
+        for connection in self.inner().connections.drain(..) {
+            let _ = connection.frames.send(Order::Close);
+        }
+    }
+
+    /// Open connections go silent and stay open.
+    pub fn freeze(&self) {
+        for connection in self.inner().connections.drain(..) {
+            let _ = connection.frames.send(Order::Freeze);
+        }
+    }
+
+    pub fn refuse_sockets(&self, refuse: bool) {
+        self.inner().no_sockets = refuse;
+    }
+
+    /// So many connections of others are counted beside ours.
+    pub fn crowd(&self, others: u64) {
+        self.inner().crowd = others;
+    }
+}
+
+impl Shared {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+impl Inner {
+    /// Slack's timestamps name messages: strictly rising.
+    fn stamp(&mut self) -> String {
+        self.clock += 1;
+        format!("1700000000.{:06}", self.clock)
+    }
+
+    /// Puts what is due into envelopes. Order is that of arrival.
+    fn hand_out(&mut self, patience: Duration) {
+        let now = Instant::now();
+        let Some(connection) = self.connections.last().map(|connection| connection.frames.clone()) else {
+            return;
+        };
+        if self.held {
+            return;
+        }
+        let clock = self.clock;
+        for (index, delivery) in self.deliveries.iter_mut().enumerate() {
+            let is_due = delivery.sent_at.is_none_or(|sent| now.duration_since(sent) >= patience);
+            if delivery.done || !is_due || delivery.attempts > RETRIES_MAX {
+                continue;
+            }
+            let id = format!("envelope-{index}-{}-{clock}", delivery.attempts);
+            let mut envelope = json!({
+                "envelope_id": id, "type": delivery.kind, "payload": delivery.payload,
+                "accepts_response_payload": delivery.kind != "events_api",
+            });
+            if delivery.kind == "events_api" {
+                envelope["retry_attempt"] = json!(delivery.attempts);
+                envelope["retry_reason"] = json!(if delivery.attempts == 0 { "" } else { "timeout" });
+            }
+            if connection.send(Order::Text(envelope.to_string())).is_err() {
+                return;
+            }
+            self.envelopes.insert(id, index);
+            delivery.attempts += 1;
+            delivery.sent_at = Some(now);
+            // Only events are delivered again; a person is told about the rest.
+            if delivery.kind != "events_api" {
+                delivery.attempts = RETRIES_MAX + 1;
+            }
+        }
+    }
+
+    fn receive(&mut self, frame: &str) {
+        let Ok(receipt) = serde_json::from_str::<Value>(frame) else { return };
+        let id = receipt["envelope_id"].as_str().unwrap_or_default();
+        if let Some(delivery) = self.envelopes.get(id).and_then(|index| self.deliveries.get_mut(*index)) {
+            delivery.done = true;
+            let name = delivery.name.clone();
+            self.receipts.push((name, receipt));
+        }
+    }
+}
+
+async fn hand_out(shared: Arc<Shared>) {
+    let mut changed = shared.changed.subscribe();
+    loop {
+        shared.inner().hand_out(shared.patience);
+        let _ = timeout(shared.patience / 4, changed.changed()).await;
+    }
+}
+
+// -------------------------------------------------------------------------------------- socket
+
+async fn link(
+    Extracted(shared): Extracted<Arc<Shared>>,
+    Query(query): Query<BTreeMap<String, String>>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let admitted = {
+        let mut inner = shared.inner();
+        let ticket = query.get("ticket").is_some_and(|ticket| inner.tickets.remove(ticket));
+        ticket && !inner.no_sockets
+    };
+    match admitted {
+        true => upgrade.on_upgrade(move |socket| attend(shared, socket)),
+        false => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+async fn attend(shared: Arc<Shared>, mut socket: WebSocket) {
+    let (frames, mut orders) = mpsc::unbounded_channel();
+    let (number, hello) = {
+        let mut inner = shared.inner();
+        inner.clock += 1;
+        let number = inner.clock;
+        inner.connections.push(Connection { number, frames });
+        let count = inner.connections.len() as u64 + inner.crowd;
+        let hello = json!({"type": "hello", "num_connections": count, "connection_info": {"app_id": APP}, "debug_info": {"host": "test"}});
+        (number, (!inner.silent_hello).then_some(hello))
+    };
+    if let Some(hello) = hello {
+        let _ = socket.send(Frame::text(hello.to_string())).await;
+    }
+    shared.change();
+    loop {
+        tokio::select! {
+            order = orders.recv() => match order {
+                Some(Order::Text(text)) => {
+                    if socket.send(Frame::text(text)).await.is_err() {
+                        break;
+                    }
+                }
+                Some(Order::Freeze) => {
+                    // The socket stays open as long as the server, and nobody reads it.
+                    sleep(Duration::from_secs(3600)).await;
+                }
+                Some(Order::Close) | None => break,
+            },
+            frame = socket.recv() => match frame {
+                Some(Ok(Frame::Text(text))) => {
+                    shared.inner().receive(text.as_str());
+                    shared.change();
+                }
+                Some(Ok(Frame::Close(_)) | Err(_)) | None => break,
+                Some(Ok(_)) => {}
+            },
+        }
+    }
+    shared.inner().connections.retain(|connection| connection.number != number);
+    shared.change();
+}
+
+// ----------------------------------------------------------------------------------------- API
+
+async fn call(
+    Extracted(shared): Extracted<Arc<Shared>>,
+    Path(method): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let arguments = arguments(&headers, &body);
+    let fault = shared.inner().faults.get_mut(&method).and_then(VecDeque::pop_front);
+    match &fault {
+        Some(Fault::CloseBefore) => hang_up(),
+        Some(Fault::Status { status, retry_after, body }) => {
+            shared.remember(&method, arguments);
+            let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let mut response = (status, body.clone()).into_response();
+            if let Some(seconds) = retry_after {
+                response.headers_mut().insert("retry-after", (*seconds).into());
+            }
+            return response;
+        }
+        Some(Fault::Error(error)) => {
+            shared.remember(&method, arguments);
+            return answer(Err(error.clone()));
+        }
+        _ => {}
+    }
+    let outcome = shared.perform(&method, &headers, &arguments);
+    shared.remember(&method, arguments);
+    match fault {
+        Some(Fault::CloseAfter) => hang_up(),
+        Some(Fault::Silence) => {
+            sleep(Duration::from_secs(3600)).await;
+            answer(outcome)
+        }
+        _ => answer(outcome),
+    }
+}
+
+/// Ends the connection's task without an answer, and without a word on the terminal.
+fn hang_up() -> ! {
+    std::panic::resume_unwind(Box::new("hung up on request"))
+}
+
+fn answer(outcome: Result<Value, String>) -> Response {
+    let body = match outcome {
+        Ok(mut value) => {
+            value["ok"] = json!(true);
+            value
+        }
+        Err(error) => {
+            let mut body = json!({"ok": false, "error": error});
+            if error == "missing_scope" {
+                body["needed"] = json!("chat:write");
+                body["provided"] = json!("users:read");
+            }
+            body
+        }
+    };
+    (StatusCode::OK, [("content-type", "application/json; charset=utf-8")], body.to_string()).into_response()
+}
+
+/// A form, or JSON. Which it was is kept: some methods do not read JSON.
+fn arguments(headers: &HeaderMap, body: &[u8]) -> Value {
+    let kind = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if kind.starts_with("application/json") {
+        return serde_json::from_slice(body).unwrap_or(Value::Null);
+    }
+    let text = String::from_utf8_lossy(body);
+    let mut fields = Map::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        fields.insert(decoded(name), json!(decoded(value)));
+    }
+    fields.insert("_form".to_owned(), json!(true));
+    Value::Object(fields)
+}
+
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = (bytes[at] == b'%').then(|| text.get(at + 1..at + 3)).flatten();
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(if bytes[at] == b'+' { b' ' } else { bytes[at] });
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+impl Shared {
+    fn remember(&self, method: &str, arguments: Value) {
+        self.inner().calls.push(Call { method: method.to_owned(), arguments });
+        self.change();
+    }
+
+    fn perform(&self, method: &str, headers: &HeaderMap, arguments: &Value) -> Result<Value, String> {
+        let token =
+            headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let wanted = if method == "apps.connections.open" { APP_TOKEN } else { BOT_TOKEN };
+        let mut inner = self.inner();
+        if let Some(error) = &inner.revoked {
+            return Err(error.clone());
+        }
+        match token {
+            None => return Err("not_authed".to_owned()),
+            Some(token) if token == wanted => {}
+            Some(token) if token == APP_TOKEN || token == BOT_TOKEN => {
+                return Err("not_allowed_token_type".to_owned());
+            }
+            Some(_) => return Err("invalid_auth".to_owned()),
+        }
+        let text = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
+        let is_form = arguments["_form"] == true;
+        let reads = ["users.info", "conversations.info", "files.getUploadURLExternal", "files.info"];
+        if reads.contains(&method) && !is_form {
+            return Err("invalid_arguments".to_owned());
+        }
+        match method {
+            "auth.test" => Ok(json!({
+                "url": "https://test.slack.com/", "team": "test", "user": "bot", "team_id": TEAM, "user_id": BOT_USER, "bot_id": BOT,
+            })),
+            "apps.connections.open" => {
+                let ticket = inner.stamp();
+                inner.tickets.insert(ticket.clone());
+                Ok(json!({"url": format!("ws://{}/link?ticket={ticket}&app_id={APP}", self.address)}))
+            }
+            "chat.postMessage" | "chat.postEphemeral" => inner.post(method, arguments),
+            "chat.update" => {
+                let words = text("text").ok_or("no_text")?;
+                if words.chars().count() > UPDATE_MAX {
+                    return Err("msg_too_long".to_owned());
+                }
+                let blocks = arguments["blocks"].clone();
+                let message = inner.message(arguments).ok_or("message_not_found")?;
+                message.text = words.to_owned();
+                if !blocks.is_null() {
+                    message.blocks = blocks;
+                }
+                Ok(json!({"ts": message.ts, "channel": message.channel}))
+            }
+            "chat.delete" => {
+                let ts = inner.message(arguments).ok_or("message_not_found")?.ts.clone();
+                inner.messages.retain(|message| message.ts != ts);
+                Ok(json!({"ts": ts}))
+            }
+            "reactions.add" | "reactions.remove" => {
+                let (Some(channel), Some(ts), Some(name)) =
+                    (text("channel"), text("timestamp"), text("name"))
+                else {
+                    return Err("no_item_specified".to_owned());
+                };
+                let sign = (channel.to_owned(), ts.to_owned(), name.to_owned());
+                match (method, inner.reactions.contains(&sign)) {
+                    ("reactions.add", true) => Err("already_reacted".to_owned()),
+                    ("reactions.add", false) => {
+                        inner.reactions.insert(sign);
+                        Ok(json!({}))
+                    }
+                    (_, true) => {
+                        inner.reactions.remove(&sign);
+                        Ok(json!({}))
+                    }
+                    (_, false) => Err("no_reaction".to_owned()),
+                }
+            }
+            "conversations.info" => {
+                let id = text("channel").unwrap_or_default();
+                let channel = inner.channels.get(id).ok_or("channel_not_found")?;
+                let (im, mpim) = (channel.kind == Kind::Direct, channel.kind == Kind::Circle);
+                Ok(json!({"channel": {"id": id, "name": id.to_lowercase(), "is_im": im, "is_mpim": mpim}}))
+            }
+            "users.info" => {
+                let id = text("user").unwrap_or_default();
+                let name = inner.users.get(id).ok_or("user_not_found")?;
+                Ok(
+                    json!({"user": {"id": id, "name": name, "profile": {"display_name": name, "real_name": name}}}),
+                )
+            }
+            "files.getUploadURLExternal" => {
+                let name = text("filename").ok_or("invalid_arguments")?.to_owned();
+                let length =
+                    text("length").and_then(|length| length.parse().ok()).ok_or("invalid_arguments")?;
+                let id = format!("F{}", inner.stamp().replace('.', ""));
+                inner.uploads.insert(id.clone(), Upload { name, length, bytes: None });
+                Ok(json!({"upload_url": format!("http://{}/upload/{id}", self.address), "file_id": id}))
+            }
+            "files.completeUploadExternal" => inner.complete(arguments),
+            "files.info" => {
+                let id = text("file").unwrap_or_default();
+                let size = inner.files.get(id).ok_or("file_not_found")?.len();
+                let address = format!("http://{}/files/{id}", self.address);
+                Ok(
+                    json!({"file": {"id": id, "name": id, "size": size, "url_private": address, "url_private_download": address}}),
+                )
+            }
+            "assistant.threads.setStatus" => match (text("channel_id"), text("thread_ts")) {
+                (Some(_), Some(_)) => Ok(json!({})),
+                _ => Err("invalid_arguments".to_owned()),
+            },
+            _ => Err("unknown_method".to_owned()),
+        }
+    }
+}
+
+impl Inner {
+    fn place(&self, arguments: &Value, name: &str) -> Result<String, String> {
+        let id = arguments[name].as_str().unwrap_or_default();
+        let channel = self.channels.get(id).ok_or("channel_not_found")?;
+        match &channel.refusal {
+            Some(error) => Err(error.clone()),
+            None => Ok(id.to_owned()),
+        }
+    }
+
+    fn post(&mut self, method: &str, arguments: &Value) -> Result<Value, String> {
+        let channel = self.place(arguments, "channel")?;
+        let text = arguments["text"].as_str().unwrap_or_default();
+        let blocks = arguments["blocks"].clone();
+        if text.is_empty() && blocks.is_null() {
+            return Err("no_text".to_owned());
+        }
+        if text.chars().count() > TEXT_MAX {
+            return Err("msg_too_long".to_owned());
+        }
+        let long =
+            |block: &Value| block["text"]["text"].as_str().is_some_and(|text| text.chars().count() > 3000);
+        if blocks.as_array().is_some_and(|blocks| blocks.iter().any(long)) {
+            return Err("invalid_blocks".to_owned());
+        }
+        let only_for = match method {
+            "chat.postEphemeral" => Some(arguments["user"].as_str().ok_or("invalid_arguments")?.to_owned()),
+            _ => None,
+        };
+        let ts = self.stamp();
+        self.messages.push(Sent {
+            channel: channel.clone(),
+            ts: ts.clone(),
+            text: text.to_owned(),
+            thread: arguments["thread_ts"].as_str().map(str::to_owned),
+            blocks,
+            broadcast: arguments["reply_broadcast"] == true,
+            files: Vec::new(),
+            only_for,
+        });
+        Ok(json!({"channel": channel, "ts": ts, "message": {"text": text, "ts": ts}}))
+    }
+
+    fn message(&mut self, arguments: &Value) -> Option<&mut Sent> {
+        let (channel, ts) = (arguments["channel"].as_str()?, arguments["ts"].as_str()?);
+        self.messages.iter_mut().find(|message| message.channel == channel && message.ts == ts)
+    }
+
+    fn complete(&mut self, arguments: &Value) -> Result<Value, String> {
+        let channel = self.place(arguments, "channel_id")?;
+        let files =
+            arguments["files"].as_array().filter(|files| !files.is_empty()).ok_or("invalid_arguments")?;
+        let mut names = Vec::new();
+        for file in files {
+            let upload = self.uploads.get(file["id"].as_str().unwrap_or_default()).ok_or("file_not_found")?;
+            match &upload.bytes {
+                Some(bytes) if bytes.len() == upload.length => names.push(upload.name.clone()),
+                _ => return Err("file_update_failed".to_owned()),
+            }
+        }
+        let ts = self.stamp();
+        self.messages.push(Sent {
+            channel,
+            ts,
+            text: arguments["initial_comment"].as_str().unwrap_or_default().to_owned(),
+            thread: arguments["thread_ts"].as_str().map(str::to_owned),
+            blocks: Value::Null,
+            broadcast: false,
+            files: names,
+            only_for: None,
+        });
+        Ok(json!({"files": files}))
+    }
+}
+
+async fn upload(
+    Extracted(shared): Extracted<Arc<Shared>>,
+    Path(file): Path<String>,
+    body: Bytes,
+) -> Response {
+    let fault = shared.inner().faults.get_mut("upload").and_then(VecDeque::pop_front);
+    if let Some(Fault::Status { status, body, .. }) = fault {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return (status, body).into_response();
+    }
+    let mut inner = shared.inner();
+    match inner.uploads.get_mut(&file) {
+        None => StatusCode::NOT_FOUND.into_response(),
+        Some(upload) => {
+            let words = format!("OK - {}", body.len());
+            upload.bytes = Some(body.to_vec());
+            words.into_response()
+        }
+    }
+}
+
+async fn download(
+    Extracted(shared): Extracted<Arc<Shared>>,
+    Path(file): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let known = headers.get("authorization").and_then(|value| value.to_str().ok())
+        == Some(&format!("Bearer {BOT_TOKEN}"));
+    match (known, shared.inner().files.get(&file)) {
+        // Slack shows a page to log in.
+        (false, _) => {
+            (StatusCode::OK, [("content-type", "text/html")], "<html>Sign in</html>").into_response()
+        }
+        (true, None) => StatusCode::NOT_FOUND.into_response(),
+        (true, Some(bytes)) => {
+            (StatusCode::OK, [("content-type", "application/octet-stream")], bytes.clone()).into_response()
+        }
+    }
+}
