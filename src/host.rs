@@ -334,7 +334,7 @@ impl Crew {
 
     fn starts(&self, name: &str, home: &Home, company: &Company) {
         let profiles = match company.porch.is_some() && name == wire::FRONT {
-            true => company.agents.names(),
+            true => self.seats().iter().map(|seat| seat.name.clone()).collect(),
             false => Vec::new(),
         };
         let presence = Presence::new(home, profiles, now());

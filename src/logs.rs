@@ -79,14 +79,31 @@ impl Logs {
         Ok(Arc::new(Self { homes, first, queue, dropped, clock }))
     }
 
-    /// From now on this agent's lines go to its home. The first one's home also gets what nobody said.
+    /// From now on this agent's lines go to its home, which first hears that a process begins. The first
+    /// one's home also gets what nobody said.
     pub fn keep(&self, agent: &str, home: &Path, keeping: &config::Logs) {
         let _ = self.first.set(agent.to_owned());
-        let log = HomeLog { directory: home.join("logs"), keeping: keeping.clone() };
-        self.homes
-            .write()
-            .expect("nothing panics while it holds the homes")
-            .insert(agent.to_owned(), Arc::new(log));
+        let log = Arc::new(HomeLog { directory: home.join("logs"), keeping: keeping.clone() });
+        let mut homes = self.homes.write().expect("nothing panics while it holds the homes");
+        if homes.insert(agent.to_owned(), log.clone()).is_none() {
+            let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+            let message = format!("throughline started version={version:?} pid={pid}");
+            self.queue_line(log, Said { message: &message, ..self.own(Level::Info) });
+        }
+    }
+
+    /// What this module itself has to say.
+    fn own(&self, level: Level) -> Said<'static> {
+        Said { at: self.clock.now(), level, session: None, module: env!("CARGO_CRATE_NAME"), message: "" }
+    }
+
+    fn queue_line(&self, home: Arc<HomeLog>, said: Said<'_>) {
+        let is_gateway = log::is_gateway(&log::logger(said.module));
+        let (level, text) = (said.level, log::line(&said, &system_zone()));
+        if let Err(TrySendError::Full(_)) = self.queue.try_send(Entry::Line { home, level, is_gateway, text })
+        {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Everything that was said so far is in its file, unless the disk takes too long.
@@ -117,12 +134,7 @@ impl Logs {
             message.truncate(end);
             message.push('…');
         }
-        let said = Said { at: self.clock.now(), level, session, module, message: &message };
-        let is_gateway = log::is_gateway(&log::logger(module));
-        let entry = Entry::Line { home, level, is_gateway, text: log::line(&said, &system_zone()) };
-        if let Err(TrySendError::Full(_)) = self.queue.try_send(entry) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.queue_line(home, Said { at: self.clock.now(), level, session, module, message: &message });
     }
 }
 

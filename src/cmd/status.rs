@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::port::Read;
+use throughline_core::standing::Standing;
 
 /// Show which agents run, what they are at, and what is stuck
 #[derive(Debug, clap::Args)]
@@ -92,7 +93,12 @@ async fn look(place: &Place) -> Value {
         }
     }
     let store = throughline_store::Home::at(place.home.path()).reader();
-    let mut agent = match store.map_err(anyhow::Error::from).and_then(|store| Ok(store.standing()?)) {
+    let standing = match store {
+        // Nobody has spoken here yet.
+        Err(throughline_store::OpenError::Missing(_)) => Ok(Standing::default()),
+        store => store.map_err(anyhow::Error::from).and_then(|store| Ok(store.standing()?)),
+    };
+    let mut agent = match standing {
         Ok(standing) => throughline_server::standing_json(&standing),
         Err(error) => json!({ "unreadable": format!("{error:#}") }),
     };
