@@ -270,6 +270,17 @@ impl Client {
         self.post(&["api", "control", "release"], &json!({"all": true})).await
     }
 
+    /// Where the agent stands, as the gateway shows it.
+    pub async fn standing(&self) -> Result<Value, ClientError> {
+        self.get(&["api", "status"], &[]).await
+    }
+
+    /// The process finishes what runs and begins anew. Returns which one it is until then.
+    pub async fn restart(&self) -> Result<String, ClientError> {
+        let told = self.post(&["api", "control", "restart"], &json!({})).await?;
+        Ok(told["instance"].as_str().unwrap_or_default().to_owned())
+    }
+
     /// A snapshot becomes the view of its session again.
     pub async fn restore(&self, session: &SessionId, snapshot: &str) -> Result<(), ClientError> {
         let path = ["api", "sessions", session.as_str(), "restore"];

@@ -31,6 +31,8 @@ use std::time::Duration;
 use throughline_core::session::BusyInput;
 use throughline_hermes::config::{At, Config, Place, Secret, Tools, excerpt};
 use throughline_hermes::env::Dotenv;
+use throughline_hermes::log::Level;
+use throughline_hermes::profile::ProfileRoutes;
 
 const CONFIG_FILE: &str = "config.yaml";
 const ENV_FILE: &str = ".env";
@@ -173,6 +175,13 @@ pub struct Settings {
     pub timezone: Option<Sourced<String>>,
     /// A filter for `tracing`.
     pub log_level: Sourced<String>,
+    /// The files in the home's `logs`.
+    pub logs: Logs,
+    /// Whoever serves this home serves every profile below it.
+    pub multiplex_profiles: Sourced<bool>,
+    /// Which messages to this home's bots are for other profiles.
+    #[allow(dead_code, reason = "counts once bots are connected")]
+    pub profile_routes: ProfileRoutes,
     /// The home may lie where a write-ahead log is not known to be safe.
     pub allow_unsafe_filesystem: Sourced<bool>,
 }
@@ -185,6 +194,16 @@ pub struct Api {
     /// None: the key in the home's own file, which is made at the first start.
     pub key: Option<Sourced<Secret>>,
     pub body_limit_bytes: Sourced<u64>,
+}
+
+/// How the home's log files are kept.
+#[derive(Clone, Debug)]
+pub struct Logs {
+    pub level: Level,
+    /// A file that would become larger is put aside.
+    pub bytes_max: u64,
+    /// How many that were put aside stay.
+    pub backups: u64,
 }
 
 #[derive(Clone, Debug)]

@@ -18,9 +18,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 use std::time::Duration;
 use throughline_hermes::config::{Secret, provider};
 use throughline_hermes::lock::{Process, Record, TITLE};
+use throughline_hermes::profile;
 
 /// What Hermes makes in every home, in its order.
 const DIRECTORIES: [&str; 10] = [
@@ -38,7 +40,7 @@ const DIRECTORIES: [&str; 10] = [
 
 const LOCK_FILE: &str = "gateway.lock";
 const PID_FILE: &str = "gateway.pid";
-const STATE_FILE: &str = "gateway_state.json";
+pub const STATE_FILE: &str = "gateway_state.json";
 pub const KEY_FILE: &str = "throughline.key";
 const ADDRESS_FILE: &str = "throughline.address";
 /// Its presence says that the home was fresh when we came.
@@ -89,14 +91,37 @@ pub fn hermes_beside(home: &Home, variable: &dyn Fn(&str) -> Option<String>) -> 
     (home.chosen_by == ChosenBy::Default && hermes.is_dir()).then_some(hermes)
 }
 
-/// Where homes usually are: `~/.throughline`, `~/.hermes`, and Hermes' profiles below it.
+/// Where homes usually are: `~/.throughline`, `~/.hermes`, and the profiles below both.
 pub fn usual(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Home> {
     let Some(user) = user_directory(variable) else { return Vec::new() };
-    let root = variable("HERMES_HOME").map_or_else(|| user.join(".hermes"), PathBuf::from);
-    let profiles = fs::read_dir(root.join("profiles")).into_iter().flatten().flatten();
-    let profiles = profiles.map(|entry| entry.path()).filter(|path| path.is_dir());
-    let homes = [user.join(".throughline"), root.clone()].into_iter().chain(profiles);
-    homes.filter(|path| path.is_dir()).map(|path| Home::new(&path, ChosenBy::Default)).collect()
+    let hermes = variable("HERMES_HOME").map_or_else(|| user.join(".hermes"), PathBuf::from);
+    let roots = [user.join(".throughline"), hermes].map(|root| Home::new(&root, ChosenBy::Default));
+    let homes = roots.iter().flat_map(|root| profiles(root).unwrap_or_default());
+    homes.map(|(_, home)| home).filter(|home| home.path().is_dir()).collect()
+}
+
+/// Every profile of a root by its name: the root itself, then those below it, in order. A home that
+/// is itself a profile stands for the root it belongs to.
+pub fn profiles(home: &Home) -> anyhow::Result<Vec<(String, Home)>> {
+    let parent = home.path.parent().filter(|parent| parent.ends_with(profile::DIRECTORY));
+    let root = parent.and_then(Path::parent).unwrap_or(&home.path);
+    let mut found = vec![(profile::DEFAULT.to_owned(), Home::new(root, home.chosen_by))];
+    let directory = root.join(profile::DIRECTORY);
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error).with_context(|| format!("could not read {}", directory.display())),
+    };
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    for name in names.into_iter().filter(|name| profile::is_name(name) && name != profile::DEFAULT) {
+        let path = directory.join(&name);
+        if path.is_dir() {
+            found.push((name, Home::new(&path, home.chosen_by)));
+        }
+    }
+    Ok(found)
 }
 
 fn user_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
@@ -172,10 +197,7 @@ impl Home {
         if let Some(owner) = self.gateway_without_a_lock() {
             return Err(self.occupied(Some(owner)).into());
         }
-        let pid = std::process::id();
-        let start_time = process(pid).and_then(|process| process.start_time);
-        let argv = std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect();
-        let record = Record::own(pid, argv, start_time, version).emit();
+        let record = own_record(version).emit();
         write_record(&lock, &record).with_context(|| format!("could not write {}", self.file(LOCK_FILE)))?;
         replace(&self.path.join(PID_FILE), &record)
             .with_context(|| format!("could not write {}", self.file(PID_FILE)))?;
@@ -290,7 +312,7 @@ impl Home {
     }
 
     /// Where this home's API answers, for local clients: flags of the gateway are not in any file.
-    pub fn publish_address(&self, address: SocketAddr) -> anyhow::Result<()> {
+    pub fn publish_address(&self, address: &Address) -> anyhow::Result<()> {
         let path = self.path.join(ADDRESS_FILE);
         replace(&path, &format!("{address}\n")).with_context(|| format!("could not write {}", path.display()))
     }
@@ -300,9 +322,39 @@ impl Home {
     }
 
     /// Where a gateway of this home said that it answers. It may be gone.
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> Option<Address> {
         fs::read_to_string(self.path.join(ADDRESS_FILE)).ok()?.trim().parse().ok()
     }
+}
+
+/// Where an API answers: a listener, and the path on it, which is empty where it is the agent's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub socket: SocketAddr,
+    pub path: String,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}", self.socket, self.path)
+    }
+}
+
+impl FromStr for Address {
+    type Err = std::net::AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (socket, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+        Ok(Self { socket: socket.parse()?, path: path.to_owned() })
+    }
+}
+
+/// This process, as Hermes describes a gateway.
+pub fn own_record(version: &str) -> Record {
+    let pid = std::process::id();
+    let start_time = process(pid).and_then(|process| process.start_time);
+    let argv = std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect();
+    Record::own(pid, argv, start_time, version)
 }
 
 /// This process owns the home until this is dropped.
@@ -361,15 +413,27 @@ impl std::error::Error for Occupied {}
 /// whoever is going to own a home calls this first, before anything is open. The process keeps its
 /// number. On success it does not return in a process that has no such name yet.
 pub fn take_title() -> io::Result<()> {
-    let mut arguments = std::env::args_os();
-    if arguments.next().is_some_and(|name| name == TITLE) {
-        return Ok(());
+    match std::env::args_os().next().is_some_and(|name| name == TITLE) {
+        true => Ok(()),
+        false => Err(begin_anew()),
     }
-    Err(Command::new(std::env::current_exe()?).arg0(TITLE).args(arguments).exec())
+}
+
+/// The same program with the same arguments takes the place of this process, which must have put
+/// everything down. Returns only why that could not be. A program that was replaced on disk
+/// meanwhile is the new one.
+pub fn begin_anew() -> io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let replaced = program.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
+    let program = replaced.filter(|path| path.exists()).unwrap_or(program);
+    Command::new(program).arg0(TITLE).args(std::env::args_os().skip(1)).exec()
 }
 
 /// What the system knows about a process. None: it does not live, or only its name does.
-fn process(pid: u32) -> Option<Process> {
+pub fn process(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default().trim();
@@ -415,6 +479,13 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     File::open(directory)?.sync_all()
+}
+
+/// The same for what is written often and matters only while the machine is up: nobody waits for the disk.
+pub fn replace_lightly(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path).map_err(|error| error.error).map(drop)
 }
 
 /// 32 random bytes, in a form that is known for a secret wherever it turns up.

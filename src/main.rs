@@ -8,7 +8,13 @@ mod cmd;
 mod config;
 mod equip;
 mod home;
+mod host;
+mod logs;
+mod notify;
 mod out;
+mod presence;
+mod signal;
+mod token;
 mod wire;
 
 use clap::Parser;
@@ -24,6 +30,9 @@ struct Arguments {
     /// gateway takes several, one agent each
     #[arg(long = "home", value_name = "DIRECTORY", global = true)]
     homes: Vec<PathBuf>,
+    /// Every profile of the home that is given: the root itself and those below `profiles/`
+    #[arg(long, global = true)]
+    all_profiles: bool,
     #[command(flatten)]
     run: cmd::run::Run,
     #[command(subcommand)]
@@ -32,6 +41,11 @@ struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Run(cmd::run::Run),
+    Status(cmd::status::Status),
+    Restart(cmd::restart::Restart),
+    #[command(subcommand)]
+    Service(cmd::service::Service),
     Chat(cmd::chat::Chat),
     /// What was said
     #[command(subcommand)]
@@ -54,11 +68,22 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let environment = config::Environment::of_this_process();
-    let homes = &arguments.homes;
+    let (homes, all_profiles) = (&arguments.homes, arguments.all_profiles);
     let page = out::Page::of(&io::stdout());
     let mut out = io::BufWriter::new(io::stdout());
     let result = match arguments.command {
-        None => arguments.run.run(homes, &environment, &mut out),
+        None => arguments.run.run(homes, all_profiles, &environment, &mut out),
+        Some(Command::Run(run)) => run.run(homes, all_profiles, &environment, &mut out),
+        Some(Command::Status(command)) => {
+            wire::look(homes, all_profiles, &environment, async |places, now| {
+                command.run(places, now, &page, &mut out).await
+            })
+        }
+        Some(Command::Restart(command)) => wire::order(homes, all_profiles, &environment, async |gateways| {
+            command.run(gateways, &mut out).await
+        }),
+        Some(Command::Service(command)) => wire::only(homes, &environment)
+            .and_then(|home| command.run(&home, all_profiles, &|name| environment.get(name), &mut out)),
         Some(Command::Chat(command)) => wire::chat(command, homes, &environment),
         Some(Command::Sessions(cmd::sessions::Sessions::Restore(command))) => {
             wire::restore(&command, homes, &environment, &mut out)
@@ -71,12 +96,12 @@ fn main() -> ExitCode {
         }
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
-        Some(Command::Stop(command)) => {
-            wire::order(homes, &environment, async |gateways| command.run(gateways, &mut out).await)
-        }
-        Some(Command::Resume(command)) => {
-            wire::order(homes, &environment, async |gateways| command.run(gateways, &mut out).await)
-        }
+        Some(Command::Stop(command)) => wire::order(homes, all_profiles, &environment, async |gateways| {
+            command.run(gateways, &mut out).await
+        }),
+        Some(Command::Resume(command)) => wire::order(homes, all_profiles, &environment, async |gateways| {
+            command.run(gateways, &mut out).await
+        }),
         Some(Command::Mcp(command)) => wire::mcp(command, homes, &environment),
         Some(Command::Eval(command)) => wire::evaluate(command, homes, &environment, &mut out),
     };

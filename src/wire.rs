@@ -1,13 +1,19 @@
 //! Puts the parts together: a home, its model, its store, its door. No logic.
+//!
+//! An agent begins in two steps. [`claim`] takes what only one may have, in the order of the agents;
+//! [`start`] puts the rest together, and several may do that side by side.
 
 use crate::client;
 use crate::cmd::chat::Chat;
 use crate::cmd::eval::Eval;
 use crate::cmd::mcp::Mcp;
 use crate::cmd::sessions::snapshots::Restore;
+use crate::cmd::status::Place;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Settings, Written};
 use crate::equip::{self, Equipment, compressor};
-use crate::home::{self, Home, Ownership};
+use crate::home::{self, Address, Home, Ownership};
+use crate::host::{Introduction, Plan};
+use crate::token::Tokens;
 use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
 use std::io::Write;
@@ -16,8 +22,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use throughline_core::Time;
 use throughline_core::guard::Limits;
-use throughline_core::port::{Model, Read, Store, StoreError};
+use throughline_core::port::{Desk, Model, Platform, Read, Store, StoreError};
 use throughline_core::redact::Secret;
 use throughline_core::session::Rules;
 use throughline_gateway::{
@@ -26,55 +33,114 @@ use throughline_gateway::{
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
 use throughline_net::Client;
+use throughline_server::Porch;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// How long open responses may take to end once their turns have.
-const RESPONSES_END: Duration = Duration::from_secs(2);
+pub const RESPONSES_END: Duration = Duration::from_secs(2);
+
+/// The agent that answers at the root of a listener that all share: Hermes' name for the profile that
+/// is the root itself.
+pub const FRONT: &str = throughline_hermes::profile::DEFAULT;
 
 /// One agent at work, and its API.
 pub struct Running {
-    pub address: SocketAddr,
+    pub address: Address,
     pub key: Secret,
+    name: String,
     /// What is off although it is built in, and why.
-    pub off: Vec<String>,
+    off: Vec<String>,
     agent: Agent,
-    agents: Arc<Agents>,
+    company: Company,
     equipment: Equipment,
-    server: JoinHandle<std::io::Result<()>>,
-    close_door: oneshot::Sender<()>,
+    listener: Option<Listener>,
     drain: Duration,
     home: Home,
     _ownership: Ownership,
 }
 
-/// Where agents of one process find each other, and whose homes they must not touch.
-#[derive(Clone, Default)]
+/// What the agents of one process share.
+#[derive(Clone)]
 pub struct Company {
+    /// Where they find each other.
     pub agents: Arc<Agents>,
+    /// Whose homes they must not touch.
     pub homes: Vec<PathBuf>,
+    /// Which bots are whose.
+    #[allow(dead_code, reason = "taken once bots are connected, in `claim`")]
+    pub tokens: Arc<Tokens>,
+    /// The listener that all share, if they do.
+    pub porch: Option<Arc<Porch>>,
+    /// The process: `/api/status` and `/restart` ask it.
+    pub host: Arc<dyn throughline_server::Host>,
 }
 
-/// Takes the home and begins to work. `port` overrides the one that is configured.
-pub async fn start(
-    home: &Home,
-    settings: &Settings,
-    port: Option<u16>,
-    company: &Company,
-) -> anyhow::Result<Running> {
+impl Company {
+    /// Of an agent that belongs to a command, and ends with it.
+    fn of_one(environment: &Environment) -> Self {
+        Self {
+            agents: Arc::default(),
+            homes: Vec::new(),
+            tokens: Arc::new(Tokens::new(environment)),
+            porch: None,
+            host: Arc::new(throughline_server::Alone),
+        }
+    }
+}
+
+/// Where an agent's API answers.
+pub enum Door {
+    /// At a listener of its own. `port` overrides the one that is configured.
+    Own { port: Option<u16> },
+    /// At the one that all share, which listens there; and at one of its own if it has a port.
+    Shared { at: SocketAddr, own_port: Option<u16> },
+}
+
+/// What an agent has to itself before it begins.
+pub struct Claim {
+    home: Home,
+    key: Secret,
+    ownership: Ownership,
+    // Locks on the tokens of its bots belong here, too: `company.tokens.take(name, …)` in `claim`.
+}
+
+struct Listener {
+    address: SocketAddr,
+    server: JoinHandle<std::io::Result<()>>,
+    close_door: oneshot::Sender<()>,
+}
+
+/// Takes what only one may have.
+pub fn claim(name: &str, home: &Home, settings: &Settings, company: &Company) -> anyhow::Result<Claim> {
+    let _ = (name, company);
     home.prepare()?;
     let ownership = home.own(env!("CARGO_PKG_VERSION"))?;
     let key = match &settings.api.key {
         Some(key) => home.keep_key(key.value.clone())?,
         None => home.key_or_new()?,
     };
-    let host = settings.api.host.value.as_str();
-    let port = port.unwrap_or(settings.api.port.value);
-    let listener = TcpListener::bind((host.trim_matches(['[', ']']), port)).await.with_context(|| {
-        format!("the API cannot listen on {host}:{port}; set API_SERVER_PORT to another port, or stop what uses this one")
-    })?;
-    let address = listener.local_addr().context("the API has no address")?;
+    Ok(Claim { home: home.clone(), key, ownership })
+}
+
+/// Begins to work in a home that is its own.
+pub async fn start(
+    name: &str,
+    claim: Claim,
+    settings: &Settings,
+    door: Door,
+    company: &Company,
+) -> anyhow::Result<Running> {
+    let Claim { home, key, ownership } = claim;
+    let own_port = match &door {
+        Door::Own { port } => Some(port.unwrap_or(settings.api.port.value)),
+        Door::Shared { own_port, .. } => *own_port,
+    };
+    let socket = match own_port {
+        Some(port) => Some(bind(&settings.api.host.value, port).await?),
+        None => None,
+    };
 
     let model = model(&settings.model).context("the configured model cannot be used")?;
     let mut store = throughline_store::Home::at(home.path());
@@ -82,50 +148,80 @@ pub async fn start(
         store.filesystem = throughline_store::FileSystem::Trusted;
     }
     let clock = Arc::new(SystemClock::new());
-    let name = name(home);
-    let bridge = Arc::new(Bridge::new(name.as_str().into(), company.agents.clone()));
+    let bridge = Arc::new(Bridge::new(name.into(), company.agents.clone()));
     let summariser = settings.compression.summariser.as_ref().map(self::model).transpose();
     let summariser = summariser.context("the model of auxiliary.compression cannot be used")?;
     let (compressor, hard_tokens) = compressor::compressor(settings, &model, summariser);
     let engine = compressor.engine.clone();
-    let equipment = equip::equip(home, settings, &model, &company.agents, &company.homes, engine).await;
-    let parts = parts(&store, clock, model.clone(), settings, &equipment, compressor, bridge);
-    let agent = Agent::start(parts, options(&name, settings, hard_tokens)).await.map_err(because)?;
+    let equipment = equip::equip(&home, settings, &model, &company.agents, &company.homes, engine).await;
+    // Chat platforms go here, as adapters; each listens once the agent has a desk.
+    let platforms: Vec<Arc<dyn Platform>> = vec![bridge];
+    let parts = parts(&store, clock, model.clone(), settings, &equipment, compressor, platforms);
+    let agent = Agent::start(parts, options(name, settings, hard_tokens)).await.map_err(because)?;
     equipment.rings_at(agent.desk());
-    company.agents.join(&name, agent.desk());
+    company.agents.join(name, agent.desk());
 
-    let surface = throughline_server::Options {
-        api_key: key.expose().to_owned(),
-        body_bytes_max: usize::try_from(settings.api.body_limit_bytes.value).unwrap_or(usize::MAX),
-        model: model.name().to_owned(),
-        agent: name,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        keep_alive: throughline_server::KEEP_ALIVE,
-        neighbours: {
-            let agents = company.agents.clone();
-            Arc::new(move || agents.all())
-        },
+    let router =
+        throughline_server::router(agent.desk(), surface(name, &key, settings, model.as_ref(), company));
+    if let Some(porch) = &company.porch {
+        porch.open(name, router.clone());
+    }
+    let listener = socket.map(|socket| listen(socket, router)).transpose()?;
+    let address = match (&listener, &door) {
+        (None, Door::Shared { at, .. }) if name == FRONT => Address { socket: *at, path: String::new() },
+        (None, Door::Shared { at, .. }) => Address { socket: *at, path: Porch::path(name) },
+        (Some(listener), _) => Address { socket: listener.address, path: String::new() },
+        (None, Door::Own { .. }) => unreachable!("a door of its own has a listener"),
     };
-    let (close_door, door_closed) = oneshot::channel();
-    let router = throughline_server::router(agent.desk(), surface);
-    let server = tokio::spawn(throughline_server::serve(listener, router, async move {
-        let _ = door_closed.await;
-    }));
-    home.publish_address(address)?;
-    let drain = settings.drain.value;
+    home.publish_address(&address)?;
     Ok(Running {
         address,
         key,
+        name: name.to_owned(),
         off: equipment.off.clone(),
         agent,
-        agents: company.agents.clone(),
+        company: company.clone(),
         equipment,
-        server,
-        close_door,
-        drain,
-        home: home.clone(),
+        listener,
+        drain: settings.drain.value,
+        home,
         _ownership: ownership,
     })
+}
+
+pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
+    TcpListener::bind((host.trim_matches(['[', ']']), port)).await.with_context(|| {
+        format!("the API cannot listen on {host}:{port}; set API_SERVER_PORT to another port, or stop what uses this one")
+    })
+}
+
+fn listen(socket: TcpListener, router: throughline_server::Router) -> anyhow::Result<Listener> {
+    let address = socket.local_addr().context("the API has no address")?;
+    let (close_door, door_closed) = oneshot::channel();
+    let server = tokio::spawn(throughline_server::serve(socket, router, async move {
+        let _ = door_closed.await;
+    }));
+    Ok(Listener { address, server, close_door })
+}
+
+fn surface(
+    name: &str,
+    key: &Secret,
+    settings: &Settings,
+    model: &dyn Model,
+    company: &Company,
+) -> throughline_server::Options {
+    let agents = company.agents.clone();
+    throughline_server::Options {
+        api_key: key.expose().to_owned(),
+        body_bytes_max: usize::try_from(settings.api.body_limit_bytes.value).unwrap_or(usize::MAX),
+        model: model.name().to_owned(),
+        agent: name.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        keep_alive: throughline_server::KEEP_ALIVE,
+        neighbours: Arc::new(move || agents.all()),
+        host: company.host.clone(),
+    }
 }
 
 /// What the agent is called among those of its process.
@@ -133,29 +229,57 @@ pub fn name(home: &Home) -> String {
     home.path().file_name().map_or("main".into(), |name| name.to_string_lossy().into_owned())
 }
 
+/// One agent on a port that is free, for as long as a command needs it.
+async fn start_for_a_command(
+    home: &Home,
+    settings: &Settings,
+    environment: &Environment,
+) -> anyhow::Result<Running> {
+    let (name, company) = (name(home), Company::of_one(environment));
+    let claim = claim(&name, home, settings, &company)?;
+    start(&name, claim, settings, Door::Own { port: Some(0) }, &company).await
+}
+
 impl Running {
+    pub fn desk(&self) -> Arc<dyn Desk> {
+        self.agent.desk()
+    }
+
+    pub fn introduction(&self, plan: Plan) -> Introduction {
+        Introduction { plan, address: self.address.clone(), key: self.key.clone(), off: self.off.clone() }
+    }
+
     /// Accepts nothing new, finishes what can be finished in time, and closes the home.
     pub async fn stop(self) -> anyhow::Result<Stopped> {
-        let Running { agent, agents, equipment, mut server, close_door, drain, home, .. } = self;
-        let _ = close_door.send(());
-        agents.leave(&name(&home));
-        let stopped = agent.stop(drain).await.map_err(because)?;
+        let Running { name, agent, company, equipment, listener, drain, home, .. } = self;
+        let server = listener.map(|listener| {
+            let _ = listener.close_door.send(());
+            listener.server
+        });
+        company.agents.leave(&name);
+        let stopped = agent.stop(drain).await.map_err(because);
         equipment.servers.stop().await;
-        if tokio::time::timeout(RESPONSES_END, &mut server).await.is_err() {
+        if let Some(mut server) = server
+            && tokio::time::timeout(RESPONSES_END, &mut server).await.is_err()
+        {
             server.abort(); // a client that does not read its answer can ask for it again
         }
+        if let Some(porch) = &company.porch {
+            porch.close(&name);
+        }
         home.withdraw_address();
-        Ok(stopped)
+        stopped
     }
 }
 
 /// An order from outside to whatever gateways run.
 pub fn order(
     homes: &[PathBuf],
+    all_profiles: bool,
     environment: &Environment,
     order: impl AsyncFnOnce(Vec<client::Client>) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
-    let gateways = gateways(homes, environment)?;
+    let gateways = gateways(homes, all_profiles, environment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(order(gateways))
 }
@@ -173,8 +297,8 @@ pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow
         let (endpoint, own) = match published(&home, &settings)?.filter(|_| home.owner().is_some()) {
             Some(endpoint) => (endpoint, None),
             None => {
-                let running = start(&home, &settings, Some(0), &Company::default()).await?;
-                (endpoint(running.address, &running.key), Some(running))
+                let running = start_for_a_command(&home, &settings, environment).await?;
+                (endpoint(&running.address, &running.key), Some(running))
             }
         };
         let code = command.run(client::Client::new(endpoint)?).await;
@@ -252,8 +376,8 @@ pub fn chat(command: Chat, homes: &[PathBuf], environment: &Environment) -> anyh
     let code = runtime.block_on(async {
         let mut own = None;
         let begin = async || {
-            let running = start(&home, &settings, Some(0), &Company::default()).await?;
-            let endpoint = endpoint(running.address, &running.key);
+            let running = start_for_a_command(&home, &settings, environment).await?;
+            let endpoint = endpoint(&running.address, &running.key);
             own = Some(running);
             Ok(endpoint)
         };
@@ -279,16 +403,19 @@ fn published(home: &Home, settings: &Settings) -> anyhow::Result<Option<client::
         None => home.key()?,
     };
     Ok(key.map(|key| match home.address() {
-        Some(address) => endpoint(address, &key),
+        Some(address) => endpoint(&address, &key),
         None => client::Endpoint::at(&api.host.value, api.port.value, key),
     }))
 }
 
-fn endpoint(address: SocketAddr, key: &Secret) -> client::Endpoint {
-    client::Endpoint::at(&address.ip().to_string(), address.port(), key.clone())
+fn endpoint(address: &Address, key: &Secret) -> client::Endpoint {
+    let mut endpoint =
+        client::Endpoint::at(&address.socket.ip().to_string(), address.socket.port(), key.clone());
+    endpoint.url.push_str(&address.path);
+    endpoint
 }
 
-fn only(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Home> {
+pub fn only(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Home> {
     let mut homes = home::choose(homes, &|name| environment.get(name))?;
     match (homes.pop(), homes.is_empty()) {
         (Some(home), true) => Ok(home),
@@ -303,7 +430,7 @@ fn parts(
     settings: &Settings,
     equipment: &Equipment,
     compressor: Compressor,
-    bridge: Arc<Bridge>,
+    platforms: Vec<Arc<dyn Platform>>,
 ) -> Parts {
     let (writing, reading, time) = (store.clone(), store.clone(), clock.clone());
     Parts {
@@ -313,7 +440,7 @@ fn parts(
         hands: equipment.hands.clone(),
         briefing: equipment.briefing.clone(),
         compressor,
-        platforms: vec![bridge],
+        platforms,
         mint: mint(settings),
         open: Box::new(move || {
             let writer = writing.writer(time.now()).map_err(|error| broken("open the store", error))?;
@@ -341,19 +468,70 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>) -> Options
 }
 
 /// The gateways that run: of the homes that are given, or of those that people usually have.
-pub fn gateways(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Vec<client::Client>> {
-    let variable = |name: &str| environment.get(name);
-    let chosen = home::choose(homes, &variable)?;
-    let usual = if homes.is_empty() { home::usual(&variable) } else { Vec::new() };
+pub fn gateways(
+    homes: &[PathBuf],
+    all_profiles: bool,
+    environment: &Environment,
+) -> anyhow::Result<Vec<client::Client>> {
     let mut found: Vec<client::Client> = Vec::new();
-    for home in chosen.into_iter().chain(usual) {
-        let (Some(address), Ok(Some(key))) = (home.address(), home.key()) else { continue };
-        let client = client::Client::new(endpoint(address, &key))?;
+    for (_, home) in meant(homes, all_profiles, environment)? {
+        let Some(client) = gateway_of(&home)? else { continue };
         if !found.iter().any(|known| known.address() == client.address()) {
             found.push(client);
         }
     }
     Ok(found)
+}
+
+/// The homes that an order or a question is for, by name: those given, else all that people usually have.
+fn meant(
+    homes: &[PathBuf],
+    all_profiles: bool,
+    environment: &Environment,
+) -> anyhow::Result<Vec<(String, Home)>> {
+    let variable = |name: &str| environment.get(name);
+    let chosen = home::choose(homes, &variable)?;
+    let usual = if homes.is_empty() { home::usual(&variable) } else { Vec::new() };
+    let mut found: Vec<(String, Home)> = Vec::new();
+    for home in chosen.into_iter().chain(usual) {
+        // A root whose gateway serves its profiles is all of them.
+        let profiles = home::profiles(&home)?;
+        let several = all_profiles || (profiles.len() > 1 && profiles[0].1 == home);
+        let named = if several { profiles } else { vec![(name(&home), home)] };
+        for (name, home) in named {
+            if !found.iter().any(|(_, known)| known.path() == home.path()) {
+                found.push((name, home));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn gateway_of(home: &Home) -> anyhow::Result<Option<client::Client>> {
+    match (home.address(), home.key()) {
+        (Some(address), Ok(Some(key))) => client::Client::new(endpoint(&address, &key)).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// A question about every home that is meant, to its gateway or to its files.
+pub fn look(
+    homes: &[PathBuf],
+    all_profiles: bool,
+    environment: &Environment,
+    look: impl AsyncFnOnce(Vec<Place>, Time) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let is_given = !homes.is_empty();
+    let mut places = Vec::new();
+    for (name, home) in meant(homes, all_profiles, environment)? {
+        if !home.path().is_dir() && !is_given {
+            continue; // where one would be, if anybody had begun one
+        }
+        let occupied = home.owner().map(|owner| owner.to_string());
+        places.push(Place { gateway: gateway_of(&home)?, name, home, occupied });
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(look(places, SystemClock::new().now()))
 }
 
 /// Ids as Hermes makes them: by the clock on the wall, and told apart by where a session comes from.

@@ -38,7 +38,16 @@ impl Gateway {
         Self::run(home, script).await
     }
 
+    /// On a root with all of its profiles.
+    pub async fn start_profiles(root: &Path) -> Result<Self> {
+        Self::run_with(root, None, &["--all-profiles"]).await
+    }
+
     async fn run(home: &Path, script: Option<&Path>) -> Result<Self> {
+        Self::run_with(home, script, &[]).await
+    }
+
+    async fn run_with(home: &Path, script: Option<&Path>, arguments: &[&str]) -> Result<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let binary = std::env::current_exe()?.with_file_name("throughline");
         if !binary.exists() {
@@ -48,6 +57,7 @@ impl Gateway {
         let child = Command::new(&binary)
             .arg("--home")
             .arg(home)
+            .args(arguments)
             .env_clear()
             .env("HOME", home)
             .env("API_SERVER_PORT", port.to_string())
@@ -101,6 +111,10 @@ impl Gateway {
         let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
         // The unit is fixed at 100 per second on every Linux that matters.
         Ok(ticks as f64 / 100.0)
+    }
+
+    pub fn threads(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/task", self.child.id()))?.count())
     }
 
     pub fn resident_mb(&self) -> Result<f64> {

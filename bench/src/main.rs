@@ -6,6 +6,7 @@
 mod client;
 mod compression;
 mod gateway;
+mod host;
 mod probe;
 
 use anyhow::Result;
@@ -30,7 +31,12 @@ struct Arguments {
     /// How long a history the long-conversation measurement builds
     #[arg(long, default_value_t = 1000)]
     messages: usize,
-    /// Only this measurement: throughput, start, long, tools, compression or memory
+    /// How many agents share a process, and how many chats each of them has
+    #[arg(long, default_value_t = 200)]
+    agents: usize,
+    #[arg(long, default_value_t = 50)]
+    chats: usize,
+    /// Only this measurement: throughput, start, long, tools, compression, memory or host
     #[arg(long)]
     only: Option<String>,
     /// Where the homes are made; must be a real disk
@@ -60,6 +66,9 @@ async fn main() -> Result<()> {
     }
     if wanted("memory") {
         memory(&arguments).await?;
+    }
+    if wanted("host") {
+        host::measure(&arguments).await?;
     }
     Ok(())
 }

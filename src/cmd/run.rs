@@ -1,19 +1,35 @@
-//! `throughline`: the gateway itself.
+//! `throughline`: the gateway itself, for one agent or for many.
+//!
+//! Homes that are given by name must all start: whoever names them means them. With `--all-profiles`,
+//! or where the root's settings say so (`gateway.multiplex_profiles`), each profile stands for itself:
+//! one that cannot start is named and tried again, and the others run. They share one listener, the
+//! root's: each answers under `/p/<name>/`, the root also without. A profile whose own files say another
+//! port answers there as well.
 
-use crate::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, Written};
-use crate::home::{self, Home};
-use crate::wire::{self, Company, Running};
+use crate::config::{Environment, ModelChoice, Origin, Overrides, Settings, Written};
+use crate::home::{self, Address, Home};
+use crate::host::{self, Candidate, Crew, Ending, Host, Introduction, Plan, Started};
+use crate::logs::{Logs, Scribe};
+use crate::notify::{News, Notify};
+use crate::signal::Stop;
+use crate::token::Tokens;
+use crate::wire::{self, Company, Door};
 use anyhow::{Context, bail};
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 use throughline_gateway::Agents;
-use tokio::signal::unix::{SignalKind, signal};
+use throughline_server::Porch;
+use tokio::sync::oneshot;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Run the gateway (the default)
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct Run {
     /// The model to ask, instead of the configured one
     #[arg(long)]
@@ -28,192 +44,380 @@ pub struct Run {
     log_level: Option<String>,
 }
 
-/// A home, and what was written about it.
-struct Plan {
-    home: Home,
-    settings: Settings,
-    warnings: Vec<Remark>,
+/// Hermes' code for "start me again", from sysexits.h: a temporary failure.
+const RESTART_CODE: u8 = 75;
+/// What a supervisor that restarts us on that code may set, if it is not systemd.
+const SUPERVISED: &str = "THROUGHLINE_SUPERVISED";
+
+/// What is to be run, and how the agents stand to each other.
+struct Assembly {
+    candidates: Vec<Candidate>,
+    /// What was read to decide it, of the first.
+    first: anyhow::Result<Plan>,
+    /// Each stands for itself, and they share a listener.
+    profiles: bool,
 }
 
 impl Run {
     pub fn run(
         self,
         homes: &[PathBuf],
+        all_profiles: bool,
         environment: &Environment,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         let began = Instant::now();
         home::take_title().context("could not start again under the name that Hermes knows")?;
-        let plans = self.plans(homes, environment)?;
-        for plan in &plans {
-            for warning in &plan.warnings {
-                let _ = writeln!(io::stderr(), "warning: {warning}");
-            }
-        }
-        log_to_stderr(&plans[0].settings);
+        let assembly = self.assemble(homes, all_profiles, environment)?;
+        let logs = Logs::start().context("could not start the thread that writes the logs")?;
+        let filter = self.filter(assembly.first.as_ref().ok());
+        log(&filter, &logs, assembly.candidates.len() > 1);
         // Whoever reads the log later has to know where one process ends and the next begins.
         tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "throughline started");
         raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let code = runtime.block_on(serve(plans, environment, began, out));
+        let ended = runtime.block_on(self.serve(assembly, environment, &logs, began, out));
         runtime.shutdown_background(); // whatever still waits for a model is on disk
-        code
+        if let Err(error) = &ended {
+            tracing::error!("{error:#}");
+        }
+        logs.flush();
+        match ended? {
+            Ended::Stopped { clean } => Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+            Ended::Restart if is_supervised(environment) => Ok(ExitCode::from(RESTART_CODE)),
+            Ended::Restart => Err(home::begin_anew()).context("could not start again; start it by hand"),
+        }
     }
 
-    fn plans(&self, homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Vec<Plan>> {
-        let overrides = Overrides {
+    fn overrides(&self) -> Overrides {
+        Overrides {
             model: self.model.clone(),
             host: self.host.clone(),
             port: self.port,
             log_level: self.log_level.clone(),
-        };
-        let homes = home::choose(homes, &|name| environment.get(name))?;
-        if homes.len() > 1 && self.port.is_some() {
-            bail!("--port cannot be the port of several homes; set API_SERVER_PORT in each home's .env");
         }
-        homes.into_iter().map(|home| plan(home, environment, overrides.clone())).collect()
+    }
+
+    fn assemble(
+        &self,
+        homes: &[PathBuf],
+        all_profiles: bool,
+        environment: &Environment,
+    ) -> anyhow::Result<Assembly> {
+        let mut homes = home::choose(homes, &|name| environment.get(name))?;
+        if all_profiles && homes.len() > 1 {
+            bail!("--all-profiles takes one home, the root; give --home once");
+        }
+        if homes.len() > 1 {
+            if self.port.is_some() {
+                bail!("--port cannot be the port of several homes; set API_SERVER_PORT in each home's .env");
+            }
+            let first = plan(&homes[0], environment, self.overrides());
+            let candidates =
+                homes.drain(..).map(|home| Candidate { name: wire::name(&home), home }).collect();
+            return Ok(Assembly { candidates, first, profiles: false });
+        }
+        let home = homes.remove(0);
+        let first = plan(&home, environment, self.overrides());
+        let multiplexed = first.as_ref().is_ok_and(|plan| plan.settings.multiplex_profiles.value);
+        if !all_profiles && !multiplexed {
+            let candidates = vec![Candidate { name: wire::name(&home), home }];
+            return Ok(Assembly { candidates, first, profiles: false });
+        }
+        let root = home::profiles(&home)?;
+        if !root[0].1.path().is_dir() {
+            bail!(
+                "{} does not exist, so it has no profiles; give the root with --home",
+                root[0].1.path().display()
+            );
+        }
+        let first = match root[0].1 == home {
+            true => first,
+            false => plan(&root[0].1, environment, self.overrides()),
+        };
+        let candidates = root.into_iter().map(|(name, home)| Candidate { name, home }).collect();
+        Ok(Assembly { candidates, first, profiles: true })
+    }
+
+    /// What goes to the standard error.
+    fn filter(&self, first: Option<&Plan>) -> String {
+        let written = first.map(|plan| plan.settings.log_level.value.clone());
+        written.or_else(|| self.log_level.clone()).unwrap_or_else(|| "info".to_owned())
+    }
+
+    async fn serve(
+        self,
+        assembly: Assembly,
+        environment: &Environment,
+        logs: &Arc<Logs>,
+        began: Instant,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<Ended> {
+        let mut stopped = Stop::listen()?;
+        let notify = Arc::new(Notify::new(&|name| environment.get(name)));
+        let Assembly { candidates, first, profiles } = assembly;
+        let crew = Crew::new(candidates.iter().map(|candidate| candidate.name.clone()));
+        let shared = match profiles {
+            true => Some(
+                self.share(first.as_ref().ok().map(|plan| &plan.settings), &candidates, environment).await?,
+            ),
+            false => None,
+        };
+        let company = Company {
+            homes: candidates.iter().map(|candidate| candidate.home.path().to_owned()).collect(),
+            agents: Arc::new(Agents::expecting(crew_names(&candidates))),
+            tokens: Arc::new(Tokens::new(environment)),
+            porch: shared.as_ref().map(|shared| shared.porch.clone()),
+            host: crew.clone(),
+        };
+        let door = doors(&candidates, shared.as_ref().map(|shared| shared.at));
+        let (reading, overrides) = (environment.clone(), self.overrides());
+        let read = move |home: &Home| plan(home, &reading, overrides.clone());
+        let host = Host::new(crew.clone(), company, logs.clone(), read, door);
+        let heart = tokio::spawn(host::heartbeat(crew.clone(), notify.clone()));
+        let (kept, mut started) = tokio::select! {
+            kept = host.keep(candidates) => kept,
+            () = stopped.asked() => return Ok(Ended::Stopped { clean: true }), // what was begun is on disk
+        };
+        if !profiles && let Some(nth) = started.iter().position(|started| started.result.is_err()) {
+            kept.stop(Ending::Stop).await;
+            return Err(started.swap_remove(nth).result.err().context("the first that failed")?);
+        }
+        match &shared {
+            Some(shared) => introduce_all(&started, shared.at, out)?,
+            None => introduce_each(&started, environment, out)?,
+        }
+        writeln!(out, "ready   after {:.0} ms; Ctrl-C stops it", began.elapsed().as_secs_f64() * 1e3)?;
+        out.flush()?;
+        notify.say(&News::Ready);
+
+        let ending = tokio::select! {
+            () = stopped.asked() => Ending::Stop,
+            () = crew.restart_asked() => Ending::Restart,
+        };
+        notify.say(&News::Stopping);
+        tracing::info!("stopping: finishing what is running");
+        let stopping = async {
+            let clean = kept.stop(ending).await;
+            if let Some(shared) = shared {
+                shared.close().await;
+            }
+            clean
+        };
+        let clean = tokio::select! {
+            clean = stopping => clean,
+            () = stopped.asked() => {
+                tracing::warn!("stopped at once; what was running goes on at the next start");
+                return Ok(Ended::Stopped { clean: true });
+            }
+        };
+        heart.abort();
+        Ok(match ending {
+            Ending::Stop => Ended::Stopped { clean },
+            Ending::Restart => Ended::Restart,
+        })
+    }
+
+    /// The one listener of all profiles: the root's, as far as its settings can be read.
+    async fn share(
+        &self,
+        root: Option<&Settings>,
+        candidates: &[Candidate],
+        environment: &Environment,
+    ) -> anyhow::Result<Shared> {
+        let variable = |name: &str| environment.get(name).filter(|value| !value.trim().is_empty());
+        let (host, port) = match root {
+            Some(root) => (root.api.host.value.clone(), root.api.port.value),
+            None => {
+                let port = self.port.or_else(|| variable("API_SERVER_PORT")?.trim().parse().ok());
+                let host = self.host.clone().or_else(|| variable("API_SERVER_HOST"));
+                (host.unwrap_or_else(|| "127.0.0.1".into()), port.unwrap_or(8642))
+            }
+        };
+        let listener = wire::bind(&host, port).await?;
+        let at = listener.local_addr().context("the API has no address")?;
+        let porch = Arc::new(Porch::new(wire::FRONT, env!("CARGO_PKG_VERSION")));
+        candidates.iter().for_each(|candidate| porch.close(&candidate.name));
+        let (close, closed) = oneshot::channel();
+        let server = tokio::spawn(throughline_server::serve(listener, porch.router(), async move {
+            let _ = closed.await;
+        }));
+        Ok(Shared { porch, at, server, close })
     }
 }
 
-fn plan(home: Home, environment: &Environment, overrides: Overrides) -> anyhow::Result<Plan> {
-    let report = match Written::read(&home, environment, overrides)? {
+enum Ended {
+    Stopped {
+        clean: bool,
+    },
+    /// To be started again.
+    Restart,
+}
+
+struct Shared {
+    porch: Arc<Porch>,
+    at: SocketAddr,
+    server: tokio::task::JoinHandle<io::Result<()>>,
+    close: oneshot::Sender<()>,
+}
+
+impl Shared {
+    async fn close(mut self) {
+        let _ = self.close.send(());
+        if tokio::time::timeout(wire::RESPONSES_END, &mut self.server).await.is_err() {
+            self.server.abort(); // a client that does not read its answer can ask for it again
+        }
+    }
+}
+
+fn crew_names(candidates: &[Candidate]) -> Vec<String> {
+    candidates.iter().map(|candidate| candidate.name.clone()).collect()
+}
+
+/// Homes that leave the port to us get neighbouring ones. Profiles share one, but for those whose own
+/// files say another.
+fn doors(
+    candidates: &[Candidate],
+    shared: Option<SocketAddr>,
+) -> impl Fn(&Candidate, &Settings) -> Door + Send + Sync + 'static {
+    let names = crew_names(candidates);
+    move |candidate, settings| {
+        let port = &settings.api.port;
+        match shared {
+            Some(at) => {
+                let said = matches!(port.origin, Origin::Config { .. } | Origin::Dotenv { .. });
+                let other = said && port.value != at.port() && candidate.name != wire::FRONT;
+                Door::Shared { at, own_port: other.then_some(port.value) }
+            }
+            None => {
+                let nth = names.iter().position(|name| *name == candidate.name).unwrap_or(0);
+                let nth = u16::try_from(nth).unwrap_or(0);
+                let is_left_to_us = port.origin == Origin::Default && nth > 0;
+                Door::Own { port: is_left_to_us.then(|| port.value + nth) }
+            }
+        }
+    }
+}
+
+fn plan(home: &Home, environment: &Environment, overrides: Overrides) -> anyhow::Result<Plan> {
+    let report = match Written::read(home, environment, overrides)? {
         Ok(written) => written.report(),
         Err(report) => report,
     };
     let (settings, warnings) =
         report.into_settings().with_context(|| format!("the settings of {}", home.path().display()))?;
-    Ok(Plan { home, settings, warnings })
+    Ok(Plan { settings, warnings })
 }
 
-async fn serve(
-    plans: Vec<Plan>,
-    environment: &Environment,
-    began: Instant,
-    out: &mut dyn Write,
-) -> anyhow::Result<ExitCode> {
-    let mut stopped = Stop::listen()?;
-    let mut agents = Vec::new();
-    let company = Company {
-        homes: plans.iter().map(|plan| plan.home.path().to_owned()).collect(),
-        agents: Arc::new(Agents::expecting(plans.iter().map(|plan| wire::name(&plan.home)).collect())),
-    };
-    for (nth, plan) in (0u16..).zip(&plans) {
-        // Homes that leave the port to us get neighbouring ones.
-        let default = plan.settings.api.port.origin == Origin::Default;
-        let port = (default && nth > 0).then(|| plan.settings.api.port.value + nth);
-        match wire::start(&plan.home, &plan.settings, port, &company).await {
-            Ok(running) => agents.push(running),
-            Err(error) => {
-                stop(agents).await;
-                return Err(error);
-            }
-        }
-        introduce(plan, &agents[usize::from(nth)], environment, out)?;
-    }
-    writeln!(out, "ready   after {:.0} ms; Ctrl-C stops it", began.elapsed().as_secs_f64() * 1e3)?;
-    out.flush()?;
-    stopped.asked().await;
-    tracing::info!("stopping: finishing what is running");
-    let clean = tokio::select! {
-        clean = stop(agents) => clean,
-        () = stopped.asked() => {
-            tracing::warn!("stopped at once; what was running goes on at the next start");
-            true
-        }
-    };
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// Whether somebody starts us again when we ask for it by our exit code.
+fn is_supervised(environment: &Environment) -> bool {
+    let pid = std::process::id().to_string();
+    // Not `INVOCATION_ID`: a shell in a desktop's terminal has that, too.
+    environment.get("SYSTEMD_EXEC_PID").is_some_and(|of| of.trim() == pid)
+        || environment.get(SUPERVISED).is_some_and(|value| !matches!(value.trim(), "" | "0" | "false"))
 }
 
-async fn stop(agents: Vec<Running>) -> bool {
-    let mut clean = true;
-    let stopping: Vec<_> = agents.into_iter().map(|agent| tokio::spawn(agent.stop())).collect();
-    for stopping in stopping {
-        match stopping.await {
-            Ok(Ok(left)) if left.is_clean() => {}
-            Ok(Ok(left)) => tracing::warn!(
-                turns = left.running_turns,
-                waiting = left.waiting_inputs,
-                undelivered = left.undelivered,
-                "stopped with work left; it goes on at the next start"
-            ),
-            Ok(Err(error)) => {
-                tracing::error!("{error:#}");
-                clean = false;
-            }
-            Err(error) => {
-                tracing::error!(%error, "an agent fell over while stopping");
-                clean = false;
-            }
+// ------------------------------------------------------------------------------------ introduction
+
+fn introduce_each(started: &[Started], environment: &Environment, out: &mut dyn Write) -> io::Result<()> {
+    for started in started {
+        let Ok(introduction) = &started.result else { continue };
+        for warning in &introduction.plan.warnings {
+            let _ = writeln!(io::stderr(), "warning: {warning}");
         }
+        introduce(&started.candidate.home, introduction, environment, out)?;
     }
-    clean
+    Ok(())
 }
 
 /// What is on, what is off, and where the key is.
 fn introduce(
-    plan: &Plan,
-    running: &Running,
+    home: &Home,
+    introduction: &Introduction,
     environment: &Environment,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let home = plan.home.path().display();
+    let shown = home.path().display();
     writeln!(out, "Throughline {}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "home    {home}")?;
-    if let Some(hermes) = home::hermes_beside(&plan.home, &|name| environment.get(name)) {
+    writeln!(out, "home    {shown}")?;
+    if let Some(hermes) = home::hermes_beside(home, &|name| environment.get(name)) {
         let hermes = hermes.display();
         writeln!(out, "        {hermes} is there as well; use it with `throughline --home {hermes}`")?;
     }
-    match &plan.settings.model {
+    match &introduction.plan.settings.model {
         ModelChoice::Rehearsal => {
             writeln!(out, "model   rehearsal, which works offline and only plays an agent")?;
             writeln!(
                 out,
-                "        for a real one put a key in {home}/.env (OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY)"
+                "        for a real one put a key in {shown}/.env (OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY)"
             )?;
         }
         ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {
             writeln!(out, "model   {} at {}", endpoint.model.value, endpoint.base_url.value)?;
         }
     }
-    writeln!(out, "api     http://{}/v1", running.address)?;
-    let file = plan.home.key_file();
+    writeln!(out, "api     http://{}/v1", introduction.address)?;
+    let file = home.key_file();
     match io::stdout().is_terminal() {
-        true => writeln!(out, "        key {} (also in {})", running.key.expose(), file.display())?,
+        true => writeln!(out, "        key {} (also in {})", introduction.key.expose(), file.display())?,
         false => writeln!(out, "        key in {}", file.display())?,
     }
-    for off in &running.off {
+    for off in &introduction.off {
         writeln!(out, "off     {off}")?;
     }
     writeln!(out, "off     chat platforms, memory providers: not in this version")
 }
 
-/// The signals by which a person or a supervisor asks to stop.
-struct Stop {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Stop {
-    fn listen() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("could not listen for signals");
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+/// A line for each of many.
+fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io::Result<()> {
+    let width = started.iter().map(|started| started.candidate.name.len()).max().unwrap_or(0).max(6);
+    let root = started.first().map(|started| started.candidate.home.path().display().to_string());
+    writeln!(out, "Throughline {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "root    {}", root.unwrap_or_default())?;
+    let api = Address { socket: at, path: "/p/<agent>".into() };
+    writeln!(out, "api     http://{api}/v1, {} also without /p/; each key in its home", wire::FRONT)?;
+    for Started { candidate, result } in started {
+        let name = &candidate.name;
+        match result {
+            Ok(Introduction { plan, .. }) => {
+                for warning in &plan.warnings {
+                    let _ = writeln!(io::stderr(), "warning: {warning}");
+                }
+                let model = match &plan.settings.model {
+                    ModelChoice::Rehearsal => "rehearsal, which only plays an agent",
+                    ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => &endpoint.model.value,
+                };
+                writeln!(out, "up      {name:width$}  {model}")?;
+            }
+            Err(error) => {
+                let why = format!("{error:#}").replace('\n', "\n        ");
+                writeln!(out, "down    {name:width$}  {why}")?;
+            }
         }
     }
+    let up = started.iter().filter(|started| started.result.is_ok()).count();
+    match up == started.len() {
+        true => writeln!(out, "        {up} agents"),
+        false => writeln!(out, "        {up} of {} agents; the others are tried again", started.len()),
+    }
 }
 
-fn log_to_stderr(settings: &Settings) {
-    let filter = tracing_subscriber::EnvFilter::new(&settings.log_level.value);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    let _ = log.with_ansi(io::stderr().is_terminal()).try_init();
+// --------------------------------------------------------------------------------------- the process
+
+/// To the standard error as ever, and to the files of the homes. Where there is one agent only, its
+/// name on every line would tell nobody anything.
+fn log(filter: &str, logs: &Arc<Logs>, several: bool) {
+    let named = filter_fn(move |metadata| several || !(metadata.is_span() && metadata.name() == "agent"));
+    let shown = tracing_subscriber::EnvFilter::new(filter);
+    let stderr =
+        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let files = Scribe(logs.clone()).with_filter(LevelFilter::DEBUG);
+    let stderr = stderr.with_filter(named).with_filter(shown);
+    let _ = tracing_subscriber::registry().with(stderr).with(files).try_init();
 }
 
 /// Every client and every reader of the store is a descriptor; the usual 1,024 are soon gone.
+#[cfg(unix)]
 #[allow(unsafe_code)]
 fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -225,3 +429,6 @@ fn raise_descriptor_limit() {
         }
     }
 }
+
+#[cfg(not(unix))]
+fn raise_descriptor_limit() {}

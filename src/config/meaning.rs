@@ -12,6 +12,12 @@ const PORT: u16 = 8642;
 const BODY_LIMIT_BYTES: u64 = 10_000_000;
 const BODY_LIMIT_BYTES_MIN: u64 = 1024;
 
+/// Hermes' own. Less than a few lines would be put aside all the time.
+const LOG_MEGABYTES: f64 = 5.0;
+const LOG_BYTES_MIN: u64 = 4096;
+const LOG_BACKUPS: u64 = 3;
+const LOG_BACKUPS_MAX: u64 = 100;
+
 /// Through how many agents a message may pass: enough for a question, its answer and a few rounds.
 const HOPS_MAX: u64 = 8;
 
@@ -58,6 +64,8 @@ impl Written {
         let session_reset = self.session_reset(&mut report);
         let timezone = self.timezone(&mut report);
         let log_level = self.log_level(&mut report);
+        let logs = self.logs(&mut report);
+        let multiplex_profiles = self.multiplex_profiles(&mut report);
         let allow_unsafe_filesystem = or_default(self.config.own.allow_unsafe_filesystem, false);
         report.sourced("throughline.allow_unsafe_filesystem", &allow_unsafe_filesystem);
         if let (Some(model), Some(api), true) = (model, api, report.errors.is_empty()) {
@@ -77,6 +85,9 @@ impl Written {
                 session_reset,
                 timezone,
                 log_level,
+                logs,
+                multiplex_profiles,
+                profile_routes: self.config.settings.profile_routes.clone(),
                 allow_unsafe_filesystem,
             });
         }
@@ -336,6 +347,40 @@ impl Written {
             None => report.row("timezone", "the machine's", &Origin::Default),
         }
         known
+    }
+
+    fn multiplex_profiles(&self, report: &mut Report) -> Sourced<bool> {
+        let variable = self.variable("GATEWAY_MULTIPLEX_PROFILES").and_then(|text| {
+            let known = match text.value.expose().trim().to_lowercase().as_str() {
+                "1" | "true" | "yes" | "on" => Some(true),
+                "0" | "false" | "no" | "off" => Some(false),
+                _ => None,
+            };
+            known.map(|known| Sourced::new(known, text.origin))
+        });
+        let written = self.config.settings.multiplex_profiles.map(Sourced::from);
+        let multiplex = variable.or(written).unwrap_or_else(|| Sourced::new(false, Origin::Default));
+        report.sourced("gateway.multiplex_profiles", &multiplex);
+        multiplex
+    }
+
+    /// Hermes takes nothing and zero for its own defaults.
+    fn logs(&self, report: &mut Report) -> Logs {
+        let written = &self.config.settings.logs;
+        let level = match self.config.settings.log_level.as_ref().map(|at| at.value.to_uppercase()).as_deref()
+        {
+            Some("DEBUG") => Level::Debug,
+            Some("WARNING" | "WARN") => Level::Warning,
+            Some("ERROR" | "CRITICAL") => Level::Error,
+            _ => Level::Info,
+        };
+        let given = |at: Option<At<f64>>| at.filter(|at| at.value > 0.0);
+        let megabytes = or_default(given(written.max_size_mb), LOG_MEGABYTES);
+        let backups = or_default(written.backup_count.filter(|at| at.value > 0), LOG_BACKUPS);
+        report.sourced("logging.max_size_mb", &megabytes);
+        report.sourced("logging.backup_count", &backups);
+        let bytes_max = (megabytes.value * f64::from(1 << 20)) as u64;
+        Logs { level, bytes_max: bytes_max.max(LOG_BYTES_MIN), backups: backups.value.min(LOG_BACKUPS_MAX) }
     }
 
     fn log_level(&self, report: &mut Report) -> Sourced<String> {

@@ -9,6 +9,7 @@ mod evaluation;
 mod gateway;
 mod hands;
 mod homes;
+mod host;
 mod interop;
 mod openai_sdk;
 mod owners;

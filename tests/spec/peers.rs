@@ -94,6 +94,12 @@ impl Hermes {
         serde_json::from_slice(&said).expect("the script answers in JSON")
     }
 
+    /// What its status module makes of the gateway that runs on this home. See `tests/peers/hermes_status.py`.
+    pub fn sees(&self, home: &Path, why: &str) -> Value {
+        let told = self.runs("hermes_status.py", home, &json!({ "why": why }));
+        serde_json::from_slice(&told).expect("the script answers in JSON")
+    }
+
     fn runs(&self, name: &str, home: &Path, told: &Value) -> Vec<u8> {
         let mut command = script(&self.python, name);
         command.env("HERMES_HOME", home).env("HOME", home.with_file_name("user"));

@@ -21,6 +21,7 @@ pub mod prompt;
 pub mod redact;
 pub mod route;
 pub mod session;
+pub mod standing;
 pub mod time;
 pub mod tool;
 pub mod turn;

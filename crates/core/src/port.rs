@@ -10,6 +10,7 @@ use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
 use crate::session::{Act, FailureKind, Outcome, Session};
+use crate::standing::Standing;
 use crate::time::Time;
 use crate::tool::{Ask, Caller, Verdict};
 use crate::turn::{Answer, Usage};
@@ -184,6 +185,10 @@ pub trait Read: Send {
     /// All that is known about a message, found by any of its names: a platform's id, an
     /// idempotency key, a response id, `<session>/<number>`, or a row of the transcript.
     fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError>;
+    /// What waits, what runs, what is stuck.
+    fn standing(&self) -> Result<Standing, StoreError>;
+    /// Where chats lead, each route as it is written for Hermes.
+    fn routes(&self) -> Result<Vec<JsonText>, StoreError>;
     /// How often each named event happened.
     fn counts(&self) -> Result<Vec<(String, u64)>, StoreError>;
     /// Every invariant that does not hold, in words. Empty is good.
@@ -827,6 +832,8 @@ pub enum Question {
     Trace(String),
     Counts,
     Asks,
+    Standing,
+    Routes,
     Check,
 }
 
@@ -839,6 +846,8 @@ pub enum Reading {
     Traces(Vec<Trace>),
     Counts(Vec<(String, u64)>),
     Asks(Vec<Pending>),
+    Standing(Box<Standing>),
+    Routes(Vec<JsonText>),
     Violations(Vec<String>),
 }
 
@@ -865,4 +874,7 @@ pub struct Status {
     pub engine: Option<String>,
     /// The platforms it is connected to, by name.
     pub platforms: Vec<(String, Health)>,
+    /// How often the writer has come round, and whether it still lives.
+    pub writer_rounds: u64,
+    pub writer_gone: bool,
 }

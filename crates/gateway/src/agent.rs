@@ -20,6 +20,7 @@ use throughline_core::tool::Tools;
 use throughline_core::{SessionId, Time};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
+use tracing::{Instrument, Span};
 
 /// Encoded histories are kept in memory up to this much in all; beyond it, sessions at rest give theirs back.
 const CACHE_BYTES_MAX: usize = 32 << 20;
@@ -85,6 +86,8 @@ pub(crate) struct Home {
     unwritable: Mutex<Option<String>>,
     /// How often each session's actor has fallen over.
     falls: Mutex<BTreeMap<SessionId, u32>>,
+    /// Around whatever this agent does: its lines go to its own log.
+    pub span: Span,
 }
 
 #[derive(Default)]
@@ -220,10 +223,12 @@ impl Agent {
         let undelivered = store.reader().undelivered()?;
         let halted = store.reader().cursor(HALT, HALT)?.is_some_and(|value| value == HALT);
 
+        // At the gravest level, so that it is there whatever is logged.
+        let span = tracing::error_span!("agent", agent = %options.rules.agent);
         let (library, desk) = Library::new(readers);
         let (news, newsstand) = mpsc::unbounded_channel();
         let writer = Writer::new(&library, clock.clone(), news);
-        let writing = desk.run(store, open, writer);
+        let writing = desk.run(store, open, writer).instrument(span.clone());
         let writer = match options.writer_thread {
             true => Some(on_a_thread(writing)?),
             false => {
@@ -258,10 +263,11 @@ impl Agent {
             in_flight_left: Notify::new(),
             unwritable: Mutex::default(),
             falls: Mutex::default(),
+            span: span.clone(),
         });
         home.outbox.belongs_to(&home);
         hands.belong_to(&home);
-        tokio::spawn(read_news(Arc::downgrade(&home), newsstand));
+        tokio::spawn(read_news(Arc::downgrade(&home), newsstand).instrument(span));
         undelivered.into_iter().for_each(|outgoing| home.outbox.send(outgoing));
         for session in unfinished {
             router::mail(&home, &session, Origin::Stored, Mail::Wake);

@@ -25,6 +25,9 @@ const IDLE: Duration = Duration::from_millis(20);
 const TEND_AT_LEAST: Duration = Duration::from_secs(1);
 /// How often Hermes' own writes are looked for while there is nothing else to do.
 const WATCH: Duration = Duration::from_millis(500);
+/// And once nobody has spoken in the home for a while: many homes at rest share a process.
+const WATCH_AT_REST: Duration = Duration::from_secs(4);
+const AT_REST: Duration = Duration::from_secs(30);
 /// How often a disk that refused a write is tried again.
 const PROBE: Duration = Duration::from_secs(1);
 
@@ -69,12 +72,15 @@ pub(crate) struct Meter {
     pub commits: AtomicU64,
     pub batches: AtomicU64,
     pub tended: AtomicBool,
+    /// Rises with every look at the queue: a writer that is stuck stands still.
+    pub rounds: AtomicU64,
 }
 
 struct Readers {
     open: ReaderFactory,
-    /// Connections at rest, opened on demand.
+    /// Connections at rest, opened on demand, and closed when nobody has asked for a while.
     idle: Mutex<Vec<Box<dyn Read>>>,
+    asked: AtomicU64,
     /// Who may read now. A connection has its own cache and its own copy of the schema, and reading
     /// is work for a core: more at a time would only cost memory.
     places: Arc<Semaphore>,
@@ -87,7 +93,8 @@ impl Library {
     pub(crate) fn new(readers: Option<ReaderFactory>) -> (Self, Desk) {
         let (orders, inbox) = mpsc::unbounded_channel();
         let readers = readers.map(|open| {
-            Arc::new(Readers { open, idle: Mutex::default(), places: Arc::new(Semaphore::new(READERS_MAX)) })
+            let places = Arc::new(Semaphore::new(READERS_MAX));
+            Arc::new(Readers { open, idle: Mutex::default(), asked: AtomicU64::new(0), places })
         });
         (Self { orders, readers, meter: Arc::default() }, Desk { orders: inbox })
     }
@@ -131,6 +138,11 @@ impl Library {
         }
     }
 
+    /// Nobody writes any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.orders.is_closed()
+    }
+
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         let (answer, answered) = oneshot::channel();
         if self.orders.send(Order::Close(answer)).is_err() {
@@ -142,6 +154,7 @@ impl Library {
 
 impl Readers {
     fn ask<T>(&self, question: impl FnOnce(&dyn Read) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let kept = self.idle.lock().expect("no reader panics holding the list").pop();
         let reader = kept.map_or_else(|| (self.open)(), Ok)?;
         let answer = question(reader.as_ref());
@@ -193,6 +206,7 @@ impl Desk {
     /// Waits for work, tending the store meanwhile. None: nobody is left to work for.
     async fn gather(&mut self, writer: &mut Writer, store: &mut dyn Store) -> Option<Gathered> {
         let first = loop {
+            writer.meter.rounds.fetch_add(1, Ordering::Relaxed);
             // Also while commits come without a pause, what was put off must get its turn.
             let overdue = writer.tended_at.elapsed() >= TEND_AT_LEAST;
             let waited = match overdue {
@@ -236,6 +250,10 @@ pub(crate) struct Writer {
     /// How long to wait for work before tending.
     patience: Duration,
     tended_at: Instant,
+    readers: Option<Arc<Readers>>,
+    /// Since when nobody has written or asked, and how often somebody had asked by then.
+    quiet_since: Instant,
+    asked: u64,
 }
 
 enum Served {
@@ -256,6 +274,9 @@ impl Writer {
             unwritable: false,
             patience: IDLE,
             tended_at: Instant::now(),
+            readers: library.readers.clone(),
+            quiet_since: Instant::now(),
+            asked: 0,
         }
     }
 
@@ -287,6 +308,7 @@ impl Writer {
             return Served::Panicked(closing);
         }
         self.patience = if self.unwritable { PROBE } else { IDLE };
+        self.quiet_since = Instant::now();
         closing.map_or(Served::All, Served::Close)
     }
 
@@ -354,7 +376,11 @@ impl Writer {
         }
         match store.tend(now) {
             Ok(tended) => {
-                self.patience = if tended.more { Duration::ZERO } else { WATCH };
+                self.patience = match (tended.more, self.is_at_rest()) {
+                    (true, _) => Duration::ZERO,
+                    (false, true) => WATCH_AT_REST,
+                    (false, false) => WATCH,
+                };
                 self.meter.tended.store(!tended.more, Ordering::Relaxed);
                 for trouble in &tended.trouble {
                     tracing::warn!(trouble, "could not tend to everything; trying again");
@@ -369,6 +395,19 @@ impl Writer {
                 self.patience = PROBE;
             }
         }
+    }
+
+    /// Nobody has had anything to do with this home for a while. What its readers hold is given back.
+    fn is_at_rest(&mut self) -> bool {
+        let asked = self.readers.as_ref().map_or(0, |readers| readers.asked.load(Ordering::Relaxed));
+        if asked != self.asked {
+            (self.asked, self.quiet_since) = (asked, Instant::now());
+        }
+        let at_rest = self.quiet_since.elapsed() >= AT_REST;
+        if let (true, Some(readers)) = (at_rest, &self.readers) {
+            readers.idle.lock().expect("no reader panics holding the list").clear();
+        }
+        at_rest
     }
 
     async fn reopened(&self, reopen: &StoreFactory) -> Option<Box<dyn Store>> {

@@ -127,6 +127,8 @@ impl Desk for Door {
                 Question::Trace(name) => Reading::Traces(store.trace(&name)?),
                 Question::Counts => Reading::Counts(store.counts()?),
                 Question::Asks => Reading::Asks(store.asks()?),
+                Question::Standing => Reading::Standing(Box::new(store.standing()?)),
+                Question::Routes => Reading::Routes(store.routes()?),
                 Question::Check => Reading::Violations(store.check()?),
             })
         }))
@@ -155,6 +157,8 @@ impl Desk for Door {
                 .iter()
                 .map(|(name, platform)| (name.clone(), platform.health()))
                 .collect(),
+            writer_rounds: home.library.meter.rounds.load(Ordering::Relaxed),
+            writer_gone: home.library.is_gone(),
         }
     }
 

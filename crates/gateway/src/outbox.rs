@@ -17,6 +17,7 @@ use throughline_core::input::Destination;
 use throughline_core::port::{Commit, DeliveryChange, Outgoing, Platform, SendError, StoreError};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
+use tracing::Instrument;
 
 /// Shown before a reply that may have arrived already.
 const MARK: &str = "♻️ (sent again; you may have seen this)";
@@ -72,7 +73,8 @@ impl Outbox {
         let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
         let sender = lanes.entry(lane.clone()).or_insert_with(|| {
             let (sender, receiver) = mpsc::unbounded_channel();
-            tokio::spawn(run(home, lane, receiver));
+            let span = home.span.clone();
+            tokio::spawn(run(home, lane, receiver).instrument(span));
             sender
         });
         let _ = sender.send(outgoing); // a lane leaves the map before it goes

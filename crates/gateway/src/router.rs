@@ -13,6 +13,7 @@ use throughline_core::input::AGENT_PLATFORM;
 use throughline_core::session::Event;
 use throughline_core::{ChatKey, SessionId};
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 /// A session whose actor keeps failing is tried again ever more slowly, but never given up: its
 /// messages are on disk, and somebody waits for them.
@@ -129,6 +130,7 @@ fn spawn(home: &Arc<Home>, session: SessionId, origin: Origin) -> Entry {
     // The actor's own address must not keep its mailbox open.
     let actor = Actor::new(home.clone(), session.clone(), origin, inbox, sender.downgrade());
     let home = home.clone();
+    let span = home.span.clone();
     let task = async move {
         let ended = AssertUnwindSafe(actor.run()).catch_unwind().await;
         home.router.leave(&session, number);
@@ -145,7 +147,7 @@ fn spawn(home: &Arc<Home>, session: SessionId, origin: Origin) -> Entry {
             }
         }
     };
-    tokio::spawn(task);
+    tokio::spawn(task.instrument(span));
     Entry { mail: sender, number }
 }
 

@@ -22,8 +22,10 @@ pub mod log;
 mod message;
 #[cfg(test)]
 mod peer;
+pub mod profile;
 pub mod row;
 pub mod schema;
 pub mod source;
+pub mod state;
 pub mod title;
 pub mod toolset;

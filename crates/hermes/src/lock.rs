@@ -90,7 +90,7 @@ impl Record {
         crate::json::dumps(&self.fields().into())
     }
 
-    fn fields(&self) -> Map<String, Value> {
+    pub(crate) fn fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         fields.insert("pid".into(), self.pid.into());
         fields.insert("kind".into(), json!(self.kind));

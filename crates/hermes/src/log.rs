@@ -13,6 +13,9 @@
 //! 2026-05-28 09:35:10,123 INFO [tag] run_agent: context compression started: session=S messages=N tokens=~1,234 model=M focus=None
 //! ```
 //!
+//! In the files of a home (`logs/agent.log`, `logs/gateway.log`, `logs/errors.log`) our lines have Hermes'
+//! form, too ([`line`]), so that its tools find their way in them.
+//!
 //! - only what stands at the beginning of a message counts: words that a user said, and that some line
 //!   repeats, are nobody's report
 //! - a line that is not known, torn or no text at all is none; nothing here fails
@@ -186,8 +189,14 @@ fn hermes(rest: &str) -> Option<News> {
     if logger.is_empty() || logger.contains(|c: char| !(c.is_ascii_alphanumeric() || "_.".contains(c))) {
         return None;
     }
-    if logger == "gateway.run" && message.starts_with("Starting Hermes Gateway") {
+    let begins = ["Starting Hermes Gateway", "throughline started"];
+    if logger == "gateway.run" && begins.iter().any(|words| message.starts_with(words)) {
         return Some(News::Began);
+    }
+    if let Some(running) = message.strip_prefix("context compression ")
+        && let Some(report) = named(running)
+    {
+        return Some(News::Compression(Report { context, ..report }));
     }
     let (session, step) = unnamed(message)?;
     // Of an agent without a session nothing can be said.
@@ -222,6 +231,84 @@ fn unnamed(message: &str) -> Option<(&str, Step)> {
         None => (failed()?, Step::Failed),
     };
     Some((field(fields, "session")?, step))
+}
+
+// --------------------------------------------------------------------------------------- writing
+
+/// How grave something is, in Hermes' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Debug,
+    Info,
+    Warning,
+    Error,
+}
+
+/// What one line says.
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a> {
+    pub at: Time,
+    pub level: Level,
+    pub session: Option<&'a str>,
+    /// The module that says it, as Rust names it.
+    pub module: &'a str,
+    pub message: &'a str,
+}
+
+/// One line as Hermes writes them, without its end. What would begin another line cannot.
+pub fn line(said: &Said<'_>, zone: &TimeZone) -> String {
+    let at = crate::local::civil(said.at, zone).strftime("%Y-%m-%d %H:%M:%S,%3f");
+    let level = match said.level {
+        Level::Debug => "DEBUG",
+        Level::Info => "INFO",
+        Level::Warning => "WARNING",
+        Level::Error => "ERROR",
+    };
+    let tag = said.session.map(|session| format!(" [{session}]")).unwrap_or_default();
+    // Where a message names its session itself, once is enough.
+    let message = tag.trim_start();
+    let message = said.message.strip_prefix(message).filter(|_| !tag.is_empty()).unwrap_or(said.message);
+    let mut line = format!("{at} {level}{tag} {}: ", logger(said.module));
+    for c in message.trim_start().chars() {
+        match c {
+            '\n' => line.push_str("\\n"),
+            '\r' => line.push_str("\\r"),
+            '\t' => line.push(c),
+            c if c.is_control() => line.extend(c.escape_unicode()),
+            c => line.push(c),
+        }
+    }
+    line
+}
+
+/// What Hermes calls the part of itself that does the same: `hermes logs --component` goes by it.
+pub fn logger(module: &str) -> String {
+    const PARTS: [(&str, &str); 8] = [
+        ("throughline_gateway", "gateway"),
+        ("throughline_platforms", "gateway.platforms"),
+        ("throughline_server", "gateway.api_server"),
+        ("throughline_store", "gateway.store"),
+        ("throughline_tools", "tools"),
+        ("throughline_mcp", "tools.mcp"),
+        ("throughline_memory", "agent.memory"),
+        ("throughline_models", "agent.models"),
+    ];
+    let (first, rest) = module.split_once("::").unwrap_or((module, ""));
+    let known = PARTS.iter().find(|(name, _)| *name == first).map(|(_, part)| *part);
+    let part = match known {
+        Some(part) => part,
+        None if first == "throughline" => return "gateway.run".to_owned(),
+        None => first,
+    };
+    match rest.is_empty() {
+        true => part.to_owned(),
+        false => format!("{part}.{}", rest.replace("::", ".")),
+    }
+}
+
+/// Whether a line of this logger belongs into `gateway.log`.
+pub fn is_gateway(logger: &str) -> bool {
+    logger == "gateway" || logger.starts_with("gateway.")
 }
 
 // ---------------------------------------------------------------------------------------- fields

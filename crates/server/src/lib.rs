@@ -27,22 +27,28 @@ mod follow;
 mod health;
 mod intake;
 mod items;
+mod porch;
 mod responses;
 mod sampling;
 mod sessions;
 mod shown;
 mod sse;
+mod status;
 mod ticket;
 mod view;
 mod written;
 
 pub use intake::completion_id;
+pub use porch::Porch;
+pub use status::{Alone, Condition, Host, Member, standing_json};
 pub use ticket::Ticket;
 
 use crate::auth::Guard;
 use crate::error::ApiError;
-use axum::Router;
-use axum::middleware::from_fn_with_state;
+pub use axum::Router;
+
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use http::{Method, StatusCode, Uri};
@@ -52,6 +58,7 @@ use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::port::Desk;
 use tokio::net::TcpListener;
+use tracing::Instrument;
 
 /// Hermes' own limit: room for a long conversation with pictures, not for an archive.
 pub const BODY_BYTES_MAX: usize = 10_000_000;
@@ -72,6 +79,8 @@ pub struct Options {
     pub keep_alive: Duration,
     /// The other agents of this process, by name.
     pub neighbours: Neighbours,
+    /// The process that this agent is part of.
+    pub host: Arc<dyn Host>,
 }
 
 pub type Neighbours = Arc<dyn Fn() -> Vec<(String, Arc<dyn Desk>)> + Send + Sync>;
@@ -109,6 +118,8 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
         .route("/api/control/why", get(control::why))
         .route("/api/control/counts", get(control::counts))
         .route("/api/control/check", get(control::check))
+        .route("/api/status", get(status::status))
+        .route("/api/control/restart", post(status::restart))
         .route("/api/control/halt", post(control::halt))
         .route("/api/control/release", post(control::release))
         .route("/api/approvals", get(approvals::list))
@@ -116,7 +127,13 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), auth::require));
-    open.merge(locked).with_state(app)
+    // At the gravest level, so that it is there whatever is logged.
+    let span = tracing::error_span!("agent", agent = %app.options.agent);
+    let around = move |request: Request, next: Next| {
+        let span = span.clone();
+        next.run(request).instrument(span)
+    };
+    open.merge(locked).with_state(app).layer(from_fn(around))
 }
 
 /// Answers on `listener` until `stop` resolves, then lets open responses end. They do when their

@@ -13,7 +13,8 @@ use throughline_core::port::*;
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
 use throughline_core::session::Act;
-use throughline_core::{ChatKey, Message, RowId, Seq, SessionId, Time, TurnId};
+use throughline_core::standing::Standing;
+use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
 use throughline_store::{Durability, FileSystem, Home};
 
 /// Opens the real store on a simulated disk.
@@ -231,6 +232,8 @@ pass_on! {
     around(anchor: &Anchor) -> Option<Passage>;
     children(id: &SessionId) -> Vec<SessionId>;
     trace(name: &str) -> Vec<Trace>;
+    standing() -> Standing;
+    routes() -> Vec<JsonText>;
     counts() -> Vec<(String, u64)>;
     check() -> Vec<String>;
 }

@@ -17,13 +17,14 @@ use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::message::Message;
+use throughline_core::message::{JsonText, Message};
 use throughline_core::port::{
     Anchor, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Seen, SessionFilter,
     SessionSummary, Settled, Snapshot, SnapshotSummary, Store, StoreError, Tended, Trace,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
+use throughline_core::standing::Standing;
 use throughline_core::time::Time;
 
 /// The one connection of a home that writes.
@@ -304,6 +305,14 @@ impl Read for Writer {
 
     fn counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
         self.reader.counts()
+    }
+
+    fn standing(&self) -> Result<Standing, StoreError> {
+        self.reader.standing()
+    }
+
+    fn routes(&self) -> Result<Vec<JsonText>, StoreError> {
+        self.reader.routes()
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {

@@ -36,6 +36,7 @@ mod route;
 mod search;
 mod shape;
 mod snapshot;
+mod standing;
 mod trace;
 mod transcript;
 mod write;

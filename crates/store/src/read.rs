@@ -13,7 +13,7 @@ use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::message::{Body, Message};
+use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
     Anchor, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Seen, SessionFilter, SessionSummary,
     Settled, Snapshot, SnapshotSummary, StoreError, Trace,
@@ -21,6 +21,7 @@ use throughline_core::port::{
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Match;
 use throughline_core::session::{Finalisation, Outcome, Phase, Session};
+use throughline_core::standing::Standing;
 use throughline_core::time::Time;
 use throughline_core::turn::{Answer, Turn, Usage};
 use throughline_hermes::row;
@@ -519,6 +520,14 @@ impl Read for Reader {
 
     fn counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
         self.event_counts().while_doing("count events")
+    }
+
+    fn standing(&self) -> Result<Standing, StoreError> {
+        self.at_once(|| self.stands()).while_doing("see where the home stands")
+    }
+
+    fn routes(&self) -> Result<Vec<JsonText>, StoreError> {
+        self.all_routes().while_doing("list where chats lead")
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {

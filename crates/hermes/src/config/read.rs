@@ -5,6 +5,7 @@
 
 use super::tree::{Node, Notice, Place, Value};
 use super::{keys, reference};
+use crate::profile::{self, ProfileRoute, ProfileRoutes};
 use throughline_core::redact::Secret;
 use throughline_core::session::BusyInput;
 
@@ -35,6 +36,10 @@ pub struct Settings {
     pub api_server: ApiServer,
     pub timezone: Option<At<String>>,
     pub log_level: Option<At<String>>,
+    pub logs: Logs,
+    /// One gateway serves every profile of the root.
+    pub multiplex_profiles: Option<At<bool>>,
+    pub profile_routes: ProfileRoutes,
     /// Plain values at the top: Hermes treats them as environment variables that nobody else set.
     pub variables: Vec<(String, At<Secret>)>,
 }
@@ -122,6 +127,13 @@ pub struct Sessions {
     pub write_json_snapshots: Option<At<bool>>,
 }
 
+/// How the files of `logging:` are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    pub max_size_mb: Option<At<f64>>,
+    pub backup_count: Option<At<u64>>,
+}
+
 /// `platforms.api_server.extra`, and `gateway.api_server`.
 #[derive(Clone, Debug, Default)]
 pub struct ApiServer {
@@ -181,6 +193,14 @@ impl<'a> Reader<'a> {
             api_server: self.api_server(),
             timezone: self.text("timezone"),
             log_level: self.text("logging.level"),
+            logs: Logs {
+                max_size_mb: self.number("logging.max_size_mb"),
+                backup_count: self.count("logging.backup_count"),
+            },
+            multiplex_profiles: self
+                .boolean("multiplex_profiles")
+                .or_else(|| self.boolean("gateway.multiplex_profiles")),
+            profile_routes: self.profile_routes(),
             variables: self.variables(),
         }
     }
@@ -349,6 +369,35 @@ impl<'a> Reader<'a> {
             model_name: self.text(&model_name[0]).or_else(|| self.text(&model_name[1])),
             max_concurrent_runs: self.count("gateway.api_server.max_concurrent_runs"),
         }
+    }
+
+    /// A rule that Hermes would skip is skipped, and named.
+    fn profile_routes(&mut self) -> ProfileRoutes {
+        let root = self.root;
+        let node = root.get("profile_routes").or_else(|| root.get("gateway.profile_routes"));
+        let Some(Value::List(items)) = node.map(|node| &node.value) else { return ProfileRoutes::default() };
+        ProfileRoutes::new(items.iter().filter_map(|item| self.profile_route(item)).collect())
+    }
+
+    fn profile_route(&mut self, node: &'a Node) -> Option<ProfileRoute> {
+        let outer = std::mem::replace(&mut self.root, node);
+        let enabled = self.boolean("enabled").is_none_or(|at| at.value);
+        let mut text = |name: &str| self.text(name).map(|at| at.value);
+        let route = ProfileRoute {
+            name: text("name").unwrap_or_default(),
+            platform: text("platform").unwrap_or_default(),
+            profile: text("profile").unwrap_or_default().to_lowercase(),
+            guild_id: text("guild_id"),
+            chat_id: text("chat_id"),
+            thread_id: text("thread_id"),
+        };
+        self.root = outer;
+        let usable = !route.platform.is_empty() && profile::is_name(&route.profile);
+        if enabled && !usable {
+            let text = "this profile route has no effect: give it a `platform` and the name of a `profile`";
+            self.notices.push(Notice { place: node.place, text: text.to_owned() });
+        }
+        (enabled && usable).then_some(route)
     }
 
     fn variables(&mut self) -> Vec<(String, At<Secret>)> {

@@ -227,6 +227,36 @@ fn p13_the_log_that_was_complained_about_shows_all_that_it_was_complained_about_
     assert_eq!(audit.finish().0, []);
 }
 
+#[test]
+fn what_we_write_to_a_home_s_log_is_read_as_what_it_was() {
+    let zone = TimeZone::UTC;
+    let at = Time(1_779_953_710_123_456);
+    let told = |level, session, module: &str, message: &str| {
+        line(&Said { at, level, session, module, message }, &zone)
+    };
+    let began = told(Level::Info, None, "throughline::cmd::run", "throughline started version=\"1\" pid=7");
+    assert_eq!(began, "2026-05-28 07:35:10,123 INFO gateway.run: throughline started version=\"1\" pid=7");
+    assert_eq!(read(&began).unwrap().1, News::Began);
+    let message = format!("[{S}] context compression done: session={S} op=0a messages=194->26 snapshot=x");
+    let done = told(Level::Info, Some(S), "throughline_gateway::session", &message);
+    assert!(
+        done.starts_with(&format!("2026-05-28 07:35:10,123 INFO [{S}] gateway.session: context")),
+        "{done}"
+    );
+    let News::Compression(report) = read(&done).unwrap().1 else { panic!("{done}") };
+    assert_eq!((report.session.as_str(), report.context.as_deref()), (S, Some(S)));
+    assert_eq!(report.operation.as_deref(), Some("0a"));
+    // Nobody's words begin a line of their own.
+    let forged = told(
+        Level::Warning,
+        None,
+        "hyper::proto",
+        "said\n2026-05-28 07:35:10,123 INFO gateway.run: throughline started",
+    );
+    assert_eq!(forged.lines().count(), 1);
+    assert_eq!(read(&forged), None);
+}
+
 proptest! {
     #[test]
     fn whatever_a_line_is_reading_it_does_not_fail(line in any::<String>(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {

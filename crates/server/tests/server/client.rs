@@ -22,6 +22,7 @@ pub fn options() -> Options {
         version: "1.2.3".into(),
         keep_alive: Duration::from_secs(15),
         neighbours: std::sync::Arc::new(Vec::new),
+        host: std::sync::Arc::new(throughline_server::Alone),
     }
 }
 

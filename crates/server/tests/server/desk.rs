@@ -359,6 +359,8 @@ impl State {
             Question::Trace(_) => Reading::Traces(vec![]),
             Question::Counts => Reading::Counts(vec![("duplicate_dropped".into(), 2)]),
             Question::Asks => Reading::Asks(self.asks.clone()),
+            Question::Standing => Reading::Standing(Box::default()),
+            Question::Routes => Reading::Routes(vec![]),
             Question::Check => Reading::Violations(vec![]),
         }
     }

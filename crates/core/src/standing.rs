@@ -1,0 +1,102 @@
+//! Where a home stands: what waits, what runs, what is stuck, and why. Read off the store, so that
+//! it can be told of a gateway that runs and of one that does not.
+
+use crate::id::{Seq, SessionId};
+use crate::time::Time;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Conversations that there are, and those among them that have not ended.
+    pub sessions: u64,
+    pub open_sessions: u64,
+    /// Where people write, by source.
+    pub places: Vec<Place>,
+    /// Messages that wait for their turn.
+    pub waiting: u64,
+    pub oldest_waiting: Option<Waiting>,
+    /// Replies that have not left, and those that never will.
+    pub undelivered: u64,
+    pub oldest_undelivered: Option<Undelivered>,
+    pub refused: u64,
+    /// Oldest first, at most [`SHOWN_MAX`] of each.
+    pub running: Vec<Running>,
+    pub compressing: Vec<Compressing>,
+    /// Ended conversations that are still being handed over.
+    pub handing_over: u64,
+    /// Sessions that the operator silenced, and whether all of the home is.
+    pub halted_sessions: u64,
+    pub halted: bool,
+    /// Turns that were given up because they brought the gateway down, ever.
+    pub parked: u64,
+}
+
+/// As many as fit a screen; the counts say how many there are.
+pub const SHOWN_MAX: usize = 20;
+
+/// One source of messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub source: String,
+    pub last_received: Option<Time>,
+    pub last_delivered: Option<Time>,
+}
+
+/// A message that nobody has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub session: SessionId,
+    pub seq: Seq,
+    pub since: Time,
+    pub why: Why,
+}
+
+/// What a message waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The operator has silenced its session.
+    Halted,
+    /// A tool of the turn before it waits for a person.
+    Asking,
+    /// The turn before it runs, or is this one.
+    Turn,
+    /// It comes before a compression that has to end first.
+    Compression,
+    /// Nothing stands in its way: it is taken up next.
+    Next,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undelivered {
+    pub key: String,
+    pub session: SessionId,
+    pub platform: String,
+    pub since: Time,
+    pub attempts: u32,
+    /// What the platform last said.
+    pub error: Option<String>,
+    /// When it is tried again, if it waits for that.
+    pub not_before: Time,
+}
+
+/// A turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    pub session: SessionId,
+    pub source: String,
+    pub since: Time,
+    /// How often the model has been asked.
+    pub step: u32,
+    /// What is being called.
+    pub tools: Vec<String>,
+    /// One of them waits for a person.
+    pub asking: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compressing {
+    pub session: SessionId,
+    pub since: Time,
+    pub attempts: u32,
+    /// The summary is written, and takes its place before the next request.
+    pub ready: bool,
+}

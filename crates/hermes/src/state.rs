@@ -1,0 +1,172 @@
+//! What Hermes' tools read about a gateway that runs: `gateway_state.json` and `channel_directory.json`.
+//!
+//! The first says which process serves a home, how far it is, and how each platform is doing; it
+//! outlives the process and then says how that ended. The second lists the chats that can be
+//! written to, with names for people.
+//!
+//! Deliberately absent: files, the clock, and whether anything said here is true.
+
+use crate::entry::SessionEntry;
+use crate::local::LocalTime;
+use crate::lock::Record;
+use crate::source::Source;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use throughline_core::Time;
+use throughline_core::port::Health;
+
+/// How far a gateway is, in Hermes' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Starting,
+    Running,
+    Draining,
+    Stopped,
+    /// It never came so far.
+    Failed,
+}
+
+impl Stage {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Draining => "draining",
+            Self::Stopped => "stopped",
+            Self::Failed => "startup_failed",
+        }
+    }
+}
+
+/// All of `gateway_state.json`, but for the times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatewayState {
+    pub record: Record,
+    pub stage: Stage,
+    pub exit_reason: Option<String>,
+    pub restart_requested: bool,
+    /// Turns that run.
+    pub active: usize,
+    pub platforms: Vec<(String, Health)>,
+    /// Only where one gateway serves several.
+    pub profiles: Vec<String>,
+}
+
+impl GatewayState {
+    /// `changed`: since when each platform is as it is now.
+    pub fn emit(&self, now: Time, changed: &BTreeMap<String, Time>) -> String {
+        let mut fields = self.record.fields();
+        fields.insert("gateway_state".into(), self.stage.word().into());
+        fields.insert("exit_reason".into(), json!(self.exit_reason));
+        fields.insert("restart_requested".into(), self.restart_requested.into());
+        fields.insert("active_agents".into(), self.active.into());
+        let platforms = self.platforms.iter().map(|(name, health)| {
+            let (state, code, message) = words(health);
+            let since = utc(changed.get(name).copied().unwrap_or(now));
+            let told =
+                json!({"state": state, "error_code": code, "error_message": message, "updated_at": since});
+            (name.clone(), told)
+        });
+        fields.insert("platforms".into(), Value::Object(platforms.collect()));
+        fields.insert("updated_at".into(), utc(now).into());
+        if !self.profiles.is_empty() {
+            fields.insert("served_profiles".into(), json!(self.profiles));
+        }
+        Value::Object(fields).to_string()
+    }
+}
+
+/// How a platform is doing, in Hermes' words: a state, a code and a sentence.
+fn words(health: &Health) -> (&'static str, Option<&'static str>, Option<&str>) {
+    match health {
+        Health::Starting => ("connecting", None, None),
+        Health::Up => ("connected", None, None),
+        Health::Waiting(why) => ("retrying", Some("retrying"), Some(why)),
+        Health::Refused(why) => ("fatal", Some("refused"), Some(why)),
+    }
+}
+
+/// Python's `datetime.now(timezone.utc).isoformat()`.
+pub fn utc(time: Time) -> String {
+    format!("{}+00:00", LocalTime::of(time, &TimeZone::UTC))
+}
+
+// -------------------------------------------------------------------------------------- directory
+
+/// Sources that are no place to write to.
+const NOWHERE: [&str; 6] = ["local", "api_server", "webhook", "cli", "agent", "tool"];
+
+/// `channel_directory.json`: the chats of `platforms` that routes lead from, newest first, under the
+/// names that `aliases` (the text of `channel_aliases.json`) gives them. A platform that is not
+/// served now has no chats: what is listed can be written to.
+pub fn directory(
+    entries: &[SessionEntry],
+    platforms: &[String],
+    aliases: Option<&str>,
+    now: Time,
+    zone: &TimeZone,
+) -> String {
+    let served = platforms.iter().filter(|name| !NOWHERE.contains(&name.as_str()));
+    let mut listed: BTreeMap<String, Vec<Value>> = served.map(|name| (name.clone(), Vec::new())).collect();
+    let mut newest: Vec<&SessionEntry> = entries.iter().collect();
+    newest.sort_by_key(|entry| std::cmp::Reverse(entry.updated_at));
+    let mut known = BTreeSet::new();
+    for entry in newest {
+        let Some(source) = &entry.origin else { continue };
+        let Some(list) = listed.get_mut(&source.platform) else { continue };
+        let id = channel_id(source);
+        if !source.chat_id.is_empty() && known.insert((source.platform.clone(), id.clone())) {
+            let kind = Some(entry.chat_type.as_str()).filter(|kind| !kind.is_empty()).unwrap_or("dm");
+            list.push(json!({
+                "id": id, "name": channel_name(source), "type": kind, "thread_id": source.thread_id,
+            }));
+        }
+    }
+    apply(aliases, &mut listed);
+    let platforms: Map<String, Value> = listed.into_iter().map(|(name, list)| (name, list.into())).collect();
+    let directory = json!({"updated_at": LocalTime::of(now, zone).to_string(), "platforms": platforms});
+    crate::json::dumps_indented(&directory)
+}
+
+fn channel_id(source: &Source) -> String {
+    match source.thread_id.as_deref().filter(|thread| !thread.is_empty()) {
+        Some(thread) => format!("{}:{thread}", source.chat_id),
+        None => source.chat_id.clone(),
+    }
+}
+
+fn channel_name(source: &Source) -> String {
+    let given = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    let name = given(&source.chat_name).or_else(|| given(&source.user_name));
+    let name = name.unwrap_or_else(|| source.chat_id.clone());
+    match &source.thread_id {
+        Some(thread) if !thread.is_empty() => {
+            let topic = given(&source.chat_topic).unwrap_or_else(|| format!("topic {thread}"));
+            format!("{name} / {topic}")
+        }
+        _ => name,
+    }
+}
+
+/// Names that the owner gave, also for chats that nobody has written in yet.
+fn apply(aliases: Option<&str>, listed: &mut BTreeMap<String, Vec<Value>>) {
+    let parsed = aliases.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let Some(Value::Object(platforms)) = parsed else { return };
+    for (platform, names) in &platforms {
+        let Some(names) = names.as_object() else { continue };
+        let list = listed.entry(platform.clone()).or_default();
+        for (id, name) in names {
+            let Some(name) = name.as_str().map(str::trim).filter(|name| !name.is_empty()) else { continue };
+            let mut found = false;
+            for entry in list.iter_mut().filter(|entry| entry["id"] == id.as_str()) {
+                entry["name"] = name.into();
+                found = true;
+            }
+            if !found {
+                let kind = if id.ends_with("@g.us") { "group" } else { "dm" };
+                list.push(json!({"id": id, "name": name, "type": kind, "thread_id": null}));
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Where an agent stands, and how its neighbours are.
+//!
+//! - `GET /api/status`: the agent in full: what waits, what runs, what is stuck and why, each
+//!   platform; of the other agents of its process whether they run, and counts, for their key is another
+//! - `POST /api/control/restart`: the process finishes what runs and begins anew. The answer comes
+//!   before it does; `instance` of the status is another one afterwards
+//!
+//! Times are seconds since 1970, with a fraction.
+
+use crate::App;
+use crate::error::ApiError;
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use throughline_core::Time;
+use throughline_core::port::{Desk, Health, Question, Reading, Status};
+use throughline_core::redact::redacted;
+use throughline_core::standing::{Standing, Why};
+
+/// The process around the agents.
+pub trait Host: Send + Sync {
+    /// Another one after every start.
+    fn instance(&self) -> String;
+    /// Every agent that belongs to the process, running or not, in order.
+    fn crew(&self) -> Vec<Member>;
+    /// Begins to stop, in order to start again. The error is a sentence.
+    fn restart(&self) -> Result<(), String>;
+}
+
+/// One agent of the process.
+pub struct Member {
+    pub name: String,
+    pub condition: Condition,
+}
+
+pub enum Condition {
+    Running(Arc<dyn Desk>),
+    Starting,
+    /// Why it does not run, since when, and when that is tried again.
+    Down {
+        why: String,
+        since: Time,
+        retry_at: Option<Time>,
+    },
+}
+
+/// A process with one agent that nobody can restart.
+pub struct Alone;
+
+impl Host for Alone {
+    fn instance(&self) -> String {
+        String::new()
+    }
+
+    fn crew(&self) -> Vec<Member> {
+        Vec::new()
+    }
+
+    fn restart(&self) -> Result<(), String> {
+        Err("this gateway belongs to a command that ends with it; end that one".to_owned())
+    }
+}
+
+pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let Reading::Standing(standing) = app.desk.read(Question::Standing).await? else {
+        return Err(ApiError::unreadable());
+    };
+    let status = app.desk.status();
+    let mut shown = json!({
+        "object": "throughline.status",
+        "agent": app.options.agent,
+        "version": app.options.version,
+        "instance": app.options.host.instance(),
+        "pid": std::process::id(),
+        "started": seconds(app.started),
+        "now": seconds(app.desk.now()),
+        "model": status.model,
+        "engine": status.engine,
+    });
+    merge(&mut shown, gauges(&status));
+    merge(&mut shown, standing_json(&standing));
+    shown["platforms"] = platforms(&status);
+    shown["agents"] = app.options.host.crew().iter().map(member).collect();
+    Ok(Json(shown))
+}
+
+pub async fn restart(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let instance = app.options.host.instance();
+    match app.options.host.restart() {
+        Ok(()) => Ok(Json(json!({"object": "throughline.restarting", "instance": instance}))),
+        Err(why) => {
+            let message = format!("The gateway cannot be restarted from here: {why}.");
+            Err(ApiError::new(StatusCode::CONFLICT, message).code("cannot_restart"))
+        }
+    }
+}
+
+fn merge(into: &mut Value, from: Value) {
+    if let (Value::Object(into), Value::Object(from)) = (into, from) {
+        into.extend(from);
+    }
+}
+
+fn gauges(status: &Status) -> Value {
+    json!({
+        "ready": status.ready,
+        "draining": status.draining,
+        "unwritable": status.unwritable.as_deref().map(redacted),
+        "halted": status.halted,
+        "active_sessions": status.active_sessions,
+        "running_turns": status.running_turns,
+        "waiting_inputs": status.waiting_inputs,
+        "undelivered": status.undelivered,
+    })
+}
+
+fn platforms(status: &Status) -> Value {
+    let shown = status.platforms.iter().map(|(name, health)| {
+        let (state, detail) = match health {
+            Health::Starting => ("starting", None),
+            Health::Up => ("up", None),
+            Health::Waiting(why) => ("waiting", Some(redacted(why))),
+            Health::Refused(why) => ("refused", Some(redacted(why))),
+        };
+        json!({"name": name, "state": state, "detail": detail})
+    });
+    shown.collect()
+}
+
+fn member(member: &Member) -> Value {
+    let mut shown = json!({"agent": member.name});
+    match &member.condition {
+        Condition::Running(desk) => {
+            shown["state"] = "running".into();
+            let status = desk.status();
+            merge(&mut shown, gauges(&status));
+            let troubled =
+                |(_, health): &&(String, Health)| matches!(health, Health::Waiting(_) | Health::Refused(_));
+            shown["platforms_troubled"] = status.platforms.iter().filter(troubled).count().into();
+        }
+        Condition::Starting => shown["state"] = "starting".into(),
+        Condition::Down { why, since, retry_at } => {
+            shown["state"] = "down".into();
+            shown["why"] = redacted(why).into();
+            shown["since"] = seconds(*since);
+            shown["retry_at"] = retry_at.map(seconds).unwrap_or_default();
+        }
+    }
+    shown
+}
+
+/// A home as its store shows it: the same for a gateway that runs and for one that does not.
+pub fn standing_json(standing: &Standing) -> Value {
+    let places = standing.places.iter().map(|place| {
+        json!({
+            "source": place.source,
+            "last_received": place.last_received.map(seconds),
+            "last_delivered": place.last_delivered.map(seconds),
+        })
+    });
+    let waiting = standing.oldest_waiting.as_ref().map(|waiting| {
+        let why = match waiting.why {
+            Why::Halted => "halted",
+            Why::Asking => "asking",
+            Why::Turn => "turn",
+            Why::Compression => "compression",
+            Why::Next => "next",
+        };
+        json!({
+            "session": waiting.session.as_str(),
+            "number": waiting.seq.0,
+            "since": seconds(waiting.since),
+            "why": why,
+        })
+    });
+    let undelivered = standing.oldest_undelivered.as_ref().map(|reply| {
+        json!({
+            "key": reply.key,
+            "session": reply.session.as_str(),
+            "platform": reply.platform,
+            "since": seconds(reply.since),
+            "attempts": reply.attempts,
+            "error": reply.error.as_deref().map(redacted),
+            "not_before": seconds(reply.not_before),
+        })
+    });
+    let running = standing.running.iter().map(|turn| {
+        json!({
+            "session": turn.session.as_str(),
+            "source": turn.source,
+            "since": seconds(turn.since),
+            "step": turn.step,
+            "tools": turn.tools,
+            "asking": turn.asking,
+        })
+    });
+    let compressing = standing.compressing.iter().map(|compression| {
+        json!({
+            "session": compression.session.as_str(),
+            "since": seconds(compression.since),
+            "attempts": compression.attempts,
+            "ready": compression.ready,
+        })
+    });
+    json!({
+        "sessions": standing.sessions,
+        "open_sessions": standing.open_sessions,
+        "places": places.collect::<Vec<_>>(),
+        "waiting": standing.waiting,
+        "oldest_waiting": waiting,
+        "pending_replies": standing.undelivered,
+        "oldest_undelivered": undelivered,
+        "refused_replies": standing.refused,
+        "running": running.collect::<Vec<_>>(),
+        "compressing": compressing.collect::<Vec<_>>(),
+        "handing_over": standing.handing_over,
+        "halted_sessions": standing.halted_sessions,
+        "home_halted": standing.halted,
+        "parked": standing.parked,
+    })
+}
+
+fn seconds(time: Time) -> Value {
+    json!(time.0 as f64 / 1e6)
+}

@@ -1,0 +1,78 @@
+//! `throughline restart`: what runs is finished, the process begins anew, and this waits until it has.
+//!
+//! Nothing is lost: what was accepted is on disk, and what the time did not suffice for goes on.
+
+use crate::client::Client;
+use anyhow::bail;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// Start the running gateway anew, without losing a message
+#[derive(Debug, clap::Args)]
+pub struct Restart {
+    /// How long to wait until it is back, in seconds
+    #[arg(long, default_value_t = 180)]
+    timeout: u64,
+}
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Restart {
+    /// Several gateways may be of one process, which is asked once.
+    pub async fn run(self, gateways: Vec<Client>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let mut processes = BTreeMap::new();
+        for gateway in gateways {
+            // One that does not answer has left its address behind.
+            if let Ok(standing) = gateway.standing().await {
+                let instance = standing["instance"].as_str().unwrap_or_default().to_owned();
+                processes.entry(instance).or_insert(gateway);
+            }
+        }
+        if processes.is_empty() {
+            bail!(
+                "no gateway runs in the homes that were looked at; start one with `throughline`, or give the home with --home"
+            );
+        }
+        for (instance, gateway) in processes {
+            let began = Instant::now();
+            gateway.restart().await?;
+            writeln!(out, "{} is finishing what runs", gateway.address())?;
+            out.flush()?;
+            let standing = self.new_one(&gateway, &instance).await?;
+            let agents = standing["agents"].as_array().map_or(1, Vec::len).max(1);
+            let agents = if agents == 1 { "1 agent".to_owned() } else { format!("{agents} agents") };
+            let seconds = began.elapsed().as_secs_f64();
+            writeln!(
+                out,
+                "{} is back after {seconds:.1} s: pid {}, {agents}",
+                gateway.address(),
+                standing["pid"]
+            )?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn new_one(&self, gateway: &Client, old: &str) -> anyhow::Result<serde_json::Value> {
+        let deadline = Instant::now() + Duration::from_secs(self.timeout);
+        loop {
+            if let Ok(standing) = gateway.standing().await {
+                let is_new = standing["instance"].as_str().is_some_and(|instance| instance != old);
+                if is_new && standing["ready"] == true {
+                    return Ok(standing);
+                }
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "the gateway at {} was asked to restart and is not back after {} s; what was accepted is on disk. \
+                     Look at logs/gateway.log in its home, or start it with `throughline`",
+                    gateway.address(),
+                    self.timeout
+                );
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}

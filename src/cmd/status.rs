@@ -1,0 +1,358 @@
+//! `throughline status`: which agents there are and how each is doing.
+//!
+//! Of a gateway that runs, from its control API; of a home at rest, from its store, which is only
+//! read. The exit code is 0 where all is well, 1 where something needs a person: an agent that
+//! cannot start, a disk that cannot be written, a platform that refuses us, replies that will never
+//! leave, a message that nobody will take up.
+
+use crate::client::Client;
+use crate::home::Home;
+use crate::out::{Column, Page, Table, Tint, one_line, write_json};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+use throughline_core::Time;
+use throughline_core::port::Read;
+use throughline_core::standing::Standing;
+
+/// Show which agents run, what they are at, and what is stuck
+#[derive(Debug, clap::Args)]
+pub struct Status {
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// One home that may have a gateway.
+pub struct Place {
+    pub home: Home,
+    /// What it would be called if it ran.
+    pub name: String,
+    pub gateway: Option<Client>,
+    /// Somebody has the home, whoever it is.
+    pub occupied: Option<String>,
+}
+
+/// A message that has waited so long, with nothing in its way, is stuck.
+const WAITS_MAX: Duration = Duration::from_secs(60);
+
+impl Status {
+    pub async fn run(
+        self,
+        places: Vec<Place>,
+        now: Time,
+        page: &Page,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        let mut agents: BTreeMap<(usize, String), Value> = BTreeMap::new();
+        let mut told: BTreeMap<String, Value> = BTreeMap::new();
+        for (nth, place) in places.iter().enumerate() {
+            let mut agent = look(place).await;
+            agent["home"] = json!(place.home.path().display().to_string());
+            // What the process says of agents that cannot speak for themselves.
+            for member in agent["agents"].as_array().into_iter().flatten() {
+                if let Some(name) = member["agent"].as_str() {
+                    told.entry(name.to_owned()).or_insert_with(|| member.clone());
+                }
+            }
+            agents.insert((nth, place.name.clone()), agent);
+        }
+        let mut shown: Vec<Value> = agents.into_values().collect();
+        for agent in &mut shown {
+            let name = agent["agent"].as_str().unwrap_or_default();
+            if agent["state"] == "at rest"
+                && let Some(member) = told.get(name).filter(|member| member["state"] != "running")
+            {
+                for field in ["state", "why", "since", "retry_at"] {
+                    agent[field] = member[field].clone();
+                }
+            }
+            agent["troubles"] = troubles(agent, now).into();
+        }
+        let well = shown.iter().all(|agent| agent["troubles"].as_array().is_some_and(Vec::is_empty));
+        match self.json {
+            true => write_json(&json!({"object": "list", "ok": well, "data": shown}), out)?,
+            false => show(&shown, now, page, out)?,
+        }
+        Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// What there is to know of one home.
+async fn look(place: &Place) -> Value {
+    let mut unanswered = None;
+    if let Some(gateway) = &place.gateway {
+        match gateway.standing().await {
+            Ok(mut standing) => {
+                standing["state"] = "running".into();
+                return standing;
+            }
+            Err(error) => unanswered = Some(error.to_string()),
+        }
+    }
+    let store = throughline_store::Home::at(place.home.path()).reader();
+    let standing = match store {
+        // Nobody has spoken here yet.
+        Err(throughline_store::OpenError::Missing(_)) => Ok(Standing::default()),
+        store => store.map_err(anyhow::Error::from).and_then(|store| Ok(store.standing()?)),
+    };
+    let mut agent = match standing {
+        Ok(standing) => throughline_server::standing_json(&standing),
+        Err(error) => json!({ "unreadable": format!("{error:#}") }),
+    };
+    agent["agent"] = place.name.as_str().into();
+    match (&place.occupied, unanswered) {
+        (Some(owner), why) => {
+            agent["state"] = "unreachable".into();
+            agent["why"] = why.map_or_else(|| owner.clone(), |why| format!("{owner}; {why}")).into();
+        }
+        (None, _) => agent["state"] = "at rest".into(),
+    }
+    agent
+}
+
+/// What needs a person, in sentences.
+fn troubles(agent: &Value, now: Time) -> Vec<String> {
+    let mut found = Vec::new();
+    let text = |name: &str| agent[name].as_str().map(one_line);
+    let count = |name: &str| agent[name].as_u64().unwrap_or(0);
+    match agent["state"].as_str() {
+        Some("down") => found.push(format!("does not run: {}", text("why").unwrap_or_default())),
+        Some("unreachable") => found.push(format!("cannot be asked: {}", text("why").unwrap_or_default())),
+        _ => {}
+    }
+    found.extend(text("unreadable").map(|why| format!("its store cannot be read: {why}")));
+    found.extend(text("unwritable").map(|why| format!("cannot write: {why}")));
+    for platform in agent["platforms"].as_array().into_iter().flatten() {
+        if let ("waiting" | "refused", Some(why)) =
+            (platform["state"].as_str().unwrap_or_default(), platform["detail"].as_str())
+        {
+            found.push(format!("{}: {}", platform["name"].as_str().unwrap_or_default(), one_line(why)));
+        }
+    }
+    if count("refused_replies") > 0 {
+        found.push(format!("{} will never arrive", counted(count("refused_replies"), "reply", "replies")));
+    }
+    if count("parked") > 0 {
+        found.push(format!(
+            "{} set aside after bringing the gateway down",
+            counted(count("parked"), "turn", "turns")
+        ));
+    }
+    if agent["home_halted"] == true {
+        found.push("silenced by its operator; `throughline resume` lets it go on".to_owned());
+    }
+    let waiting = &agent["oldest_waiting"];
+    if agent["state"] == "running" && waiting["why"] == "next" && age(waiting, now) > WAITS_MAX {
+        found.push(format!("a message has waited for {} and nobody takes it up", span(age(waiting, now))));
+    }
+    found
+}
+
+// ----------------------------------------------------------------------------------------- showing
+
+fn show(agents: &[Value], now: Time, page: &Page, out: &mut dyn Write) -> io::Result<()> {
+    if agents.is_empty() {
+        return writeln!(out, "There is no home here; `throughline` begins one, or give it with --home.");
+    }
+    let mut table = Table::new([
+        Column::text("AGENT"),
+        Column::text("STATE"),
+        Column::number("SESSIONS"),
+        Column::number("RUNNING"),
+        Column::number("WAITING"),
+        Column::number("UNSENT"),
+        Column::text("LAST IN"),
+        Column::text("LAST OUT"),
+        Column::flexible("PLATFORMS"),
+    ]);
+    for agent in agents {
+        let number = |name: &str| agent[name].as_u64().map_or("-".to_owned(), |n| n.to_string());
+        let running = agent["running"].as_array().map_or("-".to_owned(), |running| running.len().to_string());
+        table.row([
+            agent["agent"].as_str().unwrap_or_default().to_owned(),
+            state(agent),
+            number("open_sessions"),
+            running,
+            number("waiting"),
+            number("pending_replies"),
+            latest(agent, "last_received", now),
+            latest(agent, "last_delivered", now),
+            platforms(agent),
+        ]);
+    }
+    table.write(page, out)?;
+    for agent in agents {
+        detail(agent, now, page, out)?;
+    }
+    Ok(())
+}
+
+fn state(agent: &Value) -> String {
+    let word = agent["state"].as_str().unwrap_or_default();
+    match (word, agent["draining"] == true, agent["home_halted"] == true || agent["halted"] == true) {
+        ("running", true, _) => "stopping".to_owned(),
+        ("running", _, true) => "silenced".to_owned(),
+        ("running", ..) if agent["ready"] != true => "not ready".to_owned(),
+        _ => word.to_owned(),
+    }
+}
+
+fn latest(agent: &Value, name: &str, now: Time) -> String {
+    let times = agent["places"].as_array().into_iter().flatten().filter_map(|place| place[name].as_f64());
+    let latest =
+        times.fold(None, |latest: Option<f64>, time| Some(latest.map_or(time, |other| other.max(time))));
+    latest.map_or("-".to_owned(), |time| format!("{} ago", span(now.since(Time::from_seconds(time)))))
+}
+
+fn platforms(agent: &Value) -> String {
+    let shown = agent["platforms"].as_array().into_iter().flatten().filter_map(|platform| {
+        let (name, state) = (platform["name"].as_str()?, platform["state"].as_str()?);
+        (name != throughline_core::input::AGENT_PLATFORM).then(|| match state {
+            "up" => name.to_owned(),
+            state => format!("{name} ({state})"),
+        })
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Below the table: what is going on, and what is wrong.
+fn detail(agent: &Value, now: Time, page: &Page, out: &mut dyn Write) -> io::Result<()> {
+    let name = page.paint(Tint::Bold, agent["agent"].as_str().unwrap_or_default()).into_owned();
+    let said = |value: &Value, field: &str| one_line(value[field].as_str().unwrap_or_default());
+    let mut lines = Vec::new();
+    for turn in agent["running"].as_array().into_iter().flatten() {
+        let tools: Vec<_> =
+            turn["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let doing = match (turn["asking"] == true, tools.is_empty()) {
+            (true, _) => format!("waits for a person: {}", tools.join(", ")),
+            (_, true) => "asking the model".to_owned(),
+            (_, false) => format!("calling {}", tools.join(", ")),
+        };
+        let (since, step) = (span(age(turn, now)), &turn["step"]);
+        lines.push(format!(
+            "turn in {} ({}) for {since}, step {step}: {doing}",
+            said(turn, "session"),
+            said(turn, "source")
+        ));
+    }
+    for one in agent["compressing"].as_array().into_iter().flatten() {
+        let state = if one["ready"] == true { "ready" } else { "being written" };
+        lines.push(format!("summary of {} {state} for {}", said(one, "session"), span(age(one, now))));
+    }
+    let waiting = &agent["oldest_waiting"];
+    if !waiting.is_null() {
+        let why = match waiting["why"].as_str().unwrap_or_default() {
+            "halted" => "its session is silenced",
+            "asking" => "a tool waits for a person",
+            "turn" => "the turn before it runs",
+            "compression" => "a compression ends first",
+            _ if agent["state"] == "running" => "it is next",
+            _ => "no gateway runs",
+        };
+        let place = format!("{}/{}", said(waiting, "session"), waiting["number"]);
+        lines.push(format!("oldest unanswered {place}, for {}: {why}", span(age(waiting, now))));
+    }
+    let reply = &agent["oldest_undelivered"];
+    if !reply.is_null() {
+        let why = match reply["error"].as_str() {
+            Some(error) => format!("{} attempts, last: {}", reply["attempts"], one_line(error)),
+            None if reply["attempts"] == 0 => "not attempted yet".to_owned(),
+            None => "being sent".to_owned(),
+        };
+        let (key, platform) = (said(reply, "key"), said(reply, "platform"));
+        lines.push(format!("oldest unsent {key} to {platform}, for {}: {why}", span(age(reply, now))));
+    }
+    for line in lines {
+        writeln!(out, "{name}  {line}")?;
+    }
+    for trouble in agent["troubles"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        writeln!(out, "{name}  {} {trouble}", page.paint(Tint::Red, "!"))?;
+    }
+    if let Some(at) = agent["retry_at"].as_f64() {
+        writeln!(out, "{name}  tried again in {}", span(Time::from_seconds(at).since(now)))?;
+    }
+    Ok(())
+}
+
+fn age(value: &Value, now: Time) -> Duration {
+    value["since"].as_f64().map_or(Duration::ZERO, |since| now.since(Time::from_seconds(since)))
+}
+
+/// `5 s`, `12 min`, `3 h`, `4 d`
+fn span(length: Duration) -> String {
+    match length.as_secs() {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7_199 => format!("{} min", seconds / 60),
+        seconds @ 7_200..=172_799 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::out::tests::{page, written};
+
+    const NOW: Time = Time(1_000_000_000_000);
+
+    fn agent() -> Value {
+        json!({
+            "agent": "work", "state": "running", "ready": true, "open_sessions": 3, "waiting": 2,
+            "pending_replies": 1, "places": [{"source": "x", "last_received": 999_990.0, "last_delivered": null}],
+            "platforms": [{"name": "agent", "state": "up"}, {"name": "x", "state": "waiting", "detail": "429"}],
+            "running": [{"session": "S", "source": "x", "since": 999_700.0, "step": 2, "tools": ["terminal"], "asking": false}],
+            "oldest_waiting": {"session": "S", "number": 7, "since": 999_000.0, "why": "turn"},
+            "oldest_undelivered": {"key": "S/6/reply", "platform": "x", "since": 990_000.0, "attempts": 3, "error": "chat\nnot found"},
+        })
+    }
+
+    #[test]
+    fn what_is_going_on_and_what_is_wrong_is_said_in_full_sentences() {
+        let mut agent = agent();
+        agent["troubles"] = troubles(&agent, NOW).into();
+        let shown = written(|out| {
+            show(&[agent], NOW, &page(None), out)?;
+            Ok(ExitCode::SUCCESS)
+        });
+        for line in [
+            "AGENT  STATE    SESSIONS  RUNNING  WAITING  UNSENT  LAST IN   LAST OUT  PLATFORMS",
+            "work   running         3        1        2       1  10 s ago  -         x (waiting)",
+            "work  turn in S (x) for 5 min, step 2: calling terminal",
+            "work  oldest unanswered S/7, for 16 min: the turn before it runs",
+            "work  oldest unsent S/6/reply to x, for 2 h: 3 attempts, last: chat not found",
+            "work  ! x: 429",
+        ] {
+            assert!(shown.lines().any(|shown| shown == line), "no {line:?} in\n{shown}");
+        }
+    }
+
+    #[test]
+    fn the_exit_code_tells_trouble_and_only_trouble() {
+        let well = json!({"state": "running", "platforms": [{"name": "x", "state": "up", "detail": null}]});
+        assert_eq!(troubles(&well, NOW), Vec::<String>::new());
+        assert_eq!(
+            troubles(&json!({"state": "at rest", "oldest_waiting": {"why": "next", "since": 0.0}}), NOW),
+            Vec::<String>::new()
+        );
+        for (field, value) in [
+            ("state", json!("down")),
+            ("unwritable", json!("no space left")),
+            ("refused_replies", json!(1)),
+            ("parked", json!(2)),
+            ("home_halted", json!(true)),
+            ("oldest_waiting", json!({"why": "next", "since": 0.0})),
+            ("platforms", json!([{"name": "x", "state": "refused", "detail": "revoked"}])),
+        ] {
+            let mut agent = well.clone();
+            agent[field] = value;
+            assert_eq!(troubles(&agent, NOW).len(), 1, "{agent}");
+        }
+    }
+}
