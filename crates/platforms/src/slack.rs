@@ -136,7 +136,13 @@ struct State {
 
 impl Slack {
     /// Fails only on an address that is none, or on a machine without certificates.
-    pub fn new(settings: Settings) -> Result<Self, String> {
+    pub fn new(mut settings: Settings) -> Result<Self, String> {
+        // Hermes takes one token for each workspace, separated by commas.
+        let token = settings.bot_token.expose().to_owned();
+        if let Some((first, _)) = token.split_once(',') {
+            tracing::warn!("SLACK_BOT_TOKEN names several workspaces; all but the first are off");
+            settings.bot_token = Secret::new(first.trim());
+        }
         let api = Api::new(&settings)?;
         let state = State {
             link: Health::Starting,

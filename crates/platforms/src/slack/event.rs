@@ -43,7 +43,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn chat_type(self) -> &'static str {
+    pub fn chat_type(self) -> &'static str {
         match self {
             Kind::Direct | Kind::Circle => "dm",
             Kind::Channel => "group",

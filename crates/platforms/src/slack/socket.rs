@@ -7,7 +7,7 @@
 //! - a connection that is silent although it was pinged is dead, whatever the socket says
 
 use super::api::{Body, Failure, Token};
-use super::event::{Me, Message, Reader};
+use super::event::{Kind, Me, Message, Reader};
 use super::{COURTESY, PLATFORM, Slack};
 use crate::adapter::{Ended, Stop};
 use crate::incoming::{Incoming, Intake, NotNow, Taken};
@@ -312,7 +312,11 @@ impl Slack {
                 }
             }
             "interactive" => {
-                if let Some(press) = reader.press(&envelope.payload) {
+                if let Some(mut press) = reader.press(&envelope.payload) {
+                    // A circle looks like a channel by its id, and has another key.
+                    let chat = &press.source.chat_id;
+                    let said = chat.starts_with('D').then_some(Kind::Direct);
+                    press.source.chat_type = self.kind_of(chat, said).await.chat_type().to_owned();
                     let place = Destination {
                         platform: PLATFORM.to_owned(),
                         account: self.account.clone(),

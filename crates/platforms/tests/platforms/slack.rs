@@ -312,6 +312,11 @@ async fn commands_and_buttons_come_in() {
             .wait(|server| server.sent().iter().any(|sent| sent.only_for.as_deref() == Some("U1")))
             .await
     );
+    let circle = world.server.press("G1", "U1", &shown, actions[0], buttons[0]["value"].as_str().unwrap());
+    assert!(world.server.wait(|server| server.is_acknowledged(&circle)).await);
+    assert_eq!(world.intake.presses().pop().unwrap().source.chat_type, "dm");
+    let whispers = |server: &SlackServer| server.sent().iter().filter(|sent| sent.only_for.is_some()).count();
+    assert!(world.server.wait(|server| whispers(server) == 2).await);
     // The question loses its buttons with its answer.
     world.slack.edit(&spot, &id, "✅ Allowed").await.unwrap();
     let answered = world.server.sent().into_iter().find(|sent| sent.ts == id).unwrap();
@@ -639,7 +644,10 @@ async fn courtesies_are_shown_and_their_failures_are_nobodys_business() {
 }
 
 #[tokio::test]
-async fn the_account_is_the_apps_id() {
-    let world = World::new().await;
+async fn the_account_is_the_apps_id_and_the_first_workspace_counts() {
+    let tokens = format!("{BOT_TOKEN}, xoxb-another");
+    let world =
+        World::with(|settings| settings.bot_token = throughline_core::redact::Secret::new(tokens)).await;
+    assert!(world.send("C1", "hi").await.is_ok());
     assert_eq!((world.slack.name(), world.slack.account()), ("slack", APP));
 }
