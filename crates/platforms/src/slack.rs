@@ -37,6 +37,9 @@ const COURTESY: Duration = Duration::from_secs(2);
 /// Names, kinds of channels and signs that are remembered; a large workspace talks to its bot from
 /// fewer places in a day.
 const REMEMBERED_MAX: usize = 5000;
+/// What is told of a thread that we are called into: messages, and characters of each.
+const THREAD_MAX: &str = "30";
+const LINE_MAX: usize = 1000;
 /// The whole file is held while it is sent.
 const FILE_MAX: u64 = 64 << 20;
 /// Slack's limits for a question: a section's text, a button's label, a button's value.
@@ -125,13 +128,21 @@ struct State {
     me: Option<Me>,
     names: BTreeMap<String, String>,
     kinds: BTreeMap<String, Kind>,
+    /// Up to where a thread's messages were kept: channel and thread.
+    heard: BTreeMap<(String, String), String>,
     /// The sign we put on a message.
     signs: BTreeMap<(String, String), &'static str>,
 }
 
 impl Slack {
     /// Fails only on an address that is none, or on a machine without certificates.
-    pub fn new(settings: Settings) -> Result<Self, String> {
+    pub fn new(mut settings: Settings) -> Result<Self, String> {
+        // Hermes takes one token for each workspace, separated by commas.
+        let token = settings.bot_token.expose().to_owned();
+        if let Some((first, _)) = token.split_once(',') {
+            tracing::warn!("SLACK_BOT_TOKEN names several workspaces; all but the first are off");
+            settings.bot_token = Secret::new(first.trim());
+        }
         let api = Api::new(&settings)?;
         let state = State {
             link: Health::Starting,
@@ -139,6 +150,7 @@ impl Slack {
             me: None,
             names: BTreeMap::new(),
             kinds: BTreeMap::new(),
+            heard: BTreeMap::new(),
             signs: BTreeMap::new(),
         };
         Ok(Self {
@@ -315,6 +327,30 @@ impl Slack {
         make_room(kinds);
         kinds.insert(channel.to_owned(), kind);
         kind
+    }
+
+    /// What was said in a thread before we were called into it, as far as Slack tells in time.
+    async fn said_before(&self, channel: &str, thread: &str, before: &str, me: &Me) -> Option<String> {
+        let spot = (channel.to_owned(), thread.to_owned());
+        let heard = self.state().heard.get(&spot).cloned().unwrap_or_default();
+        let mut form = vec![("channel", channel), ("ts", thread), ("latest", before), ("limit", THREAD_MAX)];
+        if !heard.is_empty() {
+            form.push(("oldest", &heard));
+        }
+        let ask = self.api.call_within(COURTESY, Token::Bot, "conversations.replies", Body::Form(&form));
+        let answer = ask.await.ok()?;
+        let mut lines = Vec::new();
+        for (who, words) in event::unheard(&answer, me, &heard, before) {
+            let name = self.name_of(&who).await;
+            lines.push(format!("[{name}] {}", cut(&words, LINE_MAX)));
+        }
+        (!lines.is_empty()).then(|| format!("Said before in this thread:\n{}", lines.join("\n")))
+    }
+
+    fn has_heard(&self, channel: &str, thread: &str, ts: &str) {
+        let heard = &mut self.state().heard;
+        make_room(heard);
+        heard.insert((channel.to_owned(), thread.to_owned()), ts.to_owned());
     }
 
     /// A word to one person, seen by nobody else and gone with a reload.

@@ -143,6 +143,8 @@ struct Inner {
     channels: BTreeMap<String, Channel>,
     users: BTreeMap<String, String>,
     messages: Vec<Sent>,
+    /// What people wrote.
+    said: Vec<Value>,
     calls: Vec<Call>,
     faults: BTreeMap<String, VecDeque<Fault>>,
     reactions: BTreeSet<(String, String, String)>,
@@ -250,6 +252,7 @@ impl SlackServer {
         if let (Some(event), Some(more)) = (event.as_object_mut(), more.as_object()) {
             event.extend(more.clone());
         }
+        self.inner().said.push(event.clone());
         self.happen(&ts, event);
         ts
     }
@@ -702,7 +705,13 @@ impl Shared {
         }
         let text = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
         let is_form = arguments["_form"] == true;
-        let reads = ["users.info", "conversations.info", "files.getUploadURLExternal", "files.info"];
+        let reads = [
+            "users.info",
+            "conversations.info",
+            "conversations.replies",
+            "files.getUploadURLExternal",
+            "files.info",
+        ];
         if reads.contains(&method) && !is_form {
             return Err("invalid_arguments".to_owned());
         }
@@ -759,6 +768,27 @@ impl Shared {
                 let channel = inner.channels.get(id).ok_or("channel_not_found")?;
                 let (im, mpim) = (channel.kind == Kind::Direct, channel.kind == Kind::Circle);
                 Ok(json!({"channel": {"id": id, "name": id.to_lowercase(), "is_im": im, "is_mpim": mpim}}))
+            }
+            "conversations.replies" => {
+                let (channel, thread) = (text("channel").unwrap_or_default(), text("ts").unwrap_or_default());
+                let limit = text("limit").and_then(|limit| limit.parse().ok()).unwrap_or(1000);
+                inner.channels.get(channel).ok_or("channel_not_found")?;
+                let ours = inner.messages.iter().map(|sent| {
+                    json!({"type": "message", "user": BOT_USER, "bot_id": BOT, "text": sent.text, "ts": sent.ts, "thread_ts": sent.thread, "channel": sent.channel})
+                });
+                let mut replies: Vec<Value> = inner.said.iter().cloned().chain(ours).collect();
+                let stamp = |value: &Value| value["ts"].as_str().unwrap_or_default().to_owned();
+                replies.retain(|reply| {
+                    let ts = stamp(reply);
+                    let within = text("oldest").is_none_or(|oldest| *oldest < *ts)
+                        && text("latest").is_none_or(|latest| *ts < *latest);
+                    reply["channel"] == channel
+                        && (reply["thread_ts"] == thread || (ts == thread))
+                        && (within || ts == thread)
+                });
+                replies.sort_by_key(stamp);
+                replies.truncate(limit);
+                Ok(json!({"messages": replies, "has_more": false}))
             }
             "users.info" => {
                 let id = text("user").unwrap_or_default();

@@ -43,7 +43,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn chat_type(self) -> &'static str {
+    pub fn chat_type(self) -> &'static str {
         match self {
             Kind::Direct | Kind::Circle => "dm",
             Kind::Channel => "group",
@@ -101,6 +101,44 @@ impl<'a> Message<'a> {
         let team = text(&payload["team_id"]).or_else(|| text(&event["team"]));
         Some(Self { channel, kind, user, body, team, ts, edit })
     }
+}
+
+impl Message<'_> {
+    /// The thread it was written into and its own timestamp, if somebody else began that thread.
+    pub fn joined_thread(&self, me: &Me) -> Option<(&str, &str)> {
+        let thread = self.body["thread_ts"].as_str().filter(|thread| *thread != self.ts)?;
+        let ours = self.body["parent_user_id"].as_str() == Some(me.user.as_str());
+        let raw = self.body["text"].as_str().unwrap_or_default();
+        (!ours && self.edit.is_none() && text::mentions(raw, &me.user)).then_some((thread, self.ts))
+    }
+
+    /// The thread it belongs to.
+    pub fn thread(&self) -> Option<&str> {
+        self.body["thread_ts"].as_str()
+    }
+
+    pub fn ts(&self) -> &str {
+        self.ts
+    }
+}
+
+/// What others said in a thread since we last said or heard something: who, and what.
+pub(super) fn unheard(answer: &Value, me: &Me, heard: &str, before: &str) -> Vec<(String, String)> {
+    let messages = answer["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ours = |message: &&Value| message["user"].as_str() == Some(me.user.as_str());
+    let stamp = |message: &Value| message["ts"].as_str().map(str::to_owned).unwrap_or_default();
+    let last = messages.iter().filter(ours).map(stamp).chain([heard.to_owned()]).max_by_key(|ts| time(ts));
+    let since = time(&last.unwrap_or_default());
+    let new = messages.iter().filter(|message| {
+        let ts = time(&stamp(message));
+        ts.is_some() && ts > since && ts < time(before)
+    });
+    new.filter_map(|message| {
+        let words = text::plain(message["text"].as_str()?);
+        let who = message["user"].as_str().or(message["username"].as_str()).unwrap_or("somebody");
+        (!words.trim().is_empty()).then(|| (who.to_owned(), words))
+    })
+    .collect()
 }
 
 /// Only a change of words counts: Slack also reports previews, and what we change ourselves.

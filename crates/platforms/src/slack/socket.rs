@@ -7,10 +7,10 @@
 //! - a connection that is silent although it was pinged is dead, whatever the socket says
 
 use super::api::{Body, Failure, Token};
-use super::event::{Me, Message, Reader};
-use super::{PLATFORM, Slack};
+use super::event::{Kind, Me, Message, Reader};
+use super::{COURTESY, PLATFORM, Slack};
 use crate::adapter::{Ended, Stop};
-use crate::incoming::{Incoming, Intake, NotNow};
+use crate::incoming::{Incoming, Intake, NotNow, Taken};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -282,7 +282,18 @@ impl Slack {
                         Some(user) => Some(self.name_of(user).await),
                         None => None,
                     };
-                    self.insist(reader.message(&message, kind, name), intake).await;
+                    let mut incoming = reader.message(&message, kind, name);
+                    if let Some((thread, ts)) = message.joined_thread(&me) {
+                        let asked =
+                            timeout(COURTESY, self.said_before(message.channel, thread, ts, &me)).await;
+                        let told = [asked.ok().flatten(), incoming.context.take()];
+                        let told: Vec<String> = told.into_iter().flatten().collect();
+                        incoming.context = (!told.is_empty()).then(|| told.join("\n\n"));
+                    }
+                    let taken = self.insist(incoming, intake).await;
+                    if let (Taken::Kept, Some(thread)) = (taken, message.thread()) {
+                        self.has_heard(message.channel, thread, message.ts());
+                    }
                 }
                 self.heed_event(&envelope.payload["event"]);
             }
@@ -301,7 +312,11 @@ impl Slack {
                 }
             }
             "interactive" => {
-                if let Some(press) = reader.press(&envelope.payload) {
+                if let Some(mut press) = reader.press(&envelope.payload) {
+                    // A circle looks like a channel by its id, and has another key.
+                    let chat = &press.source.chat_id;
+                    let said = chat.starts_with('D').then_some(Kind::Direct);
+                    press.source.chat_type = self.kind_of(chat, said).await.chat_type().to_owned();
                     let place = Destination {
                         platform: PLATFORM.to_owned(),
                         account: self.account.clone(),
@@ -328,12 +343,12 @@ impl Slack {
     }
 
     /// Until it is on disk. Whoever stops us stops this, and Slack delivers it again.
-    async fn insist(&self, incoming: Incoming, intake: &dyn Intake) {
+    async fn insist(&self, incoming: Incoming, intake: &dyn Intake) -> Taken {
         let mut pause = self.settings.pace;
         let mut troubled = None;
-        loop {
+        let taken = loop {
             match intake.take(incoming.clone()).await {
-                Ok(_) => break,
+                Ok(taken) => break taken,
                 Err(NotNow(words)) => {
                     tracing::warn!(
                         account = self.account,
@@ -348,10 +363,11 @@ impl Slack {
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
-        }
+        };
         if let Some(before) = troubled {
             self.is(before);
         }
+        taken
     }
 
     fn heed_event(&self, event: &Value) {

@@ -49,11 +49,7 @@ impl World {
     }
 
     fn on(server: SlackServer, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings::new(BOT_TOKEN, APP_TOKEN);
-        settings.base = server.base();
-        settings.patience = 2 * SECOND;
-        settings.silence = 3 * SECOND;
-        settings.pace = Duration::from_millis(20);
+        let mut settings = settings(&server);
         change(&mut settings);
         let slack = Arc::new(Slack::new(settings).unwrap());
         Self { server, slack, intake: Arc::default() }
@@ -84,6 +80,20 @@ impl World {
     async fn send(&self, chat: &str, text: &str) -> Result<Option<String>, SendError> {
         self.slack.send(&outgoing(chat, text), None).await
     }
+}
+
+fn settings(server: &SlackServer) -> Settings {
+    Settings {
+        base: server.base(),
+        patience: 2 * SECOND,
+        silence: 3 * SECOND,
+        pace: Duration::from_millis(20),
+        ..Settings::new(BOT_TOKEN, APP_TOKEN)
+    }
+}
+
+fn slack_on(server: &SlackServer) -> Slack {
+    Slack::new(settings(server)).unwrap()
 }
 
 fn place(chat: &str) -> Destination {
@@ -172,6 +182,41 @@ async fn a_mention_in_a_circle_leads_where_its_message_leads() {
     let kept = world.intake.wait(1).await;
     assert_eq!((kept[0].source.chat_type.as_str(), kept[0].source.chat_id.as_str()), ("dm", "G1"));
     assert_eq!(world.server.calls("conversations.info").len(), 1);
+    listening.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_is_called_into_a_thread_is_told_what_was_said_there_once() {
+    let (world, listening) = World::listening().await;
+    let root = world.server.say("C1", "U1", "The build is red");
+    world.server.say_in("C1", &root, "U2", "since &lt;noon&gt;");
+    world.intake.wait(2).await;
+    world.server.say_in("C1", &root, "U1", &format!("<@{BOT_USER}> why?"));
+    let kept = world.intake.wait(3).await;
+    // The letterbox keeps everything, so the last of it is what the session has heard.
+    assert_eq!((kept[2].text.as_str(), &kept[2].context), ("why?", &None));
+    let root = world.server.say("C1", "U1", "The tests are red, too");
+    world.intake.wait(4).await;
+    let fresh = Arc::new(Letterbox::default());
+    listening.stop().await;
+    // Another start has heard nothing; an answer of ours shows up to where it was told.
+    let world = World { intake: fresh, slack: Arc::new(slack_on(&world.server)), ..world };
+    let listening = world.listen();
+    assert!(world.server.wait_connected().await);
+    world.server.say_in("C1", &root, "U1", &format!("<@{BOT_USER}> and this?"));
+    let told = world.intake.wait(1).await[0].context.clone().unwrap();
+    assert_eq!(told, "Said before in this thread:\n[ann] The tests are red, too");
+    let answer = Destination { thread: Some(root.clone()), ..place("C1") };
+    world.slack.send(&letterbox::outgoing(answer, "I look"), None).await.unwrap();
+    listening.stop().await;
+    let world = World { intake: Arc::default(), slack: Arc::new(slack_on(&world.server)), ..world };
+    let listening = world.listen();
+    assert!(world.server.wait_connected().await);
+    world.server.fail_next("conversations.replies", Fault::error("missing_scope"));
+    world.server.say_in("C1", &root, "U2", &format!("<@{BOT_USER}> thanks"));
+    world.server.say_in("C1", &root, "U2", &format!("<@{BOT_USER}> really"));
+    let kept = world.intake.wait(2).await;
+    assert_eq!((&kept[0].context, &kept[1].context), (&None, &None), "nothing is told twice");
     listening.stop().await;
 }
 
@@ -267,6 +312,11 @@ async fn commands_and_buttons_come_in() {
             .wait(|server| server.sent().iter().any(|sent| sent.only_for.as_deref() == Some("U1")))
             .await
     );
+    let circle = world.server.press("G1", "U1", &shown, actions[0], buttons[0]["value"].as_str().unwrap());
+    assert!(world.server.wait(|server| server.is_acknowledged(&circle)).await);
+    assert_eq!(world.intake.presses().pop().unwrap().source.chat_type, "dm");
+    let whispers = |server: &SlackServer| server.sent().iter().filter(|sent| sent.only_for.is_some()).count();
+    assert!(world.server.wait(|server| whispers(server) == 2).await);
     // The question loses its buttons with its answer.
     world.slack.edit(&spot, &id, "✅ Allowed").await.unwrap();
     let answered = world.server.sent().into_iter().find(|sent| sent.ts == id).unwrap();
@@ -594,7 +644,10 @@ async fn courtesies_are_shown_and_their_failures_are_nobodys_business() {
 }
 
 #[tokio::test]
-async fn the_account_is_the_apps_id() {
-    let world = World::new().await;
+async fn the_account_is_the_apps_id_and_the_first_workspace_counts() {
+    let tokens = format!("{BOT_TOKEN}, xoxb-another");
+    let world =
+        World::with(|settings| settings.bot_token = throughline_core::redact::Secret::new(tokens)).await;
+    assert!(world.send("C1", "hi").await.is_ok());
     assert_eq!((world.slack.name(), world.slack.account()), ("slack", APP));
 }
