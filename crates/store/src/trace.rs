@@ -395,19 +395,11 @@ fn received(input: &Input) -> String {
     format!("{what}{from}{via}, key {}{trace}", input.key)
 }
 
-fn command_name(command: &Command) -> &'static str {
+fn command_name(command: &Command) -> String {
     match command {
-        Command::New { .. } => "the command /new",
-        Command::Stop => "the command /stop",
-        Command::Steer { .. } => "the command /steer",
-        Command::Queue { .. } => "the command /queue",
-        Command::Approve { .. } => "the command /approve",
-        Command::Deny { .. } => "the command /deny",
-        Command::Compress { .. } => "the command /compress",
-        Command::Status => "the command /status",
-        Command::Help => "the command /help",
-        Command::Notice { .. } => "a notice from another agent's gateway",
-        Command::Unknown { .. } => "a command that is none",
+        Command::Notice { .. } => "a notice from another agent's gateway".to_owned(),
+        Command::Unknown { .. } | Command::Absent { .. } => "a command that is none".to_owned(),
+        known => format!("the command /{}", known.name()),
     }
 }
 
