@@ -173,8 +173,7 @@ impl Command {
 
     /// A person wants something of the model with it, rather than of the gateway.
     pub fn wakes(&self) -> bool {
-        self.words().is_some()
-            || matches!(self, Command::Errand(Errand::Retry | Errand::Background { .. }))
+        self.words().is_some() || matches!(self, Command::Errand(Errand::Retry | Errand::Background { .. }))
     }
 
     /// The chat leads elsewhere afterwards: what comes behind it goes along.

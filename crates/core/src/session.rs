@@ -580,9 +580,7 @@ impl Session {
         debug_assert_eq!(input.seq, self.received.next(), "the owner numbers its inbox without gaps");
         self.received = input.seq;
         acts.push(Act::Accept(input.clone()));
-        if input.trace.is_human()
-            && !matches!(&input.kind, Kind::Command(command) if !command.wakes())
-        {
+        if input.trace.is_human() && !matches!(&input.kind, Kind::Command(command) if !command.wakes()) {
             self.halted = false;
             self.chains = Chains::default(); // a person's word is a fresh budget for all that goes on here
         }

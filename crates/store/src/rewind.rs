@@ -43,7 +43,8 @@ impl Scribe<'_> {
         let tokens_before = weigh(self.conn, &self.shape.weight, session)?;
         match self.shape.can.has_active {
             true => {
-                let mut statement = self.conn.prepare_cached("UPDATE messages SET active = 0 WHERE id = ?1")?;
+                let mut statement =
+                    self.conn.prepare_cached("UPDATE messages SET active = 0 WHERE id = ?1")?;
                 taken.iter().try_for_each(|row| statement.execute([row]).map(drop))?;
             }
             false => self.archive(change, taken, kept_as)?,
@@ -52,9 +53,8 @@ impl Scribe<'_> {
             let sql = "UPDATE sessions SET rewind_count = COALESCE(rewind_count, 0) + 1 WHERE id = ?1";
             self.conn.prepare_cached(sql)?.execute([session])?;
         }
-        // A client whose own history ends there goes on with another conversation.
-        let sql = "DELETE FROM tl_thread WHERE session = ?1 AND message >= ?2";
-        self.conn.prepare_cached(sql)?.execute(params![session, from.0 as i64])?;
+        // No client's own history leads here any more: it may show what was taken back.
+        self.conn.prepare_cached("DELETE FROM tl_thread WHERE session = ?1")?.execute([session])?;
         let promoted = Promoted {
             snapshot: kept_as.to_owned(),
             messages_before: before.len(),
@@ -87,7 +87,9 @@ impl Scribe<'_> {
         match holder(self.conn, title)? {
             Some(held) if held == session.as_str() => return Ok(()),
             Some(held) if tip_of(self.conn, &held)? == session.as_str() => {
-                self.conn.prepare_cached("UPDATE sessions SET title = NULL WHERE id = ?1")?.execute([held])?;
+                self.conn
+                    .prepare_cached("UPDATE sessions SET title = NULL WHERE id = ?1")?
+                    .execute([held])?;
             }
             Some(_) => return Err(changed_meanwhile(change)),
             None => {}
@@ -156,8 +158,7 @@ impl Scribe<'_> {
         self.conn.prepare_cached(sql)?.execute([to.as_str(), change.id(), &marker])?;
         let mut last = 0;
         for row in live {
-            let message =
-                self.conn.prepare_cached(&self.shape.message)?.query_row([row], stored_message)?;
+            let message = self.conn.prepare_cached(&self.shape.message)?.query_row([row], stored_message)?;
             last = self.rows.take(self.conn)?;
             self.insert_row(last, to.as_str(), &message)?;
             self.effects.rows.push(last);
@@ -194,8 +195,9 @@ impl Scribe<'_> {
         moved: usize,
     ) -> Result<(), Fault> {
         let now = resumable(self.conn, to)?;
-        let as_it_was =
-            |now: &Resumable| now.session == *to && now.received == received && !now.busy && now.chat.is_none();
+        let as_it_was = |now: &Resumable| {
+            now.session == *to && now.received == received && !now.busy && now.chat.is_none()
+        };
         if !now.as_ref().is_some_and(as_it_was) {
             return Err(changed_meanwhile(change));
         }
@@ -203,8 +205,11 @@ impl Scribe<'_> {
             true => ", expiry_finalized = 0",
             false => "",
         };
-        let chat: String =
-            self.shape.chat_columns().map(|column| format!(", {column} = COALESCE(h.{column}, s.{column})")).collect();
+        let chat: String = self
+            .shape
+            .chat_columns()
+            .map(|column| format!(", {column} = COALESCE(h.{column}, s.{column})"))
+            .collect();
         let sql = format!(
             "UPDATE sessions AS s SET ended_at = NULL, end_reason = NULL{finalized}{chat}
              FROM sessions h WHERE s.id = ?1 AND h.id = ?2"
@@ -309,7 +314,8 @@ impl Reader {
         let base = title::base(wanted);
         let sql = "SELECT title FROM sessions WHERE title = ?1 OR title LIKE ?2 ESCAPE '\\'";
         let mut statement = self.conn.prepare_cached(sql)?;
-        let held = statement.query_map([base, &title::numbered_pattern(base)], |row| row.get::<_, String>(0))?;
+        let held =
+            statement.query_map([base, &title::numbered_pattern(base)], |row| row.get::<_, String>(0))?;
         let held = held.collect::<rusqlite::Result<Vec<_>>>()?;
         Ok(title::next(wanted, held.iter().map(String::as_str)))
     }

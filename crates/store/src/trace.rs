@@ -381,9 +381,9 @@ impl Reader {
 
 fn received(input: &Input) -> String {
     let what = match &input.kind {
-        Kind::Chat(_) => "a chat message",
-        Kind::Request(request) if request.task.is_some() => "a task",
-        Kind::Request(_) => "an API request",
+        Kind::Chat(_) => "a chat message".to_owned(),
+        Kind::Request(request) if request.task.is_some() => "a task".to_owned(),
+        Kind::Request(_) => "an API request".to_owned(),
         Kind::Command(command) => command_name(command),
     };
     let from = input.sender.as_ref().map_or(String::new(), |sender| format!(" from {}", sender.id));

@@ -121,13 +121,9 @@ impl Past {
     /// The last exchanges of what is live, up to so many. An exchange begins with what people said in one turn
     /// (where that is known), and ends before the next. None: there is nothing that can be taken back; what a
     /// summary stands for cannot.
-    pub fn of(
-        live: &[(RowId, Message)],
-        spoken: &Spoken,
-        exchanges: u32,
-        context: u64,
-    ) -> Option<Self> {
-        let stands_for_more = |row: &RowId, said: &Message| spoken.summaries.contains(row) || is_summary(said);
+    pub fn of(live: &[(RowId, Message)], spoken: &Spoken, exchanges: u32, context: u64) -> Option<Self> {
+        let stands_for_more =
+            |row: &RowId, said: &Message| spoken.summaries.contains(row) || is_summary(said);
         let summary = live.iter().rposition(|(row, message)| stands_for_more(row, message));
         let begin = summary.map_or(0, |place| place + 1);
         let turn_of = |row: RowId| -> Option<TurnId> {

@@ -8,13 +8,7 @@ use crate::prompt::{Digest, Head, Mark};
 const NOW: Time = Time(1_000_000);
 
 fn place() -> Destination {
-    Destination {
-        platform: "p".into(),
-        account: "a".into(),
-        chat: "c".into(),
-        thread: None,
-        reply_to: None,
-    }
+    Destination { platform: "p".into(), account: "a".into(), chat: "c".into(), thread: None, reply_to: None }
 }
 
 fn input(seq: u64, kind: Kind) -> Arc<Input> {
@@ -134,7 +128,10 @@ fn p4_an_exchange_is_what_was_said_in_one_turn() {
     {
         let past = Past::of(&live, &spoken, wanted, 1_000).expect("there is something");
         let texts: Vec<String> = past.said.iter().map(|said| said.content().plain()).collect();
-        assert_eq!((past.from, past.rows, past.exchanges, texts.iter().map(String::as_str).collect()), (RowId(from), rows, exchanges, said));
+        assert_eq!(
+            (past.from, past.rows, past.exchanges, texts.iter().map(String::as_str).collect()),
+            (RowId(from), rows, exchanges, said)
+        );
         assert_eq!((past.remaining, past.summarised), (5 - rows, false));
     }
     // Where nobody knows the turns, what was said in one breath belongs together.
@@ -167,8 +164,14 @@ fn p4_an_errand_waits_for_its_turn_and_nothing_passes_it() {
     let acts = told.finds(2, Found::Past(last_exchange()));
     assert!(acts.iter().any(|act| matches!(act, Act::Rewind { from: RowId(2), rows: 2, .. })));
     let said = told.said(2).expect("it is settled");
-    assert!(said.ends_with("\n\none") && said.contains("2 rows; 0 remain") && said.contains("s.snapshot."), "{said}");
-    assert!(matches!(&told.session.phase, Phase::Turn(turn) if turn.id == TurnId(Seq(3))), "what waits goes on");
+    assert!(
+        said.ends_with("\n\none") && said.contains("2 rows; 0 remain") && said.contains("s.snapshot."),
+        "{said}"
+    );
+    assert!(
+        matches!(&told.session.phase, Phase::Turn(turn) if turn.id == TurnId(Seq(3))),
+        "what waits goes on"
+    );
     let two = crate::compression::estimate(&row(1, "user", "two").1);
     assert_eq!(told.session.upkeep.context, last_exchange().context + two);
 }
@@ -183,7 +186,10 @@ fn p4_what_is_harmless_is_answered_beside_a_turn() {
     assert_eq!(told.due(), [2, 3]);
     told.finds(3, Found::Titled(Ok("the move".into())));
     told.finds(2, Found::Said("much".into()));
-    assert!(matches!(&told.session.phase, Phase::Turn(turn) if turn.id == TurnId(Seq(1))), "the turn goes on");
+    assert!(
+        matches!(&told.session.phase, Phase::Turn(turn) if turn.id == TurnId(Seq(1))),
+        "the turn goes on"
+    );
     assert_eq!((told.said(2), told.due()), (Some("much"), vec![]));
     let titled = |act: &Act| matches!(act, Act::Title { session, title } if session.as_str() == "s" && title == "the move");
     assert!(told.acts.iter().any(titled));
@@ -213,7 +219,8 @@ fn p4_a_message_is_asked_again_without_being_said_twice() {
     told.says("two");
     let acts = told.finds(2, Found::Past(last_exchange()));
     let rewound = acts.iter().position(|act| matches!(act, Act::Rewind { .. }));
-    let said = acts.iter().position(|act| matches!(act, Act::Append(message) if message.content().plain() == "one"));
+    let said =
+        acts.iter().position(|act| matches!(act, Act::Append(message) if message.content().plain() == "one"));
     assert!(rewound.is_some() && rewound < said, "first it is taken back: {acts:?}");
     assert!(acts.iter().any(|act| matches!(act, Act::Begin { inputs, .. } if *inputs == [Seq(2)])));
     assert_eq!(told.session.jobs(), [Job::Ask { turn: TurnId(Seq(2)), step: 0 }]);
@@ -242,7 +249,10 @@ fn p4_a_switch_takes_along_what_waits() {
             assert!(acts.contains(&Act::Settle { seq: Seq(seq), outcome }), "{order}: {acts:?}");
         }
         let said = told.said(2).expect("it is settled");
-        assert!(said.contains("/resume s ") && said.ends_with("The 2 messages that wait go there."), "{said}");
+        assert!(
+            said.contains("/resume s ") && said.ends_with("The 2 messages that wait go there."),
+            "{said}"
+        );
         assert!(matches!(told.session.phase, Phase::Closed(Finalisation::Claimed)));
         assert_eq!((told.session.answered, told.due()), (Seq(4), vec![]), "{order}");
     }
@@ -250,7 +260,9 @@ fn p4_a_switch_takes_along_what_waits() {
 
 #[test]
 fn p4_a_conversation_begins_under_a_title() {
-    for (title, words) in [(Ok("x".to_owned()), "called \"x\""), (Err("it is taken".to_owned()), "it is taken")] {
+    for (title, words) in
+        [(Ok("x".to_owned()), "called \"x\""), (Err("it is taken".to_owned()), "it is taken")]
+    {
         let mut told = Told::new();
         told.orders("/new x");
         let titled = title.is_ok();
@@ -284,7 +296,10 @@ fn what_is_preferred_is_part_of_the_state() {
 fn what_is_known_from_elsewhere_is_answered_with_what_to_use() {
     let mut told = Told::new();
     told.orders("/kanban");
-    assert!(told.said(1).is_some_and(|said| said.contains("no command /kanban") && said.contains("Ask the agent")));
+    assert!(
+        told.said(1)
+            .is_some_and(|said| said.contains("no command /kanban") && said.contains("Ask the agent"))
+    );
     told.orders("/frobnicate");
     assert!(told.said(2).is_some_and(|said| said.contains("There is no command /frobnicate")));
 }
