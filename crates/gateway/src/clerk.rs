@@ -16,7 +16,7 @@ use throughline_core::command::{ALL, Entry, Errand, Found, Past};
 use throughline_core::input::{Birth, DedupeKey, Kind, Request, Trace};
 use throughline_core::message::Body;
 use throughline_core::port::{
-    Assignment, Clerk, Desk as _, Model, Models, Promise, Read, Refusal, Resumable, Scope, SessionFilter,
+    Assignment, Clerk, Desk as _, Model, Models, Promise, Refusal, Resumable, Scope, SessionFilter,
     SessionSummary, StoreError, Submission, Titling,
 };
 use throughline_core::route::Target;
