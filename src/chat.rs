@@ -183,7 +183,7 @@ impl<'a> Chat<'a> {
 
     /// One line, and what came of it. Questions on the way are answered from `lines`.
     pub async fn take(&mut self, text: String, lines: Option<&mut dyn Lines>) -> anyhow::Result<ExitCode> {
-        let order = Command::parse(&text, || "next".parse().expect("four letters are an id"));
+        let order = Command::parse(&text, |_| "next".parse().expect("four letters are an id"));
         self.left_behind = false;
         let ended = self.ask(text, lines).await?;
         let is_told = matches!(ended, Ended::Answered { .. } | Ended::Done { .. });

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod chat;
+mod clerk;
 mod client;
 mod cmd;
 mod config;

@@ -3,6 +3,7 @@
 //! An agent begins in two steps. [`claim`] takes what only one may have, in the order of the agents;
 //! [`start`] puts the rest together, and several may do that side by side.
 
+use crate::clerk::{Attendant, Providers};
 use crate::client;
 use crate::cmd::chat::Chat;
 use crate::cmd::eval::Eval;
@@ -28,7 +29,7 @@ use throughline_core::port::{Desk, Model, Platform, Read, Store, StoreError};
 use throughline_core::redact::Secret;
 use throughline_core::session::Rules;
 use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Compressor, Mint, Options, Parts, Stopped, SystemClock,
+    Agent, Agents, Bridge, Clock, Compressor, Mint, NoClerk, OneModel, Options, Parts, Stopped, SystemClock,
 };
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
@@ -154,9 +155,18 @@ pub async fn start(
     let (compressor, hard_tokens) = compressor::compressor(settings, &model, summariser);
     let engine = compressor.engine.clone();
     let equipment = equip::equip(&home, settings, &model, &company.agents, &company.homes, engine).await;
+    let tools = equipment.tools.clone();
     // Chat platforms go here, as adapters; each listens once the agent has a desk.
     let platforms: Vec<Arc<dyn Platform>> = vec![bridge];
-    let parts = parts(&store, clock, model.clone(), settings, &equipment, compressor, platforms);
+    let parts = Parts {
+        clerk: Arc::new(Attendant::new(&home, name, &settings.environment, tools)),
+        models: Arc::new(Providers {
+            home: home.clone(),
+            environment: settings.environment.clone(),
+            make: self::model,
+        }),
+        ..parts(&store, clock, model.clone(), settings, &equipment, compressor, platforms)
+    };
     let agent = Agent::start(parts, options(name, settings, hard_tokens)).await.map_err(because)?;
     equipment.rings_at(agent.desk());
     company.agents.join(name, agent.desk());
@@ -441,6 +451,8 @@ fn parts(
         briefing: equipment.briefing.clone(),
         compressor,
         platforms,
+        clerk: Arc::new(NoClerk),
+        models: Arc::new(OneModel),
         mint: mint(settings),
         open: Box::new(move || {
             let writer = writing.writer(time.now()).map_err(|error| broken("open the store", error))?;
@@ -542,13 +554,14 @@ fn mint(settings: &Settings) -> Mint {
         let [a, b, c, d, ..] = chance.to_le_bytes();
         match source {
             "api_server" => id::api_id(now, [a, b, c, d]),
-            "cli" => id::child_id(now, &zone, [a, b, c]),
+            "cli" | "branch" => id::child_id(now, &zone, [a, b, c]),
+            "background" => id::background_id(now, &zone, [a, b, c]),
             _ => id::gateway_id(now, &zone, [a, b, c, d]),
         }
     })
 }
 
-fn model(choice: &ModelChoice) -> anyhow::Result<Arc<dyn Model>> {
+pub fn model(choice: &ModelChoice) -> anyhow::Result<Arc<dyn Model>> {
     let client = Client::new(throughline_net::Settings::default());
     let headers = |endpoint: &Endpoint| {
         endpoint.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod audit;
+mod commands;
 mod compression;
 mod drain;
 mod evaluation;

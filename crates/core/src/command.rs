@@ -1,6 +1,13 @@
 //! Orders to the gateway, as people type them: `/new`, `/stop`, `/steer`, `/approve` …
 
+mod errand;
+mod table;
+
+pub use errand::{Errand, Found, Past};
+pub use table::{ALL, Entry, find, help, instead_of};
+
 use crate::id::SessionId;
+use crate::session::ToolProgress;
 use crate::tool::Grant;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +46,22 @@ pub enum Command {
     },
     Status,
     Help,
+    /// Dangerous commands are no longer asked about here, or are again.
+    Yolo,
+    /// How much of its tools is shown here. None: the next of them.
+    Verbose {
+        level: Option<ToolProgress>,
+    },
+    /// Somebody has to look something up first.
+    Errand(Errand),
     /// Something the people of this session should read, from another agent's gateway. Nobody can
     /// type it.
     Notice {
         text: String,
+    },
+    /// Known from elsewhere, and not had here. Answered with what to use instead.
+    Absent {
+        name: String,
     },
     /// Looks like an order, is none of ours. Answered with a notice rather than sent to the model.
     Unknown {
@@ -50,37 +69,97 @@ pub enum Command {
     },
 }
 
-impl Command {
-    /// The order in `text`, if it is one. `successor` names the session that `/new` would begin.
-    pub fn parse(text: &str, successor: impl FnOnce() -> SessionId) -> Option<Command> {
-        let rest = text.trim().strip_prefix('/')?;
-        let (word, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        let argument = argument.trim();
-        // Telegram writes `/new@the_bot`; a path such as `/etc/hosts` is talk.
-        let name = word.split('@').next()?.to_ascii_lowercase();
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-            return None;
+/// Which session an order needs an id for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newborn {
+    /// The next conversation of a chat.
+    Next,
+    Branch,
+    Background,
+}
+
+impl Newborn {
+    /// What its id is made for: `usual` is the surface that the order came through.
+    pub fn source(self, usual: &str) -> &str {
+        match self {
+            Newborn::Next => usual,
+            Newborn::Branch => "branch",
+            Newborn::Background => "background",
         }
+    }
+}
+
+impl Command {
+    /// The order in `text`, if it is one. `mint` names a session that it would begin.
+    pub fn parse(text: &str, mint: impl FnOnce(Newborn) -> SessionId) -> Option<Command> {
+        let (name, argument) = split(text)?;
+        let Some(entry) = find(&name) else {
+            return Some(match instead_of(&name) {
+                Some(_) => Command::Absent { name },
+                None => Command::Unknown { name },
+            });
+        };
         let text = || argument.to_owned();
-        Some(match name.as_str() {
-            "new" | "reset" => Command::New { successor: successor() },
+        let some = || (!argument.is_empty()).then(text);
+        Some(match entry.name {
+            "new" => match some() {
+                None => Command::New { successor: mint(Newborn::Next) },
+                Some(title) => Command::Errand(Errand::New { successor: mint(Newborn::Next), title }),
+            },
             "stop" => Command::Stop,
             "steer" => Command::Steer { text: text() },
-            "queue" | "q" => Command::Queue { text: text() },
+            "queue" => Command::Queue { text: text() },
             "approve" => approve(argument),
             "deny" => deny(argument),
             "compress" => compress(argument),
             "status" => Command::Status,
-            "help" | "commands" => Command::Help,
-            _ => Command::Unknown { name },
+            "help" => Command::Help,
+            "yolo" => Command::Yolo,
+            "verbose" => Command::Verbose { level: ToolProgress::named(argument) },
+            "undo" => match argument.split_whitespace().next().unwrap_or("1").parse::<u32>() {
+                Ok(turns) => Command::Errand(Errand::Undo { turns: turns.max(1) }),
+                Err(_) => Command::Errand(Errand::Other { name: "undo".into(), argument: text() }),
+            },
+            "retry" => Command::Errand(Errand::Retry),
+            "branch" => Command::Errand(Errand::Branch { successor: mint(Newborn::Branch), name: some() }),
+            "resume" => Command::Errand(resume(argument)),
+            "title" => Command::Errand(Errand::Title { wanted: some() }),
+            "background" if !argument.is_empty() => {
+                Command::Errand(Errand::Background { session: mint(Newborn::Background), text: text() })
+            }
+            other => Command::Errand(Errand::Other { name: other.into(), argument: text() }),
         })
+    }
+
+    /// As in [`ALL`]; for what is not in it, as it was typed. Empty for what nobody can type.
+    pub fn name(&self) -> &str {
+        match self {
+            Command::New { .. } => "new",
+            Command::Stop => "stop",
+            Command::Steer { .. } => "steer",
+            Command::Queue { .. } => "queue",
+            Command::Approve { .. } => "approve",
+            Command::Deny { .. } => "deny",
+            Command::Compress { .. } => "compress",
+            Command::Status => "status",
+            Command::Help => "help",
+            Command::Yolo => "yolo",
+            Command::Verbose { .. } => "verbose",
+            Command::Errand(errand) => errand.name(),
+            Command::Absent { name } | Command::Unknown { name } => name,
+            Command::Notice { .. } => "",
+        }
     }
 
     /// Answered at once, whatever waits before it.
     pub fn passes_the_queue(&self) -> bool {
         !matches!(
             self,
-            Command::New { .. } | Command::Steer { .. } | Command::Queue { .. } | Command::Compress { .. }
+            Command::New { .. }
+                | Command::Steer { .. }
+                | Command::Queue { .. }
+                | Command::Compress { .. }
+                | Command::Errand(_)
         )
     }
 
@@ -91,6 +170,49 @@ impl Command {
             _ => None,
         }
     }
+
+    /// A person wants something of the model with it, rather than of the gateway.
+    pub fn wakes(&self) -> bool {
+        self.words().is_some() || matches!(self, Command::Errand(Errand::Retry | Errand::Background { .. }))
+    }
+
+    /// The chat leads elsewhere afterwards: what comes behind it goes along.
+    pub fn ends(&self) -> bool {
+        match self {
+            Command::New { .. } => true,
+            Command::Errand(errand) => errand.ends(),
+            _ => false,
+        }
+    }
+
+    /// Somebody looks something up for it, while everything else goes on.
+    pub fn is_beside(&self) -> bool {
+        matches!(self, Command::Errand(errand) if errand.is_beside())
+    }
+}
+
+/// The name of an order, in small letters, and what follows it. None: it is talk.
+pub fn split(text: &str) -> Option<(String, &str)> {
+    let rest = text.trim().strip_prefix('/')?;
+    let (word, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    // Telegram writes `/new@the_bot`; a path such as `/etc/hosts` is talk.
+    let name = word.split('@').next()?.to_ascii_lowercase();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (!name.is_empty() && name.chars().all(plain)).then(|| (name, argument.trim()))
+}
+
+/// `[number|title|id] [--all]`, also in the brackets or quotes that people copy from a manual.
+fn resume(argument: &str) -> Errand {
+    let is_flag = |word: &&str| ["--all", "--cross-room"].contains(word);
+    let everywhere = argument.split_whitespace().any(|word| is_flag(&word));
+    let words: Vec<&str> = argument.split_whitespace().filter(|word| !is_flag(word)).collect();
+    let wanted = words.join(" ");
+    let bare = [('<', '>'), ('[', ']'), ('"', '"'), ('\'', '\'')]
+        .into_iter()
+        .find_map(|(open, close)| wanted.strip_prefix(open)?.strip_suffix(close))
+        .unwrap_or(&wanted)
+        .trim();
+    Errand::Resume { wanted: (!bare.is_empty()).then(|| bare.to_owned()), everywhere }
 }
 
 fn approve(argument: &str) -> Command {
@@ -131,19 +253,6 @@ fn deny(argument: &str) -> Command {
     Command::Deny { reason: (!reason.is_empty()).then(|| reason.to_owned()), all }
 }
 
-pub const HELP: &str = "\
-/new             end this conversation and begin another
-/stop            end the running turn; what waits stays
-/steer <text>    join the running turn after its next step
-/queue <text>    wait for the next turn
-/approve [session|always] [all]   allow what a tool asked for
-/deny [all] [reason]              refuse it
-/compress [topic]       summarise what was said; the topic is kept in favour of the rest
-/compress here [N]      the same, and the last N exchanges stay as they are
-                        with --preview: only say what would be done
-/status          where this conversation stands
-/help            this list";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,9 +264,42 @@ mod tests {
     #[test]
     fn p4_orders_are_told_from_talk() {
         let next = || "next".parse::<SessionId>().expect("a plain id");
+        let other = |name: &str, argument: &str| {
+            Some(Command::Errand(Errand::Other { name: name.into(), argument: argument.into() }))
+        };
+        let resume = |wanted: Option<&str>, everywhere| {
+            Some(Command::Errand(Errand::Resume { wanted: wanted.map(str::to_owned), everywhere }))
+        };
         for (text, command) in [
             ("/new", Some(Command::New { successor: next() })),
-            ("  /RESET please ", Some(Command::New { successor: next() })),
+            ("  /RESET ", Some(Command::New { successor: next() })),
+            (
+                "/new the move",
+                Some(Command::Errand(Errand::New { successor: next(), title: "the move".into() })),
+            ),
+            ("/undo", Some(Command::Errand(Errand::Undo { turns: 1 }))),
+            ("/undo 3", Some(Command::Errand(Errand::Undo { turns: 3 }))),
+            ("/undo 0", Some(Command::Errand(Errand::Undo { turns: 1 }))),
+            ("/undo that", other("undo", "that")),
+            ("/retry", Some(Command::Errand(Errand::Retry))),
+            ("/fork", Some(Command::Errand(Errand::Branch { successor: next(), name: None }))),
+            ("/resume", resume(None, false)),
+            ("/resume --all", resume(None, true)),
+            ("/resume <the move> --all", resume(Some("the move"), true)),
+            ("/resume 2", resume(Some("2"), false)),
+            ("/title", Some(Command::Errand(Errand::Title { wanted: None }))),
+            (
+                "/btw look at it",
+                Some(Command::Errand(Errand::Background { session: next(), text: "look at it".into() })),
+            ),
+            ("/bg", other("background", "")),
+            ("/set-home", other("sethome", "")),
+            ("/reload_mcp", other("reload-mcp", "")),
+            ("/model gpt --global", other("model", "gpt --global")),
+            ("/yolo", Some(Command::Yolo)),
+            ("/verbose all", Some(Command::Verbose { level: Some(ToolProgress::All) })),
+            ("/commands 2", other("commands", "2")),
+            ("/kanban list", Some(Command::Absent { name: "kanban".into() })),
             ("/status@some_bot", Some(Command::Status)),
             ("/help", Some(Command::Help)),
             ("/stop", Some(Command::Stop)),
@@ -181,7 +323,7 @@ mod tests {
             ("say /new", None),
             ("/frobnicate", Some(Command::Unknown { name: "frobnicate".into() })),
         ] {
-            assert_eq!(Command::parse(text, next), command, "{text:?}");
+            assert_eq!(Command::parse(text, |_| next()), command, "{text:?}");
         }
     }
 }

@@ -113,6 +113,8 @@ pub enum Kind {
     Digest,
     /// A snapshot is the view again.
     Restored,
+    /// Nothing: it was taken back.
+    Undone,
 }
 
 /// What a survey found worth compressing.
@@ -248,6 +250,7 @@ impl fmt::Display for Kind {
             Kind::Summary => "summary",
             Kind::Digest => "digest",
             Kind::Restored => "restored",
+            Kind::Undone => "undone",
         })
     }
 }

@@ -3,13 +3,14 @@
 //! Nothing here names a database, a vendor or a platform, and nothing decides: decisions are in
 //! [`crate::session`]. Futures are boxed so that adapters can be chosen at run time.
 
+use crate::command::Found;
 use crate::compression::{Kind as Replaced, Operation, Promoted};
 use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId, View};
 use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Sender};
 use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
-use crate::session::{Act, FailureKind, Outcome, Session};
+use crate::session::{Act, FailureKind, Outcome, Preferences, Session};
 use crate::standing::Standing;
 use crate::time::Time;
 use crate::tool::{Ask, Caller, Verdict};
@@ -180,6 +181,15 @@ pub trait Read: Send {
     /// Whether the rows that an operation stands for are still those it was begun with: nobody has
     /// compressed, taken back or deleted any of them.
     fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError>;
+    /// Which rows of a transcript are what.
+    fn spoken(&self, id: &SessionId) -> Result<Spoken, StoreError>;
+    /// A title as it would be stored for this session.
+    fn titling(&self, id: &SessionId, title: &str) -> Result<Titling, StoreError>;
+    /// The next free title of the lineage of this one.
+    fn next_title(&self, title: &str) -> Result<String, StoreError>;
+    /// The session that goes on where this one was: itself, or what another program's compressions made
+    /// of it. None: there is no such session.
+    fn resumable(&self, id: &SessionId) -> Result<Option<Resumable>, StoreError>;
     /// The sessions that work, or worked, for this one, oldest first.
     fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError>;
     /// All that is known about a message, found by any of its names: a platform's id, an
@@ -212,6 +222,48 @@ pub struct Loaded {
     pub last_prompt: Option<Mark>,
     /// Rows that Hermes added since we last looked: they are part of the conversation now.
     pub adopted: usize,
+}
+
+/// Rows of a transcript of which more is known than they say themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spoken {
+    /// What inputs of ours became, and the turn that each was part of.
+    pub turns: Vec<(RowId, TurnId)>,
+    /// What stands for something else.
+    pub summaries: Vec<RowId>,
+}
+
+/// What becomes of a title that somebody wishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Titling {
+    /// Cleaned, and nobody else has it.
+    Free(String),
+    /// Nothing of it can be shown.
+    Empty,
+    TooLong {
+        characters: usize,
+        most: usize,
+    },
+    Held {
+        title: String,
+        by: SessionId,
+    },
+}
+
+/// A session that a chat might lead to again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumable {
+    pub session: SessionId,
+    pub title: Option<String>,
+    /// Rows in its view.
+    pub messages: u64,
+    pub received: Seq,
+    /// A turn runs there, or something waits.
+    pub busy: bool,
+    /// A chat that leads to it now.
+    pub chat: Option<String>,
+    /// It works for another session: nobody writes to it.
+    pub helper: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -677,6 +729,67 @@ pub enum SendError {
     Never { message: String },
 }
 
+// ---------------------------------------------------------------------------------------- clerk
+
+/// Knows what can be set, shown and done around a conversation, and the names that a user has given to
+/// things. Whatever it does is done once per [`Assignment::key`], however often it is asked.
+pub trait Clerk: Send + Sync {
+    /// What an order means whose name is none of ours. None: nothing.
+    fn expand<'a>(&'a self, asked: &'a Assignment) -> Promise<'a, Option<Expansion>> {
+        let _ = asked;
+        Box::pin(async { None })
+    }
+    /// Carries it out. None: it does not know how.
+    fn carry_out<'a>(&'a self, asked: &'a Assignment) -> Promise<'a, Option<Found>> {
+        let _ = asked;
+        Box::pin(async { None })
+    }
+    /// Names that it would expand, each with a few words, for `/commands` and for menus.
+    fn names(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// Starts the process again once nothing runs. That it was ordered is on disk.
+    fn restart(&self) {}
+}
+
+/// What is asked of a clerk, and by whom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The same however often it is asked.
+    pub key: String,
+    /// Of the command, without its slash.
+    pub name: String,
+    pub argument: String,
+    /// None: not known yet.
+    pub session: Option<SessionId>,
+    /// The surface it came through.
+    pub source: String,
+    pub user: Option<String>,
+    pub principal: Option<String>,
+    /// Where the answer goes. None for a client that waits for it.
+    pub place: Option<Destination>,
+    pub preferences: Preferences,
+}
+
+/// What a name that the user has given to something stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expansion {
+    /// Words for the model.
+    Words(String),
+    /// Another order, as if it had been typed.
+    Typed(String),
+    /// Something that the clerk itself carries out.
+    Errand,
+}
+
+/// The models there are, by the names that people use.
+pub trait Models: Send + Sync {
+    /// Those it can name. There may be more.
+    fn names(&self) -> Vec<String>;
+    /// Why it cannot be used is said in a sentence, free of secrets.
+    fn choose(&self, name: &str) -> Result<Arc<dyn Model>, String>;
+}
+
 // ------------------------------------------------------------------------------------- briefing
 
 /// Who the agent is and what it should know from the start, in words.
@@ -781,6 +894,15 @@ pub trait Desk: Send + Sync {
     fn halt(&self) -> Promise<'_, Result<Halted, StoreError>>;
     /// What was silenced goes on.
     fn release(&self) -> Promise<'_, Result<(), StoreError>>;
+    /// What a person has chosen for a session.
+    fn preferences(&self, session: SessionId) -> Promise<'_, Preferences> {
+        let _ = session;
+        Box::pin(async { Preferences::default() })
+    }
+    /// Commands that the user has made, each with a few words, for menus.
+    fn own_commands(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
     /// A snapshot becomes the view of its session again. Returns when that is on disk.
     fn restore(&self, session: SessionId, snapshot: String) -> Promise<'_, Result<(), Refusal>> {
         let _ = (session, snapshot);

@@ -9,7 +9,7 @@
 //! - at most one turn and one compression are in flight, and they meet only before a request
 //! - whatever belongs to an earlier step, turn or generation is an echo, and changes nothing
 
-use crate::command::Command;
+use crate::command::{Command, Found};
 use crate::compression::{Extent, Operation, Promoted, Replacement, Stage, Upkeep};
 use crate::guard::{Chains, Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
@@ -22,6 +22,8 @@ use crate::time::Time;
 use crate::tool::{Ask, Grant, Letter, Question, Verdict};
 use crate::turn::{Answer, Group, RESUMES_MAX, Slot, Step, Turn};
 use compress::{End, NoSummary, SurveyOrder};
+pub use past::{RESTART, Switch};
+pub use preference::{Personality, Preferences, ToolProgress};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +54,8 @@ pub struct Session {
     pub chains: Chains,
     /// Silenced by the operator: nothing is begun until a person writes again.
     pub halted: bool,
+    /// What a person has chosen for this conversation.
+    pub preferences: Preferences,
     /// Inputs above `answered` that no turn has taken up, in order. The inbox rows themselves.
     pub waiting: VecDeque<Arc<Input>>,
 }
@@ -187,6 +191,11 @@ pub enum Event {
         snapshot: String,
         context: u64,
     },
+    /// What came of an errand.
+    Ordered {
+        seq: Seq,
+        found: Found,
+    },
 }
 
 /// Why a turn ended without an answer.
@@ -293,6 +302,23 @@ pub enum Act {
         snapshot: String,
         kept_as: String,
     },
+    /// So many live rows, from this one on to the end, are taken back. They are kept under the snapshot's name.
+    Rewind {
+        from: RowId,
+        rows: usize,
+        kept_as: String,
+    },
+    /// What a session is called from here on: this one, or the one that follows it.
+    Title {
+        session: SessionId,
+        title: String,
+    },
+    /// This session ends, and its chats lead to another one that is there already, or a copy of this one.
+    Switch {
+        to: SessionId,
+        how: Switch,
+        moved: Vec<Arc<Input>>,
+    },
     /// Something worth counting happened: a drop, an echo, a degradation, a cache break.
     Note {
         name: &'static str,
@@ -358,6 +384,10 @@ pub enum Job {
     Report {
         operation: u64,
     },
+    /// Look something up, or do something outside, for this order.
+    Order {
+        seq: Seq,
+    },
 }
 
 impl Session {
@@ -379,6 +409,7 @@ impl Session {
             place: None,
             chains: Chains::default(),
             halted: false,
+            preferences: Preferences::default(),
             waiting: VecDeque::new(),
         }
     }
@@ -427,6 +458,7 @@ impl Session {
             Event::Reported { operation, promoted } => next.reported(operation, &promoted, &mut acts),
             Event::Rewritten { from } => next.rewritten(from, &mut acts),
             Event::Restored { snapshot, context } => next.restore(snapshot, context, now, &mut acts),
+            Event::Ordered { seq, found } => next.ordered(seq, found, now, &mut acts),
             Event::Answered { turn, step, .. } => acts.push(echo("answer", turn, step)),
             Event::Called { turn, step, .. } => acts.push(echo("result", turn, step)),
             Event::Asked { turn, step, .. } => acts.push(echo("question", turn, step)),
@@ -469,6 +501,7 @@ impl Session {
                 Stage::Promoted => jobs.push(Job::Report { operation: *number }),
             },
         }
+        jobs.extend(self.due().map(|order| Job::Order { seq: order.seq }));
         jobs
     }
 
@@ -547,9 +580,7 @@ impl Session {
         debug_assert_eq!(input.seq, self.received.next(), "the owner numbers its inbox without gaps");
         self.received = input.seq;
         acts.push(Act::Accept(input.clone()));
-        if input.trace.is_human()
-            && !matches!(&input.kind, Kind::Command(command) if command.words().is_none())
-        {
+        if input.trace.is_human() && !matches!(&input.kind, Kind::Command(command) if !command.wakes()) {
             self.halted = false;
             self.chains = Chains::default(); // a person's word is a fresh budget for all that goes on here
         }
@@ -574,7 +605,10 @@ impl Session {
                     }
                 }
             },
-            Kind::Request(_) | Kind::Command(_) => self.waiting.push_back(input),
+            Kind::Request(_) | Kind::Command(_) => {
+                self.say_that_it_waits(&input, acts);
+                self.waiting.push_back(input);
+            }
         }
     }
 
@@ -715,10 +749,11 @@ impl Session {
     /// Takes up what waits, if nothing runs. Commands at the front are carried out one by one.
     fn begin_waiting(&mut self, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
         while self.phase == Phase::Idle && !self.halted {
-            // Orders to compress are taken up elsewhere: nobody waits behind one.
-            let Some(place) = self.waiting.iter().position(|input| !compress::is_order(input)) else {
+            // Orders to compress, and what is looked up beside, are taken up elsewhere: nobody waits behind one.
+            let Some(place) = self.waiting.iter().position(past::holds_the_line) else { return };
+            if self.is_awaited(place) {
                 return;
-            };
+            }
             let Some(first) = self.waiting.remove(place) else { return };
             match &first.kind {
                 Kind::Command(Command::New { successor }) => {
@@ -782,10 +817,7 @@ impl Session {
             }
         };
         self.settle(order, Outcome::Done { said, successor: Some(successor.clone()) }, acts);
-        for (input, seq) in moved.iter().zip(1..) {
-            let outcome = Outcome::Moved { session: successor.clone(), seq: Seq(seq) };
-            self.settle_quietly(input.seq, outcome, acts);
-        }
+        self.settle_moved(&moved, &successor, Seq(0), acts);
         self.phase = Phase::Closed(Finalisation::Claimed);
         acts.push(Act::Close { reason: "session_reset", successor, moved });
     }
@@ -861,5 +893,9 @@ mod compressing;
 mod control;
 #[cfg(test)]
 mod hands;
+mod past;
+#[cfg(test)]
+mod pasts;
+mod preference;
 #[cfg(test)]
 mod tests;

@@ -96,6 +96,9 @@ pub struct Caller {
     pub now: Time,
 }
 
+/// Stands in [`Caller::allowed`] where a person does not want to be asked about anything.
+pub const EVERYTHING: &str = "*";
+
 /// How a call ended, or what it needs first.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Returned {

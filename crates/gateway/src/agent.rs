@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
-use throughline_core::port::{Briefing, Commit, Desk, Model, Platform, StoreError};
+use throughline_core::port::{Briefing, Clerk, Commit, Desk, Model, Models, Platform, StoreError};
 use throughline_core::prompt::Digest;
 use throughline_core::session::Rules;
 use throughline_core::tool::Tools;
@@ -41,6 +41,10 @@ pub struct Parts {
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
     pub platforms: Vec<Arc<dyn Platform>>,
+    /// What only the program around the gateway can do for people.
+    pub clerk: Arc<dyn Clerk>,
+    /// What people may choose from beside `model`.
+    pub models: Arc<dyn Models>,
     pub mint: Mint,
     pub open: StoreFactory,
     /// None: questions go to the writer itself.
@@ -61,6 +65,8 @@ pub(crate) struct Home {
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
+    pub clerk: Arc<dyn Clerk>,
+    pub models: Arc<dyn Models>,
     pub mint: Mint,
     pub rules: Rules,
     pub boot: Boot,
@@ -215,8 +221,8 @@ impl Stopped {
 impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
-        let Parts { clock, model, tools, hands, briefing, compressor, platforms, mint, open, readers } =
-            parts;
+        let Parts { clock, model, tools, hands, briefing, compressor, platforms, .. } = parts;
+        let Parts { clerk, models, mint, open, readers, .. } = parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
@@ -245,6 +251,8 @@ impl Agent {
             briefing,
             compressor,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
+            clerk,
+            models,
             mint,
             rules: options.rules,
             boot,

@@ -12,15 +12,15 @@ use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use throughline_core::command::Command;
+use throughline_core::command::{self, Command, Errand};
 use throughline_core::input::Kind;
 use throughline_core::port::{
-    CallId, Commit, Desk, Halted, Progress, Promise, Question, Reading, Receipt, Refusal, Status, StoreError,
-    Submission, Update,
+    Assignment, CallId, Commit, Desk, Expansion, Halted, Progress, Promise, Question, Reading, Receipt,
+    Refusal, Status, StoreError, Submission, Update,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
-use throughline_core::session::Outcome;
+use throughline_core::session::{Outcome, Preferences};
 use throughline_core::tool::Verdict;
 use throughline_core::{Content, Seq, SessionId, Time, TurnId};
 use tokio::sync::oneshot;
@@ -67,6 +67,17 @@ impl Desk for Door {
             let lost = || Refusal::Internal("the session could not be reached; answer again".into());
             answered.await.map_err(|_| lost())?
         })
+    }
+
+    fn preferences(&self, session: SessionId) -> Promise<'_, Preferences> {
+        Box::pin(async move {
+            let loaded = self.0.library.read(move |store| store.load(&session)).await;
+            loaded.ok().flatten().map(|loaded| loaded.session.preferences).unwrap_or_default()
+        })
+    }
+
+    fn own_commands(&self) -> Vec<(String, String)> {
+        self.0.clerk.names()
     }
 
     fn restore(&self, session: SessionId, snapshot: String) -> Promise<'_, Result<(), Refusal>> {
@@ -228,9 +239,8 @@ impl Door {
         // Only people give orders. What another agent says is talk, whatever it begins with.
         if submission.trace.is_human()
             && let Kind::Chat(Content::Text(text)) = &submission.kind
-            && let Some(command) = Command::parse(text, || self.mint(&submission.birth.source))
         {
-            submission.kind = Kind::Command(command);
+            submission.kind = self.meant(&submission, text).await;
         }
         let implicit = match &submission.kind {
             Kind::Request(request) => request.implicit_key,
@@ -283,6 +293,38 @@ impl Door {
         Err(Refusal::Internal(
             "the session could not be reached; the message was not accepted, send it again".into(),
         ))
+    }
+
+    /// What a person wrote: an order, or talk. A name that the user has given to something stands for it.
+    async fn meant(&self, submission: &Submission, text: &str) -> Kind {
+        let source = &submission.birth.source;
+        let parsed = |text: &str| Command::parse(text, |what| self.mint(what.source(source)));
+        let Some(command) = parsed(text) else { return Kind::Chat(Content::text(text)) };
+        let (Command::Unknown { name }, Some((_, argument))) = (&command, command::split(text)) else {
+            return Kind::Command(command);
+        };
+        let asked = Assignment {
+            key: submission.key.to_string(),
+            name: name.clone(),
+            argument: argument.to_owned(),
+            session: None,
+            source: source.clone(),
+            user: submission.birth.user.clone(),
+            principal: submission.birth.principal.clone(),
+            place: submission.reply_to.clone(),
+            preferences: Preferences::default(),
+        };
+        match self.0.clerk.expand(&asked).await {
+            Some(Expansion::Words(words)) => Kind::Chat(Content::text(words)),
+            Some(Expansion::Typed(text)) => {
+                parsed(&text).map_or_else(|| Kind::Chat(Content::text(&text)), Kind::Command)
+            }
+            Some(Expansion::Errand) => {
+                let Assignment { name, argument, .. } = asked;
+                Kind::Command(Command::Errand(Errand::Other { name, argument }))
+            }
+            None => Kind::Command(command),
+        }
     }
 
     fn refuse_if_closed(&self) -> Result<(), Refusal> {

@@ -13,6 +13,7 @@
 mod agent;
 mod alarm;
 mod bridge;
+mod clerk;
 mod clock;
 mod committer;
 mod compress;
@@ -26,6 +27,7 @@ mod turn;
 
 pub use agent::{Agent, Mint, Options, Parts, Stopped};
 pub use bridge::{Agents, Bridge};
+pub use clerk::{NoClerk, OneModel};
 pub use clock::{Clock, SystemClock};
 pub use committer::{Library, ReaderFactory, StoreFactory};
 pub use compress::{Compressor, Digester, EngineKit};

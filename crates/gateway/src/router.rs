@@ -109,6 +109,11 @@ impl Router {
         self.actors().clear();
     }
 
+    /// Somebody else has changed this session: whoever owned it is let go, and the next one loads it.
+    pub fn dismiss_one(&self, session: &SessionId) {
+        self.actors().remove(session);
+    }
+
     fn leave(&self, session: &SessionId, number: u64) {
         let mut actors = self.actors();
         if actors.get(session).is_some_and(|entry| entry.number == number) {

@@ -6,28 +6,33 @@
 
 use crate::agent::Home;
 use crate::alarm::Alarm;
+use crate::clerk;
 use crate::committer::CommitError;
 use crate::compress::{self, Standing};
 use crate::hands::delegate;
 use crate::router;
 use crate::stream::{self, Feed};
 use crate::turn::{self, Asking};
+use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
 use throughline_core::input::{AGENT_PLATFORM, Birth, Input, Kind, Root, Trace};
 use throughline_core::memory::Scope;
 use throughline_core::port::{
-    CallId, Commit, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
+    Assignment, CallId, Commit, Model, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
 };
 use throughline_core::prompt::{Composition, Digest, Mark};
-use throughline_core::session::{Act, Event, FailureKind, Job, Outcome, Phase, Session};
-use throughline_core::tool::{Ask, Call, Caller, Offer, Question, Verdict};
+use throughline_core::session::{
+    Act, Event, FailureKind, Job, Outcome, Personality, Phase, RESTART, Session,
+};
+use throughline_core::tool::{Ask, Call, Caller, EVERYTHING, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
-use throughline_core::{Generation, Message, RowId, Seq, SessionId, Time, TurnId};
+use throughline_core::{Generation, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -138,6 +143,8 @@ pub(crate) struct Actor {
     principal: Option<String>,
     source: String,
     user: Option<String>,
+    /// The model that a person has chosen here, by its name.
+    chosen: Option<(String, Arc<dyn Model>)>,
     /// What the composition was begun with.
     offer: Option<Arc<Offer>>,
     system_prompt: Option<Arc<str>>,
@@ -196,6 +203,7 @@ impl Actor {
             principal: None,
             source: String::new(),
             user: None,
+            chosen: None,
             offer: None,
             system_prompt: None,
             layer: None,
@@ -362,6 +370,10 @@ impl Actor {
             Event::Answered { turn, step, .. } | Event::Failed { turn, step, .. } => (*turn, *step),
             Event::Surveyed { asked, .. } => {
                 self.jobs.remove(&Job::Survey { order: asked.order, force: asked.force });
+                return;
+            }
+            Event::Ordered { seq, .. } => {
+                self.jobs.remove(&Job::Order { seq: *seq });
                 return;
             }
             _ => return,
@@ -603,12 +615,44 @@ impl Actor {
         let offer = self.home.tools.offer(&caller);
         let names = offer.as_ref().map_or(&[] as &[String], |offer| &offer.names);
         let brief = self.home.briefing.assemble(&caller, names).await;
-        let mut acts = vec![Act::Freeze { prompt: compose(&brief, layer), layer: digest }];
+        let personality = next.preferences.personality.as_ref();
+        let prompt = with_personality(&compose(&brief, layer), personality);
+        let mut acts = vec![Act::Freeze { prompt, layer: digest }];
         if !unprompted {
             let detail = "the client changed its system prompt".to_owned();
             acts.push(Act::Note { name: "cache_break", detail });
         }
         acts
+    }
+
+    /// Whoever wants the agent to speak otherwise gets a system prompt that says so, at the price of a break.
+    fn personality_acts(&self, next: &Session) -> Vec<Act> {
+        let personality = &next.preferences.personality;
+        let (true, Some(prompt)) = (*personality != self.state.preferences.personality, &self.system_prompt)
+        else {
+            return Vec::new();
+        };
+        let prompt = with_personality(prompt, personality.as_ref());
+        let detail = "another personality was chosen".to_owned();
+        vec![Act::Freeze { prompt, layer: self.layer }, Act::Note { name: "cache_break", detail }]
+    }
+
+    /// The model that answers here.
+    fn model(&mut self) -> Arc<dyn Model> {
+        let Some(name) = &self.state.preferences.model else {
+            self.chosen = None;
+            return self.home.model.clone();
+        };
+        if let Some((chosen, model)) = &self.chosen
+            && chosen == name
+        {
+            return model.clone();
+        }
+        let model = self.home.models.choose(name).unwrap_or_else(|why| {
+            Arc::new(clerk::Gone { name: name.clone(), why, like: self.home.model.clone() })
+        });
+        self.chosen = Some((name.clone(), model.clone()));
+        model
     }
 
     /// On whose behalf the tools of a turn act.
@@ -621,10 +665,15 @@ impl Actor {
             reply_to: turn.inputs.last().and_then(|input| input.reply_to.clone()),
             trace: turn.trace(),
             task: turn.task().cloned(),
-            allowed: self.state.allowed.clone(),
+            allowed: self.allowed(),
             tokens_left: turn.tokens_left(&self.home.rules.limits),
             now: self.home.clock.now(),
         }
+    }
+
+    fn allowed(&self) -> Vec<String> {
+        let everything = self.state.preferences.yolo.then(|| EVERYTHING.to_owned());
+        self.state.allowed.iter().cloned().chain(everything).collect()
     }
 
     fn asked_by(&self, call: &CallId) -> Option<&Question> {
@@ -759,6 +808,7 @@ impl Actor {
             None => (before, Vec::new()),
         };
         let mut all = self.prompt_acts(&next).await;
+        all.extend(self.personality_acts(&next));
         all.extend(birth);
         all.extend(self.pending.iter().cloned());
         all.extend(acts);
@@ -843,6 +893,21 @@ impl Actor {
                     self.home.router.forget(&self.id);
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
+                Act::Switch { to, .. } => {
+                    self.home.compressor.tell(|engine| engine.session_ended(&self.id));
+                    self.home.tools.forget(&self.id);
+                    self.home.router.forget(&self.id);
+                    self.home.router.dismiss_one(&to); // whoever owned it knows of an earlier life only
+                    router::mail(&self.home, &to, Origin::Stored, Mail::Wake);
+                }
+                Act::Rewind { .. } => {
+                    self.forget_composition();
+                    if self.last_prompt.take().is_some() {
+                        let detail = "something was taken back".into();
+                        self.home.note(Some(self.id.clone()), "cache_break", detail);
+                    }
+                }
+                Act::Note { name: RESTART, .. } => self.home.clerk.restart(),
                 Act::Result { turn, step, result, .. } => {
                     self.feed.called(turn, step, result.call_id, result.name.unwrap_or_default());
                 }
@@ -859,6 +924,7 @@ impl Actor {
                 | Act::Step(_)
                 | Act::Grant { .. }
                 | Act::Tip { .. }
+                | Act::Title { .. }
                 | Act::Compress(_)
                 | Act::Abandon { .. } => {}
             }
@@ -927,8 +993,9 @@ impl Actor {
     }
 
     fn append(&mut self, message: &Message) {
+        let model = self.model();
         if let Some(composition) = &mut self.composition {
-            composition.push(self.home.model.encode(message));
+            composition.push(model.encode(message));
         }
     }
 
@@ -990,6 +1057,10 @@ impl Actor {
                 let summary = compress::summarise(desk.clone(), operation.clone(), self.standing());
                 return Ok(desk.start(summary));
             }
+            (Job::Order { seq }, _) => {
+                let order = self.order(*seq).expect("an errand is implied by what waits");
+                return Ok(desk.start(clerk::carry_out(desk.clone(), order)));
+            }
             (Job::Report { operation }, _) => {
                 return Ok(desk.start(compress::report(desk.clone(), *operation)));
             }
@@ -1001,13 +1072,15 @@ impl Actor {
                     Kind::Request(request) => request.sampling.clone(),
                     Kind::Chat(_) | Kind::Command(_) => None,
                 });
+                let sampling = with_reasoning(sampling, self.state.preferences.reasoning.as_deref());
                 let inputs = current.inputs.iter().map(|input| input.seq).collect();
                 let (prompt, mark) = self.composed().await?;
                 let feed = self.feed.clone();
+                let model = self.model();
                 desk.start(turn::ask(
                     desk.clone(),
                     feed,
-                    Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling },
+                    Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling, model },
                 ))
             }
             (Job::Call { turn, step, index }, Phase::Turn(current)) => {
@@ -1041,6 +1114,29 @@ impl Actor {
         })
     }
 
+    /// What is asked of a clerk, and by whom.
+    fn order(&self, seq: Seq) -> Option<clerk::Order> {
+        let input = self.state.waiting.iter().find(|input| input.seq == seq)?;
+        let Kind::Command(Command::Errand(errand)) = &input.kind else { return None };
+        let argument = match errand {
+            Errand::Other { argument, .. } => argument.clone(),
+            _ => String::new(),
+        };
+        let asked = Assignment {
+            key: format!("{}/{seq}", self.id),
+            name: errand.name().to_owned(),
+            argument,
+            session: Some(self.id.clone()),
+            source: self.source.clone(),
+            user: self.user.clone(),
+            principal: self.principal.clone(),
+            place: input.reply_to.clone(),
+            preferences: self.state.preferences.clone(),
+        };
+        let context = self.state.upkeep.context;
+        Some(clerk::Order { seq, session: self.id.clone(), errand: errand.clone(), asked, context })
+    }
+
     fn standing(&self) -> Standing {
         let scope = Scope {
             agent: self.home.rules.agent.clone(),
@@ -1056,7 +1152,7 @@ impl Actor {
     fn begin_composition(&mut self) -> Option<Composition> {
         let Phase::Turn(turn) = &self.state.phase else { return None };
         self.offer = self.home.tools.offer(&self.caller(turn));
-        let model = self.home.model.as_ref();
+        let model = self.model();
         let tools = self.offer.as_ref().map(|offer| model.encode_tools(&offer.list));
         let system = self.system_prompt.as_ref().map(|prompt| model.encode_system(prompt));
         Some(Composition::new(model.name(), tools, system))
@@ -1070,7 +1166,7 @@ impl Actor {
             let history = self.home.library.read(move |store| store.history(&id)).await?;
             let messages: Vec<Message> = history.into_iter().map(|(_, message)| message).collect();
             let mut composition = self.begin_composition().expect("only a turn is composed for");
-            let model = self.home.model.as_ref();
+            let model = self.model();
             legal(&messages).iter().for_each(|message| composition.push(model.encode(message)));
             self.composition = Some(composition);
             self.report();
@@ -1121,7 +1217,7 @@ fn is_order(input: &Input) -> bool {
 /// Words of a person, rather than an order or what a program says.
 fn is_said_by_a_person(submission: &Submission) -> bool {
     let words = match &submission.kind {
-        Kind::Command(command) => command.words().is_some(),
+        Kind::Command(command) => command.wakes(),
         Kind::Chat(_) | Kind::Request(_) => true,
     };
     words && submission.trace.is_human()
@@ -1134,6 +1230,27 @@ fn compose(persona: &str, layer: Option<&str>) -> Arc<str> {
         Some(layer) if persona.is_empty() => layer.into(),
         _ => persona.into(),
     }
+}
+
+/// What stands between a system prompt and how the agent is to speak.
+const PERSONALITY: &str = "\n\n# Personality: ";
+
+/// The same prompt with this personality at its end, and no other.
+fn with_personality(prompt: &str, personality: Option<&Personality>) -> Arc<str> {
+    let bare = prompt.rfind(PERSONALITY).map_or(prompt, |end| &prompt[..end]);
+    match personality {
+        Some(Personality { name, prompt }) => format!("{bare}{PERSONALITY}{name}\n{prompt}").into(),
+        None => bare.into(),
+    }
+}
+
+/// What a client asks for itself counts for more than what was chosen for the conversation.
+fn with_reasoning(sampling: Option<JsonText>, level: Option<&str>) -> Option<JsonText> {
+    let Some(level) = level else { return sampling };
+    let fields = sampling.as_ref().map_or("{}", JsonText::as_str);
+    let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(fields) else { return sampling };
+    fields.entry("reasoning_effort").or_insert_with(|| level.into());
+    Some(JsonText::from_valid(Value::Object(fields).to_string()))
 }
 
 fn lost() -> StoreError {

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use throughline_core::message::{JsonText, ToolResult};
-use throughline_core::port::{Asked, CallId, ModelError, Promise};
+use throughline_core::port::{Asked, CallId, Model, ModelError, Promise};
 use throughline_core::prompt::{Mark, Prompt};
 use throughline_core::session::{Event, Failure, FailureKind, Finalisation};
 use throughline_core::tool::{Call, Caller, Done, Offer, Returned, Tools, Verdict};
@@ -34,6 +34,7 @@ pub(crate) struct Asking {
     pub prompt: Prompt,
     pub mark: Mark,
     pub sampling: Option<JsonText>,
+    pub model: Arc<dyn Model>,
 }
 
 impl Desk {
@@ -49,12 +50,12 @@ impl Desk {
 }
 
 pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
-    let Asking { turn, step, inputs, prompt, mark, sampling } = asking;
+    let Asking { turn, step, inputs, prompt, mark, sampling, model } = asking;
     let asked = Asked { session: desk.session.to_string(), prompt, sampling };
     for attempt in 1.. {
         feed.asking(turn, step, inputs.clone());
         let deltas = |delta| feed.delta(turn, step, delta);
-        let asking = async { desk.home.model.ask(asked.clone(), &deltas).await };
+        let asking = async { model.ask(asked.clone(), &deltas).await };
         let answered = AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| Err(panicked()));
         match answered {
             Ok(answer) => {

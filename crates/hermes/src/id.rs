@@ -15,6 +15,11 @@ pub fn child_id(now: Time, zone: &TimeZone, entropy: [u8; 3]) -> SessionId {
     id(format!("{}_{}", stamp(now, zone), hex(&entropy)))
 }
 
+/// Something that is done beside a conversation: `bg_093510_66bfae`.
+pub fn background_id(now: Time, zone: &TimeZone, entropy: [u8; 3]) -> SessionId {
+    id(format!("bg_{}_{}", civil(now, zone).strftime("%H%M%S"), hex(&entropy)))
+}
+
 /// A conversation that an API client begins: `api_1763237820_66bfaec7`.
 pub fn api_id(now: Time, entropy: [u8; 4]) -> SessionId {
     id(format!("api_{}_{}", now.whole_seconds(), hex(&entropy)))
@@ -50,6 +55,7 @@ mod tests {
             (gateway_id(now, &zone, [0x66, 0xbf, 0xae, 0xc7]), "20251115_211700_66bfaec7"),
             (gateway_id(now, &TimeZone::UTC, [0, 0, 0, 1]), "20251115_201700_00000001"),
             (child_id(now, &zone, [0xbb, 0x86, 0xb1]), "20251115_211700_bb86b1"),
+            (background_id(now, &zone, [0xbb, 0x86, 0xb1]), "bg_211700_bb86b1"),
             (api_id(now, [0, 1, 0xab, 0xcd]), "api_1763237820_0001abcd"),
             (api_digest_id([0, 1, 2, 3, 4, 5, 0xfe, 0xff]), "api-000102030405feff"),
         ] {

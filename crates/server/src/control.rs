@@ -37,7 +37,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use throughline_core::command::Command;
+use throughline_core::command::{Command, Errand};
 use throughline_core::id::SNAPSHOT_INFIX;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind, Trace};
 use throughline_core::port::{Delta, Desk, Question, Reading, Settled, Submission};
@@ -61,8 +61,11 @@ pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Respo
     let named = fields.text("session")?.filter(|name| !name.is_empty());
     let session = named.map(|name| named_session(&name, "session")).transpose()?;
     let key = fields.text("key")?;
-    let command = Command::parse(&text, || app.desk.mint(SOURCE));
+    let command = Command::parse(&text, |what| app.desk.mint(what.source(SOURCE)));
     let kind = match (&session, command) {
+        // The user may have given a name to something: the gateway knows.
+        (_, Some(Command::Unknown { .. })) => Kind::Chat(Content::Text(text)),
+        (None, Some(command @ Command::Errand(_))) => Kind::Command(command),
         (None, Some(command)) => return Ok(ordered_to_nobody(command, app.desk.now())),
         (_, Some(command)) => Kind::Command(command),
         (_, None) => Kind::Chat(Content::Text(text)),
@@ -269,10 +272,15 @@ pub async fn command(
     let mut fields = body::parse(&bytes)?;
     let text = fields.text("command")?.unwrap_or_default();
     let key = fields.text("key")?;
-    let command = match Command::parse(&text, || app.desk.mint(SOURCE)) {
+    let command = match Command::parse(&text, |what| app.desk.mint(what.source(SOURCE))) {
         Some(Command::Unknown { .. }) | None => {
             let message = format!(
-                "{text:?} is not a command; those there are: /new, /stop, /steer, /queue, /compress, /approve, /deny, /status, /help."
+                "{text:?} is not a command; those there are: {}.",
+                throughline_core::command::ALL
+                    .iter()
+                    .map(|entry| format!("/{}", entry.name))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             );
             return Err(ApiError::invalid("command", message).code("unknown_command"));
         }
@@ -282,6 +290,7 @@ pub async fn command(
     let said = match &command {
         Command::Steer { text } if !text.is_empty() => Some("It joins the turn after its next step."),
         Command::Queue { text } if !text.is_empty() => Some("It waits for the next turn."),
+        Command::Errand(Errand::Retry) => Some("It is asked again."),
         _ => None,
     };
     let line = Line { session: Some(session), kind: Kind::Command(command), key };

@@ -11,6 +11,7 @@ mod log;
 mod memory;
 mod model;
 pub mod mutant;
+mod past;
 mod people;
 pub mod plan;
 mod platforms;

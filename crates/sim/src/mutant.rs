@@ -62,10 +62,16 @@ pub enum Mutant {
     DropTrigger,
     /// A summary takes effect twice: that it did is not written.
     ForgetPromotion,
+    /// What is taken back stays where it was.
+    ForgetRewind,
+    /// What waits when a chat goes on elsewhere is dropped.
+    DropSwitched,
+    /// A chat that goes on elsewhere is told so, and does not.
+    ForgetSwitch,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 26] = [
+    pub const ALL: [Mutant; 29] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -92,6 +98,9 @@ impl Mutant {
         Mutant::ForeignSummary,
         Mutant::DropTrigger,
         Mutant::ForgetPromotion,
+        Mutant::ForgetRewind,
+        Mutant::DropSwitched,
+        Mutant::ForgetSwitch,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -167,6 +176,15 @@ impl Mutant {
                 acts.retain(|act| !matches!(act, Act::Append(message) if message.role() == "user"));
             }
             Mutant::ForgetPromotion => acts.retain(|act| !matches!(act, Act::Promote { .. })),
+            Mutant::ForgetRewind => acts.retain(|act| !matches!(act, Act::Rewind { .. })),
+            Mutant::DropSwitched => {
+                for act in acts {
+                    if let Act::Switch { moved, .. } = act {
+                        moved.clear();
+                    }
+                }
+            }
+            Mutant::ForgetSwitch => acts.retain(|act| !matches!(act, Act::Switch { .. })),
             Mutant::RotateId
             | Mutant::DropTrigger
             | Mutant::ArchiveLater

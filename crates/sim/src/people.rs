@@ -169,7 +169,12 @@ impl Room {
         };
         Submission {
             target: Target::Chat(here.clone()),
-            birth: Birth { source: platform.into(), chat: Some(here), ..Birth::default() },
+            birth: Birth {
+                source: platform.into(),
+                user: Some(format!("person-{chat}")),
+                chat: Some(here),
+                ..Birth::default()
+            },
             at: self.desk.now(),
             key: DedupeKey::of(&[platform, "bot", &chat.to_string(), "", &id]),
             kind: Kind::Chat(Content::text(text)),

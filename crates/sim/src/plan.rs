@@ -39,6 +39,8 @@ pub struct Plan {
     pub agents: usize,
     /// None: contexts never grow too large.
     pub compression: Option<CompressionPlan>,
+    /// People take back, ask again, copy and go back: what was said once may be said again.
+    pub past: bool,
     pub disk: DiskPlan,
     pub crashes: Vec<Crash>,
 }
@@ -201,8 +203,33 @@ impl Plan {
             halts,
             agents: 1 + usize::from(peer),
             compression,
+            past: false,
             disk: DiskPlan { full },
             crashes,
+        }
+        .sometimes_of_the_past(seed)
+    }
+
+    /// One world in six is about what people do to the past.
+    fn sometimes_of_the_past(self, seed: &mut Seed) -> Self {
+        if !seed.chance(1, 6) {
+            return self;
+        }
+        let chats = (0..1 + seed.below(2)).map(|chat| ChatPlan::of_the_past(seed, chat)).collect();
+        let past = Self::past();
+        let compression = self.compression.filter(|_| seed.chance(1, 2));
+        Self {
+            busy: self.busy,
+            chats,
+            compression,
+            disk: self.disk,
+            crashes: self.crashes,
+            model: ModelPlan {
+                failing_percent: 0,
+                latency_max: self.model.latency_max,
+                ..past.model.clone()
+            },
+            ..past
         }
     }
 
@@ -212,7 +239,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 6] {
+    pub fn fixed() -> [(&'static str, Plan); 7] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -220,6 +247,7 @@ impl Plan {
             ("voice", Plan::voice()),
             ("chatter", Plan::chatter()),
             ("squeeze", Plan::squeeze()),
+            ("past", Plan::past()),
         ]
     }
 
@@ -262,8 +290,41 @@ impl Plan {
             halts: Vec::new(),
             agents: 1,
             compression: None,
+            past: false,
             disk: DiskPlan { full: None },
             crashes: Vec::new(),
+        }
+    }
+
+    /// People who take back what they said, ask again, go on in a copy, and back, and name what they have.
+    pub fn past() -> Self {
+        let script = Self::script();
+        let lines = [
+            ("c0.1", 0),
+            ("/title first", 100),
+            ("c0.2", 400),
+            ("/retry", 10),
+            ("c0.3", 10),
+            ("/undo", 10),
+            ("/branch", 10),
+            ("c0.4", 10),
+            ("/reasoning high", 300),
+            ("/resume 1", 10),
+            ("c0.5", 10),
+            ("/undo 2", 300),
+            ("/new second", 10),
+            ("c0.6", 10),
+            ("/background c0.7", 10),
+            ("/resume first", 500),
+            ("c0.8", 10),
+            ("/sessions", 10),
+        ];
+        Self {
+            chats: vec![chat(true, &lines), chat(false, &[("c1.1", 0), ("/retry", 50), ("/undo", 3000)])],
+            clients: Vec::new(),
+            model: ModelPlan { calling_percent: 20, script: Vec::new(), falls: 0, ..script.model.clone() },
+            past: true,
+            ..script
         }
     }
 
@@ -532,6 +593,27 @@ impl ChatPlan {
                 8 => ["/compress", "/compress here", "/compress the move", "/compress --preview"]
                     [pick(seed, 4)]
                 .to_owned(),
+                _ => format!("c{chat}.{n}"),
+            };
+            Line { text, after: millis(seed, 2500), redelivered: seed.below(3) }
+        });
+        Self { agent: 0, lines: lines.collect(), keyed: seed.chance(1, 2) }
+    }
+}
+
+impl ChatPlan {
+    fn of_the_past(seed: &mut Seed, chat: u64) -> Self {
+        let lines = (1..=3 + seed.below(9)).map(|n| {
+            let text = match seed.below(20) {
+                0 | 1 => "/undo".to_owned(),
+                2 => "/undo 2".to_owned(),
+                3 | 4 => "/retry".to_owned(),
+                5 => "/branch".to_owned(),
+                6 => format!("/title chat {chat}"),
+                7 | 8 => "/resume 1".to_owned(),
+                9 => format!("/resume chat {chat}"),
+                10 => format!("/new line {n} of chat {chat}"),
+                11 => "/sessions".to_owned(),
                 _ => format!("c{chat}.{n}"),
             };
             Line { text, after: millis(seed, 2500), redelivered: seed.below(3) }

@@ -230,6 +230,10 @@ pass_on! {
     session(id: &SessionId) -> Option<SessionSummary>;
     search(query: &str, filter: &SessionFilter) -> Vec<Hit>;
     around(anchor: &Anchor) -> Option<Passage>;
+    spoken(id: &SessionId) -> Spoken;
+    titling(id: &SessionId, title: &str) -> Titling;
+    next_title(title: &str) -> String;
+    resumable(id: &SessionId) -> Option<Resumable>;
     children(id: &SessionId) -> Vec<SessionId>;
     trace(name: &str) -> Vec<Trace>;
     standing() -> Standing;

@@ -12,6 +12,7 @@ use crate::log;
 use crate::memory::SimMemory;
 use crate::model::{SimModel, line};
 use crate::mutant::Mutant;
+use crate::past;
 use crate::people::{self, Room};
 use crate::plan::{Crash, Plan};
 use crate::platforms::{Forgetful, Post, SimPlatform};
@@ -26,7 +27,8 @@ use throughline_core::port::{Desk, Past, Platform, Read, SessionFilter, Store, S
 use throughline_core::session::Rules;
 use throughline_core::{Message, RowId, SessionId, Time};
 use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, Options, Parts,
+    Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, NoClerk, OneModel, Options,
+    Parts,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -299,8 +301,22 @@ impl World {
         self.verdict().unwrap_or_else(|error| (vec![error], BTreeMap::new()))
     }
 
+    fn verdict_on_the_past(&self) -> Result<(Vec<String>, BTreeMap<&'static str, usize>), String> {
+        let outside = &self.outside;
+        let mut wrong = outside.write(|books| books.wrong.clone());
+        for (agent, disk) in outside.disks.iter().enumerate() {
+            let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
+            let found = outside.write(|books| past::verdict(&outside.plan, books, store.reader(), agent));
+            wrong.extend(found.map_err(|error| format!("the store cannot be read: {error}"))?);
+        }
+        Ok(outside.write(|books| (wrong, judge::tally(books, &BTreeMap::new()))))
+    }
+
     fn verdict(&self) -> Result<(Vec<String>, BTreeMap<&'static str, usize>), String> {
         let outside = &self.outside;
+        if outside.plan.past {
+            return self.verdict_on_the_past();
+        }
         let mut transcripts = BTreeMap::new();
         let mut wrong = Vec::new();
         for disk in &outside.disks {
@@ -430,6 +446,8 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         briefing: Arc::new(SimBriefing(outside.clone())),
         compressor: compressor(outside, number),
         platforms,
+        clerk: Arc::new(NoClerk),
+        models: Arc::new(OneModel),
         mint: Arc::new(|now, chance, _| mint(now, chance)),
         open: Box::new(move || {
             let store = open(&opening, &opening.disks[number])?;

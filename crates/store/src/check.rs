@@ -408,17 +408,62 @@ const CHECKS: &[Check] = &[
             only_ours!(),
             " AND s.message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id)"
         ),
-        applies: |can| !can.has_compacted,
+        applies: |can| !can.has_active,
     },
     Check {
         name: "counted",
-        says: "Hermes' count of messages is the number of live rows, where every row is ours",
+        says: "Hermes' count of messages is the number of live rows, with or without what was taken back",
         sql: concat!(
             "SELECT s.id || ': ' || s.message_count FROM sessions s WHERE s.id IN ",
             only_ours!(),
-            " AND s.message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.compacted IS NOT 1)"
+            " AND s.message_count NOT BETWEEN
+                  (SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.active IS NOT 0)
+                  AND (SELECT count(*) FROM messages m WHERE m.session_id = s.id)"
+        ),
+        applies: |can| can.has_active && !can.has_compacted,
+    },
+    Check {
+        name: "counted",
+        says: "Hermes' count of messages is the number of live rows, with or without what was taken back",
+        sql: concat!(
+            "SELECT s.id || ': ' || s.message_count FROM sessions s WHERE s.id IN ",
+            only_ours!(),
+            " AND s.message_count NOT BETWEEN
+                  (SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.active IS NOT 0)
+                  AND (SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.compacted IS NOT 1)"
         ),
         applies: |can| can.has_compacted,
+    },
+    Check {
+        name: "taken_back_kept",
+        says: "what was taken back is in a snapshot, where every row is ours and nobody else took it back",
+        sql: concat!(
+            "SELECT 'row ' || m.id FROM messages m JOIN sessions s ON s.id = m.session_id
+             WHERE m.active = 0 AND m.compacted IS NOT 1
+             AND m.id NOT IN (SELECT o.value FROM tl_snapshot n, json_each(n.rows) o WHERE n.session = m.session_id)
+             AND s.rewind_count <= (SELECT count(*) FROM tl_snapshot n WHERE n.session = s.id AND n.kind = 'undone')
+             AND m.session_id IN ",
+            only_ours!()
+        ),
+        applies: |can| can.has_compacted && can.has_rewind_count,
+    },
+    Check {
+        name: "taken_back_hidden",
+        says: "what was taken back is not in the view, unless a snapshot was restored since",
+        sql: "SELECT n.name || ', row ' || m.id FROM tl_snapshot n, json_each(n.rows) r
+              JOIN messages m ON m.id = r.value AND m.session_id = n.session
+              WHERE n.kind = 'undone' AND m.id > n.after AND m.active IS NOT 0
+                AND NOT EXISTS (SELECT 1 FROM tl_snapshot l WHERE l.session = n.session AND l.kind = 'restored'
+                                AND l.name > n.name)",
+        applies: |can| can.has_compacted,
+    },
+    Check {
+        name: "branches_linked",
+        says: "a copy of a conversation leads back to it",
+        sql: "SELECT s.id FROM sessions s JOIN tl_session t ON t.id = s.id
+              WHERE COALESCE(s.model_config, '') LIKE '%\"_branched_from\"%' AND t.predecessor IS NOT NULL
+                AND s.parent_session_id IS NOT NULL AND s.parent_session_id <> t.predecessor",
+        applies: always,
     },
     Check {
         name: "tokens_counted",

@@ -19,8 +19,9 @@ use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::{JsonText, Message};
 use throughline_core::port::{
-    Anchor, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Seen, SessionFilter,
-    SessionSummary, Settled, Snapshot, SnapshotSummary, Store, StoreError, Tended, Trace,
+    Anchor, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Resumable, Seen,
+    SessionFilter, SessionSummary, Settled, Snapshot, SnapshotSummary, Spoken, Store, StoreError, Tended,
+    Titling, Trace,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
@@ -293,6 +294,22 @@ impl Read for Writer {
 
     fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError> {
         self.reader.intact(id, operation)
+    }
+
+    fn spoken(&self, id: &SessionId) -> Result<Spoken, StoreError> {
+        self.reader.spoken(id)
+    }
+
+    fn titling(&self, id: &SessionId, title: &str) -> Result<Titling, StoreError> {
+        self.reader.titling(id, title)
+    }
+
+    fn next_title(&self, title: &str) -> Result<String, StoreError> {
+        self.reader.next_title(title)
+    }
+
+    fn resumable(&self, id: &SessionId) -> Result<Option<Resumable>, StoreError> {
+        self.reader.resumable(id)
     }
 
     fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {

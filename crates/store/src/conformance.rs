@@ -7,6 +7,8 @@
 //!
 //! A failure panics with what differs, as an assertion does.
 
+mod past;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +76,10 @@ pub fn suite(sites: Sites<'_>) {
     what_was_said_around_a_row_can_be_read(sites);
     p30_a_message_can_be_followed(sites);
     p30_calls_questions_and_stops_can_be_followed(sites);
+    past::p4_what_is_taken_back_is_kept_and_can_be_brought_back(sites);
+    past::p4_a_message_is_asked_again_and_stands_there_once(sites);
+    past::p4_a_copy_goes_on_and_the_original_stays(sites);
+    past::p4_a_switch_is_refused_where_something_has_changed(sites);
 }
 
 // ------------------------------------------------------------------------------------ the world
@@ -180,6 +186,16 @@ pub enum Move {
         place: u8,
         which: u8,
     },
+    /// Somebody orders what has to be looked up first.
+    Errands {
+        place: u8,
+        what: u8,
+    },
+    /// And somebody has.
+    Finds {
+        place: u8,
+        how: u8,
+    },
     Finalises {
         place: u8,
     },
@@ -213,6 +229,8 @@ struct Book {
     view: Vec<Shown>,
     live: Vec<RowId>,
     kept: Vec<Kept>,
+    /// What was taken back, and is not live again.
+    taken_back: BTreeSet<usize>,
     last_prompt: Option<Mark>,
     answers: BTreeMap<TurnId, Answer>,
     outcomes: BTreeMap<Seq, Outcome>,
@@ -236,6 +254,7 @@ impl Book {
             view: Vec::new(),
             live: Vec::new(),
             kept: Vec::new(),
+            taken_back: BTreeSet::new(),
             last_prompt: None,
             answers: BTreeMap::new(),
             outcomes: BTreeMap::new(),
@@ -302,8 +321,15 @@ impl Book {
         let kept =
             self.kept.iter().find(|kept| kept.name == snapshot).expect("a snapshot that is there").clone();
         self.keep(kept_as, self.view.len());
+        let since = (kept.said..self.transcript.len()).filter(|nth| !self.taken_back.contains(nth));
+        let since: Vec<_> = since.map(Shown::Said).filter(|shown| !kept.view.contains(shown)).collect();
         self.view = kept.view;
-        self.view.extend((kept.said..self.transcript.len()).map(Shown::Said));
+        self.view.extend(since);
+        for shown in &self.view {
+            if let Shown::Said(nth) = shown {
+                self.taken_back.remove(nth);
+            }
+        }
         self.live = vec![RowId(0); self.view.len()];
     }
 
@@ -448,6 +474,8 @@ impl World {
             Move::Summarises { place, how } => self.summarises(*place, *how),
             Move::Reports { place } => self.reports(*place),
             Move::Restores { place, which } => self.restores(*place, *which),
+            Move::Errands { place, what } => self.errands(*place, *what),
+            Move::Finds { place, how } => self.finds(*place, *how),
             Move::Finalises { place } => self.finalises(*place),
             Move::Delivers { reply, change } => self.delivers(*reply, *change),
             Move::Written { place } => self.written(*place),
@@ -1040,6 +1068,14 @@ impl World {
                     self.succeed(&id, &book, successor, moved);
                     touched.insert(successor.clone());
                 }
+                Act::Rewind { rows, kept_as, .. } => book.rewinds(*rows, kept_as),
+                Act::Title { session, title } => {
+                    let found = self.store.session(session).expect("can be asked").expect("it is there");
+                    assert_eq!(found.title.as_ref(), Some(title), "what {session} is called");
+                }
+                Act::Switch { .. } => {
+                    touched.insert(self.switches(&id, &book, act));
+                }
                 Act::Note { name, .. } => *self.notes.entry((*name).to_owned()).or_default() += 1,
                 Act::Promote { replacement, snapshot, operation } => {
                     let before = book.view.len();
@@ -1112,24 +1148,30 @@ impl World {
         next.user.clone_from(&old.user);
         next.parent.clone_from(&old.parent);
         next.state.received = Seq(moved.len() as u64);
-        for (input, seq) in moved.iter().zip(1..) {
-            let mut input = Input::clone(input);
-            input.seq = Seq(seq);
-            self.seen.insert(input.key.clone(), (successor.clone(), input.seq));
-            if let Kind::Request(Request { implicit_key: Some(key), .. }) = &input.kind
-                && let Some(known) = self.implicit.get_mut(key)
-                && known.0 == *from
-                && known.2 == input.at
-            {
-                *known = (successor.clone(), input.seq, input.at, false);
-            }
-            next.state.waiting.push_back(Arc::new(input));
-        }
+        self.arrive(from, &mut next, moved, 1);
         self.books.insert(successor.clone(), next);
         for place in &mut self.places {
             if place == from {
                 place.clone_from(successor);
             }
+        }
+    }
+
+    /// What waited elsewhere waits here, from this number on.
+    fn arrive(&mut self, from: &SessionId, next: &mut Book, moved: &[Arc<Input>], first: u64) {
+        let to = next.state.id.clone();
+        for (input, seq) in moved.iter().zip(first..) {
+            let mut input = Input::clone(input);
+            input.seq = Seq(seq);
+            self.seen.insert(input.key.clone(), (to.clone(), input.seq));
+            if let Kind::Request(Request { implicit_key: Some(key), .. }) = &input.kind
+                && let Some(known) = self.implicit.get_mut(key)
+                && known.0 == *from
+                && known.2 == input.at
+            {
+                *known = (to.clone(), input.seq, input.at, false);
+            }
+            next.state.waiting.push_back(Arc::new(input));
         }
     }
 

@@ -9,7 +9,7 @@
 
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use throughline_core::command::Command;
+use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Cause, Kind as Replaced, Replacement, Upkeep};
 use throughline_core::guard::{Chain, Chains, Repeated};
 use throughline_core::id::{RowId, Seq, SessionId, TurnId};
@@ -18,7 +18,9 @@ use throughline_core::message::{
     Assistant, Body, Content, JsonText, Message, Part, Reasoning, ToolCall, ToolResult,
 };
 use throughline_core::prompt::Digest;
-use throughline_core::session::{Failure, FailureKind, Outcome, Phase, Session};
+use throughline_core::session::{
+    Failure, FailureKind, Outcome, Personality, Phase, Preferences, Session, ToolProgress,
+};
 use throughline_core::time::Time;
 use throughline_core::tool::{Ask, Grant, Question};
 
@@ -131,7 +133,66 @@ fn command_value(command: &Command) -> Value {
         Command::Help => json!("help"),
         Command::Notice { text } => json!({ "notice": text }),
         Command::Unknown { name } => json!({ "unknown": name }),
+        Command::Absent { name } => json!({ "absent": name }),
+        Command::Yolo => json!("yolo"),
+        Command::Verbose { level } => json!({ "verbose": level.map(ToolProgress::as_str) }),
+        Command::Errand(errand) => errand_value(errand),
     }
+}
+
+fn errand_value(errand: &Errand) -> Value {
+    let mut object = Object::default();
+    object.text("errand", errand.name());
+    match errand {
+        Errand::New { successor, title } => {
+            object.text("session", successor.as_str());
+            object.text("text", title);
+        }
+        Errand::Undo { turns } => object.number("number", (*turns).into()),
+        Errand::Retry => {}
+        Errand::Branch { successor, name } => {
+            object.text("session", successor.as_str());
+            object.optional_text("text", name.as_deref());
+        }
+        Errand::Resume { wanted, everywhere } => {
+            object.optional_text("text", wanted.as_deref());
+            object.value("all", json!(everywhere));
+        }
+        Errand::Title { wanted } => object.optional_text("text", wanted.as_deref()),
+        Errand::Background { session, text } => {
+            object.text("session", session.as_str());
+            object.text("text", text);
+        }
+        Errand::Other { argument, .. } => object.text("argument", argument),
+    }
+    object.0.into()
+}
+
+fn errand_from(value: &Value) -> Read<Errand> {
+    let text = || optional_text_of(value, "text");
+    let name = text_of(value, "errand")?;
+    if let Some(argument) = optional_text_of(value, "argument") {
+        return Ok(Errand::Other { name: name.to_owned(), argument });
+    }
+    Ok(match name {
+        "new" => Errand::New {
+            successor: session_of(value, "session")?,
+            title: text_of(value, "text")?.to_owned(),
+        },
+        "undo" => Errand::Undo { turns: small_number_of(value, "number")? },
+        "retry" => Errand::Retry,
+        "branch" => Errand::Branch { successor: session_of(value, "session")?, name: text() },
+        "resume" => Errand::Resume {
+            wanted: text(),
+            everywhere: value.get("all").and_then(Value::as_bool).unwrap_or(false),
+        },
+        "title" => Errand::Title { wanted: text() },
+        "background" => Errand::Background {
+            session: session_of(value, "session")?,
+            text: text_of(value, "text")?.to_owned(),
+        },
+        _ => return Err("an errand of an unknown kind"),
+    })
 }
 
 fn command_from(value: &Value) -> Read<Command> {
@@ -141,6 +202,12 @@ fn command_from(value: &Value) -> Read<Command> {
         Value::String(name) if name == "stop" => Command::Stop,
         Value::String(name) if name == "status" => Command::Status,
         Value::String(name) if name == "help" => Command::Help,
+        Value::String(name) if name == "yolo" => Command::Yolo,
+        _ if value.get("errand").is_some() => Command::Errand(errand_from(value)?),
+        _ if value.get("verbose").is_some() => {
+            Command::Verbose { level: text("verbose").and_then(|name| ToolProgress::named(&name)) }
+        }
+        _ if value.get("absent").is_some() => Command::Absent { name: text_of(value, "absent")?.to_owned() },
         _ if value.get("deny").is_some() => Command::Deny { reason: text("deny"), all },
         _ if value.get("compress").is_some() => Command::Compress {
             focus: text("compress"),
@@ -447,6 +514,9 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
     if state.failed_step > 0 {
         object.number("failed_step", state.failed_step.into());
     }
+    if state.preferences != Preferences::default() {
+        object.value("preferences", preferences_value(&state.preferences));
+    }
     if let Phase::Turn(turn) = &state.phase {
         if turn.first_step > 0 {
             object.number("first_step", turn.first_step.into());
@@ -483,6 +553,7 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
     }
     let step = |name| value.get(name).and_then(Value::as_u64).and_then(|step| u32::try_from(step).ok());
     state.failed_step = step("failed_step").unwrap_or(0);
+    state.preferences = value.get("preferences").map(preferences_from).unwrap_or_default();
     if let Phase::Turn(turn) = &mut state.phase {
         turn.first_step = step("first_step").unwrap_or(0);
         turn.spent = value.get("spent").and_then(Value::as_u64).unwrap_or(0);
@@ -493,6 +564,34 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
         turn.promotions = step("promotions").unwrap_or(0);
     }
     Ok(())
+}
+
+fn preferences_value(preferences: &Preferences) -> Value {
+    let Preferences { model, reasoning, personality, yolo, tools } = preferences;
+    let mut object = Object::default();
+    object.optional_text("model", model.as_deref());
+    object.optional_text("reasoning", reasoning.as_deref());
+    object.optional("personality", personality.as_ref().map(|it| json!([it.name, it.prompt])));
+    if *yolo {
+        object.value("yolo", json!(true));
+    }
+    object.optional_text("tools", tools.map(ToolProgress::as_str));
+    object.0.into()
+}
+
+/// What is not understood is not preferred: a later program may know more.
+fn preferences_from(value: &Value) -> Preferences {
+    let personality = value.get("personality").and_then(|it| {
+        let text = |place: usize| it.get(place).and_then(Value::as_str).map(str::to_owned);
+        Some(Personality { name: text(0)?, prompt: text(1)? })
+    });
+    Preferences {
+        model: optional_text_of(value, "model"),
+        reasoning: optional_text_of(value, "reasoning"),
+        personality,
+        yolo: value.get("yolo").and_then(Value::as_bool).unwrap_or(false),
+        tools: optional_text_of(value, "tools").and_then(|name| ToolProgress::named(&name)),
+    }
 }
 
 fn chain_from(value: &Value) -> Read<Chain> {
@@ -597,6 +696,7 @@ pub(crate) fn replaced_by(name: &str) -> Read<Replaced> {
         "summary" => Ok(Replaced::Summary),
         "digest" => Ok(Replaced::Digest),
         "restored" => Ok(Replaced::Restored),
+        "undone" => Ok(Replaced::Undone),
         _ => Err("a replacement of an unknown kind"),
     }
 }

@@ -32,6 +32,7 @@ mod outbox;
 mod passage;
 mod projection;
 mod read;
+mod rewind;
 mod route;
 mod search;
 mod shape;

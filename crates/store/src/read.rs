@@ -15,8 +15,8 @@ use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, Session
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
-    Anchor, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Seen, SessionFilter, SessionSummary,
-    Settled, Snapshot, SnapshotSummary, StoreError, Trace,
+    Anchor, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Resumable, Seen, SessionFilter,
+    SessionSummary, Settled, Snapshot, SnapshotSummary, Spoken, StoreError, Titling, Trace,
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Match;
@@ -508,6 +508,22 @@ impl Read for Reader {
 
     fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError> {
         self.at_once(|| self.is_intact(id, operation)).while_doing("look whether a transcript has changed")
+    }
+
+    fn spoken(&self, id: &SessionId) -> Result<Spoken, StoreError> {
+        self.at_once(|| self.spoken_in(id)).while_doing("find who said what")
+    }
+
+    fn titling(&self, id: &SessionId, title: &str) -> Result<Titling, StoreError> {
+        self.at_once(|| self.titling_of(id, title)).while_doing("look for a title")
+    }
+
+    fn next_title(&self, title: &str) -> Result<String, StoreError> {
+        self.title_after(title).while_doing("find a free title")
+    }
+
+    fn resumable(&self, id: &SessionId) -> Result<Option<Resumable>, StoreError> {
+        self.at_once(|| self.resumable_after(id)).while_doing("look for an earlier session")
     }
 
     fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {

@@ -68,6 +68,20 @@ impl Scribe<'_> {
         Ok(())
     }
 
+    /// The chats of a session lead to another one that was there before, or a copy of it.
+    pub(crate) fn switch_routes(&mut self, from: &str, to: &SessionId, at: Time) -> Result<(), Fault> {
+        for old in self.entries_of(from)? {
+            let mut entry = SessionEntry::new(old.session_key, to.clone(), local(at));
+            entry.platform = old.platform;
+            entry.chat_type = old.chat_type;
+            entry.display_name = old.display_name;
+            entry.origin = old.origin;
+            self.put_route(&entry, at)?;
+            self.note(Some(to.as_str()), "route_bound", entry.session_key.as_str(), at)?;
+        }
+        Ok(())
+    }
+
     /// What Hermes writes after a turn that ended well.
     pub(crate) fn refresh_routes(&mut self, session: &str, prompt: u64, at: Time) -> Result<(), Fault> {
         for mut entry in self.entries_of(session)? {

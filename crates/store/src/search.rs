@@ -116,9 +116,11 @@ impl Reader {
             Some(session) => self.relatives(session)?,
             None => HashSet::new(),
         };
+        // Whoever names a snapshot looks for what stands there, taken back or not.
+        let findable = if filter.snapshot.is_some() { "TRUE" } else { self.shape.findable };
         let findable = match filter.without_helpers {
-            true => format!("{} AND NOT {HELPER}", self.shape.findable),
-            false => self.shape.findable.to_owned(),
+            true => format!("{findable} AND NOT {HELPER}"),
+            false => findable.to_owned(),
         };
         let rows = match &filter.snapshot {
             Some(name) => Some(self.rows_in(name)?.unwrap_or_default().into_iter().collect()),

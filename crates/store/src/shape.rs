@@ -89,7 +89,9 @@ impl Shape {
         let taken_back = match (can.has_active, can.has_compacted) {
             (true, true) => "m.active IS 0 AND m.compacted IS NOT 1",
             (true, false) => "m.active IS 0",
-            (false, _) => "FALSE",
+            (false, _) => {
+                "EXISTS (SELECT 1 FROM tl_snapshot n WHERE n.name = m.session_id AND n.kind = 'undone')"
+            }
         };
         // Hermes takes any other link for a compression.
         let works = "COALESCE(model_config, '') LIKE '%\"_delegate_from\"%'";
@@ -136,11 +138,19 @@ impl Shape {
             findable: match (can.has_active, can.has_compacted) {
                 (true, true) => "(m.active IS NOT 0 OR m.compacted = 1)",
                 (true, false) => "m.active IS NOT 0",
-                (false, _) => "TRUE",
+                (false, _) => {
+                    "NOT EXISTS (SELECT 1 FROM tl_snapshot n WHERE n.name = m.session_id AND n.kind = 'undone')"
+                }
             },
             defers_indexing: defers_indexing && can.has_word_index,
             can,
         }
+    }
+
+    /// Where a session came from, as far as this home keeps it.
+    pub fn chat_columns(&self) -> impl Iterator<Item = &'static str> {
+        let can = self.can;
+        CHAT_COLUMNS.into_iter().filter(move |column| can.has_chat_column(column))
     }
 
     /// The search indexes of this home.

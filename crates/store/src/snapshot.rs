@@ -30,7 +30,7 @@ const LOOK_AROUND: i64 = 16;
 
 /// Rows that have moved in this commit: first id, present id.
 #[derive(Default)]
-struct Moves(HashMap<i64, i64>);
+pub(crate) struct Moves(HashMap<i64, i64>);
 
 impl Moves {
     fn add(&mut self, from: i64, to: i64) {
@@ -55,13 +55,13 @@ struct Record {
 }
 
 /// What a new one shows, and what became of it.
-struct Kept<'a> {
-    view: View,
-    operation: Option<u64>,
-    after: i64,
-    cut: i64,
-    rows: &'a [i64],
-    summary: &'a [i64],
+pub(crate) struct Kept<'a> {
+    pub view: View,
+    pub operation: Option<u64>,
+    pub after: i64,
+    pub cut: i64,
+    pub rows: &'a [i64],
+    pub summary: &'a [i64],
 }
 
 impl Scribe<'_> {
@@ -216,13 +216,13 @@ impl Scribe<'_> {
 
     // ------------------------------------------------------------------------- in and out of the view
 
-    fn live(&self, session: &str) -> Result<Vec<i64>, Fault> {
+    pub(crate) fn live(&self, session: &str) -> Result<Vec<i64>, Fault> {
         let mut statement = self.conn.prepare_cached(&self.shape.live)?;
         let rows = statement.query_map([session], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn archive(&mut self, change: &Change<'_>, rows: &[i64], name: &str) -> Result<(), Fault> {
+    pub(crate) fn archive(&mut self, change: &Change<'_>, rows: &[i64], name: &str) -> Result<(), Fault> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -251,7 +251,7 @@ impl Scribe<'_> {
     }
 
     /// Hermes counts what is live. What this commit has appended is counted with it, at its end.
-    fn recount(&self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn recount(&self, change: &Change<'_>) -> Result<(), Fault> {
         let values = params![change.id(), change.messages, change.calls];
         self.conn.prepare_cached(&self.shape.recount)?.execute(values)?;
         Ok(())
@@ -405,7 +405,7 @@ impl Scribe<'_> {
     // ----------------------------------------------------------------------------------------- the record
 
     /// The new snapshot, and those before it, list rows where they are now.
-    fn record(
+    pub(crate) fn record(
         &self,
         change: &Change<'_>,
         promoted: &Promoted,
@@ -479,7 +479,7 @@ pub(crate) fn names_of(session: &str) -> (String, String) {
 }
 
 /// Somebody else has changed the view: its owner has to look again.
-fn changed_meanwhile(change: &Change<'_>) -> Fault {
+pub(crate) fn changed_meanwhile(change: &Change<'_>) -> Fault {
     let current = Generation(change.prior.as_ref().map_or(0, |prior| prior.generation as u64));
     StoreError::Fenced { session: change.state.id.clone(), current }.into()
 }

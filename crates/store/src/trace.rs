@@ -381,9 +381,9 @@ impl Reader {
 
 fn received(input: &Input) -> String {
     let what = match &input.kind {
-        Kind::Chat(_) => "a chat message",
-        Kind::Request(request) if request.task.is_some() => "a task",
-        Kind::Request(_) => "an API request",
+        Kind::Chat(_) => "a chat message".to_owned(),
+        Kind::Request(request) if request.task.is_some() => "a task".to_owned(),
+        Kind::Request(_) => "an API request".to_owned(),
         Kind::Command(command) => command_name(command),
     };
     let from = input.sender.as_ref().map_or(String::new(), |sender| format!(" from {}", sender.id));
@@ -395,19 +395,11 @@ fn received(input: &Input) -> String {
     format!("{what}{from}{via}, key {}{trace}", input.key)
 }
 
-fn command_name(command: &Command) -> &'static str {
+fn command_name(command: &Command) -> String {
     match command {
-        Command::New { .. } => "the command /new",
-        Command::Stop => "the command /stop",
-        Command::Steer { .. } => "the command /steer",
-        Command::Queue { .. } => "the command /queue",
-        Command::Approve { .. } => "the command /approve",
-        Command::Deny { .. } => "the command /deny",
-        Command::Compress { .. } => "the command /compress",
-        Command::Status => "the command /status",
-        Command::Help => "the command /help",
-        Command::Notice { .. } => "a notice from another agent's gateway",
-        Command::Unknown { .. } => "a command that is none",
+        Command::Notice { .. } => "a notice from another agent's gateway".to_owned(),
+        Command::Unknown { .. } | Command::Absent { .. } => "a command that is none".to_owned(),
+        known => format!("the command /{}", known.name()),
     }
 }
 

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::Promise;
 use throughline_core::redact::redacted;
-use throughline_core::tool::{Call, Caller, Grant, Question};
+use throughline_core::tool::{Call, Caller, EVERYTHING, Grant, Question};
 
 /// What the user has allowed for good: `command_allowlist`.
 pub trait Allowlist: Send + Sync {
@@ -233,7 +233,7 @@ impl Approvals {
         if let Some(message) = self.forbidden(&reading) {
             return Judgement::Block(blocked(&message));
         }
-        if self.needs_no_leave(command) {
+        if self.needs_no_leave(command) || call.caller.allowed.iter().any(|it| it == EVERYTHING) {
             return Judgement::Run { note: None };
         }
         let warnings = self.warnings(&call.caller, command, &reading);

@@ -68,6 +68,7 @@ fn what_followed(snapshot: &SnapshotSummary) -> String {
         Kind::Summary => "a summary",
         Kind::Digest => "a digest made without a model",
         Kind::Restored => "a restore",
+        Kind::Undone => "what was taken back",
     };
     format!("{what}: {} messages became {}", snapshot.messages_before, snapshot.messages_after)
 }

@@ -466,8 +466,8 @@ pub(super) fn is_order(input: &Input) -> bool {
 }
 
 /// Ends the conversation: what comes after it belongs to the next.
-fn ends(input: &Input) -> bool {
-    matches!(&input.kind, input::Kind::Command(Command::New { .. }))
+pub(super) fn ends(input: &Input) -> bool {
+    matches!(&input.kind, input::Kind::Command(command) if command.ends())
 }
 
 fn preview_text(found: Option<&Extent>) -> String {
@@ -489,7 +489,7 @@ fn done_text(promoted: &Promoted) -> String {
         promoted;
     let what = match kind {
         Kind::Digest => "Compressed without a model",
-        Kind::Summary | Kind::Restored => "Compressed",
+        Kind::Summary | Kind::Restored | Kind::Undone => "Compressed",
     };
     let (before, after) = (thousands(*tokens_before), thousands(*tokens_after));
     let mut text = format!(

@@ -1,7 +1,7 @@
 //! What people order, and what stops a runaway: `/stop`, silence, budgets, chains between agents.
 
 use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, said_by};
-use crate::command::{Command, HELP};
+use crate::command::{self, Command};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
 use crate::history::{NOT_ASKED, STOPPED};
 use crate::input::{AGENT_PLATFORM, DedupeKey, Destination, Input, Kind, NOTICE_THREAD, Trace};
@@ -31,6 +31,8 @@ impl Session {
                 let count = self.decide_asked(&verdict, *all, now, rules, acts);
                 decided(count, "Refused", Grant::Once)
             }
+            Command::Yolo => self.toggle_yolo(acts),
+            Command::Verbose { level } => self.show_tools(*level),
             Command::Notice { text } => {
                 self.notify(input.key.as_str(), text, acts);
                 String::new()
@@ -169,7 +171,11 @@ impl Session {
 
     pub(super) fn report(&self, command: &Command, rules: &Rules) -> String {
         match command {
-            Command::Help => HELP.to_owned(),
+            Command::Help => command::help(),
+            Command::Absent { name } => {
+                let instead = command::instead_of(name).unwrap_or("/help lists the commands there are.");
+                format!("Throughline has no command /{name}. {instead}")
+            }
             Command::Steer { .. } => "Say what the agent should know: /steer <text>".to_owned(),
             Command::Queue { .. } => "Say what should wait for the next turn: /queue <text>".to_owned(),
             Command::Unknown { name } => {

@@ -125,6 +125,9 @@ pub fn word(act: &Act) -> String {
         Act::Restore { .. } => "restore".into(),
         Act::Note { name, .. } => (*name).into(),
         Act::Open(_) | Act::Freeze { .. } => "open".into(),
+        Act::Rewind { from, rows, .. } => format!("take back {rows} from {from}"),
+        Act::Title { session, title } => format!("call {session} {title}"),
+        Act::Switch { to, moved, .. } => format!("switch to {to} with {}", moved.len()),
     }
 }
 
@@ -137,6 +140,7 @@ pub fn job(job: &Job) -> String {
         Job::Survey { .. } => "survey".into(),
         Job::Summarise { operation } => format!("summarise {operation}"),
         Job::Report { operation } => format!("report {operation}"),
+        Job::Order { seq } => format!("errand {seq}"),
     }
 }
 

@@ -150,7 +150,52 @@ fn command() -> impl Strategy<Value = Command> {
         (prop::option::of(text()), any::<bool>()).prop_map(|(reason, all)| Command::Deny { reason, all }),
         text().prop_map(|text| Command::Notice { text }),
         text().prop_map(|name| Command::Unknown { name }),
+        text().prop_map(|name| Command::Absent { name }),
+        Just(Command::Yolo),
+        Just(Command::Verbose { level: None }),
+        Just(Command::Verbose { level: Some(ToolProgress::New) }),
+        errand().prop_map(Command::Errand),
     ]
+}
+
+fn errand() -> impl Strategy<Value = Errand> {
+    let maybe = || prop::option::of(text());
+    prop_oneof![
+        (session(), text()).prop_map(|(successor, title)| Errand::New { successor, title }),
+        any::<u32>().prop_map(|turns| Errand::Undo { turns }),
+        Just(Errand::Retry),
+        (session(), maybe()).prop_map(|(successor, name)| Errand::Branch { successor, name }),
+        (maybe(), any::<bool>()).prop_map(|(wanted, everywhere)| Errand::Resume { wanted, everywhere }),
+        maybe().prop_map(|wanted| Errand::Title { wanted }),
+        (session(), text()).prop_map(|(session, text)| Errand::Background { session, text }),
+        (text(), text()).prop_map(|(name, argument)| Errand::Other { name, argument }),
+    ]
+}
+
+fn preferences() -> impl Strategy<Value = Preferences> {
+    let maybe = || prop::option::of(text());
+    let personality = (text(), text()).prop_map(|(name, prompt)| Personality { name, prompt });
+    (maybe(), maybe(), prop::option::of(personality), any::<bool>(), any::<bool>()).prop_map(
+        |(model, reasoning, personality, yolo, tools)| Preferences {
+            model,
+            reasoning,
+            personality,
+            yolo,
+            tools: tools.then_some(ToolProgress::All),
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_preferred_is_read_back(preferences in preferences()) {
+        let state = Session { preferences: preferences.clone(), ..Session::new("s".parse().unwrap()) };
+        let mut back = Session::new("s".parse().unwrap());
+        if let Some(text) = rest_text(&state) {
+            restore_rest(&mut back, &text).unwrap();
+        }
+        prop_assert_eq!(back.preferences, preferences);
+    }
 }
 
 fn some_destination() -> impl Strategy<Value = Destination> {
