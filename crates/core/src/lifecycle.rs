@@ -64,7 +64,8 @@ pub struct Policies {
 
 impl Policies {
     pub fn of(&self, platform: &str, chat_type: &str) -> &Policy {
-        let named = |list: &'_ [(String, Policy)], name: &str| list.iter().position(|(known, _)| known == name);
+        let named =
+            |list: &'_ [(String, Policy)], name: &str| list.iter().position(|(known, _)| known == name);
         match (named(&self.by_platform, platform), named(&self.by_type, chat_type)) {
             (Some(place), _) => &self.by_platform[place].1,
             (None, Some(place)) => &self.by_type[place].1,
@@ -80,7 +81,9 @@ impl Policies {
 
     /// Every hour of the day at which something may end.
     pub fn all(&self) -> impl Iterator<Item = &Policy> {
-        [&self.common].into_iter().chain(self.by_platform.iter().chain(&self.by_type).map(|(_, policy)| policy))
+        [&self.common]
+            .into_iter()
+            .chain(self.by_platform.iter().chain(&self.by_type).map(|(_, policy)| policy))
     }
 }
 

@@ -838,7 +838,10 @@ pub enum Question {
     Sessions(SessionFilter),
     Session(SessionId),
     History(SessionId),
-    Search { query: String, filter: SessionFilter },
+    Search {
+        query: String,
+        filter: SessionFilter,
+    },
     Trace(String),
     Counts,
     Asks,

@@ -220,19 +220,8 @@ impl Stopped {
 impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
-        let Parts {
-            clock,
-            model,
-            tools,
-            hands,
-            briefing,
-            compressor,
-            hooks,
-            platforms,
-            mint,
-            open,
-            readers,
-        } = parts;
+        let Parts { clock, model, tools, hands, briefing, compressor, hooks, platforms, mint, open, readers } =
+            parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;

@@ -141,8 +141,13 @@ mod tests {
             active: Time(active * 1_000_000),
         };
         let now = Time(100_000_000);
-        let resting =
-            vec![chat("a", "here", 1), chat("b", "here", 2), chat("b", "there", 2), chat("c", "agent", 3), chat("d", "here", 95)];
+        let resting = vec![
+            chat("a", "here", 1),
+            chat("b", "here", 2),
+            chat("b", "there", 2),
+            chat("c", "agent", 3),
+            chat("d", "here", 95),
+        ];
         let due: Vec<_> = due_among(&lifecycle, resting, now).into_iter().map(|chat| chat.session).collect();
         assert_eq!(due.iter().map(SessionId::as_str).collect::<Vec<_>>(), ["a"]);
         assert_eq!(lifecycle.latest(now), Time(90_000_000));

@@ -8,7 +8,14 @@ use throughline_core::session::{Act, FailureKind, Outcome, Phase, Session};
 use throughline_core::{SessionId, Time};
 
 /// Tells of what a commit did.
-pub(crate) fn tell(home: &Arc<Home>, source: &str, before: &Session, after: &Session, acts: &[Act], now: Time) {
+pub(crate) fn tell(
+    home: &Arc<Home>,
+    source: &str,
+    before: &Session,
+    after: &Session,
+    acts: &[Act],
+    now: Time,
+) {
     let model = || Fact::from(home.model.name());
     let happening = |occasion, key: String, session: &SessionId, facts| Happening {
         occasion,
@@ -26,7 +33,9 @@ pub(crate) fn tell(home: &Arc<Home>, source: &str, before: &Session, after: &Ses
         return;
     }
     let outcome = acts.iter().find_map(|act| match act {
-        Act::Settle { outcome: outcome @ (Outcome::Answered(of) | Outcome::Failed(of, _)), .. } if *of == turn.id => {
+        Act::Settle { outcome: outcome @ (Outcome::Answered(of) | Outcome::Failed(of, _)), .. }
+            if *of == turn.id =>
+        {
             Some(outcome)
         }
         _ => None,
@@ -54,7 +63,10 @@ pub(crate) fn tell(home: &Arc<Home>, source: &str, before: &Session, after: &Ses
             ("child_role", Fact::Nothing),
             ("child_summary", summary.map_or(Fact::Nothing, Fact::Text)),
             ("child_status", Fact::from(status)),
-            ("duration_ms", Fact::Number(u64::try_from(now.since(turn.began).as_millis()).unwrap_or(u64::MAX))),
+            (
+                "duration_ms",
+                Fact::Number(u64::try_from(now.since(turn.began).as_millis()).unwrap_or(u64::MAX)),
+            ),
         ];
         home.hooks.tell(happening(Occasion::HelperStopped, key, &task.parent, facts));
     }

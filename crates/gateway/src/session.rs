@@ -504,7 +504,8 @@ impl Actor {
             self.user.clone_from(&birth.user);
             self.principal.clone_from(&birth.principal);
         }
-        let announced = self.after_a_reset(&mut birth, input.reply_to.as_ref()).await.map_err(Stop::Reload)?;
+        let announced =
+            self.after_a_reset(&mut birth, input.reply_to.as_ref()).await.map_err(Stop::Reload)?;
         let first = self.birth_act(birth).into_iter().chain(announced).collect();
         let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
         match self.commit(Some(Event::Received(input)), first).await {
@@ -527,7 +528,12 @@ impl Actor {
     }
 
     /// Ends the conversation if its time has come and nothing goes on in it. True: it has ended.
-    async fn expire(&mut self, platform: &str, chat_type: &str, noticed: Noticed) -> Result<bool, StoreError> {
+    async fn expire(
+        &mut self,
+        platform: &str,
+        chat_type: &str,
+        noticed: Noticed,
+    ) -> Result<bool, StoreError> {
         let home = self.home.clone();
         let Some(policy) = home.lifecycle.policy(platform, chat_type) else { return Ok(false) };
         if !self.born || self.ended || home.is_halted() || !self.state.may_expire() {
@@ -545,9 +551,10 @@ impl Actor {
 
     async fn has_undelivered(&self) -> Result<bool, StoreError> {
         let id = self.id.clone();
-        let found = self.home.library.read(move |store| {
-            Ok(store.undelivered()?.iter().any(|outgoing| outgoing.session == id))
-        });
+        let found = self
+            .home
+            .library
+            .read(move |store| Ok(store.undelivered()?.iter().any(|outgoing| outgoing.session == id)));
         found.await
     }
 
@@ -1112,7 +1119,9 @@ impl Actor {
                 let place = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
                 desk.start(turn::wait(desk.clone(), place, ask.until))
             }
-            (Job::Finalise { .. }, Phase::Closed(_)) => desk.start(finalise::step(desk.clone(), self.ended())),
+            (Job::Finalise { .. }, Phase::Closed(_)) => {
+                desk.start(finalise::step(desk.clone(), self.ended()))
+            }
             (job, _) => unreachable!("{job:?} is not implied by this phase"),
         })
     }

@@ -19,9 +19,9 @@ use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::Message;
 use throughline_core::port::{
-    Anchor, Backlog, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read, Reset,
-    Resting, Seen, SessionFilter, SessionSummary, Settled, Snapshot, SnapshotSummary, Store, StoreError, Tended,
-    Trace,
+    Anchor, Backlog, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read,
+    Reset, Resting, Seen, SessionFilter, SessionSummary, Settled, Snapshot, SnapshotSummary, Store,
+    StoreError, Tended, Trace,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;

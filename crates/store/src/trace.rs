@@ -154,7 +154,8 @@ impl Reader {
                 moved = Some((session, seq));
             }
         } else if turn.is_none() {
-            let before = input.at.plus(BACKLOG_AFTER) < self.baseline_of_home().unwrap_or_default();
+            let baseline = self.baseline_of_home().unwrap_or_default();
+            let before = input.trace.is_human() && input.at.plus(BACKLOG_AFTER) < baseline;
             let why = match self.is_halted(session)? {
                 true if before => {
                     "it was written before this home was taken over, and is held until somebody writes there anew, \
@@ -373,7 +374,9 @@ impl Reader {
             let stage = format!("{:?}", stage_from(row.get(1)?)).to_lowercase();
             let how = match (row.get::<_, Option<String>>(3)?, row.get::<_, i64>(4)?) {
                 (Some(parked), tried) => {
-                    format!(", set aside after {tried} attempts at {parked}; `throughline resume` tries it again")
+                    format!(
+                        ", set aside after {tried} attempts at {parked}; `throughline resume` tries it again"
+                    )
                 }
                 (None, 0) => String::new(),
                 (None, tried) => format!(", {tried} attempts failed, tried again"),

@@ -42,10 +42,18 @@ pub struct Handover {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handing {
     /// A hook is about to be run.
-    Began { hook: String },
-    Done { hook: String },
+    Began {
+        hook: String,
+    },
+    Done {
+        hook: String,
+    },
     /// A step came to nothing: a hook by its name, or a stage.
-    Failed { stage: Finalisation, step: String, why: String },
+    Failed {
+        stage: Finalisation,
+        step: String,
+        why: String,
+    },
 }
 
 /// What is written about one hook's run.

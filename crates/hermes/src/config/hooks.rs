@@ -157,7 +157,10 @@ fn hook(event: &str, node: &Node, notices: &mut Vec<Notice>) -> Option<Hook> {
         None => TIMEOUT_SECONDS,
         Some(node) => match as_count(&node.value).filter(|seconds| *seconds >= 1) {
             Some(seconds) if seconds > TIMEOUT_SECONDS_MAX => {
-                notice(node.place, format!("`timeout` is {TIMEOUT_SECONDS_MAX} seconds at most, and is that here"));
+                notice(
+                    node.place,
+                    format!("`timeout` is {TIMEOUT_SECONDS_MAX} seconds at most, and is that here"),
+                );
                 TIMEOUT_SECONDS_MAX
             }
             Some(seconds) => seconds,
@@ -184,7 +187,12 @@ impl Allowlist {
         let read: Json = serde_json::from_str(text).unwrap_or_default();
         let approvals = read.get("approvals").and_then(Json::as_array).map_or(&[] as &[_], Vec::as_slice);
         let word = |entry: &Json, name: &str| entry.get(name).and_then(Json::as_str).map(str::to_owned);
-        Self(approvals.iter().filter_map(|entry| Some((word(entry, "event")?, word(entry, "command")?))).collect())
+        Self(
+            approvals
+                .iter()
+                .filter_map(|entry| Some((word(entry, "event")?, word(entry, "command")?)))
+                .collect(),
+        )
     }
 
     pub fn allows(&self, hook: &Hook) -> bool {
@@ -213,7 +221,9 @@ mod tests {
         let seen: Vec<_> = hooks
             .list
             .iter()
-            .map(|hook| (hook.event.as_str(), hook.command.as_str(), hook.matcher.as_deref(), hook.timeout_seconds))
+            .map(|hook| {
+                (hook.event.as_str(), hook.command.as_str(), hook.matcher.as_deref(), hook.timeout_seconds)
+            })
             .collect();
         assert_eq!(
             seen,
@@ -224,7 +234,9 @@ mod tests {
             ]
         );
         assert!(hooks.auto_accept);
-        for part in ["300 seconds", "counts for calls", "give it a `command`", "`on_session_start`", "is a list"] {
+        for part in
+            ["300 seconds", "counts for calls", "give it a `command`", "`on_session_start`", "is a list"]
+        {
             assert!(warnings.iter().any(|text| text.contains(part)), "{part}: {warnings:?}");
         }
         assert_eq!(warnings.len(), 5, "{warnings:?}");
@@ -233,7 +245,8 @@ mod tests {
 
     #[test]
     fn p31_only_what_was_agreed_to_word_for_word_is_allowed() {
-        let (hooks, _) = parsed("hooks: {on_session_end: [{command: a.sh}], pre_tool_call: [{command: a.sh}]}");
+        let (hooks, _) =
+            parsed("hooks: {on_session_end: [{command: a.sh}], pre_tool_call: [{command: a.sh}]}");
         let list = Allowlist::parse(r#"{"approvals": [3, {"event": "on_session_end", "command": "a.sh"}]}"#);
         assert_eq!(hooks.list.iter().map(|hook| list.allows(hook)).collect::<Vec<_>>(), [true, false]);
         for broken in ["", "[]", "{", r#"{"approvals": 1}"#] {
