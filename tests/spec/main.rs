@@ -10,6 +10,7 @@ mod gateway;
 mod hands;
 mod homes;
 mod interop;
+mod lifecycle;
 mod openai_sdk;
 mod owners;
 mod peers;

@@ -8,6 +8,7 @@
 //! - whoever takes an ended session up again begins a new life of it; of the last life's hand-over
 //!   nothing goes on
 
+use super::compress::End;
 use super::{Act, Finalisation, Phase, Rules, Session};
 use crate::id::SessionId;
 use crate::input::Input;
@@ -92,7 +93,8 @@ impl Session {
     /// Nothing runs, waits, is asked or is under way here: if its time has come, it may end.
     pub fn may_expire(&self) -> bool {
         let idle = self.phase == Phase::Idle && self.waiting.is_empty() && !self.halted;
-        idle && self.compression.is_none()
+        let ordered = self.compression.as_ref().is_some_and(|operation| !operation.orders.is_empty());
+        idle && !ordered && self.jobs().is_empty()
     }
 
     pub(super) fn expire(&mut self, reason: Reason, noticed: Noticed, acts: &mut Vec<Act>) {
@@ -100,6 +102,7 @@ impl Session {
             acts.push(Act::Note { name: "expiry_overtaken", detail: reason.as_str().to_owned() });
             return;
         }
+        self.abandon(End::Stale, "the conversation has ended".into(), acts);
         let end_reason = noticed.end_reason(reason);
         let had_activity = self.upkeep.context > 0;
         acts.push(Act::Expire { reason, end_reason, had_activity });
