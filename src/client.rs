@@ -265,9 +265,13 @@ impl Client {
         self.post(&["api", "control", "halt"], &json!({"all": true})).await
     }
 
-    /// Lets them go on.
-    pub async fn release(&self) -> Result<Value, ClientError> {
-        self.post(&["api", "control", "release"], &json!({"all": true})).await
+    /// Lets them go on: all, or the one of this name.
+    pub async fn release(&self, agent: Option<&str>) -> Result<Value, ClientError> {
+        let order = match agent {
+            Some(agent) => json!({"all": true, "agent": agent}),
+            None => json!({"all": true}),
+        };
+        self.post(&["api", "control", "release"], &order).await
     }
 
     /// Where the agent stands, as the gateway shows it.

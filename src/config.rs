@@ -28,7 +28,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
+use throughline_core::lifecycle::{Mode, Policies, Policy};
 use throughline_core::session::BusyInput;
+use throughline_hermes::config::hooks::Hooks;
 use throughline_hermes::config::{At, Config, Place, Secret, Tools, excerpt};
 use throughline_hermes::env::Dotenv;
 use throughline_hermes::log::Level;
@@ -170,8 +172,8 @@ pub struct Settings {
     /// The variables that the process was started with.
     pub environment: Environment,
     pub compression: Compression,
-    #[allow(dead_code, reason = "validated and shown; counts when sessions expire")]
     pub session_reset: SessionReset,
+    pub hooks: Hooks,
     pub timezone: Option<Sourced<String>>,
     /// A filter for `tracing`.
     pub log_level: Sourced<String>,
@@ -230,6 +232,8 @@ pub struct SessionReset {
     pub mode: Sourced<ResetMode>,
     pub at_hour: Sourced<u64>,
     pub idle_minutes: Sourced<u64>,
+    /// With what holds instead on some platforms and in some kinds of chat.
+    pub policies: Policies,
 }
 
 /// When a conversation ends by itself.

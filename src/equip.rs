@@ -4,6 +4,7 @@
 mod allowlist;
 mod assessor;
 pub mod compressor;
+mod hooks;
 mod servers;
 mod terminal;
 
@@ -23,6 +24,7 @@ use throughline_mcp::client::Client as Servers;
 use throughline_memory::{Memory, MemorySettings, Owners};
 use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
+use throughline_tools::hooks::ShellHooks;
 use throughline_tools::paths::Reach;
 use throughline_tools::skills::{SkillSettings, Skills};
 use throughline_tools::spill::Spill;
@@ -44,6 +46,7 @@ pub struct Equipment {
     pub hands: Arc<Hands>,
     pub briefing: Arc<dyn Briefing>,
     pub servers: Arc<Servers>,
+    pub hooks: Arc<ShellHooks>,
     /// What is off although it is built in, and why.
     pub off: Vec<String>,
     bell: Arc<Bell>,
@@ -97,7 +100,9 @@ pub async fn equip(
         ModelChoice::Rehearsal => None,
     };
     let spill = Arc::new(Spill::of_home(path).for_window(window));
-    let toolbox = Arc::new(Toolbox::new(kits, Gate::of_settings(&settings.tools), spill));
+    let hooks = hooks::hooks(path, &workspace, settings, &mut off);
+    let toolbox = Toolbox::new(kits, Gate::of_settings(&settings.tools), spill).heard_by(hooks.clone());
+    let toolbox = Arc::new(toolbox);
     off.extend(settings.tools.switches.off.iter().map(|off| format!("{}: {}", off.toolset, off.why)));
 
     let known = toolbox.clone();
@@ -115,7 +120,7 @@ pub async fn equip(
         ..BriefSettings::of(path, skills, Arc::new(Remembered(memory)))
     });
     servers.settled(SERVERS_PATIENCE).await;
-    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), servers, off, bell }
+    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), servers, hooks, off, bell }
 }
 
 /// Where commands begin and relative paths count from: what the settings say, else the directory the

@@ -29,7 +29,8 @@ use throughline_core::port::{Desk, Model, Platform, Read, Store, StoreError};
 use throughline_core::redact::Secret;
 use throughline_core::session::Rules;
 use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Compressor, Mint, NoClerk, OneModel, Options, Parts, Stopped, SystemClock,
+    Agent, Agents, Bridge, Clock, Compressor, Lifecycle, Mint, NoClerk, OneModel, Options, Parts, Stopped,
+    SystemClock,
 };
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
@@ -450,6 +451,7 @@ fn parts(
         hands: equipment.hands.clone(),
         briefing: equipment.briefing.clone(),
         compressor,
+        hooks: equipment.hooks.clone(),
         platforms,
         clerk: Arc::new(NoClerk),
         models: Arc::new(OneModel),
@@ -474,9 +476,28 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>) -> Options
         ..Limits::default()
     };
     Options {
-        rules: Rules { busy: settings.busy_input.value, hard_tokens, limits, agent: name.into() },
+        rules: Rules {
+            busy: settings.busy_input.value,
+            hard_tokens,
+            limits,
+            agent: name.into(),
+            ..Rules::default()
+        },
+        lifecycle: lifecycle(settings),
         writer_thread: true,
     }
+}
+
+/// When conversations end by themselves, by the clock on the wall.
+fn lifecycle(settings: &Settings) -> Lifecycle {
+    let zone = zone(settings);
+    let struck = Arc::new(move |now, hour| local::last_struck(now, hour, &zone));
+    Lifecycle::new(settings.session_reset.policies.clone(), struck)
+}
+
+fn zone(settings: &Settings) -> TimeZone {
+    let named = settings.timezone.as_ref().and_then(|zone| TimeZone::get(&zone.value).ok());
+    named.unwrap_or_else(local::system_zone)
 }
 
 /// The gateways that run: of the homes that are given, or of those that people usually have.
@@ -548,8 +569,7 @@ pub fn look(
 
 /// Ids as Hermes makes them: by the clock on the wall, and told apart by where a session comes from.
 fn mint(settings: &Settings) -> Mint {
-    let named = settings.timezone.as_ref().and_then(|zone| TimeZone::get(&zone.value).ok());
-    let zone = named.unwrap_or_else(local::system_zone);
+    let zone = zone(settings);
     Arc::new(move |now, chance, source| {
         let [a, b, c, d, ..] = chance.to_le_bytes();
         match source {

@@ -25,9 +25,16 @@ pub struct Stop {
     all: bool,
 }
 
-/// Let agents that were silenced go on
+/// Let agents that were silenced go on, with what is held and what was set aside
 #[derive(Debug, clap::Args)]
-pub struct Resume {}
+pub struct Resume {
+    /// The agent that goes on; all of them if none is named
+    #[arg(value_name = "AGENT", conflicts_with = "all")]
+    agent: Option<String>,
+    /// Every agent of every gateway that is found
+    #[arg(long)]
+    all: bool,
+}
 
 impl Stop {
     pub async fn run(self, gateways: Vec<Client>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -57,7 +64,14 @@ impl Resume {
         if gateways.is_empty() {
             bail!("no gateway runs in the homes that were looked at; give the home with --home");
         }
-        let released = join_all(gateways.iter().map(Client::release)).await;
+        let agent = self.agent.as_deref().filter(|_| !self.all);
+        let released = join_all(gateways.iter().map(|gateway| gateway.release(agent))).await;
+        let heard = |answer: &Value| answer["agents"].as_array().is_some_and(|agents| !agents.is_empty());
+        if let (Some(agent), false) = (agent, released.iter().flatten().any(heard)) {
+            bail!(
+                "no agent named {agent} runs in the gateways that were found; `throughline status` lists them"
+            );
+        }
         told(&gateways, released, "going on", out)
     }
 }

@@ -83,6 +83,7 @@ impl Written {
                 environment: self.environment.clone(),
                 compression,
                 session_reset,
+                hooks: self.config.hooks.clone(),
                 timezone,
                 log_level,
                 logs,
@@ -324,7 +325,9 @@ impl Written {
             report.warn(&at_hour.origin, "`session_reset.at_hour` is an hour from 0 to 23; 4 is used");
             at_hour = Sourced::new(4, Origin::Default);
         }
-        let reset = SessionReset { mode, at_hour, idle_minutes: or_default(written.idle_minutes, 1440) };
+        let policies = policies(written);
+        let reset =
+            SessionReset { mode, at_hour, idle_minutes: or_default(written.idle_minutes, 1440), policies };
         report.row("session_reset.mode", reset.mode.value.word(), &reset.mode.origin);
         report.sourced("session_reset.at_hour", &reset.at_hour);
         report.sourced("session_reset.idle_minutes", &reset.idle_minutes);
@@ -464,4 +467,40 @@ fn is_loopback(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// What a conversation's end by itself comes to, where and when.
+fn policies(written: &throughline_hermes::config::SessionReset) -> Policies {
+    let named = |list: &[(String, throughline_hermes::config::SessionReset)]| {
+        list.iter().map(|(name, written)| (name.clone(), policy(written))).collect()
+    };
+    Policies {
+        common: policy(written),
+        by_type: named(&written.by_type),
+        by_platform: named(&written.by_platform),
+    }
+}
+
+fn policy(written: &throughline_hermes::config::SessionReset) -> Policy {
+    let usual = Policy::default();
+    let minutes = |at: &At<u64>| Duration::from_secs(at.value.saturating_mul(60));
+    let hours = |at: &At<u64>| Duration::from_secs(at.value.saturating_mul(3600));
+    let hour = written.at_hour.and_then(|at| u8::try_from(at.value).ok()).filter(|hour| *hour < 24);
+    let mode = written.mode.as_ref().and_then(|at| ResetMode::named(&at.value));
+    Policy {
+        mode: match mode.unwrap_or(ResetMode::Never) {
+            ResetMode::Never => Mode::Never,
+            ResetMode::Idle => Mode::Idle,
+            ResetMode::Daily => Mode::Daily,
+            ResetMode::Both => Mode::Both,
+        },
+        idle: written.idle_minutes.as_ref().map_or(usual.idle, minutes),
+        at_hour: hour.unwrap_or(usual.at_hour),
+        notify: written.notify.map_or(usual.notify, |at| at.value),
+        quiet_platforms: match &written.notify_exclude_platforms {
+            Some(at) => at.value.clone(),
+            None => usual.quiet_platforms,
+        },
+        process_age_max: written.bg_process_max_age_hours.as_ref().map_or(usual.process_age_max, hours),
+    }
 }

@@ -12,6 +12,7 @@ mod hands;
 mod homes;
 mod host;
 mod interop;
+mod lifecycle;
 mod openai_sdk;
 mod owners;
 mod peers;

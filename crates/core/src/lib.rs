@@ -14,6 +14,7 @@ pub mod guard;
 pub mod history;
 pub mod id;
 pub mod input;
+pub mod lifecycle;
 pub mod memory;
 pub mod message;
 pub mod port;

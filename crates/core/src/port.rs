@@ -23,6 +23,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod lifecycle;
+
+pub use lifecycle::{Backlog, Fact, Happening, Hooks, NoHooks, Occasion, Parked, Reset, Resting};
+
 pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 // ---------------------------------------------------------------------------------------- store
@@ -161,6 +165,17 @@ pub trait Read: Send {
     fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError>;
     /// Sessions that the operator has silenced.
     fn halted(&self) -> Result<Vec<SessionId>, StoreError>;
+    /// When this home was first taken over: what happened before is not ours to act on.
+    fn baseline(&self) -> Result<Time, StoreError>;
+    /// Sessions at rest that chats lead to, in which nobody has written since, oldest first. Those in
+    /// which nobody has written in our time are not among them.
+    fn resting(&self, since: Time) -> Result<Vec<Resting>, StoreError>;
+    /// How the last conversation of a chat ended by itself, as long as none has begun there since.
+    fn reset(&self, chat: &crate::id::ChatKey) -> Result<Option<Reset>, StoreError>;
+    /// Hand-overs that were set aside, oldest first.
+    fn parked(&self) -> Result<Vec<Parked>, StoreError>;
+    /// What waits in sessions that are silenced or held, oldest first.
+    fn backlog(&self) -> Result<Vec<Backlog>, StoreError>;
     /// Questions of tools that wait for a person, oldest first.
     fn asks(&self) -> Result<Vec<Pending>, StoreError>;
     fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError>;
@@ -950,12 +965,18 @@ pub enum Question {
     Sessions(SessionFilter),
     Session(SessionId),
     History(SessionId),
-    Search { query: String, filter: SessionFilter },
+    Search {
+        query: String,
+        filter: SessionFilter,
+    },
     Trace(String),
     Counts,
     Asks,
     Standing,
     Routes,
+    /// What is held, and what was set aside.
+    Backlog,
+    Parked,
     Check,
 }
 
@@ -970,6 +991,8 @@ pub enum Reading {
     Asks(Vec<Pending>),
     Standing(Box<Standing>),
     Routes(Vec<JsonText>),
+    Backlog(Vec<Backlog>),
+    Parked(Vec<Parked>),
     Violations(Vec<String>),
 }
 
@@ -985,6 +1008,8 @@ pub struct Status {
     pub running_turns: usize,
     pub waiting_inputs: usize,
     pub undelivered: usize,
+    /// Sessions that have ended and are being handed over.
+    pub finalising: usize,
     /// Silenced by the operator until a person writes again.
     pub halted: bool,
     /// Transactions since the start, and the batches (one fsync each) they went in.

@@ -15,6 +15,7 @@ use crate::guard::{Chains, Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
+use crate::lifecycle::Reason;
 use crate::message::{Body, Content, Message, ToolResult, distinct_ids};
 use crate::prompt::{Digest, Mark};
 use crate::route;
@@ -24,6 +25,7 @@ use crate::turn::{Answer, Group, RESUMES_MAX, Slot, Step, Turn};
 use compress::{End, NoSummary, SurveyOrder};
 pub use past::{RESTART, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
+use lifecycle::{Handing, Handover, Noticed, Run};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,10 +54,17 @@ pub struct Session {
     pub place: Option<Destination>,
     /// What was spent on messages of other agents.
     pub chains: Chains,
-    /// Silenced by the operator: nothing is begun until a person writes again.
+    /// Silenced by the operator, or held because it is from before our time: nothing is begun until a
+    /// person writes again.
     pub halted: bool,
     /// What a person has chosen for this conversation.
     pub preferences: Preferences,
+    /// When somebody last wrote here or was answered. Zero: nobody has, in our time.
+    pub active: Time,
+    /// Hermes has handed it over already, and nobody has written since.
+    pub finalised: bool,
+    /// How its hand-over goes, once it has ended.
+    pub handover: Handover,
     /// Inputs above `answered` that no turn has taken up, in order. The inbox rows themselves.
     pub waiting: VecDeque<Arc<Input>>,
 }
@@ -98,6 +107,8 @@ pub struct Rules {
     pub limits: Limits,
     /// What this agent is called among those of its process.
     pub agent: Arc<str>,
+    /// When this home was first taken over: what was written long before is held. None: nothing is.
+    pub baseline: Option<Time>,
 }
 
 /// What becomes of a chat message that arrives during a turn.
@@ -166,6 +177,15 @@ pub enum Event {
         began: Time,
     },
     Finalised(Finalisation),
+    /// What became of a step of the hand-over.
+    Handing(Handing),
+    /// Its policy says that it is over. Nothing happens if something has happened meanwhile.
+    Expired {
+        reason: Reason,
+        noticed: Noticed,
+    },
+    /// A person takes it up again after it had ended.
+    Reopened,
     /// Somebody has looked at the rows; None: there is nothing to compress.
     Surveyed {
         asked: SurveyOrder,
@@ -282,6 +302,20 @@ pub enum Act {
         successor: SessionId,
         moved: Vec<Arc<Input>>,
     },
+    /// The session has ended by itself: its chats lead nowhere until somebody writes in them.
+    Expire {
+        reason: Reason,
+        end_reason: &'static str,
+        /// Something had been said in it.
+        had_activity: bool,
+    },
+    /// It goes on after it had ended.
+    Reopen,
+    /// A hook of its hand-over was begun, or has ended.
+    Hook {
+        hook: String,
+        run: Run,
+    },
     /// An operation begins, goes on, or is ready.
     Compress(Box<Operation>),
     /// It takes effect: what it replaces is kept under the snapshot's name.
@@ -371,7 +405,14 @@ pub enum Job {
         step: u32,
         index: usize,
     },
-    Finalise(u8),
+    /// The step of a hand-over that is next: the stage, how many hooks are done, which try it is, and
+    /// whether a hook has been begun.
+    Finalise {
+        stage: u8,
+        done: usize,
+        attempt: u32,
+        running: bool,
+    },
     /// Look whether there is something to compress, for whom and how badly it is wanted.
     Survey {
         order: Option<Seq>,
@@ -410,6 +451,9 @@ impl Session {
             chains: Chains::default(),
             halted: false,
             preferences: Preferences::default(),
+            active: Time::default(),
+            finalised: false,
+            handover: Handover::default(),
             waiting: VecDeque::new(),
         }
     }
@@ -424,6 +468,7 @@ impl Session {
                     next.switch_off(&mut acts);
                 }
                 next.take_up(&repeatable, now, &mut acts);
+                next.take_up_handover(now, &mut acts);
             }
             Event::Received(input) => next.receive(input, now, rules, &mut acts),
             Event::Answered { turn, step, answer, prompt, full } if self.is_at(turn, step) => {
@@ -440,17 +485,20 @@ impl Session {
                 next.decide(index, verdict, now, rules, &mut acts);
             }
             Event::Halted => next.halt(now, &mut acts),
-            Event::Released => next.halted = false,
+            Event::Released => {
+                next.halted = false;
+                next.release_handover();
+            }
             Event::Failed { turn, step, failure } if self.is_at(turn, step) => {
                 if failure.kind != FailureKind::TooLong || !next.shorten(now, rules, &mut acts) {
                     next.fail(failure, &mut acts);
                 }
             }
             Event::Retried { inputs, began } => next.retry(inputs, began, &mut acts),
-            Event::Finalised(stage) => match next.phase {
-                Phase::Closed(current) if current == stage => next.phase = Phase::Closed(stage.next()),
-                _ => {}
-            },
+            Event::Finalised(stage) => next.finalise(stage),
+            Event::Handing(news) => next.hand_over(news, now, &mut acts),
+            Event::Expired { reason, noticed } => next.expire(reason, noticed, &mut acts),
+            Event::Reopened => next.reopen(now, &mut acts),
             Event::Surveyed { asked, found } => next.surveyed(&asked, found, now, &mut acts),
             Event::Summarised { operation, summary, digest } => {
                 next.summarised(operation, summary, digest, now, &mut acts);
@@ -472,6 +520,9 @@ impl Session {
             next.approach(now, rules, &mut acts);
         }
         next.promote_ordered(now, &mut acts);
+        if matches!(self.phase, Phase::Turn(_)) && self.phase != next.phase {
+            next.active = now; // somebody was answered, or something was done
+        }
         (next, acts)
     }
 
@@ -480,7 +531,12 @@ impl Session {
         let mut jobs = Vec::new();
         match &self.phase {
             Phase::Idle | Phase::Closed(Finalisation::Done) => {}
-            Phase::Closed(stage) => jobs.push(Job::Finalise(*stage as u8)),
+            Phase::Closed(_) if self.handover.parked.is_some() => {}
+            Phase::Closed(stage) => {
+                let Handover { done, attempts, running, .. } = &self.handover;
+                let (stage, done, running) = (*stage as u8, done.len(), running.is_some());
+                jobs.push(Job::Finalise { stage, done, attempt: *attempts, running });
+            }
             Phase::Turn(Turn { group: None, .. }) => {
                 jobs.extend(self.asks().map(|(turn, step)| Job::Ask { turn, step }));
             }
@@ -580,7 +636,13 @@ impl Session {
         debug_assert_eq!(input.seq, self.received.next(), "the owner numbers its inbox without gaps");
         self.received = input.seq;
         acts.push(Act::Accept(input.clone()));
-        if input.trace.is_human() && !matches!(&input.kind, Kind::Command(command) if !command.wakes()) {
+        let backlog = self.is_backlog(&input, rules);
+        let is_order = matches!(&input.kind, Kind::Command(command) if !command.wakes());
+        match backlog {
+            true => self.halted |= !matches!(self.phase, Phase::Turn(_)), // until its people write anew
+            false => self.stir(now, !is_order),
+        }
+        if input.trace.is_human() && !backlog && !is_order {
             self.halted = false;
             self.chains = Chains::default(); // a person's word is a fresh budget for all that goes on here
         }
@@ -818,7 +880,7 @@ impl Session {
         };
         self.settle(order, Outcome::Done { said, successor: Some(successor.clone()) }, acts);
         self.settle_moved(&moved, &successor, Seq(0), acts);
-        self.phase = Phase::Closed(Finalisation::Claimed);
+        self.end("session_reset", Some(successor.clone()));
         acts.push(Act::Close { reason: "session_reset", successor, moved });
     }
 
@@ -897,5 +959,8 @@ mod past;
 #[cfg(test)]
 mod pasts;
 mod preference;
+pub mod lifecycle;
+#[cfg(test)]
+mod living;
 #[cfg(test)]
 mod tests;

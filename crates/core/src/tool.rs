@@ -39,6 +39,10 @@ pub trait Kit: Send + Sync {
     /// Runs one of them. Dropping the promise abandons the call: a well-behaved tool ends what it
     /// began (a process, a request); nobody waits for it.
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned>;
+    /// Something that it began for the session, not longer than `age_max` ago, still runs.
+    fn is_busy(&self, _session: &SessionId, _age_max: Duration) -> bool {
+        false
+    }
     /// The session has ended or rests for good: what was kept for it in memory may go.
     fn forget(&self, _session: &SessionId) {}
 }
@@ -52,6 +56,10 @@ pub trait Tools: Send + Sync {
     fn is_repeatable(&self, name: &str) -> bool;
     /// Whether the caller may is decided here once more.
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned>;
+    /// Something that was begun for the session, not longer than `age_max` ago, still runs.
+    fn is_busy(&self, _session: &SessionId, _age_max: Duration) -> bool {
+        false
+    }
     fn forget(&self, _session: &SessionId) {}
 }
 

@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, Writer};
 use crate::compress::Compressor;
+use crate::expiry::{self, Lifecycle};
 use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
-use throughline_core::port::{Briefing, Clerk, Commit, Desk, Model, Models, Platform, StoreError};
+use throughline_core::port::{Briefing, Clerk, Commit, Desk, Hooks, Model, Models, Platform, StoreError};
 use throughline_core::prompt::Digest;
 use throughline_core::session::Rules;
 use throughline_core::tool::Tools;
@@ -40,6 +41,8 @@ pub struct Parts {
     pub hands: Arc<Hands>,
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
+    /// The user's own programs.
+    pub hooks: Arc<dyn Hooks>,
     pub platforms: Vec<Arc<dyn Platform>>,
     /// What only the program around the gateway can do for people.
     pub clerk: Arc<dyn Clerk>,
@@ -53,6 +56,7 @@ pub struct Parts {
 
 pub struct Options {
     pub rules: Rules,
+    pub lifecycle: Lifecycle,
     /// Whether the writer gets a thread of its own, or is a task among the others.
     pub writer_thread: bool,
 }
@@ -64,6 +68,8 @@ pub(crate) struct Home {
     pub tools: Arc<dyn Tools>,
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
+    pub hooks: Arc<dyn Hooks>,
+    pub lifecycle: Lifecycle,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
     pub clerk: Arc<dyn Clerk>,
     pub models: Arc<dyn Models>,
@@ -102,6 +108,8 @@ pub(crate) struct Gauges {
     /// Of the running turns, those that only wait for a person.
     pub asking: AtomicUsize,
     pub waiting: AtomicUsize,
+    /// Ended sessions that are being handed over.
+    pub finalising: AtomicUsize,
     pub cached: AtomicUsize,
 }
 
@@ -221,12 +229,13 @@ impl Stopped {
 impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
-        let Parts { clock, model, tools, hands, briefing, compressor, platforms, .. } = parts;
+        let Parts { clock, model, tools, hands, briefing, compressor, hooks, platforms, .. } = parts;
         let Parts { clerk, models, mint, open, readers, .. } = parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
         let undelivered = store.reader().undelivered()?;
+        let baseline = store.reader().baseline()?;
         let halted = store.reader().cursor(HALT, HALT)?.is_some_and(|value| value == HALT);
 
         // At the gravest level, so that it is there whatever is logged.
@@ -250,11 +259,13 @@ impl Agent {
             tools,
             briefing,
             compressor,
+            hooks,
+            lifecycle: options.lifecycle,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
             clerk,
             models,
             mint,
-            rules: options.rules,
+            rules: Rules { baseline: Some(baseline), ..options.rules },
             boot,
             router: Router::default(),
             outbox: Outbox::default(),
@@ -279,6 +290,9 @@ impl Agent {
         undelivered.into_iter().for_each(|outgoing| home.outbox.send(outgoing));
         for session in unfinished {
             router::mail(&home, &session, Origin::Stored, Mail::Wake);
+        }
+        if !home.lifecycle.policies.are_never() {
+            tokio::spawn(expiry::watch(Arc::downgrade(&home)));
         }
         home.recovered.store(true, Ordering::Relaxed);
         Ok(Self { home, writer })

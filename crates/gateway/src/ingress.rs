@@ -140,6 +140,8 @@ impl Desk for Door {
                 Question::Asks => Reading::Asks(store.asks()?),
                 Question::Standing => Reading::Standing(Box::new(store.standing()?)),
                 Question::Routes => Reading::Routes(store.routes()?),
+                Question::Backlog => Reading::Backlog(store.backlog()?),
+                Question::Parked => Reading::Parked(store.parked()?),
                 Question::Check => Reading::Violations(store.check()?),
             })
         }))
@@ -158,6 +160,7 @@ impl Desk for Door {
             running_turns: home.gauges.running.load(Ordering::Relaxed),
             waiting_inputs: home.gauges.waiting.load(Ordering::Relaxed),
             undelivered: home.outbox.pending(),
+            finalising: home.gauges.finalising.load(Ordering::Relaxed),
             halted: home.is_halted(),
             commits: home.library.meter.commits.load(Ordering::Relaxed),
             batches: home.library.meter.batches.load(Ordering::Relaxed),
@@ -230,7 +233,11 @@ impl Door {
 
     async fn release_(&self) -> Result<(), StoreError> {
         self.0.resume().await?;
-        let sessions = self.0.library.read(|store| store.halted()).await?;
+        let sessions = self.0.library.read(|store| {
+            let parked = store.parked()?.into_iter().map(|parked| parked.session);
+            Ok(store.halted()?.into_iter().chain(parked).collect())
+        });
+        let sessions = sessions.await?;
         self.tell(sessions, |answer| Mail::Release { answer }).await?;
         Ok(())
     }

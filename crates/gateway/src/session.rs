@@ -9,7 +9,9 @@ use crate::alarm::Alarm;
 use crate::clerk;
 use crate::committer::CommitError;
 use crate::compress::{self, Standing};
+use crate::finalise::{self, Ended};
 use crate::hands::delegate;
+use crate::hooks;
 use crate::router;
 use crate::stream::{self, Feed};
 use crate::turn::{self, Asking};
@@ -21,14 +23,16 @@ use std::time::Duration;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
-use throughline_core::input::{AGENT_PLATFORM, Birth, Input, Kind, Root, Trace};
+use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
+use throughline_core::lifecycle::announcement;
 use throughline_core::memory::Scope;
 use throughline_core::port::{
     Assignment, CallId, Commit, Model, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
 };
 use throughline_core::prompt::{Composition, Digest, Mark};
+use throughline_core::session::lifecycle::{Noticed, Run};
 use throughline_core::session::{
-    Act, Event, FailureKind, Job, Outcome, Personality, Phase, RESTART, Session,
+    Act, Event, FailureKind, Finalisation, Job, Outcome, Personality, Phase, RESTART, Reply, Session,
 };
 use throughline_core::tool::{Ask, Call, Caller, EVERYTHING, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
@@ -85,6 +89,11 @@ pub(crate) enum Mail {
     /// And lets it go on. Answered when that is on disk.
     Release {
         answer: oneshot::Sender<()>,
+    },
+    /// The session's time may have come.
+    Expire {
+        platform: String,
+        chat_type: String,
     },
     /// The answer to this input reached its client in full.
     Written(Seq),
@@ -178,6 +187,7 @@ struct Share {
     running: usize,
     asking: usize,
     waiting: usize,
+    finalising: usize,
     cached: usize,
 }
 
@@ -352,6 +362,10 @@ impl Actor {
                 let _ = answer.send(());
                 self.start_jobs().await
             }
+            Mail::Expire { platform, chat_type } => {
+                self.expire(&platform, &chat_type, Noticed::Watch).await?;
+                self.start_jobs().await
+            }
             Mail::Written(seq) => {
                 self.requests
                     .iter_mut()
@@ -474,6 +488,12 @@ impl Actor {
         if !as_expected {
             return Err(Stop::Bounce(Bounce::Unexpected));
         }
+        if let Some(chat) = submission.birth.chat.as_ref().filter(|_| is_said_by_a_person(&submission))
+            && self.expire(&chat.platform, &chat.chat_type, Noticed::Message).await.map_err(Stop::Reload)?
+        {
+            self.start_jobs().await.map_err(Stop::Reload)?;
+            return Err(Stop::Bounce(Bounce::Ended)); // it begins the next conversation
+        }
         let lifts = self.home.is_halted() && is_said_by_a_person(&submission);
         let lifts = lifts && !self.is_known(&submission).await?;
         let spoken = is_said_by_a_person(&submission).then(|| self.home.silences());
@@ -487,7 +507,7 @@ impl Actor {
             router::release(&self.home); // somebody is there again
         }
         let seq = self.state.received.next();
-        let Submission { birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
+        let Submission { mut birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
         let trace = self.traced(trace, key.as_str());
         let reply_to = self.state.answer_to(&trace, &self.home.rules.agent, reply_to);
         let input = Arc::new(Input { seq, at, key, kind, reply_to, sender, platform_id, trace });
@@ -496,9 +516,11 @@ impl Actor {
             self.user.clone_from(&birth.user);
             self.principal.clone_from(&birth.principal);
         }
-        let birth = self.birth_act(birth);
+        let announced =
+            self.after_a_reset(&mut birth, input.reply_to.as_ref()).await.map_err(Stop::Reload)?;
+        let first = self.birth_act(birth).into_iter().chain(announced).collect();
         let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
-        match self.commit(Some(Event::Received(input)), birth).await {
+        match self.commit(Some(Event::Received(input)), first).await {
             Ok(()) => {
                 self.spoken = spoken.unwrap_or(self.spoken);
                 Ok(Receipt { session: self.id.clone(), seq, duplicate: false, progress })
@@ -515,6 +537,59 @@ impl Actor {
             Err(CommitError::Refused(error)) => Err(Stop::Reload(error)),
             Err(CommitError::Unknown) => Err(Stop::Reload(lost())),
         }
+    }
+
+    /// Ends the conversation if its time has come and nothing goes on in it. True: it has ended.
+    async fn expire(
+        &mut self,
+        platform: &str,
+        chat_type: &str,
+        noticed: Noticed,
+    ) -> Result<bool, StoreError> {
+        let home = self.home.clone();
+        let Some(policy) = home.lifecycle.policy(platform, chat_type) else { return Ok(false) };
+        if !self.born || self.ended || home.is_halted() || !self.state.may_expire() {
+            return Ok(false);
+        }
+        // What was there before our time counts from then on.
+        let active = self.state.active.max(home.rules.baseline.unwrap_or_default());
+        let Some(reason) = home.lifecycle.due(policy, active, home.clock.now()) else { return Ok(false) };
+        if home.tools.is_busy(&self.id, policy.process_age_max) || self.has_undelivered().await? {
+            return Ok(false);
+        }
+        self.persist(Some(Event::Expired { reason, noticed })).await?;
+        Ok(matches!(self.state.phase, Phase::Closed(_)))
+    }
+
+    async fn has_undelivered(&self) -> Result<bool, StoreError> {
+        let id = self.id.clone();
+        let found = self
+            .home
+            .library
+            .read(move |store| Ok(store.undelivered()?.iter().any(|outgoing| outgoing.session == id)));
+        found.await
+    }
+
+    /// The conversation before this one may have ended by itself: then it is known, and its people are
+    /// told where they write next.
+    async fn after_a_reset(
+        &self,
+        birth: &mut Birth,
+        reply_to: Option<&Destination>,
+    ) -> Result<Option<Act>, StoreError> {
+        let Some(chat) = birth.chat.as_ref().filter(|_| !self.born) else { return Ok(None) };
+        let key = chat.key.clone();
+        let Some(reset) = self.home.library.read(move |store| store.reset(&key)).await? else {
+            return Ok(None);
+        };
+        let policy = self.home.lifecycle.policies.of(&chat.platform, &chat.chat_type);
+        let text = announcement(policy, &chat.platform, reset.reason, reset.had_activity);
+        birth.predecessor.get_or_insert(reset.session);
+        let told = text.zip(reply_to.cloned()).map(|(text, destination)| {
+            let (key, trace) = (format!("{}/reset", self.id), Trace::default());
+            Act::Deliver(Reply { key, destination, text, trace })
+        });
+        Ok(told)
     }
 
     /// A platform that delivers an old message again is nobody.
@@ -780,7 +855,7 @@ impl Actor {
     /// full is waited for.
     async fn persist(&mut self, event: Option<Event>) -> Result<(), StoreError> {
         loop {
-            match self.commit(event.clone(), None).await {
+            match self.commit(event.clone(), Vec::new()).await {
                 Ok(()) => return Ok(()),
                 Err(CommitError::Refused(StoreError::Unwritable(_) | StoreError::Busy)) => {
                     sleep(DISK_RETRY).await
@@ -793,14 +868,14 @@ impl Actor {
 
     /// Steps and commits; without an event, what taking the session up asked for. A refused commit
     /// leaves the actor as it was.
-    async fn commit(&mut self, event: Option<Event>, birth: Option<Act>) -> Result<(), CommitError> {
+    async fn commit(&mut self, event: Option<Event>, first: Vec<Act>) -> Result<(), CommitError> {
         let now = self.home.clock.now();
         let answered = match &event {
             Some(Event::Answered { answer, prompt, .. }) => Some((answer.clone(), *prompt)),
             _ => None,
         };
         let mut before = self.state.clone();
-        if let Some(Act::Open(birth)) = &birth {
+        if let Some(Act::Open(birth)) = first.first() {
             before.upkeep.context += birth.imported.iter().map(estimate).sum::<u64>();
         }
         let (next, acts) = match event {
@@ -809,7 +884,7 @@ impl Actor {
         };
         let mut all = self.prompt_acts(&next).await;
         all.extend(self.personality_acts(&next));
-        all.extend(birth);
+        all.extend(first);
         all.extend(self.pending.iter().cloned());
         all.extend(acts);
         let unchanged = next == self.state && self.expect == next.generation;
@@ -841,6 +916,7 @@ impl Actor {
         if let Some((_, prompt)) = &answered {
             self.last_prompt = Some(*prompt);
         }
+        hooks::tell(&self.home, &self.source, before, &self.state, &acts, now);
         let began = match (&before.phase, &self.state.phase) {
             (Phase::Turn(turn), _) | (_, Phase::Turn(turn)) => turn.began,
             _ => now,
@@ -887,9 +963,13 @@ impl Actor {
                     marked: false,
                     not_before: now,
                 }),
+                Act::Expire { .. } => self.home.router.forget(&self.id),
+                Act::Hook { hook, run: Run::Done } => {
+                    if let Some(told) = self.ended().told(&self.desk(), &hook) {
+                        self.home.hooks.forget(&hook, &told);
+                    }
+                }
                 Act::Close { successor, .. } => {
-                    self.home.compressor.tell(|engine| engine.session_ended(&self.id));
-                    self.home.tools.forget(&self.id);
                     self.home.router.forget(&self.id);
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
@@ -926,6 +1006,8 @@ impl Actor {
                 | Act::Tip { .. }
                 | Act::Title { .. }
                 | Act::Compress(_)
+                | Act::Reopen
+                | Act::Hook { .. }
                 | Act::Abandon { .. } => {}
             }
         }
@@ -1011,12 +1093,14 @@ impl Actor {
             asking: usize::from(matches!(self.state.phase, Phase::Turn(_)) && !self.state.is_running()),
             // What is held by the operator's silence is on disk, and nobody waits for it to end.
             waiting: if self.state.halted { 0 } else { self.state.waiting.len() + ordered },
+            finalising: usize::from(self.is_finalising()),
             cached: self.composition.as_ref().map_or(0, Composition::bytes),
         };
         let gauges = &self.home.gauges;
         gauges.running.fetch_add(share.running.wrapping_sub(self.share.running), Ordering::Relaxed);
         gauges.asking.fetch_add(share.asking.wrapping_sub(self.share.asking), Ordering::Relaxed);
         gauges.waiting.fetch_add(share.waiting.wrapping_sub(self.share.waiting), Ordering::Relaxed);
+        gauges.finalising.fetch_add(share.finalising.wrapping_sub(self.share.finalising), Ordering::Relaxed);
         gauges.cached.fetch_add(share.cached.wrapping_sub(self.share.cached), Ordering::Relaxed);
         self.share = share;
         self.home.stirred.notify_waiters();
@@ -1046,8 +1130,7 @@ impl Actor {
     }
 
     async fn start(&mut self, job: &Job) -> Result<AbortHandle, StoreError> {
-        let desk =
-            turn::Desk { home: self.home.clone(), session: self.id.clone(), mail: self.address.clone() };
+        let desk = self.desk();
         match (job, &self.state.compression) {
             (Job::Survey { .. }, _) => {
                 let asked = self.state.survey().expect("a survey is implied by what it is to look at");
@@ -1109,7 +1192,9 @@ impl Actor {
                 let place = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
                 desk.start(turn::wait(desk.clone(), place, ask.until))
             }
-            (Job::Finalise(_), Phase::Closed(stage)) => desk.start(turn::finalise(desk.clone(), *stage)),
+            (Job::Finalise { .. }, Phase::Closed(_)) => {
+                desk.start(finalise::step(desk.clone(), self.ended()))
+            }
             (job, _) => unreachable!("{job:?} is not implied by this phase"),
         })
     }
@@ -1135,6 +1220,30 @@ impl Actor {
         };
         let context = self.state.upkeep.context;
         Some(clerk::Order { seq, session: self.id.clone(), errand: errand.clone(), asked, context })
+    }
+
+    fn desk(&self) -> turn::Desk {
+        turn::Desk { home: self.home.clone(), session: self.id.clone(), mail: self.address.clone() }
+    }
+
+    /// How far the hand-over has come; only an ended session has one.
+    fn ended(&self) -> Ended {
+        let stage = match self.state.phase {
+            Phase::Closed(stage) => stage,
+            Phase::Idle | Phase::Turn(_) => Finalisation::Done,
+        };
+        Ended {
+            session: self.id.clone(),
+            epoch: self.state.epoch,
+            stage,
+            handover: self.state.handover.clone(),
+            source: self.source.clone(),
+        }
+    }
+
+    fn is_finalising(&self) -> bool {
+        matches!(self.state.phase, Phase::Closed(stage) if stage != Finalisation::Done)
+            && self.state.handover.parked.is_none()
     }
 
     fn standing(&self) -> Standing {
@@ -1201,6 +1310,7 @@ impl Drop for Actor {
         gauges.running.fetch_sub(self.share.running, Ordering::Relaxed);
         gauges.asking.fetch_sub(self.share.asking, Ordering::Relaxed);
         gauges.waiting.fetch_sub(self.share.waiting, Ordering::Relaxed);
+        gauges.finalising.fetch_sub(self.share.finalising, Ordering::Relaxed);
         gauges.cached.fetch_sub(self.share.cached, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,5 @@
-//! Work that a state implies: ask the model, call a tool, hand over an ended session. Each reports
-//! back by mail; none writes anything itself.
+//! Work that a state implies: ask the model, call a tool, wait for a person. Each reports back by mail;
+//! none writes anything itself.
 
 use crate::agent::Home;
 use crate::session::Mail;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use throughline_core::message::{JsonText, ToolResult};
 use throughline_core::port::{Asked, CallId, Model, ModelError, Promise};
 use throughline_core::prompt::{Mark, Prompt};
-use throughline_core::session::{Event, Failure, FailureKind, Finalisation};
+use throughline_core::session::{Event, Failure, FailureKind};
 use throughline_core::tool::{Call, Caller, Done, Offer, Returned, Tools, Verdict};
 use throughline_core::turn::ask_again;
 use throughline_core::{Seq, SessionId, Time, TurnId};
@@ -98,11 +98,6 @@ pub(crate) async fn wait(desk: Desk, place: CallId, until: Time) {
     sleep(until.since(desk.home.clock.now())).await;
     let CallId { turn, step, index, .. } = place;
     desk.report(Event::Decided { turn, step, index, verdict: Verdict::Expired });
-}
-
-/// One stage of the hand-over. The list of hooks is empty so far, so each stage has only to be passed.
-pub(crate) async fn finalise(desk: Desk, stage: Finalisation) {
-    desk.report(Event::Finalised(stage));
 }
 
 fn panicked() -> ModelError {

@@ -12,6 +12,7 @@
 
 pub mod edit;
 mod excerpt;
+pub mod hooks;
 mod keys;
 pub mod provider;
 mod read;
@@ -35,6 +36,7 @@ pub struct Config {
     pub root: Node,
     pub settings: Settings,
     pub tools: Tools,
+    pub hooks: hooks::Hooks,
     pub own: Own,
     /// The file works, and something in it may not do what its author thinks.
     pub warnings: Vec<Notice>,
@@ -54,11 +56,13 @@ impl Config {
         warnings.append(&mut reader.notices);
         let (tools, mut notices) = tools::read(&root, variable);
         warnings.append(&mut notices);
+        let (hooks, mut notices) = hooks::read(&root);
+        warnings.append(&mut notices);
         let mut strict = read::Reader::new(&root);
         let own = strict.own();
         let errors = strict.notices;
         warnings.sort_by_key(|notice| notice.place);
-        Ok(Config { root, settings, tools, own, warnings, errors })
+        Ok(Config { root, settings, tools, hooks, own, warnings, errors })
     }
 }
 

@@ -35,6 +35,18 @@ pub fn system_zone() -> TimeZone {
     TimeZone::system()
 }
 
+/// When the clock on the wall last struck this hour, at `time` or before. Python's choice where the
+/// clocks change.
+pub fn last_struck(time: Time, hour: u8, zone: &TimeZone) -> Time {
+    let wall = civil(time, zone);
+    let today = wall.date();
+    let day = match wall.hour() < i8::try_from(hour).unwrap_or(0) {
+        true => today.yesterday().unwrap_or(today),
+        false => today,
+    };
+    LocalTime(day.at(i8::try_from(hour).unwrap_or(0).clamp(0, 23), 0, 0, 0)).at(zone)
+}
+
 /// What the clock on the wall shows. Times that no calendar here has are taken for its ends.
 pub(crate) fn civil(time: Time, zone: &TimeZone) -> DateTime {
     let end = if time.0 < 0 { Timestamp::MIN } else { Timestamp::MAX };
@@ -117,6 +129,21 @@ mod tests {
         assert_eq!(LocalTime::of(Time(0), &TimeZone::UTC).to_string(), "1970-01-01T00:00:00");
         let far = LocalTime::of(Time(i64::MAX), &TimeZone::UTC).to_string();
         assert!(far.starts_with("9999-12-"), "{far}");
+    }
+
+    #[test]
+    fn an_hour_struck_today_or_yesterday() {
+        let at = |text: &str| text.parse::<LocalTime>().unwrap().at(&berlin());
+        for (now, hour, struck) in [
+            ("2025-11-15T03:59:59", 4, "2025-11-14T04:00:00"),
+            ("2025-11-15T04:00:00", 4, "2025-11-15T04:00:00"),
+            ("2025-11-15T23:00:00", 0, "2025-11-15T00:00:00"),
+            ("2025-11-01T00:30:00", 23, "2025-10-31T23:00:00"),
+            ("2025-03-30T12:00:00", 2, "2025-03-30T02:00:00"), // an hour that was left out
+            ("2025-10-26T12:00:00", 2, "2025-10-26T02:00:00"), // one that came twice: the first
+        ] {
+            assert_eq!(last_struck(at(now), hour, &berlin()), at(struck), "{now}");
+        }
     }
 
     proptest! {

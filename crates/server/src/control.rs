@@ -335,6 +335,7 @@ pub async fn restore(
 
 pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
     let status = app.desk.status();
+    let (held, parked) = aside(&app).await;
     Json(json!({
         "agent": app.options.agent,
         "version": app.options.version,
@@ -347,6 +348,9 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         "running_turns": status.running_turns,
         "waiting_inputs": status.waiting_inputs,
         "undelivered": status.undelivered,
+        "finalising": status.finalising,
+        "held": held,
+        "parked": parked,
         "halted": status.halted,
         "commits": status.commits,
         "batches": status.batches,
@@ -355,18 +359,57 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
     }))
 }
 
+/// What waits for a word of somebody: messages that are held, oldest first, and hand-overs that were
+/// set aside. A store that cannot be read now says nothing about it.
+async fn aside(app: &App) -> (Vec<Value>, Vec<Value>) {
+    let held = match app.desk.read(Question::Backlog).await {
+        Ok(Reading::Backlog(held)) => held,
+        _ => Vec::new(),
+    };
+    let parked = match app.desk.read(Question::Parked).await {
+        Ok(Reading::Parked(parked)) => parked,
+        _ => Vec::new(),
+    };
+    let now = app.desk.now();
+    let held = held.iter().map(|it| {
+        json!({
+            "session_id": it.session.as_str(),
+            "waiting": it.waiting,
+            "oldest": it.oldest.as_seconds(),
+            "age_seconds": now.since(it.oldest).as_secs(),
+            "from_before": it.from_before,
+        })
+    });
+    let parked = parked.iter().map(|it| {
+        json!({
+            "session_id": it.session.as_str(),
+            "epoch": it.epoch.0,
+            "step": it.why,
+            "attempts": it.attempts,
+            "at": it.at.as_seconds(),
+        })
+    });
+    (held.collect(), parked.collect())
+}
+
 /// Whom an order to the gateway is for: this agent, or every agent of its process.
 async fn meant(app: &App, request: Request) -> Result<Vec<(String, Arc<dyn Desk>)>, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let all = match bytes.is_empty() {
-        true => false,
-        false => body::parse(&bytes)?.flag("all")?,
+    let (all, named) = match bytes.is_empty() {
+        true => (false, None),
+        false => {
+            let mut body = body::parse(&bytes)?;
+            (body.flag("all")?, body.text("agent")?)
+        }
     };
     let this = (app.options.agent.clone(), app.desk.clone());
     let mut meant = if all { (app.options.neighbours)() } else { Vec::new() };
     meant.retain(|(name, _)| *name != this.0);
     meant.push(this);
+    if let Some(named) = named {
+        meant.retain(|(name, _)| *name == named);
+    }
     Ok(meant)
 }
 

@@ -38,6 +38,12 @@ pub struct Books {
     pub steps: BTreeSet<usize>,
     /// What was logged about compressions.
     pub log: Vec<String>,
+    /// What hooks did, each once, in order.
+    pub hooked: Vec<Hooked>,
+    /// How often each run has come to nothing, by hook and key.
+    pub unlucky: BTreeMap<(String, String), u32>,
+    /// Runs that the gateway was told are on disk as done: session, life of it, hook.
+    pub told: BTreeSet<(SessionId, u64, String)>,
     /// What each summary stands for.
     pub summaries: Vec<Vec<String>>,
     /// What engines were asked, in order, and what memory providers were told before.
@@ -175,6 +181,14 @@ pub struct AgentLetter {
     pub text: String,
     pub arrived: (SessionId, Seq),
     pub at: Moment,
+}
+
+/// Something that a hook did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hooked {
+    pub hook: String,
+    pub key: String,
+    pub at: Duration,
 }
 
 /// One call, from the answer it stood in.

@@ -22,7 +22,7 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
         wrong.extend(every_line_is_answered_once(books, chat));
         wrong.extend(orders_are_confirmed(books, chat));
         wrong.extend(replies_come_once(plan, books, chat));
-        wrong.extend(a_chat_keeps_its_session(books, chat));
+        wrong.extend(a_chat_keeps_its_session(plan, books, chat));
         wrong.extend(a_chain_is_cut_with_one_notice(books, chat));
     }
     for client in 0..plan.clients.len() {
@@ -73,6 +73,9 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         ("turns stopped", shown("Stopped message")),
         ("chains cut", shown("Agents have been answering")),
         ("silences", books.halts.len()),
+        ("resets", shown("automatically reset")),
+        ("hand-overs", books.hooked.len()),
+        ("hooks without luck", books.unlucky.values().sum::<u32>() as usize),
         ("summaries", books.summaries.len()),
         ("letters between agents", books.letters.len()),
         ("compressions a provider spoke about", spoken),
@@ -230,17 +233,60 @@ fn replies_come_once(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
     wrong
 }
 
-/// P1, P2: one session from the first line on, and another only after `/new`.
-fn a_chat_keeps_its_session(books: &Books, chat: usize) -> Vec<String> {
+/// P1, P2: one session from the first line on, and another only after `/new`, or when its time had come.
+/// And never back.
+fn a_chat_keeps_its_session(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
     let said = &books.chats[chat].said;
     let orders = said.iter().filter(|line| line.text == "/new").count();
     // A line that came while `/new` waited was taken by the session that then ended, and moved.
     let went_to = said.iter().filter_map(|said| said.went_to.as_ref());
-    let sessions: BTreeSet<_> = went_to.map(|(session, _)| session).collect();
-    match sessions.len() <= orders + 1 {
+    let mut visited: Vec<_> = went_to.map(|(session, _)| session).collect();
+    visited.dedup();
+    let sessions: BTreeSet<_> = visited.iter().collect();
+    let came: Vec<_> = said.iter().filter_map(|said| Some(said.taken?.1)).collect();
+    let due = came.windows(2).filter(|pair| may_be_due(plan, pair[0], pair[1])).count();
+    match sessions.len() <= orders + 1 + due {
+        _ if sessions.len() < visited.len() => vec![format!("chat {chat} went back: {visited:?}")],
         true => vec![],
-        false => vec![format!("chat {chat}: {orders} times /new, but sessions {sessions:?}")],
+        false => {
+            vec![format!("chat {chat}: {orders} times /new and {due} times due, but sessions {sessions:?}")]
+        }
     }
+}
+
+/// Whether a conversation in which something was said at one time may have ended by itself by another.
+/// What was heard of late may have been said earlier: a pause counts for twice as much.
+fn may_be_due(plan: &Plan, before: Duration, after: Duration) -> bool {
+    let idle = plan.lifecycle.idle.is_some_and(|idle| (after.saturating_sub(before)) * 2 >= idle);
+    let days = |time: Duration| plan.lifecycle.day.map_or(0, |day| time.as_micros() / day.as_micros());
+    idle || days(after) > days(before) || days(after) > days(before.saturating_sub(Duration::from_secs(2)))
+}
+
+/// P20: each session that has ended was handed over once, to every hook; no other was; and nothing was
+/// asked in it afterwards.
+pub fn ends(plan: &Plan, books: &Books, ended: &BTreeSet<SessionId>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for session in ended {
+        for hook in (0..plan.lifecycle.hooks).map(|nth| format!("hook{nth}")) {
+            let key = format!("{session}/1");
+            let times = books.hooked.iter().filter(|hooked| hooked.hook == hook && hooked.key == key).count();
+            if times != 1 {
+                wrong.push(format!("{session} has ended, and {hook} heard of it {times} times"));
+            }
+        }
+    }
+    for hooked in &books.hooked {
+        let session = hooked.key.split('/').next().unwrap_or_default();
+        if !ended.iter().any(|ended| ended.as_str() == session) {
+            wrong.push(format!("{} heard of the end of {session}, which lives", hooked.hook));
+        }
+        if let Some(asked) =
+            books.asked.iter().find(|asked| asked.session.as_str() == session && asked.at > hooked.at)
+        {
+            wrong.push(format!("{session} was handed over, and then asked {:?}", asked.sent.last()));
+        }
+    }
+    wrong
 }
 
 /// P6: agents that answer each other are cut, and the people it began with are told once.

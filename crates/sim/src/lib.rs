@@ -6,6 +6,7 @@
 pub mod books;
 pub mod disk;
 mod engine;
+mod hooks;
 pub mod judge;
 mod log;
 mod memory;

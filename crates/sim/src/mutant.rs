@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use throughline_core::compression::Replacement;
 use throughline_core::input::{DedupeKey, Input};
+use throughline_core::lifecycle::Reason;
 use throughline_core::port::Commit;
-use throughline_core::session::{Act, Phase, Reply};
-use throughline_core::{Content, Generation, Message, RowId};
+use throughline_core::session::lifecycle::Run;
+use throughline_core::session::{Act, Finalisation, Phase, Reply};
+use throughline_core::{Content, Generation, Message, RowId, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
@@ -68,10 +70,18 @@ pub enum Mutant {
     DropSwitched,
     /// A chat that goes on elsewhere is told so, and does not.
     ForgetSwitch,
+    /// That a hook has done its part is not written.
+    FinaliseTwice,
+    /// A hand-over in which a step failed counts as done.
+    DropRetry,
+    /// When somebody last wrote is not written.
+    ForgetActivity,
+    /// A conversation ends by itself while somebody is being answered.
+    ExpireRunning,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 29] = [
+    pub const ALL: [Mutant; 33] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -101,6 +111,10 @@ impl Mutant {
         Mutant::ForgetRewind,
         Mutant::DropSwitched,
         Mutant::ForgetSwitch,
+        Mutant::FinaliseTwice,
+        Mutant::DropRetry,
+        Mutant::ForgetActivity,
+        Mutant::ExpireRunning,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -185,8 +199,22 @@ impl Mutant {
                 }
             }
             Mutant::ForgetSwitch => acts.retain(|act| !matches!(act, Act::Switch { .. })),
+            Mutant::FinaliseTwice => acts.retain(|act| !matches!(act, Act::Hook { run: Run::Done, .. })),
+            Mutant::DropRetry if state.handover.attempts > 0 => {
+                if let Phase::Closed(stage) = &mut state.phase {
+                    *stage = Finalisation::Done;
+                }
+            }
+            Mutant::ForgetActivity => state.active = state.active.min(Time(1)),
+            Mutant::ExpireRunning if matches!(state.phase, Phase::Turn(_)) && nonce.is_multiple_of(7) => {
+                state.phase = Phase::Closed(Finalisation::Claimed);
+                let (reason, end_reason) = (Reason::Idle, "idle");
+                acts.push(Act::Expire { reason, end_reason, had_activity: true });
+            }
             Mutant::RotateId
             | Mutant::DropTrigger
+            | Mutant::DropRetry
+            | Mutant::ExpireRunning
             | Mutant::ArchiveLater
             | Mutant::AcknowledgeBeforeCommit
             | Mutant::NoSync

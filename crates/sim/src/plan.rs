@@ -41,6 +41,8 @@ pub struct Plan {
     pub compression: Option<CompressionPlan>,
     /// People take back, ask again, copy and go back: what was said once may be said again.
     pub past: bool,
+    /// When conversations end by themselves, and who hears of ends.
+    pub lifecycle: LifecyclePlan,
     pub disk: DiskPlan,
     pub crashes: Vec<Crash>,
 }
@@ -138,6 +140,21 @@ pub struct MemoryPlan {
     pub failing_percent: u64,
 }
 
+/// When conversations end by themselves, and who hears of ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LifecyclePlan {
+    /// After so long without a word. None: not for that.
+    pub idle: Option<Duration>,
+    /// And whenever so much time has passed since the beginning of the world, again and again: its days.
+    pub day: Option<Duration>,
+    pub hooks: usize,
+    pub latency_max: Duration,
+    /// Of a hundred runs of a hook, how many fail, and how many hang until they are out of time. None
+    /// does so more than three times in a row.
+    pub failing_percent: u64,
+    pub hanging_percent: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskPlan {
     /// The disk is full for this long, from this moment on.
@@ -193,6 +210,7 @@ impl Plan {
         if let Some(plan) = &mut compression {
             plan.memory = seed.chance(1, 2).then(|| MemoryPlan::draw(seed));
         }
+        let lifecycle = LifecyclePlan::draw(seed);
         Self {
             busy,
             limits,
@@ -204,6 +222,7 @@ impl Plan {
             agents: 1 + usize::from(peer),
             compression,
             past: false,
+            lifecycle,
             disk: DiskPlan { full },
             crashes,
         }
@@ -239,7 +258,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 7] {
+    pub fn fixed() -> [(&'static str, Plan); 8] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -248,6 +267,7 @@ impl Plan {
             ("chatter", Plan::chatter()),
             ("squeeze", Plan::squeeze()),
             ("past", Plan::past()),
+            ("seasons", Plan::seasons()),
         ]
     }
 
@@ -291,6 +311,7 @@ impl Plan {
             agents: 1,
             compression: None,
             past: false,
+            lifecycle: LifecyclePlan::default(),
             disk: DiskPlan { full: None },
             crashes: Vec::new(),
         }
@@ -324,6 +345,39 @@ impl Plan {
             clients: Vec::new(),
             model: ModelPlan { calling_percent: 20, script: Vec::new(), falls: 0, ..script.model.clone() },
             past: true,
+            ..script
+        }
+    }
+
+    /// Conversations that end by themselves, or because somebody says so, and hooks that hear of it and
+    /// have their troubles. A line comes just before an end, another long after.
+    pub fn seasons() -> Self {
+        let script = Self::script();
+        Self {
+            chats: vec![
+                chat(
+                    true,
+                    &[
+                        ("c0.1", 0),
+                        ("c0.2", 1500),
+                        ("c0.3", 60_000),
+                        ("/new", 10),
+                        ("c0.4", 10),
+                        ("c0.5", 90_000),
+                    ],
+                ),
+                chat(false, &[("c1.1", 5), ("/new", 30_000), ("c1.2", 5_000), ("c1.3", 40_000)]),
+            ],
+            clients: vec![client(Manner::Named, &[("a0.1", 0)])],
+            model: ModelPlan { calling_percent: 0, script: Vec::new(), falls: 0, ..script.model.clone() },
+            lifecycle: LifecyclePlan {
+                idle: Some(Duration::from_secs(2)),
+                day: Some(Duration::from_secs(60)),
+                hooks: 2,
+                latency_max: Duration::from_millis(300),
+                failing_percent: 30,
+                hanging_percent: 10,
+            },
             ..script
         }
     }
@@ -648,6 +702,21 @@ impl CompressionPlan {
             patience: Duration::from_millis(1000 + seed.below(9000)),
             plain: seed.chance(1, 3),
             memory: None,
+        }
+    }
+}
+
+impl LifecyclePlan {
+    fn draw(seed: &mut Seed) -> Self {
+        let ends = seed.chance(1, 3);
+        let tells = seed.chance(1, 3);
+        Self {
+            idle: (ends && seed.chance(3, 4)).then(|| Duration::from_millis(200 + seed.below(3000))),
+            day: (ends && seed.chance(1, 3)).then(|| Duration::from_millis(2000 + seed.below(9000))),
+            hooks: if tells { 1 + pick(seed, 3) } else { 0 },
+            latency_max: Duration::from_millis(1 + seed.below(2000)),
+            failing_percent: [0, 30, 60][pick(seed, 3)],
+            hanging_percent: [0, 20][pick(seed, 2)],
         }
     }
 }

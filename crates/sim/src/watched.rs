@@ -13,6 +13,7 @@ use throughline_core::port::*;
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
 use throughline_core::session::Act;
+use throughline_core::session::lifecycle::Run;
 use throughline_core::standing::Standing;
 use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
 use throughline_store::{Durability, FileSystem, Home};
@@ -76,6 +77,9 @@ impl Watched {
                         Act::Result { result, .. } => {
                             let call = (state.id.clone(), result.call_id.clone());
                             books.committed.insert(call, result.content.plain());
+                        }
+                        Act::Hook { hook, run: Run::Done } => {
+                            books.told.insert((state.id.clone(), state.epoch.0, hook.clone()));
                         }
                         Act::Step(step) => books.steps.extend(step.open.as_ref().and_then(|said| {
                             said.content.plain().strip_prefix("step-")?.parse::<usize>().ok()
@@ -224,6 +228,11 @@ pass_on! {
     unfinished() -> Vec<SessionId>;
     undelivered() -> Vec<Outgoing>;
     halted() -> Vec<SessionId>;
+    baseline() -> Time;
+    resting(since: Time) -> Vec<Resting>;
+    reset(chat: &ChatKey) -> Option<Reset>;
+    parked() -> Vec<Parked>;
+    backlog() -> Vec<Backlog>;
     asks() -> Vec<Pending>;
     cursor(platform: &str, account: &str) -> Option<String>;
     sessions(filter: &SessionFilter) -> Vec<SessionSummary>;

@@ -7,6 +7,7 @@
 use crate::books::{AgentLetter, Books, ChatBook, Compressing, Question};
 use crate::disk::{Disk, Image};
 use crate::engine::{SimEngine, expanded};
+use crate::hooks::SimHooks;
 use crate::judge;
 use crate::log;
 use crate::memory::SimMemory;
@@ -14,7 +15,7 @@ use crate::model::{SimModel, line};
 use crate::mutant::Mutant;
 use crate::past;
 use crate::people::{self, Room};
-use crate::plan::{Crash, Plan};
+use crate::plan::{Crash, LifecyclePlan, Plan};
 use crate::platforms::{Forgetful, Post, SimPlatform};
 use crate::seed::Seed;
 use crate::tools::{SimBriefing, SimTools};
@@ -23,12 +24,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use throughline_core::lifecycle::{Mode, Policies, Policy};
 use throughline_core::port::{Desk, Past, Platform, Read, SessionFilter, Store, StoreError, Wishes};
 use throughline_core::session::Rules;
 use throughline_core::{Message, RowId, SessionId, Time};
 use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, NoClerk, OneModel, Options,
-    Parts,
+    Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, Lifecycle, NoClerk, OneModel,
+    Options, Parts,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -318,14 +320,16 @@ impl World {
             return self.verdict_on_the_past();
         }
         let mut transcripts = BTreeMap::new();
+        let mut ended = BTreeSet::new();
         let mut wrong = Vec::new();
         for disk in &outside.disks {
             let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
             // A session that works for another one is in no list, but was asked something.
             let asked =
                 outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
-            let (found, snapshots, violations) = read_all(store.reader(), asked)
-                .map_err(|error| format!("the store cannot be read: {error}"))?;
+            let unreadable = |error| format!("the store cannot be read: {error}");
+            let (found, snapshots, violations) = read_all(store.reader(), asked).map_err(unreadable)?;
+            ended.extend(ended_in(store.reader()).map_err(unreadable)?);
             let (found, snapshots) = outside.write(|books| {
                 let expand = |rows: &Vec<String>| expanded(books, rows);
                 let found: BTreeMap<_, _> =
@@ -347,6 +351,7 @@ impl World {
         }
         outside.write(|books| {
             wrong.extend(judge::verdict(&outside.plan, books, &transcripts));
+            wrong.extend(judge::ends(&outside.plan, books, &ended));
             wrong.extend(log::audited(&books.log));
             Ok((wrong, judge::tally(books, &transcripts)))
         })
@@ -445,6 +450,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         hands,
         briefing: Arc::new(SimBriefing(outside.clone())),
         compressor: compressor(outside, number),
+        hooks: Arc::new(SimHooks(outside.clone())),
         platforms,
         clerk: Arc::new(NoClerk),
         models: Arc::new(OneModel),
@@ -457,8 +463,26 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     };
     let limits = outside.plan.limits.clone();
     let hard_tokens = outside.plan.compression.as_ref().map(|plan| plan.hard);
-    let rules = Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name };
-    Agent::start(parts, Options { rules, writer_thread: false }).await
+    let rules = Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name, ..Rules::default() };
+    Agent::start(parts, Options { rules, lifecycle: lifecycle(outside), writer_thread: false }).await
+}
+
+/// A day of this world is as long as the plan says.
+fn lifecycle(outside: &Outside) -> Lifecycle {
+    let LifecyclePlan { idle, day, .. } = outside.plan.lifecycle.clone();
+    let mode = match (idle, day) {
+        (None, None) => Mode::Never,
+        (Some(_), None) => Mode::Idle,
+        (None, Some(_)) => Mode::Daily,
+        (Some(_), Some(_)) => Mode::Both,
+    };
+    let common = Policy { mode, idle: idle.unwrap_or_default(), ..Policy::default() };
+    let day = i64::try_from(day.unwrap_or(DUSK).as_micros()).unwrap_or(i64::MAX);
+    Lifecycle {
+        policies: Policies { common, ..Policies::default() },
+        struck: Arc::new(move |now, _| Time(now.0 - (now.0 - DAWN).rem_euclid(day))),
+        watch: Duration::from_secs(1),
+    }
 }
 
 fn compressor(outside: &Arc<Outside>, agent: usize) -> Compressor {
@@ -538,7 +562,8 @@ async fn rest(desks: &[Arc<dyn Desk>]) {
 
 fn is_at_rest(desk: &Arc<dyn Desk>) -> bool {
     let status = desk.status();
-    status.running_turns + status.waiting_inputs + status.undelivered == 0 && status.unwritable.is_none()
+    let left = status.running_turns + status.waiting_inputs + status.undelivered + status.finalising;
+    left == 0 && status.unwritable.is_none()
 }
 
 fn mint(now: Time, chance: u64) -> SessionId {
@@ -548,6 +573,13 @@ fn mint(now: Time, chance: u64) -> SessionId {
 /// The real store on a simulated disk.
 fn open(outside: &Outside, disk: &Disk) -> Result<Box<dyn Store>, StoreError> {
     crate::watched::open_on(disk, outside.mutant, Time(DAWN))
+}
+
+/// Sessions that have ended.
+fn ended_in(store: &dyn Read) -> Result<BTreeSet<SessionId>, StoreError> {
+    let filter = SessionFilter { limit: usize::MAX >> 1, ..SessionFilter::default() };
+    let all = store.sessions(&filter)?.into_iter();
+    Ok(all.filter(|summary| summary.ended.is_some()).map(|summary| summary.id).collect())
 }
 
 type Findings = (BTreeMap<SessionId, Vec<String>>, Vec<(SessionId, String, Vec<String>)>, Vec<String>);

@@ -380,6 +380,33 @@ const CHECKS: &[Check] = &[
         applies: always,
     },
     Check {
+        name: "hooks_in_a_hand_over",
+        says: "a hook runs only in the hand-over of an ended session, one at a time, and all are over when it is past them",
+        sql: "SELECT h.session || ': ' || h.hook FROM tl_hook h
+              LEFT JOIN tl_finalisation f ON f.session = h.session AND f.epoch = h.epoch
+              WHERE f.stage IS NULL OR f.stage < 1 OR h.state NOT IN (0, 1, 2) OR h.attempts < 1
+              UNION ALL
+              SELECT h.session || ': ' || h.hook FROM tl_hook h
+              JOIN tl_session t ON t.id = h.session AND t.epoch = h.epoch
+              WHERE t.phase <> 2 OR (h.state = 0 AND t.stage <> 1)
+              UNION ALL
+              SELECT session FROM tl_hook WHERE state = 0 GROUP BY session, epoch HAVING count(*) > 1",
+        applies: always,
+    },
+    Check {
+        name: "parked_at_a_step",
+        says: "a hand-over that was set aside is not done, and names its step",
+        sql: "SELECT session FROM tl_finalisation WHERE parked IS NOT NULL AND (stage = 4 OR parked NOT LIKE '%: %')",
+        applies: always,
+    },
+    Check {
+        name: "reset_remembered",
+        says: "a chat whose conversation ended by itself leads nowhere, and that conversation has ended",
+        sql: "SELECT x.chat FROM tl_reset x LEFT JOIN tl_session t ON t.id = x.session
+              WHERE t.phase IS NOT 2 OR x.chat IN (SELECT chat FROM tl_route) OR x.reason NOT IN ('idle', 'daily')",
+        applies: always,
+    },
+    Check {
         name: "closed_ended",
         says: "a session that we closed has ended for Hermes, too",
         sql: "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
@@ -390,8 +417,9 @@ const CHECKS: &[Check] = &[
         name: "unfinished",
         says: "a start finds exactly the sessions in which something runs, or waits and is not silenced",
         sql: "SELECT t.id FROM tl_session t LEFT JOIN tl_compression c ON c.session = t.id AND c.operation = t.compression
+              LEFT JOIN tl_finalisation f ON f.session = t.id AND f.epoch = t.epoch
               WHERE t.unfinished <>
-                  ((t.phase = 1 AND COALESCE(json_extract(t.rest, '$.held'), 0) = 0) OR (t.phase = 2 AND t.stage < 4)
+                  ((t.phase = 1 AND COALESCE(json_extract(t.rest, '$.held'), 0) = 0) OR (t.phase = 2 AND t.stage < 4 AND f.parked IS NULL)
                    OR (t.halted = 0 AND EXISTS
                        (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.seq > t.answered AND i.state = 0
                         AND i.seq NOT IN (SELECT o.value FROM json_each(COALESCE(c.orders, '[]')) o)))

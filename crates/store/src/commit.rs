@@ -19,9 +19,9 @@ use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::{JsonText, Message};
 use throughline_core::port::{
-    Anchor, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Resumable, Seen,
-    SessionFilter, SessionSummary, Settled, Snapshot, SnapshotSummary, Spoken, Store, StoreError, Tended,
-    Titling, Trace,
+    Anchor, Backlog, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read,
+    Reset, Resting, Resumable, Seen, SessionFilter, SessionSummary, Settled, Snapshot, SnapshotSummary,
+    Spoken, Store, StoreError, Tended, Titling, Trace,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
@@ -54,6 +54,7 @@ impl Writer {
     pub(crate) fn adopted(mut self, now: Time) -> Result<Self, StoreError> {
         self.begin_watching().while_doing("look for what Hermes wrote")?;
         self.adopt_routes(now).while_doing("take over where chats lead")?;
+        self.forget_handovers().while_doing("forget sessions that are gone")?;
         self.projection.dirty = true; // we may have been killed before the file could follow
         Ok(self)
     }
@@ -252,6 +253,26 @@ impl Read for Writer {
 
     fn halted(&self) -> Result<Vec<SessionId>, StoreError> {
         self.reader.halted()
+    }
+
+    fn baseline(&self) -> Result<Time, StoreError> {
+        self.reader.baseline()
+    }
+
+    fn resting(&self, since: Time) -> Result<Vec<Resting>, StoreError> {
+        self.reader.resting(since)
+    }
+
+    fn reset(&self, chat: &ChatKey) -> Result<Option<Reset>, StoreError> {
+        self.reader.reset(chat)
+    }
+
+    fn parked(&self) -> Result<Vec<Parked>, StoreError> {
+        self.reader.parked()
+    }
+
+    fn backlog(&self) -> Result<Vec<Backlog>, StoreError> {
+        self.reader.backlog()
     }
 
     fn asks(&self) -> Result<Vec<Pending>, StoreError> {

@@ -20,6 +20,7 @@ use throughline_core::input::{
     AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Input, Kind, NOTICE_THREAD, Request, Root, Sender,
     Task, Trace,
 };
+use throughline_core::lifecycle::Reason;
 use throughline_core::message::{Assistant, Body, Content, JsonText, Message, ToolCall, ToolResult};
 use throughline_core::port::{
     Anchor, CallId, Commit, Committed, DeliveryChange, Order, Pending, Scope, SessionFilter, Store,
@@ -28,6 +29,7 @@ use throughline_core::port::{
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Thread;
 use throughline_core::session::compress::{End, NoSummary};
+use throughline_core::session::lifecycle::{ATTEMPTS_MAX, Handing, Noticed};
 use throughline_core::session::{
     Act, BusyInput, Event, Failure, FailureKind, Finalisation, Outcome, Phase, Rules, Session,
 };
@@ -55,6 +57,10 @@ pub fn suite(sites: Sites<'_>) {
     p3_a_late_owner_is_refused(sites);
     a_refused_commit_leaves_its_neighbours_standing(sites);
     p8_what_waits_moves_to_the_next_session(sites);
+    p20_a_conversation_ends_by_itself_and_the_next_knows_of_it(sites);
+    p20_every_commit_of_a_hand_over_can_be_the_last(sites);
+    p20_what_was_set_aside_is_found_by_name(sites);
+    what_is_held_is_found_with_its_age(sites);
     p9_an_open_group_survives_and_closes_whole(sites);
     p9_questions_and_grants_wait_through_a_restart(sites);
     p9_every_commit_of_a_turn_with_calls_can_be_the_last(sites);
@@ -199,6 +205,20 @@ pub enum Move {
     Finalises {
         place: u8,
     },
+    /// Something becomes of the hooks of a hand-over.
+    HandsOver {
+        place: u8,
+        how: u8,
+    },
+    /// The time of a conversation has come, or so somebody thinks.
+    Expires {
+        place: u8,
+        how: u8,
+    },
+    /// A person takes up again what had ended.
+    Revives {
+        place: u8,
+    },
     Delivers {
         reply: u8,
         change: u8,
@@ -238,6 +258,7 @@ struct Book {
     principal: Option<String>,
     user: Option<String>,
     parent: Option<SessionId>,
+    in_chat: bool,
     /// The client's view after each turn.
     tips: Vec<(Digest, TurnId, usize)>,
 }
@@ -262,6 +283,7 @@ impl Book {
             principal: None,
             user: None,
             parent: None,
+            in_chat: false,
             tips: Vec::new(),
         }
     }
@@ -477,6 +499,13 @@ impl World {
             Move::Errands { place, what } => self.errands(*place, *what),
             Move::Finds { place, how } => self.finds(*place, *how),
             Move::Finalises { place } => self.finalises(*place),
+            Move::HandsOver { place, how } => self.hands_over(*place, *how),
+            Move::Expires { place, how } => {
+                let reason = [Reason::Idle, Reason::Daily][usize::from(how % 2)];
+                let noticed = [Noticed::Message, Noticed::Watch][usize::from(how / 2 % 2)];
+                self.happens(*place, Event::Expired { reason, noticed });
+            }
+            Move::Revives { place } => self.revives(*place),
             Move::Delivers { reply, change } => self.delivers(*reply, *change),
             Move::Written { place } => self.written(*place),
             Move::Tends => {
@@ -891,6 +920,41 @@ impl World {
         }
     }
 
+    /// Of hand-overs that are under way, one.
+    fn hands_over(&mut self, place: u8, how: u8) {
+        self.flush();
+        let closed = self.books.values().filter(|book| matches!(book.state.phase, Phase::Closed(_)));
+        let closed: Vec<_> = closed.map(|book| book.state.clone()).collect();
+        let Some(state) = closed.get(usize::from(place) % closed.len().max(1)) else { return };
+        let hook = ["on_session_finalize: ünï", "on_session_finalize: b", "on_session_reset: b"]
+            [usize::from(how / 8) % 3]
+            .to_owned();
+        let running = state.handover.running.clone().unwrap_or(hook.clone());
+        let Phase::Closed(stage) = state.phase else { return };
+        let event = match how % 8 {
+            0 | 1 => Event::Handing(Handing::Began { hook }),
+            2 => Event::Handing(Handing::Done { hook: running }),
+            3 => Event::Released,
+            4 => taken_up(),
+            _ => Event::Handing(Handing::Failed { stage, step: running, why: "exit \"1\"".into() }),
+        };
+        let planned = self.plan_for(&state.id.clone(), event, Vec::new());
+        self.enqueue(planned);
+    }
+
+    /// Of sessions that have ended, one. Where its chat leads by then is another's business.
+    fn revives(&mut self, place: u8) {
+        self.flush();
+        let closed = self.books.values().filter(|book| matches!(book.state.phase, Phase::Closed(_)));
+        let closed: Vec<_> = closed.map(|book| book.state.id.clone()).collect();
+        let api = |id: &&SessionId| !self.books[*id].in_chat;
+        let closed: Vec<_> = closed.iter().filter(api).cloned().collect();
+        if let Some(session) = closed.get(usize::from(place) % closed.len().max(1)) {
+            let planned = self.plan_for(session, Event::Reopened, Vec::new());
+            self.enqueue(planned);
+        }
+    }
+
     fn happens(&mut self, place: u8, event: Event) {
         self.flush_if_busy(place);
         if !self.book(place).born {
@@ -1044,6 +1108,7 @@ impl World {
                     book.principal.clone_from(&birth.principal);
                     book.user.clone_from(&birth.user);
                     book.parent.clone_from(&birth.parent);
+                    book.in_chat = birth.chat.is_some();
                 }
                 Act::Accept(input) => self.note_seen(&id, input),
                 Act::Append(message) => {
@@ -1076,6 +1141,22 @@ impl World {
                 Act::Switch { .. } => {
                     touched.insert(self.switches(&id, &book, act));
                 }
+                Act::Expire { reason, had_activity, .. } => {
+                    let place = self.places.iter().position(|place| *place == id);
+                    let place = place.expect("only what is open expires");
+                    if book.in_chat {
+                        let reset = self.store.reset(&chat(place).key).expect("can be asked");
+                        let reset = reset.expect("it is known how it ended");
+                        let known = (&reset.session, reset.reason, reset.had_activity);
+                        assert_eq!(known, (&id, *reason, *had_activity));
+                        assert_eq!(self.store.route(&chat(place).key).expect("can be asked"), None);
+                    }
+                    self.number += 1;
+                    let next = self::id(&format!("e{}", self.number));
+                    self.books.insert(next.clone(), Book::new(next.clone()));
+                    self.places[place] = next;
+                }
+                Act::Reopen | Act::Hook { .. } => {}
                 Act::Note { name, .. } => *self.notes.entry((*name).to_owned()).or_default() += 1,
                 Act::Promote { replacement, snapshot, operation } => {
                     let before = book.view.len();
@@ -1148,6 +1229,8 @@ impl World {
         next.user.clone_from(&old.user);
         next.parent.clone_from(&old.parent);
         next.state.received = Seq(moved.len() as u64);
+        next.state.active = self.now;
+        next.in_chat = old.in_chat;
         self.arrive(from, &mut next, moved, 1);
         self.books.insert(successor.clone(), next);
         for place in &mut self.places {
@@ -1518,6 +1601,81 @@ fn p8_what_waits_moves_to_the_next_session(sites: Sites<'_>) {
         world.play(&finalises);
         world.play(&[Move::Reloads { place }, answers(place, "a"), answers(place, "b"), new(place)]);
     }
+}
+
+fn p20_a_conversation_ends_by_itself_and_the_next_knows_of_it(sites: Sites<'_>) {
+    for how in 0..4 {
+        let mut world = world(sites);
+        let expires = Move::Expires { place: 0, how };
+        world.play(&[says(0, "one"), expires.clone()]); // not while a turn runs
+        assert_eq!(world.places[0], id("s0"));
+        world.play(&[answers(0, "first")]);
+        let resting = world.store.resting(Time(i64::MAX)).expect("can be asked");
+        let found: Vec<_> = resting.iter().map(|it| (it.session.as_str(), it.platform.as_str())).collect();
+        assert_eq!(found, [("s0", "test")]);
+        assert_eq!(world.store.resting(resting[0].active).expect("can be asked"), [], "not before its time");
+        world.play(&[expires, Move::Reopens]);
+        assert_ne!(world.places[0], id("s0"), "the place has moved on");
+        world.play(&[says(0, "two"), answers(0, "second")]);
+        assert_eq!(world.store.reset(&chat(0).key).expect("can be asked"), None, "another has begun there");
+        world.play(&vec![Move::Finalises { place: 0 }; 6]);
+        world.play(&[Move::Revives { place: 0 }, Move::Reloads { place: 0 }]);
+    }
+}
+
+fn p20_every_commit_of_a_hand_over_can_be_the_last(sites: Sites<'_>) {
+    let does = |how| Move::HandsOver { place: 0, how };
+    let story = [
+        Move::Finalises { place: 0 },
+        does(0), // begins the first
+        does(5), // which fails
+        does(0),
+        does(2), // and is done
+        does(8), // begins the second
+        does(4), // the process ends
+        does(2), // and it is done all the same
+        does(8), // an echo
+        Move::Finalises { place: 0 },
+        Move::Finalises { place: 0 },
+        Move::Finalises { place: 0 },
+    ];
+    for place in [0, 2] {
+        let mut world = world(sites);
+        world.play(&[says(place, "one"), answers(place, "first"), Move::Orders { place, what: 0 }]);
+        for step in &story {
+            world.play(&[step.clone(), Move::Reopens]);
+        }
+        let ended = &world.books[&id(&format!("s{place}"))].state;
+        assert_eq!((&ended.phase, ended.handover.done.len()), (&Phase::Closed(Finalisation::Done), 2));
+    }
+}
+
+fn p20_what_was_set_aside_is_found_by_name(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let does = |how| Move::HandsOver { place: 0, how };
+    world.play(&[says(0, "one"), answers(0, "first"), Move::Expires { place: 0, how: 2 }]);
+    world.play(&[Move::Finalises { place: 0 }]);
+    for _ in 0..ATTEMPTS_MAX {
+        assert_eq!(world.store.parked().expect("can be asked"), []);
+        world.play(&[does(0), does(5)]);
+    }
+    let parked = world.store.parked().expect("can be asked");
+    let found: Vec<_> = parked.iter().map(|it| (it.session.as_str(), it.attempts, it.stage)).collect();
+    assert_eq!(found, [("s0", ATTEMPTS_MAX, Finalisation::Hooks)]);
+    assert!(parked[0].why.starts_with("on_session_finalize: ünï: exit"), "{}", parked[0].why);
+    world.play(&[Move::Reopens, does(3)]);
+    assert_eq!(world.store.parked().expect("can be asked"), [], "somebody let it go on");
+}
+
+fn what_is_held_is_found_with_its_age(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(0, "one"), answers(0, "first"), Move::Halts { place: 0 }]);
+    world.play(&[Move::Hears { place: 0, origin: 0, hops: 0 }]);
+    let held = world.store.backlog().expect("can be asked");
+    let found: Vec<_> = held.iter().map(|it| (it.session.as_str(), it.waiting, it.oldest)).collect();
+    assert_eq!(found, [("s0", 1, world.now)]);
+    world.play(&[Move::Releases { place: 0 }]);
+    assert_eq!(world.store.backlog().expect("can be asked"), []);
 }
 
 fn p9_an_open_group_survives_and_closes_whole(sites: Sites<'_>) {
@@ -2030,5 +2188,5 @@ pub fn busy_rules(busy: BusyInput) -> Rules {
         chain_turns_max: 2,
         chain_tokens_max: Some(300),
     };
-    Rules { busy, hard_tokens: Some(250), limits, agent: "me".into() }
+    Rules { busy, hard_tokens: Some(250), limits, agent: "me".into(), baseline: None }
 }

@@ -506,6 +506,9 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
         object.value("allowed", json!(state.allowed));
     }
     object.optional("place", state.place.as_ref().map(destination_value));
+    if state.finalised {
+        object.value("finalised", json!(true));
+    }
     if !state.chains.0.is_empty() {
         let chains = state.chains.0.iter();
         let chains = chains.map(|chain| json!([&*chain.origin, chain.turns, chain.tokens]));
@@ -546,6 +549,7 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
     if let Some(allowed) = value.get("allowed") {
         state.allowed = texts_from(allowed)?;
     }
+    state.finalised = value.get("finalised").and_then(Value::as_bool).unwrap_or(false);
     state.place = value.get("place").map(destination_from).transpose()?;
     if let Some(chains) = value.get("chains") {
         let chains = chains.as_array().ok_or("chains that are no list")?;

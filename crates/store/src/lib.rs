@@ -24,6 +24,7 @@ mod filesystem;
 mod foreign;
 mod inbox;
 mod index;
+mod lifecycle;
 mod lineage;
 mod list;
 mod matcher;

@@ -16,10 +16,11 @@ use throughline_core::time::Time;
 use throughline_hermes::schema::{FRESH, Verdict, verdict};
 
 /// Ours, in order. A file here is never edited once released.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/001.sql"),
     include_str!("migrations/002.sql"),
     include_str!("migrations/003.sql"),
+    include_str!("migrations/005.sql"),
 ];
 
 /// Hermes' own writes take milliseconds; whoever holds the lock longer than this is stuck.
@@ -171,6 +172,7 @@ impl Home {
             Found::Empty => self.found(&conn)?,
         };
         self.migrate(&conn)?;
+        self.set_baseline(&conn, now)?;
         if shape.defers_indexing {
             let off = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false);
             off.map_err(|error| self.sorted(error))?;
@@ -350,6 +352,17 @@ impl Home {
             migrated.map_err(|error| self.sorted(error))?;
         }
         Ok(())
+    }
+
+    /// Once: what was there before this moment is not ours to act on.
+    fn set_baseline(&self, conn: &Connection, now: Time) -> Result<(), OpenError> {
+        let known = conn.prepare("SELECT 1 FROM tl_meta WHERE key = 'baseline'");
+        let known = known.and_then(|mut known| known.exists([])).map_err(|error| self.sorted(error))?;
+        if known {
+            return Ok(());
+        }
+        let sql = "INSERT OR IGNORE INTO tl_meta (key, value) VALUES ('baseline', ?1)";
+        conn.execute(sql, [now.0.to_string()]).map(drop).map_err(|error| self.sorted(error))
     }
 
     fn run(&self, conn: &Connection, sql: &str) -> Result<(), OpenError> {

@@ -15,8 +15,9 @@ use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, Session
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
-    Anchor, Hit, Implicit, Loaded, Outgoing, Passage, Pending, Read, Resumable, Seen, SessionFilter,
-    SessionSummary, Settled, Snapshot, SnapshotSummary, Spoken, StoreError, Titling, Trace,
+    Anchor, Backlog, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read, Reset, Resting,
+    Resumable, Seen, SessionFilter, SessionSummary, Settled, Snapshot, SnapshotSummary, Spoken, StoreError,
+    Titling, Trace,
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Match;
@@ -53,7 +54,7 @@ impl Reader {
             "SELECT s.system_prompt, s.source, s.ended_at IS NOT NULL, s.end_reason,
                     t.generation, t.epoch, t.view, t.received, t.answered, t.phase, t.turn, t.began, t.step,
                     t.resumes, t.stage, t.failed, t.compression, t.steps, t.last_row, t.principal, t.layer,
-                    t.halted, t.rest, s.user_id, t.upkeep
+                    t.halted, t.rest, s.user_id, t.upkeep, t.active
              FROM sessions s LEFT JOIN tl_session t ON t.id = s.id WHERE s.id = ?1",
         )?;
         let mut rows = statement.query([id.as_str()])?;
@@ -75,6 +76,10 @@ impl Reader {
             let last_step = self.last_step(id, row.get(17)?)?;
             last_prompt = last_step.as_ref().map(|step| step.prompt);
             session.phase = self.phase(id, row, running, last_step)?;
+            session.active = Time(row.get(25)?);
+            if let Phase::Closed(_) = session.phase {
+                session.handover = self.handover(id, session.epoch)?;
+            }
             session.halted = row.get(21)?;
             if let Some(rest) = row.get::<_, Option<String>>(22)? {
                 envelope::restore_rest(&mut session, &rest).map_err(malformed("the rest of a state"))?;
@@ -82,6 +87,12 @@ impl Reader {
         }
         let last_row = row.get::<_, Option<i64>>(18)?.unwrap_or(0);
         let adopted = self.rows_above(id, last_row)?;
+        if adopted > 0 {
+            session.active = session.active.max(self.said_above(id, last_row)?); // somebody spoke with Hermes
+        }
+        if row.get::<_, Option<i64>>(4)?.is_none() {
+            session.finalised = self.is_finalised_by_hermes(id)?;
+        }
         // What nobody of ours has counted: all that Hermes said, or what it added.
         let counted = match row.get::<_, Option<String>>(24)? {
             Some(text) => {
@@ -463,6 +474,26 @@ impl Read for Reader {
 
     fn halted(&self) -> Result<Vec<SessionId>, StoreError> {
         self.halted_sessions().while_doing("find what is silenced")
+    }
+
+    fn baseline(&self) -> Result<Time, StoreError> {
+        self.baseline_of_home()
+    }
+
+    fn resting(&self, since: Time) -> Result<Vec<Resting>, StoreError> {
+        self.resting_since(since).while_doing("find conversations at rest")
+    }
+
+    fn reset(&self, chat: &ChatKey) -> Result<Option<Reset>, StoreError> {
+        self.reset_of(chat).while_doing("look up how a chat's last conversation ended")
+    }
+
+    fn parked(&self) -> Result<Vec<Parked>, StoreError> {
+        self.parked_handovers().while_doing("find hand-overs that were set aside")
+    }
+
+    fn backlog(&self) -> Result<Vec<Backlog>, StoreError> {
+        self.held().while_doing("find what is held")
     }
 
     fn asks(&self) -> Result<Vec<Pending>, StoreError> {

@@ -106,7 +106,6 @@ impl Scribe<'_> {
         how: &Switch,
         moved: &[Arc<Input>],
     ) -> Result<(), Fault> {
-        change.close_reason = Some(SWITCHED);
         let [one, other] = ACCIDENTAL_ENDS;
         let sql = "UPDATE sessions SET ended_at = ?2, end_reason = ?3
                    WHERE id = ?1 AND (ended_at IS NULL OR end_reason IN (?4, ?5))";
@@ -118,7 +117,7 @@ impl Scribe<'_> {
                 1
             }
             Switch::Resume { received } => {
-                self.reopen(change, to, *received, moved.len())?;
+                self.go_on(change, to, *received, moved.len())?;
                 received.0 as i64 + 1
             }
         };
@@ -167,8 +166,8 @@ impl Scribe<'_> {
         let copy = Session { preferences: preferences.clone(), ..Session::new(to.clone()) };
         let upkeep = Upkeep { context: change.state.upkeep.context, ..Upkeep::default() };
         let sql = "INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, unfinished, steps,
-                          last_row, adopted, touched, principal, predecessor, layer, rest, upkeep)
-                   VALUES (?1, 0, 1, 1, ?2, 0, 0, ?3, 0, ?4, 0, ?5,
+                          last_row, adopted, touched, active, principal, predecessor, layer, rest, upkeep)
+                   VALUES (?1, 0, 1, 1, ?2, 0, 0, ?3, 0, ?4, 0, ?5, ?5,
                            COALESCE(?6, (SELECT principal FROM tl_session WHERE id = ?7)), ?7,
                            (SELECT layer FROM tl_session WHERE id = ?7), ?8, ?9)";
         self.conn.prepare_cached(sql)?.execute(params![
@@ -187,7 +186,7 @@ impl Scribe<'_> {
     }
 
     /// Another life of a session that was there: whoever owned it is fenced.
-    fn reopen(
+    fn go_on(
         &mut self,
         change: &Change<'_>,
         to: &SessionId,
@@ -216,12 +215,14 @@ impl Scribe<'_> {
         );
         self.conn.prepare_cached(&sql)?.execute([to.as_str(), change.id()])?;
         let sql = "INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, unfinished, steps,
-                          last_row, adopted, touched, predecessor)
-                   VALUES (?1, 0, 1, 1, ?2, 0, 0, ?2 > 0, 0, 0, 0, ?3, NULL)
+                          last_row, adopted, touched, active, predecessor)
+                   VALUES (?1, 0, 1, 1, ?2, 0, 0, ?2 > 0, 0, 0, 0, ?3, ?3, NULL)
                    ON CONFLICT(id) DO UPDATE SET epoch = epoch + (phase = 2), phase = 0, stage = NULL,
-                          generation = generation + 1, received = received + ?2, halted = 0, touched = ?3,
+                          generation = generation + 1, received = received + ?2, halted = 0, touched = ?3, active = ?3,
+                          rest = CASE WHEN rest LIKE '%finalised%' THEN json_remove(rest, '$.finalised') ELSE rest END,
                           unfinished = (?2 > 0 OR COALESCE(json_extract(upkeep, '$.wanted'), 0))";
         self.conn.prepare_cached(sql)?.execute(params![to.as_str(), moved as i64, change.at.0])?;
+        self.conn.prepare_cached("DELETE FROM tl_reset WHERE session = ?1")?.execute([to.as_str()])?;
         self.note(Some(to.as_str()), "resumed", change.id(), change.at)
     }
 }

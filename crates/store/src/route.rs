@@ -95,6 +95,15 @@ impl Scribe<'_> {
         Ok(())
     }
 
+    /// What Hermes had handed over goes on.
+    pub(crate) fn unfinalise_routes(&mut self, session: &str, at: Time) -> Result<(), Fault> {
+        for mut entry in self.entries_of(session)?.into_iter().filter(|entry| entry.expiry_finalized) {
+            entry.expiry_finalized = false;
+            self.put_route(&entry, at)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn finalise_routes(&mut self, session: &str, at: Time) -> Result<(), Fault> {
         for mut entry in self.entries_of(session)? {
             entry.expiry_finalized = true;
@@ -118,7 +127,7 @@ impl Scribe<'_> {
         if known == Some(tip.clone()) {
             return Ok(false);
         }
-        reopen(self.conn, &tip)?;
+        reopen(self.conn, &tip, now)?;
         self.note(Some(&tip), "route_bound", chat, now)?;
         Ok(true)
     }
@@ -138,6 +147,8 @@ impl Scribe<'_> {
 
     fn put_route(&mut self, entry: &SessionEntry, at: Time) -> Result<(), Fault> {
         self.effects.routes = true;
+        let chat = entry.session_key.as_str();
+        self.conn.prepare_cached("DELETE FROM tl_reset WHERE chat = ?1")?.execute([chat])?;
         let text = entry_json(entry);
         let sql = "INSERT INTO tl_route (chat, session, entry) VALUES (?1, ?2, ?3)
                    ON CONFLICT(chat) DO UPDATE SET session = excluded.session, entry = excluded.entry";
@@ -247,10 +258,11 @@ impl Writer {
 }
 
 /// Hermes has opened a session again that was closed in our books: a new life of the same id.
-fn reopen(conn: &Connection, session: &str) -> Result<(), Fault> {
+fn reopen(conn: &Connection, session: &str, now: Time) -> Result<(), Fault> {
     let sql = "UPDATE tl_session SET phase = 0, stage = NULL, epoch = epoch + 1, generation = generation + 1,
-                      unfinished = 0 WHERE id = ?1 AND phase = 2";
-    conn.prepare_cached(sql)?.execute([session])?;
+                      unfinished = 0, active = ?2 WHERE id = ?1 AND phase = 2";
+    conn.prepare_cached(sql)?.execute(params![session, now.0])?;
+    conn.prepare_cached("DELETE FROM tl_reset WHERE session = ?1")?.execute([session])?;
     Ok(())
 }
 

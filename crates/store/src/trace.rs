@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use throughline_core::command::Command;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::input::{DedupeKey, Input, Kind};
+use throughline_core::lifecycle::BACKLOG_AFTER;
 use throughline_core::message::{Body, ToolResult};
 use throughline_core::port::Trace;
 use throughline_core::redact::redacted;
@@ -153,7 +154,13 @@ impl Reader {
                 moved = Some((session, seq));
             }
         } else if turn.is_none() {
+            let baseline = self.baseline_of_home().unwrap_or_default();
+            let before = input.trace.is_human() && input.at.plus(BACKLOG_AFTER) < baseline;
             let why = match self.is_halted(session)? {
+                true if before => {
+                    "it was written before this home was taken over, and is held until somebody writes there anew, \
+                     or `throughline resume`"
+                }
                 true => "the session is silenced until a person writes, or the operator lets it go on",
                 false => "for the turn before it",
             };
@@ -360,16 +367,29 @@ impl Reader {
     }
 
     fn tell_handing_over(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
-        let sql = "SELECT at, stage, reason FROM tl_finalisation WHERE session = ?1";
+        let sql = "SELECT at, stage, reason, parked, attempts, epoch FROM tl_finalisation WHERE session = ?1";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([session.as_str()])?;
         while let Some(row) = rows.next()? {
             let stage = format!("{:?}", stage_from(row.get(1)?)).to_lowercase();
+            let how = match (row.get::<_, Option<String>>(3)?, row.get::<_, i64>(4)?) {
+                (Some(parked), tried) => {
+                    format!(
+                        ", set aside after {tried} attempts at {parked}; `throughline resume` tries it again"
+                    )
+                }
+                (None, 0) => String::new(),
+                (None, tried) => format!(", {tried} attempts failed, tried again"),
+            };
+            let epoch = match row.get::<_, i64>(5)? {
+                1 => String::new(),
+                epoch => format!(" for the {epoch}. time"),
+            };
             let event = Trace {
                 at: Time(row.get(0)?),
                 session: session.clone(),
                 name: "session_ended".into(),
-                detail: format!("{}; hand-over: {stage}", row.get::<_, String>(2)?),
+                detail: format!("{}{epoch}; hand-over: {stage}{how}", row.get::<_, String>(2)?),
             };
             if !story.contains(&event) {
                 story.push(event);

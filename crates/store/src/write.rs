@@ -45,6 +45,7 @@ pub(crate) struct Prior {
     pub steps: i64,
     pub compression: Option<i64>,
     pub stage: Option<i64>,
+    pub epoch: i64,
     pub last_row: i64,
     pub adopted: i64,
 }
@@ -75,7 +76,6 @@ pub(crate) struct Change<'a> {
     pub usage: Usage,
     pub last_usage: Usage,
     pub model: Option<&'a str>,
-    pub close_reason: Option<&'static str>,
 }
 
 impl<'a> Change<'a> {
@@ -103,7 +103,6 @@ impl<'a> Change<'a> {
             usage: Usage::default(),
             last_usage: Usage::default(),
             model: None,
-            close_reason: None,
         }
     }
 
@@ -269,6 +268,11 @@ impl<'a> Scribe<'a> {
             Act::Rewind { from, rows, kept_as } => self.rewind(change, *from, *rows, kept_as)?,
             Act::Title { session, title } => self.entitle(change, session, title)?,
             Act::Switch { to, how, moved } => self.switch(change, to, how, moved)?,
+            Act::Expire { reason, end_reason, had_activity } => {
+                self.expire(change, *reason, end_reason, *had_activity)?;
+            }
+            Act::Reopen => self.reopen(change)?,
+            Act::Hook { hook, run } => self.hook(change, hook, run)?,
             Act::Compress(operation) => self.compress(change, operation)?,
             Act::Abandon { number, end, reason } => self.abandon(change, *number, *end, reason)?,
             Act::Note { name, detail } => self.note(Some(change.id()), name, detail, change.at)?,
@@ -291,7 +295,7 @@ impl<'a> Scribe<'a> {
         let prior = self
             .conn
             .prepare_cached(
-                "SELECT generation, steps, compression, stage, last_row, adopted FROM tl_session WHERE id = ?1",
+                "SELECT generation, steps, compression, stage, last_row, adopted, epoch FROM tl_session WHERE id = ?1",
             )?
             .query_row([id.as_str()], |row| {
                 Ok(Prior {
@@ -301,6 +305,7 @@ impl<'a> Scribe<'a> {
                     stage: row.get(3)?,
                     last_row: row.get(4)?,
                     adopted: row.get(5)?,
+                    epoch: row.get(6)?,
                 })
             })
             .optional()?;
@@ -332,6 +337,8 @@ impl<'a> Scribe<'a> {
             "DELETE FROM sessions WHERE id IN (SELECT name FROM tl_snapshot WHERE session = ?1)",
             "DELETE FROM tl_snapshot WHERE session = ?1",
             "DELETE FROM tl_finalisation WHERE session = ?1",
+            "DELETE FROM tl_hook WHERE session = ?1",
+            "DELETE FROM tl_reset WHERE session = ?1",
             "UPDATE tl_seen SET seq = 0 WHERE session = ?1",
         ] {
             self.conn.execute(sql, [id])?;
@@ -473,9 +480,9 @@ impl<'a> Scribe<'a> {
             None => {
                 "INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, turn, began, step,
                         resumes, stage, failed, compression, unfinished, steps, last_row, adopted, touched,
-                        principal, predecessor, layer, parent, halted, rest, upkeep)
+                        principal, predecessor, layer, parent, halted, rest, upkeep, active)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-                         ?20, ?21, ?22, ?23, ?24, ?25, ?26)"
+                         ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)"
             }
             Some(_) => {
                 "UPDATE tl_session SET generation = ?2, epoch = ?3, view = ?4, received = ?5, answered = ?6,
@@ -483,7 +490,7 @@ impl<'a> Scribe<'a> {
                         compression = ?14, unfinished = ?15, steps = ?16, last_row = ?17, adopted = ?18,
                         touched = ?19, principal = COALESCE(principal, ?20),
                         predecessor = COALESCE(predecessor, ?21), layer = COALESCE(?22, layer),
-                        parent = COALESCE(parent, ?23), halted = ?24, rest = ?25, upkeep = ?26
+                        parent = COALESCE(parent, ?23), halted = ?24, rest = ?25, upkeep = ?26, active = ?27
                  WHERE id = ?1"
             }
         };
@@ -514,6 +521,7 @@ impl<'a> Scribe<'a> {
             state.halted,
             envelope::rest_text(state),
             envelope::upkeep_text(&state.upkeep),
+            state.active.0,
         ])?;
         Ok(())
     }

@@ -23,6 +23,11 @@ mod flags;
 mod glob;
 mod rules;
 mod shell;
+
+/// Python's `shlex.split`. None: a quote is not closed, or nothing follows a last backslash.
+pub(crate) fn split(text: &[char]) -> Option<Vec<String>> {
+    shell::split(text, false)
+}
 #[cfg(test)]
 mod tests;
 

@@ -12,6 +12,7 @@ pub mod approval;
 pub mod arguments;
 pub mod brief;
 pub mod files;
+pub mod hooks;
 pub mod paths;
 pub mod sandbox;
 pub mod skills;

@@ -13,7 +13,7 @@
 
 mod advice;
 mod environment;
-mod group;
+pub(crate) mod group;
 pub mod judge;
 pub mod output;
 mod pty;
@@ -269,6 +269,10 @@ impl Kit for Terminal {
                 other => told(json!({"error": format!("Unknown tool: {other}")})),
             }
         })
+    }
+
+    fn is_busy(&self, session: &SessionId, age_max: Duration) -> bool {
+        self.registry.is_busy(session, age_max)
     }
 
     fn forget(&self, session: &SessionId) {

@@ -19,12 +19,14 @@ mod stranger;
 pub use gate::{Children, Gate};
 
 use crate::arguments;
+use crate::hooks::{self, ShellHooks};
 use crate::spill::Spill;
 use catalog::{Catalog, Tool};
 use futures_util::FutureExt;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use throughline_core::id::SessionId;
 use throughline_core::message::{Content, Part};
 use throughline_core::port::Promise;
@@ -41,6 +43,8 @@ pub struct Toolbox {
     kits: Vec<Arc<dyn Kit>>,
     gate: Gate,
     spill: Arc<Spill>,
+    /// The user's own programs that hear of calls, and may forbid them.
+    hooks: Option<Arc<ShellHooks>>,
     known: Mutex<Known>,
 }
 
@@ -62,7 +66,13 @@ struct Caption {
 
 impl Toolbox {
     pub fn new(kits: Vec<Arc<dyn Kit>>, gate: Gate, spill: Arc<Spill>) -> Self {
-        Self { kits, gate, spill, known: Mutex::default() }
+        Self { kits, gate, spill, hooks: None, known: Mutex::default() }
+    }
+
+    #[must_use]
+    pub fn heard_by(mut self, hooks: Arc<ShellHooks>) -> Self {
+        self.hooks = Some(hooks);
+        self
     }
 
     /// The tools as they are now. Everything worked out from older ones is forgotten.
@@ -98,11 +108,27 @@ impl Toolbox {
             Err(problem) => return Returned::text(problem),
         };
         let call = Call { name: found.spec.name.clone(), arguments, ..call.clone() };
-        let kit = &self.kits[found.kit];
+        let began = Instant::now();
+        // A call that a person has allowed was let pass when it was first made.
+        if let (Some(hooks), None) = (&self.hooks, &call.grant)
+            && let Some(why) = hooks.forbids(&call).await
+        {
+            let refused = hooks::refused(&why);
+            hooks.called(&call, &refused, began, Some(&why));
+            return refused;
+        }
+        let returned = self.answered(&self.kits[found.kit], &call).await;
+        if let Some(hooks) = &self.hooks {
+            hooks.called(&call, &returned, began, None);
+        }
+        returned
+    }
+
+    async fn answered(&self, kit: &Arc<dyn Kit>, call: &Call) -> Returned {
         // The kit is asked inside, so that a panic before its promise is caught as well.
-        let answer = AssertUnwindSafe(async { kit.call(&call).await }).catch_unwind().await;
+        let answer = AssertUnwindSafe(async { kit.call(call).await }).catch_unwind().await;
         match answer {
-            Ok(Returned::Done(done)) => Returned::Done(self.fitted(&call, done).await),
+            Ok(Returned::Done(done)) => Returned::Done(self.fitted(call, done).await),
             Ok(asked @ Returned::Ask { .. }) => asked,
             Err(_) => {
                 tracing::error!(tool = call.name, "a tool panicked");
@@ -180,6 +206,10 @@ impl Tools for Toolbox {
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
         Box::pin(self.run(call))
+    }
+
+    fn is_busy(&self, session: &SessionId, age_max: Duration) -> bool {
+        self.kits.iter().any(|kit| kit.is_busy(session, age_max))
     }
 
     fn forget(&self, session: &SessionId) {

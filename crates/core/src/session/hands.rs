@@ -22,7 +22,7 @@ fn loaded(repeatable: &[usize]) -> Event {
     Event::Loaded { repeatable: repeatable.to_vec() }
 }
 
-fn from_agent(seq: u64, origin: &str, hops: u32) -> Event {
+pub(super) fn from_agent(seq: u64, origin: &str, hops: u32) -> Event {
     let Event::Received(input) = chat(seq) else { unreachable!("chat receives") };
     let root = Some(Root { agent: "other".into(), session: "r".parse().expect("plain id") });
     let trace = Trace { origin: origin.into(), root, hops };

@@ -6,7 +6,7 @@
 //! - what is taken back is kept under a name; nothing is deleted here
 //! - where a chat leads elsewhere, whatever waits goes along
 
-use super::{Act, Finalisation, Outcome, Phase, Reply, Session, compress, rerooted};
+use super::{Act, Outcome, Phase, Reply, Session, compress, rerooted};
 use crate::command::{Command, Errand, Found, Past};
 use crate::id::{Seq, SessionId, TurnId};
 use crate::input::{Input, Kind};
@@ -203,7 +203,7 @@ impl Session {
             Switch::Resume { received } => *received,
         };
         self.settle_moved(&moved, &to, received, acts);
-        self.phase = Phase::Closed(Finalisation::Claimed);
+        self.end("session_switch", Some(to.clone()));
         acts.push(Act::Switch { to, how, moved });
     }
 

@@ -113,6 +113,11 @@ pub fn word(act: &Act) -> String {
         Act::Tip { turn, .. } => format!("tip {turn}"),
         Act::Deliver(reply) => format!("deliver {}", reply.key),
         Act::Close { successor, moved, .. } => format!("close for {successor} with {}", moved.len()),
+        Act::Expire { end_reason, .. } => format!("expire as {end_reason}"),
+        Act::Reopen => "reopen".into(),
+        Act::Hook { hook, run: Run::Began { attempt } } => format!("{hook} begins, attempt {attempt}"),
+        Act::Hook { hook, run: Run::Done } => format!("{hook} is done"),
+        Act::Hook { hook, run: Run::Failed { .. } } => format!("{hook} failed"),
         Act::Compress(operation) => match &operation.stage {
             Stage::Preparing => format!("compress {} for {}", operation.number, operation.orders.len()),
             Stage::Ready(_) => format!("ready {}", operation.number),
@@ -136,7 +141,10 @@ pub fn job(job: &Job) -> String {
         Job::Ask { turn, step } => format!("ask {turn}.{step}"),
         Job::Call { turn, step, index } => format!("call {turn}.{step}.{index}"),
         Job::Await { turn, step, index } => format!("await {turn}.{step}.{index}"),
-        Job::Finalise(stage) => format!("finalise {stage}"),
+        Job::Finalise { stage, done: 0, attempt: 0, running: false } => format!("finalise {stage}"),
+        Job::Finalise { stage, done, attempt, running } => {
+            format!("finalise {stage}.{done}.{attempt}{}", if *running { " running" } else { "" })
+        }
         Job::Survey { .. } => "survey".into(),
         Job::Summarise { operation } => format!("summarise {operation}"),
         Job::Report { operation } => format!("report {operation}"),

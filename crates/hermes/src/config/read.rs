@@ -118,6 +118,11 @@ pub struct SessionReset {
     pub at_hour: Option<At<u64>>,
     pub idle_minutes: Option<At<u64>>,
     pub notify: Option<At<bool>>,
+    pub notify_exclude_platforms: Option<At<Vec<String>>>,
+    pub bg_process_max_age_hours: Option<At<u64>>,
+    /// `reset_by_type` and `reset_by_platform`: what holds instead, as a whole.
+    pub by_type: Vec<(String, SessionReset)>,
+    pub by_platform: Vec<(String, SessionReset)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -343,10 +348,42 @@ impl<'a> Reader<'a> {
             None => "gateway.session_reset",
         };
         SessionReset {
+            by_type: self.resets_by("reset_by_type"),
+            by_platform: self.resets_by("reset_by_platform"),
+            ..self.reset(section)
+        }
+    }
+
+    fn reset(&mut self, section: &str) -> SessionReset {
+        SessionReset {
             mode: self.text(&format!("{section}.mode")),
             at_hour: self.count(&format!("{section}.at_hour")),
             idle_minutes: self.count(&format!("{section}.idle_minutes")),
             notify: self.boolean(&format!("{section}.notify")),
+            notify_exclude_platforms: self.texts(&format!("{section}.notify_exclude_platforms")),
+            bg_process_max_age_hours: self.count(&format!("{section}.bg_process_max_age_hours")),
+            ..SessionReset::default()
+        }
+    }
+
+    fn resets_by(&mut self, name: &str) -> Vec<(String, SessionReset)> {
+        let section = match self.root.entry(name) {
+            Some(_) => name.to_owned(),
+            None => format!("gateway.{name}"),
+        };
+        let entries = self.root.get(&section).map(Node::entries).unwrap_or_default();
+        let names: Vec<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+        names.into_iter().map(|key| (key.clone(), self.reset(&format!("{section}.{key}")))).collect()
+    }
+
+    fn texts(&mut self, path: &str) -> Option<At<Vec<String>>> {
+        let node = self.root.get(path).filter(|node| !is_nothing(&node.value))?;
+        match &node.value {
+            Value::List(items) => {
+                let value = items.iter().filter_map(|item| as_text(&item.value)).collect();
+                Some(At { value, place: node.place })
+            }
+            _ => self.wrong(path, node, "a list"),
         }
     }
 

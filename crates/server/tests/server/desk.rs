@@ -336,6 +336,8 @@ impl State {
                 let found = self.sessions.iter().filter(fits).skip(filter.offset).take(filter.limit);
                 Reading::Sessions(found.map(|(id, kept)| self.summary(id, kept)).collect())
             }
+            Question::Backlog => Reading::Backlog(Vec::new()),
+            Question::Parked => Reading::Parked(Vec::new()),
             Question::Session(id) => {
                 Reading::Session(self.sessions.get(&id).map(|kept| self.summary(&id, kept)))
             }

@@ -179,6 +179,12 @@ impl Registry {
         self.all().iter().filter(|process| process.session == *session && !process.is_over()).count()
     }
 
+    /// Something younger than this still runs for the session.
+    pub fn is_busy(&self, session: &SessionId, age_max: Duration) -> bool {
+        let running = |process: &&Arc<Process>| process.session == *session && !process.is_over();
+        self.all().iter().filter(running).any(|process| process.age() < age_max)
+    }
+
     /// Ends everything of a session, or of all. Returns how many there were.
     pub async fn end_all(self: &Arc<Self>, session: Option<&SessionId>) -> usize {
         let mine = |process: &Arc<Process>| session.is_none_or(|session| process.session == *session);

@@ -1,0 +1,128 @@
+//! Of ends and hand-overs: what the store knows of them, and who is told.
+
+use super::Promise;
+use crate::id::{Epoch, SessionId};
+use crate::lifecycle::Reason;
+use crate::session::Finalisation;
+use crate::time::Time;
+
+/// A conversation at rest that a chat leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resting {
+    pub session: SessionId,
+    pub platform: String,
+    pub chat_type: String,
+    /// When somebody last wrote in it or was answered.
+    pub active: Time,
+}
+
+/// How the last conversation of a chat ended by itself, if none has begun there since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reset {
+    pub session: SessionId,
+    pub reason: Reason,
+    pub at: Time,
+    pub had_activity: bool,
+}
+
+/// A hand-over that was set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parked {
+    pub session: SessionId,
+    pub epoch: Epoch,
+    pub stage: Finalisation,
+    /// The step by its name, and what was wrong the last time.
+    pub why: String,
+    pub attempts: u32,
+    pub at: Time,
+}
+
+/// What waits in a session that is silenced or held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    pub session: SessionId,
+    pub waiting: u64,
+    /// When the first of it was written.
+    pub oldest: Time,
+    /// It was written before the home was taken over.
+    pub from_before: bool,
+}
+
+/// Something that a user's own programs may want to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Happening {
+    pub occasion: Occasion,
+    /// The same however often it is told. Another happening's is another.
+    pub key: String,
+    pub session: SessionId,
+    /// The surface that the session belongs to.
+    pub source: String,
+    pub facts: Vec<(&'static str, Fact)>,
+}
+
+/// When they may be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Occasion {
+    /// A session began.
+    Begun,
+    /// A turn ended, however it ended.
+    TurnEnded,
+    /// A session has ended and is handed over.
+    Finalised,
+    /// Another session goes on in the place of one that ended.
+    Reset,
+    /// A session that works for another one has done its part.
+    HelperStopped,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    Text(String),
+    Number(u64),
+    Flag(bool),
+    Nothing,
+}
+
+impl From<&str> for Fact {
+    fn from(text: &str) -> Self {
+        Fact::Text(text.to_owned())
+    }
+}
+
+impl From<&SessionId> for Fact {
+    fn from(id: &SessionId) -> Self {
+        Fact::Text(id.to_string())
+    }
+}
+
+/// The user's own programs that are told of things.
+pub trait Hooks: Send + Sync {
+    /// Those that are told on this occasion, in order. A name stays the same as long as what it names
+    /// does, across restarts.
+    fn names(&self, occasion: Occasion) -> Vec<String>;
+    /// Tells one of them, and waits for its end. An error, in a sentence, is not done and may be tried
+    /// again. Dropping the promise leaves the program running: it is found by its name and the
+    /// happening's key, and not begun a second time.
+    fn run<'a>(&'a self, name: &'a str, happening: &'a Happening) -> Promise<'a, Result<(), String>>;
+    /// It is on disk that this one has done its part: whatever was kept about it may go.
+    fn forget(&self, name: &str, happening: &Happening) {
+        let _ = (name, happening);
+    }
+    /// Tells all that want to know. Nobody waits for it, and it is told once at most.
+    fn tell(&self, happening: Happening);
+}
+
+/// Nobody wants to know anything.
+pub struct NoHooks;
+
+impl Hooks for NoHooks {
+    fn names(&self, _: Occasion) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn run<'a>(&'a self, _: &'a str, _: &'a Happening) -> Promise<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn tell(&self, _: Happening) {}
+}

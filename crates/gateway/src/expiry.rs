@@ -1,0 +1,155 @@
+//! Conversations whose time has come are closed although nobody writes.
+//!
+//! The watch only looks, now and then, and mails whoever may be due. The owner of the session decides
+//! when it opens its mail: a message that came first has kept the conversation alive. Nothing here
+//! asks a model anything.
+
+use crate::agent::Home;
+use crate::router;
+use crate::session::{Mail, Origin};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use throughline_core::input::AGENT_PLATFORM;
+use throughline_core::lifecycle::{Mode, Policies, Policy, Reason, due};
+use throughline_core::port::{Resting, StoreError};
+use throughline_core::{SessionId, Time};
+use tokio::time::sleep;
+
+/// When an hour of the day last struck.
+pub type Struck = Arc<dyn Fn(Time, u8) -> Time + Send + Sync>;
+
+/// How often somebody looks. Whoever writes is told exactly; nobody waits for the watch.
+const WATCH: Duration = Duration::from_secs(60);
+/// So many are woken at a time, or a house full of chats would be, at once, at four in the morning.
+const SLICE: usize = 64;
+const SLICE_PAUSE: Duration = Duration::from_secs(1);
+
+/// When conversations end by themselves.
+#[derive(Clone)]
+pub struct Lifecycle {
+    pub policies: Policies,
+    pub struck: Struck,
+    pub watch: Duration,
+}
+
+impl Default for Lifecycle {
+    /// They do not.
+    fn default() -> Self {
+        Self { policies: Policies::default(), struck: Arc::new(|now, _| now), watch: WATCH }
+    }
+}
+
+impl Lifecycle {
+    pub fn new(policies: Policies, struck: Struck) -> Self {
+        Self { policies, struck, watch: WATCH }
+    }
+
+    /// The policy of a chat. What agents say to each other has none.
+    pub(crate) fn policy(&self, platform: &str, chat_type: &str) -> Option<&Policy> {
+        let policy = self.policies.of(platform, chat_type);
+        (platform != AGENT_PLATFORM && policy.mode != Mode::Never).then_some(policy)
+    }
+
+    pub(crate) fn due(&self, policy: &Policy, active: Time, now: Time) -> Option<Reason> {
+        due(policy, active, now, (self.struck)(now, policy.at_hour))
+    }
+
+    /// Whatever happened later than this keeps a conversation open under every policy.
+    fn latest(&self, now: Time) -> Time {
+        let latest = |policy: &Policy| {
+            let idle = Time(now.0.saturating_sub(i64::try_from(policy.idle.as_micros()).unwrap_or(i64::MAX)));
+            let struck = (self.struck)(now, policy.at_hour);
+            match policy.mode {
+                Mode::Never => Time(i64::MIN),
+                Mode::Idle => idle,
+                Mode::Daily => struck,
+                Mode::Both => idle.max(struck),
+            }
+        };
+        self.policies.all().map(latest).max().unwrap_or(Time(i64::MIN))
+    }
+}
+
+/// Looks until the home is closed.
+pub(crate) async fn watch(home: Weak<Home>) {
+    loop {
+        let Some(pause) = home.upgrade().map(|home| home.lifecycle.watch) else { return };
+        sleep(pause).await;
+        let Some(home) = home.upgrade() else { return };
+        if home.draining.load(Ordering::Relaxed) {
+            return;
+        }
+        if home.is_halted() {
+            continue; // silence: nothing begins, and nothing ends
+        }
+        if let Err(error) = look(&home).await {
+            tracing::warn!(%error, "could not look for conversations whose time has come; trying again");
+        }
+    }
+}
+
+async fn look(home: &Arc<Home>) -> Result<(), StoreError> {
+    let now = home.clock.now();
+    let latest = home.lifecycle.latest(now);
+    let resting = home.library.read(move |store| store.resting(latest)).await?;
+    let due = due_among(&home.lifecycle, resting, now);
+    for slice in due.chunks(SLICE) {
+        for Resting { session, platform, chat_type, .. } in slice {
+            let mail = Mail::Expire { platform: platform.clone(), chat_type: chat_type.clone() };
+            router::mail(home, session, Origin::Stored, mail);
+        }
+        if slice.len() == SLICE {
+            sleep(SLICE_PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+/// A session that several chats lead to is over when it is over for all of them.
+fn due_among(lifecycle: &Lifecycle, resting: Vec<Resting>, now: Time) -> Vec<Resting> {
+    let is_due = |resting: &Resting| {
+        let policy = lifecycle.policy(&resting.platform, &resting.chat_type);
+        policy.and_then(|policy| lifecycle.due(policy, resting.active, now)).is_some()
+    };
+    let mut chats: BTreeMap<SessionId, (usize, usize)> = BTreeMap::new();
+    for chat in &resting {
+        let (all, due) = chats.entry(chat.session.clone()).or_default();
+        *all += 1;
+        *due += usize::from(is_due(chat));
+    }
+    let mut found = resting;
+    found.retain(|chat| chats.get(&chat.session).is_some_and(|(all, due)| all == due));
+    found.dedup_by(|one, other| one.session == other.session);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_over_when_it_is_over_for_every_chat_that_leads_to_it() {
+        let idle = Policy { mode: Mode::Idle, idle: Duration::from_secs(10), ..Policy::default() };
+        let policies = Policies { by_platform: vec![("here".into(), idle)], ..Policies::default() };
+        let lifecycle = Lifecycle { policies, ..Lifecycle::default() };
+        let chat = |session: &str, platform: &str, active: i64| Resting {
+            session: session.parse().expect("a plain id"),
+            platform: platform.into(),
+            chat_type: "dm".into(),
+            active: Time(active * 1_000_000),
+        };
+        let now = Time(100_000_000);
+        let resting = vec![
+            chat("a", "here", 1),
+            chat("b", "here", 2),
+            chat("b", "there", 2),
+            chat("c", "agent", 3),
+            chat("d", "here", 95),
+        ];
+        let due: Vec<_> = due_among(&lifecycle, resting, now).into_iter().map(|chat| chat.session).collect();
+        assert_eq!(due.iter().map(SessionId::as_str).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(lifecycle.latest(now), Time(90_000_000));
+    }
+}

@@ -1,0 +1,116 @@
+//! The hand-over of an ended session, one step at a time. Each step reports back by mail, and the
+//! next begins when that is on disk.
+//!
+//! - what came to nothing waits until it is its time again: how long is the machine's decision
+//! - hooks of the end come first, in their order, then those that hear of the session that goes on
+//! - a hook that is no longer written down anywhere has nothing left to do
+//!
+//! Deliberately absent: any question to a model. What is extracted from a conversation is extracted
+//! while it lives.
+
+use crate::turn::Desk;
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+use throughline_core::SessionId;
+use throughline_core::id::Epoch;
+use throughline_core::port::{Fact, Happening, Occasion};
+use throughline_core::session::lifecycle::{Handing, Handover};
+use throughline_core::session::{Event, Finalisation};
+use tokio::time::sleep;
+
+/// No step waits longer than this, also where a clock was set back.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// A session that has ended, as far as its hand-over has come.
+#[derive(Clone)]
+pub(crate) struct Ended {
+    pub session: SessionId,
+    pub epoch: Epoch,
+    pub stage: Finalisation,
+    pub handover: Handover,
+    pub source: String,
+}
+
+impl Ended {
+    /// Which hooks are told, of what, in order.
+    fn hooks(&self, desk: &Desk) -> Vec<(String, Happening)> {
+        let mut occasions = vec![Occasion::Finalised];
+        occasions.extend(self.handover.successor.as_ref().map(|_| Occasion::Reset));
+        let named = occasions.into_iter().flat_map(|occasion| {
+            let names = desk.home.hooks.names(occasion);
+            names.into_iter().map(move |name| (name, occasion))
+        });
+        named.map(|(name, occasion)| (name, self.happening(occasion))).collect()
+    }
+
+    fn happening(&self, occasion: Occasion) -> Happening {
+        let Handover { successor, reason, .. } = &self.handover;
+        let reason = match (reason.as_str(), successor) {
+            ("session_reset", Some(_)) => "new_session",
+            ("session_reset" | "idle" | "daily", None) => "session_expired",
+            (other, _) => other,
+        };
+        let mut facts = vec![
+            ("platform", Fact::from(self.source.as_str())),
+            ("reason", Fact::from(reason)),
+            ("old_session_id", Fact::from(&self.session)),
+            ("new_session_id", successor.as_ref().map_or(Fact::Nothing, Fact::from)),
+            ("epoch", Fact::Number(self.epoch.0)),
+        ];
+        let session = match (occasion, successor) {
+            (Occasion::Reset, Some(successor)) => successor.clone(),
+            _ => self.session.clone(),
+        };
+        let key = format!("{}/{}", self.session, self.epoch);
+        facts.push(("idempotency_key", Fact::Text(key.clone())));
+        Happening { occasion, key, session, source: self.source.clone(), facts }
+    }
+
+    /// What this hook was told.
+    pub fn told(&self, desk: &Desk, hook: &str) -> Option<Happening> {
+        self.hooks(desk).into_iter().find(|(name, _)| name == hook).map(|(_, happening)| happening)
+    }
+}
+
+/// The step that is next.
+pub(crate) async fn step(desk: Desk, ended: Ended) {
+    sleep(ended.handover.not_before.since(desk.home.clock.now()).min(WAIT_MAX)).await;
+    let event = match ended.stage {
+        Finalisation::Done => return,
+        Finalisation::Hooks => hooks(&desk, &ended).await,
+        // Providers get what they are owed while a session lives, as acts of its own.
+        stage @ (Finalisation::Claimed | Finalisation::Provider) => Event::Finalised(stage),
+        stage @ Finalisation::Evicted => {
+            desk.home.tools.forget(&ended.session);
+            desk.home.compressor.tell(|engine| engine.session_ended(&ended.session));
+            Event::Finalised(stage)
+        }
+    };
+    desk.report(event);
+}
+
+async fn hooks(desk: &Desk, ended: &Ended) -> Event {
+    let stage = Finalisation::Hooks;
+    let hooks = ended.hooks(desk);
+    let Some(hook) = ended.handover.running.clone() else {
+        let next = hooks.into_iter().find(|(name, _)| !ended.handover.done.contains(name));
+        return match next {
+            Some((hook, _)) => Event::Handing(Handing::Began { hook }),
+            None => Event::Finalised(stage),
+        };
+    };
+    let Some((_, happening)) = hooks.iter().find(|(name, _)| *name == hook) else {
+        desk.home.note(Some(ended.session.clone()), "hook_gone", hook.clone());
+        return Event::Handing(Handing::Done { hook });
+    };
+    let running = async { desk.home.hooks.run(&hook, happening).await };
+    let ran = AssertUnwindSafe(running).catch_unwind().await;
+    match ran.unwrap_or_else(|_| Err("it failed inside the gateway, whose log has more".to_owned())) {
+        Ok(()) => Event::Handing(Handing::Done { hook }),
+        Err(why) => {
+            tracing::warn!(hook, why, "a hook of an ended session came to nothing; it is tried again");
+            Event::Handing(Handing::Failed { stage, step: hook, why })
+        }
+    }
+}

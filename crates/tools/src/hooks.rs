@@ -1,0 +1,336 @@
+//! Shell hooks: the user's own programs, told in JSON what happens, and asked whether a call may be.
+//!
+//! - a program gets its words, no shell: what is written is split as Python's `shlex` splits it
+//! - one that may forbid a call and cannot be asked forbids it: not found, not to be run, out of time,
+//!   killed. One that ran and said nothing has nothing against it
+//! - those that hear of the end of a session run apart from this process ([`apart`]): they outlive
+//!   it, and whoever comes after finds out how they ended instead of beginning them a second time
+//! - all others are told once at most, and nobody waits for them
+//!
+//! Deliberately absent: who has agreed to which hook. Only those that may run are handed in.
+
+mod apart;
+mod once;
+
+use crate::arguments;
+use apart::Apart;
+use once::Ran;
+use regex::Regex;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use throughline_core::message::Content;
+use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
+use throughline_core::tool::{Call, Done, Returned};
+use throughline_hermes::config::hooks::{Hook, event_of};
+
+/// What a hook says when it forbids a call and gives no reason.
+const FORBIDDEN: &str = "Blocked by shell hook.";
+/// As much of a complaint as a log line holds.
+const COMPLAINT_CHARS: usize = 400;
+
+pub struct ShellHooks {
+    hooks: Vec<Arc<Program>>,
+    directory: PathBuf,
+    apart: Apart,
+}
+
+/// One hook, ready to be run.
+struct Program {
+    name: String,
+    hook: Hook,
+    /// None: it hears of every tool.
+    matcher: Option<Matcher>,
+    /// Its words, or why it has none.
+    words: Result<Vec<String>, String>,
+}
+
+enum Matcher {
+    Pattern(Regex),
+    /// What is no expression is taken for a name, as in Hermes.
+    Name(String),
+}
+
+impl Matcher {
+    fn of(text: &str) -> Self {
+        match Regex::new(&format!("^(?:{text})$")) {
+            Ok(pattern) => Matcher::Pattern(pattern),
+            Err(_) => {
+                tracing::warn!(
+                    matcher = text,
+                    "a hook's matcher is no regular expression; taken for a tool's name"
+                );
+                Matcher::Name(text.to_owned())
+            }
+        }
+    }
+
+    fn matches(&self, tool: &str) -> bool {
+        match self {
+            Matcher::Pattern(pattern) => pattern.is_match(tool),
+            Matcher::Name(name) => name == tool,
+        }
+    }
+}
+
+impl Program {
+    fn new(hook: Hook, user_home: Option<&Path>) -> Self {
+        let words = words(&hook.command, user_home);
+        let matcher = hook.matcher.as_deref().map(Matcher::of);
+        Self { name: format!("{}: {}", hook.event, hook.command), hook, matcher, words }
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.hook.timeout_seconds)
+    }
+
+    fn hears_of(&self, tool: &str) -> bool {
+        self.matcher.as_ref().is_none_or(|matcher| matcher.matches(tool))
+    }
+}
+
+/// As Hermes splits it: a tilde in front is the user's directory.
+fn words(command: &str, user_home: Option<&Path>) -> Result<Vec<String>, String> {
+    let expanded = match (command.strip_prefix('~'), user_home) {
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+            format!("{}{rest}", home.display())
+        }
+        _ => command.to_owned(),
+    };
+    let letters: Vec<char> = expanded.chars().collect();
+    match crate::approval::split(&letters) {
+        None => Err("the command cannot be read: a quote is not closed".to_owned()),
+        Some(words) if words.is_empty() => Err("the command is empty".to_owned()),
+        Some(words) => Ok(words),
+    }
+}
+
+impl ShellHooks {
+    /// `runs` is where runs that outlive a process are kept; `directory` is where hooks are run.
+    pub fn new(hooks: Vec<Hook>, directory: PathBuf, runs: PathBuf, user_home: Option<&Path>) -> Self {
+        let mut programs: Vec<Arc<Program>> = Vec::new();
+        for hook in hooks {
+            let program = Program::new(hook, user_home);
+            let same = |known: &Arc<Program>| {
+                known.name == program.name && known.hook.matcher == program.hook.matcher
+            };
+            if !programs.iter().any(same) {
+                programs.push(Arc::new(program));
+            }
+        }
+        Self { hooks: programs, apart: Apart::new(runs, directory.clone()), directory }
+    }
+
+    /// The first hook that forbids a call, in its words.
+    pub async fn forbids(&self, call: &Call) -> Option<String> {
+        for program in self.of_call(call, Hook::is_before_a_call) {
+            let input = self.call_payload(&program.hook.event, call, Map::new());
+            let ran = self.ran(program, input).await;
+            if let Some(why) = forbidden(program, &ran) {
+                return Some(why);
+            }
+        }
+        None
+    }
+
+    /// Tells those that want to know how a call went.
+    pub fn called(&self, call: &Call, returned: &Returned, began: Instant, blocked: Option<&str>) {
+        let Returned::Done(Done { content, .. }) = returned else { return };
+        let programs: Vec<_> = self.of_call(call, Hook::is_after_a_call).cloned().collect();
+        if programs.is_empty() {
+            return;
+        }
+        let text = match content {
+            Content::Text(text) => text.clone(),
+            other => other.plain(),
+        };
+        let mut extra = Map::new();
+        extra.insert("result".into(), json!(text));
+        extra.insert("status".into(), json!(if blocked.is_some() { "blocked" } else { "ok" }));
+        extra.insert("error_type".into(), json!(blocked.map(|_| "plugin_block")));
+        extra.insert("error_message".into(), json!(blocked));
+        extra.insert(
+            "duration_ms".into(),
+            json!(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
+        );
+        for program in programs {
+            let input = self.call_payload(&program.hook.event, call, extra.clone());
+            self.told(program, input);
+        }
+    }
+
+    fn of_call<'a>(
+        &'a self,
+        call: &'a Call,
+        wants: fn(&Hook) -> bool,
+    ) -> impl Iterator<Item = &'a Arc<Program>> + 'a {
+        self.hooks.iter().filter(move |program| wants(&program.hook) && program.hears_of(&call.name))
+    }
+
+    fn call_payload(&self, event: &str, call: &Call, mut extra: Map<String, Value>) -> String {
+        let input: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        let turn = call.key.rsplit('/').nth(2).unwrap_or_default();
+        for (name, value) in [("task_id", ""), ("tool_call_id", call.key.as_str()), ("turn_id", turn)] {
+            extra.insert(name.into(), json!(value));
+        }
+        let input = Some(input).filter(Value::is_object);
+        self.payload(event, Some(&call.name), input, call.caller.session.as_str(), extra)
+    }
+
+    fn payload(
+        &self,
+        event: &str,
+        tool: Option<&str>,
+        input: Option<Value>,
+        session: &str,
+        extra: Map<String, Value>,
+    ) -> String {
+        json!({
+            "hook_event_name": event,
+            "tool_name": tool,
+            "tool_input": input,
+            "session_id": session,
+            "cwd": self.directory.to_string_lossy(),
+            "extra": extra,
+        })
+        .to_string()
+    }
+
+    fn happened(&self, happening: &Happening) -> String {
+        let facts = happening.facts.iter().map(|(name, fact)| ((*name).to_owned(), value(fact)));
+        let event = event_of(happening.occasion);
+        self.payload(event, None, None, happening.session.as_str(), facts.collect())
+    }
+
+    fn of_occasion(&self, occasion: Occasion) -> impl Iterator<Item = &Arc<Program>> {
+        self.hooks.iter().filter(move |program| program.hook.occasion() == Some(occasion))
+    }
+
+    async fn ran(&self, program: &Arc<Program>, input: String) -> Ran {
+        let (program, directory) = (program.clone(), self.directory.clone());
+        let running = tokio::task::spawn_blocking(move || match &program.words {
+            Ok(words) => once::run(words, &directory, &input, program.timeout()),
+            Err(why) => Ran::NotAtAll(why.clone()),
+        });
+        running.await.unwrap_or_else(|_| Ran::NotAtAll("it failed inside the gateway".to_owned()))
+    }
+
+    /// Nobody waits for it.
+    fn told(&self, program: Arc<Program>, input: String) {
+        let directory = self.directory.clone();
+        tokio::task::spawn_blocking(move || {
+            let ran = match &program.words {
+                Ok(words) => once::run(words, &directory, &input, program.timeout()),
+                Err(why) => Ran::NotAtAll(why.clone()),
+            };
+            if let Some(complaint) = complaint(&ran) {
+                tracing::warn!(
+                    hook = program.name,
+                    complaint,
+                    "a hook that was told something came to nothing"
+                );
+            }
+        });
+    }
+}
+
+fn value(fact: &Fact) -> Value {
+    match fact {
+        Fact::Text(text) => json!(text),
+        Fact::Number(number) => json!(number),
+        Fact::Flag(flag) => json!(flag),
+        Fact::Nothing => Value::Null,
+    }
+}
+
+/// What is wrong with a run, if anything.
+fn complaint(ran: &Ran) -> Option<String> {
+    match ran {
+        Ran::NotAtAll(why) => Some(why.clone()),
+        Ran::TooLong(time) => Some(format!("it took longer than {} seconds", time.as_secs())),
+        Ran::ToItsEnd { code: 0, .. } => None,
+        Ran::ToItsEnd { code, complaint, .. } => {
+            let said: String = complaint.trim().chars().take(COMPLAINT_CHARS).collect();
+            Some(format!("exit code {code}{}{said}", if said.is_empty() { "" } else { ": " }))
+        }
+    }
+}
+
+/// Why this run forbids the call.
+fn forbidden(program: &Program, ran: &Ran) -> Option<String> {
+    /// The shell's words for "not to be run" and "not there".
+    const UNREACHED: [i32; 2] = [126, 127];
+    let unasked = |why: String| {
+        tracing::warn!(
+            hook = program.name,
+            why,
+            "a hook that may forbid a call could not be asked: the call is not run"
+        );
+        Some(format!(
+            "The hook `{}` decides about this tool and could not be asked ({why}), so the tool was not run.",
+            program.hook.command
+        ))
+    };
+    match ran {
+        Ran::ToItsEnd { code, answer, .. } if *code >= 0 && !UNREACHED.contains(code) => {
+            if let Some(complaint) = complaint(ran) {
+                tracing::warn!(
+                    hook = program.name,
+                    complaint,
+                    "a hook had trouble; what it said counts all the same"
+                );
+            }
+            decision(answer)
+        }
+        other => unasked(complaint(other).unwrap_or_default()),
+    }
+}
+
+/// `{"action": "block", "message": …}` or `{"decision": "block", "reason": …}`.
+fn decision(answer: &str) -> Option<String> {
+    let said: Value = serde_json::from_str(answer.trim()).ok()?;
+    let (first, second) = match (said["action"].as_str(), said["decision"].as_str()) {
+        (Some("block"), _) => ("message", "reason"),
+        (_, Some("block")) => ("reason", "message"),
+        _ => return None,
+    };
+    let reason = [first, second].iter().find_map(|name| said[*name].as_str().filter(|text| !text.is_empty()));
+    Some(reason.unwrap_or(FORBIDDEN).to_owned())
+}
+
+/// What the model reads about a call that was forbidden.
+pub(crate) fn refused(why: &str) -> Returned {
+    Returned::text(arguments::refusal(why))
+}
+
+impl Hooks for ShellHooks {
+    fn names(&self, occasion: Occasion) -> Vec<String> {
+        self.of_occasion(occasion).map(|program| program.name.clone()).collect()
+    }
+
+    fn run<'a>(&'a self, name: &'a str, happening: &'a Happening) -> Promise<'a, Result<(), String>> {
+        Box::pin(async move {
+            let Some(program) = self.of_occasion(happening.occasion).find(|program| program.name == name)
+            else {
+                return Ok(()); // nobody wants to know any more
+            };
+            let words = program.words.as_ref().map_err(Clone::clone)?;
+            let input = self.happened(happening);
+            self.apart.run(name, &happening.key, words, &input, program.timeout()).await
+        })
+    }
+
+    fn forget(&self, name: &str, happening: &Happening) {
+        self.apart.forget(name, &happening.key);
+    }
+
+    fn tell(&self, happening: Happening) {
+        for program in self.of_occasion(happening.occasion) {
+            self.told(program.clone(), self.happened(&happening));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

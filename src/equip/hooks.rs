@@ -1,0 +1,64 @@
+//! The user's own programs: those that may run, and why the others do not.
+
+use crate::config::Settings;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use throughline_hermes::config::hooks::{Allowlist, Hook};
+use throughline_tools::hooks::ShellHooks;
+
+/// Where runs that outlive the gateway are kept.
+const RUNS: &str = "throughline.hooks";
+
+/// Hermes' consent holds here as well: what nobody agreed to is named, and does not run.
+pub fn hooks(home: &Path, workspace: &Path, settings: &Settings, off: &mut Vec<String>) -> Arc<ShellHooks> {
+    let user_home = settings.environment.get("HOME").map(std::path::PathBuf::from);
+    off.extend(handlers(home));
+    let list = &settings.hooks.list;
+    let running: Vec<Hook> = match is_on(settings, "HERMES_SAFE_MODE") {
+        true => {
+            off.extend(list.iter().map(|hook| named(hook, "HERMES_SAFE_MODE is set")));
+            Vec::new()
+        }
+        false => {
+            let text = fs::read_to_string(home.join(Allowlist::FILE)).unwrap_or_default();
+            let allowlist = Allowlist::parse(&text);
+            let all = settings.hooks.auto_accept || is_on(settings, "HERMES_ACCEPT_HOOKS");
+            let refusal = |hook: &Hook| match (hook.has_its_occasion(), all || allowlist.allows(hook)) {
+                (false, _) => Some("nothing of that kind happens in this version"),
+                (true, false) => Some(
+                    "nobody has agreed to it; run `hermes hooks` or set `hooks_auto_accept: true`, then start again",
+                ),
+                (true, true) => None,
+            };
+            off.extend(list.iter().filter_map(|hook| Some(named(hook, refusal(hook)?))));
+            list.iter().filter(|hook| refusal(hook).is_none()).cloned().collect()
+        }
+    };
+    Arc::new(ShellHooks::new(running, workspace.to_owned(), home.join(RUNS), user_home.as_deref()))
+}
+
+fn is_on(settings: &Settings, variable: &str) -> bool {
+    let value = settings.environment.get(variable).unwrap_or_default();
+    ["1", "true", "yes", "on"].contains(&value.trim().to_lowercase().as_str())
+}
+
+fn named(hook: &Hook, why: &str) -> String {
+    format!("hook {} `{}`: {why}", hook.event, hook.command)
+}
+
+/// Hooks with a handler in Python.
+fn handlers(home: &Path) -> Vec<String> {
+    let entries = fs::read_dir(home.join("hooks")).into_iter().flatten().flatten();
+    let mut found: Vec<String> = entries
+        .filter(|entry| entry.path().join("HOOK.yaml").exists())
+        .map(|entry| {
+            format!(
+                "hook {}: its handler.py needs Python, which is not in this version",
+                entry.file_name().to_string_lossy()
+            )
+        })
+        .collect();
+    found.sort();
+    found
+}

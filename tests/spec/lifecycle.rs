@@ -1,0 +1,240 @@
+//! Ends: sessions are handed over once, whatever kills the gateway, and a home that was Hermes' before
+//! is left in peace until somebody writes.
+
+use crate::gateway::{Client, Gateway, Launch, Place};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+fn until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// A home with this hook for every end of a session. What it is told is in `$input`.
+fn place(hook: &str, config: &str) -> Place {
+    let place = Place::new();
+    let script = format!("#!/bin/sh\ninput=$(cat)\ncd {}\n{hook}\n", place.path().display());
+    let path = place.write("hook.sh", script);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = path.display();
+    let hooks = format!("hooks_auto_accept: true\nhooks:\n  on_session_finalize:\n    - command: {path}\n");
+    place.write("home/config.yaml", format!("{hooks}{config}"));
+    place
+}
+
+fn launch(place: &Place) -> Launch {
+    place.rehearsing(&json!({ "rules": [] }))
+}
+
+fn order(client: &Client, session: &str, order: &str) -> u16 {
+    let path = format!("/api/sessions/{session}/commands");
+    client.post(&path, &[], &json!({ "command": order })).map_or(0, |answer| answer.status)
+}
+
+/// What the hook has written, one line of JSON per run.
+fn log(place: &Place) -> Vec<Value> {
+    let text = fs::read_to_string(place.file("log")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn is_handed_over(gateway: &Gateway) -> bool {
+    gateway.client.read("/api/control/status")["finalising"] == 0
+}
+
+fn assert_sound(gateway: &Gateway) {
+    assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
+}
+
+#[test]
+fn p20_kill_9_at_any_moment_of_a_hand_over_and_the_hook_hears_of_each_end_once() {
+    let place = place("echo \"$input\" >> log; sleep 0.1", "");
+    let launch = launch(&place);
+    let sessions: Vec<String> = (0..16).map(|nth| format!("s{nth}")).collect();
+    for (nth, session) in sessions.iter().enumerate() {
+        let gateway = launch.start();
+        gateway.client.say(session, "hello").said();
+        assert_eq!(order(&gateway.client, session, "/new"), 200);
+        sleep(Duration::from_millis((nth as u64 * 29) % 180));
+        gateway.kill();
+    }
+    let gateway = launch.start();
+    until("all is handed over", Duration::from_secs(60), || is_handed_over(&gateway));
+    let mut heard: BTreeMap<String, u32> = BTreeMap::new();
+    for told in log(&place) {
+        assert_eq!(told["hook_event_name"], "on_session_finalize");
+        assert_eq!((&told["extra"]["reason"], &told["extra"]["epoch"]), (&json!("new_session"), &json!(1)));
+        *heard.entry(told["session_id"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    assert_eq!(heard, sessions.iter().map(|session| (session.clone(), 1)).collect());
+    assert_sound(&gateway);
+    assert_eq!(
+        fs::read_dir(place.file("home/throughline.hooks")).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn p20_a_hook_that_fails_twice_and_then_works_is_done_once() {
+    let hook = "echo x >> tried; [ $(wc -l < tried) -gt 2 ] || { echo 'not yet' >&2; exit 1; }\necho \"$input\" >> log";
+    let place = place(hook, "");
+    let launch = launch(&place);
+    let gateway = launch.start();
+    gateway.client.say("once", "hello").said();
+    assert_eq!(order(&gateway.client, "once", "/new"), 200);
+    let tried = |place: &Place| fs::read_to_string(place.file("tried")).unwrap_or_default().lines().count();
+    until("it was tried", Duration::from_secs(30), || tried(&place) == 1);
+    gateway.kill(); // the backoff is on disk
+    let gateway = launch.start();
+    until("it is handed over", Duration::from_secs(60), || tried(&place) == 3 && is_handed_over(&gateway));
+    assert_eq!(log(&place).len(), 1);
+    let story = gateway.client.read("/api/control/why?message=once/1").to_string();
+    assert!(story.contains("hand-over: done"), "{story}");
+    assert!(story.contains("not yet"), "what went wrong is told: {story}");
+    assert_sound(&gateway);
+}
+
+#[test]
+fn p20_three_restarts_in_a_row_hand_over_nothing_twice_and_ask_no_model() {
+    let place = place("echo \"$input\" >> log", "");
+    let launch = launch(&place);
+    let gateway = launch.start();
+    for session in ["a", "b"] {
+        gateway.client.say(session, "hello").said();
+    }
+    assert_eq!(order(&gateway.client, "a", "/new"), 200);
+    until("it is handed over", Duration::from_secs(30), || {
+        log(&place).len() == 1 && is_handed_over(&gateway)
+    });
+    let asked = place.asked().len();
+    gateway.kill();
+    for _ in 0..3 {
+        let gateway = launch.start();
+        sleep(Duration::from_millis(500));
+        assert!(is_handed_over(&gateway));
+        gateway.kill();
+    }
+    assert_eq!((log(&place).len(), place.asked().len()), (1, asked));
+}
+
+#[test]
+fn p31_a_hook_nobody_agreed_to_does_not_run_and_is_named() {
+    let place = place("echo \"$input\" >> log", "");
+    let config = fs::read_to_string(place.file("home/config.yaml")).unwrap();
+    place.write("home/config.yaml", config.replace("hooks_auto_accept: true", "hooks_auto_accept: false"));
+    place.write("home/hooks/greeter/HOOK.yaml", "name: greeter\nevents: [session:start]\n");
+    let gateway = launch(&place).start();
+    gateway.client.say("a", "hello").said();
+    assert_eq!(order(&gateway.client, "a", "/new"), 200);
+    until("it is handed over", Duration::from_secs(30), || is_handed_over(&gateway));
+    assert_eq!(log(&place).len(), 0);
+    let said = gateway.log();
+    assert!(said.contains("off     hook on_session_finalize"), "{said}");
+    assert!(said.contains("off     hook greeter: its handler.py"), "{said}");
+}
+
+#[test]
+fn p31_a_hook_forbids_a_tool_in_its_own_words() {
+    let place = Place::new();
+    let gate = place
+        .write("gate.sh", "#!/bin/sh\necho '{\"decision\": \"block\", \"reason\": \"not on a Sunday\"}'\n");
+    fs::set_permissions(&gate, fs::Permissions::from_mode(0o755)).unwrap();
+    let config = format!(
+        "hooks_auto_accept: true\nhooks:\n  pre_tool_call:\n    - {{command: {}, matcher: terminal}}\n",
+        gate.display()
+    );
+    place.write("home/config.yaml", config);
+    let call = json!([{"name": "terminal", "arguments": {"command": "echo ran"}}]);
+    let script = json!({"rules": [
+        {"when": {"contains": "work", "result": false}, "call": call},
+        {"when": {"contains": "work", "result": true}, "say": "so be it"},
+    ]});
+    let gateway = place.rehearsing(&script).start();
+    assert!(gateway.client.say("a", "work").said().contains("so be it"));
+    let results = gateway.client.transcript("a").into_iter().filter(|(role, _)| role == "tool");
+    let results: Vec<String> = results.map(|(_, text)| text).collect();
+    assert_eq!(results, [r#"{"error": "not on a Sunday"}"#]);
+}
+
+/// A home as Hermes leaves it: so many chats, nobody has written for a month, and in some of them a
+/// turn was cut off.
+fn hermes_home(place: &Place, chats: usize) -> PathBuf {
+    let gateway = launch(place).start();
+    assert_eq!(gateway.stop().code(), Some(0));
+    let file = place.file("home/state.db");
+    let mut conn = Connection::open(&file).unwrap();
+    let ours: Vec<String> = {
+        let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'tl!_%' ESCAPE '!'";
+        let mut tables = conn.prepare(sql).unwrap();
+        tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    for table in ours {
+        conn.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    let then = now - 30.0 * 86_400.0;
+    let transaction = conn.transaction().unwrap();
+    let scope = fs::canonicalize(place.file("home/sessions")).unwrap_or_else(|_| place.file("home/sessions"));
+    for nth in 0..chats {
+        let (id, key) = (format!("20251001_101010_{nth:08x}"), format!("agent:main:telegram:dm:{nth}"));
+        transaction
+            .execute(
+                "INSERT INTO sessions (id, source, user_id, started_at, message_count, session_key, chat_id, chat_type)
+                 VALUES (?1, 'telegram', ?2, ?3, 2, ?4, ?2, 'dm')",
+                rusqlite::params![id, nth.to_string(), then, key],
+            )
+            .unwrap();
+        for (role, text) in [("user", "are you there?"), ("assistant", "I am")] {
+            transaction
+                .execute(
+                    "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?1, ?2, ?3, ?4)",
+                    rusqlite::params![id, role, text, then],
+                )
+                .unwrap();
+        }
+        let entry = json!({
+            "session_key": key, "session_id": id, "created_at": "2025-10-01T10:10:10",
+            "updated_at": "2025-10-01T10:10:10", "platform": "telegram", "chat_type": "dm",
+            "resume_pending": nth % 7 == 0, "resume_reason": "restart_interrupted", "expiry_finalized": nth % 3 == 0,
+        });
+        let row = rusqlite::params![scope.to_string_lossy(), key, entry.to_string(), then];
+        let sql = "INSERT INTO gateway_routing (scope, session_key, entry_json, updated_at) VALUES (?1, ?2, ?3, ?4)";
+        transaction.execute(sql, row).unwrap();
+    }
+    transaction.commit().unwrap();
+    file
+}
+
+#[test]
+fn a_home_with_400_idle_sessions_is_left_in_peace_on_the_first_start_and_after() {
+    let config = "session_reset: {mode: both, idle_minutes: 1}\n";
+    let place = place("echo \"$input\" >> log", config);
+    let file = hermes_home(&place, 400);
+    let _ = fs::remove_file(place.file("model.log"));
+    let launch = launch(&place);
+    for _ in 0..3 {
+        let gateway = launch.start();
+        sleep(Duration::from_secs(2));
+        let status = gateway.client.read("/api/control/status");
+        assert_eq!((&status["finalising"], &status["running_turns"]), (&json!(0), &json!(0)), "{status}");
+        assert_sound(&gateway);
+        gateway.kill();
+    }
+    assert_eq!(place.asked().len(), 0, "nobody wrote, so no model is asked");
+    assert_eq!(log(&place).len(), 0, "nothing has ended");
+    let conn = Connection::open(&file).unwrap();
+    let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM sessions WHERE ended_at IS NULL"), 400);
+    assert_eq!(count("SELECT count(*) FROM tl_route"), 400, "and every chat still leads to its own");
+    assert_eq!(count("SELECT count(*) FROM tl_finalisation") + count("SELECT count(*) FROM tl_outbox"), 0);
+    assert_eq!(count("SELECT count(*) FROM tl_session"), 0, "none has been taken up");
+}
