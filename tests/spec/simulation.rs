@@ -56,6 +56,16 @@ fn p6_agents_that_answer_each_other_stop_with_one_notice_and_the_next_line_is_an
 }
 
 #[test]
+fn p20_ends_are_handed_over_once_through_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::seasons());
+    assert!(points > 60, "the seasons make more commits than {points}");
+    let report = World::new(3, Plan::seasons(), &template(), None).play();
+    for what in ["resets", "hand-overs", "hooks without luck"] {
+        assert!(report.tally[what] > 0, "{what}: {:?}", report.tally);
+    }
+}
+
+#[test]
 fn power_may_fail_at_any_moment() {
     let template = template();
     let mut tally = BTreeMap::new();

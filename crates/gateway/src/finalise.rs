@@ -82,6 +82,9 @@ pub(crate) async fn step(desk: Desk, ended: Ended) {
         // Providers get what they are owed while a session lives, as acts of its own.
         stage @ (Finalisation::Claimed | Finalisation::Provider) => Event::Finalised(stage),
         stage @ Finalisation::Evicted => {
+            for (hook, told) in ended.hooks(&desk) {
+                desk.home.hooks.forget(&hook, &told); // the process may have ended before it could
+            }
             desk.home.tools.forget(&ended.session);
             desk.home.compressor.tell(|engine| engine.session_ended(&ended.session));
             Event::Finalised(stage)

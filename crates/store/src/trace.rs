@@ -367,6 +367,17 @@ impl Reader {
     }
 
     fn tell_handing_over(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+        let sql = "SELECT at, name, detail FROM tl_event WHERE session = ?1
+                   AND (name GLOB 'finalisation_*' OR name = 'session_expired') ORDER BY id LIMIT ?2";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params![session.as_str(), EVENTS_MAX])?;
+        while let Some(row) = rows.next()? {
+            let (name, detail) = (row.get(1)?, row.get(2)?);
+            let event = Trace { at: Time(row.get(0)?), session: session.clone(), name, detail };
+            if !story.contains(&event) {
+                story.push(event);
+            }
+        }
         let sql = "SELECT at, stage, reason, parked, attempts, epoch FROM tl_finalisation WHERE session = ?1";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([session.as_str()])?;
