@@ -56,6 +56,12 @@ fn p6_agents_that_answer_each_other_stop_with_one_notice_and_the_next_line_is_an
 }
 
 #[test]
+fn p4_what_people_do_to_the_past_survives_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::past());
+    assert!(points >= 40, "the script has become shorter: {points} commits");
+}
+
+#[test]
 fn power_may_fail_at_any_moment() {
     let template = template();
     let mut tally = BTreeMap::new();
