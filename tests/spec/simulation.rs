@@ -66,6 +66,12 @@ fn p20_ends_are_handed_over_once_through_a_crash_after_any_commit() {
 }
 
 #[test]
+fn p4_what_people_do_to_the_past_survives_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::past());
+    assert!(points >= 40, "the script has become shorter: {points} commits");
+}
+
+#[test]
 fn power_may_fail_at_any_moment() {
     let template = template();
     let mut tally = BTreeMap::new();

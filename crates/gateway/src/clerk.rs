@@ -302,8 +302,7 @@ impl Order {
                         "It is being done beside this conversation, as {session}: /resume {session} shows the answer."
                     ));
                 }
-                // The next start goes on with it.
-                Err(Refusal::Draining | Refusal::Unwritable(_)) => sleep(PAUSE).await,
+                Err(Refusal::Unwritable(_)) => sleep(PAUSE).await,
                 Err(refusal) => return Found::Said(format!("It could not be begun: {refusal}.")),
             }
         }

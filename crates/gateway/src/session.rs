@@ -1343,13 +1343,13 @@ fn compose(persona: &str, layer: Option<&str>) -> Arc<str> {
 }
 
 /// What stands between a system prompt and how the agent is to speak.
-const PERSONALITY: &str = "\n\n# Personality: ";
+const PERSONALITY: &str = "\n\n[How to speak, as chosen for this conversation: ";
 
 /// The same prompt with this personality at its end, and no other.
 fn with_personality(prompt: &str, personality: Option<&Personality>) -> Arc<str> {
     let bare = prompt.rfind(PERSONALITY).map_or(prompt, |end| &prompt[..end]);
     match personality {
-        Some(Personality { name, prompt }) => format!("{bare}{PERSONALITY}{name}\n{prompt}").into(),
+        Some(Personality { name, prompt }) => format!("{bare}{PERSONALITY}{name}]\n{prompt}").into(),
         None => bare.into(),
     }
 }

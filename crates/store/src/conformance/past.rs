@@ -206,7 +206,8 @@ pub(super) fn p4_a_copy_goes_on_and_the_original_stays(sites: Sites<'_>) {
         errands(0, MODEL),
         finds(0),
     ]);
-    world.play(&[errands(0, BRANCH), says(0, "two"), finds(0), Move::Reopens, answers(0, "re two")]);
+    world.play(&[errands(0, BRANCH), says(0, "two"), finds(0), Move::Reopens]);
+    world.play(&[Move::Reloads { place: 0 }, answers(0, "re two")]);
     let copy = world.places[0].clone();
     let title =
         |session: &SessionId| world.store.session(session).expect("can be asked").and_then(|it| it.title);
@@ -215,8 +216,10 @@ pub(super) fn p4_a_copy_goes_on_and_the_original_stays(sites: Sites<'_>) {
     assert_eq!(world.books[&copy].view.len(), 4);
     assert_eq!(world.books[&copy].state.preferences, world.books[&id("s0")].state.preferences);
     // Back to the original, which takes along what waits, and forth again.
-    world.play(&[errands(0, RESUME), says(0, "three"), finds(0), Move::Reopens, answers(0, "re three")]);
+    world.play(&[errands(0, RESUME), says(0, "three"), finds(0), Move::Reopens]);
+    world.play(&[Move::Reloads { place: 0 }, answers(0, "re three")]);
     assert_eq!(world.places[0], id("s0"));
+    assert_eq!(world.books[&id("s0")].view.len(), 4);
     world.play(&[errands(0, RESUME), finds(0), says(0, "four"), answers(0, "re four"), Move::Reopens]);
     assert_eq!(world.places[0], copy);
     for _ in 0..6 {
