@@ -262,7 +262,7 @@ fn p20_systemd_hears_when_it_is_ready_that_it_lives_and_when_it_stops() {
     let mut gateway =
         place.rehearsing(&json!({})).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000").spawn();
     let mut heard = Vec::new();
-    let mut hears = |heard: &mut Vec<String>, what: &str| {
+    let hears = |heard: &mut Vec<String>, what: &str| {
         while !heard.iter().any(|word| word == what) {
             let mut buffer = [0; 256];
             let length =
