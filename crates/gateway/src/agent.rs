@@ -51,6 +51,8 @@ pub struct Options {
     pub rules: Rules,
     /// Whether the writer gets a thread of its own, or is a task among the others.
     pub writer_thread: bool,
+    /// What encoded histories weigh, of all agents that share this.
+    pub cached: Arc<AtomicUsize>,
 }
 
 pub(crate) struct Home {
@@ -96,7 +98,7 @@ pub(crate) struct Gauges {
     /// Of the running turns, those that only wait for a person.
     pub asking: AtomicUsize,
     pub waiting: AtomicUsize,
-    pub cached: AtomicUsize,
+    pub cached: Arc<AtomicUsize>,
 }
 
 impl Home {
@@ -250,7 +252,7 @@ impl Agent {
             boot,
             router: Router::default(),
             outbox: Outbox::default(),
-            gauges: Gauges::default(),
+            gauges: Gauges { cached: options.cached, ..Gauges::default() },
             stirred: Notify::new(),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),

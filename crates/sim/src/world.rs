@@ -440,7 +440,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     let limits = outside.plan.limits.clone();
     let hard_tokens = outside.plan.compression.as_ref().map(|plan| plan.hard);
     let rules = Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name };
-    Agent::start(parts, Options { rules, writer_thread: false }).await
+    Agent::start(parts, Options { rules, writer_thread: false, cached: Arc::default() }).await
 }
 
 fn compressor(outside: &Arc<Outside>, agent: usize) -> Compressor {
