@@ -46,7 +46,7 @@ pub struct Attendant {
 pub struct Providers {
     pub home: Home,
     pub environment: Environment,
-    pub make: fn(&crate::config::ModelChoice) -> anyhow::Result<Arc<dyn Model>>,
+    pub http: throughline_net::Client,
 }
 
 impl Models for Providers {
@@ -69,7 +69,7 @@ impl Models for Providers {
         };
         let (settings, _) =
             report.into_settings().map_err(|error| format!("{name} cannot be used: {error:#}."))?;
-        (self.make)(&settings.model).map_err(|error| format!("{name} cannot be used: {error:#}."))
+        crate::wire::model(&settings.model, &self.http).map_err(|error| format!("{name} cannot be used: {error:#}."))
     }
 }
 
@@ -186,7 +186,7 @@ impl Attendant {
         let providers = Providers {
             home: self.home.clone(),
             environment: self.environment.clone(),
-            make: crate::wire::model,
+            http: crate::wire::http(),
         };
         if let Err(why) = providers.choose(name) {
             return Some(Found::Said(format!("{why} Nothing was changed.")));

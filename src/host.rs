@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use throughline_core::Time;
-use throughline_core::port::Desk;
+use throughline_core::port::{Desk, Status};
 use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::state::Stage;
 use throughline_server::{Condition, Member};
@@ -225,7 +225,8 @@ impl Keeper {
         };
         listing.abort();
         let desk = running.desk();
-        self.host.crew.beat_of(name, &desk); // says that it drains
+        let draining = Status { draining: true, ..desk.status() };
+        self.host.crew.tell(name, &draining);
         let left = running.stop().await;
         self.host.crew.ended(name, stopped.unwrap_or(Ending::Stop));
         match (stopped, left) {
@@ -349,7 +350,7 @@ impl Crew {
         let gone = Arc::new(tokio::sync::Notify::new());
         let pulse = Pulse { rounds: 0, at: Instant::now(), reported: false };
         self.set(name, State::Running { desk: desk.clone(), gone: gone.clone(), pulse });
-        self.beat_of(name, &desk);
+        self.tell(name, &desk.status());
         gone
     }
 
@@ -375,31 +376,43 @@ impl Crew {
         presence.lock().expect("nothing panics while it holds this").take()
     }
 
-    fn beat_of(&self, name: &str, desk: &Arc<dyn Desk>) {
+    /// Leaves word for Hermes' tools, if there is news.
+    fn tell(&self, name: &str, status: &Status) {
         let presence = self.seats().iter().find(|seat| seat.name == name).map(|seat| seat.presence.clone());
         let Some(presence) = presence else { return };
         if let Some(presence) = presence.lock().expect("nothing panics while it holds this").as_mut() {
-            presence.runs(&desk.status(), now());
+            presence.runs(status, now());
         }
     }
 
-    /// One look at everybody. Whether the process lives, and how many of how many run.
-    fn beat(&self) -> (bool, usize, usize) {
+    /// One look at everybody.
+    fn beat(&self) -> Beat {
         let mut running = Vec::new();
+        let mut work = 0;
         let (mut moving, all) = (0, {
             let mut seats = self.seats();
             for seat in seats.iter_mut() {
                 if let State::Running { desk, gone, pulse } = &mut seat.state {
-                    running.push((seat.name.clone(), desk.clone(), gone.clone(), std::mem::take(pulse)));
+                    let presence = seat.presence.clone();
+                    running.push((
+                        seat.name.clone(),
+                        desk.clone(),
+                        gone.clone(),
+                        presence,
+                        std::mem::take(pulse),
+                    ));
                 }
             }
             seats.len()
         });
         let count = running.len();
         let mut pulses = BTreeMap::new();
-        for (name, desk, gone, mut pulse) in running {
-            self.beat_of(&name, &desk);
+        for (name, desk, gone, presence, mut pulse) in running {
             let status = desk.status();
+            if let Some(presence) = presence.lock().expect("nothing panics while it holds this").as_mut() {
+                presence.runs(&status, now());
+            }
+            work += status.commits;
             if status.writer_gone && !status.draining {
                 gone.notify_one();
             }
@@ -419,13 +432,22 @@ impl Crew {
                 *pulse = felt;
             }
         }
-        (moving > 0 || count == 0, count, all)
+        Beat { lives: moving > 0 || count == 0, running: count, all, work }
     }
 
     /// Rings when somebody wants the process to begin anew.
     pub async fn restart_asked(&self) {
         let _ = self.restart.subscribe().wait_for(|asked| *asked).await;
     }
+}
+
+/// What one look at everybody shows.
+struct Beat {
+    lives: bool,
+    running: usize,
+    all: usize,
+    /// How much has been written, by all of them.
+    work: u64,
 }
 
 impl Default for Pulse {
@@ -467,12 +489,15 @@ pub async fn heartbeat(crew: Arc<Crew>, notify: Arc<Notify>) {
     let mut ticks = tokio::time::interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut told = (0, 0);
+    let mut idle = Idle::default();
     loop {
         ticks.tick().await;
         let looked = crew.clone();
-        let Ok((lives, running, all)) = tokio::task::spawn_blocking(move || looked.beat()).await else {
-            continue;
-        };
+        let Ok(beat) = tokio::task::spawn_blocking(move || looked.beat()).await else { continue };
+        let Beat { lives, running, all, work } = beat;
+        if idle.since(work) {
+            let _ = tokio::task::spawn_blocking(give_memory_back).await;
+        }
         if (running, all) != told {
             told = (running, all);
             notify.say(&News::Status(format!("{running} of {all} agents run")));
@@ -480,5 +505,36 @@ pub async fn heartbeat(crew: Arc<Crew>, notify: Arc<Notify>) {
         if lives && notify.watchdog.is_some() {
             notify.say(&News::Alive);
         }
+    }
+}
+
+/// Whether there has been nothing to do for a while, once for every while.
+#[derive(Default)]
+struct Idle {
+    work: u64,
+    beats: u32,
+}
+
+/// Actors rest after five minutes, stores before that.
+const IDLE_BEATS: u32 = 330;
+
+impl Idle {
+    fn since(&mut self, work: u64) -> bool {
+        match work == self.work {
+            true => self.beats = self.beats.saturating_add(1),
+            false => *self = Self { work, beats: 0 },
+        }
+        self.beats == IDLE_BEATS
+    }
+}
+
+/// What was freed by many agents at rest lies between what is in use; the system gets it back only on
+/// request, where the allocator is glibc's.
+#[allow(unsafe_code)]
+fn give_memory_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes a number and touches only what the allocator itself knows to be free.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }

@@ -50,20 +50,15 @@ impl Presence {
             status.platforms.iter().filter(|(name, _)| name != AGENT_PLATFORM).cloned().collect();
         platforms.push((API.to_owned(), Health::Up));
         let stage = if status.draining { Stage::Draining } else { Stage::Running };
-        let next = GatewayState {
-            stage,
-            active: status.running_turns,
-            platforms,
-            exit_reason: None,
-            ..self.told.clone()
-        };
-        if next != self.told {
-            for platform in next.platforms.iter().filter(|platform| !self.told.platforms.contains(platform)) {
-                self.changed.insert(platform.0.clone(), now);
-            }
-            self.told = next;
-            self.write(now);
+        let told = &mut self.told;
+        if (stage, status.running_turns, &platforms) == (told.stage, told.active, &told.platforms) {
+            return;
         }
+        for platform in platforms.iter().filter(|platform| !told.platforms.contains(platform)) {
+            self.changed.insert(platform.0.clone(), now);
+        }
+        (told.stage, told.active, told.platforms) = (stage, status.running_turns, platforms);
+        self.write(now);
     }
 
     /// The last word.

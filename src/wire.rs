@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::guard::Limits;
@@ -73,6 +74,10 @@ pub struct Company {
     /// Which bots are whose.
     #[allow(dead_code, reason = "taken once bots are connected, in `claim`")]
     pub tokens: Arc<Tokens>,
+    /// What encoded histories weigh, in all.
+    pub cached: Arc<AtomicUsize>,
+    /// Connections to models, and the certificates that they trust.
+    pub http: Client,
     /// The listener that all share, if they do.
     pub porch: Option<Arc<Porch>>,
     /// The process: `/api/status` and `/restart` ask it.
@@ -86,6 +91,8 @@ impl Company {
             agents: Arc::default(),
             homes: Vec::new(),
             tokens: Arc::new(Tokens::new(environment)),
+            cached: Arc::default(),
+            http: http(),
             porch: None,
             host: Arc::new(throughline_server::Alone),
         }
@@ -144,14 +151,15 @@ pub async fn start(
         None => None,
     };
 
-    let model = model(&settings.model).context("the configured model cannot be used")?;
+    let model = model(&settings.model, &company.http).context("the configured model cannot be used")?;
     let mut store = throughline_store::Home::at(home.path());
     if settings.allow_unsafe_filesystem.value {
         store.filesystem = throughline_store::FileSystem::Trusted;
     }
     let clock = Arc::new(SystemClock::new());
     let bridge = Arc::new(Bridge::new(name.into(), company.agents.clone()));
-    let summariser = settings.compression.summariser.as_ref().map(self::model).transpose();
+    let summariser =
+        settings.compression.summariser.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
     let summariser = summariser.context("the model of auxiliary.compression cannot be used")?;
     let (compressor, hard_tokens) = compressor::compressor(settings, &model, summariser);
     let engine = compressor.engine.clone();
@@ -164,11 +172,11 @@ pub async fn start(
         models: Arc::new(Providers {
             home: home.clone(),
             environment: settings.environment.clone(),
-            make: self::model,
+            http: company.http.clone(),
         }),
         ..parts(&store, clock, model.clone(), settings, &equipment, compressor, platforms)
     };
-    let agent = Agent::start(parts, options(name, settings, hard_tokens)).await.map_err(because)?;
+    let agent = Agent::start(parts, options(name, settings, hard_tokens, company)).await.map_err(because)?;
     equipment.rings_at(agent.desk());
     company.agents.join(name, agent.desk());
 
@@ -334,7 +342,7 @@ pub fn evaluate(
         let written = Written::read(&home, environment, Overrides::default())?;
         let (settings, _) =
             written.map_or_else(|report| report, |written| written.report()).into_settings()?;
-        model(&settings.model).context("the configured model cannot be used")
+        model(&settings.model, &http()).context("the configured model cannot be used")
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(command.run(&configured, out))
@@ -467,7 +475,7 @@ fn parts(
     }
 }
 
-fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>) -> Options {
+fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &Company) -> Options {
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let limits = Limits {
         steps_max: small(settings.steps_max.value),
@@ -485,6 +493,7 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>) -> Options
         },
         lifecycle: lifecycle(settings),
         writer_thread: true,
+        cached: company.cached.clone(),
     }
 }
 
@@ -581,8 +590,13 @@ fn mint(settings: &Settings) -> Mint {
     })
 }
 
-pub fn model(choice: &ModelChoice) -> anyhow::Result<Arc<dyn Model>> {
-    let client = Client::new(throughline_net::Settings::default());
+/// The way to models, which agents of one process share.
+pub fn http() -> Client {
+    Client::new(throughline_net::Settings::default())
+}
+
+pub fn model(choice: &ModelChoice, http: &Client) -> anyhow::Result<Arc<dyn Model>> {
+    let client = http.clone();
     let headers = |endpoint: &Endpoint| {
         endpoint.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
     };

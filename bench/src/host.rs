@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// Long enough that nobody is awake any more, and that readers have been given back.
 const REST: Duration = Duration::from_secs(45);
+/// Sessions stay awake for five minutes after they were spoken to.
+const AWAKE: Duration = Duration::from_secs(300);
 const MEASURED: Duration = Duration::from_secs(30);
 /// Agents that are spoken to at the same time.
 const TALKING: usize = 16;
@@ -35,6 +37,7 @@ pub async fn measure(arguments: &Arguments) -> Result<()> {
         }
     }
     println!("  just spoken to: {:.1} MB", gateway.resident_mb()?);
+    tokio::time::sleep(AWAKE).await;
     at_rest("after everybody has spoken", &gateway).await?;
     gateway.stop().await?;
     let gateway = Gateway::start_profiles(&root).await?;

@@ -167,6 +167,8 @@ impl Run {
             homes: candidates.iter().map(|candidate| candidate.home.path().to_owned()).collect(),
             agents: Arc::new(Agents::expecting(crew_names(&candidates))),
             tokens: Arc::new(Tokens::new(environment)),
+            cached: Arc::default(),
+            http: wire::http(),
             porch: shared.as_ref().map(|shared| shared.porch.clone()),
             host: crew.clone(),
         };

@@ -62,7 +62,7 @@ impl Status {
         let mut shown: Vec<Value> = agents.into_values().collect();
         for agent in &mut shown {
             let name = agent["agent"].as_str().unwrap_or_default();
-            if agent["state"] == "at rest"
+            if matches!(agent["state"].as_str(), Some("at rest" | "unreachable"))
                 && let Some(member) = told.get(name).filter(|member| member["state"] != "running")
             {
                 for field in ["state", "why", "since", "retry_at"] {

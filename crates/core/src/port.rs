@@ -124,6 +124,9 @@ pub trait Store: Read {
     /// process wrote. Called when the writer is idle.
     fn tend(&mut self, now: Time) -> Result<Tended, StoreError>;
 
+    /// Nobody has had anything to do here for a while: what only makes work faster may be given back.
+    fn rest(&mut self) {}
+
     /// Everything that `tend` would do in time, now.
     fn close(&mut self, now: Time) -> Result<(), StoreError>;
 

@@ -59,6 +59,8 @@ pub struct Options {
     pub lifecycle: Lifecycle,
     /// Whether the writer gets a thread of its own, or is a task among the others.
     pub writer_thread: bool,
+    /// What encoded histories weigh, of all agents that share this.
+    pub cached: Arc<AtomicUsize>,
 }
 
 pub(crate) struct Home {
@@ -110,7 +112,7 @@ pub(crate) struct Gauges {
     pub waiting: AtomicUsize,
     /// Ended sessions that are being handed over.
     pub finalising: AtomicUsize,
-    pub cached: AtomicUsize,
+    pub cached: Arc<AtomicUsize>,
 }
 
 impl Home {
@@ -269,7 +271,7 @@ impl Agent {
             boot,
             router: Router::default(),
             outbox: Outbox::default(),
-            gauges: Gauges::default(),
+            gauges: Gauges { cached: options.cached, ..Gauges::default() },
             stirred: Notify::new(),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),

@@ -254,6 +254,7 @@ pub(crate) struct Writer {
     /// Since when nobody has written or asked, and how often somebody had asked by then.
     quiet_since: Instant,
     asked: u64,
+    at_rest: bool,
 }
 
 enum Served {
@@ -277,6 +278,7 @@ impl Writer {
             readers: library.readers.clone(),
             quiet_since: Instant::now(),
             asked: 0,
+            at_rest: false,
         }
     }
 
@@ -376,7 +378,12 @@ impl Writer {
         }
         match store.tend(now) {
             Ok(tended) => {
-                self.patience = match (tended.more, self.is_at_rest()) {
+                let at_rest = self.is_at_rest() && !tended.more;
+                if at_rest && !self.at_rest {
+                    store.rest();
+                }
+                self.at_rest = at_rest;
+                self.patience = match (tended.more, at_rest) {
                     (true, _) => Duration::ZERO,
                     (false, true) => WATCH_AT_REST,
                     (false, false) => WATCH,

@@ -186,6 +186,11 @@ impl Store for Writer {
         self.next_boot().while_doing("count this start")
     }
 
+    fn rest(&mut self) {
+        self.reader.conn.flush_prepared_statement_cache();
+        let _ = self.reader.conn.release_memory(); // pages that could not be given back are in use
+    }
+
     fn tend(&mut self, now: Time) -> Result<Tended, StoreError> {
         let mut tended = self.look_around(now).while_doing("look for what Hermes wrote")?;
         // Each on its own: an index that is damaged must not keep the news, or sessions.json, back.

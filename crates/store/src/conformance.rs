@@ -33,6 +33,7 @@ use throughline_core::session::lifecycle::{ATTEMPTS_MAX, Handing, Noticed};
 use throughline_core::session::{
     Act, BusyInput, Event, Failure, FailureKind, Finalisation, Outcome, Phase, Rules, Session,
 };
+use throughline_core::standing::Running;
 use throughline_core::time::Time;
 use throughline_core::tool::{Grant, Letter, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Usage};
@@ -1266,6 +1267,7 @@ impl World {
         self.compare_replies();
         self.compare_unfinished();
         self.compare_asks();
+        self.compare_standing();
         let counted: BTreeMap<_, _> =
             self.store.counts().expect("events can be counted").into_iter().collect();
         for (name, count) in &self.notes {
@@ -1410,6 +1412,45 @@ impl World {
         let silenced = self.books.values().filter(|book| book.born && book.state.halted);
         let expected: BTreeSet<_> = silenced.map(|book| book.state.id.clone()).collect();
         assert_eq!(stored, expected, "what is silenced");
+    }
+
+    fn compare_standing(&self) {
+        let standing = self.store.standing().expect("can be asked");
+        let born: Vec<&Session> =
+            self.books.values().filter(|book| book.born).map(|book| &book.state).collect();
+        let held = |state: &Session| state.compression.as_ref().map_or(0, |operation| operation.orders.len());
+        let waiting: usize = born.iter().map(|state| state.waiting.len() + held(state)).sum();
+        assert_eq!(standing.waiting, waiting as u64, "messages that wait");
+        let first = born.iter().flat_map(|state| state.waiting.iter().map(|input| input.at)).min();
+        if let (Some(first), Some(oldest)) = (first, &standing.oldest_waiting) {
+            assert!(oldest.since <= first, "{oldest:?} is the oldest, and one waits since {first}");
+        }
+        let mut running: Vec<_> = born
+            .iter()
+            .filter_map(|state| {
+                let Phase::Turn(turn) = &state.phase else { return None };
+                let slots = turn.group.iter().flat_map(|group| group.slots.iter().zip(&group.answer.calls));
+                let open: Vec<_> = slots.filter(|(slot, _)| !matches!(slot, Slot::Done(_))).collect();
+                Some(Running {
+                    session: state.id.clone(),
+                    source: String::new(), // not the machine's business
+                    since: turn.began,
+                    step: turn.step,
+                    asking: open.iter().any(|(slot, _)| matches!(slot, Slot::Asking(_))),
+                    tools: open.iter().map(|(_, call)| call.name.clone()).collect(),
+                })
+            })
+            .collect();
+        running.sort_by_key(|turn| (turn.since, turn.session.clone()));
+        let told: Vec<_> =
+            standing.running.into_iter().map(|turn| Running { source: String::new(), ..turn }).collect();
+        assert_eq!(told, running, "turns that run");
+        let pending = self.replies.iter().filter(|sent| !sent.over);
+        assert_eq!(standing.undelivered, pending.clone().count() as u64, "replies that have not left");
+        let oldest = standing.oldest_undelivered.map(|reply| reply.key);
+        assert_eq!(oldest.as_deref(), pending.map(|sent| sent.key.as_str()).next());
+        let halted = born.iter().filter(|state| state.halted).count();
+        assert_eq!(standing.halted_sessions, halted as u64, "silenced");
     }
 
     fn compare_asks(&self) {

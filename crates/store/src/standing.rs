@@ -143,7 +143,7 @@ impl Reader {
             "SELECT t.id, s.source, t.began, t.step, p.number, p.open FROM tl_session t
              JOIN sessions s ON s.id = t.id
              LEFT JOIN tl_step p ON p.session = t.id AND p.number = t.steps AND p.turn = t.turn AND p.step = t.step
-             WHERE t.unfinished = 1 AND t.phase = 1 ORDER BY t.began, t.id LIMIT ?1",
+             WHERE t.phase = 1 ORDER BY t.began, t.id LIMIT ?1",
         )?;
         let mut rows = statement.query([SHOWN_MAX as i64])?;
         let mut running = Vec::new();

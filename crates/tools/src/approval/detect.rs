@@ -37,7 +37,8 @@ const VARIANTS_BYTES_MAX: usize = 512 * 1024;
 
 /// Knows what the home directories are called here.
 pub struct Detector {
-    folds: Vec<(Regex, &'static str)>,
+    /// Compiled when the first command is read: an agent that runs none does not pay for it.
+    folds: LazyLock<Vec<(Regex, &'static str)>, Box<dyn FnOnce() -> Vec<(Regex, &'static str)> + Send>>,
     temporary: PathBuf,
 }
 
@@ -55,17 +56,18 @@ pub struct Reading {
 
 impl Detector {
     pub fn new(place: &Place) -> Self {
-        let mut folds = Vec::new();
+        let mut paths = Vec::new();
         // The agent's home may lie in the user's: it is folded first.
         for (path, name) in [(Some(place.home.as_path()), "~/.hermes"), (place.user_home.as_deref(), "~")] {
             let Some(path) = path else { continue };
             let mut names = vec![path.to_path_buf()];
             names.extend(path.canonicalize().ok().filter(|real| real != path));
             names.sort_by_key(|name| std::cmp::Reverse(name.as_os_str().len()));
-            folds.extend(names.iter().filter_map(|path| Some((fold(path)?, name))));
+            paths.extend(names.into_iter().map(|path| (path, name)));
         }
+        let folds = move || paths.iter().filter_map(|(path, name)| Some((fold(path)?, *name))).collect();
         let temporary = place.temporary.canonicalize().unwrap_or_else(|_| place.temporary.clone());
-        Self { folds, temporary }
+        Self { folds: LazyLock::new(Box::new(folds)), temporary }
     }
 
     pub fn read(&self, command: &str) -> Reading {
@@ -145,7 +147,7 @@ impl Detector {
         let text = without_escape_sequences(command).replace('\0', "");
         let text = composed(&text);
         let mut text = JOINED.replace_all(&text, "").into_owned();
-        for (home, name) in &self.folds {
+        for (home, name) in self.folds.iter() {
             let folded = home.replace_all(&text, |found: &Captures<'_>| {
                 format!("{name}{}", found["tail"].replace('\\', "/"))
             });
