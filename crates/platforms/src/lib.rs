@@ -8,7 +8,9 @@
 //! Deliberately absent: sessions, the store, and any queue of messages in memory.
 
 pub mod adapter;
+pub mod discord;
 pub mod incoming;
+pub mod media;
 
 pub use adapter::{Adapter, Ended, Stop};
 pub use incoming::{Attachment, Incoming, Intake, Media, NotNow, Press, Quoted, Taken};
