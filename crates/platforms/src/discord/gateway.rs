@@ -21,12 +21,14 @@ use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::json;
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 use throughline_core::port::{Health, Platform, Promise};
 use tokio::time::{Instant, sleep, sleep_until};
 use twilight_gateway::queue::InMemoryQueue;
-use twilight_gateway::{ConfigBuilder, Intents, Message as Item, Shard, ShardId};
+use twilight_gateway::{ConfigBuilder, Intents, Message as Item, Shard, ShardId, ShardState};
 
 /// Servers and their channels, what is said there and in direct chats, and what it says. The last is
 /// the one that must be switched on in the Developer Portal.
@@ -633,7 +635,22 @@ enum Arrived {
 }
 
 async fn next(shard: &mut Shard) -> Arrived {
-    match shard.next().await {
+    let item = poll_fn(|context| {
+        let was_connected = !matches!(shard.state(), ShardState::Disconnected { .. });
+        match shard.poll_next_unpin(context) {
+            Poll::Ready(item) => Poll::Ready(Ok(item)),
+            // It would connect again by itself, and nobody would hear of it.
+            Poll::Pending if was_connected && matches!(shard.state(), ShardState::Disconnected { .. }) => {
+                Poll::Ready(Err(Left::Lost("the connection to Discord broke".to_owned())))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    let item = match item.await {
+        Ok(item) => item,
+        Err(left) => return Arrived::End(left),
+    };
+    match item {
         Some(Ok(Item::Text(text))) => Arrived::Text(text),
         Some(Ok(Item::Close(frame))) => Arrived::End(farewell(frame.map(|frame| frame.code))),
         Some(Err(error)) => match error.kind() {

@@ -26,6 +26,7 @@ struct Book {
     entries: Mutex<Vec<Incoming>>,
     /// Also what was known before.
     offered: AtomicUsize,
+    ignored: AtomicUsize,
     presses: Mutex<Vec<Press>>,
     cursor: Mutex<Option<String>>,
     is_full: AtomicBool,
@@ -55,6 +56,7 @@ impl Intake for Book {
                 return Err(NotNow("the disk is full".into()));
             }
             if self.is_shut.load(Ordering::SeqCst) {
+                self.ignored.fetch_add(1, Ordering::SeqCst);
                 return Ok(Taken::Ignored);
             }
             self.offered.fetch_add(1, Ordering::SeqCst);
@@ -415,7 +417,7 @@ async fn a_lost_connection_is_named_and_resumed() {
         (|server| server.cut_all()) as fn(&DiscordServer),
         |server| server.close_all(4000),
         |server| server.ask_to_reconnect(),
-        |server| server.send_bytes(b"no compression of ours"),
+        |server| server.send_bytes(b"no compression of ours\0\0\xff\xff"),
     ] {
         let scene = Scene::set().await;
         let life = begin(&scene.server, &scene.book);
@@ -625,8 +627,11 @@ async fn a_stranger_gets_no_thread() {
     let life = begin(&scene.server, &scene.book);
     up(&life).await;
     scene.say(&format!("{} hello", scene.mention()));
+    let book = scene.book.clone();
+    until("it was turned away", move || book.ignored.load(Ordering::SeqCst) == 1).await;
     scene.book.is_shut.store(false, Ordering::SeqCst);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    scene.say("something else");
+    scene.hears(&["something else"]).await;
     assert_eq!(scene.server.count("POST", "/threads"), 0);
     life.stops().await;
 }
