@@ -19,7 +19,7 @@ const OVERLAP_MS: u64 = 60_000;
 pub struct Cursor {
     /// Which session to resume. None: there is none, or it is over.
     pub session: Option<Session>,
-    /// The newest message that was taken.
+    /// The newest message that was taken, or when the first session began.
     pub newest: Option<Id>,
     /// Direct chats, the last written in at the end.
     pub direct: Vec<Id>,
@@ -56,13 +56,15 @@ impl Cursor {
     }
 
     /// A new session begins. What was missed between the two is owed; an older debt stands.
-    pub fn begin(&mut self, session: Session, guilds: Vec<Id>) {
+    /// The very first session, at `now`, owes nothing: whoever wrote before it wrote to nobody.
+    pub fn begin(&mut self, session: Session, guilds: Vec<Id>, now: Id) {
         self.session = Some(session);
         let after = match (&self.gap, self.newest) {
             (Some(gap), _) => Some(gap.after),
             (None, newest) => newest.map(|newest| newest.before(OVERLAP_MS)),
         };
         self.gap = after.map(|after| Gap { after, guilds, direct: true });
+        self.newest = self.newest.or(Some(now));
     }
 
     /// Everything up to this event has been taken.
@@ -114,20 +116,23 @@ mod tests {
     #[test]
     fn the_first_start_owes_nothing() {
         let mut cursor = Cursor::default();
-        cursor.begin(session("a"), vec![Id(1)]);
+        cursor.begin(session("a"), vec![Id(1)], Id(9 << 40));
         assert_eq!(cursor.gap, None);
+        // But the second owes what was missed since, also if nobody had written by then.
+        cursor.begin(session("b"), vec![Id(1)], Id(10 << 40));
+        assert_eq!(cursor.gap.unwrap().after, Id(9 << 40).before(OVERLAP_MS));
     }
 
     #[test]
     fn a_gap_lasts_until_every_server_was_looked_into_and_an_older_one_stands() {
         let mut cursor = Cursor::default();
-        cursor.begin(session("a"), vec![]);
+        cursor.begin(session("a"), vec![], Id(0));
         cursor.saw(Id(9 << 40));
-        cursor.begin(session("b"), vec![Id(1), Id(2)]);
+        cursor.begin(session("b"), vec![Id(1), Id(2)], Id(0));
         let after = cursor.gap.clone().unwrap().after;
         assert!(after < Id(9 << 40));
         cursor.saw(Id(10 << 40)); // something new came in meanwhile
-        cursor.begin(session("c"), vec![Id(1), Id(2)]);
+        cursor.begin(session("c"), vec![Id(1), Id(2)], Id(0));
         assert_eq!(cursor.gap.as_ref().unwrap().after, after);
         cursor.settle_direct();
         cursor.settle(Id(1));

@@ -321,7 +321,8 @@ impl Listener<'_> {
             resume_url: ready.resume_gateway_url,
             sequence: frame.s.unwrap_or(0),
         };
-        self.cursor.begin(session, ready.guilds.iter().map(|guild| guild.id).collect());
+        let guilds = ready.guilds.iter().map(|guild| guild.id).collect();
+        self.cursor.begin(session, guilds, Id::made_at(self.intake.now()));
         // What is owed is on disk before anything can be taken that would hide it.
         self.is_kept = false;
         self.keep().await;

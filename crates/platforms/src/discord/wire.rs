@@ -25,6 +25,12 @@ impl Id {
         Time(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 
+    /// The first that can be made then.
+    pub fn made_at(time: Time) -> Self {
+        let milliseconds = u64::try_from(time.0 / 1_000).unwrap_or(0);
+        Self(milliseconds.saturating_sub(EPOCH_MS) << CLOCK_SHIFT)
+    }
+
     /// What an id made so much earlier would have been at least.
     pub fn before(self, milliseconds: u64) -> Self {
         Self((self.0 >> CLOCK_SHIFT).saturating_sub(milliseconds) << CLOCK_SHIFT)

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use throughline_core::Time;
 use throughline_core::input::{Destination, Trace};
 use throughline_core::port::{Health, Outgoing, Pending, Promise, SendError};
@@ -90,7 +90,8 @@ impl Intake for Book {
     }
 
     fn now(&self) -> Time {
-        Time(0)
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        Time(since.as_micros() as i64)
     }
 }
 
@@ -331,6 +332,19 @@ async fn p3_after_a_long_stop_the_channels_tell_what_was_missed() {
     assert_eq!(entries[place("in the thread")].source.chat_type, "thread");
     assert_eq!(entries[place("in the channel 1")].roles, ["77"]);
     assert_eq!(entries[place("in the channel 1")].source.scope_id, Some(scene.guild.to_string()));
+    life.stops().await;
+}
+
+#[tokio::test]
+async fn p3_a_long_stop_right_after_the_first_start_misses_nothing_either() {
+    let scene = Scene::set().await;
+    let life = begin(&scene.server, &scene.book);
+    up(&life).await;
+    life.dies().await; // nobody has written yet
+    scene.server.lose_sessions();
+    scene.server.say_unheard(scene.channel, scene.alice, "missed");
+    let life = begin(&scene.server, &scene.book);
+    scene.hears(&["missed"]).await;
     life.stops().await;
 }
 
