@@ -262,6 +262,40 @@ impl Discord {
         self.mail(&address, letter).await
     }
 
+    /// A reply takes the place of its preview. Saying so twice is saying it once, so what may have
+    /// arrived can simply be said again.
+    pub async fn become_reply(
+        &self,
+        outgoing: &Outgoing,
+        preview: &str,
+        mark: Option<&str>,
+    ) -> Result<Option<String>, SendError> {
+        let (address, id) = (Address::of(&outgoing.destination)?, message_id(preview)?);
+        let content = self.content(&outgoing.text, mark).await?;
+        let body =
+            json!({"content": content.text, "allowed_mentions": self.allowed_mentions(), "components": []});
+        let path = format!("/channels/{}/messages/{id}", address.channel);
+        let changed = self.rest.ask(Method::PATCH, &path, content.over(body)).await;
+        changed.map_err(|fault| fault.sending(&format!("channel {}", address.channel)))?;
+        Ok(Some(id.to_string()))
+    }
+
+    /// A reply that puts a question, with its buttons.
+    pub async fn inquire(
+        &self,
+        outgoing: &Outgoing,
+        question: &Pending,
+        mark: Option<&str>,
+    ) -> Result<Option<String>, SendError> {
+        let letter = Letter {
+            content: self.content(&outgoing.text, mark).await?,
+            answers: None,
+            nonce: Some(nonce(&outgoing.key)),
+            components: buttons::rows(question),
+        };
+        self.mail(&Address::of(&outgoing.destination)?, letter).await
+    }
+
     /// Text, or the files that it names.
     async fn content(&self, text: &str, mark: Option<&str>) -> Result<Content, SendError> {
         let Some(paths) = media::all_tagged(text) else {
@@ -354,11 +388,7 @@ impl Discord {
             body["components"] = components.clone();
         }
         let path = format!("/channels/{channel}/messages");
-        let body = match letter.content.files.is_empty() {
-            true => Body::Json(body),
-            false => Body::Files(body, letter.content.files.clone()),
-        };
-        self.rest.ask(Method::POST, &path, body).await
+        self.rest.ask(Method::POST, &path, letter.content.clone().over(body)).await
     }
 
     fn allowed_mentions(&self) -> Value {
@@ -455,6 +485,16 @@ struct Letter {
 struct Content {
     text: String,
     files: Vec<Upload>,
+}
+
+impl Content {
+    /// The files, with the message they belong to.
+    fn over(self, message: Value) -> Body {
+        match self.files.is_empty() {
+            true => Body::Json(message),
+            false => Body::Files(message, self.files),
+        }
+    }
 }
 
 /// A [`Destination`], as Discord sees it.

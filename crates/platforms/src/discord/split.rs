@@ -2,7 +2,7 @@
 //!
 //! The bodies of all pieces, one after the other, are the text. A piece that ends inside a block of
 //! code closes it, and the next opens it again, in the same language. Files that a reply names on a
-//! line of their own are pieces of their own.
+//! line of their own are pieces of their own, after all words.
 
 use crate::media::tagged;
 
@@ -16,9 +16,8 @@ const FENCE: &str = "```";
 /// A longer word behind a fence is no language.
 const LANGUAGE_UNITS_MAX: usize = 40;
 
-/// The parts of a reply, in order.
+/// The parts of a reply: its words, then its files.
 pub fn parts(text: &str) -> Vec<String> {
-    let mut parts = Vec::new();
     let mut prose = String::new();
     let mut files: Vec<&str> = Vec::new();
     let mut fence = None;
@@ -26,31 +25,14 @@ pub fn parts(text: &str) -> Vec<String> {
         let file = fence.is_none().then(|| tagged(line)).flatten();
         turn(&mut fence, line);
         match file {
-            Some(_) => {
-                flush_prose(&mut parts, &mut prose);
-                files.push(line.trim());
-            }
-            None if line.trim().is_empty() && !files.is_empty() => {}
-            None => {
-                flush_files(&mut parts, &mut files);
-                prose.push_str(line);
-            }
+            Some(_) => files.push(line.trim()),
+            None => prose.push_str(line),
         }
     }
-    flush_files(&mut parts, &mut files);
-    flush_prose(&mut parts, &mut prose);
-    parts
-}
-
-fn flush_prose(parts: &mut Vec<String>, prose: &mut String) {
+    let pieces = split(&prose);
     // Discord refuses what is only white.
-    parts.extend(split(prose).iter().filter(|piece| !piece.body.trim().is_empty()).map(Piece::text));
-    prose.clear();
-}
-
-fn flush_files(parts: &mut Vec<String>, files: &mut Vec<&str>) {
-    parts.extend(files.chunks(FILES_MAX).map(|lines| lines.join("\n")));
-    files.clear();
+    let words = pieces.iter().filter(|piece| !piece.body.trim().is_empty()).map(Piece::text);
+    words.chain(files.chunks(FILES_MAX).map(|lines| lines.join("\n"))).collect()
 }
 
 /// A stretch of the text, and what keeps its code a block.
@@ -193,10 +175,8 @@ mod tests {
     #[test]
     fn files_are_parts_of_their_own_but_not_inside_code() {
         let text = "Here:\nMEDIA:/tmp/a.png\n\nMEDIA:/tmp/b.png\nand\n```\nMEDIA:/tmp/c.png\n```";
-        assert_eq!(
-            parts(text),
-            ["Here:\n", "MEDIA:/tmp/a.png\nMEDIA:/tmp/b.png", "and\n```\nMEDIA:/tmp/c.png\n```"]
-        );
+        let words = "Here:\n\nand\n```\nMEDIA:/tmp/c.png\n```";
+        assert_eq!(parts(text), [words, "MEDIA:/tmp/a.png\nMEDIA:/tmp/b.png"]);
         let many: Vec<String> = (0..23).map(|number| format!("MEDIA:/tmp/{number}")).collect();
         assert_eq!(parts(&many.join("\n")).len(), 3);
     }

@@ -742,7 +742,11 @@ async fn a_question_has_buttons_and_a_pressed_one_comes_back() {
         id,
         "after a restart it is the same question"
     );
-    let buttons = scene.server.sent()[0].body["components"][0]["components"].clone();
+    let asked = outgoing("s/3/asked", place, "May I?");
+    let again = life.discord.inquire(&asked, &question, None).await.unwrap();
+    assert_eq!(life.discord.inquire(&asked, &question, None).await.unwrap(), again);
+    assert_eq!(scene.server.sent().len(), 2);
+    let buttons = scene.server.sent()[1].body["components"][0]["components"].clone();
     let custom_id = buttons[0]["custom_id"].as_str().unwrap();
     let pressed = scene.server.press(scene.channel, scene.alice, custom_id);
     let server = &scene.server;
@@ -782,6 +786,24 @@ async fn p4_the_same_key_twice_is_one_message_whatever_happened_to_the_answer() 
     server.remember_nonces_for(Duration::ZERO);
     send(&discord, "s/0", destination(channel), "s/0").await.unwrap();
     assert_eq!(server.sent().len(), 4);
+}
+
+#[tokio::test]
+async fn p4_a_reply_takes_the_place_of_its_preview_once() {
+    let server = DiscordServer::start().await;
+    let channel = server.channel(server.guild("Home"), "general");
+    let discord = adapter(&server);
+    let place = destination(channel);
+    let preview = discord.post(&place, "thinking …").await.unwrap();
+    let reply = outgoing("k", place.clone(), "the answer");
+    server.fail_next("PATCH", "/messages", Failure::DoAndClose);
+    let lost = discord.become_reply(&reply, &preview, None).await;
+    assert!(matches!(lost, Err(SendError::Unknown { .. })));
+    assert_eq!(discord.become_reply(&reply, &preview, None).await.unwrap(), Some(preview.clone()));
+    assert_eq!(server.sent().iter().map(|sent| sent.text.as_str()).collect::<Vec<_>>(), ["the answer"]);
+    discord.remove(&place, &preview).await.unwrap();
+    let gone = discord.become_reply(&reply, &preview, None).await;
+    assert!(matches!(gone, Err(SendError::Never { .. })));
 }
 
 #[tokio::test]
