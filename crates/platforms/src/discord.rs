@@ -551,7 +551,7 @@ fn is_about_reference(fault: &Fault) -> bool {
 
 /// The first row of a reply; the others have a number behind its key.
 fn is_first(key: &str) -> bool {
-    !key.rsplit_once('+').is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+    key.rsplit_once('+').is_none_or(|(_, number)| number.parse::<u32>().is_err())
 }
 
 /// What a key is to Discord.

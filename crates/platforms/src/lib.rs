@@ -7,6 +7,8 @@
 //!
 //! Deliberately absent: sessions, the store, and any queue of messages in memory.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod adapter;
 pub mod discord;
 pub mod incoming;

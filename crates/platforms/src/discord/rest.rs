@@ -239,10 +239,11 @@ impl Rest {
             [gates.get(""), gates.get(route)].into_iter().flatten().max().copied()
         };
         let wait = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        match wait > WAIT_MAX {
-            true => Err(Fault::Limited(wait)),
-            false => Ok(sleep(wait).await),
+        if wait > WAIT_MAX {
+            return Err(Fault::Limited(wait));
         }
+        sleep(wait).await;
+        Ok(())
     }
 
     fn learn(&self, route: &str, headers: &HeaderMap) {
