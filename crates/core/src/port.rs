@@ -364,6 +364,8 @@ pub struct Outgoing {
     pub attempts: u32,
     /// The start in which it was last attempted, if its outcome is unknown.
     pub attempting: Option<Boot>,
+    /// When the first attempt of unknown outcome was made, if there is one.
+    pub attempted: Option<Time>,
     /// It was already sent again with a mark.
     pub marked: bool,
     pub not_before: Time,
@@ -706,6 +708,10 @@ pub trait Platform: Send + Sync {
     fn name(&self) -> &str;
     /// Whether the same key twice is one message to it.
     fn is_idempotent(&self) -> bool;
+    /// For how long it is, where it forgets keys. None: for as long as anybody asks.
+    fn key_memory(&self) -> Option<Duration> {
+        None
+    }
     /// The pieces in which a text leaves, in order: each within what the platform takes, each a row
     /// of the outbox of its own. The same text always gives the same pieces.
     fn parts(&self, text: &str) -> Vec<String> {

@@ -13,6 +13,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
+use throughline_core::Time;
 use throughline_core::input::Destination;
 use throughline_core::port::{Commit, DeliveryChange, Outgoing, Platform, SendError, StoreError};
 use tokio::sync::mpsc;
@@ -132,7 +133,8 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
 }
 
 async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgoing) -> Attempt {
-    let ambiguous = outgoing.attempting.is_some() && !platform.is_idempotent();
+    let now = home.clock.now();
+    let ambiguous = outgoing.attempting.is_some() && !recognises(platform, outgoing, now);
     if ambiguous {
         outgoing.marked = true;
         home.note(Some(outgoing.session.clone()), "delivery_resent_marked", outgoing.key.clone());
@@ -143,6 +145,7 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
         Changed::Before => return Attempt::Over,
     }
     outgoing.attempting = Some(home.boot);
+    outgoing.attempted = outgoing.attempted.or(Some(now));
     outgoing.attempts += 1;
     match platform.send(outgoing, outgoing.marked.then_some(MARK)).await {
         Ok(platform_id) => settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await,
@@ -153,7 +156,7 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
         Err(SendError::Later { after, message }) if outgoing.attempts < ATTEMPTS_MAX => {
             let delay = after.unwrap_or_else(|| backoff(outgoing.attempts));
             let until = home.clock.now().plus(delay);
-            outgoing.attempting = None; // it certainly did not arrive
+            (outgoing.attempting, outgoing.attempted) = (None, None); // it certainly did not arrive
             settle(home, outgoing, DeliveryChange::Postponed { until, error: message }).await;
             Attempt::Again(delay)
         }
@@ -168,6 +171,17 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
             settle(home, outgoing, DeliveryChange::Refused { error: message }).await
         }
     }
+}
+
+/// Whether an attempt that may have arrived, and this one, would be one message. What may have been
+/// forgotten is not relied on: it was attempted too long ago, or a clock was set back since.
+fn recognises(platform: &dyn Platform, outgoing: &Outgoing, now: Time) -> bool {
+    let in_time = match (platform.key_memory(), outgoing.attempted) {
+        (None, _) => true,
+        (Some(memory), Some(attempted)) => attempted <= now && now.since(attempted) < memory,
+        (Some(_), None) => false,
+    };
+    platform.is_idempotent() && in_time
 }
 
 async fn settle(home: &Arc<Home>, outgoing: &Outgoing, to: DeliveryChange) -> Attempt {
@@ -202,4 +216,76 @@ async fn change(home: &Arc<Home>, outgoing: &Outgoing, change: DeliveryChange) -
 
 fn backoff(attempts: u32) -> Duration {
     Duration::from_secs(1 << attempts.min(10)).min(BACKOFF_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throughline_core::port::Promise;
+
+    struct Shop {
+        honours: bool,
+        memory: Option<Duration>,
+    }
+
+    impl Platform for Shop {
+        fn name(&self) -> &str {
+            "shop"
+        }
+
+        fn is_idempotent(&self) -> bool {
+            self.honours
+        }
+
+        fn key_memory(&self) -> Option<Duration> {
+            self.memory
+        }
+
+        fn send<'a>(
+            &'a self,
+            _: &'a Outgoing,
+            _: Option<&'a str>,
+        ) -> Promise<'a, Result<Option<String>, SendError>> {
+            Box::pin(async { Ok(None) })
+        }
+    }
+
+    #[test]
+    fn a_key_is_relied_on_only_while_the_platform_is_sure_to_know_it() {
+        let minute = Some(Duration::from_secs(60));
+        let now = Time(1_000_000_000);
+        let ago = |seconds: i64| Some(Time(now.0 - seconds * 1_000_000));
+        for (honours, memory, attempted, recognised) in [
+            (true, None, ago(1_000), true),
+            (true, None, None, true),
+            (true, minute, ago(59), true),
+            (true, minute, ago(60), false),
+            (true, minute, ago(-5), false), // a clock was set back: nobody knows how long ago it was
+            (true, minute, None, false),
+            (false, minute, ago(1), false),
+            (false, None, ago(1), false),
+        ] {
+            let destination = Destination {
+                platform: "shop".into(),
+                account: "1".into(),
+                chat: "1".into(),
+                thread: None,
+                reply_to: None,
+            };
+            let outgoing = Outgoing {
+                key: "k".into(),
+                session: "s".parse().expect("an id"),
+                destination,
+                text: "x".into(),
+                trace: Default::default(),
+                attempts: 1,
+                attempting: None,
+                attempted,
+                marked: false,
+                not_before: now,
+            };
+            let shop = Shop { honours, memory };
+            assert_eq!(recognises(&shop, &outgoing, now), recognised, "{honours} {memory:?} {attempted:?}");
+        }
+    }
 }

@@ -960,6 +960,7 @@ impl Actor {
                     trace: reply.trace,
                     attempts: 0,
                     attempting: None,
+                    attempted: None,
                     marked: false,
                     not_before: now,
                 }),

@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod adapter;
+pub mod discord;
 pub mod incoming;
 pub mod media;
 pub mod slack;

@@ -123,6 +123,10 @@ impl Platform for Forgetful {
         self.0.is_idempotent()
     }
 
+    fn key_memory(&self) -> Option<Duration> {
+        self.0.key_memory()
+    }
+
     fn send<'a>(
         &'a self,
         outgoing: &'a Outgoing,
@@ -149,6 +153,10 @@ impl Platform for Post {
 
     fn is_idempotent(&self) -> bool {
         self.way.is_idempotent()
+    }
+
+    fn key_memory(&self) -> Option<Duration> {
+        self.way.key_memory()
     }
 
     fn send<'a>(

@@ -388,6 +388,8 @@ struct Sent {
     session: SessionId,
     attempts: u32,
     attempting: Option<Boot>,
+    /// Since when it is unknown whether it arrived.
+    attempted: Option<Time>,
     marked: bool,
     not_before: Time,
     over: bool,
@@ -975,6 +977,7 @@ impl World {
             0 => {
                 sent.attempts += 1;
                 sent.attempting = Some(boot);
+                sent.attempted = sent.attempted.or(Some(now));
                 sent.marked |= change & 4 != 0;
                 DeliveryChange::Attempting { marked: change & 4 != 0 }
             }
@@ -983,7 +986,7 @@ impl World {
                 DeliveryChange::Delivered { platform_id: Some("77".into()) }
             }
             2 => {
-                sent.attempting = None;
+                (sent.attempting, sent.attempted) = (None, None);
                 sent.not_before = Time(now.0 + 5);
                 DeliveryChange::Postponed { until: Time(now.0 + 5), error: "later".into() }
             }
@@ -1216,6 +1219,7 @@ impl World {
                 session: session.clone(),
                 attempts: 0,
                 attempting: None,
+                attempted: None,
                 marked: false,
                 not_before: self.now,
                 over: false,
@@ -1394,6 +1398,7 @@ impl World {
                 session: outgoing.session,
                 attempts: outgoing.attempts,
                 attempting: outgoing.attempting,
+                attempted: outgoing.attempted,
                 marked: outgoing.marked,
                 not_before: outgoing.not_before,
                 over: false,

@@ -41,8 +41,10 @@ impl Scribe<'_> {
     ) -> Result<(), Fault> {
         let changed = match to {
             DeliveryChange::Attempting { marked } => {
-                let sql = "UPDATE tl_outbox SET state = 1, attempts = attempts + 1, boot = ?2, marked = marked OR ?3,
-                                  updated = ?4 WHERE key = ?1 AND state < 2";
+                // A row of unknown outcome keeps the time since which it is unknown.
+                let sql = "UPDATE tl_outbox SET attempts = attempts + 1, boot = ?2, marked = marked OR ?3,
+                                  updated = CASE state WHEN 1 THEN updated ELSE ?4 END, state = 1
+                           WHERE key = ?1 AND state < 2";
                 self.conn.prepare_cached(sql)?.execute(params![key, boot.0 as i64, marked, at.0])?
             }
             DeliveryChange::Delivered { platform_id } => {

@@ -331,7 +331,7 @@ impl Reader {
 
     fn undelivered_replies(&self) -> Result<Vec<Outgoing>, Fault> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT key, session, destination, text, attempts, boot, marked, not_before, trace FROM tl_outbox
+            "SELECT key, session, destination, text, attempts, boot, marked, not_before, trace, updated FROM tl_outbox
              WHERE state < 2 ORDER BY number",
         )?;
         let mut rows = statement.query([])?;
@@ -346,6 +346,7 @@ impl Reader {
                 trace: envelope::trace(text(row, 8)?.as_deref()).map_err(malformed("a trace"))?,
                 attempts: unsigned(row, 4)? as u32,
                 attempting: row.get::<_, Option<i64>>(5)?.map(|boot| Boot(boot as u64)),
+                attempted: row.get::<_, Option<i64>>(5)?.map(|_| row.get(9).map(Time)).transpose()?,
                 marked: row.get(6)?,
                 not_before: Time(row.get(7)?),
             });

@@ -4,6 +4,7 @@
 //! Each is written from its platform's documentation and knows nothing of the gateway. A server is
 //! started on a free port of loopback and ends with its handle.
 
+pub mod discord;
 pub mod slack;
 pub mod telegram;
 

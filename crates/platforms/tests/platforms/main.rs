@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod discord;
 mod letterbox;
 mod slack;
 mod telegram;

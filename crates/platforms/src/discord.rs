@@ -1,0 +1,687 @@
+//! Discord: a bot's account, over the gateway and the HTTP API.
+//!
+//! - a restart resumes the session where it was left, and what a long stop missed is read from the channels
+//! - a reply carries a nonce made of its key, which Discord is told to enforce: within a few minutes the
+//!   same key twice is one message
+//! - whoever mentions the bot in a channel gets a thread. It is begun only once the message is kept, and
+//!   has the message's own id, so there is at most one; a reply that finds none begins it
+//! - nothing the agent says can ring for everyone, unless its operator wants that
+//!
+//! Deliberately absent: who may speak, voice channels, and more than one connection per account.
+
+mod buttons;
+mod commands;
+mod cursor;
+mod gateway;
+mod history;
+mod places;
+mod reading;
+mod rest;
+mod split;
+mod wire;
+
+use crate::adapter::{Adapter, Ended, Stop};
+use crate::incoming::{Attachment, Intake};
+use crate::media;
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
+use places::Places;
+use reading::{NewThread, thread_name};
+use reqwest::{Method, Url};
+use rest::{Body, Fault, Rest, Upload, code};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use throughline_core::input::Destination;
+use throughline_core::port::{Health, Outgoing, Pending, Platform, Promise, SendError};
+use throughline_core::redact::Secret;
+use tokio::time::sleep;
+use wire::Id;
+
+/// As in [`Destination::platform`].
+pub const NAME: &str = "discord";
+const REST: &str = "https://discord.com";
+const VERSION: &str = "/api/v10";
+/// Discord's servers for files that people attach.
+const FILES: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
+/// How long Discord is sure to know a nonce. It says "a few minutes"; this is fewer.
+const NONCE_MEMORY: Duration = Duration::from_secs(120);
+const NONCE_LENGTH: usize = 25;
+/// An answer of Discord's takes half a second; after this nobody waits for it any more.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What any server takes, whatever it pays for.
+const UPLOAD_BYTES_MAX: u64 = 10 << 20;
+/// As many as Hermes reads.
+const HISTORY: usize = 50;
+/// What Discord gives out at once.
+const HISTORY_MAX: usize = 100;
+/// A day without a word, and the thread is put away.
+const THREAD_MINUTES: u32 = 1_440;
+const THREAD_TRIES: u32 = 3;
+/// Messages of which is known what sign is on them.
+const SIGNS_MAX: usize = 1_024;
+
+const REVOKED: &str = "Discord does not accept the bot's token: it was revoked or mistyped. Open the bot's page in the \
+                       Discord Developer Portal, reset its token under Bot, put it into .env as DISCORD_BOT_TOKEN and \
+                       restart the gateway.";
+
+/// What the operator wants, by Hermes' names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `DISCORD_BOT_TOKEN`.
+    pub token: Secret,
+    /// Where the HTTP API is, without its version; none for Discord itself.
+    pub rest_url: Option<String>,
+    /// And the gateway, as `wss://host`.
+    pub gateway_url: Option<String>,
+    /// How long an answer of the HTTP API may take.
+    pub patience: Duration,
+    /// `DISCORD_AUTO_THREAD`
+    pub auto_thread: bool,
+    /// `DISCORD_NO_THREAD_CHANNELS`, by id or name.
+    pub no_thread_channels: Vec<String>,
+    /// `DISCORD_FREE_RESPONSE_CHANNELS`, by id or name; `*` for all. They get no threads either.
+    pub free_response_channels: Vec<String>,
+    /// `DISCORD_REQUIRE_MENTION`: a message without one gets no thread.
+    pub require_mention: bool,
+    /// `DISCORD_IGNORE_NO_MENTION`: people who name each other do not talk to us.
+    pub ignore_no_mention: bool,
+    /// `DISCORD_BOTS_REQUIRE_INLINE_MENTION`: an answer of a bot does not mention us by itself.
+    pub bots_require_inline_mention: bool,
+    /// `DISCORD_HISTORY_BACKFILL` and its limit: how many messages of a channel are read for what was said
+    /// there before a mention. 0: none.
+    pub history: usize,
+    /// `DISCORD_ALLOW_BOTS`, unless it is `none`: what bots said is part of it.
+    pub history_with_bots: bool,
+    /// `DISCORD_REPLY_TO_MODE`
+    pub reply_to: ReplyTo,
+    /// `DISCORD_ALLOW_MENTION_*`
+    pub mentions: Mentions,
+    /// `DISCORD_REACTIONS`
+    pub reactions: bool,
+    /// What is listed to whoever types a `/`. Empty: Discord's list is left as it is.
+    pub commands: Vec<Slash>,
+    /// Which files may leave.
+    pub media: media::Rules,
+}
+
+impl Settings {
+    /// As Hermes does without being told.
+    pub fn new(token: Secret) -> Self {
+        Self {
+            token,
+            rest_url: None,
+            gateway_url: None,
+            patience: PATIENCE,
+            auto_thread: true,
+            no_thread_channels: Vec::new(),
+            free_response_channels: Vec::new(),
+            require_mention: true,
+            ignore_no_mention: true,
+            bots_require_inline_mention: false,
+            history: HISTORY,
+            history_with_bots: false,
+            reply_to: ReplyTo::First,
+            mentions: Mentions { everyone: false, roles: false, users: true, replied_user: true },
+            reactions: true,
+            commands: Vec::new(),
+            media: media::Rules::default(),
+        }
+    }
+
+    /// And as the environment, or what a configuration file puts in its place, says.
+    pub fn told(token: Secret, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let plain = Self::new(token);
+        let text = |name: &str| {
+            variable(name).map(|text| text.trim().to_lowercase()).filter(|text| !text.is_empty())
+        };
+        let flag = |name: &str, otherwise: bool| match text(name).as_deref() {
+            Some("true" | "1" | "yes" | "on") => true,
+            Some("false" | "0" | "no" | "off") => false,
+            _ => otherwise,
+        };
+        let list = |name: &str| -> Vec<String> {
+            let entries = variable(name).unwrap_or_default();
+            entries.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+        };
+        Self {
+            auto_thread: flag("DISCORD_AUTO_THREAD", plain.auto_thread),
+            no_thread_channels: list("DISCORD_NO_THREAD_CHANNELS"),
+            free_response_channels: list("DISCORD_FREE_RESPONSE_CHANNELS"),
+            require_mention: flag("DISCORD_REQUIRE_MENTION", plain.require_mention),
+            ignore_no_mention: flag("DISCORD_IGNORE_NO_MENTION", plain.ignore_no_mention),
+            bots_require_inline_mention: flag("DISCORD_BOTS_REQUIRE_INLINE_MENTION", false),
+            history: match flag("DISCORD_HISTORY_BACKFILL", true) {
+                true => {
+                    let limit = text("DISCORD_HISTORY_BACKFILL_LIMIT").and_then(|limit| limit.parse().ok());
+                    limit.unwrap_or(plain.history).min(HISTORY_MAX)
+                }
+                false => 0,
+            },
+            history_with_bots: text("DISCORD_ALLOW_BOTS").is_some_and(|bots| bots != "none"),
+            reply_to: match text("DISCORD_REPLY_TO_MODE").as_deref() {
+                Some("off") => ReplyTo::Off,
+                Some("all") => ReplyTo::All,
+                _ => ReplyTo::First,
+            },
+            mentions: Mentions {
+                everyone: flag("DISCORD_ALLOW_MENTION_EVERYONE", plain.mentions.everyone),
+                roles: flag("DISCORD_ALLOW_MENTION_ROLES", plain.mentions.roles),
+                users: flag("DISCORD_ALLOW_MENTION_USERS", plain.mentions.users),
+                replied_user: flag("DISCORD_ALLOW_MENTION_REPLIED_USER", plain.mentions.replied_user),
+            },
+            reactions: flag("DISCORD_REACTIONS", plain.reactions),
+            ..plain
+        }
+    }
+}
+
+/// Which parts of a reply show what they answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyTo {
+    Off,
+    First,
+    All,
+}
+
+/// Whom the agent's words may ring for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mentions {
+    pub everyone: bool,
+    pub roles: bool,
+    pub users: bool,
+    pub replied_user: bool,
+}
+
+/// A command as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slash {
+    /// Without the slash.
+    pub name: String,
+    pub description: String,
+    pub takes_text: bool,
+}
+
+pub struct Discord {
+    settings: Settings,
+    account: String,
+    rest: Rest,
+    places: Places,
+    health: Mutex<Health>,
+    /// The sign we put on a message, by channel and message.
+    signs: Mutex<HashMap<(Id, Id), String>>,
+}
+
+impl Discord {
+    pub fn new(settings: Settings) -> Self {
+        let base = settings.rest_url.as_deref().unwrap_or(REST).trim_end_matches('/').to_owned();
+        Self {
+            account: account(settings.token.expose()),
+            rest: Rest::new(&format!("{base}{VERSION}"), settings.token.clone(), settings.patience),
+            places: Places::default(),
+            health: Mutex::new(Health::Starting),
+            signs: Mutex::default(),
+            settings,
+        }
+    }
+
+    fn feels(&self, health: Health) {
+        *self.health.lock().expect("nothing panics while it holds the health") = health;
+    }
+
+    /// The origin of an address that may be a gateway of Discord's, or the one in its place.
+    fn gateway_at(&self, address: &str) -> Option<String> {
+        let url = Url::parse(address).ok()?;
+        let host = url.host_str()?;
+        let is_one = match self.settings.gateway_url.as_deref().and_then(|base| Url::parse(base).ok()) {
+            Some(base) => (base.scheme(), base.host_str()) == (url.scheme(), Some(host)),
+            None => url.scheme() == "wss" && (host == "discord.gg" || host.ends_with(".discord.gg")),
+        };
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        is_one.then(|| format!("{}://{host}{port}", url.scheme()))
+    }
+
+    /// Sends one part. The same key always has the same nonce.
+    async fn deliver(&self, outgoing: &Outgoing, mark: Option<&str>) -> Result<Option<String>, SendError> {
+        let address = Address::of(&outgoing.destination)?;
+        let content = self.content(&outgoing.text, mark).await?;
+        let is_first = is_first(&outgoing.key);
+        let shown = match self.settings.reply_to {
+            ReplyTo::Off => false,
+            ReplyTo::First => is_first,
+            ReplyTo::All => true,
+        };
+        let letter = Letter {
+            answers: address.message.filter(|_| shown),
+            nonce: Some(nonce(&outgoing.key)),
+            components: None,
+            content,
+        };
+        self.mail(&address, letter).await
+    }
+
+    /// A reply takes the place of its preview. Saying so twice is saying it once, so what may have
+    /// arrived can simply be said again.
+    pub async fn become_reply(
+        &self,
+        outgoing: &Outgoing,
+        preview: &str,
+        mark: Option<&str>,
+    ) -> Result<Option<String>, SendError> {
+        let (address, id) = (Address::of(&outgoing.destination)?, message_id(preview)?);
+        let content = self.content(&outgoing.text, mark).await?;
+        let body =
+            json!({"content": content.text, "allowed_mentions": self.allowed_mentions(), "components": []});
+        let path = format!("/channels/{}/messages/{id}", address.channel);
+        let changed = self.rest.ask(Method::PATCH, &path, content.over(body)).await;
+        changed.map_err(|fault| fault.sending(&format!("channel {}", address.channel)))?;
+        Ok(Some(id.to_string()))
+    }
+
+    /// A reply that puts a question, with its buttons.
+    pub async fn inquire(
+        &self,
+        outgoing: &Outgoing,
+        question: &Pending,
+        mark: Option<&str>,
+    ) -> Result<Option<String>, SendError> {
+        let letter = Letter {
+            content: self.content(&outgoing.text, mark).await?,
+            answers: None,
+            nonce: Some(nonce(&outgoing.key)),
+            components: buttons::rows(question),
+        };
+        self.mail(&Address::of(&outgoing.destination)?, letter).await
+    }
+
+    /// Text, or the files that it names.
+    async fn content(&self, text: &str, mark: Option<&str>) -> Result<Content, SendError> {
+        let Some(paths) = media::all_tagged(text) else {
+            let text = mark.map_or_else(|| text.to_owned(), |mark| format!("{mark}\n{text}"));
+            return Ok(Content { text, files: Vec::new() });
+        };
+        let mut files = Vec::new();
+        for path in paths {
+            let file = media::read(path, &self.settings.media, UPLOAD_BYTES_MAX).await;
+            let file = file.map_err(|message| SendError::Never { message })?;
+            files.push(Upload { name: file.name, bytes: file.bytes });
+        }
+        Ok(Content { text: mark.unwrap_or_default().to_owned(), files })
+    }
+
+    /// Posts it there, and gets out of the way what can be got out of the way.
+    async fn mail(&self, address: &Address, letter: Letter) -> Result<Option<String>, SendError> {
+        let first = self.create(address.channel, &letter).await;
+        let again = match &first {
+            Err(fault) if fault.code() == code::UNKNOWN_CHANNEL => match address.born_at {
+                Some(birth) => self.mail_to_newborn(address, birth, &letter).await,
+                None => first,
+            },
+            // What it answers is gone, or is nothing that can be answered.
+            Err(fault) if letter.answers.is_some() && is_about_reference(fault) => {
+                self.create(address.channel, &Letter { answers: None, ..letter }).await
+            }
+            _ => first,
+        };
+        let answer = again.map_err(|fault| fault.sending(&format!("channel {}", address.channel)))?;
+        Ok(answer["id"].as_str().map(str::to_owned))
+    }
+
+    /// Begins the thread that the reply belongs to. If that may not be, the reply is given where the
+    /// question was asked: better in the wrong place than nowhere.
+    async fn mail_to_newborn(
+        &self,
+        address: &Address,
+        birth: Birth,
+        letter: &Letter,
+    ) -> Result<Value, Fault> {
+        let path = format!("/channels/{}/messages/{}", birth.channel, birth.message);
+        let name = match self.rest.get::<wire::Message>(&path).await {
+            Ok(message) => thread_name(&message.content),
+            Err(fault) if fault.will_pass() => return Err(not_sent(fault)),
+            Err(_) => thread_name(""),
+        };
+        let thread = NewThread { channel: birth.channel, message: birth.message, name };
+        match self.begin_thread(&thread).await {
+            Ok(()) => self.create(address.channel, letter).await,
+            Err(fault) if fault.will_pass() => Err(not_sent(fault)),
+            Err(fault) => {
+                tracing::warn!(%fault, channel = %birth.channel, "no thread can be begun; the reply goes to its channel");
+                let letter = Letter { answers: Some(birth.message), ..letter.clone() };
+                self.create(birth.channel, &letter).await
+            }
+        }
+    }
+
+    async fn begin_thread(&self, thread: &NewThread) -> Result<(), Fault> {
+        let path = format!("/channels/{}/messages/{}/threads", thread.channel, thread.message);
+        let body = json!({"name": thread.name, "auto_archive_duration": THREAD_MINUTES});
+        let mut attempt = 1;
+        loop {
+            match self.rest.post(&path, body.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(fault) if fault.code() == code::HAS_THREAD => return Ok(()),
+                Err(fault) if fault.will_pass() && attempt < THREAD_TRIES && !fault.is_unauthorized() => {
+                    sleep(Duration::from_millis(750)).await;
+                }
+                Err(fault) => return Err(fault),
+            }
+            attempt += 1;
+        }
+    }
+
+    async fn create(&self, channel: Id, letter: &Letter) -> Result<Value, Fault> {
+        let mut body = json!({"allowed_mentions": self.allowed_mentions()});
+        if !letter.content.text.is_empty() {
+            body["content"] = json!(letter.content.text);
+        }
+        if let Some(nonce) = &letter.nonce {
+            body["nonce"] = json!(nonce);
+            body["enforce_nonce"] = json!(true);
+        }
+        if let Some(message) = letter.answers {
+            body["message_reference"] = json!({"message_id": message, "fail_if_not_exists": false});
+        }
+        if let Some(components) = &letter.components {
+            body["components"] = components.clone();
+        }
+        let path = format!("/channels/{channel}/messages");
+        self.rest.ask(Method::POST, &path, letter.content.clone().over(body)).await
+    }
+
+    fn allowed_mentions(&self) -> Value {
+        let Mentions { everyone, roles, users, replied_user } = self.settings.mentions;
+        let kinds = [(everyone, "everyone"), (roles, "roles"), (users, "users")];
+        let kinds: Vec<&str> =
+            kinds.into_iter().filter(|(allowed, _)| *allowed).map(|(_, kind)| kind).collect();
+        json!({"parse": kinds, "replied_user": replied_user})
+    }
+
+    async fn change(&self, place: &Destination, id: &str, text: &str) -> Result<(), SendError> {
+        let (address, id) = (Address::of(place)?, message_id(id)?);
+        let body = json!({
+            "content": split::shortened(text),
+            "allowed_mentions": self.allowed_mentions(),
+            "components": [], // a question that is answered has no buttons
+        });
+        let path = format!("/channels/{}/messages/{id}", address.channel);
+        let changed = self.rest.ask(Method::PATCH, &path, Body::Json(body)).await;
+        changed.map(|_| ()).map_err(|fault| fault.sending(&format!("channel {}", address.channel)))
+    }
+
+    async fn sign(&self, place: &Destination, message: &str, sign: &str) -> Result<(), Fault> {
+        let (Ok(address), Ok(message)) = (Address::of(place), message_id(message)) else { return Ok(()) };
+        // What began a thread is not in it.
+        let channel = address
+            .born_at
+            .filter(|birth| birth.message == message)
+            .map_or(address.channel, |birth| birth.channel);
+        let before = {
+            let mut signs = self.signs.lock().expect("nothing panics while it holds the signs");
+            if signs.len() >= SIGNS_MAX {
+                signs.clear();
+            }
+            match sign.is_empty() {
+                true => signs.remove(&(channel, message)),
+                false => signs.insert((channel, message), sign.to_owned()),
+            }
+        };
+        let path = |sign: &str| {
+            let sign: String = sign.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            format!("/channels/{channel}/messages/{message}/reactions/{sign}/@me")
+        };
+        if let Some(before) = before.filter(|before| before != sign) {
+            self.rest.ask(Method::DELETE, &path(&before), Body::Nothing).await?;
+        }
+        if !sign.is_empty() {
+            self.rest.ask(Method::PUT, &path(sign), Body::Nothing).await?;
+        }
+        Ok(())
+    }
+
+    async fn file(&self, attachment: &Attachment, limit: usize) -> Result<Vec<u8>, String> {
+        let name = attachment.name.as_deref().unwrap_or("the file");
+        if attachment.bytes.is_some_and(|bytes| bytes > limit as u64) {
+            return Err(format!("{name} is larger than {limit} bytes"));
+        }
+        let url =
+            self.file_at(&attachment.handle).ok_or_else(|| format!("{name} does not lie with Discord"))?;
+        let mut found = self.rest.download(url, limit).await;
+        if let Err(Fault::Status { status: 403 | 404 | 410, .. }) = found {
+            // Its address has expired; Discord gives out a new one.
+            let body = json!({"attachment_urls": [attachment.handle]});
+            let answer = self.rest.post("/attachments/refresh-urls", body).await;
+            let fresh = answer
+                .ok()
+                .and_then(|answer| self.file_at(answer["refreshed_urls"][0]["refreshed"].as_str()?));
+            if let Some(url) = fresh {
+                found = self.rest.download(url, limit).await;
+            }
+        }
+        found.map_err(|fault| format!("{name} could not be fetched: {fault}"))
+    }
+
+    /// An address is followed only where Discord, or what stands in its place, keeps files.
+    fn file_at(&self, address: &str) -> Option<Url> {
+        let url = Url::parse(address).ok()?;
+        let at_discord = url.scheme() == "https" && FILES.iter().any(|host| url.host_str() == Some(host));
+        let base = self.settings.rest_url.as_deref().and_then(|base| Url::parse(base).ok());
+        let at_base = base.is_some_and(|base| base.origin() == url.origin());
+        (at_discord || at_base).then_some(url)
+    }
+}
+
+#[derive(Clone)]
+struct Letter {
+    content: Content,
+    answers: Option<Id>,
+    nonce: Option<String>,
+    components: Option<Value>,
+}
+
+#[derive(Clone)]
+struct Content {
+    text: String,
+    files: Vec<Upload>,
+}
+
+impl Content {
+    /// The files, with the message they belong to.
+    fn over(self, message: Value) -> Body {
+        match self.files.is_empty() {
+            true => Body::Json(message),
+            false => Body::Files(message, self.files),
+        }
+    }
+}
+
+/// A [`Destination`], as Discord sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Address {
+    /// A thread is a channel.
+    channel: Id,
+    /// The message in it that is answered.
+    message: Option<Id>,
+    /// The message that the thread belongs to, in another channel.
+    born_at: Option<Birth>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Birth {
+    channel: Id,
+    message: Id,
+}
+
+impl Address {
+    fn of(place: &Destination) -> Result<Self, SendError> {
+        let name = place.thread.as_deref().unwrap_or(&place.chat);
+        let channel = name.parse().map_err(|_| SendError::Never {
+            message: format!("{name:?} is not a channel of Discord; a channel is named by its number"),
+        })?;
+        let reply_to = place.reply_to.as_deref();
+        let born_at = reply_to.and_then(|text| text.split_once('/')).and_then(|(channel, message)| {
+            Some(Birth { channel: channel.parse().ok()?, message: message.parse().ok()? })
+        });
+        Ok(Self { channel, message: reply_to.and_then(|text| text.parse().ok()), born_at })
+    }
+}
+
+fn message_id(text: &str) -> Result<Id, SendError> {
+    text.parse().map_err(|_| SendError::Never { message: format!("{text:?} is not a message of Discord") })
+}
+
+/// The reply itself was not sent, whatever became of what had to be done first.
+fn not_sent(fault: Fault) -> Fault {
+    match fault {
+        Fault::Lost(reason) => Fault::Unreachable(reason),
+        Fault::Status { status: 408 | 500.., message, .. } => Fault::Unreachable(message),
+        other => other,
+    }
+}
+
+fn is_about_reference(fault: &Fault) -> bool {
+    match fault {
+        Fault::Status { code: code::UNKNOWN_MESSAGE, .. } => true,
+        Fault::Status { code: code::INVALID_FORM, message, .. } => message.contains("message_reference"),
+        _ => false,
+    }
+}
+
+/// The first row of a reply; the others have a number behind its key.
+fn is_first(key: &str) -> bool {
+    key.rsplit_once('+').is_none_or(|(_, number)| number.parse::<u32>().is_err())
+}
+
+/// What a key is to Discord.
+fn nonce(key: &str) -> String {
+    let digest = Sha256::digest(key.as_bytes());
+    BASE64_URL_SAFE_NO_PAD.encode(digest)[..NONCE_LENGTH].to_owned()
+}
+
+/// A token begins with the id of its bot. Anything else is nobody's token, and still has a name that
+/// tells nothing about it.
+fn account(token: &str) -> String {
+    let first = token.split('.').next().unwrap_or_default().trim_end_matches('=');
+    let decoded = BASE64_URL_SAFE_NO_PAD.decode(first).or_else(|_| BASE64_STANDARD_NO_PAD.decode(first));
+    let id =
+        decoded.ok().and_then(|bytes| String::from_utf8(bytes).ok()).filter(|id| id.parse::<Id>().is_ok());
+    id.unwrap_or_else(|| {
+        Sha256::digest(token.as_bytes())[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    })
+}
+
+impl Platform for Discord {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn is_idempotent(&self) -> bool {
+        true
+    }
+
+    fn key_memory(&self) -> Option<Duration> {
+        Some(NONCE_MEMORY)
+    }
+
+    fn parts(&self, text: &str) -> Vec<String> {
+        split::parts(text)
+    }
+
+    fn health(&self) -> Health {
+        self.health.lock().expect("nothing panics while it holds the health").clone()
+    }
+
+    fn send<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        Box::pin(self.deliver(outgoing, mark))
+    }
+}
+
+impl Adapter for Discord {
+    fn account(&self) -> &str {
+        &self.account
+    }
+
+    fn listen<'a>(&'a self, intake: Arc<dyn Intake>, stop: Stop) -> Promise<'a, Ended> {
+        Box::pin(async move { self.attend(intake.as_ref(), stop).await })
+    }
+
+    fn typing<'a>(&'a self, place: &'a Destination) -> Promise<'a, ()> {
+        Box::pin(async move {
+            if let Ok(address) = Address::of(place) {
+                let path = format!("/channels/{}/typing", address.channel);
+                let _ = self.rest.ask(Method::POST, &path, Body::Nothing).await;
+            }
+        })
+    }
+
+    fn post<'a>(&'a self, place: &'a Destination, text: &'a str) -> Promise<'a, Result<String, SendError>> {
+        Box::pin(async move {
+            let content = Content { text: split::shortened(text), files: Vec::new() };
+            let letter = Letter { content, answers: None, nonce: None, components: None };
+            let id = self.mail(&Address::of(place)?, letter).await?;
+            id.ok_or_else(|| SendError::Unknown { message: "Discord did not say which message it is".into() })
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        place: &'a Destination,
+        id: &'a str,
+        text: &'a str,
+    ) -> Promise<'a, Result<(), SendError>> {
+        Box::pin(self.change(place, id, text))
+    }
+
+    fn remove<'a>(&'a self, place: &'a Destination, id: &'a str) -> Promise<'a, Result<(), SendError>> {
+        Box::pin(async move {
+            let (address, id) = (Address::of(place)?, message_id(id)?);
+            let path = format!("/channels/{}/messages/{id}", address.channel);
+            match self.rest.ask(Method::DELETE, &path, Body::Nothing).await {
+                Err(fault) if fault.code() != code::UNKNOWN_MESSAGE => {
+                    Err(fault.sending(&format!("channel {}", address.channel)))
+                }
+                _ => Ok(()), // it is gone, by whoever's hand
+            }
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        place: &'a Destination,
+        question: &'a Pending,
+    ) -> Promise<'a, Result<String, SendError>> {
+        Box::pin(async move {
+            let text = split::shortened(&question.ask.question.in_words());
+            let letter = Letter {
+                content: Content { text, files: Vec::new() },
+                answers: None,
+                // The same question twice, as after a restart, is one message for a while.
+                nonce: Some(nonce(&format!("ask {}", question.call))),
+                components: buttons::rows(question),
+            };
+            let id = self.mail(&Address::of(place)?, letter).await?;
+            id.ok_or_else(|| SendError::Unknown { message: "Discord did not say which message it is".into() })
+        })
+    }
+
+    fn react<'a>(&'a self, place: &'a Destination, message: &'a str, sign: &'a str) -> Promise<'a, ()> {
+        Box::pin(async move {
+            if self.settings.reactions {
+                let _ = self.sign(place, message, sign).await;
+            }
+        })
+    }
+
+    fn fetch<'a>(&'a self, attachment: &'a Attachment, limit: usize) -> Promise<'a, Result<Vec<u8>, String>> {
+        Box::pin(self.file(attachment, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests;

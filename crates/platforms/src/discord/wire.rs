@@ -1,0 +1,296 @@
+//! What is read of Discord's events and answers: only what is used, and forgiving about the rest. A
+//! field of a form nobody expected costs that field, never the message.
+
+use serde::de::{DeserializeOwned, Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::fmt;
+use std::str::FromStr;
+use throughline_core::Time;
+
+/// A snowflake: it says when it was made, and a later one is larger. It is a number also because it
+/// becomes part of addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(pub u64);
+
+/// 2015, in milliseconds since 1970: where snowflakes begin to count.
+const EPOCH_MS: u64 = 1_420_070_400_000;
+/// The bits below the milliseconds.
+const CLOCK_SHIFT: u32 = 22;
+
+impl Id {
+    pub fn at(self) -> Time {
+        let micros = ((self.0 >> CLOCK_SHIFT) + EPOCH_MS) * 1_000;
+        Time(i64::try_from(micros).unwrap_or(i64::MAX))
+    }
+
+    /// The first that can be made then.
+    pub fn made_at(time: Time) -> Self {
+        let milliseconds = u64::try_from(time.0 / 1_000).unwrap_or(0);
+        Self(milliseconds.saturating_sub(EPOCH_MS) << CLOCK_SHIFT)
+    }
+
+    /// What an id made so much earlier would have been at least.
+    pub fn before(self, milliseconds: u64) -> Self {
+        Self((self.0 >> CLOCK_SHIFT).saturating_sub(milliseconds) << CLOCK_SHIFT)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl FromStr for Id {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Snowflake;
+        impl Visitor<'_> for Snowflake {
+            type Value = Id;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an id")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Id, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Id, E> {
+                Ok(Id(number))
+            }
+        }
+        deserializer.deserialize_any(Snowflake)
+    }
+}
+
+/// One frame of the gateway.
+#[derive(Deserialize)]
+pub struct Frame<'a> {
+    pub op: u8,
+    pub s: Option<u64>,
+    pub t: Option<String>,
+    #[serde(borrow)]
+    pub d: Option<&'a RawValue>,
+}
+
+impl Frame<'_> {
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.d.map_or("null", RawValue::get))
+    }
+}
+
+#[derive(Deserialize)]
+pub struct Ready {
+    pub session_id: String,
+    pub resume_gateway_url: String,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub guilds: Vec<Named>,
+}
+
+/// Anything that has an id.
+#[derive(Deserialize)]
+pub struct Named {
+    pub id: Id,
+}
+
+#[derive(Deserialize)]
+pub struct Guild {
+    pub id: Id,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub name: Option<String>,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub channels: Vec<Channel>,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub threads: Vec<Channel>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Channel {
+    pub id: Id,
+    #[serde(rename = "type", default, deserialize_with = "or_nothing")]
+    pub kind: u8,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub guild_id: Option<Id>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub parent_id: Option<Id>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub owner_id: Option<Id>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub name: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub topic: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub last_message_id: Option<Id>,
+}
+
+#[derive(Clone, Deserialize)]
+pub struct Message {
+    pub id: Id,
+    pub channel_id: Id,
+    pub author: User,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub guild_id: Option<Id>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub member: Option<Member>,
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub content: String,
+    #[serde(rename = "type", default, deserialize_with = "or_nothing")]
+    pub kind: u8,
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub flags: u64,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub mentions: Vec<User>,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub attachments: Vec<File>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub referenced_message: Option<Box<Message>>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub message_reference: Option<Reference>,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub message_snapshots: Vec<Snapshot>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub edited_timestamp: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub webhook_id: Option<Id>,
+}
+
+#[derive(Clone, Deserialize)]
+pub struct User {
+    pub id: Id,
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub username: String,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub global_name: Option<String>,
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub bot: bool,
+}
+
+#[derive(Clone, Default, Deserialize)]
+pub struct Member {
+    #[serde(default, deserialize_with = "if_readable")]
+    pub user: Option<User>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub nick: Option<String>,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub roles: Vec<Id>,
+}
+
+/// What others see where a name belongs.
+pub fn display_name(user: &User, member: Option<&Member>) -> String {
+    let nick = member.and_then(|member| member.nick.clone());
+    nick.or_else(|| user.global_name.clone())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| user.username.clone())
+}
+
+#[derive(Clone, Deserialize)]
+pub struct File {
+    pub url: String,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub filename: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub content_type: Option<String>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub size: Option<u64>,
+    /// Only what was spoken into the app has one.
+    #[serde(default, deserialize_with = "if_readable")]
+    pub waveform: Option<String>,
+}
+
+#[derive(Clone, Deserialize)]
+pub struct Reference {
+    /// 0 answers a message, 1 passes one on.
+    #[serde(rename = "type", default, deserialize_with = "or_nothing")]
+    pub kind: u8,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub message_id: Option<Id>,
+}
+
+#[derive(Clone, Deserialize)]
+pub struct Snapshot {
+    pub message: Passed,
+}
+
+/// A message as it was when somebody passed it on.
+#[derive(Clone, Deserialize)]
+pub struct Passed {
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub content: String,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub attachments: Vec<File>,
+}
+
+#[derive(Deserialize)]
+pub struct Interaction {
+    pub id: Id,
+    pub application_id: Id,
+    #[serde(rename = "type")]
+    pub kind: u8,
+    pub token: String,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub data: Option<Chosen>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub guild_id: Option<Id>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub channel_id: Option<Id>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub channel: Option<Channel>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub member: Option<Member>,
+    #[serde(default, deserialize_with = "if_readable")]
+    pub user: Option<User>,
+}
+
+/// A command, or a button.
+#[derive(Deserialize)]
+pub struct Chosen {
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub name: String,
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub custom_id: String,
+    #[serde(default, deserialize_with = "those_readable")]
+    pub options: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+pub struct Choice {
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub value: Value,
+}
+
+fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
+}
+
+fn or_nothing<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(if_readable(deserializer)?.unwrap_or_default())
+}
+
+fn those_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let Value::Array(values) = value else { return Ok(Vec::new()) };
+    Ok(values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect())
+}
