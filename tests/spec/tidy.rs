@@ -81,12 +81,16 @@ fn the_core_reads_no_clock_no_disk_and_no_chance() {
         "OnceLock",
         "Mutex",
     ];
+    // `rand::` is chance, `Errand::` is none.
+    let has = |line: &str, word: &str| {
+        line.match_indices(word).any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric))
+    };
     for path in sources(&root().join("crates/core/src")) {
         let text = fs::read_to_string(&path).expect("a source file can be read");
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for (number, line) in code.enumerate() {
             for word in forbidden {
-                assert!(!line.contains(word), "{}: {word} near line {}", path.display(), number + 1);
+                assert!(!has(line, word), "{}: {word} near line {}", path.display(), number + 1);
             }
         }
     }

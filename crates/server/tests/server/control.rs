@@ -71,7 +71,7 @@ async fn p4_orders_are_recognised_and_need_no_session() {
     for (text, said) in [
         ("/help", "/status"),
         ("/status", "There is no conversation yet"),
-        ("/frobnicate", "There is no command /frobnicate"),
+        ("/kanban", "no command /kanban"),
         ("/new", "A new conversation has begun"),
     ] {
         let reply = api.line(json!({"text": text})).await;
@@ -81,6 +81,13 @@ async fn p4_orders_are_recognised_and_need_no_session() {
         assert_eq!(data["successor"].is_string(), text == "/new");
     }
     assert_eq!(api.desk.turns(), turns, "nothing was stored for them");
+    api.line(json!({"text": "/frobnicate it"})).await;
+    let handed_in = api.desk.last().kind;
+    assert_eq!(
+        handed_in,
+        Kind::Chat(Content::text("/frobnicate it")),
+        "the user may have named something so: the gateway knows"
+    );
 }
 
 #[tokio::test]
