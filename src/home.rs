@@ -11,11 +11,9 @@
 
 use anyhow::{Context, bail};
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -173,8 +171,7 @@ impl Home {
         }
         self.refuse_other_than_directory()?;
         let is_fresh = !self.path.join(BIRTH_FILE).exists() && !self.has_history();
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700);
+        let builder = private_directory();
         for name in [""].iter().chain(&DIRECTORIES) {
             let path = self.path.join(name);
             builder
@@ -218,14 +215,9 @@ impl Home {
         let shown = path.display();
         let mut occupied = None;
         for _ in 0..LOCK_ATTEMPTS {
-            let lock = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)
-                .with_context(|| format!("could not open {shown}"))?;
+            let mut options = private_file();
+            options.read(true).write(true).create(true).truncate(false);
+            let lock = options.open(&path).with_context(|| format!("could not open {shown}"))?;
             match lock.try_lock() {
                 Ok(()) if is_at(&lock, &path) => return Ok(lock),
                 Ok(()) => {} // deleted meanwhile: what we hold is no longer the home's lock
@@ -290,10 +282,10 @@ impl Home {
         let path = self.key_file();
         let doing = || format!("could not write {}", path.display());
         if let Some(key) = self.key()? {
-            fs::set_permissions(&path, Permissions::from_mode(0o600)).with_context(doing)?;
+            make_private(&path).with_context(doing)?;
             return Ok(key);
         }
-        let key = new_key().context("could not read /dev/urandom")?;
+        let key = new_key().context(NO_KEY)?;
         replace(&path, &format!("{key}\n")).with_context(doing)?;
         Ok(Secret::new(key))
     }
@@ -413,6 +405,10 @@ impl std::error::Error for Occupied {}
 /// whoever is going to own a home calls this first, before anything is open. The process keeps its
 /// number. On success it does not return in a process that has no such name yet.
 pub fn take_title() -> io::Result<()> {
+    // Elsewhere Hermes goes by the record in the lock.
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
     match std::env::args_os().next().is_some_and(|name| name == TITLE) {
         true => Ok(()),
         false => Err(begin_anew()),
@@ -429,7 +425,18 @@ pub fn begin_anew() -> io::Error {
     };
     let replaced = program.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
     let program = replaced.filter(|path| path.exists()).unwrap_or(program);
-    Command::new(program).arg0(TITLE).args(std::env::args_os().skip(1)).exec()
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1));
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt;
+        command.arg0(TITLE).exec()
+    }
+    #[cfg(not(unix))]
+    match command.spawn() {
+        Ok(_) => std::process::exit(0), // it runs on under another number
+        Err(error) => error,
+    }
 }
 
 /// What the system knows about a process. None: it does not live, or only its name does.
@@ -451,7 +458,38 @@ pub fn process(pid: u32) -> Option<Process> {
     })
 }
 
+/// What no other user of this machine may look into. On Windows the user's profile sees to that.
+pub fn private_directory() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+pub fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn make_private(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let _ = path;
+    Ok(())
+}
+
+/// A file that is locked cannot be deleted on Windows.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
+#[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
     match (file.metadata(), fs::metadata(path)) {
         (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
         _ => false,
@@ -478,7 +516,9 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    File::open(directory)?.sync_all()
+    #[cfg(unix)]
+    File::open(directory)?.sync_all()?; // the name is on disk, too
+    Ok(())
 }
 
 /// The same for what is written often and matters only while the machine is up: nobody waits for the disk.
@@ -488,7 +528,15 @@ pub fn replace_lightly(path: &Path, text: &str) -> io::Result<()> {
     file.persist(path).map_err(|error| error.error).map(drop)
 }
 
+const NO_KEY: &str = "could not read random bytes for a key of the API; set API_SERVER_KEY in .env";
+
+#[cfg(not(unix))]
+fn new_key() -> io::Result<String> {
+    Err(ErrorKind::Unsupported.into())
+}
+
 /// 32 random bytes, in a form that is known for a secret wherever it turns up.
+#[cfg(unix)]
 fn new_key() -> io::Result<String> {
     let mut bytes = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -13,9 +13,10 @@
 //! Deliberately absent: what goes to the standard error, which is the supervisor's.
 
 use crate::config;
+use crate::home::private_file;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -288,15 +289,7 @@ fn append(path: &Path, text: &str, keeping: Keeping) -> io::Result<()> {
         }
         fs::rename(path, aside(1))?;
     }
-    open(path)?.write_all(text.as_bytes())
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    private_file().create(true).append(true).open(path)?.write_all(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -15,7 +15,10 @@ use std::borrow::Cow;
 use std::env;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+#[cfg(unix)]
+use std::os::fd::AsFd as AsStream;
+#[cfg(windows)]
+use std::os::windows::io::AsHandle as AsStream;
 use std::process::ExitCode;
 use throughline_core::Time;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -48,7 +51,7 @@ impl Page {
         Self { width: None, has_colour: false, zone: TimeZone::system() }
     }
 
-    pub fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
+    pub fn of(stream: &(impl IsTerminal + AsStream)) -> Self {
         if !stream.is_terminal() {
             return Self::plain();
         }

@@ -9,7 +9,7 @@
 use crate::config::Environment;
 use crate::home::{self, process};
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -66,19 +66,11 @@ impl Tokens {
 
     /// A file that cannot be written is no reason to stay silent: locks are a courtesy between programs.
     fn lock(&self, path: &Path, content: &str) -> Result<(), String> {
-        let mut private = DirBuilder::new();
-        private.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
-        if path.parent().is_some_and(|parent| private.create(parent).is_err()) {
+        if path.parent().is_some_and(|parent| home::private_directory().create(parent).is_err()) {
             return Ok(());
         }
         for _ in 0..2 {
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            match options.open(path) {
+            match home::private_file().write(true).create_new(true).open(path) {
                 Ok(mut file) => {
                     let _ = file.write_all(content.as_bytes());
                     return Ok(());

@@ -3,6 +3,7 @@
 //! Reading a line blocks, so it happens on a thread of its own, and only when a line is asked for:
 //! what is typed meanwhile waits in the terminal.
 
+use crate::home::private_file;
 use crate::out::{Page, Tint};
 use anyhow::{Context as _, anyhow};
 use rustyline::completion::Completer;
@@ -14,9 +15,7 @@ use rustyline::validate::Validator;
 use rustyline::{ColorMode, Config, Context, Editor, Helper};
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::fs::OpenOptions;
 use std::io::{self, BufRead, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use throughline_core::port::Promise;
@@ -181,13 +180,17 @@ impl Keyboard {
 
 /// The file is there, and nobody else can read it.
 fn keep_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    let mut permissions = file.metadata()?.permissions();
-    if permissions.mode() & 0o077 != 0 {
-        permissions.set_mode(0o600);
-        file.set_permissions(permissions)?;
+    let file = private_file().append(true).create(true).open(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mut permissions = file.metadata()?.permissions();
+        if permissions.mode() & 0o077 != 0 {
+            permissions.set_mode(0o600);
+            file.set_permissions(permissions)?;
+        }
     }
+    drop(file);
     Ok(())
 }
 

@@ -60,7 +60,9 @@ impl Restart {
         loop {
             if let Ok(standing) = gateway.standing().await {
                 let is_new = standing["instance"].as_str().is_some_and(|instance| instance != old);
-                if is_new && standing["ready"] == true {
+                let mut agents = standing["agents"].as_array().into_iter().flatten();
+                let all_tried = agents.all(|agent| agent["state"] != "starting");
+                if is_new && all_tried && standing["ready"] == true {
                     return Ok(standing);
                 }
             }

@@ -1,4 +1,7 @@
 use super::*;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Child;
 use tempfile::TempDir;
 

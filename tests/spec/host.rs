@@ -44,6 +44,13 @@ impl Root {
         self.place.rehearsing(script).arg("--all-profiles")
     }
 
+    /// Returns when every agent has started, or failed to.
+    fn start(&self) -> Gateway {
+        let gateway = self.launch(&json!({})).start();
+        until("all have been tried", || gateway.log().contains("ready   after"));
+        gateway
+    }
+
     /// `throughline status --json` from outside: its exit code, and each agent.
     fn status(&self) -> (i32, BTreeMap<String, Value>) {
         let home = self.place.home();
@@ -88,7 +95,7 @@ fn p20_an_agent_that_cannot_start_is_named_and_tried_again_and_the_others_answer
     let failing: Vec<&str> =
         if is_root { vec!["babbage", "curie", "euler"] } else { vec!["babbage", "curie", "darwin", "euler"] };
 
-    let gateway = root.launch(&json!({})).start();
+    let gateway = root.start();
     for agent in PROFILES.iter().filter(|agent| !failing.contains(agent)) {
         let (status, told) = say(&gateway.client, agent, "s", "k", &format!("hello {agent}")).unwrap();
         assert!(status == 200 && told.contains(agent), "{agent}: {status} {told}");
@@ -131,7 +138,7 @@ fn p5_profiles_share_a_listener_and_nothing_else() {
     for (name, key) in [("ada", "tl-spec-ada-5b1f20e9d0aa"), ("gauss", "tl-spec-gauss-5b1f20e9d0aa")] {
         fs::write(root.home(name).join(".env"), format!("API_SERVER_KEY={key}\n")).unwrap();
     }
-    let gateway = root.launch(&json!({})).start();
+    let gateway = root.start();
     let own = |key: &str| Client::new(gateway.client.address, key);
     let (ada, gauss) = (own("tl-spec-ada-5b1f20e9d0aa"), own("tl-spec-gauss-5b1f20e9d0aa"));
     assert_eq!(say(&ada, "ada", "mine", "k", "hello").unwrap().0, 200);
