@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, Writer};
 use crate::compress::Compressor;
+use crate::draft::Drafts;
 use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
@@ -13,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
-use throughline_core::port::{Briefing, Commit, Desk, Model, Platform, StoreError};
+use throughline_core::input::Room;
+use throughline_core::port::{Briefing, Commit, Desk, DraftChange, Model, Outgoing, Platform, StoreError};
 use throughline_core::prompt::Digest;
 use throughline_core::session::Rules;
 use throughline_core::tool::Tools;
@@ -65,6 +67,7 @@ pub(crate) struct Home {
     pub boot: Boot,
     pub router: Router,
     pub outbox: Outbox,
+    pub drafts: Drafts,
     pub gauges: Gauges,
     /// Something happened that a drain may have waited for.
     pub stirred: Notify,
@@ -85,6 +88,8 @@ pub(crate) struct Home {
     unwritable: Mutex<Option<String>>,
     /// How often each session's actor has fallen over.
     falls: Mutex<BTreeMap<SessionId, u32>>,
+    /// What the place of a session that follows another adds to its prompt, until it is taken up.
+    rooms: Mutex<BTreeMap<SessionId, Room>>,
 }
 
 #[derive(Default)]
@@ -180,6 +185,19 @@ impl Home {
         self.falls.lock().expect("nothing panics while it holds this").remove(session);
     }
 
+    /// A session that follows another is in the same place.
+    pub fn bequeath(&self, successor: &SessionId, room: Room) {
+        if !room.is_plain() {
+            let mut rooms = self.rooms.lock().expect("nothing panics while it holds the rooms");
+            rooms.insert(successor.clone(), room);
+        }
+    }
+
+    pub fn inherited(&self, session: &SessionId) -> Room {
+        let mut rooms = self.rooms.lock().expect("nothing panics while it holds the rooms");
+        rooms.remove(session).unwrap_or_default()
+    }
+
     fn is_quiet(&self) -> bool {
         let gauges = &self.gauges;
         // A person may take days: what only waits for one goes on waiting after the next start.
@@ -217,7 +235,13 @@ impl Agent {
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
-        let undelivered = store.reader().undelivered()?;
+        let mut undelivered = store.reader().undelivered()?;
+        let asks = store.reader().asks()?;
+        for outgoing in &mut undelivered {
+            let call = Outgoing::asked_by(&outgoing.key);
+            outgoing.question = asks.iter().find(|pending| Some(&pending.call) == call.as_ref()).cloned();
+        }
+        let drafts = store.reader().drafts()?;
         let halted = store.reader().cursor(HALT, HALT)?.is_some_and(|value| value == HALT);
 
         let (library, desk) = Library::new(readers);
@@ -245,6 +269,7 @@ impl Agent {
             boot,
             router: Router::default(),
             outbox: Outbox::default(),
+            drafts: Drafts::default(),
             gauges: Gauges::default(),
             stirred: Notify::new(),
             draining: AtomicBool::new(false),
@@ -258,9 +283,17 @@ impl Agent {
             in_flight_left: Notify::new(),
             unwritable: Mutex::default(),
             falls: Mutex::default(),
+            rooms: Mutex::default(),
         });
         home.outbox.belongs_to(&home);
         hands.belong_to(&home);
+        let waits = |key: &str| is_awaited(key, &unfinished, &undelivered);
+        let (awaited, abandoned): (Vec<_>, Vec<_>) = drafts.into_iter().partition(|(key, _)| waits(key));
+        home.drafts.recover(awaited);
+        for (key, _) in abandoned {
+            let commit = Commit::Draft { key, change: DraftChange::Left, at: home.clock.now() };
+            home.library.commit_unawaited(commit);
+        }
         tokio::spawn(read_news(Arc::downgrade(&home), newsstand));
         undelivered.into_iter().for_each(|outgoing| home.outbox.send(outgoing));
         for session in unfinished {
@@ -300,6 +333,15 @@ impl Agent {
         }
         Ok(left)
     }
+}
+
+/// Whether a reply may still take the place of a preview: its turn goes on, or it is on its way. The
+/// preview of a turn that was ended stays as it is.
+fn is_awaited(key: &str, unfinished: &[SessionId], undelivered: &[Outgoing]) -> bool {
+    let is_of =
+        |session: &SessionId| key.strip_prefix(session.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    unfinished.iter().any(is_of)
+        || undelivered.iter().any(|outgoing| Outgoing::draft_key(&outgoing.key) == key)
 }
 
 async fn quiet(home: &Home) {

@@ -6,6 +6,7 @@
 
 use crate::agent::Home;
 use crate::committer::CommitError;
+use crate::draft;
 use crate::router;
 use crate::session::{Bounce, Expected, Mail, Origin};
 use futures_util::future::join_all;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use throughline_core::command::Command;
 use throughline_core::input::Kind;
 use throughline_core::port::{
-    CallId, Commit, Desk, Halted, Progress, Promise, Question, Reading, Receipt, Refusal, Status, StoreError,
+    CallId, Commit, Desk, Draft, Drafted, Halted, Hold, Progress, Promise, Question, Reading, Receipt, Refusal, Status, StoreError,
     Submission, Update,
 };
 use throughline_core::prompt::Digest;
@@ -103,6 +104,22 @@ impl Desk for Door {
                 Err(CommitError::Unknown) => Err(StoreError::Busy),
             }
         })
+    }
+
+    fn draft(&self, session: SessionId, seq: Seq) -> Promise<'_, Option<Draft>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.0.router.mail_if_awake(&session, Mail::Draft { seq, answer });
+            answered.await.ok().flatten()
+        })
+    }
+
+    fn drafted(&self, key: String, change: Drafted) -> Promise<'_, ()> {
+        Box::pin(draft::drafted(&self.0, key, change))
+    }
+
+    fn hold(&self, key: &str) -> Option<Hold> {
+        draft::hold(&self.0, key)
     }
 
     fn mint(&self, source: &str) -> SessionId {

@@ -16,6 +16,7 @@ mod bridge;
 mod clock;
 mod committer;
 mod compress;
+mod draft;
 mod hands;
 mod ingress;
 mod outbox;

@@ -4,9 +4,14 @@
 //! is sent and `delivered` after; one found attempting from an earlier start may have arrived. A
 //! platform that honours keys is simply asked again; any other gets it once more, visibly marked:
 //! a reply that is seen twice and says so is better than one that is never seen.
+//!
+//! A reply with a preview becomes that message. Saying the same of a message twice is saying it once,
+//! so there is nothing ambiguous about it; only a preview that may be there, and that nobody can find,
+//! makes its reply one that may have been seen.
 
 use crate::agent::Home;
 use crate::committer::CommitError;
+use crate::draft::{self, Preview};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -130,8 +135,14 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
 }
 
 async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgoing) -> Attempt {
-    let ambiguous = outgoing.attempting.is_some() && !platform.is_idempotent();
-    if ambiguous {
+    let draft = Outgoing::draft_key(&outgoing.key).to_owned();
+    let preview = home.drafts.close(&draft).await;
+    outgoing.draft = match &preview {
+        Some(Preview::Posted(id)) => Some(id.clone()),
+        Some(Preview::Unknown) | None => None,
+    };
+    let repeated = outgoing.attempting.is_some() && !platform.is_idempotent() && outgoing.draft.is_none();
+    if (repeated || preview == Some(Preview::Unknown)) && !outgoing.marked {
         outgoing.marked = true;
         home.note(Some(outgoing.session.clone()), "delivery_resent_marked", outgoing.key.clone());
     }
@@ -142,8 +153,24 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
     }
     outgoing.attempting = Some(home.boot);
     outgoing.attempts += 1;
-    match platform.send(outgoing, outgoing.marked.then_some(MARK)).await {
+    let mark = outgoing.marked.then_some(MARK);
+    let sent = match &outgoing.question {
+        Some(question) => platform.ask(outgoing, question, mark).await,
+        None => platform.send(outgoing, mark).await,
+    };
+    match sent {
         Ok(platform_id) => settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await,
+        // Somebody took the preview away, or it is too old to change: the reply is a message of its own.
+        Err(SendError::Never { message }) if outgoing.draft.is_some() => {
+            home.note(
+                Some(outgoing.session.clone()),
+                "preview_gone",
+                format!("{}: {message}", outgoing.key),
+            );
+            draft::leave(home, &draft).await;
+            outgoing.attempting = None;
+            Attempt::Again(Duration::ZERO)
+        }
         Err(SendError::Unknown { message }) if outgoing.attempts < ATTEMPTS_MAX => {
             tracing::warn!(key = outgoing.key, message, "unknown whether a reply arrived");
             Attempt::Again(backoff(outgoing.attempts))
@@ -171,6 +198,9 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
 async fn settle(home: &Arc<Home>, outgoing: &Outgoing, to: DeliveryChange) -> Attempt {
     while matches!(change(home, outgoing, to.clone()).await, Changed::NotNow) {
         sleep(DISK_RETRY).await;
+    }
+    if matches!(to, DeliveryChange::Delivered { .. } | DeliveryChange::Refused { .. }) {
+        home.drafts.forget(Outgoing::draft_key(&outgoing.key)); // as the store does
     }
     Attempt::Over
 }

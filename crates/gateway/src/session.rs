@@ -8,6 +8,7 @@ use crate::agent::Home;
 use crate::alarm::Alarm;
 use crate::committer::CommitError;
 use crate::compress::{self, Standing};
+use crate::draft::{self, Preview};
 use crate::hands::delegate;
 use crate::router;
 use crate::stream::{self, Feed};
@@ -18,13 +19,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
-use throughline_core::input::{AGENT_PLATFORM, Birth, Input, Kind, Root, Trace};
+use throughline_core::input::{AGENT_PLATFORM, Birth, Input, Kind, Room, Root, Trace};
 use throughline_core::memory::Scope;
 use throughline_core::port::{
-    CallId, Commit, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
+    CallId, Commit, Draft, DraftChange, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
 };
 use throughline_core::prompt::{Composition, Digest, Mark};
-use throughline_core::session::{Act, Event, FailureKind, Job, Outcome, Phase, Session};
+use throughline_core::session::{Act, Event, FailureKind, Job, Outcome, Phase, Reply, Session};
 use throughline_core::tool::{Ask, Call, Caller, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
 use throughline_core::{Generation, Message, RowId, Seq, SessionId, Time, TurnId};
@@ -65,6 +66,11 @@ pub(crate) enum Mail {
     Restore {
         snapshot: String,
         answer: oneshot::Sender<Result<(), Refusal>>,
+    },
+    /// A preview of the answer to this input is about to be posted. Answered when that is on disk.
+    Draft {
+        seq: Seq,
+        answer: oneshot::Sender<Option<Draft>>,
     },
     /// A person answered what a call asked.
     Decide {
@@ -138,6 +144,8 @@ pub(crate) struct Actor {
     principal: Option<String>,
     source: String,
     user: Option<String>,
+    /// What its place adds to a prompt that is frozen here.
+    room: Room,
     /// What the composition was begun with.
     offer: Option<Arc<Offer>>,
     system_prompt: Option<Arc<str>>,
@@ -196,6 +204,7 @@ impl Actor {
             principal: None,
             source: String::new(),
             user: None,
+            room: Room::default(),
             offer: None,
             system_prompt: None,
             layer: None,
@@ -236,6 +245,7 @@ impl Actor {
     }
 
     async fn load(&mut self) -> Result<(), StoreError> {
+        self.room = self.home.inherited(&self.id);
         if self.origin == Origin::Stored {
             let id = self.id.clone();
             if let Some(loaded) = self.home.library.read(move |store| store.load(&id)).await? {
@@ -322,6 +332,10 @@ impl Actor {
                 let restored = self.restore(snapshot).await?;
                 let _ = answer.send(restored);
                 self.start_jobs().await
+            }
+            Mail::Draft { seq, answer } => {
+                let _ = answer.send(self.draft(seq).await);
+                Ok(())
             }
             Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
             Mail::Halt { order, answer } => {
@@ -484,6 +498,7 @@ impl Actor {
             self.user.clone_from(&birth.user);
             self.principal.clone_from(&birth.principal);
         }
+        self.room.clone_from(&birth.room);
         let birth = self.birth_act(birth);
         let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
         match self.commit(Some(Event::Received(input)), birth).await {
@@ -602,7 +617,10 @@ impl Actor {
         let caller = self.caller(turn);
         let offer = self.home.tools.offer(&caller);
         let names = offer.as_ref().map_or(&[] as &[String], |offer| &offer.names);
-        let brief = self.home.briefing.assemble(&caller, names).await;
+        let brief = match self.room.is_plain() {
+            true => self.home.briefing.assemble(&caller, names).await,
+            false => self.home.briefing.assemble_in(&caller, names, &self.room).await,
+        };
         let mut acts = vec![Act::Freeze { prompt: compose(&brief, layer), layer: digest }];
         if !unprompted {
             let detail = "the client changed its system prompt".to_owned();
@@ -762,6 +780,7 @@ impl Actor {
         all.extend(birth);
         all.extend(self.pending.iter().cloned());
         all.extend(acts);
+        self.divide(&mut all);
         let unchanged = next == self.state && self.expect == next.generation;
         if unchanged && all.is_empty() {
             return Ok(());
@@ -786,6 +805,58 @@ impl Actor {
         Ok(())
     }
 
+    /// Each piece of a reply is a row of its own: what has arrived of it is not sent again.
+    fn divide(&self, acts: &mut Vec<Act>) {
+        let divided = acts.drain(..).flat_map(|act| match act {
+            // A question is one thing, with its buttons under it.
+            Act::Deliver(reply) if Outgoing::asked_by(&reply.key).is_none() => self.pieces(reply),
+            act => vec![act],
+        });
+        *acts = divided.collect();
+    }
+
+    fn pieces(&self, reply: Reply) -> Vec<Act> {
+        let platform = self.home.platforms.get(&reply.destination.platform);
+        let texts = platform.map(|platform| platform.parts(&reply.text)).unwrap_or_default();
+        match texts.len() {
+            0 | 1 => {
+                let text = texts.into_iter().next().unwrap_or(reply.text);
+                vec![Act::Deliver(Reply { text, ..reply })]
+            }
+            _ => {
+                let pieces = texts.into_iter().enumerate().map(|(place, text)| {
+                    let key = Outgoing::piece_key(&reply.key, place);
+                    Act::Deliver(Reply { key, text, ..reply.clone() })
+                });
+                pieces.collect()
+            }
+        }
+    }
+
+    /// The reply that a preview is of will have the key of the running turn.
+    async fn draft(&self, seq: Seq) -> Option<Draft> {
+        let Phase::Turn(turn) = &self.state.phase else { return None };
+        let destination = turn.inputs.last()?.reply_to.clone()?;
+        let shown = self.home.platforms.contains_key(&destination.platform);
+        let shown = shown && destination.platform != AGENT_PLATFORM && !self.home.is_halted();
+        if !shown || !turn.inputs.iter().any(|input| input.seq == seq) {
+            return None;
+        }
+        let key = format!("{}/{}", self.id, turn.id);
+        let id = match self.home.drafts.get(&key) {
+            Some(Preview::Posted(id)) => Some(id),
+            Some(Preview::Unknown) => return None, // there may be one, and nobody can find it
+            None => {
+                let intended = DraftChange::Intended { session: self.id.clone(), destination };
+                draft::put(&self.home, key.clone(), intended).await.ok()?;
+                self.home.drafts.begin(&key);
+                None
+            }
+        };
+        let hold = draft::hold(&self.home, &key)?;
+        Some(Draft { key, id, hold })
+    }
+
     /// What follows from a commit, now that it is on disk.
     fn take_effect(&mut self, before: &Session, acts: Vec<Act>, answered: Option<(Answer, Mark)>, now: Time) {
         if let Some((_, prompt)) = &answered {
@@ -795,6 +866,7 @@ impl Actor {
             (Phase::Turn(turn), _) | (_, Phase::Turn(turn)) => turn.began,
             _ => now,
         };
+        let questions: Vec<Pending> = acts.iter().filter_map(|act| self.question_of(act)).collect();
         for act in acts {
             match act {
                 // A session that begins here has no rows but those of this commit, and its prompt
@@ -827,6 +899,9 @@ impl Actor {
                     self.feed.settle(seq, Arc::new(Settled { outcome, began, answer }));
                 }
                 Act::Deliver(reply) => self.home.outbox.send(Outgoing {
+                    question: Outgoing::asked_by(&reply.key)
+                        .and_then(|call| questions.iter().find(|pending| pending.call == call).cloned()),
+                    draft: None,
                     key: reply.key,
                     session: self.id.clone(),
                     destination: reply.destination,
@@ -841,6 +916,7 @@ impl Actor {
                     self.home.compressor.tell(|engine| engine.session_ended(&self.id));
                     self.home.tools.forget(&self.id);
                     self.home.router.forget(&self.id);
+                    self.home.bequeath(&successor, self.room.clone());
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
                 Act::Result { turn, step, result, .. } => {
@@ -906,10 +982,17 @@ impl Actor {
     }
 
     fn tell_asked(&self, turn: TurnId, step: u32, index: usize, ask: Ask) {
-        let Phase::Turn(Turn { group: Some(group), .. }) = &self.state.phase else { return };
-        let tool = group.answer.calls.get(index).map(|call| call.name.clone()).unwrap_or_default();
-        let call = CallId { session: self.id.clone(), turn, step, index };
-        self.feed.asked(Pending { call, tool, ask });
+        if let Some(pending) = self.question_of(&Act::Ask { turn, step, index, ask }) {
+            self.feed.asked(pending);
+        }
+    }
+
+    fn question_of(&self, act: &Act) -> Option<Pending> {
+        let Act::Ask { turn, step, index, ask } = act else { return None };
+        let Phase::Turn(Turn { group: Some(group), .. }) = &self.state.phase else { return None };
+        let tool = group.answer.calls.get(*index).map(|call| call.name.clone()).unwrap_or_default();
+        let call = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
+        Some(Pending { call, tool, ask: ask.clone() })
     }
 
     fn forget_old_requests(&mut self, now: Time) {

@@ -14,6 +14,7 @@ pub mod edit;
 mod excerpt;
 mod keys;
 pub mod provider;
+pub mod platforms;
 mod read;
 mod scalar;
 pub mod tools;
