@@ -12,6 +12,7 @@ mod homes;
 mod interop;
 mod openai_sdk;
 mod owners;
+mod pairing;
 mod peers;
 mod prompts;
 mod refusals;

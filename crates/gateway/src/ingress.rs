@@ -16,8 +16,8 @@ use std::time::Duration;
 use throughline_core::command::Command;
 use throughline_core::input::Kind;
 use throughline_core::port::{
-    CallId, Commit, Desk, Draft, Drafted, Halted, Hold, Progress, Promise, Question, Reading, Receipt, Refusal, Status, StoreError,
-    Submission, Update,
+    CallId, Commit, Desk, Draft, Drafted, Halted, Hold, Progress, Promise, Question, Reading, Receipt,
+    Refusal, Status, StoreError, Submission, Update,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};

@@ -162,11 +162,7 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
         Ok(platform_id) => settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await,
         // Somebody took the preview away, or it is too old to change: the reply is a message of its own.
         Err(SendError::Never { message }) if outgoing.draft.is_some() => {
-            home.note(
-                Some(outgoing.session.clone()),
-                "preview_gone",
-                format!("{}: {message}", outgoing.key),
-            );
+            home.note(Some(outgoing.session.clone()), "preview_gone", format!("{}: {message}", outgoing.key));
             draft::leave(home, &draft).await;
             outgoing.attempting = None;
             Attempt::Again(Duration::ZERO)

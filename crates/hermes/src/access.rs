@@ -100,7 +100,9 @@ impl Policy {
 
     /// Whether anybody was named: strangers are not greeted where access is by list.
     pub fn has_list(&self) -> bool {
-        ![&self.users, &self.gateway_users, &self.group_users, &self.group_chats].iter().all(|list| list.is_empty())
+        ![&self.users, &self.gateway_users, &self.group_users, &self.group_chats]
+            .iter()
+            .all(|list| list.is_empty())
     }
 
     fn has_role(&self, roles: &[String]) -> bool {
@@ -134,7 +136,10 @@ impl Orders {
         let rank = self.rank(source);
         let command = command.to_lowercase();
         rank.admins.is_empty()
-            || source.user_id.as_deref().is_some_and(|user| is_one_of(user, rank.admins.iter().map(String::as_str)))
+            || source
+                .user_id
+                .as_deref()
+                .is_some_and(|user| is_one_of(user, rank.admins.iter().map(String::as_str)))
             || ALWAYS_ALLOWED.contains(&command.as_str())
             || rank.commands.contains(&command)
     }
@@ -142,7 +147,10 @@ impl Orders {
     pub fn is_admin(&self, source: &Source) -> bool {
         let rank = self.rank(source);
         rank.admins.is_empty()
-            || source.user_id.as_deref().is_some_and(|user| is_one_of(user, rank.admins.iter().map(String::as_str)))
+            || source
+                .user_id
+                .as_deref()
+                .is_some_and(|user| is_one_of(user, rank.admins.iter().map(String::as_str)))
     }
 
     fn rank(&self, source: &Source) -> &Rank {

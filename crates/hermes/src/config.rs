@@ -13,8 +13,8 @@
 pub mod edit;
 mod excerpt;
 mod keys;
-pub mod provider;
 pub mod platforms;
+pub mod provider;
 mod read;
 mod scalar;
 pub mod tools;

@@ -116,7 +116,8 @@ impl Book {
         if self.closed_until(now).is_some() || self.pending.len() >= PENDING_MAX {
             return Err(NoCode::TooMany);
         }
-        let code: String = chance.code.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect();
+        let code: String =
+            chance.code.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect();
         let entry = json!({
             "hash": hash(&code, &chance.salt),
             "salt": hex(&chance.salt),
@@ -164,7 +165,9 @@ impl Book {
 
     pub fn waiting(&self, now: f64) -> Vec<Person> {
         let entries = self.pending.iter().filter(|(_, entry)| !is_stale(entry, now));
-        entries.map(|(_, entry)| person(entry["user_id"].as_str().unwrap_or_default(), entry, "created_at")).collect()
+        entries
+            .map(|(_, entry)| person(entry["user_id"].as_str().unwrap_or_default(), entry, "created_at"))
+            .collect()
     }
 
     pub fn known(&self) -> Vec<Person> {
@@ -234,7 +237,9 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok()).collect()
+    pairs
+        .map(|pair| u8::from_str_radix(str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -299,7 +304,9 @@ mod tests {
     #[test]
     fn what_hermes_0_14_wrote_is_read() {
         let mut book = book();
-        book.pending = parse(r#"{"ABCD2345": {"user_id": "7", "user_name": "Old", "created_at": 1800000000.0}, "x": 3}"#);
+        book.pending = parse(
+            r#"{"ABCD2345": {"user_id": "7", "user_name": "Old", "created_at": 1800000000.0}, "x": 3}"#,
+        );
         book.approved = parse(r#"{"6": {"user_name": "Six", "approved_at": 1.5, "later": true}}"#);
         assert_eq!(book.waiting(NOW).len(), 1);
         assert_eq!(book.approve("abcd2345", NOW).unwrap().id, "7");
@@ -313,7 +320,8 @@ mod tests {
             assert!(parse(text).is_empty());
         }
         let mut book = book();
-        book.pending = parse(r#"{"a": {"hash": "x", "salt": "zz", "created_at": 1800000000}, "b": {}, "c": null}"#);
+        book.pending =
+            parse(r#"{"a": {"hash": "x", "salt": "zz", "created_at": 1800000000}, "b": {}, "c": null}"#);
         assert_eq!(book.approve("", NOW), Err(NoApproval::Unknown));
         assert_eq!(platform_of("telegram-pending.json"), Some("telegram"));
         assert_eq!((platform_of("_rate_limits.json"), platform_of("_x-approved.json")), (None, None));

@@ -7,9 +7,19 @@
 //!
 //! Deliberately absent: sessions, the store, and any queue of messages in memory.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod adapter;
+#[cfg(test)]
+mod double;
 pub mod incoming;
+pub mod intake;
+pub mod live;
+pub mod pairing;
 
 pub use adapter::{Adapter, Ended, Stop};
 pub use incoming::{Attachment, Incoming, Intake, Media, NotNow, Press, Quoted, Taken};
+pub use intake::{Porter, Settings};
+pub use live::{Front, Live};
+pub use pairing::Pairings;
 pub use throughline_core::port::{Platform, SendError};

@@ -20,6 +20,8 @@ pub struct Books {
     pub clients: Vec<ClientBook>,
     /// Everything a platform showed, in order.
     pub shown: Vec<Shown>,
+    /// What was shown of replies before they were there, in order.
+    pub previews: Vec<Preview>,
     /// Everything the model was asked, in order.
     pub asked: Vec<Question>,
     /// Every call the model made, by the id in its arguments.
@@ -112,6 +114,15 @@ pub struct Shown {
     pub key: String,
     pub text: String,
     pub marked: bool,
+}
+
+/// A message that shows what has been said so far.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    pub chat: usize,
+    pub text: String,
+    /// It has become the reply, is left as a message of its own, or was taken away by somebody.
+    pub over: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use throughline_core::compression::Replacement;
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::port::Commit;
+use throughline_core::port::{Commit, DraftChange};
 use throughline_core::session::{Act, Phase, Reply};
 use throughline_core::{Content, Generation, Message, RowId};
 
@@ -62,10 +62,14 @@ pub enum Mutant {
     DropTrigger,
     /// A summary takes effect twice: that it did is not written.
     ForgetPromotion,
+    /// A reply is a second message beside its preview.
+    SendAnew,
+    /// That a preview will be posted is not written.
+    ForgetDraft,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 26] = [
+    pub const ALL: [Mutant; 28] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -92,6 +96,8 @@ impl Mutant {
         Mutant::ForeignSummary,
         Mutant::DropTrigger,
         Mutant::ForgetPromotion,
+        Mutant::SendAnew,
+        Mutant::ForgetDraft,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -99,6 +105,9 @@ impl Mutant {
         let mut commit = commit.clone();
         if let (Mutant::ForgetHalt, Commit::Cursor { value, .. }) = (self, &mut commit) {
             value.clear();
+        }
+        if let (Mutant::ForgetDraft, Commit::Draft { change, .. }) = (self, &mut commit) {
+            *change = DraftChange::Left;
         }
         let Commit::Session { expect, state, acts, .. } = &mut commit else { return commit };
         match self {
@@ -174,6 +183,8 @@ impl Mutant {
             | Mutant::NoSync
             | Mutant::RunBeforeCommit
             | Mutant::RepeatEverything
+            | Mutant::SendAnew
+            | Mutant::ForgetDraft
             | Mutant::ForgetChain => {}
         }
         commit

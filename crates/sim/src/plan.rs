@@ -40,7 +40,17 @@ pub struct Plan {
     /// None: contexts never grow too large.
     pub compression: Option<CompressionPlan>,
     pub disk: DiskPlan,
+    pub platforms: PlatformPlan,
     pub crashes: Vec<Crash>,
+}
+
+/// How replies are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlatformPlan {
+    /// What has been said so far is shown before the reply.
+    pub streams: bool,
+    /// What is longer leaves in pieces.
+    pub piece_chars: Option<usize>,
 }
 
 /// One chat on a platform: what people write there.
@@ -191,6 +201,10 @@ impl Plan {
         if let Some(plan) = &mut compression {
             plan.memory = seed.chance(1, 2).then(|| MemoryPlan::draw(seed));
         }
+        let platforms = PlatformPlan {
+            streams: seed.chance(1, 2),
+            piece_chars: seed.chance(1, 3).then(|| 30 + pick(seed, 20)),
+        };
         Self {
             busy,
             limits,
@@ -202,6 +216,7 @@ impl Plan {
             agents: 1 + usize::from(peer),
             compression,
             disk: DiskPlan { full },
+            platforms,
             crashes,
         }
     }
@@ -263,6 +278,7 @@ impl Plan {
             agents: 1,
             compression: None,
             disk: DiskPlan { full: None },
+            platforms: PlatformPlan { streams: true, piece_chars: None },
             crashes: Vec::new(),
         }
     }

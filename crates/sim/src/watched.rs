@@ -222,6 +222,7 @@ pass_on! {
     turn_inputs(session: &SessionId, turn: TurnId) -> Vec<Arc<Input>>;
     unfinished() -> Vec<SessionId>;
     undelivered() -> Vec<Outgoing>;
+    drafts() -> Vec<(String, Option<String>)>;
     halted() -> Vec<SessionId>;
     asks() -> Vec<Pending>;
     cursor(platform: &str, account: &str) -> Option<String>;

@@ -20,8 +20,8 @@ use throughline_core::input::{
 };
 use throughline_core::message::{Assistant, Body, Content, JsonText, Message, ToolCall, ToolResult};
 use throughline_core::port::{
-    Anchor, CallId, Commit, Committed, DeliveryChange, DraftChange, Order, Pending, Scope, SessionFilter, Store,
-    StoreError,
+    Anchor, CallId, Commit, Committed, DeliveryChange, DraftChange, Order, Pending, Scope, SessionFilter,
+    Store, StoreError,
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Thread;
@@ -1731,7 +1731,8 @@ fn p10_a_preview_is_known_until_its_reply_takes_its_place(sites: Sites<'_>) {
     let (session, destination) = (world.places[0].clone(), elsewhere());
     let key = format!("{session}/1");
     let draft = |change| Commit::Draft { key: key.clone(), change, at: Time(5) };
-    let intended = || draft(DraftChange::Intended { session: session.clone(), destination: destination.clone() });
+    let intended =
+        || draft(DraftChange::Intended { session: session.clone(), destination: destination.clone() });
     let posted = |id: &str| draft(DraftChange::Posted { id: id.into() });
     let known = |world: &World| world.store.drafts().expect("can be asked");
     assert_eq!(known(&world), []);

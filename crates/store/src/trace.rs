@@ -109,7 +109,8 @@ impl Reader {
         while let Some(row) = rows.next()? {
             let (session, key): (String, String) = (row.get(0)?, row.get(1)?);
             let rest = key.strip_prefix(&session).and_then(|rest| rest.strip_prefix('/'));
-            let number = rest.and_then(|rest| rest.split(['/', '+']).next()).and_then(|number| number.parse().ok());
+            let number =
+                rest.and_then(|rest| rest.split(['/', '+']).next()).and_then(|number| number.parse().ok());
             if let Some(number) = number {
                 places.insert((session_id(&session)?, Seq(number)));
             }

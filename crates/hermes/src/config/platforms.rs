@@ -191,7 +191,8 @@ impl Platforms {
         });
         let tree = object(&plain(root));
         let reading = Reading { base: &base, tree: &tree, variable };
-        let all = reading.names().into_iter().map(|name| reading.platform(name, root, &mut notices)).collect();
+        let all =
+            reading.names().into_iter().map(|name| reading.platform(name, root, &mut notices)).collect();
         let flag = |key: &str, default: bool| reading.shared(key).as_ref().and_then(truth).unwrap_or(default);
         let media = reading.gateway("max_inbound_media_bytes").and_then(|value| value.as_i64());
         let platforms = Platforms {
@@ -247,7 +248,11 @@ impl Reading<'_> {
 
     /// Every platform that somebody mentions.
     fn names(&self) -> Vec<String> {
-        let maps = [self.base.get("platforms").cloned(), self.gateway("platforms"), self.tree.get("platforms").cloned()];
+        let maps = [
+            self.base.get("platforms").cloned(),
+            self.gateway("platforms"),
+            self.tree.get("platforms").cloned(),
+        ];
         let mut names: Vec<String> = Vec::new();
         let mut mention = |name: &str| {
             if !names.iter().any(|known| known == name) {
@@ -269,7 +274,8 @@ impl Reading<'_> {
     }
 
     fn is_on(&self, name: &str) -> bool {
-        self.variable(name).is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes" | "on"))
+        self.variable(name)
+            .is_some_and(|value| matches!(value.to_lowercase().as_str(), "true" | "1" | "yes" | "on"))
     }
 
     fn platform(&self, name: String, root: &Node, notices: &mut Vec<Notice>) -> Platform {
@@ -388,17 +394,20 @@ impl Described<'_> {
     }
 
     fn reply_mode(&self, notices: &mut Vec<Notice>) -> ReplyMode {
-        let written = [&self.merged, &self.block, &self.extra].iter().find_map(|map| map.get("reply_to_mode").cloned());
+        let written =
+            [&self.merged, &self.block, &self.extra].iter().find_map(|map| map.get("reply_to_mode").cloned());
         let said = self.own("REPLY_TO_MODE").map(Value::String).or(written);
         // YAML reads a bare `off` as no.
-        match said.as_ref().map(|value| if *value == Value::Bool(false) { "off".into() } else { word(value) }) {
+        match said.as_ref().map(|value| if *value == Value::Bool(false) { "off".into() } else { word(value) })
+        {
             None => ReplyMode::First,
             Some(mode) => match mode.as_str() {
                 "off" => ReplyMode::Off,
                 "first" => ReplyMode::First,
                 "all" => ReplyMode::All,
                 other => {
-                    let text = format!("`{}` has no reply_to_mode {other:?}; it is off, first or all", self.name);
+                    let text =
+                        format!("`{}` has no reply_to_mode {other:?}; it is off, first or all", self.name);
                     notices.push(notice(self.place("reply_to_mode"), &text));
                     ReplyMode::First
                 }
@@ -513,7 +522,9 @@ impl Described<'_> {
         let written = self.value("mention_patterns", "MENTION_PATTERNS");
         let parsed = |text: &str| match serde_json::from_str(text) {
             Ok(value @ (Value::Array(_) | Value::String(_))) => value,
-            _ => Value::Array(text.split(['\n', ',']).map(|part| Value::String(part.trim().to_owned())).collect()),
+            _ => Value::Array(
+                text.split(['\n', ',']).map(|part| Value::String(part.trim().to_owned())).collect(),
+            ),
         };
         let value = match (self.extra.contains_key("mention_patterns"), written) {
             (_, None) => return Vec::new(),
@@ -526,7 +537,8 @@ impl Described<'_> {
                 patterns.iter().filter_map(text).filter(|pattern| !pattern.is_empty()).collect()
             }
             _ => {
-                let text = format!("mention_patterns of `{}` are a list of texts; they have no effect", self.name);
+                let text =
+                    format!("mention_patterns of `{}` are a list of texts; they have no effect", self.name);
                 notices.push(notice(self.place("mention_patterns"), &text));
                 Vec::new()
             }
@@ -571,9 +583,15 @@ impl Described<'_> {
         let acknowledged = self.display_setting("busy_ack_enabled").or(acknowledged);
         Display {
             typing: self.flag("typing_indicator", true),
-            typing_text: self.merged.get("typing_status_text").or_else(|| self.extra.get("typing_status_text")).and_then(text),
+            typing_text: self
+                .merged
+                .get("typing_status_text")
+                .or_else(|| self.extra.get("typing_status_text"))
+                .and_then(text),
             tool_progress: progress,
-            progress_apart: self.shown("tool_progress_grouping").is_some_and(|value| word(&value) == "separate"),
+            progress_apart: self
+                .shown("tool_progress_grouping")
+                .is_some_and(|value| word(&value) == "separate"),
             preview_chars: usize::try_from(preview).unwrap_or(40),
             interim: shown("interim_assistant_messages", !quiet),
             busy_ack: acknowledged.as_ref().and_then(truth).unwrap_or(!quiet),
@@ -592,7 +610,8 @@ impl Described<'_> {
     fn shown(&self, key: &str) -> Option<Value> {
         let here = self.shown_here(key);
         let old = || self.display_setting("tool_progress_overrides")?.get(&self.name).cloned();
-        here.or_else(|| if key == "tool_progress" { old() } else { None }).or_else(|| self.display_setting(key))
+        here.or_else(|| if key == "tool_progress" { old() } else { None })
+            .or_else(|| self.display_setting(key))
     }
 
     fn shown_here(&self, key: &str) -> Option<Value> {
@@ -606,7 +625,9 @@ impl Described<'_> {
             _ => Map::new(),
         };
         let transport = |key: &str| {
-            settings.get(key).map(|value| if *value == Value::Bool(false) { "off".into() } else { word(value) })
+            settings
+                .get(key)
+                .map(|value| if *value == Value::Bool(false) { "off".into() } else { word(value) })
         };
         let by_mode = transport("mode").map(|mode| mode != "off");
         let enabled = match settings.get("enabled") {
@@ -615,7 +636,8 @@ impl Described<'_> {
         };
         let enabled = enabled && transport("transport").is_none_or(|transport| transport != "off");
         let here = self.shown_here("streaming").as_ref().and_then(truth);
-        let seconds = settings.get("edit_interval").and_then(Value::as_f64).filter(|it| it.is_finite() && *it > 0.0);
+        let seconds =
+            settings.get("edit_interval").and_then(Value::as_f64).filter(|it| it.is_finite() && *it > 0.0);
         let buffer = settings.get("buffer_threshold").and_then(Value::as_u64);
         here.unwrap_or(enabled && !quiet).then(|| Streaming {
             edit_interval: Duration::from_secs_f64(seconds.unwrap_or(0.8).clamp(0.1, 60.0)),

@@ -6,9 +6,8 @@ fn read(text: &str, variables: &[(&str, &str)]) -> Platforms {
 }
 
 fn read_all(text: &str, legacy: Option<&str>, variables: &[(&str, &str)]) -> (Platforms, Vec<Notice>) {
-    let variable = |name: &str| {
-        variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
-    };
+    let variable =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     let config = Config::parse(text, &variable).unwrap();
     Platforms::read(&config.root, legacy, &variable)
 }
@@ -23,7 +22,10 @@ fn a_token_switches_a_platform_on_unless_no_is_written() {
         ("platforms:\n  telegram:\n    enabled: false\n", false),
         ("platforms:\n  telegram:\n    enabled: true\n", true),
         ("gateway:\n  platforms:\n    telegram:\n      enabled: false\n", false),
-        ("gateway:\n  platforms:\n    telegram:\n      enabled: false\nplatforms:\n  telegram:\n    enabled: true\n", true),
+        (
+            "gateway:\n  platforms:\n    telegram:\n      enabled: false\nplatforms:\n  telegram:\n    enabled: true\n",
+            true,
+        ),
     ] {
         let platforms = read(text, &token);
         let telegram = platforms.get("telegram").unwrap();
@@ -46,7 +48,10 @@ fn the_old_file_is_the_base_and_the_rest_wins_key_by_key() {
     assert_eq!(notices, []);
     assert_eq!((telegram.enabled, telegram.reply_to_mode), (true, ReplyMode::All));
     assert_eq!(telegram.home, Some(HomeChannel { chat: "7".into(), name: "Den".into(), thread: None }));
-    assert_eq!((telegram.extra["base_url"].as_str(), telegram.extra["kept"].as_u64()), (Some("http://b"), Some(1)));
+    assert_eq!(
+        (telegram.extra["base_url"].as_str(), telegram.extra["kept"].as_u64()),
+        (Some("http://b"), Some(1))
+    );
     assert!(!platforms.group_sessions_per_user);
     assert_eq!(read_all("", Some("nonsense"), &[]).1.len(), 1);
 }
@@ -99,7 +104,11 @@ fn what_people_see_has_hermes_defaults() {
         ("webhook", ToolProgress::Off, false, false),
     ] {
         let display = shown(name);
-        assert_eq!((display.tool_progress, display.reactions, display.interim), (progress, reactions, interim), "{name}");
+        assert_eq!(
+            (display.tool_progress, display.reactions, display.interim),
+            (progress, reactions, interim),
+            "{name}"
+        );
         assert_eq!(display.streaming, None, "{name}");
     }
     assert!(shown("telegram").typing && shown("telegram").busy_ack && !shown("telegram").busy_ack_detail);
@@ -115,16 +124,24 @@ fn streaming_is_switched_on_for_all_and_off_for_one() {
         ("streaming:\n  transport: edit\n", false, false),
         ("gateway:\n  streaming:\n    enabled: true\n", true, true),
         ("streaming:\n  enabled: true\n  transport: off\n", false, false),
-        ("streaming:\n  enabled: true\ndisplay:\n  platforms:\n    slack:\n      streaming: false\n", true, false),
+        (
+            "streaming:\n  enabled: true\ndisplay:\n  platforms:\n    slack:\n      streaming: false\n",
+            true,
+            false,
+        ),
         ("display:\n  streaming: true\n  platforms:\n    slack:\n      streaming: true\n", false, true),
     ] {
         let platforms = read(&format!("{base}{text}"), &[]);
         let streams = |name: &str| platforms.get(name).unwrap().display.streaming.is_some();
         assert_eq!((streams("telegram"), streams("slack")), (telegram, slack), "{text}");
     }
-    let text = "telegram: {}\nstreaming: {enabled: true, edit_interval: 2, buffer_threshold: 5, cursor: '|'}\n";
+    let text =
+        "telegram: {}\nstreaming: {enabled: true, edit_interval: 2, buffer_threshold: 5, cursor: '|'}\n";
     let streaming = read(text, &[]).get("telegram").unwrap().display.streaming.clone().unwrap();
-    assert_eq!((streaming.edit_interval.as_secs(), streaming.buffer_chars, streaming.cursor.as_str()), (2, 5, "|"));
+    assert_eq!(
+        (streaming.edit_interval.as_secs(), streaming.buffer_chars, streaming.cursor.as_str()),
+        (2, 5, "|")
+    );
 }
 
 #[test]
@@ -135,7 +152,10 @@ fn what_cannot_be_read_is_named_and_opens_nothing() {
     assert_eq!(told.len(), 2, "{told:?}");
     assert_eq!((told[0].0, told[1].0), (3, 2));
     assert!(!platforms.get("slack").unwrap().enabled);
-    assert_eq!(read("telegram:\n  reply_to_mode: off\n", &[]).get("telegram").unwrap().reply_to_mode, ReplyMode::Off);
+    assert_eq!(
+        read("telegram:\n  reply_to_mode: off\n", &[]).get("telegram").unwrap().reply_to_mode,
+        ReplyMode::Off
+    );
     let patterns = [("TELEGRAM_MENTION_PATTERNS", r#"["^bot", "hey"]"#)];
     assert_eq!(read("telegram: {}\n", &patterns).get("telegram").unwrap().mentions.patterns, ["^bot", "hey"]);
 }
