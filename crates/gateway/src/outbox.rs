@@ -126,17 +126,21 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
         sleep(outgoing.not_before.since(home.clock.now()).min(BACKOFF_MAX)).await;
     }
     loop {
+        let preview = home.drafts.close(Outgoing::draft_key(&outgoing.key)).await;
         home.unhalted().await; // silence: what is written stays here until somebody speaks
-        match attempt(home, platform.as_ref(), &mut outgoing).await {
+        match attempt(home, platform.as_ref(), &mut outgoing, preview).await {
             Attempt::Again(delay) => sleep(delay).await,
             Attempt::Over => return,
         }
     }
 }
 
-async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgoing) -> Attempt {
-    let draft = Outgoing::draft_key(&outgoing.key).to_owned();
-    let preview = home.drafts.close(&draft).await;
+async fn attempt(
+    home: &Arc<Home>,
+    platform: &dyn Platform,
+    outgoing: &mut Outgoing,
+    preview: Option<Preview>,
+) -> Attempt {
     outgoing.draft = match &preview {
         Some(Preview::Posted(id)) => Some(id.clone()),
         Some(Preview::Unknown) | None => None,
@@ -163,7 +167,7 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
         // Somebody took the preview away, or it is too old to change: the reply is a message of its own.
         Err(SendError::Never { message }) if outgoing.draft.is_some() => {
             home.note(Some(outgoing.session.clone()), "preview_gone", format!("{}: {message}", outgoing.key));
-            draft::leave(home, &draft).await;
+            draft::leave(home, Outgoing::draft_key(&outgoing.key)).await;
             outgoing.attempting = None;
             Attempt::Again(Duration::ZERO)
         }

@@ -121,8 +121,18 @@ pub struct Shown {
 pub struct Preview {
     pub chat: usize,
     pub text: String,
-    /// It has become the reply, is left as a message of its own, or was taken away by somebody.
-    pub over: bool,
+    pub stage: Stage,
+}
+
+/// Where a preview stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Open,
+    /// It stays as a message of its own, since this life. A process that ends before it could write that
+    /// down goes on with it in the next one.
+    Left(u32),
+    /// It has become the reply, or was taken away by somebody.
+    Over,
 }
 
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The judges. They stand outside the machine and compare what was sent with what was seen.
 
-use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said};
+use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said, Stage};
 use crate::model::{clarified, said_in};
 use crate::plan::{Manner, Plan, words};
 use crate::tools::is_repeatable;
@@ -75,8 +75,11 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         ("turns stopped", shown("Stopped message")),
         ("chains cut", shown("Agents have been answering")),
         ("silences", books.halts.len()),
-        ("previews that became replies", books.previews.iter().filter(|preview| preview.over).count()),
-        ("previews that stay", books.previews.iter().filter(|preview| !preview.over).count()),
+        (
+            "previews that became replies",
+            books.previews.iter().filter(|preview| preview.stage != Stage::Open).count(),
+        ),
+        ("previews that stay", books.previews.iter().filter(|preview| preview.stage == Stage::Open).count()),
         ("pieces", books.shown.iter().filter(|shown| shown.key.contains('+')).count()),
         ("summaries", books.summaries.len()),
         ("letters between agents", books.letters.len()),
@@ -257,8 +260,11 @@ fn pieces_come_in_order(books: &Books, chat: usize) -> Vec<String> {
 /// P10: a preview becomes its reply. One that stays behind was nobody's to find, and its reply says so; or
 /// somebody ended its turn.
 fn previews_become_replies(books: &Books, chat: usize) -> Vec<String> {
-    let behind: Vec<_> =
-        books.previews.iter().filter(|preview| preview.chat == chat && !preview.over).collect();
+    let behind: Vec<_> = books
+        .previews
+        .iter()
+        .filter(|preview| preview.chat == chat && preview.stage == Stage::Open)
+        .collect();
     let shown = books.shown.iter().filter(|shown| shown.chat == chat && shown.marked);
     let marked: BTreeSet<_> = shown.map(|shown| &shown.key).collect();
     let ended = books.chats[chat].said.iter().any(|said| said.text == "/stop") || !books.halts.is_empty();

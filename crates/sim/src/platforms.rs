@@ -1,7 +1,7 @@
 //! Two chat platforms. `keyed` shows a key once however often it is sent; `plain` shows whatever
 //! comes. Each takes its seeded time, fails as planned, and shows nothing once power is gone.
 
-use crate::books::{AgentLetter, Books, Preview, Reaction, Shown};
+use crate::books::{AgentLetter, Books, Preview, Reaction, Shown, Stage};
 use crate::mutant::Mutant;
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Platform for SimPlatform {
             let draft = outgoing.draft.as_ref().filter(|_| outside.mutant != Some(Mutant::SendAnew));
             if let Some(id) = draft {
                 if outside.draw(|seed| seed.chance(1, 40)) {
-                    outside.write(|books| preview(books, id).over = true); // somebody takes it away
+                    outside.write(|books| preview(books, id).stage = Stage::Over); // somebody takes it away
                     return Err(SendError::Never { message: "there is no such message".into() });
                 }
                 self.replace(id, outgoing, mark.is_some());
@@ -114,7 +114,7 @@ impl Adapter for SimPlatform {
             let chat = place.chat.parse().expect("the simulator numbers its chats");
             let number = outside.write(|books| {
                 books.saw(("preview", chat, text));
-                books.previews.push(Preview { chat, text: text.to_owned(), over: false });
+                books.previews.push(Preview { chat, text: text.to_owned(), stage: Stage::Open });
                 books.previews.len() - 1
             });
             outside.pause(Duration::from_millis(300)).await;
@@ -136,15 +136,16 @@ impl Adapter for SimPlatform {
             outside.pause(Duration::from_millis(300)).await;
             outside.write(|books| {
                 books.saw(("changed", id, text));
+                let life = books.life;
                 let preview = preview(books, id);
-                if preview.over {
+                if preview.stage == Stage::Over || preview.stage == Stage::Left(life) {
                     let wrong =
                         format!("{id}: {text:?} took the place of {:?}, which was to stay", preview.text);
                     books.wrong.push(wrong);
                     return;
                 }
                 preview.text = text.to_owned();
-                preview.over = !text.ends_with(CURSOR);
+                preview.stage = if text.ends_with(CURSOR) { Stage::Open } else { Stage::Left(life) };
             });
             outside.pause(Duration::from_millis(300)).await;
             Ok(())
@@ -153,7 +154,7 @@ impl Adapter for SimPlatform {
 
     fn remove<'a>(&'a self, _: &'a Destination, id: &'a str) -> Promise<'a, Result<(), SendError>> {
         Box::pin(async move {
-            self.outside.write(|books| preview(books, id).over = true);
+            self.outside.write(|books| preview(books, id).stage = Stage::Over);
             Ok(())
         })
     }
@@ -193,7 +194,7 @@ impl SimPlatform {
     fn replace(&self, id: &str, outgoing: &Outgoing, marked: bool) {
         let known = self.outside.write(|books| {
             let preview = preview(books, id);
-            (preview.over, preview.text) = (true, outgoing.text.clone());
+            (preview.stage, preview.text) = (Stage::Over, outgoing.text.clone());
             books.shown.iter().any(|shown| shown.key == outgoing.key && !shown.marked)
         });
         if !known {

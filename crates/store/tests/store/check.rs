@@ -136,8 +136,9 @@ fn every_breach_is_noticed_by_name() {
         ("outbox", "UPDATE tl_outbox SET state = 1"),
         (
             "drafts",
-            "INSERT INTO tl_draft (key, session, destination, at)
-             SELECT key, session, destination, 0 FROM tl_outbox WHERE state >= 2",
+            "UPDATE tl_outbox SET state = 2;
+             INSERT INTO tl_draft (key, session, destination, at)
+             SELECT key, session, destination, 0 FROM tl_outbox",
         ),
         (
             "one_compression",
