@@ -69,7 +69,8 @@ impl Models for Providers {
         };
         let (settings, _) =
             report.into_settings().map_err(|error| format!("{name} cannot be used: {error:#}."))?;
-        crate::wire::model(&settings.model, &self.http).map_err(|error| format!("{name} cannot be used: {error:#}."))
+        crate::wire::model(&settings.model, &self.http)
+            .map_err(|error| format!("{name} cannot be used: {error:#}."))
     }
 }
 

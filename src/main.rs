@@ -56,6 +56,9 @@ enum Command {
     /// What is configured, and by what
     #[command(subcommand)]
     Config(cmd::config::Config),
+    /// Who may write to an agent by a code
+    #[command(subcommand)]
+    Pairing(cmd::pairing::Pairing),
     Stop(cmd::stop::Stop),
     Resume(cmd::stop::Resume),
     /// The Model Context Protocol
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
+        Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),
         Some(Command::Stop(command)) => wire::order(homes, all_profiles, &environment, async |gateways| {
             command.run(gateways, &mut out).await
         }),

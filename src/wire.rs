@@ -8,6 +8,7 @@ use crate::client;
 use crate::cmd::chat::Chat;
 use crate::cmd::eval::Eval;
 use crate::cmd::mcp::Mcp;
+use crate::cmd::pairing::Pairing;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::Place;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Settings, Written};
@@ -33,9 +34,11 @@ use throughline_gateway::{
     Agent, Agents, Bridge, Clock, Compressor, Lifecycle, Mint, NoClerk, OneModel, Options, Parts, Stopped,
     SystemClock,
 };
+use throughline_hermes::env::Dotenv;
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
 use throughline_net::Client;
+use throughline_platforms::Pairings;
 use throughline_server::Porch;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -352,6 +355,24 @@ pub fn evaluate(
 pub fn reader(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<throughline_store::Reader> {
     let home = only(homes, environment)?;
     Ok(throughline_store::Home::at(home.path()).reader()?)
+}
+
+/// On the files of a home, whoever has it.
+pub fn pairing(
+    command: Pairing,
+    homes: &[PathBuf],
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let home = only(homes, environment)?;
+    home.refuse_other_than_directory()?;
+    let dotenv = std::fs::read(home.path().join(".env")).unwrap_or_default();
+    let dotenv = Dotenv::parse(&dotenv, &|name| environment.get(name));
+    let variable = |name: &str| match dotenv.get(name) {
+        Some(variable) => Some(variable.value.expose().to_owned()),
+        None => environment.get(name),
+    };
+    command.run(&Pairings::of(home.path()), &variable, SystemClock::new().now(), out)
 }
 
 /// By the home's gateway if one runs, else here, where nobody else has the home meanwhile.

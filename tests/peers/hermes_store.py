@@ -3,8 +3,8 @@
 Reads a list of calls from standard input, each `[method, arguments, named arguments]`, runs them one
 after the other on the conversation store of the Hermes in whose environment this runs, on the home
 that HERMES_HOME names, and prints the list of what they returned. A method is one of Hermes' own
-`SessionDB`; or, after `gateway.`, one of the `SessionStore` of its gateway; or one of the few defined
-here for what those cannot do alone.
+`SessionDB`; or, after `gateway.`, one of the `SessionStore` of its gateway; or, after `pairing.`, one of
+its `PairingStore`; or one of the few defined here for what those cannot do alone.
 """
 
 import functools
@@ -65,6 +65,13 @@ def gateway():
     return SessionStore(HOME / "sessions", config)
 
 
+@functools.cache
+def pairing():
+    from gateway.pairing import PairingStore
+
+    return PairingStore()
+
+
 def check():
     """SQLite's own opinion of the file, and of both full-text indexes."""
     connection = sqlite3.connect(DATABASE)
@@ -81,8 +88,9 @@ OURS = {"schema": schema, "routes": routes, "route": route, "can": can, "check":
 def called(method, arguments, named):
     if method in OURS:
         return OURS[method](*arguments, **named)
-    owner = gateway() if method.startswith("gateway.") else database()
-    return getattr(owner, method.removeprefix("gateway."))(*arguments, **named)
+    owner, _, name = method.rpartition(".")
+    owner = {"gateway": gateway, "pairing": pairing, "": database}[owner]()
+    return getattr(owner, name)(*arguments, **named)
 
 
 results = [called(*call) for call in json.load(sys.stdin)]

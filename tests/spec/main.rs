@@ -15,6 +15,7 @@ mod interop;
 mod lifecycle;
 mod openai_sdk;
 mod owners;
+mod pairing;
 mod peers;
 mod prompts;
 mod refusals;

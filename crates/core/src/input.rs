@@ -191,6 +191,21 @@ pub struct Birth {
     pub parent: Option<SessionId>,
     /// The chat it belongs to. None for API and terminal: those have no route.
     pub chat: Option<Chat>,
+    pub room: Room,
+}
+
+/// What a place adds to the prompt of a session that begins there. Frozen with the prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    pub prompt: Option<String>,
+    /// Skills that are loaded from the start.
+    pub skills: Vec<String>,
+}
+
+impl Room {
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A chat as a platform describes it; `key` is what it is found by.

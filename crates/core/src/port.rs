@@ -6,7 +6,7 @@
 use crate::command::Found;
 use crate::compression::{Kind as Replaced, Operation, Promoted};
 use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId, View};
-use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Sender};
+use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Room, Sender};
 use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
@@ -41,6 +41,8 @@ pub enum Commit {
     Delivery { key: String, boot: Boot, change: DeliveryChange, at: Time },
     /// An answer reached its client in full: a later request with the same words is a new one.
     Written { session: SessionId, seq: Seq },
+    /// What became of the preview of a reply.
+    Draft { key: String, change: DraftChange, at: Time },
     /// How far a platform's own stream of events has been taken in. Written with or after its rows.
     Cursor { platform: String, account: String, value: String },
     /// Something worth counting that belongs to no session's state.
@@ -65,6 +67,17 @@ pub enum DeliveryChange {
     Refused {
         error: String,
     },
+}
+
+/// A preview of a reply: a message that shows what has been said so far. The reply takes its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DraftChange {
+    /// About to be posted. Found like this after a start, it may be there or not.
+    Intended { session: SessionId, destination: Destination },
+    /// It is there, under the platform's id.
+    Posted { id: String },
+    /// It never came to be, or stays as it is: a message of its own.
+    Left,
 }
 
 /// What the store did, where the caller could not know it before.
@@ -166,6 +179,8 @@ pub trait Read: Send {
     fn unfinished(&self) -> Result<Vec<SessionId>, StoreError>;
     /// Replies that have not been delivered, in the order in which they were written.
     fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError>;
+    /// Previews whose reply has not taken their place: its key, and the platform's id, where it is known.
+    fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError>;
     /// Sessions that the operator has silenced.
     fn halted(&self) -> Result<Vec<SessionId>, StoreError>;
     /// When this home was first taken over: what happened before is not ours to act on.
@@ -369,6 +384,34 @@ pub struct Outgoing {
     /// It was already sent again with a mark.
     pub marked: bool,
     pub not_before: Time,
+    /// The platform's id of its preview: that message becomes the reply.
+    pub draft: Option<String>,
+    /// The question that it puts to a person.
+    pub question: Option<Pending>,
+}
+
+/// Between the key of a reply and the number of a piece of it, from the second on.
+const PIECE: char = '+';
+
+impl Outgoing {
+    /// The key of a reply's piece: the first has that of the reply.
+    pub fn piece_key(key: &str, place: usize) -> String {
+        match place {
+            0 => key.to_owned(),
+            place => format!("{key}{PIECE}{}", place + 1),
+        }
+    }
+
+    /// Under which a preview of this reply would be known. A notice that the turn failed takes the place
+    /// of what was shown of it, too.
+    pub fn draft_key(key: &str) -> &str {
+        key.split_once("/failed/").map_or(key, |(turn, _)| turn)
+    }
+
+    /// The call whose question a reply with this key puts to a person.
+    pub fn asked_by(key: &str) -> Option<CallId> {
+        key.strip_suffix("/asked")?.parse().ok()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -713,7 +756,8 @@ pub trait Platform: Send + Sync {
         None
     }
     /// The pieces in which a text leaves, in order: each within what the platform takes, each a row
-    /// of the outbox of its own. The same text always gives the same pieces.
+    /// of the outbox of its own. The same text always gives the same pieces. Words come before files,
+    /// so that they can take the place of their preview.
     fn parts(&self, text: &str) -> Vec<String> {
         vec![text.to_owned()]
     }
@@ -726,6 +770,16 @@ pub trait Platform: Send + Sync {
         outgoing: &'a Outgoing,
         mark: Option<&'a str>,
     ) -> Promise<'a, Result<Option<String>, SendError>>;
+    /// Sends a reply that puts a question, with something to press where there is such a thing.
+    fn ask<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        question: &'a Pending,
+        mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        let _ = question;
+        self.send(outgoing, mark)
+    }
 }
 
 /// How a platform's account is doing, in words that `status` shows.
@@ -821,6 +875,22 @@ pub trait Briefing: Send + Sync {
     /// The system prompt of a session that begins now, with `tools` at hand. It is frozen with the
     /// session: later changes of what it was made from do not reach it.
     fn assemble<'a>(&'a self, caller: &'a Caller, tools: &'a [String]) -> Promise<'a, String>;
+    /// The same where the place it begins in has something to add.
+    fn assemble_in<'a>(
+        &'a self,
+        caller: &'a Caller,
+        tools: &'a [String],
+        room: &'a Room,
+    ) -> Promise<'a, String> {
+        Box::pin(async move {
+            let brief = self.assemble(caller, tools).await;
+            match &room.prompt {
+                Some(prompt) if brief.is_empty() => prompt.clone(),
+                Some(prompt) => format!("{brief}\n\n{prompt}"),
+                None => brief,
+            }
+        })
+    }
 }
 
 // ----------------------------------------------------------------------------------------- desk
@@ -949,6 +1019,23 @@ pub trait Desk: Send + Sync {
         let _ = (platform, account, value);
         Box::pin(async { Err(StoreError::Busy) })
     }
+    /// A preview of the answer to this input is about to be posted. None: it must not be; the turn is
+    /// over, or nobody would see that it is the same reply. Returns when it is on disk.
+    fn draft(&self, session: SessionId, seq: Seq) -> Promise<'_, Option<Draft>> {
+        let _ = (session, seq);
+        Box::pin(async { None })
+    }
+    /// What became of it. Returns when that is on disk.
+    fn drafted(&self, key: String, change: Drafted) -> Promise<'_, ()> {
+        let _ = (key, change);
+        Box::pin(async {})
+    }
+    /// Leave to change a preview: until it is given back, the reply waits. None: the reply has taken,
+    /// or is taking, its place.
+    fn hold(&self, key: &str) -> Option<Hold> {
+        let _ = key;
+        None
+    }
     /// A new id for a session, as this home makes them.
     fn mint(&self, source: &str) -> SessionId;
     /// A text that nothing else is called, for a message that brings no name of its own.
@@ -959,6 +1046,44 @@ pub trait Desk: Send + Sync {
     fn read(&self, question: Question) -> Promise<'_, Result<Reading, StoreError>>;
     fn status(&self) -> Status;
     fn now(&self) -> Time;
+}
+
+/// A preview, and leave to post or change it.
+pub struct Draft {
+    /// The key of the reply that will take its place.
+    pub key: String,
+    /// The platform's id, if there is one already.
+    pub id: Option<String>,
+    pub hold: Hold,
+}
+
+/// How posting a preview ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Drafted {
+    Posted {
+        id: String,
+    },
+    /// Nobody knows: its reply says that something of it may have been seen.
+    Lost,
+    /// It is not there, or stays as it is.
+    Left,
+}
+
+/// As long as somebody has it, nobody else acts. Given back when it is dropped.
+pub struct Hold(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Hold {
+    pub fn new(released: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(released)))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(released) = self.0.take() {
+            released();
+        }
+    }
 }
 
 /// What was silenced.

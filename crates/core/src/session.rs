@@ -23,9 +23,9 @@ use crate::time::Time;
 use crate::tool::{Ask, Grant, Letter, Question, Verdict};
 use crate::turn::{Answer, Group, RESUMES_MAX, Slot, Step, Turn};
 use compress::{End, NoSummary, SurveyOrder};
+use lifecycle::{Handing, Handover, Noticed, Run};
 pub use past::{RESTART, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
-use lifecycle::{Handing, Handover, Noticed, Run};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -955,12 +955,12 @@ mod compressing;
 mod control;
 #[cfg(test)]
 mod hands;
+pub mod lifecycle;
+#[cfg(test)]
+mod living;
 mod past;
 #[cfg(test)]
 mod pasts;
 mod preference;
-pub mod lifecycle;
-#[cfg(test)]
-mod living;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, Writer};
 use crate::compress::Compressor;
+use crate::draft::Drafts;
 use crate::expiry::{self, Lifecycle};
 use crate::hands::Hands;
 use crate::ingress::Door;
@@ -14,7 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
-use throughline_core::port::{Briefing, Clerk, Commit, Desk, Hooks, Model, Models, Platform, StoreError};
+use throughline_core::input::Room;
+use throughline_core::port::{
+    Briefing, Clerk, Commit, Desk, DraftChange, Hooks, Model, Models, Outgoing, Platform, StoreError,
+};
 use throughline_core::prompt::Digest;
 use throughline_core::session::Rules;
 use throughline_core::tool::Tools;
@@ -80,6 +84,7 @@ pub(crate) struct Home {
     pub boot: Boot,
     pub router: Router,
     pub outbox: Outbox,
+    pub drafts: Drafts,
     pub gauges: Gauges,
     /// Something happened that a drain may have waited for.
     pub stirred: Notify,
@@ -102,6 +107,8 @@ pub(crate) struct Home {
     falls: Mutex<BTreeMap<SessionId, u32>>,
     /// Around whatever this agent does: its lines go to its own log.
     pub span: Span,
+    /// What the place of a session that follows another adds to its prompt, until it is taken up.
+    rooms: Mutex<BTreeMap<SessionId, Room>>,
 }
 
 #[derive(Default)]
@@ -199,6 +206,19 @@ impl Home {
         self.falls.lock().expect("nothing panics while it holds this").remove(session);
     }
 
+    /// A session that follows another is in the same place.
+    pub fn bequeath(&self, successor: &SessionId, room: Room) {
+        if !room.is_plain() {
+            let mut rooms = self.rooms.lock().expect("nothing panics while it holds the rooms");
+            rooms.insert(successor.clone(), room);
+        }
+    }
+
+    pub fn inherited(&self, session: &SessionId) -> Room {
+        let mut rooms = self.rooms.lock().expect("nothing panics while it holds the rooms");
+        rooms.remove(session).unwrap_or_default()
+    }
+
     fn is_quiet(&self) -> bool {
         let gauges = &self.gauges;
         // A person may take days: what only waits for one goes on waiting after the next start.
@@ -236,8 +256,14 @@ impl Agent {
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
-        let undelivered = store.reader().undelivered()?;
         let baseline = store.reader().baseline()?;
+        let mut undelivered = store.reader().undelivered()?;
+        let asks = store.reader().asks()?;
+        for outgoing in &mut undelivered {
+            let call = Outgoing::asked_by(&outgoing.key);
+            outgoing.question = asks.iter().find(|pending| Some(&pending.call) == call.as_ref()).cloned();
+        }
+        let drafts = store.reader().drafts()?;
         let halted = store.reader().cursor(HALT, HALT)?.is_some_and(|value| value == HALT);
 
         // At the gravest level, so that it is there whatever is logged.
@@ -271,6 +297,7 @@ impl Agent {
             boot,
             router: Router::default(),
             outbox: Outbox::default(),
+            drafts: Drafts::default(),
             gauges: Gauges { cached: options.cached, ..Gauges::default() },
             stirred: Notify::new(),
             draining: AtomicBool::new(false),
@@ -285,9 +312,17 @@ impl Agent {
             unwritable: Mutex::default(),
             falls: Mutex::default(),
             span: span.clone(),
+            rooms: Mutex::default(),
         });
         home.outbox.belongs_to(&home);
         hands.belong_to(&home);
+        let waits = |key: &str| is_awaited(key, &unfinished, &undelivered);
+        let (awaited, abandoned): (Vec<_>, Vec<_>) = drafts.into_iter().partition(|(key, _)| waits(key));
+        home.drafts.recover(awaited);
+        for (key, _) in abandoned {
+            let commit = Commit::Draft { key, change: DraftChange::Left, at: home.clock.now() };
+            home.library.commit_unawaited(commit);
+        }
         tokio::spawn(read_news(Arc::downgrade(&home), newsstand).instrument(span));
         undelivered.into_iter().for_each(|outgoing| home.outbox.send(outgoing));
         for session in unfinished {
@@ -330,6 +365,15 @@ impl Agent {
         }
         Ok(left)
     }
+}
+
+/// Whether a reply may still take the place of a preview: its turn goes on, or it is on its way. The
+/// preview of a turn that was ended stays as it is.
+fn is_awaited(key: &str, unfinished: &[SessionId], undelivered: &[Outgoing]) -> bool {
+    let is_of =
+        |session: &SessionId| key.strip_prefix(session.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    unfinished.iter().any(is_of)
+        || undelivered.iter().any(|outgoing| Outgoing::draft_key(&outgoing.key) == key)
 }
 
 async fn quiet(home: &Home) {

@@ -6,6 +6,7 @@
 
 use crate::agent::Home;
 use crate::committer::CommitError;
+use crate::draft;
 use crate::router;
 use crate::session::{Bounce, Expected, Mail, Origin};
 use futures_util::future::join_all;
@@ -15,8 +16,8 @@ use std::time::Duration;
 use throughline_core::command::{self, Command, Errand};
 use throughline_core::input::Kind;
 use throughline_core::port::{
-    Assignment, CallId, Commit, Desk, Expansion, Halted, Progress, Promise, Question, Reading, Receipt,
-    Refusal, Status, StoreError, Submission, Update,
+    Assignment, CallId, Commit, Desk, Draft, Drafted, Expansion, Halted, Hold, Progress, Promise, Question,
+    Reading, Receipt, Refusal, Status, StoreError, Submission, Update,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
@@ -114,6 +115,22 @@ impl Desk for Door {
                 Err(CommitError::Unknown) => Err(StoreError::Busy),
             }
         })
+    }
+
+    fn draft(&self, session: SessionId, seq: Seq) -> Promise<'_, Option<Draft>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.0.router.mail_if_awake(&session, Mail::Draft { seq, answer });
+            answered.await.ok().flatten()
+        })
+    }
+
+    fn drafted(&self, key: String, change: Drafted) -> Promise<'_, ()> {
+        Box::pin(draft::drafted(&self.0, key, change))
+    }
+
+    fn hold(&self, key: &str) -> Option<Hold> {
+        draft::hold(&self.0, key)
     }
 
     fn mint(&self, source: &str) -> SessionId {

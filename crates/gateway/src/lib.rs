@@ -17,6 +17,7 @@ mod clerk;
 mod clock;
 mod committer;
 mod compress;
+mod draft;
 mod expiry;
 mod finalise;
 mod hands;

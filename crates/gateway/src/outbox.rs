@@ -4,9 +4,14 @@
 //! is sent and `delivered` after; one found attempting from an earlier start may have arrived. A
 //! platform that honours keys is simply asked again; any other gets it once more, visibly marked:
 //! a reply that is seen twice and says so is better than one that is never seen.
+//!
+//! A reply with a preview becomes that message. Saying the same of a message twice is saying it once,
+//! so there is nothing ambiguous about it; only a preview that may be there, and that nobody can find,
+//! makes its reply one that may have been seen.
 
 use crate::agent::Home;
 use crate::committer::CommitError;
+use crate::draft::{self, Preview};
 use futures_util::FutureExt;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -124,18 +129,29 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
         sleep(outgoing.not_before.since(home.clock.now()).min(BACKOFF_MAX)).await;
     }
     loop {
+        let preview = home.drafts.close(Outgoing::draft_key(&outgoing.key)).await;
         home.unhalted().await; // silence: what is written stays here until somebody speaks
-        match attempt(home, platform.as_ref(), &mut outgoing).await {
+        match attempt(home, platform.as_ref(), &mut outgoing, preview).await {
             Attempt::Again(delay) => sleep(delay).await,
             Attempt::Over => return,
         }
     }
 }
 
-async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgoing) -> Attempt {
+async fn attempt(
+    home: &Arc<Home>,
+    platform: &dyn Platform,
+    outgoing: &mut Outgoing,
+    preview: Option<Preview>,
+) -> Attempt {
     let now = home.clock.now();
-    let ambiguous = outgoing.attempting.is_some() && !recognises(platform, outgoing, now);
-    if ambiguous {
+    outgoing.draft = match &preview {
+        Some(Preview::Posted(id)) => Some(id.clone()),
+        Some(Preview::Unknown) | None => None,
+    };
+    let repeated =
+        outgoing.attempting.is_some() && outgoing.draft.is_none() && !recognises(platform, outgoing, now);
+    if (repeated || preview == Some(Preview::Unknown)) && !outgoing.marked {
         outgoing.marked = true;
         home.note(Some(outgoing.session.clone()), "delivery_resent_marked", outgoing.key.clone());
     }
@@ -147,8 +163,20 @@ async fn attempt(home: &Arc<Home>, platform: &dyn Platform, outgoing: &mut Outgo
     outgoing.attempting = Some(home.boot);
     outgoing.attempted = outgoing.attempted.or(Some(now));
     outgoing.attempts += 1;
-    match platform.send(outgoing, outgoing.marked.then_some(MARK)).await {
+    let mark = outgoing.marked.then_some(MARK);
+    let sent = match &outgoing.question {
+        Some(question) => platform.ask(outgoing, question, mark).await,
+        None => platform.send(outgoing, mark).await,
+    };
+    match sent {
         Ok(platform_id) => settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await,
+        // Somebody took the preview away, or it is too old to change: the reply is a message of its own.
+        Err(SendError::Never { message }) if outgoing.draft.is_some() => {
+            home.note(Some(outgoing.session.clone()), "preview_gone", format!("{}: {message}", outgoing.key));
+            draft::leave(home, Outgoing::draft_key(&outgoing.key)).await;
+            (outgoing.attempting, outgoing.attempted) = (None, None);
+            Attempt::Again(Duration::ZERO)
+        }
         Err(SendError::Unknown { message }) if outgoing.attempts < ATTEMPTS_MAX => {
             tracing::warn!(key = outgoing.key, message, "unknown whether a reply arrived");
             Attempt::Again(backoff(outgoing.attempts))
@@ -187,6 +215,9 @@ fn recognises(platform: &dyn Platform, outgoing: &Outgoing, now: Time) -> bool {
 async fn settle(home: &Arc<Home>, outgoing: &Outgoing, to: DeliveryChange) -> Attempt {
     while matches!(change(home, outgoing, to.clone()).await, Changed::NotNow) {
         sleep(DISK_RETRY).await;
+    }
+    if matches!(to, DeliveryChange::Delivered { .. } | DeliveryChange::Refused { .. }) {
+        home.drafts.forget(Outgoing::draft_key(&outgoing.key)); // as the store does
     }
     Attempt::Over
 }
@@ -273,6 +304,8 @@ mod tests {
                 reply_to: None,
             };
             let outgoing = Outgoing {
+                draft: None,
+                question: None,
                 key: "k".into(),
                 session: "s".parse().expect("an id"),
                 destination,

@@ -9,6 +9,7 @@ use crate::alarm::Alarm;
 use crate::clerk;
 use crate::committer::CommitError;
 use crate::compress::{self, Standing};
+use crate::draft::{self, Preview};
 use crate::finalise::{self, Ended};
 use crate::hands::delegate;
 use crate::hooks;
@@ -23,11 +24,12 @@ use std::time::Duration;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
-use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
+use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Room, Root, Trace};
 use throughline_core::lifecycle::announcement;
 use throughline_core::memory::Scope;
 use throughline_core::port::{
-    Assignment, CallId, Commit, Model, Outgoing, Pending, Receipt, Refusal, Settled, StoreError, Submission,
+    Assignment, CallId, Commit, Draft, DraftChange, Model, Outgoing, Pending, Receipt, Refusal, Settled,
+    StoreError, Submission,
 };
 use throughline_core::prompt::{Composition, Digest, Mark};
 use throughline_core::session::lifecycle::{Noticed, Run};
@@ -74,6 +76,11 @@ pub(crate) enum Mail {
     Restore {
         snapshot: String,
         answer: oneshot::Sender<Result<(), Refusal>>,
+    },
+    /// A preview of the answer to this input is about to be posted. Answered when that is on disk.
+    Draft {
+        seq: Seq,
+        answer: oneshot::Sender<Option<Draft>>,
     },
     /// A person answered what a call asked.
     Decide {
@@ -154,6 +161,8 @@ pub(crate) struct Actor {
     user: Option<String>,
     /// The model that a person has chosen here, by its name.
     chosen: Option<(String, Arc<dyn Model>)>,
+    /// What its place adds to a prompt that is frozen here.
+    room: Room,
     /// What the composition was begun with.
     offer: Option<Arc<Offer>>,
     system_prompt: Option<Arc<str>>,
@@ -214,6 +223,7 @@ impl Actor {
             source: String::new(),
             user: None,
             chosen: None,
+            room: Room::default(),
             offer: None,
             system_prompt: None,
             layer: None,
@@ -254,6 +264,7 @@ impl Actor {
     }
 
     async fn load(&mut self) -> Result<(), StoreError> {
+        self.room = self.home.inherited(&self.id);
         if self.origin == Origin::Stored {
             let id = self.id.clone();
             if let Some(loaded) = self.home.library.read(move |store| store.load(&id)).await? {
@@ -340,6 +351,10 @@ impl Actor {
                 let restored = self.restore(snapshot).await?;
                 let _ = answer.send(restored);
                 self.start_jobs().await
+            }
+            Mail::Draft { seq, answer } => {
+                let _ = answer.send(self.draft(seq).await);
+                Ok(())
             }
             Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
             Mail::Halt { order, answer } => {
@@ -516,6 +531,7 @@ impl Actor {
             self.user.clone_from(&birth.user);
             self.principal.clone_from(&birth.principal);
         }
+        self.room.clone_from(&birth.room);
         let announced =
             self.after_a_reset(&mut birth, input.reply_to.as_ref()).await.map_err(Stop::Reload)?;
         let first = self.birth_act(birth).into_iter().chain(announced).collect();
@@ -689,7 +705,10 @@ impl Actor {
         let caller = self.caller(turn);
         let offer = self.home.tools.offer(&caller);
         let names = offer.as_ref().map_or(&[] as &[String], |offer| &offer.names);
-        let brief = self.home.briefing.assemble(&caller, names).await;
+        let brief = match self.room.is_plain() {
+            true => self.home.briefing.assemble(&caller, names).await,
+            false => self.home.briefing.assemble_in(&caller, names, &self.room).await,
+        };
         let personality = next.preferences.personality.as_ref();
         let prompt = with_personality(&compose(&brief, layer), personality);
         let mut acts = vec![Act::Freeze { prompt, layer: digest }];
@@ -887,6 +906,7 @@ impl Actor {
         all.extend(first);
         all.extend(self.pending.iter().cloned());
         all.extend(acts);
+        self.divide(&mut all);
         let unchanged = next == self.state && self.expect == next.generation;
         if unchanged && all.is_empty() {
             return Ok(());
@@ -911,6 +931,58 @@ impl Actor {
         Ok(())
     }
 
+    /// Each piece of a reply is a row of its own: what has arrived of it is not sent again.
+    fn divide(&self, acts: &mut Vec<Act>) {
+        let divided = acts.drain(..).flat_map(|act| match act {
+            // A question is one thing, with its buttons under it.
+            Act::Deliver(reply) if Outgoing::asked_by(&reply.key).is_none() => self.pieces(reply),
+            act => vec![act],
+        });
+        *acts = divided.collect();
+    }
+
+    fn pieces(&self, reply: Reply) -> Vec<Act> {
+        let platform = self.home.platforms.get(&reply.destination.platform);
+        let texts = platform.map(|platform| platform.parts(&reply.text)).unwrap_or_default();
+        match texts.len() {
+            0 | 1 => {
+                let text = texts.into_iter().next().unwrap_or(reply.text);
+                vec![Act::Deliver(Reply { text, ..reply })]
+            }
+            _ => {
+                let pieces = texts.into_iter().enumerate().map(|(place, text)| {
+                    let key = Outgoing::piece_key(&reply.key, place);
+                    Act::Deliver(Reply { key, text, ..reply.clone() })
+                });
+                pieces.collect()
+            }
+        }
+    }
+
+    /// The reply that a preview is of will have the key of the running turn.
+    async fn draft(&self, seq: Seq) -> Option<Draft> {
+        let Phase::Turn(turn) = &self.state.phase else { return None };
+        let destination = turn.inputs.last()?.reply_to.clone()?;
+        let shown = self.home.platforms.contains_key(&destination.platform);
+        let shown = shown && destination.platform != AGENT_PLATFORM && !self.home.is_halted();
+        if !shown || !turn.inputs.iter().any(|input| input.seq == seq) {
+            return None;
+        }
+        let key = format!("{}/{}", self.id, turn.id);
+        let id = match self.home.drafts.get(&key) {
+            Some(Preview::Posted(id)) => Some(id),
+            Some(Preview::Unknown) => return None, // there may be one, and nobody can find it
+            None => {
+                let intended = DraftChange::Intended { session: self.id.clone(), destination };
+                draft::put(&self.home, key.clone(), intended).await.ok()?;
+                self.home.drafts.begin(&key);
+                None
+            }
+        };
+        let hold = draft::hold(&self.home, &key)?;
+        Some(Draft { key, id, hold })
+    }
+
     /// What follows from a commit, now that it is on disk.
     fn take_effect(&mut self, before: &Session, acts: Vec<Act>, answered: Option<(Answer, Mark)>, now: Time) {
         if let Some((_, prompt)) = &answered {
@@ -921,6 +993,7 @@ impl Actor {
             (Phase::Turn(turn), _) | (_, Phase::Turn(turn)) => turn.began,
             _ => now,
         };
+        let questions: Vec<Pending> = acts.iter().filter_map(|act| self.question_of(act)).collect();
         for act in acts {
             match act {
                 // A session that begins here has no rows but those of this commit, and its prompt
@@ -953,6 +1026,9 @@ impl Actor {
                     self.feed.settle(seq, Arc::new(Settled { outcome, began, answer }));
                 }
                 Act::Deliver(reply) => self.home.outbox.send(Outgoing {
+                    question: Outgoing::asked_by(&reply.key)
+                        .and_then(|call| questions.iter().find(|pending| pending.call == call).cloned()),
+                    draft: None,
                     key: reply.key,
                     session: self.id.clone(),
                     destination: reply.destination,
@@ -972,6 +1048,7 @@ impl Actor {
                 }
                 Act::Close { successor, .. } => {
                     self.home.router.forget(&self.id);
+                    self.home.bequeath(&successor, self.room.clone());
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
                 Act::Switch { to, .. } => {
@@ -1055,10 +1132,17 @@ impl Actor {
     }
 
     fn tell_asked(&self, turn: TurnId, step: u32, index: usize, ask: Ask) {
-        let Phase::Turn(Turn { group: Some(group), .. }) = &self.state.phase else { return };
-        let tool = group.answer.calls.get(index).map(|call| call.name.clone()).unwrap_or_default();
-        let call = CallId { session: self.id.clone(), turn, step, index };
-        self.feed.asked(Pending { call, tool, ask });
+        if let Some(pending) = self.question_of(&Act::Ask { turn, step, index, ask }) {
+            self.feed.asked(pending);
+        }
+    }
+
+    fn question_of(&self, act: &Act) -> Option<Pending> {
+        let Act::Ask { turn, step, index, ask } = act else { return None };
+        let Phase::Turn(Turn { group: Some(group), .. }) = &self.state.phase else { return None };
+        let tool = group.answer.calls.get(*index).map(|call| call.name.clone()).unwrap_or_default();
+        let call = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
+        Some(Pending { call, tool, ask: ask.clone() })
     }
 
     fn forget_old_requests(&mut self, now: Time) {

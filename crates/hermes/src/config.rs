@@ -14,6 +14,7 @@ pub mod edit;
 mod excerpt;
 pub mod hooks;
 mod keys;
+pub mod platforms;
 pub mod provider;
 mod read;
 mod scalar;

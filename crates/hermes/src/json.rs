@@ -27,6 +27,11 @@ pub fn dumps_indented(value: &Value) -> String {
     Writer { escape: escape_ascii, indent: Some(2) }.text(value)
 }
 
+/// `json.dumps(value, indent=2, ensure_ascii=False)`: the form of Hermes' pairing files.
+pub fn dumps_indented_unicode(value: &Value) -> String {
+    Writer { escape: escape_unicode, indent: Some(2) }.text(value)
+}
+
 /// One string, as `json.dumps` writes it.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

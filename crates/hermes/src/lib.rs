@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod access;
 mod call;
 pub mod config;
 mod content;
@@ -20,6 +21,7 @@ pub mod local;
 pub mod lock;
 pub mod log;
 mod message;
+pub mod pairing;
 #[cfg(test)]
 mod peer;
 pub mod profile;

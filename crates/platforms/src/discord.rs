@@ -598,7 +598,19 @@ impl Platform for Discord {
         outgoing: &'a Outgoing,
         mark: Option<&'a str>,
     ) -> Promise<'a, Result<Option<String>, SendError>> {
-        Box::pin(self.deliver(outgoing, mark))
+        match &outgoing.draft {
+            Some(id) => Box::pin(self.become_reply(outgoing, id, mark)),
+            None => Box::pin(self.deliver(outgoing, mark)),
+        }
+    }
+
+    fn ask<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        question: &'a Pending,
+        mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        Box::pin(self.inquire(outgoing, question, mark))
     }
 }
 

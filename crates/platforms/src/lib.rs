@@ -11,13 +11,21 @@
 
 pub mod adapter;
 pub mod discord;
+#[cfg(test)]
+mod double;
 pub mod incoming;
+pub mod intake;
+pub mod live;
 pub mod media;
+pub mod pairing;
 pub mod slack;
 pub mod telegram;
 pub mod webhook;
 
 pub use adapter::{Adapter, Ended, Stop};
 pub use incoming::{Attachment, Incoming, Intake, Letter, Media, NotNow, Press, Quoted, Taken};
+pub use intake::{Porter, Settings};
+pub use live::{Front, Live};
+pub use pairing::Pairings;
 pub use telegram::Telegram;
 pub use throughline_core::port::{Platform, SendError};

@@ -419,7 +419,16 @@ impl Platform for Slack {
         outgoing: &'a Outgoing,
         mark: Option<&'a str>,
     ) -> Promise<'a, Result<Option<String>, SendError>> {
-        Box::pin(self.reply(outgoing, None, mark))
+        Box::pin(self.reply(outgoing, outgoing.draft.as_deref(), mark))
+    }
+
+    fn ask<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        question: &'a Pending,
+        _mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        Box::pin(async move { self.put(&outgoing.destination, question).await.map(Some) })
     }
 }
 
@@ -639,6 +648,9 @@ mod tests {
             reply_to: None,
         };
         let outgoing = Outgoing {
+            attempted: None,
+            draft: None,
+            question: None,
             key: "reply/1".to_owned(),
             session: "20260528_093510_66bfaec7".parse().unwrap(),
             destination,

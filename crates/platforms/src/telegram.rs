@@ -238,7 +238,19 @@ impl Platform for Telegram {
         outgoing: &'a Outgoing,
         mark: Option<&'a str>,
     ) -> Promise<'a, Result<Option<String>, SendError>> {
-        Box::pin(self.0.send(outgoing, mark))
+        match &outgoing.draft {
+            Some(draft) => Box::pin(self.0.finish(outgoing, draft)),
+            None => Box::pin(self.0.send(outgoing, mark)),
+        }
+    }
+
+    fn ask<'a>(
+        &'a self,
+        outgoing: &'a Outgoing,
+        question: &'a Pending,
+        _mark: Option<&'a str>,
+    ) -> Promise<'a, Result<Option<String>, SendError>> {
+        Box::pin(async move { self.put(&outgoing.destination, question).await.map(Some) })
     }
 }
 

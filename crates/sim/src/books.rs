@@ -20,6 +20,8 @@ pub struct Books {
     pub clients: Vec<ClientBook>,
     /// Everything a platform showed, in order.
     pub shown: Vec<Shown>,
+    /// What was shown of replies before they were there, in order.
+    pub previews: Vec<Preview>,
     /// Everything the model was asked, in order.
     pub asked: Vec<Question>,
     /// Every call the model made, by the id in its arguments.
@@ -118,6 +120,25 @@ pub struct Shown {
     pub key: String,
     pub text: String,
     pub marked: bool,
+}
+
+/// A message that shows what has been said so far.
+#[derive(Clone, Debug)]
+pub struct Preview {
+    pub chat: usize,
+    pub text: String,
+    pub stage: Stage,
+}
+
+/// Where a preview stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Open,
+    /// It stays as a message of its own, since this life. A process that ends before it could write that
+    /// down goes on with it in the next one.
+    Left(u32),
+    /// It has become the reply, or was taken away by somebody.
+    Over,
 }
 
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The judges. They stand outside the machine and compare what was sent with what was seen.
 
-use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said};
+use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said, Stage};
 use crate::model::{clarified, said_in};
 use crate::plan::{Manner, Plan, words};
 use crate::tools::is_repeatable;
@@ -22,6 +22,8 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
         wrong.extend(every_line_is_answered_once(books, chat));
         wrong.extend(orders_are_confirmed(books, chat));
         wrong.extend(replies_come_once(plan, books, chat));
+        wrong.extend(pieces_come_in_order(books, chat));
+        wrong.extend(previews_become_replies(books, chat));
         wrong.extend(a_chat_keeps_its_session(plan, books, chat));
         wrong.extend(a_chain_is_cut_with_one_notice(books, chat));
     }
@@ -76,6 +78,12 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         ("resets", shown("automatically reset")),
         ("hand-overs", books.hooked.len()),
         ("hooks without luck", books.unlucky.values().sum::<u32>() as usize),
+        (
+            "previews that became replies",
+            books.previews.iter().filter(|preview| preview.stage != Stage::Open).count(),
+        ),
+        ("previews that stay", books.previews.iter().filter(|preview| preview.stage == Stage::Open).count()),
+        ("pieces", books.shown.iter().filter(|shown| shown.key.contains('+')).count()),
         ("summaries", books.summaries.len()),
         ("letters between agents", books.letters.len()),
         ("compressions a provider spoke about", spoken),
@@ -198,7 +206,8 @@ fn orders_are_confirmed(books: &Books, chat: usize) -> Vec<String> {
     let orders = books.chats[chat].said.iter().filter(|said| words(&said.text).is_none());
     let unconfirmed = orders.filter(|said| {
         let Some((session, seq)) = &said.went_to else { return false };
-        let moved = |shown: &&crate::books::Shown| shown.chat == chat && shown.key.ends_with("/done");
+        let is_done = |key: &str| key.split('+').next().is_some_and(|key| key.ends_with("/done"));
+        let moved = |shown: &&crate::books::Shown| shown.chat == chat && is_done(&shown.key);
         let compresses = said.text.starts_with("/compress");
         if compresses {
             // One that waits behind the end of its session is carried out in the next, and silence ends nothing.
@@ -225,12 +234,47 @@ fn replies_come_once(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
         *if shown.marked { marked } else { plain } += 1;
     }
     for (key, (plain, marked)) in times {
-        if plain > 1 || (marked > 0 && plan.chats[chat].keyed) {
+        // A preview that nobody can find makes its reply one that may have been seen, keys or no keys.
+        let keyed = plan.chats[chat].keyed;
+        let unexpected = marked > 0 && keyed && (plain > 0 || !plan.platforms.streams);
+        if plain > 1 || unexpected {
             wrong
                 .push(format!("chat {chat}: reply {key} was shown {plain} times, and {marked} times marked"));
         }
     }
     wrong
+}
+
+/// P10: the pieces of a reply come in their order, and all of them.
+fn pieces_come_in_order(books: &Books, chat: usize) -> Vec<String> {
+    let mut seen: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
+        let (key, number) = shown.key.split_once('+').unwrap_or((&shown.key, "1"));
+        let numbers = seen.entry(key).or_default();
+        let number = number.parse().expect("pieces are numbered");
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    let astray = seen.into_iter().filter(|(_, numbers)| !numbers.iter().copied().eq(1..=numbers.len()));
+    astray.map(|(key, numbers)| format!("chat {chat}: the pieces of {key} came as {numbers:?}")).collect()
+}
+
+/// P10: a preview becomes its reply. One that stays behind was nobody's to find, and its reply says so; or
+/// somebody ended its turn.
+fn previews_become_replies(books: &Books, chat: usize) -> Vec<String> {
+    let behind: Vec<_> = books
+        .previews
+        .iter()
+        .filter(|preview| preview.chat == chat && preview.stage == Stage::Open)
+        .collect();
+    let shown = books.shown.iter().filter(|shown| shown.chat == chat && shown.marked);
+    let marked: BTreeSet<_> = shown.map(|shown| &shown.key).collect();
+    let ended = books.chats[chat].said.iter().any(|said| said.text == "/stop") || !books.halts.is_empty();
+    match ended || behind.len() <= marked.len() {
+        true => vec![],
+        false => vec![format!("chat {chat}: {behind:?} stay beside their replies, and {marked:?} say so")],
+    }
 }
 
 /// P1, P2: one session from the first line on, and another only after `/new`, or when its time had come.

@@ -91,8 +91,12 @@ impl Model for SimModel {
                 true => reply_to(&prompt),
                 false => format!("step-{number}"),
             };
-            deltas(Delta::Text(text.clone()));
-            outside.pause(plan.latency_max / 4).await;
+            let half = text.len() / 2; // nothing but ASCII is said here
+            let (head, tail) = text.split_at_checked(half).unwrap_or((&text, ""));
+            for piece in [head, tail] {
+                deltas(Delta::Text(piece.to_owned()));
+                outside.pause(plan.latency_max / 4).await;
+            }
             let now = outside.now();
             outside.write(|books| {
                 books.saw(("answered", number, &text));

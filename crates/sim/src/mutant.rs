@@ -5,7 +5,7 @@ use std::sync::Arc;
 use throughline_core::compression::Replacement;
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::lifecycle::Reason;
-use throughline_core::port::Commit;
+use throughline_core::port::{Commit, DraftChange};
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, Finalisation, Phase, Reply};
 use throughline_core::{Content, Generation, Message, RowId, Time};
@@ -78,10 +78,14 @@ pub enum Mutant {
     ForgetActivity,
     /// A conversation ends by itself while somebody is being answered.
     ExpireRunning,
+    /// A reply is a second message beside its preview.
+    SendAnew,
+    /// That a preview will be posted is not written.
+    ForgetDraft,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 33] = [
+    pub const ALL: [Mutant; 35] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -115,6 +119,8 @@ impl Mutant {
         Mutant::DropRetry,
         Mutant::ForgetActivity,
         Mutant::ExpireRunning,
+        Mutant::SendAnew,
+        Mutant::ForgetDraft,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -122,6 +128,9 @@ impl Mutant {
         let mut commit = commit.clone();
         if let (Mutant::ForgetHalt, Commit::Cursor { value, .. }) = (self, &mut commit) {
             value.clear();
+        }
+        if let (Mutant::ForgetDraft, Commit::Draft { change, .. }) = (self, &mut commit) {
+            *change = DraftChange::Left;
         }
         let Commit::Session { expect, state, acts, .. } = &mut commit else { return commit };
         match self {
@@ -220,6 +229,8 @@ impl Mutant {
             | Mutant::NoSync
             | Mutant::RunBeforeCommit
             | Mutant::RepeatEverything
+            | Mutant::SendAnew
+            | Mutant::ForgetDraft
             | Mutant::ForgetChain => {}
         }
         commit

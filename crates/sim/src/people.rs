@@ -3,7 +3,7 @@
 
 use crate::books::{Owner, Place, Said};
 use crate::plan::{Line, Manner};
-use crate::platforms::platform_name;
+use crate::platforms::{SimPlatform, display, platform_name};
 use crate::tools::yes;
 use crate::world::Outside;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use throughline_core::route::{Target, Thread};
 use throughline_core::session::Outcome;
 use throughline_core::tool::{self, Grant, Verdict};
 use throughline_core::{Content, Message, SessionId};
+use throughline_platforms::Live;
+use throughline_platforms::live::Followed;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
@@ -32,11 +34,17 @@ pub struct Room {
     desk: Arc<dyn Desk>,
     chat: usize,
     floor: Mutex<()>,
+    /// Shows what is said so far.
+    live: Arc<Live>,
 }
 
 impl Room {
     pub fn new(outside: Arc<Outside>, desk: Arc<dyn Desk>, chat: usize) -> Arc<Self> {
-        Arc::new(Self { outside, desk, chat, floor: Mutex::new(()) })
+        let plan = &outside.plan;
+        let (agent, keyed) = (plan.chats[chat].agent, plan.chats[chat].keyed);
+        let adapter = Arc::new(SimPlatform { outside: outside.clone(), agent, keyed });
+        let live = Live::new(desk.clone(), adapter, display(plan.platforms.streams), plan.busy);
+        Arc::new(Self { outside, desk, chat, floor: Mutex::new(()), live })
     }
 
     /// Says what is planned.
@@ -136,9 +144,16 @@ impl Room {
         let (outside, chat) = (&self.outside, self.chat);
         let text = outside.write(|books| books.chats[chat].said[number].text.clone());
         outside.write(|books| books.saw(("says", chat, number, &text)));
-        let result = self.desk.submit(self.submission(number, &text)).await;
+        let submission = self.submission(number, &text);
+        let place = submission.reply_to.clone().expect("people wait for an answer");
+        let result = self.desk.submit(submission).await;
         outside.live_or_never().await;
-        let Ok(Receipt { session, seq, duplicate, .. }) = result else { return false };
+        let Ok(receipt) = result else { return false };
+        let Receipt { session, seq, duplicate, .. } = &receipt;
+        let (session, seq, duplicate) = (session.clone(), *seq, *duplicate);
+        if outside.plan.platforms.streams && !duplicate {
+            self.live.follow(Followed::new(receipt, place, None));
+        }
         let now = outside.now();
         outside.write(|books| {
             books.saw(("acknowledged", chat, number, session.as_str(), seq, duplicate));

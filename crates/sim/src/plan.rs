@@ -44,7 +44,17 @@ pub struct Plan {
     /// When conversations end by themselves, and who hears of ends.
     pub lifecycle: LifecyclePlan,
     pub disk: DiskPlan,
+    pub platforms: PlatformPlan,
     pub crashes: Vec<Crash>,
+}
+
+/// How replies are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlatformPlan {
+    /// What has been said so far is shown before the reply.
+    pub streams: bool,
+    /// What is longer leaves in pieces.
+    pub piece_chars: Option<usize>,
 }
 
 /// One chat on a platform: what people write there.
@@ -211,6 +221,10 @@ impl Plan {
             plan.memory = seed.chance(1, 2).then(|| MemoryPlan::draw(seed));
         }
         let lifecycle = LifecyclePlan::draw(seed);
+        let platforms = PlatformPlan {
+            streams: seed.chance(1, 2),
+            piece_chars: seed.chance(1, 3).then(|| 30 + pick(seed, 20)),
+        };
         Self {
             busy,
             limits,
@@ -224,6 +238,7 @@ impl Plan {
             past: false,
             lifecycle,
             disk: DiskPlan { full },
+            platforms,
             crashes,
         }
         .sometimes_of_the_past(seed)
@@ -313,6 +328,7 @@ impl Plan {
             past: false,
             lifecycle: LifecyclePlan::default(),
             disk: DiskPlan { full: None },
+            platforms: PlatformPlan { streams: true, piece_chars: None },
             crashes: Vec::new(),
         }
     }

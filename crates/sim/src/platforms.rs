@@ -1,14 +1,20 @@
 //! Two chat platforms. `keyed` shows a key once however often it is sent; `plain` shows whatever
 //! comes. Each takes its seeded time, fails as planned, and shows nothing once power is gone.
 
-use crate::books::{AgentLetter, Reaction, Shown};
+use crate::books::{AgentLetter, Books, Preview, Reaction, Shown, Stage};
+use crate::mutant::Mutant;
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::Seq;
-use throughline_core::input::{NOTICE_THREAD, Trace};
-use throughline_core::port::{Outgoing, Platform, Promise, SendError};
+use throughline_core::input::{Destination, NOTICE_THREAD, Trace};
+use throughline_core::port::{Outgoing, Pending, Platform, Promise, SendError};
 use throughline_gateway::Bridge;
+use throughline_hermes::config::platforms::{Display, Streaming, ToolProgress};
+use throughline_platforms::{Adapter, Attachment, Ended, Intake, Stop};
+
+/// Stands behind what is said so far.
+const CURSOR: &str = "▉";
 
 pub struct SimPlatform {
     pub outside: Arc<Outside>,
@@ -27,6 +33,19 @@ impl Platform for SimPlatform {
 
     fn is_idempotent(&self) -> bool {
         self.keyed
+    }
+
+    fn parts(&self, text: &str) -> Vec<String> {
+        let Some(chars) = self.outside.plan.platforms.piece_chars else { return vec![text.to_owned()] };
+        let mut pieces = vec![String::new()];
+        for word in text.split_inclusive(' ') {
+            let last = pieces.last_mut().expect("there is always one");
+            match last.chars().count() + word.chars().count() > chars && !last.is_empty() {
+                true => pieces.push(word.to_owned()),
+                false => last.push_str(word),
+            }
+        }
+        pieces
     }
 
     fn send<'a>(
@@ -50,7 +69,16 @@ impl Platform for SimPlatform {
             if fate == 0 {
                 return Err(SendError::Later { after: None, message: "slow down".into() });
             }
-            self.show(outgoing, mark.is_some());
+            let draft = outgoing.draft.as_ref().filter(|_| outside.mutant != Some(Mutant::SendAnew));
+            if let Some(id) = draft {
+                if outside.draw(|seed| seed.chance(1, 40)) {
+                    outside.write(|books| preview(books, id).stage = Stage::Over); // somebody takes it away
+                    return Err(SendError::Never { message: "there is no such message".into() });
+                }
+                self.replace(id, outgoing, mark.is_some());
+            } else {
+                self.show(outgoing, mark.is_some());
+            }
             outside.pause(Duration::from_millis(300)).await;
             match fate {
                 1 => Err(SendError::Unknown { message: "the line went dead".into() }),
@@ -60,7 +88,120 @@ impl Platform for SimPlatform {
     }
 }
 
+fn preview<'a>(books: &'a mut Books, id: &str) -> &'a mut Preview {
+    let number: usize = id.strip_prefix("preview-").and_then(|id| id.parse().ok()).expect("one of ours");
+    &mut books.previews[number]
+}
+
+/// Only what is said so far is posted: see `life_of`.
+impl Adapter for SimPlatform {
+    fn account(&self) -> &str {
+        "bot"
+    }
+
+    fn listen<'a>(&'a self, _: Arc<dyn Intake>, _: Stop) -> Promise<'a, Ended> {
+        Box::pin(async { Ended::Stopped })
+    }
+
+    fn post<'a>(&'a self, place: &'a Destination, text: &'a str) -> Promise<'a, Result<String, SendError>> {
+        Box::pin(async move {
+            let outside = &self.outside;
+            outside.pause(Duration::from_millis(300)).await;
+            let fate = outside.draw(|seed| seed.below(20));
+            if fate == 0 {
+                return Err(SendError::Later { after: None, message: "slow down".into() });
+            }
+            let chat = place.chat.parse().expect("the simulator numbers its chats");
+            let number = outside.write(|books| {
+                books.saw(("preview", chat, text));
+                books.previews.push(Preview { chat, text: text.to_owned(), stage: Stage::Open });
+                books.previews.len() - 1
+            });
+            outside.pause(Duration::from_millis(300)).await;
+            match fate {
+                1 => Err(SendError::Unknown { message: "the line went dead".into() }),
+                _ => Ok(format!("preview-{number}")),
+            }
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        _: &'a Destination,
+        id: &'a str,
+        text: &'a str,
+    ) -> Promise<'a, Result<(), SendError>> {
+        Box::pin(async move {
+            let outside = &self.outside;
+            outside.pause(Duration::from_millis(300)).await;
+            outside.write(|books| {
+                books.saw(("changed", id, text));
+                let life = books.life;
+                let preview = preview(books, id);
+                if preview.stage == Stage::Over || preview.stage == Stage::Left(life) {
+                    let wrong =
+                        format!("{id}: {text:?} took the place of {:?}, which was to stay", preview.text);
+                    books.wrong.push(wrong);
+                    return;
+                }
+                preview.text = text.to_owned();
+                preview.stage = if text.ends_with(CURSOR) { Stage::Open } else { Stage::Left(life) };
+            });
+            outside.pause(Duration::from_millis(300)).await;
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, _: &'a Destination, id: &'a str) -> Promise<'a, Result<(), SendError>> {
+        Box::pin(async move {
+            self.outside.write(|books| preview(books, id).stage = Stage::Over);
+            Ok(())
+        })
+    }
+
+    fn put<'a>(&'a self, _: &'a Destination, _: &'a Pending) -> Promise<'a, Result<String, SendError>> {
+        Box::pin(async { Err(SendError::Never { message: "there are no buttons".into() }) })
+    }
+
+    fn fetch<'a>(&'a self, _: &'a Attachment, _: usize) -> Promise<'a, Result<Vec<u8>, String>> {
+        Box::pin(async { Err("there are no files".to_owned()) })
+    }
+}
+
+/// What people see of a turn here: only what is said so far.
+pub fn display(streams: bool) -> Display {
+    Display {
+        typing: false,
+        typing_text: None,
+        tool_progress: ToolProgress::Off,
+        progress_apart: false,
+        preview_chars: 0,
+        interim: false,
+        busy_ack: false,
+        busy_ack_detail: false,
+        cleanup_progress: false,
+        reactions: false,
+        streaming: streams.then(|| Streaming {
+            edit_interval: Duration::from_millis(20),
+            buffer_chars: 1,
+            cursor: CURSOR.to_owned(),
+        }),
+    }
+}
+
 impl SimPlatform {
+    /// The preview is the reply from here on. The same twice is the same.
+    fn replace(&self, id: &str, outgoing: &Outgoing, marked: bool) {
+        let known = self.outside.write(|books| {
+            let preview = preview(books, id);
+            (preview.stage, preview.text) = (Stage::Over, outgoing.text.clone());
+            books.shown.iter().any(|shown| shown.key == outgoing.key && !shown.marked)
+        });
+        if !known {
+            self.show(outgoing, marked);
+        }
+    }
+
     fn show(&self, outgoing: &Outgoing, marked: bool) {
         let outside = &self.outside;
         let chat: usize = outgoing.destination.chat.parse().expect("the simulator numbers its chats");

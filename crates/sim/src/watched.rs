@@ -227,6 +227,7 @@ pass_on! {
     turn_inputs(session: &SessionId, turn: TurnId) -> Vec<Arc<Input>>;
     unfinished() -> Vec<SessionId>;
     undelivered() -> Vec<Outgoing>;
+    drafts() -> Vec<(String, Option<String>)>;
     halted() -> Vec<SessionId>;
     baseline() -> Time;
     resting(since: Time) -> Vec<Resting>;

@@ -464,7 +464,8 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     let limits = outside.plan.limits.clone();
     let hard_tokens = outside.plan.compression.as_ref().map(|plan| plan.hard);
     let rules = Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name, ..Rules::default() };
-    let options = Options { rules, lifecycle: lifecycle(outside), writer_thread: false, cached: Arc::default() };
+    let options =
+        Options { rules, lifecycle: lifecycle(outside), writer_thread: false, cached: Arc::default() };
     Agent::start(parts, options).await
 }
 

@@ -247,6 +247,12 @@ const CHECKS: &[Check] = &[
         applies: always,
     },
     Check {
+        name: "drafts",
+        says: "a reply that was delivered or refused has no preview left",
+        sql: "SELECT d.key FROM tl_draft d JOIN tl_outbox o ON o.key = d.key WHERE o.state >= 2",
+        applies: always,
+    },
+    Check {
         name: "one_compression",
         says: "a session has at most one compression under way, and its state knows which",
         sql: "SELECT session FROM tl_compression WHERE state < 2 GROUP BY session HAVING count(*) > 1

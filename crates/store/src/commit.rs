@@ -256,6 +256,10 @@ impl Read for Writer {
         self.reader.undelivered()
     }
 
+    fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError> {
+        self.reader.drafts()
+    }
+
     fn halted(&self) -> Result<Vec<SessionId>, StoreError> {
         self.reader.halted()
     }

@@ -23,8 +23,8 @@ use throughline_core::input::{
 use throughline_core::lifecycle::Reason;
 use throughline_core::message::{Assistant, Body, Content, JsonText, Message, ToolCall, ToolResult};
 use throughline_core::port::{
-    Anchor, CallId, Commit, Committed, DeliveryChange, Order, Pending, Scope, SessionFilter, Store,
-    StoreError,
+    Anchor, CallId, Commit, Committed, DeliveryChange, DraftChange, Order, Pending, Scope, SessionFilter,
+    Store, StoreError,
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Thread;
@@ -73,6 +73,7 @@ pub fn suite(sites: Sites<'_>) {
     what_a_result_sends_leaves_with_it(sites);
     a_session_that_works_for_another_is_found_by_it_and_not_listed(sites);
     p10_a_delivered_reply_stays_delivered(sites);
+    p10_a_preview_is_known_until_its_reply_takes_its_place(sites);
     a_failed_turn_is_tried_again_as_the_same_turn(sites);
     a_clients_own_history_finds_where_it_goes_on(sites);
     an_implicit_key_finds_the_newest_request(sites);
@@ -1968,6 +1969,37 @@ fn p10_a_delivered_reply_stays_delivered(sites: Sites<'_>) {
     world.compare_replies();
     world.play(&[deliver(3)]);
     assert_eq!(world.store.undelivered().expect("can be asked"), []);
+}
+
+fn p10_a_preview_is_known_until_its_reply_takes_its_place(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(0, "hi")]);
+    let (session, destination) = (world.places[0].clone(), elsewhere());
+    let key = format!("{session}/1");
+    let draft = |change| Commit::Draft { key: key.clone(), change, at: Time(5) };
+    let intended =
+        || draft(DraftChange::Intended { session: session.clone(), destination: destination.clone() });
+    let posted = |id: &str| draft(DraftChange::Posted { id: id.into() });
+    let known = |world: &World| world.store.drafts().expect("can be asked");
+    assert_eq!(known(&world), []);
+    for (commit, then) in [
+        (intended(), vec![(key.clone(), None)]),
+        (posted("77"), vec![(key.clone(), Some("77".to_owned()))]),
+        (draft(DraftChange::Left), vec![]),
+        (posted("78"), vec![]), // late: nobody intends it any more
+        (intended(), vec![(key.clone(), None)]),
+        (posted("79"), vec![(key.clone(), Some("79".to_owned()))]),
+    ] {
+        one(world.store.as_mut(), commit.clone()).expect("a preview can change");
+        assert_eq!(known(&world), then, "after {commit:?}");
+    }
+    world.play(&[answers(0, "hello"), Move::Reopens]);
+    assert_eq!(known(&world), [(key.clone(), Some("79".to_owned()))], "after a start");
+    let deliver = |change| Move::Delivers { reply: 0, change };
+    world.play(&[deliver(0), deliver(2), deliver(0)]);
+    assert_eq!(known(&world).len(), 1, "it is not there yet");
+    world.play(&[deliver(1)]);
+    assert_eq!(known(&world), [], "the reply is that message now");
 }
 
 fn a_failed_turn_is_tried_again_as_the_same_turn(sites: Sites<'_>) {

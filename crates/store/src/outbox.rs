@@ -1,11 +1,11 @@
-//! Replies on their way out. What is settled stays settled.
+//! Replies on their way out, and their previews. What is settled stays settled.
 
 use crate::envelope;
 use crate::fault::Fault;
 use crate::write::{Change, Scribe};
 use rusqlite::params;
 use throughline_core::id::Boot;
-use throughline_core::port::DeliveryChange;
+use throughline_core::port::{DeliveryChange, DraftChange, Outgoing};
 use throughline_core::session::Reply;
 use throughline_core::time::Time;
 
@@ -64,6 +64,10 @@ impl Scribe<'_> {
                 self.conn.prepare_cached(sql)?.execute(params![key, error, at.0])?
             }
         };
+        // A reply that has come to its end has no preview any more: it was one, or stands beside it.
+        if matches!(to, DeliveryChange::Delivered { .. } | DeliveryChange::Refused { .. }) {
+            self.forget_draft(Outgoing::draft_key(key))?;
+        }
         match (changed, to) {
             (1, _) => Ok(()),
             // Whoever is about to send must not: it is settled, or was never written.
@@ -72,5 +76,31 @@ impl Scribe<'_> {
             }
             _ => self.note(None, "late_delivery_dropped", key, at),
         }
+    }
+
+    /// A preview is written down before it is posted, and its id after.
+    pub(crate) fn draft(&mut self, key: &str, to: &DraftChange, at: Time) -> Result<(), Fault> {
+        match to {
+            DraftChange::Intended { session, destination } => {
+                let sql = "INSERT INTO tl_draft (key, session, destination, at) VALUES (?1, ?2, ?3, ?4)
+                           ON CONFLICT(key) DO UPDATE SET platform_id = NULL, destination = excluded.destination,
+                                                          at = excluded.at";
+                let destination = envelope::destination_text(destination);
+                self.conn.prepare_cached(sql)?.execute(params![key, session.as_str(), destination, at.0])?;
+            }
+            DraftChange::Posted { id } => {
+                let sql = "UPDATE tl_draft SET platform_id = ?2, at = ?3 WHERE key = ?1";
+                if self.conn.prepare_cached(sql)?.execute(params![key, id, at.0])? == 0 {
+                    self.note(None, "late_preview_dropped", key, at)?; // its reply did not wait for it
+                }
+            }
+            DraftChange::Left => self.forget_draft(key)?,
+        }
+        Ok(())
+    }
+
+    fn forget_draft(&mut self, key: &str) -> Result<(), Fault> {
+        self.conn.prepare_cached("DELETE FROM tl_draft WHERE key = ?1")?.execute([key])?;
+        Ok(())
     }
 }

@@ -349,9 +349,17 @@ impl Reader {
                 attempted: row.get::<_, Option<i64>>(5)?.map(|_| row.get(9).map(Time)).transpose()?,
                 marked: row.get(6)?,
                 not_before: Time(row.get(7)?),
+                draft: None,
+                question: None,
             });
         }
         Ok(replies)
+    }
+
+    fn previews(&self) -> Result<Vec<(String, Option<String>)>, Fault> {
+        let mut statement = self.conn.prepare_cached("SELECT key, platform_id FROM tl_draft ORDER BY key")?;
+        let drafts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(drafts.collect::<rusqlite::Result<_>>()?)
     }
 }
 
@@ -471,6 +479,10 @@ impl Read for Reader {
 
     fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError> {
         self.undelivered_replies().while_doing("find replies that have not left")
+    }
+
+    fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError> {
+        self.previews().while_doing("find previews of replies")
     }
 
     fn halted(&self) -> Result<Vec<SessionId>, StoreError> {

@@ -110,7 +110,8 @@ impl Reader {
         while let Some(row) = rows.next()? {
             let (session, key): (String, String) = (row.get(0)?, row.get(1)?);
             let rest = key.strip_prefix(&session).and_then(|rest| rest.strip_prefix('/'));
-            let number = rest.and_then(|rest| rest.split('/').next()).and_then(|number| number.parse().ok());
+            let number =
+                rest.and_then(|rest| rest.split(['/', '+']).next()).and_then(|number| number.parse().ok());
             if let Some(number) = number {
                 places.insert((session_id(&session)?, Seq(number)));
             }
@@ -309,7 +310,7 @@ impl Reader {
         story: &mut Vec<Trace>,
     ) -> Result<(), Fault> {
         let sql = "SELECT key, state, attempts, marked, created, updated, platform_id, error, destination FROM tl_outbox
-                   WHERE key >= ?1 AND key < ?1 || '0' AND (key = ?1 OR substr(key, length(?1) + 1, 1) = '/')";
+                   WHERE key >= ?1 AND key < ?1 || '0' AND (key = ?1 OR substr(key, length(?1) + 1, 1) IN ('/', '+'))";
         for number in BTreeSet::from([turn, seq.0 as i64]) {
             let mut statement = self.conn.prepare_cached(sql)?;
             let mut rows = statement.query([format!("{session}/{number}")])?;

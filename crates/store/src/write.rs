@@ -156,6 +156,7 @@ impl<'a> Scribe<'a> {
         match commit {
             Commit::Session { expect, state, acts, at } => return self.session(*expect, state, acts, *at),
             Commit::Delivery { key, boot, change, at } => self.delivery(key, *boot, change, *at)?,
+            Commit::Draft { key, change, at } => self.draft(key, change, *at)?,
             Commit::Written { session, seq } => self.written(session, *seq)?,
             Commit::Cursor { platform, account, value } => {
                 let sql = "INSERT INTO tl_cursor (platform, account, value) VALUES (?1, ?2, ?3)
@@ -332,6 +333,7 @@ impl<'a> Scribe<'a> {
             "DELETE FROM tl_call WHERE session = ?1",
             "DELETE FROM tl_thread WHERE session = ?1",
             "DELETE FROM tl_compression WHERE session = ?1",
+            "DELETE FROM tl_draft WHERE session = ?1",
             "DELETE FROM tl_place WHERE session = ?1",
             "DELETE FROM messages WHERE session_id IN (SELECT name FROM tl_snapshot WHERE session = ?1)",
             "DELETE FROM sessions WHERE id IN (SELECT name FROM tl_snapshot WHERE session = ?1)",

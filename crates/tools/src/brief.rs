@@ -29,7 +29,7 @@ use context::{Limit, Persona};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use throughline_core::input::Task;
+use throughline_core::input::{Room, Task};
 use throughline_core::port::{Briefing, Promise};
 use throughline_core::tool::Caller;
 
@@ -182,6 +182,36 @@ impl Briefing for Brief {
             })
         })
     }
+
+    fn assemble_in<'a>(
+        &'a self,
+        caller: &'a Caller,
+        tools: &'a [String],
+        room: &'a Room,
+    ) -> Promise<'a, String> {
+        Box::pin(async move {
+            let mut parts = vec![self.assemble(caller, tools).await];
+            parts.extend(room.prompt.clone());
+            let (skills, names, caller) = (self.settings.skills.clone(), room.skills.clone(), caller.clone());
+            let loaded = tokio::task::spawn_blocking(move || {
+                names.iter().filter_map(|name| loaded(&skills, name, &caller)).collect::<Vec<_>>()
+            });
+            parts.extend(loaded.await.unwrap_or_default());
+            parts.retain(|part| !part.is_empty());
+            parts.join("\n\n")
+        })
+    }
+}
+
+/// A skill that a place wants loaded from the start.
+fn loaded(skills: &Skills, name: &str, caller: &Caller) -> Option<String> {
+    let content = skills.content(name, caller);
+    if content.is_none() {
+        tracing::warn!(name, "a skill that a channel is bound to is not there, or is switched off");
+    }
+    content.map(|content| {
+        format!("[IMPORTANT: The \"{name}\" skill is auto-loaded. Follow its instructions for this session.]\n\n{content}")
+    })
 }
 
 struct Writer<'w> {

@@ -40,7 +40,7 @@ use std::time::Duration;
 use throughline_core::id::SessionId;
 use throughline_core::message::JsonText;
 use throughline_core::port::Promise;
-use throughline_core::tool::{Call, Kit, Returned, Spec};
+use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
 use throughline_hermes::json::dumps_unicode;
 use usage::{Count, Usage};
 
@@ -82,6 +82,14 @@ impl Skills {
     /// files: not for a thread that must not wait.
     pub fn index(&self, offered: Offered<'_>) -> String {
         index::index(&self.shelf.settings, offered)
+    }
+
+    /// What a skill says, for a session that begins with it; None if the caller may not see one of this
+    /// name. Reads files: not for a thread that must not wait.
+    pub fn content(&self, name: &str, caller: &Caller) -> Option<String> {
+        let answer = view::view(&self.shelf.settings, name, None, caller).answer;
+        let content = answer["content"].as_str().filter(|_| answer["success"] == true)?;
+        Some(content.to_owned())
     }
 
     /// Names of environment variables that skills viewed in this session need and that are set:

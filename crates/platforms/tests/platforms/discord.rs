@@ -210,6 +210,8 @@ fn destination(channel: u64) -> Destination {
 
 fn outgoing(key: &str, destination: Destination, text: &str) -> Outgoing {
     Outgoing {
+        draft: None,
+        question: None,
         key: key.into(),
         session: "s".parse().unwrap(),
         destination,

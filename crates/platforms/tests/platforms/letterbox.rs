@@ -76,6 +76,9 @@ impl Letterbox {
 /// A reply on its way out.
 pub fn outgoing(destination: Destination, text: &str) -> Outgoing {
     Outgoing {
+        attempted: None,
+        draft: None,
+        question: None,
         key: "reply/1".to_owned(),
         session: "20260528_093510_66bfaec7".parse().unwrap(),
         destination,

@@ -176,6 +176,9 @@ fn place(chat: &Chat) -> Destination {
 
 fn outgoing(destination: Destination, text: &str) -> Outgoing {
     Outgoing {
+        attempted: None,
+        draft: None,
+        question: None,
         key: "s/1/reply".to_owned(),
         session: "s".parse().unwrap(),
         destination,

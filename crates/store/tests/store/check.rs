@@ -135,6 +135,12 @@ fn every_breach_is_noticed_by_name() {
         ("unfinished", "UPDATE tl_session SET halted = 1, unfinished = 1 WHERE id = 'b'"),
         ("outbox", "UPDATE tl_outbox SET state = 1"),
         (
+            "drafts",
+            "UPDATE tl_outbox SET state = 2;
+             INSERT INTO tl_draft (key, session, destination, at)
+             SELECT key, session, destination, 0 FROM tl_outbox",
+        ),
+        (
             "one_compression",
             "INSERT INTO tl_compression (session, operation, generation, base_view, cut, state, attempts, at)
              VALUES ('a', 1, 1, 1, 1, 0, 1, 0)",

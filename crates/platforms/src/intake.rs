@@ -1,0 +1,465 @@
+//! The way in, the same for every platform: who may speak, whether it is meant for the agent, which chat
+//! it belongs to, and how the model reads it.
+//!
+//! - nobody is heard who may not speak; a stranger who writes to the agent alone gets a pairing code, once
+//!   per message and once in ten minutes
+//! - talk among others is left alone, but a human's word there gives bots a new budget
+//! - what a bot says carries the trace of the last human message of its place, so that chains end
+//! - a file that cannot be fetched is a note in the message: it never loses the message
+//! - what is kept is on disk when it is said to be
+//!
+//! Deliberately absent: protocols, which adapters know, and any queue: what is not on disk is not here.
+
+mod meant;
+mod media;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use crate::adapter::Adapter;
+use crate::incoming::{Incoming, Intake, NotNow, Press, Taken};
+use crate::live::{Followed, Live};
+use crate::pairing::Pairings;
+use meant::Meant;
+use media::Shelf;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Room, Sender, Trace};
+use throughline_core::message::{Content, JsonText, Part};
+use throughline_core::port::{Desk, Promise, Question, Reading, Refusal, SendError, Submission};
+use throughline_core::route::Target;
+use throughline_core::tool::{Grant, Verdict};
+use throughline_core::{Time, id::ChatKey};
+use throughline_hermes::access::{Bots, Strangers, Who};
+use throughline_hermes::config::platforms::{Platform, Platforms};
+use throughline_hermes::key::{KeyRules, chat_key, is_shared};
+use throughline_hermes::pairing::NoCode;
+use throughline_hermes::source::Source;
+use tokio::time::sleep;
+
+/// A message that was written longer ago gets no code: its writer had one, or has given up. It is as long
+/// as Hermes waits between two codes, so no message gets two.
+const GREETED_WITHIN: Duration = Duration::from_secs(600);
+/// A word to a stranger is tried so often; they can write again.
+const GREETINGS_MAX: u32 = 4;
+/// So many places are remembered by their last human message. Beyond that bots have less to spend.
+const PLACES_MAX: usize = 4096;
+/// A stranger who insists is counted once in this time.
+const REFUSALS_COUNTED_EVERY: Duration = Duration::from_secs(600);
+
+/// What one account needs to know.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where files are kept that people send, and who was let in.
+    pub home: PathBuf,
+    pub platform: Platform,
+    pub group_sessions_per_user: bool,
+    pub thread_sessions_per_user: bool,
+    /// Set where one gateway serves several profiles.
+    pub profile: Option<String>,
+    /// What a person may send, in bytes. None: as much as there is.
+    pub media_bytes_max: Option<u64>,
+}
+
+impl Settings {
+    pub fn of(home: impl Into<PathBuf>, platforms: &Platforms, name: &str) -> Option<Self> {
+        Some(Self {
+            home: home.into(),
+            platform: platforms.get(name)?.clone(),
+            group_sessions_per_user: platforms.group_sessions_per_user,
+            thread_sessions_per_user: platforms.thread_sessions_per_user,
+            profile: None,
+            media_bytes_max: platforms.media_bytes_max,
+        })
+    }
+}
+
+/// Stands at the door of one account.
+pub struct Porter {
+    desk: Arc<dyn Desk>,
+    adapter: Arc<dyn Adapter>,
+    settings: Settings,
+    pairings: Arc<Pairings>,
+    live: Arc<Live>,
+    meant: Meant,
+    shelf: Shelf,
+    /// By place, the key of the last human message in it.
+    humans: Mutex<BTreeMap<String, String>>,
+    /// When a stranger was last counted.
+    refused: Mutex<BTreeMap<String, Time>>,
+    /// The roles that people had when they last wrote: a button does not tell.
+    roles: Mutex<BTreeMap<String, Vec<String>>>,
+}
+
+impl Porter {
+    pub fn new(
+        desk: Arc<dyn Desk>,
+        adapter: Arc<dyn Adapter>,
+        settings: Settings,
+        pairings: Arc<Pairings>,
+        live: Arc<Live>,
+    ) -> Self {
+        let meant = Meant::of(&settings.platform.mentions);
+        let shelf = Shelf::of(&settings.home, settings.media_bytes_max);
+        let (humans, refused, roles) = Default::default();
+        Self { desk, adapter, settings, pairings, live, meant, shelf, humans, refused, roles }
+    }
+
+    fn rules(&self) -> KeyRules<'_> {
+        KeyRules {
+            group_sessions_per_user: self.settings.group_sessions_per_user,
+            thread_sessions_per_user: self.settings.thread_sessions_per_user,
+            profile: self.settings.profile.as_deref(),
+            ..KeyRules::default()
+        }
+    }
+
+    fn admits(&self, source: &Source, is_bot: bool, roles: &[String]) -> bool {
+        let is_paired = |user: &str| self.pairings.is_approved(&source.platform, user);
+        self.settings.platform.access.admits(Who { source, is_bot, roles }, &is_paired)
+    }
+
+    async fn take_in(&self, incoming: Incoming) -> Result<Taken, NotNow> {
+        let key = self.key(&incoming);
+        let place = place(&incoming.reply_to);
+        if !incoming.from_bot {
+            self.heard(&place, key.as_str());
+        }
+        self.remember_roles(&incoming);
+        let bots = self.settings.platform.access.bots;
+        let unwanted_bot = incoming.from_bot
+            && match bots {
+                Bots::None => true,
+                Bots::Mentions => !incoming.mentioned,
+                Bots::All => false,
+            };
+        if unwanted_bot || !self.meant.is_for_us(&incoming) || incoming.is_empty() {
+            return Ok(Taken::Ignored);
+        }
+        if !self.admits(&incoming.source, incoming.from_bot, &incoming.roles) {
+            self.turn_away(&incoming).await;
+            return Ok(Taken::Ignored);
+        }
+        let Ok(chat_key) = chat_key(&incoming.source, &self.rules()) else {
+            let detail = format!("{}: its ids make no chat key", incoming.source.platform);
+            self.desk.note(None, "message_without_chat", detail);
+            return Ok(Taken::Ignored);
+        };
+        if let Some(command) = words::command(&incoming)
+            && !self.settings.platform.access.orders.permits(&incoming.source, command)
+        {
+            self.say(&incoming.reply_to, words::no_such_right(command)).await;
+            return Ok(Taken::Ignored);
+        }
+        let content = self.content(&incoming).await;
+        let trace = match incoming.from_bot {
+            true => Trace { origin: self.origin(&place).into(), root: None, hops: 1 },
+            false => Trace::default(),
+        };
+        let submission = self.submission(&incoming, chat_key, key, content, trace);
+        let receipt = match self.desk.submit(submission).await {
+            Ok(receipt) => receipt,
+            Err(refusal @ (Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))) => {
+                return Err(NotNow(refusal.to_string()));
+            }
+            Err(refusal) => {
+                // Nothing that waiting would change: it must not hold up what comes after it.
+                self.desk.note(None, "message_refused", format!("{}: {refusal}", incoming.source.platform));
+                return Ok(Taken::Ignored);
+            }
+        };
+        if !receipt.duplicate {
+            let message = incoming.source.message_id.clone().or_else(|| incoming.reply_to.reply_to.clone());
+            self.live.follow(Followed::new(receipt, incoming.reply_to, message));
+        }
+        Ok(Taken::Kept)
+    }
+
+    fn key(&self, incoming: &Incoming) -> DedupeKey {
+        let mut fields = vec![incoming.source.platform.as_str(), self.adapter.account()];
+        fields.extend(incoming.identity.iter().map(String::as_str));
+        DedupeKey::of(&fields)
+    }
+
+    fn submission(
+        &self,
+        incoming: &Incoming,
+        key: ChatKey,
+        dedupe: DedupeKey,
+        content: Content,
+        trace: Trace,
+    ) -> Submission {
+        let source = &incoming.source;
+        let origin = throughline_hermes::json::dumps(&source.to_json());
+        let chat = Chat {
+            key,
+            platform: source.platform.clone(),
+            chat_type: source.chat_type.clone(),
+            display_name: source.chat_name.clone().or_else(|| source.user_name.clone()),
+            origin: Some(JsonText::from_valid(origin)),
+        };
+        let user = source.user_id.clone();
+        let sender = user.clone().map(|id| Sender { id, name: source.user_name.clone() });
+        Submission {
+            target: Target::Chat(chat.clone()),
+            birth: Birth {
+                source: source.platform.clone(),
+                user,
+                chat: Some(chat),
+                room: self.room(incoming),
+                ..Birth::default()
+            },
+            at: incoming.at,
+            key: dedupe,
+            kind: Kind::Chat(content),
+            reply_to: Some(incoming.reply_to.clone()),
+            sender,
+            platform_id: source.message_id.clone().or_else(|| incoming.identity.last().cloned()),
+            trace,
+            may_be_retry: false,
+        }
+    }
+
+    /// What the place adds to the prompt of a session that begins in it.
+    fn room(&self, incoming: &Incoming) -> Room {
+        let Source { chat_id, thread_id, parent_chat_id, .. } = &incoming.source;
+        let platform = &self.settings.platform;
+        let places = [thread_id.as_deref(), Some(chat_id.as_str()), parent_chat_id.as_deref()];
+        let mut skills: Vec<String> = places
+            .iter()
+            .flatten()
+            .map(|id| platform.skills(id, None))
+            .find(|skills| !skills.is_empty())
+            .unwrap_or_default();
+        for skill in &incoming.skills {
+            if !skills.contains(skill) {
+                skills.push(skill.clone());
+            }
+        }
+        let prompt = places.iter().flatten().find_map(|id| platform.prompt(id, None));
+        Room { prompt: prompt.map(str::to_owned), skills }
+    }
+
+    /// As the model reads it. An order is left as it was typed.
+    async fn content(&self, incoming: &Incoming) -> Content {
+        if words::command(incoming).is_some() && incoming.attachments.is_empty() && !incoming.from_bot {
+            return Content::text(incoming.text.trim());
+        }
+        let kept = self.shelf.keep(self.adapter.as_ref(), incoming, self.key(incoming).as_str()).await;
+        let shared = is_shared(&incoming.source, &self.rules());
+        let text = words::shaped(incoming, shared, &kept);
+        let images: Vec<Part> = kept
+            .into_iter()
+            .filter_map(|file| file.image)
+            .map(|url| Part::Image { url, detail: None })
+            .collect();
+        match images.is_empty() {
+            true => Content::text(text),
+            false => Content::Parts(std::iter::once(Part::Text(text)).chain(images).collect()),
+        }
+    }
+
+    // ----------------------------------------------------------------------------------- chains
+
+    fn heard(&self, place: &str, key: &str) {
+        let mut humans = self.humans.lock().expect("nothing panics while it holds the places");
+        if humans.len() >= PLACES_MAX && !humans.contains_key(place) {
+            humans.pop_first();
+        }
+        humans.insert(place.to_owned(), key.to_owned());
+    }
+
+    /// What a bot's words follow from. After a start nobody remembers: then all that bots say in a place
+    /// is one chain, until a human speaks there again.
+    fn origin(&self, place: &str) -> String {
+        let humans = self.humans.lock().expect("nothing panics while it holds the places");
+        humans.get(place).cloned().unwrap_or_else(|| place.to_owned())
+    }
+
+    fn remember_roles(&self, incoming: &Incoming) {
+        let Some(user) = &incoming.source.user_id else { return };
+        let mut known = self.roles.lock().expect("nothing panics while it holds the roles");
+        match incoming.roles.is_empty() {
+            true => drop(known.remove(user)),
+            false => {
+                if known.len() >= PLACES_MAX && !known.contains_key(user) {
+                    known.pop_first();
+                }
+                known.insert(user.clone(), incoming.roles.clone());
+            }
+        }
+    }
+
+    fn remembered_roles(&self, source: &Source) -> Vec<String> {
+        let known = self.roles.lock().expect("nothing panics while it holds the roles");
+        source.user_id.as_ref().and_then(|user| known.get(user)).cloned().unwrap_or_default()
+    }
+
+    // -------------------------------------------------------------------------------- strangers
+
+    async fn turn_away(&self, incoming: &Incoming) {
+        let source = &incoming.source;
+        let Some(user) = source.user_id.as_deref().filter(|user| !user.is_empty()) else { return };
+        self.count_refusal(source, user);
+        let greets = source.chat_type == "dm"
+            && !incoming.from_bot
+            && self.settings.platform.access.strangers == Strangers::Pair
+            && self.desk.now().since(incoming.at) < GREETED_WITHIN;
+        if !greets {
+            return;
+        }
+        let name = source.user_name.as_deref().unwrap_or_default();
+        let text = match self.pairings.request(&source.platform, user, name, self.desk.now()) {
+            Ok(Ok(code)) => words::pairing(&source.platform, &code),
+            Ok(Err(NoCode::TooMany)) => words::TOO_MANY_CODES.to_owned(),
+            Ok(Err(NoCode::TooSoon)) => return,
+            Err(error) => {
+                tracing::error!(%error, "no pairing code could be given; look at the pairing directory of the home");
+                return;
+            }
+        };
+        self.say(&incoming.reply_to, text).await;
+    }
+
+    fn count_refusal(&self, source: &Source, user: &str) {
+        let who = format!("{}:{user}", source.platform);
+        let now = self.desk.now();
+        {
+            let mut refused = self.refused.lock().expect("nothing panics while it holds the strangers");
+            if refused.get(&who).is_some_and(|last| now.since(*last) < REFUSALS_COUNTED_EVERY) {
+                return;
+            }
+            if refused.len() >= PLACES_MAX {
+                refused.pop_first();
+            }
+            refused.insert(who.clone(), now);
+        }
+        tracing::info!(platform = source.platform, user, "somebody wrote who may not");
+        self.desk.note(None, "stranger_refused", who);
+    }
+
+    /// A word that is no reply of the agent's. Tried a few times, beside what comes next.
+    async fn say(&self, place: &Destination, text: String) {
+        let (adapter, place) = (self.adapter.clone(), place.clone());
+        tokio::spawn(async move {
+            for nth in 0..GREETINGS_MAX {
+                match adapter.post(&place, &text).await {
+                    Err(SendError::Later { after, .. }) => {
+                        sleep(after.unwrap_or(Duration::from_secs(1 << nth)).min(Duration::from_secs(60)))
+                            .await;
+                    }
+                    _ => return, // it is there, may be there, or never will be
+                }
+            }
+        });
+    }
+
+    // ---------------------------------------------------------------------------------- buttons
+
+    async fn pressed(&self, press: Press) -> Result<String, NotNow> {
+        let Press { source, call, verdict } = press;
+        let order = match verdict {
+            Verdict::Denied { .. } => "deny",
+            _ => "approve",
+        };
+        let roles = self.remembered_roles(&source);
+        let may = self.admits(&source, false, &roles)
+            && self.settings.platform.access.orders.permits(&source, order);
+        if !may || !self.is_here(&source, &call.session).await {
+            self.desk.note(
+                Some(call.session.clone()),
+                "press_refused",
+                format!("{}: {call}", source.platform),
+            );
+            return Ok("You may not answer this.".to_owned());
+        }
+        let said = words::decided(&verdict);
+        match self.desk.decide(call, verdict).await {
+            Ok(()) => Ok(said),
+            Err(refusal @ (Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))) => {
+                Err(NotNow(refusal.to_string()))
+            }
+            Err(_) => Ok("This was answered already, or is not asked any more.".to_owned()),
+        }
+    }
+
+    /// Whether a session belongs to the chat that somebody presses in: what is asked elsewhere is not
+    /// theirs to answer.
+    async fn is_here(&self, source: &Source, session: &throughline_core::SessionId) -> bool {
+        let known = self.desk.read(Question::Session(session.clone())).await;
+        let Ok(Reading::Session(Some(summary))) = known else { return false };
+        let Some(chat) = summary.chat else { return true }; // it works for another one, or for no chat
+        let Ok(own) = chat_key(source, &self.rules()) else { return false };
+        let everyone = Source { user_id: None, user_id_alt: None, ..source.clone() };
+        let Ok(whole) = chat_key(&everyone, &self.rules()) else { return false };
+        let of_a_member = source.chat_type != "dm" && chat.starts_with(&format!("{whole}:"));
+        chat == own.as_str() || chat == whole.as_str() || of_a_member
+    }
+}
+
+impl Incoming {
+    fn is_empty(&self) -> bool {
+        self.text.trim().is_empty() && self.attachments.is_empty() && self.context.is_none()
+    }
+}
+
+fn place(destination: &Destination) -> String {
+    let Destination { platform, account, chat, thread, .. } = destination;
+    let thread = thread.as_deref().unwrap_or_default();
+    DedupeKey::of(&["place", platform, account, chat, thread]).to_string()
+}
+
+impl Intake for Porter {
+    fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>> {
+        Box::pin(self.take_in(incoming))
+    }
+
+    fn press(&self, press: Press) -> Promise<'_, Result<String, NotNow>> {
+        Box::pin(self.pressed(press))
+    }
+
+    fn cursor<'a>(&'a self, platform: &'a str, account: &'a str) -> Promise<'a, Option<String>> {
+        Box::pin(async move {
+            match self.desk.cursor(platform.to_owned(), account.to_owned()).await {
+                Ok(cursor) => cursor,
+                Err(error) => {
+                    // From the beginning, then: what was taken before is known by its key.
+                    tracing::warn!(
+                        platform,
+                        error = error.in_full(),
+                        "where a platform was left cannot be read"
+                    );
+                    None
+                }
+            }
+        })
+    }
+
+    fn keep<'a>(
+        &'a self,
+        platform: &'a str,
+        account: &'a str,
+        cursor: String,
+    ) -> Promise<'a, Result<(), NotNow>> {
+        Box::pin(async move {
+            let kept = self.desk.keep_cursor(platform.to_owned(), account.to_owned(), cursor).await;
+            kept.map_err(|error| NotNow(error.in_full()))
+        })
+    }
+
+    fn now(&self) -> Time {
+        self.desk.now()
+    }
+}
+
+/// How far a yes reaches, for whoever pressed it.
+pub(crate) fn reach(grant: Grant) -> &'static str {
+    match grant {
+        Grant::Once => "Allowed once.",
+        Grant::Session => "Allowed for this session.",
+        Grant::Always => "Allowed for good.",
+    }
+}

@@ -1,0 +1,322 @@
+use super::*;
+use crate::double::{NOW, TestAdapter, TestDesk, direct, in_group, session};
+use crate::incoming::{Attachment, Media, Quoted};
+use std::fs;
+use throughline_core::message::Content;
+use throughline_core::port::CallId;
+use throughline_core::session::BusyInput;
+use throughline_core::{Seq, TurnId};
+use throughline_hermes::config::Config;
+
+struct World {
+    desk: Arc<TestDesk>,
+    adapter: Arc<TestAdapter>,
+    porter: Porter,
+    home: tempfile::TempDir,
+}
+
+fn world(text: &str, variables: &[(&str, &str)]) -> World {
+    world_with(text, variables, TestAdapter::default())
+}
+
+/// Telegram, as `config.yaml` and variables describe it.
+fn world_with(text: &str, variables: &[(&str, &str)], adapter: TestAdapter) -> World {
+    let variable = |name: &str| match name {
+        "TELEGRAM_BOT_TOKEN" => Some("t".to_owned()),
+        name => variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
+    };
+    let config = Config::parse(text, &variable).unwrap();
+    let (platforms, _) = Platforms::read(&config.root, None, &variable);
+    let home = tempfile::tempdir().unwrap();
+    let (desk, adapter) = (Arc::new(TestDesk::default()), Arc::new(adapter));
+    let settings = Settings::of(home.path(), &platforms, "telegram").unwrap();
+    let live = Live::new(desk.clone(), adapter.clone(), settings.platform.display.clone(), BusyInput::Queue);
+    let pairings = Arc::new(Pairings::of(home.path()));
+    let porter = Porter::new(desk.clone(), adapter.clone(), settings, pairings, live);
+    World { desk, adapter, porter, home }
+}
+
+impl World {
+    async fn takes(&self, incoming: Incoming) -> bool {
+        self.porter.take(incoming).await.unwrap() == Taken::Kept
+    }
+
+    /// What the model would read of the last message that was kept.
+    fn read(&self) -> String {
+        let submitted = self.desk.submitted.lock().unwrap();
+        match &submitted.last().unwrap().kind {
+            Kind::Chat(content) => content.plain(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn said(&self) -> Vec<String> {
+        self.adapter.said()
+    }
+}
+
+const ANN: [(&str, &str); 1] = [("TELEGRAM_ALLOWED_USERS", "1")];
+
+#[tokio::test(start_paused = true)]
+async fn p7_every_delivery_of_a_message_has_the_same_key() {
+    let world = world("", &ANN);
+    assert!(world.takes(direct(7, "hi")).await && world.takes(direct(7, "hi")).await);
+    let submitted = world.desk.submitted.lock().unwrap();
+    assert_eq!(submitted.len(), 1);
+    assert_eq!(submitted[0].key.fields(), ["telegram", "bot", "1", "7"]);
+    let Target::Chat(chat) = &submitted[0].target else { panic!("it belongs to a chat") };
+    assert_eq!(chat.key.as_str(), "agent:main:telegram:dm:1");
+    assert!(chat.origin.as_ref().unwrap().as_str().contains("\"message_id\": \"7\""));
+    assert_eq!(submitted[0].platform_id.as_deref(), Some("7"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p7_what_cannot_be_kept_is_not_said_to_have_arrived() {
+    let world = world("", &ANN);
+    for (refusal, answer) in [
+        (Refusal::Draining, None),
+        (Refusal::Unwritable("the disk is full".into()), None),
+        (Refusal::Internal("fell over".into()), None),
+        (Refusal::MovedOn, Some(Taken::Ignored)), // no use to wait
+    ] {
+        world.desk.refusals.lock().unwrap().push(refusal.clone());
+        assert_eq!(world.porter.take(direct(1, "hi")).await.ok(), answer, "{refusal:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p31_a_stranger_gets_one_code_and_is_not_heard() {
+    let world = world("", &[]);
+    for number in 1..4 {
+        assert!(!world.takes(direct(number, "let me in")).await);
+        sleep(Duration::from_secs(1)).await;
+    }
+    let said = world.said();
+    assert_eq!(said.len(), 1, "{said:?}");
+    let code = said[0].split('`').nth(1).unwrap().to_owned();
+    assert!(world.desk.submitted.lock().unwrap().is_empty());
+    let pairings = Pairings::of(world.home.path());
+    assert_eq!(pairings.approve("telegram", &code, NOW).unwrap().unwrap().id, "1");
+    assert!(world.takes(direct(9, "thanks")).await);
+    assert_eq!(*world.desk.notes.lock().unwrap(), ["stranger_refused"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p31_a_code_that_could_not_be_sent_is_sent_again() {
+    let world = world("", &[]);
+    world.adapter.errors.lock().unwrap().push(SendError::Later { after: None, message: "slow down".into() });
+    assert!(!world.takes(direct(1, "hi")).await);
+    sleep(Duration::from_secs(5)).await;
+    let said = world.said();
+    assert_eq!((said.len(), said[1].starts_with("post 1 I do not know you")), (2, true), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p31_nobody_is_greeted_in_a_group_by_list_when_told_not_to_or_late() {
+    let ignoring = "unauthorized_dm_behavior: ignore\n";
+    let listed = [("TELEGRAM_ALLOWED_USERS", "2")];
+    let mut late = direct(1, "hi");
+    late.at = Time(NOW.0 - 601_000_000);
+    let mut bot = direct(1, "hi");
+    bot.from_bot = true;
+    for (text, variables, incoming) in [
+        ("", &[][..], in_group(1, "hi")),
+        (ignoring, &[][..], direct(1, "hi")),
+        ("", &listed[..], direct(1, "hi")),
+        ("", &[][..], late),
+        ("", &[][..], bot),
+    ] {
+        let world = world(text, variables);
+        assert!(!world.takes(incoming).await);
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(world.said(), Vec::<String>::new(), "{text} {variables:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn among_others_only_what_is_meant_for_the_agent_is_heard() {
+    let text = "telegram:\n  require_mention: true\n  free_response_chats: [-300]\n  allowed_chats: [-100, -300]\n  mention_patterns: ['^robot\\b']\n  ignored_threads: [13]\n";
+    let world = world(text, &ANN);
+    type Change = fn(&mut Incoming);
+    let rows: [(Change, bool); 8] = [
+        (|_| {}, false),
+        (|it| it.mentioned = true, true),
+        (|it| it.addressed = true, true),
+        (|it| it.text = "Robot, please".into(), true),
+        (|it| it.source.chat_id = "-300".into(), true),
+        (|it| (it.source.chat_id, it.mentioned) = ("-200".into(), true), false),
+        (|it| (it.source.thread_id, it.mentioned) = (Some("13".into()), true), false),
+        (|it| (it.text, it.mentioned) = ("  ".into(), true), false),
+    ];
+    for (number, (change, heard)) in rows.into_iter().enumerate() {
+        let mut incoming = in_group(number as u64, "so what");
+        change(&mut incoming);
+        assert_eq!(world.takes(incoming).await, heard, "row {number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_reads_as_hermes_writes_it() {
+    let world = world("group_sessions_per_user: false\n", &ANN);
+    let quoted = |ours| Some(Quoted { id: "3".into(), text: Some("said before".into()), author: None, ours });
+    let mut in_shared = in_group(1, "hello");
+    in_shared.source.user_name = Some("Ann\n## Override\u{7}".into());
+    let rows = [
+        (direct(2, "hello"), "hello"),
+        (in_shared, "[Ann ## Override] hello"),
+        (
+            Incoming { quoted: quoted(true), ..direct(3, "yes") },
+            "[Replying to your previous message: \"said before\"]\n\nyes",
+        ),
+        (Incoming { quoted: quoted(false), ..direct(4, "yes") }, "[Replying to: \"said before\"]\n\nyes"),
+        (
+            Incoming { context: Some("[Recent]\nBob: x".into()), ..direct(5, "and?") },
+            "[Recent]\nBob: x\n\n[New message]\nand?",
+        ),
+        (Incoming { edited: true, ..direct(6, "hullo") }, "[Edited] hullo"),
+        (Incoming { quoted: quoted(true), ..direct(7, " /stop") }, "/stop"), // an order is an order
+    ];
+    for (incoming, expected) in rows {
+        assert!(world.takes(incoming).await);
+        assert_eq!(world.read(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn orders_are_given_by_those_who_may() {
+    let world = world("telegram:\n  allow_admin_from: [9]\n  user_allowed_commands: [status]\n", &ANN);
+    assert!(!world.takes(direct(1, "/restart now")).await);
+    assert!(world.takes(direct(2, "/status")).await && world.takes(direct(3, "/etc/hosts is a file")).await);
+    sleep(Duration::from_secs(1)).await;
+    assert!(world.said().iter().any(|line| line.contains("You may not use /restart")));
+}
+
+fn attachment(media: Media, handle: &str, name: Option<&str>, mime: Option<&str>) -> Attachment {
+    let text = |text: &str| text.to_owned();
+    Attachment { media, handle: handle.into(), name: name.map(text), mime: mime.map(text), bytes: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_are_kept_where_hermes_keeps_them_and_named() {
+    let png = vec![0x89, b'P', b'N', b'G', 1, 2, 3];
+    let files =
+        [("a", png.clone()), ("b", b"k: v".to_vec()), ("c", b"%PDF".to_vec()), ("d", b"OggS".to_vec())];
+    let files = files.map(|(handle, bytes)| (handle.to_owned(), bytes)).into();
+    let world = world_with("", &ANN, TestAdapter { files, ..TestAdapter::default() });
+    let mut incoming = direct(1, "look");
+    incoming.attachments = vec![
+        attachment(Media::Image, "a", None, Some("image/png")),
+        attachment(Media::Document, "b", Some("../../etc/x.yaml"), None),
+        attachment(Media::Document, "c", Some("report.pdf"), Some("application/pdf")),
+        attachment(Media::Voice, "d", None, Some("audio/ogg")),
+        attachment(Media::Document, "gone", Some("gone.zip"), None),
+    ];
+    assert!(world.takes(incoming).await);
+    let text = world.read();
+    for part in [
+        "look",
+        "[Image attached at: ",
+        "[Content of x.yaml]:\nk: v",
+        "[The user sent a document: 'report.pdf'. It is saved at: ",
+        "[The user sent a voice message: ",
+        "[The user sent a document ('gone.zip') that could not be fetched: the server does not know it]",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let submitted = world.desk.submitted.lock().unwrap();
+    let Kind::Chat(Content::Parts(parts)) = &submitted[0].kind else { panic!("there is a picture") };
+    assert!(matches!(&parts[1], Part::Image { url, .. } if url.starts_with("data:image/png;base64,")));
+    for (directory, count) in [("cache/images", 1), ("cache/documents", 2), ("cache/audio", 1)] {
+        let entries: Vec<_> = fs::read_dir(world.home.path().join(directory)).unwrap().flatten().collect();
+        assert_eq!(entries.len(), count, "{directory}");
+        #[cfg(unix)]
+        for entry in entries {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_too_large_is_a_note() {
+    let world = world("gateway:\n  max_inbound_media_bytes: 2097152\n", &ANN);
+    let mut incoming = direct(1, "");
+    incoming.attachments =
+        vec![Attachment { bytes: Some(3 << 20), ..attachment(Media::Video, "v", Some("v.mp4"), None) }];
+    assert!(world.takes(incoming).await);
+    assert_eq!(
+        world.read(),
+        "[The user sent a video ('v.mp4') that could not be fetched: it is larger than 2 MB]"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p6_what_bots_say_follows_from_the_last_human_word_of_the_place() {
+    let world = world("", &[("TELEGRAM_ALLOW_BOTS", "mentions"), ("TELEGRAM_ALLOWED_USERS", "1")]);
+    let bot = |number| Incoming { from_bot: true, mentioned: true, ..in_group(number, "beep") };
+    let trace = || world.desk.submitted.lock().unwrap().last().unwrap().trace.clone();
+    assert!(world.takes(bot(1)).await);
+    let forgotten = trace();
+    assert!(!forgotten.is_human() && !forgotten.origin.is_empty());
+    assert!(world.takes(bot(2)).await);
+    assert_eq!(trace(), forgotten, "one chain until a human speaks");
+    let mut human = in_group(3, "aside"); // also where it is not for us, or from a stranger
+    human.source.user_id = Some("77".into());
+    world.takes(human).await;
+    assert!(world.takes(bot(4)).await);
+    let renewed = trace();
+    assert_ne!(renewed.origin, forgotten.origin);
+    assert!(world.takes(bot(5)).await);
+    assert_eq!(trace(), renewed);
+    assert!(!world.takes(Incoming { mentioned: false, ..bot(6) }).await, "it does not name us");
+    assert!(world.takes(in_group(8, "hi")).await);
+    assert!(trace().is_human());
+}
+
+#[tokio::test(start_paused = true)]
+async fn p31_bots_are_not_heard_unless_somebody_says_so() {
+    let world = world("", &[("TELEGRAM_ALLOW_ALL_USERS", "true")]);
+    let bot = Incoming { from_bot: true, mentioned: true, ..in_group(1, "beep") };
+    assert!(!world.takes(bot).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_begins_with_what_its_channel_adds() {
+    let text = "telegram:\n  channel_prompts:\n    '-100': Be brief.\n  channel_skill_bindings:\n    - id: '17'\n      skills: [maps]\n";
+    let world = world(text, &ANN);
+    let mut incoming = in_group(1, "hi");
+    incoming.source.thread_id = Some("17".into());
+    incoming.skills = vec!["maps".into(), "notes".into()];
+    assert!(world.takes(incoming).await && world.takes(direct(2, "hi")).await);
+    let submitted = world.desk.submitted.lock().unwrap();
+    let room = Room { prompt: Some("Be brief.".into()), skills: vec!["maps".into(), "notes".into()] };
+    assert_eq!(submitted[0].birth.room, room);
+    assert!(submitted[1].birth.room.is_plain());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_button_is_pressed_by_whoever_may_and_once() {
+    let world = world("", &ANN);
+    let call = |step| CallId { session: session(), turn: TurnId(Seq(1)), step, index: 0 };
+    let granted = || Verdict::Granted(Grant::Session);
+    let press =
+        |source: &Source, step| Press { source: source.clone(), call: call(step), verdict: granted() };
+    let ann = direct(1, "").source;
+    let stranger = Source { user_id: Some("2".into()), ..ann.clone() };
+    let elsewhere = Source { chat_id: "5".into(), ..ann.clone() };
+    *world.desk.chat.lock().unwrap() = Some("agent:main:telegram:dm:1".into());
+    for (source, step, answer) in [
+        (&stranger, 1, "You may not answer this."),
+        (&elsewhere, 1, "You may not answer this."),
+        (&ann, 1, "Allowed for this session."),
+        (&ann, 1, "This was answered already, or is not asked any more."),
+    ] {
+        assert_eq!(world.porter.press(press(source, step)).await.unwrap(), answer);
+    }
+    // In a group, questions of a member's own session are everybody's who may speak there.
+    *world.desk.chat.lock().unwrap() = Some("agent:main:telegram:group:-100:2".into());
+    let member = in_group(1, "").source;
+    assert_eq!(world.porter.press(press(&member, 2)).await.unwrap(), "Allowed for this session.");
+    assert_eq!(world.porter.press(press(&ann, 3)).await.unwrap(), "You may not answer this.");
+    assert_eq!(world.desk.decided.lock().unwrap().len(), 2);
+}
