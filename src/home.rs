@@ -196,7 +196,7 @@ impl Home {
         }
         let record = own_record(version).emit();
         write_record(&lock, &record).with_context(|| format!("could not write {}", self.file(LOCK_FILE)))?;
-        replace(&self.path.join(PID_FILE), &record)
+        replace_lightly(&self.path.join(PID_FILE), &record)
             .with_context(|| format!("could not write {}", self.file(PID_FILE)))?;
         Ok(Ownership { pid_file: self.path.join(PID_FILE), _lock: lock })
     }
@@ -306,7 +306,8 @@ impl Home {
     /// Where this home's API answers, for local clients: flags of the gateway are not in any file.
     pub fn publish_address(&self, address: &Address) -> anyhow::Result<()> {
         let path = self.path.join(ADDRESS_FILE);
-        replace(&path, &format!("{address}\n")).with_context(|| format!("could not write {}", path.display()))
+        replace_lightly(&path, &format!("{address}\n"))
+            .with_context(|| format!("could not write {}", path.display()))
     }
 
     pub fn withdraw_address(&self) {
@@ -505,8 +506,8 @@ fn read_record(mut file: &File) -> Option<Record> {
 fn write_record(mut file: &File, record: &str) -> io::Result<()> {
     file.rewind()?;
     file.set_len(0)?;
-    file.write_all(record.as_bytes())?;
-    file.sync_all()
+    // It speaks of a process that lives: nobody waits for the disk, which would outlive it.
+    file.write_all(record.as_bytes())
 }
 
 /// Writes a small file whole or not at all, for its owner alone.

@@ -56,9 +56,9 @@ pub struct Host {
     pub crew: Arc<Crew>,
     pub company: Company,
     pub logs: Arc<Logs>,
-    pub read: Box<dyn Fn(&Home) -> anyhow::Result<Plan> + Send + Sync>,
+    read: Box<Reading>,
     /// Where the API of an agent answers.
-    pub door: Box<dyn Fn(&Candidate, &Settings) -> Door + Send + Sync>,
+    door: Box<Placing>,
     starting: Semaphore,
 }
 
@@ -89,6 +89,8 @@ pub enum Ending {
     Restart,
 }
 
+type Reading = dyn Fn(&Home) -> anyhow::Result<Plan> + Send + Sync;
+type Placing = dyn Fn(&Candidate, &Settings) -> Door + Send + Sync;
 type Claimed = anyhow::Result<(Plan, Claim)>;
 
 impl Host {

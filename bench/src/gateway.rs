@@ -97,6 +97,21 @@ impl Gateway {
         Ok(Status { batches, tended })
     }
 
+    /// No agent of the process is still about to start.
+    pub async fn wait_until_all_run(&self) -> Result<()> {
+        loop {
+            let mut connection = Connection::open(self.port).await?;
+            let (status, body) = connection.request("GET", "/api/status", &[], "").await?;
+            let body: serde_json::Value =
+                serde_json::from_str(&body).with_context(|| format!("HTTP {status}: {body}"))?;
+            let agents = body["agents"].as_array().context("no agents")?;
+            if agents.iter().all(|agent| agent["state"] == "running") {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     pub async fn wait_until_indexed(&self) -> Result<()> {
         while !self.status().await?.tended {
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -63,6 +63,7 @@ async fn talk(port: u16, agent: String, chats: usize) -> Result<()> {
 }
 
 async fn at_rest(when: &str, gateway: &Gateway) -> Result<()> {
+    gateway.wait_until_all_run().await?;
     tokio::time::sleep(REST).await;
     let before = gateway.cpu_seconds()?;
     tokio::time::sleep(MEASURED).await;

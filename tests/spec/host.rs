@@ -161,11 +161,14 @@ fn p5_profiles_share_a_listener_and_nothing_else() {
     }
 }
 
+/// By agent and session, in order.
+type Said = BTreeMap<(String, String), Vec<String>>;
+
 /// Talks to every agent in turn, again and again, until it is told to stop. A message that got no
 /// answer is sent again under its key, as any client would.
 struct Traffic {
     stop: Arc<AtomicBool>,
-    sent: Arc<Mutex<BTreeMap<(String, String), Vec<String>>>>,
+    sent: Arc<Mutex<Said>>,
     answered: Arc<AtomicUsize>,
     people: Vec<thread::JoinHandle<()>>,
 }
@@ -173,7 +176,7 @@ struct Traffic {
 impl Traffic {
     fn begin(client: &Client, people: usize) -> Self {
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let sent: Arc<Mutex<BTreeMap<_, Vec<String>>>> = Arc::default();
+        let sent: Arc<Mutex<Said>> = Arc::default();
         let person = |nth: usize| {
             let (client, stop, sent, answered) =
                 (client.clone(), stop.clone(), sent.clone(), answered.clone());

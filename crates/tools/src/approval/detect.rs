@@ -35,10 +35,13 @@ const SEPARATORS_MAX: usize = 25_000;
 /// Some eighty patterns run over every reading: more than this would take longer than a second.
 const VARIANTS_BYTES_MAX: usize = 512 * 1024;
 
+/// How to find a directory, and what it is called then.
+type Folds = Vec<(Regex, &'static str)>;
+
 /// Knows what the home directories are called here.
 pub struct Detector {
     /// Compiled when the first command is read: an agent that runs none does not pay for it.
-    folds: LazyLock<Vec<(Regex, &'static str)>, Box<dyn FnOnce() -> Vec<(Regex, &'static str)> + Send>>,
+    folds: LazyLock<Folds, Box<dyn FnOnce() -> Folds + Send>>,
     temporary: PathBuf,
 }
 
