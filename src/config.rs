@@ -31,6 +31,7 @@ use std::time::Duration;
 use throughline_core::lifecycle::{Mode, Policies, Policy};
 use throughline_core::session::BusyInput;
 use throughline_hermes::config::hooks::Hooks;
+use throughline_hermes::config::platforms::Platforms;
 use throughline_hermes::config::{At, Config, Place, Secret, Tools, excerpt};
 use throughline_hermes::env::Dotenv;
 use throughline_hermes::log::Level;
@@ -38,6 +39,8 @@ use throughline_hermes::profile::ProfileRoutes;
 
 const CONFIG_FILE: &str = "config.yaml";
 const ENV_FILE: &str = ".env";
+/// What Hermes read before `config.yaml` had it all.
+const LEGACY_FILE: &str = "gateway.json";
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +149,8 @@ pub struct Written {
     dotenv: Dotenv,
     config: Config,
     config_text: String,
+    /// What `gateway.json` says.
+    legacy: Option<String>,
     /// What Hermes has and we do not read.
     neighbours: Vec<Remark>,
 }
@@ -174,6 +179,8 @@ pub struct Settings {
     pub compression: Compression,
     pub session_reset: SessionReset,
     pub hooks: Hooks,
+    /// Where people write.
+    pub platforms: Platforms,
     pub timezone: Option<Sourced<String>>,
     /// A filter for `tracing`.
     pub log_level: Sourced<String>,
@@ -227,6 +234,16 @@ pub struct Compression {
     pub timeout: Sourced<Duration>,
 }
 
+impl Settings {
+    /// What a variable says, in `.env` or else in the environment.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        match self.secrets.get(name) {
+            Some(secret) => Some(secret.expose().to_owned()),
+            None => self.environment.get(name),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct SessionReset {
     pub mode: Sourced<ResetMode>,
@@ -277,7 +294,9 @@ impl Written {
         };
         let neighbours = neighbours(home.path(), &variable);
         let (home, environment) = (home.clone(), environment.clone());
-        Ok(Ok(Written { home, overrides, environment, dotenv, config, config_text, neighbours }))
+        let legacy = file(&home.path().join(LEGACY_FILE))?;
+        let legacy = legacy.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok(Ok(Written { home, overrides, environment, dotenv, config, config_text, legacy, neighbours }))
     }
 
     /// A variable that is set to something: in `.env`, else in the environment, else at the top of

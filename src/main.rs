@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod chat;
+mod chats;
 mod clerk;
 mod client;
 mod cmd;

@@ -3,6 +3,7 @@
 //! An agent begins in two steps. [`claim`] takes what only one may have, in the order of the agents;
 //! [`start`] puts the rest together, and several may do that side by side.
 
+use crate::chats::{self, Chats, Listening};
 use crate::clerk::{Attendant, Providers};
 use crate::client;
 use crate::cmd::chat::Chat;
@@ -58,6 +59,7 @@ pub struct Running {
     name: String,
     /// What is off although it is built in, and why.
     off: Vec<String>,
+    listening: Listening,
     agent: Agent,
     company: Company,
     equipment: Equipment,
@@ -75,8 +77,9 @@ pub struct Company {
     /// Whose homes they must not touch.
     pub homes: Vec<PathBuf>,
     /// Which bots are whose.
-    #[allow(dead_code, reason = "taken once bots are connected, in `claim`")]
     pub tokens: Arc<Tokens>,
+    /// They are there for people: chat platforms are connected.
+    pub is_host: bool,
     /// What encoded histories weigh, in all.
     pub cached: Arc<AtomicUsize>,
     /// Connections to models, and the certificates that they trust.
@@ -94,6 +97,7 @@ impl Company {
             agents: Arc::default(),
             homes: Vec::new(),
             tokens: Arc::new(Tokens::new(environment)),
+            is_host: false,
             cached: Arc::default(),
             http: http(),
             porch: None,
@@ -114,8 +118,9 @@ pub enum Door {
 pub struct Claim {
     home: Home,
     key: Secret,
+    /// With the tokens of its bots.
+    chats: Chats,
     ownership: Ownership,
-    // Locks on the tokens of its bots belong here, too: `company.tokens.take(name, …)` in `claim`.
 }
 
 struct Listener {
@@ -126,14 +131,25 @@ struct Listener {
 
 /// Takes what only one may have.
 pub fn claim(name: &str, home: &Home, settings: &Settings, company: &Company) -> anyhow::Result<Claim> {
-    let _ = (name, company);
     home.prepare()?;
     let ownership = home.own(env!("CARGO_PKG_VERSION"))?;
     let key = match &settings.api.key {
         Some(key) => home.keep_key(key.value.clone())?,
         None => home.key_or_new()?,
     };
-    Ok(Claim { home: home.clone(), key, ownership })
+    let is_real = !matches!(settings.model, ModelChoice::Rehearsal);
+    let place = chats::Place {
+        agent: name,
+        home,
+        homes: &company.homes,
+        tokens: &company.tokens,
+        now: SystemClock::new().now(),
+    };
+    let chats = match company.is_host {
+        true => Chats::of(&place, settings, is_real),
+        false => Chats::default(), // a command that has its own agent for a while answers nobody else
+    };
+    Ok(Claim { home: home.clone(), key, chats, ownership })
 }
 
 /// Begins to work in a home that is its own.
@@ -144,7 +160,7 @@ pub async fn start(
     door: Door,
     company: &Company,
 ) -> anyhow::Result<Running> {
-    let Claim { home, key, ownership } = claim;
+    let Claim { home, key, chats, ownership } = claim;
     let own_port = match &door {
         Door::Own { port } => Some(port.unwrap_or(settings.api.port.value)),
         Door::Shared { own_port, .. } => *own_port,
@@ -168,8 +184,7 @@ pub async fn start(
     let engine = compressor.engine.clone();
     let equipment = equip::equip(&home, settings, &model, &company.agents, &company.homes, engine).await;
     let tools = equipment.tools.clone();
-    // Chat platforms go here, as adapters; each listens once the agent has a desk.
-    let platforms: Vec<Arc<dyn Platform>> = vec![bridge];
+    let platforms: Vec<Arc<dyn Platform>> = chats.platforms().chain([bridge as Arc<dyn Platform>]).collect();
     let parts = Parts {
         clerk: Arc::new(Attendant::new(&home, name, &settings.environment, tools)),
         models: Arc::new(Providers {
@@ -196,11 +211,14 @@ pub async fn start(
         (None, Door::Own { .. }) => unreachable!("a door of its own has a listener"),
     };
     home.publish_address(&address)?;
+    let off = equipment.off.iter().chain(&chats.off).cloned().collect();
+    let listening = chats.listen(&home, &agent.desk(), settings.busy_input.value);
     Ok(Running {
         address,
         key,
         name: name.to_owned(),
-        off: equipment.off.clone(),
+        off,
+        listening,
         agent,
         company: company.clone(),
         equipment,
@@ -273,7 +291,8 @@ impl Running {
 
     /// Accepts nothing new, finishes what can be finished in time, and closes the home.
     pub async fn stop(self) -> anyhow::Result<Stopped> {
-        let Running { name, agent, company, equipment, listener, drain, home, .. } = self;
+        let Running { name, listening, agent, company, equipment, listener, drain, home, .. } = self;
+        listening.stop().await;
         let server = listener.map(|listener| {
             let _ = listener.close_door.send(());
             listener.server

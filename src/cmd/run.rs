@@ -164,6 +164,7 @@ impl Run {
             false => None,
         };
         let company = Company {
+            is_host: true,
             homes: candidates.iter().map(|candidate| candidate.home.path().to_owned()).collect(),
             agents: Arc::new(Agents::expecting(crew_names(&candidates))),
             tokens: Arc::new(Tokens::new(environment)),

@@ -84,6 +84,7 @@ impl Written {
                 compression,
                 session_reset,
                 hooks: self.config.hooks.clone(),
+                platforms: self.platforms(&mut report),
                 timezone,
                 log_level,
                 logs,
@@ -93,6 +94,15 @@ impl Written {
             });
         }
         report.locate(self.home.path())
+    }
+
+    fn platforms(&self, report: &mut Report) -> Platforms {
+        let variable = |name: &str| self.variable(name).map(|found| found.value.expose().to_owned());
+        let (platforms, notices) = Platforms::read(&self.config.root, self.legacy.as_deref(), &variable);
+        for notice in notices {
+            report.warn(&Origin::Config { line: notice.place.line }, notice.text);
+        }
+        platforms
     }
 
     fn tools(&self, report: &mut Report) {

@@ -3,7 +3,7 @@
 use crate::incoming::{Attachment, Intake};
 use std::sync::Arc;
 use throughline_core::input::Destination;
-use throughline_core::port::{Pending, Platform, Promise, SendError};
+use throughline_core::port::{Outgoing, Pending, Platform, Promise, SendError};
 use tokio::sync::watch;
 
 /// One account on one platform.
@@ -58,6 +58,24 @@ pub trait Adapter: Platform {
 
     /// What an attachment holds, unless it is larger than `limit`. The error is a sentence.
     fn fetch<'a>(&'a self, attachment: &'a Attachment, limit: usize) -> Promise<'a, Result<Vec<u8>, String>>;
+}
+
+/// A question with something to press, for [`Platform::ask`] of a platform that takes no key.
+pub async fn ask(
+    adapter: &dyn Adapter,
+    outgoing: &Outgoing,
+    question: &Pending,
+    mark: Option<&str>,
+) -> Result<Option<String>, SendError> {
+    if mark.is_some() {
+        return adapter.send(outgoing, mark).await; // in words, which can say that it comes again
+    }
+    match adapter.put(&outgoing.destination, question).await {
+        Ok(id) => Ok(Some(id)),
+        // Without buttons, then: the words say how to answer.
+        Err(SendError::Never { .. }) => adapter.send(outgoing, mark).await,
+        Err(error) => Err(error),
+    }
 }
 
 /// Why an adapter returned.

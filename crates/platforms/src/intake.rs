@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Room, Sender, Trace};
 use throughline_core::message::{Content, JsonText, Part};
-use throughline_core::port::{Desk, Promise, Question, Reading, Refusal, SendError, Submission};
+use throughline_core::port::{CallId, Desk, Promise, Question, Reading, Refusal, SendError, Submission};
 use throughline_core::route::Target;
 use throughline_core::tool::{Grant, Verdict};
 use throughline_core::{Time, id::ChatKey};
@@ -419,6 +419,15 @@ impl Intake for Porter {
 
     fn press(&self, press: Press) -> Promise<'_, Result<String, NotNow>> {
         Box::pin(self.pressed(press))
+    }
+
+    fn asking(&self) -> Promise<'_, Vec<CallId>> {
+        Box::pin(async {
+            match self.desk.read(Question::Asks).await {
+                Ok(Reading::Asks(asks)) => asks.into_iter().map(|pending| pending.call).collect(),
+                _ => Vec::new(), // the press is answered in words, and can be repeated
+            }
+        })
     }
 
     fn cursor<'a>(&'a self, platform: &'a str, account: &'a str) -> Promise<'a, Option<String>> {

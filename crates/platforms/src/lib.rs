@@ -25,7 +25,7 @@ pub mod webhook;
 pub use adapter::{Adapter, Ended, Stop};
 pub use incoming::{Attachment, Incoming, Intake, Letter, Media, NotNow, Press, Quoted, Taken};
 pub use intake::{Porter, Settings};
-pub use live::{Front, Live};
+pub use live::Live;
 pub use pairing::Pairings;
 pub use telegram::Telegram;
 pub use throughline_core::port::{Platform, SendError};

@@ -5,7 +5,7 @@
 //! - a preview has the identity of its reply: it is written down before it is posted, its id after,
 //!   and the outbox makes it the reply. Nothing here sends a reply
 //! - whoever writes while a turn runs hears what it waits for, at most every half minute
-//! - a question that a tool asks leaves through the outbox, with its buttons ([`Front`]): here only the
+//! - a question that a tool asks leaves through the outbox, with its buttons ([`crate::adapter::ask`]): here only the
 //!   typing stops
 //!
 //! Deliberately absent: the reply, retries of anything, and memory of a view across a start.
@@ -23,8 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use throughline_core::input::Destination;
 use throughline_core::port::{
-    Delta, Desk, Drafted, Health, Outgoing, Pending, Platform, Progress, Promise, Receipt, SendError,
-    Settled, Update,
+    Delta, Desk, Drafted, Outgoing, Pending, Progress, Receipt, SendError, Settled, Update,
 };
 use throughline_core::session::{BusyInput, FailureKind, Outcome};
 use throughline_core::{Seq, SessionId};
@@ -532,53 +531,5 @@ fn sign(settled: &Settled) -> &'static str {
         Outcome::Answered(_) => DONE,
         Outcome::Failed(_, failure) if failure.kind != FailureKind::Stopped => FAILED,
         Outcome::Failed(..) | Outcome::Done { .. } | Outcome::Moved { .. } => NOTHING,
-    }
-}
-
-/// An adapter as the gateway sees it: a question gets something to press.
-pub struct Front(pub Arc<dyn Adapter>);
-
-impl Platform for Front {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn is_idempotent(&self) -> bool {
-        self.0.is_idempotent()
-    }
-
-    fn parts(&self, text: &str) -> Vec<String> {
-        self.0.parts(text)
-    }
-
-    fn health(&self) -> Health {
-        self.0.health()
-    }
-
-    fn send<'a>(
-        &'a self,
-        outgoing: &'a Outgoing,
-        mark: Option<&'a str>,
-    ) -> Promise<'a, Result<Option<String>, SendError>> {
-        self.0.send(outgoing, mark)
-    }
-
-    fn ask<'a>(
-        &'a self,
-        outgoing: &'a Outgoing,
-        question: &'a Pending,
-        mark: Option<&'a str>,
-    ) -> Promise<'a, Result<Option<String>, SendError>> {
-        Box::pin(async move {
-            if mark.is_some() {
-                return self.0.send(outgoing, mark).await; // in words, which can say that it comes again
-            }
-            match self.0.put(&outgoing.destination, question).await {
-                Ok(id) => Ok(Some(id)),
-                // Without buttons, then: the words say how to answer.
-                Err(SendError::Never { .. }) => self.0.send(outgoing, mark).await,
-                Err(error) => Err(error),
-            }
-        })
     }
 }

@@ -14,7 +14,7 @@ mod event;
 mod socket;
 pub mod text;
 
-use crate::adapter::{Adapter, Ended, Stop};
+use crate::adapter::{self, Adapter, Ended, Stop};
 use crate::incoming::{Attachment, Intake};
 use crate::media;
 use api::{Api, Body, Failure, Token};
@@ -426,9 +426,9 @@ impl Platform for Slack {
         &'a self,
         outgoing: &'a Outgoing,
         question: &'a Pending,
-        _mark: Option<&'a str>,
+        mark: Option<&'a str>,
     ) -> Promise<'a, Result<Option<String>, SendError>> {
-        Box::pin(async move { self.put(&outgoing.destination, question).await.map(Some) })
+        Box::pin(adapter::ask(self, outgoing, question, mark))
     }
 }
 

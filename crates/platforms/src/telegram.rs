@@ -22,7 +22,7 @@ mod update;
 
 pub use update::Topic;
 
-use crate::adapter::{Adapter, Ended, Stop};
+use crate::adapter::{self, Adapter, Ended, Stop};
 use crate::incoming::{Attachment, Intake};
 use crate::media;
 use api::Api;
@@ -248,9 +248,9 @@ impl Platform for Telegram {
         &'a self,
         outgoing: &'a Outgoing,
         question: &'a Pending,
-        _mark: Option<&'a str>,
+        mark: Option<&'a str>,
     ) -> Promise<'a, Result<Option<String>, SendError>> {
-        Box::pin(async move { self.put(&outgoing.destination, question).await.map(Some) })
+        Box::pin(adapter::ask(self, outgoing, question, mark))
     }
 }
 

@@ -301,8 +301,8 @@ async fn a_question_leaves_with_buttons_or_in_words_that_say_it_comes_again() {
         question: Some(pending.clone()),
     };
     assert_eq!(Outgoing::asked_by(&outgoing.key), Some(call));
-    let front = Front(adapter.clone());
-    front.ask(&outgoing, &pending, None).await.unwrap();
-    front.ask(&outgoing, &pending, Some("again")).await.unwrap();
+    let asked = async |mark| crate::adapter::ask(adapter.as_ref(), &outgoing, &pending, mark).await;
+    asked(None).await.unwrap();
+    asked(Some("again")).await.unwrap();
     assert_eq!(adapter.done(), ["put s/1/1/0", "send marked May I?"]);
 }

@@ -1,0 +1,321 @@
+//! The chat platforms of one agent: which are on, whose bots they are, and their way in. No logic.
+//!
+//! - what is written and cannot be is off, by name; the others are not affected
+//! - the offline model answers on no platform
+//! - a bot is one agent's: its token is taken before anything is connected
+//!
+//! Deliberately absent: protocols (`throughline_platforms`), and what the settings mean (`hermes`).
+
+use crate::config::Settings;
+use crate::home::Home;
+use crate::token::{TokenLock, Tokens};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use throughline_core::Time;
+use throughline_core::command;
+use throughline_core::port::{Desk, Platform};
+use throughline_core::redact::Secret;
+use throughline_core::session::BusyInput;
+use throughline_hermes::config::platforms::{Platform as Described, ReplyMode};
+use throughline_hermes::lock::Token;
+use throughline_platforms::discord::{self, Discord};
+use throughline_platforms::slack::{self, Slack};
+use throughline_platforms::telegram::{self, Telegram};
+use throughline_platforms::webhook::{self, Webhook};
+use throughline_platforms::{self as platforms, Adapter, Ended, Live, Pairings, Porter, Stop, media};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Hermes listens there for Telegram's webhook.
+const TELEGRAM_WEBHOOK: ([u8; 4], u16) = ([0, 0, 0, 0], 8443);
+
+/// Accounts that are ready to connect.
+#[derive(Default)]
+pub struct Chats {
+    accounts: Vec<Account>,
+    /// What is written and off, and why.
+    pub off: Vec<String>,
+}
+
+struct Account {
+    adapter: Arc<dyn Adapter>,
+    settings: platforms::Settings,
+    /// Set where commands are shown in a menu that must be published.
+    menu: Option<Telegram>,
+    _tokens: Vec<TokenLock>,
+}
+
+/// Accounts that listen.
+pub struct Listening {
+    rope: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What the accounts of one agent are made from.
+pub struct Place<'a> {
+    pub agent: &'a str,
+    pub home: &'a Home,
+    pub homes: &'a [PathBuf],
+    pub tokens: &'a Arc<Tokens>,
+    pub now: Time,
+}
+
+impl Chats {
+    /// Takes the tokens of all that are on. `is_real`: there is a model that may answer people.
+    pub fn of(place: &Place<'_>, settings: &Settings, is_real: bool) -> Self {
+        let mut chats = Self::default();
+        for described in settings.platforms.all.iter().filter(|platform| platform.enabled) {
+            let name = described.name.as_str();
+            if name == "api_server" {
+                continue; // the gateway's own door
+            }
+            if !is_real {
+                chats.off.push(format!(
+                    "{name}: the offline model answers on no chat platform; set `model` in config.yaml"
+                ));
+                continue;
+            }
+            match account(place, settings, described) {
+                Ok(account) => chats.accounts.push(account),
+                Err(why) => chats.off.push(format!("{name}: {why}")),
+            }
+        }
+        chats
+    }
+
+    pub fn platforms(&self) -> impl Iterator<Item = Arc<dyn Platform>> + '_ {
+        self.accounts.iter().map(|account| account.adapter.clone() as Arc<dyn Platform>)
+    }
+
+    /// Begins to take in what people write.
+    pub fn listen(self, home: &Home, desk: &Arc<dyn Desk>, busy: BusyInput) -> Listening {
+        let (rope, stop) = Stop::new();
+        let pairings = Arc::new(Pairings::of(home.path()));
+        let mut tasks = Vec::new();
+        for account in self.accounts {
+            let Account { adapter, settings, menu, _tokens } = account;
+            if let Some(telegram) = menu {
+                tasks.push(tokio::spawn(publish(telegram)));
+            }
+            let display = settings.platform.display.clone();
+            let live = Live::new(desk.clone(), adapter.clone(), display, busy);
+            let porter =
+                Arc::new(Porter::new(desk.clone(), adapter.clone(), settings, pairings.clone(), live));
+            let stop = stop.clone();
+            tasks.push(tokio::spawn(async move {
+                let name = adapter.name().to_owned();
+                if let Ended::Refused(why) = adapter.listen(porter, stop).await {
+                    tracing::error!(platform = name, why, "this platform is off until that is put right");
+                }
+                drop(_tokens);
+            }));
+        }
+        Listening { rope, tasks }
+    }
+}
+
+impl Listening {
+    /// Takes in nothing more. What was not acknowledged comes again at the next start.
+    pub async fn stop(self) {
+        let _ = self.rope.send(true);
+        for task in self.tasks {
+            let _ = task.await; // a panic was reported when it happened
+        }
+    }
+}
+
+/// Menus are a courtesy; typing a command works without.
+async fn publish(telegram: Telegram) {
+    let commands: Vec<(String, String)> =
+        command::ALL.iter().map(|entry| (entry.name.to_owned(), entry.does.to_owned())).collect();
+    if let Err(error) = telegram.publish(&commands).await {
+        tracing::debug!(%error, "the menu of commands was not published");
+    }
+}
+
+fn account(place: &Place<'_>, settings: &Settings, described: &Described) -> Result<Account, String> {
+    let intake = platforms::Settings::of(place.home.path(), &settings.platforms, &described.name)
+        .ok_or("it is not described anywhere")?;
+    let told = Told { settings, described, media: media_rules(place, settings) };
+    let take = |scope: &str, secret: &Secret| {
+        let token = Token { scope, identity: secret.expose() };
+        place.tokens.take(place.agent, token, &described.name, place.now)
+    };
+    let mut menu = None;
+    let (adapter, tokens): (Arc<dyn Adapter>, Vec<TokenLock>) = match described.name.as_str() {
+        "telegram" => {
+            let made = told.telegram()?;
+            let lock = take("telegram-bot-token", &made.token)?;
+            let telegram = Telegram::new(made)?;
+            menu = Some(telegram.clone());
+            (Arc::new(telegram), vec![lock])
+        }
+        "discord" => {
+            let made = told.discord()?;
+            let lock = take("discord-bot-token", &made.token)?;
+            (Arc::new(Discord::new(made)), vec![lock])
+        }
+        "slack" => {
+            let made = told.slack()?;
+            let lock = take("slack-app-token", &made.app_token)?;
+            (Arc::new(Slack::new(made)?), vec![lock])
+        }
+        "webhook" => (Arc::new(Webhook::new(told.webhook(place))), Vec::new()),
+        other => {
+            return Err(format!(
+                "Throughline has no adapter for {other} yet; Hermes can go on serving it from another home"
+            ));
+        }
+    };
+    Ok(Account { adapter, settings: intake, menu, _tokens: tokens })
+}
+
+/// What is written about one platform.
+struct Told<'a> {
+    settings: &'a Settings,
+    described: &'a Described,
+    media: media::Rules,
+}
+
+impl Told<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.settings.variable(name).filter(|value| !value.trim().is_empty())
+    }
+
+    fn token(&self, variable: &str) -> Result<Secret, String> {
+        let token = self.described.token.clone();
+        token.ok_or_else(|| format!("it is switched on, and {variable} is not set; set it in .env"))
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        let value = self.described.extra.get(key)?;
+        value.as_str().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    fn flag(&self, key: &str, otherwise: bool) -> bool {
+        match self.described.extra.get(key) {
+            Some(Value::Bool(flag)) => *flag,
+            Some(Value::String(text)) => matches!(text.trim(), "true" | "1" | "yes" | "on"),
+            _ => otherwise,
+        }
+    }
+
+    fn telegram(&self) -> Result<telegram::Settings, String> {
+        let token = self.token("TELEGRAM_BOT_TOKEN")?;
+        let mode = match self.variable("TELEGRAM_WEBHOOK_URL") {
+            None => telegram::Mode::Polling,
+            Some(url) => {
+                let (host, usual) = TELEGRAM_WEBHOOK;
+                let port = self.variable("TELEGRAM_WEBHOOK_PORT").and_then(|port| port.trim().parse().ok());
+                telegram::Mode::Webhook {
+                    url,
+                    listen: SocketAddr::from((host, port.unwrap_or(usual))),
+                    secret: Secret::new(self.variable("TELEGRAM_WEBHOOK_SECRET").unwrap_or_default()),
+                }
+            }
+        };
+        Ok(telegram::Settings {
+            base_url: self.text("base_url"),
+            base_file_url: self.text("base_file_url"),
+            local_files: self.flag("local_mode", false),
+            proxy: self.variable("TELEGRAM_PROXY"),
+            mode,
+            replies: match self.described.reply_to_mode {
+                ReplyMode::Off => telegram::Replies::Off,
+                ReplyMode::First => telegram::Replies::First,
+                ReplyMode::All => telegram::Replies::All,
+            },
+            link_previews: !self.flag("disable_link_previews", false),
+            exclusive_mentions: self.flag("exclusive_bot_mentions", true),
+            media: self.media.clone(),
+            ..telegram::Settings::new(token)
+        })
+    }
+
+    fn discord(&self) -> Result<discord::Settings, String> {
+        let token = self.token("DISCORD_BOT_TOKEN")?;
+        // The file says `auto_thread`, the environment `DISCORD_AUTO_THREAD`: one set of names below here.
+        let variable = |name: &str| {
+            let key = name.strip_prefix("DISCORD_").unwrap_or(name).to_lowercase();
+            self.variable(name).or_else(|| self.described.extra.get(&key).map(plain))
+        };
+        let commands = command::ALL.iter().map(|entry| discord::Slash {
+            name: entry.name.to_owned(),
+            description: entry.does.to_owned(),
+            takes_text: !entry.arguments.is_empty(),
+        });
+        Ok(discord::Settings {
+            rest_url: self.text("base_url"),
+            gateway_url: self.text("gateway_url"),
+            commands: commands.collect(),
+            media: self.media.clone(),
+            ..discord::Settings::told(token, variable)
+        })
+    }
+
+    fn slack(&self) -> Result<slack::Settings, String> {
+        let bot = self.token("SLACK_BOT_TOKEN")?;
+        let app = self.variable("SLACK_APP_TOKEN").or_else(|| self.text("app_token")).ok_or(
+            "SLACK_APP_TOKEN is not set; make one with the scope connections:write and set it in .env",
+        )?;
+        let usual = slack::Options::default();
+        let options = slack::Options {
+            reply_in_thread: self.flag("reply_in_thread", usual.reply_in_thread),
+            reply_broadcast: self.flag("reply_broadcast", usual.reply_broadcast),
+            strict_mention: self.flag("strict_mention", usual.strict_mention),
+            dm_top_level_threads_as_sessions: self
+                .flag("dm_top_level_threads_as_sessions", usual.dm_top_level_threads_as_sessions),
+            typing_status_text: self
+                .described
+                .display
+                .typing_text
+                .clone()
+                .unwrap_or(usual.typing_status_text),
+            commands: command::ALL.iter().map(|entry| entry.name.to_owned()).collect(),
+        };
+        let made = slack::Settings::new(bot.expose(), app);
+        let base = self.text("base_url").unwrap_or_else(|| made.base.clone());
+        Ok(slack::Settings { base, options, media: self.media.clone(), ..made })
+    }
+
+    fn webhook(&self, place: &Place<'_>) -> webhook::Settings {
+        let made = webhook::Settings::new(place.home.path());
+        let port = self.described.extra.get("port").map(plain).and_then(|port| port.parse().ok());
+        let homes = self.settings.platforms.all.iter().filter_map(|platform| {
+            let home = platform.home.as_ref().map(|home| (home.chat.clone(), home.thread.clone()));
+            platform.enabled.then(|| (platform.name.clone(), webhook::Place { account: String::new(), home }))
+        });
+        let homes: BTreeMap<String, webhook::Place> = homes.collect();
+        webhook::Settings {
+            host: self.text("host"),
+            port: port.unwrap_or(made.port),
+            secret: self.text("secret").or_else(|| self.variable("WEBHOOK_SECRET")).map(Secret::new),
+            routes: self.described.extra.get("routes").cloned().unwrap_or(Value::Null),
+            places: Arc::new(move |platform| homes.get(platform).cloned()),
+            ..made
+        }
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// Files that a reply may send: not those of any agent's home, but for what it was sent or made there.
+fn media_rules(place: &Place<'_>, settings: &Settings) -> media::Rules {
+    let own = place.home.path();
+    let homes = place.homes.iter().cloned().chain([own.to_owned()]).collect();
+    let caches = ["image_cache", "audio_cache", "document_cache", "workspace"];
+    media::Rules {
+        user: settings.environment.get("HOME").map(PathBuf::from),
+        homes,
+        open: caches.iter().map(|cache| own.join(cache)).collect(),
+    }
+}
