@@ -2,6 +2,7 @@
 
 use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said, Stage};
 use crate::model::{clarified, said_in};
+use crate::people::room_prompt;
 use crate::plan::{Manner, Plan, words};
 use crate::tools::is_repeatable;
 use crate::world::agent_name;
@@ -25,6 +26,7 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
         wrong.extend(pieces_come_in_order(books, chat));
         wrong.extend(previews_become_replies(books, chat));
         wrong.extend(a_chat_keeps_its_session(plan, books, chat));
+        wrong.extend(a_chat_has_its_own_prompt(books, chat));
         wrong.extend(a_chain_is_cut_with_one_notice(books, chat));
     }
     for client in 0..plan.clients.len() {
@@ -331,6 +333,23 @@ pub fn ends(plan: &Plan, books: &Books, ended: &BTreeSet<SessionId>) -> Vec<Stri
         }
     }
     wrong
+}
+
+/// What a chat adds to the prompt is in that of its sessions: of the first, and of those that follow. What
+/// waits when a session ends may find itself in the next one by a process that does not know the place.
+fn a_chat_has_its_own_prompt(books: &Books, chat: usize) -> Vec<String> {
+    let first =
+        books.chats[chat].said.first().and_then(|said| said.went_to.as_ref()).map(|(session, _)| session);
+    let is_certain =
+        |session: &SessionId| books.life == 1 || (books.halts.is_empty() && first == Some(session));
+    let is_here = |asked: &&Question| {
+        let begins = asked.prompt.iter().find_map(|segment| segment.strip_prefix("user:"));
+        begins.is_some_and(|words| words.starts_with(&format!("c{chat}.")))
+    };
+    let asked = books.asked.iter().filter(is_here);
+    let lacking =
+        asked.filter(|asked| !asked.head.contains(&room_prompt(chat)) && is_certain(&asked.session));
+    lacking.map(|asked| format!("chat {chat}: {} begins with {:?}", asked.session, asked.head)).collect()
 }
 
 /// P6: agents that answer each other are cut, and the people it began with are told once.

@@ -8,7 +8,7 @@ use crate::tools::yes;
 use crate::world::Outside;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Request, Trace};
+use throughline_core::input::{self, Birth, Chat, DedupeKey, Destination, Kind, Request, Trace};
 use throughline_core::message::{Assistant, Body};
 use throughline_core::port::{Desk, Question, Reading, Receipt, Refusal, Submission, Update};
 use throughline_core::prompt::Digest;
@@ -188,6 +188,7 @@ impl Room {
                 source: platform.into(),
                 user: Some(format!("person-{chat}")),
                 chat: Some(here),
+                room: input::Room { prompt: Some(room_prompt(chat)), skills: Vec::new() },
                 ..Birth::default()
             },
             at: self.desk.now(),
@@ -206,6 +207,11 @@ impl Room {
             may_be_retry: false,
         }
     }
+}
+
+/// What a chat adds to the prompt of its sessions.
+pub fn room_prompt(chat: usize) -> String {
+    format!("<room {chat}>")
 }
 
 /// What hung when a person stopped it does not hang much longer.

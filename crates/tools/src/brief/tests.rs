@@ -89,6 +89,23 @@ const SKILL: (&str, &str) =
     ("home/skills/ops/deploy/SKILL.md", "---\nname: deploy\ndescription: Ship it\n---\nx\n");
 
 #[test]
+fn a_channel_adds_its_prompt_and_its_skills() {
+    let world = World::new(&[SKILL]);
+    let (brief, caller) = (Brief::new(world.settings()), caller("telegram"));
+    let room = Room { prompt: Some("CHANNEL-PROMPT".into()), skills: vec!["deploy".into(), "gone".into()] };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let plain = runtime.block_on(brief.assemble(&caller, &[]));
+    let full = runtime.block_on(brief.assemble_in(&caller, &[], &room));
+    let added = full.strip_prefix(&plain).expect("what a channel adds comes last");
+    assert!(
+        added.starts_with("\n\nCHANNEL-PROMPT\n\n[IMPORTANT: The \"deploy\" skill is auto-loaded."),
+        "{added}"
+    );
+    assert!(added.contains("name: deploy") && !added.contains("gone"), "{added}");
+    assert_eq!(runtime.block_on(brief.assemble_in(&caller, &[], &Room::default())), plain);
+}
+
+#[test]
 fn the_order_is_fixed() {
     let world = World::new(&[("home/SOUL.md", "I am SOUL."), ("work/AGENTS.md", "AGENTS-RULES"), SKILL]);
     let settings = BriefSettings {
