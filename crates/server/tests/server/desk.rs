@@ -359,6 +359,8 @@ impl State {
             Question::Trace(_) => Reading::Traces(vec![]),
             Question::Counts => Reading::Counts(vec![("duplicate_dropped".into(), 2)]),
             Question::Asks => Reading::Asks(self.asks.clone()),
+            Question::Backlog => Reading::Backlog(Vec::new()),
+            Question::Parked => Reading::Parked(Vec::new()),
             Question::Check => Reading::Violations(vec![]),
         }
     }
