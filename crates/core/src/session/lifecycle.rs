@@ -152,12 +152,14 @@ impl Session {
             return; // a straggler of a run that nobody waits for any more
         }
         match news {
-            Handing::Began { hook } if current == Finalisation::Hooks && handover.running.is_none() => {
-                if !handover.done.contains(&hook) {
-                    let attempt = handover.attempts + 1;
-                    handover.running = Some(hook.clone());
-                    acts.push(Act::Hook { hook, run: Run::Began { attempt } });
-                }
+            Handing::Began { hook }
+                if current == Finalisation::Hooks
+                    && handover.running.is_none()
+                    && !handover.done.contains(&hook) =>
+            {
+                let attempt = handover.attempts + 1;
+                handover.running = Some(hook.clone());
+                acts.push(Act::Hook { hook, run: Run::Began { attempt } });
             }
             Handing::Done { hook } if handover.running.as_ref() == Some(&hook) => {
                 handover.running = None;
