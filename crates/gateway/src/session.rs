@@ -24,8 +24,13 @@ use std::time::Duration;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
+<<<<<<< HEAD
 use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Room, Root, Trace};
 use throughline_core::lifecycle::announcement;
+=======
+use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
+use throughline_core::lifecycle::{BACKLOG_AFTER, announcement};
+>>>>>>> lifecycle
 use throughline_core::memory::Scope;
 use throughline_core::port::{
     Assignment, CallId, Commit, Draft, DraftChange, Model, Outgoing, Pending, Receipt, Refusal, Settled,
@@ -503,15 +508,18 @@ impl Actor {
         if !as_expected {
             return Err(Stop::Bounce(Bounce::Unexpected));
         }
-        if let Some(chat) = submission.birth.chat.as_ref().filter(|_| is_said_by_a_person(&submission))
+        // What a platform delivers from before our time is nobody who writes now.
+        let baseline = self.home.rules.baseline.unwrap_or_default();
+        let speaks = is_said_by_a_person(&submission) && submission.at.plus(BACKLOG_AFTER) >= baseline;
+        if let Some(chat) = submission.birth.chat.as_ref().filter(|_| speaks)
             && self.expire(&chat.platform, &chat.chat_type, Noticed::Message).await.map_err(Stop::Reload)?
         {
             self.start_jobs().await.map_err(Stop::Reload)?;
             return Err(Stop::Bounce(Bounce::Ended)); // it begins the next conversation
         }
-        let lifts = self.home.is_halted() && is_said_by_a_person(&submission);
+        let lifts = self.home.is_halted() && speaks;
         let lifts = lifts && !self.is_known(&submission).await?;
-        let spoken = is_said_by_a_person(&submission).then(|| self.home.silences());
+        let spoken = speaks.then(|| self.home.silences());
         if self.home.is_halted() && !lifts && !self.state.halted {
             self.obey(Event::Halted).await.map_err(Stop::Reload)?; // it slept when the others were told
         }

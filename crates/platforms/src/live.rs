@@ -22,9 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use throughline_core::input::Destination;
-use throughline_core::port::{
-    Delta, Desk, Drafted, Progress, Receipt, SendError, Settled, Update,
-};
+use throughline_core::port::{Delta, Desk, Drafted, Progress, Receipt, SendError, Settled, Update};
 use throughline_core::session::{BusyInput, FailureKind, Outcome};
 use throughline_core::{Seq, SessionId};
 use throughline_hermes::config::platforms::{Display, Streaming};

@@ -369,26 +369,29 @@ impl Plan {
     /// have their troubles. A line comes just before an end, another long after.
     pub fn seasons() -> Self {
         let script = Self::script();
+        let lines = [
+            ("c0.1", 0),
+            ("c0.2", 1500),
+            ("c0.3", 90_000),
+            ("c0.4", 1500),
+            ("/new", 10),
+            ("c0.5", 10),
+            ("c0.6", 120_000),
+            ("c0.7", 800),
+        ];
         Self {
             chats: vec![
+                chat(true, &lines),
                 chat(
-                    true,
-                    &[
-                        ("c0.1", 0),
-                        ("c0.2", 1500),
-                        ("c0.3", 60_000),
-                        ("/new", 10),
-                        ("c0.4", 10),
-                        ("c0.5", 90_000),
-                    ],
+                    false,
+                    &[("c1.1", 5), ("/new", 30_000), ("c1.2", 5_000), ("c1.3", 70_000), ("c1.4", 2_000)],
                 ),
-                chat(false, &[("c1.1", 5), ("/new", 30_000), ("c1.2", 5_000), ("c1.3", 40_000)]),
             ],
             clients: vec![client(Manner::Named, &[("a0.1", 0)])],
             model: ModelPlan { calling_percent: 0, script: Vec::new(), falls: 0, ..script.model.clone() },
             lifecycle: LifecyclePlan {
-                idle: Some(Duration::from_secs(2)),
-                day: Some(Duration::from_secs(60)),
+                idle: Some(Duration::from_secs(20)),
+                day: Some(Duration::from_secs(150)),
                 hooks: 2,
                 latency_max: Duration::from_millis(300),
                 failing_percent: 30,

@@ -724,7 +724,9 @@ impl World {
             (None, false) => "api_server",
             (None, true) => "subagent",
         };
+        let reset = chat.as_ref().and_then(|chat| self.store.reset(&chat.key).expect("can be asked"));
         let birth = Birth {
+            predecessor: reset.map(|reset| reset.session),
             source: source.into(),
             user: (!is_child).then(|| "u".to_owned()),
             parent: is_child.then(|| self.places[PARENT].clone()),

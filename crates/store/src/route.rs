@@ -49,6 +49,9 @@ impl Scribe<'_> {
         entry.display_name.clone_from(&chat.display_name);
         entry.origin = chat.origin.as_ref().and_then(source_of);
         entry.is_fresh_reset = birth.predecessor.is_some();
+        if birth.predecessor.is_some() {
+            self.forget_reset(chat.key.as_str())?;
+        }
         self.put_route(&entry, at)?;
         self.note(Some(session.as_str()), "route_bound", chat.key.as_str(), at)
     }
@@ -62,6 +65,7 @@ impl Scribe<'_> {
             entry.display_name = old.display_name;
             entry.origin = old.origin;
             entry.is_fresh_reset = true;
+            self.forget_reset(entry.session_key.as_str())?;
             self.put_route(&entry, at)?;
             self.note(Some(to.as_str()), "route_bound", entry.session_key.as_str(), at)?;
         }
@@ -123,6 +127,7 @@ impl Scribe<'_> {
         let sql = "SELECT session FROM tl_route WHERE chat = ?1";
         let known: Option<String> =
             self.conn.prepare_cached(sql)?.query_row([chat], |row| row.get(0)).optional()?;
+        self.forget_reset(chat)?;
         self.put_route(&entry, now)?;
         if known == Some(tip.clone()) {
             return Ok(false);
@@ -139,6 +144,12 @@ impl Scribe<'_> {
         self.note(None, "route_dropped", chat, now)
     }
 
+    /// A conversation has begun there again.
+    fn forget_reset(&self, chat: &str) -> Result<(), Fault> {
+        self.conn.prepare_cached("DELETE FROM tl_reset WHERE chat = ?1")?.execute([chat])?;
+        Ok(())
+    }
+
     fn entries_of(&self, session: &str) -> Result<Vec<SessionEntry>, Fault> {
         let mut statement = self.conn.prepare_cached("SELECT entry FROM tl_route WHERE session = ?1")?;
         let texts = statement.query_map([session], |row| row.get::<_, String>(0))?;
@@ -147,8 +158,6 @@ impl Scribe<'_> {
 
     fn put_route(&mut self, entry: &SessionEntry, at: Time) -> Result<(), Fault> {
         self.effects.routes = true;
-        let chat = entry.session_key.as_str();
-        self.conn.prepare_cached("DELETE FROM tl_reset WHERE chat = ?1")?.execute([chat])?;
         let text = entry_json(entry);
         let sql = "INSERT INTO tl_route (chat, session, entry) VALUES (?1, ?2, ?3)
                    ON CONFLICT(chat) DO UPDATE SET session = excluded.session, entry = excluded.entry";

@@ -1,7 +1,7 @@
 use super::*;
 use crate::double::{NOW, TestAdapter, TestDesk, direct, session};
 use throughline_core::TurnId;
-use throughline_core::port::CallId;
+use throughline_core::port::{CallId, Outgoing, Pending};
 use throughline_core::session::Failure;
 use throughline_core::tool::{Ask, Question};
 use throughline_hermes::config::platforms::ToolProgress;

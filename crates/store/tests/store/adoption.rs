@@ -229,13 +229,24 @@ fn p21_old_homes_keep_their_routes_in_a_file() {
     );
     let mut store = writer(directory.path());
     assert_eq!(store.route(&key(1)).unwrap(), Some(id("s")));
+    let written = |store: &mut dyn Store| -> serde_json::Value {
+        store.close(NOW).unwrap();
+        let file = fs::read_to_string(directory.path().join("sessions/sessions.json")).unwrap();
+        assert!(!file.contains("memory_flushed"), "only the new key is written");
+        serde_json::from_str(&file).unwrap()
+    };
+    let value = written(&mut store);
+    let flag =
+        |value: &serde_json::Value, number: u32| value[key(number).as_str()]["expiry_finalized"].as_bool();
+    assert_eq!(
+        (flag(&value, 1), flag(&value, 2)),
+        (Some(true), Some(false)),
+        "the new key wins even as false"
+    );
+    assert!(store.load(&id("s")).unwrap().unwrap().session.finalised, "it was handed over by Hermes");
     turn(&mut store, "s", None, "hello");
-    store.close(NOW).unwrap();
-    let file = fs::read_to_string(directory.path().join("sessions/sessions.json")).unwrap();
-    assert!(!file.contains("memory_flushed"), "only the new key is written");
-    let value: serde_json::Value = serde_json::from_str(&file).unwrap();
-    let flag = |number: u32| value[key(number).as_str()]["expiry_finalized"].as_bool();
-    assert_eq!((flag(1), flag(2)), (Some(true), Some(false)), "the new key wins even as false");
+    let value = written(&mut store);
+    assert_eq!((flag(&value, 1), flag(&value, 2)), (Some(false), Some(false)), "and goes on, in a new life");
     assert!(value.get("_README").is_none(), "Hermes 0.14 would stumble over it");
     whole(&store);
 }

@@ -173,7 +173,17 @@ fn every_breach_is_noticed_by_name() {
         ("readable", "UPDATE tl_session SET upkeep = '{}' WHERE id = 'a'"),
         ("readable", "UPDATE tl_compression SET summary = '{}' WHERE session = 'short'"),
         ("finalised_once", "UPDATE tl_session SET phase = 2, stage = 0 WHERE id = 'b'"),
-        ("finalised_once", "INSERT INTO tl_finalisation VALUES ('a', 1, 0, 0, '', 0)"),
+        (
+            "finalised_once",
+            "INSERT INTO tl_finalisation (session, epoch, stage, attempts, reason, at) VALUES ('a', 1, 0, 0, '', 0)",
+        ),
+        ("hooks_in_a_hand_over", "INSERT INTO tl_hook VALUES ('a', 1, 'hook', 1, 1, 0, NULL)"),
+        (
+            "parked_at_a_step",
+            "INSERT INTO tl_finalisation (session, epoch, stage, attempts, reason, at, parked)
+             VALUES ('a', 0, 1, 8, '', 0, 'nameless')",
+        ),
+        ("reset_remembered", "INSERT INTO tl_reset VALUES ('agent:main:test:dm:9', 'a', 'idle', 0, 1)"),
         ("closed_ended", "UPDATE tl_session SET phase = 2, stage = 0 WHERE id = 'b'"),
         ("unfinished", "UPDATE tl_session SET unfinished = 0 WHERE id = 'tools'"),
         ("unfinished", "UPDATE tl_session SET unfinished = 1 WHERE id = 'a'"),
