@@ -24,13 +24,8 @@ use std::time::Duration;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
-<<<<<<< HEAD
 use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Room, Root, Trace};
-use throughline_core::lifecycle::announcement;
-=======
-use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
 use throughline_core::lifecycle::{BACKLOG_AFTER, announcement};
->>>>>>> lifecycle
 use throughline_core::memory::Scope;
 use throughline_core::port::{
     Assignment, CallId, Commit, Draft, DraftChange, Model, Outgoing, Pending, Receipt, Refusal, Settled,

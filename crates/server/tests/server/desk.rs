@@ -361,13 +361,8 @@ impl State {
             Question::Trace(_) => Reading::Traces(vec![]),
             Question::Counts => Reading::Counts(vec![("duplicate_dropped".into(), 2)]),
             Question::Asks => Reading::Asks(self.asks.clone()),
-<<<<<<< HEAD
             Question::Standing => Reading::Standing(Box::default()),
             Question::Routes => Reading::Routes(vec![]),
-=======
-            Question::Backlog => Reading::Backlog(Vec::new()),
-            Question::Parked => Reading::Parked(Vec::new()),
->>>>>>> lifecycle
             Question::Check => Reading::Violations(vec![]),
         }
     }

@@ -64,12 +64,7 @@ impl Apart {
         Self { runs, directory }
     }
 
-<<<<<<< HEAD
     pub(super) fn of(&self, name: &str, key: &str) -> PathBuf {
-=======
-    /// The directory of a run.
-    pub fn of(&self, name: &str, key: &str) -> PathBuf {
->>>>>>> lifecycle
         let digest = Sha256::new().chain_update(name).chain_update([0]).chain_update(key).finalize();
         let short: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         self.runs.join(short)
