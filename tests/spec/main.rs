@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod audit;
+mod chats;
 mod commands;
 mod compression;
 mod drain;

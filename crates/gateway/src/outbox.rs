@@ -160,6 +160,7 @@ async fn attempt(
         Changed::NotNow => return Attempt::Again(DISK_RETRY), // and silence may have been ordered by then
         Changed::Before => return Attempt::Over,
     }
+    let earlier = (outgoing.attempting, outgoing.attempted);
     outgoing.attempting = Some(home.boot);
     outgoing.attempted = outgoing.attempted.or(Some(now));
     outgoing.attempts += 1;
@@ -174,7 +175,8 @@ async fn attempt(
         Err(SendError::Never { message }) if outgoing.draft.is_some() => {
             home.note(Some(outgoing.session.clone()), "preview_gone", format!("{}: {message}", outgoing.key));
             draft::leave(home, Outgoing::draft_key(&outgoing.key)).await;
-            (outgoing.attempting, outgoing.attempted) = (None, None);
+            // This attempt did nothing; an earlier one may have been seen before that.
+            (outgoing.attempting, outgoing.attempted) = earlier;
             Attempt::Again(Duration::ZERO)
         }
         Err(SendError::Unknown { message }) if outgoing.attempts < ATTEMPTS_MAX => {

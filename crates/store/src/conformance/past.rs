@@ -126,11 +126,15 @@ impl World {
                 next.state.epoch = next.state.epoch.next();
                 next.state.generation = next.state.generation.next();
                 next.state.phase = Phase::Idle;
+                (next.state.handover, next.state.finalised) = Default::default();
+                next.state.halted = false;
                 next.expect = next.state.generation;
                 (next, received.0 + 1)
             }
         };
         next.state.received = Seq(next.state.received.0 + moved.len() as u64);
+        next.state.active = self.now;
+        next.in_chat = old.in_chat;
         self.arrive(from, &mut next, moved, first);
         self.books.insert(to.clone(), next);
         for place in &mut self.places {

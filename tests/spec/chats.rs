@@ -1,0 +1,264 @@
+//! Chats with the real binary: a local server speaks the Bot API, another stands in for the model.
+//!
+//! A message is one turn however often it is delivered and whatever is killed; a reply is sent once, or
+//! says that it comes again; strangers are not heard.
+
+use crate::gateway::{Launch, Place};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use throughline_servers::TelegramServer;
+use throughline_servers::telegram::{Chat, TOKEN, User};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A model that answers `re: <what was said last>`, as OpenAI's API would, and remembers the requests.
+struct ModelServer {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl ModelServer {
+    fn start(latency: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Value>>>::default());
+        let requests = asked.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let requests = requests.clone();
+                thread::spawn(move || while answer(&stream, &requests, latency).is_some() {});
+            }
+        });
+        Self { address, asked }
+    }
+
+    /// What was said last in each request, in order.
+    fn asked(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(|request| text(request["messages"].as_array().unwrap().last().unwrap())).collect()
+    }
+}
+
+fn text(message: &Value) -> String {
+    match &message["content"] {
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        other => other.as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+fn answer(stream: &TcpStream, requests: &Mutex<Vec<Value>>, latency: Duration) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim().to_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let request: Value = serde_json::from_slice(&body).ok()?;
+    let said = format!("re: {}", text(request["messages"].as_array()?.last()?));
+    let is_streamed = request["stream"] == json!(true);
+    requests.lock().unwrap().push(request);
+    thread::sleep(latency);
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
+    let (kind, content) = match is_streamed {
+        true => {
+            let delta = json!({"id": "c", "object": "chat.completion.chunk", "choices": [
+                {"index": 0, "delta": {"role": "assistant", "content": said}, "finish_reason": null}]});
+            let end = json!({"id": "c", "object": "chat.completion.chunk", "usage": usage, "choices": [
+                {"index": 0, "delta": {}, "finish_reason": "stop"}]});
+            ("text/event-stream", format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
+        }
+        false => {
+            let answer = json!({"id": "c", "object": "chat.completion", "usage": usage, "choices": [
+                {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}]});
+            ("application/json", answer.to_string())
+        }
+    };
+    let mut stream = stream;
+    let head =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", content.len());
+    stream.write_all(head.as_bytes()).ok()?;
+    stream.write_all(content.as_bytes()).ok()
+}
+
+struct World {
+    place: Place,
+    telegram: TelegramServer,
+    model: ModelServer,
+    launch: Launch,
+}
+
+const ADA: i64 = 42;
+
+impl World {
+    fn new(latency: Duration) -> Self {
+        Self::letting_in(latency, &format!("TELEGRAM_ALLOWED_USERS={ADA}"))
+    }
+
+    fn letting_in(latency: Duration, whom: &str) -> Self {
+        let (place, telegram) = (Place::new(), TelegramServer::start_now());
+        let model = ModelServer::start(latency);
+        place.write(
+            "home/config.yaml",
+            format!(
+                "model: {{default: test-model, provider: custom, base_url: 'http://{}/v1', api_key: none}}\n\
+                 platforms: {{telegram: {{extra: {{base_url: '{}/bot'}}}}}}\n\
+                 display: {{busy_input_mode: queue}}\n",
+                model.address,
+                telegram.url()
+            ),
+        );
+        place.write("home/.env", format!("TELEGRAM_BOT_TOKEN={TOKEN}\n{whom}\n"));
+        let launch = place.launch();
+        Self { place, telegram, model, launch }
+    }
+
+    /// What people saw from the bot, but for what was taken away again.
+    fn shown(&self) -> Vec<String> {
+        let sent = self.telegram.sent().into_iter().filter(|sent| !sent.deleted);
+        sent.map(|sent| sent.text).collect()
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        self.telegram.until(PATIENCE, what, |_| holds(self));
+    }
+
+    fn times_shown(&self, text: &str) -> usize {
+        self.shown().iter().filter(|shown| shown.as_str() == text).count()
+    }
+}
+
+fn ada() -> (Chat, User) {
+    (Chat::private(ADA, "Ada"), User::new(ADA, "Ada"))
+}
+
+#[test]
+fn p7_p10_a_message_is_one_turn_and_one_reply_however_often_it_is_delivered() {
+    let world = World::new(Duration::ZERO);
+    let gateway = world.launch.start();
+    let (chat, user) = ada();
+    world.telegram.say(&chat, &user, "hello");
+    world.until("the reply", |world| world.times_shown("re: hello") == 1);
+    let id = world.telegram.sent().len() as i64;
+    let message = json!({
+        "message_id": 9000 + id, "date": 1_800_000_000, "text": "again",
+        "chat": {"id": ADA, "type": "private", "first_name": "Ada"},
+        "from": {"id": ADA, "is_bot": false, "first_name": "Ada"},
+    });
+    for _ in 0..3 {
+        world.telegram.push(json!({"message": message}));
+    }
+    world.until("one reply to three deliveries", |world| world.times_shown("re: again") == 1);
+    world.until("all of them are acknowledged", |world| world.telegram.unacknowledged() == 0);
+    gateway.kill();
+    for _ in 0..3 {
+        world.telegram.push(json!({"message": message}));
+    }
+    let gateway = world.launch.start();
+    world.telegram.say(&chat, &user, "and now?");
+    world.until("the reply after the start", |world| world.times_shown("re: and now?") == 1);
+    assert_eq!(world.times_shown("re: again"), 1, "{:?}", world.shown());
+    assert_eq!(world.model.asked(), ["hello", "again", "and now?"]);
+    let sessions = world.place.launch().arg("sessions").arg("list").run();
+    assert!(sessions.status.success(), "{sessions:?}");
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes_again_says_so() {
+    let world = World::new(Duration::from_millis(40));
+    let (chat, user) = ada();
+    let mut gateway = world.launch.start();
+    for round in 0..8u64 {
+        world.telegram.say(&chat, &user, &format!("round {round}"));
+        thread::sleep(Duration::from_millis(round * 25));
+        gateway.kill();
+        gateway = world.launch.start();
+    }
+    // Messages that wait together share a turn, and so a reply.
+    world.until("the last reply", |world| world.shown().iter().any(|shown| shown.ends_with("re: round 7")));
+    let asked = world.model.asked.lock().unwrap().clone();
+    for round in 0..8 {
+        let said = format!("round {round}");
+        let is_it = |message: &Value| message["role"] == "user" && text(message) == said;
+        let last = asked.last().unwrap()["messages"].as_array().unwrap();
+        assert_eq!(last.iter().filter(|message| is_it(message)).count(), 1, "{said}: {last:?}");
+        let shown = world.shown();
+        let reply = format!("re: {said}");
+        let plain = shown.iter().filter(|shown| **shown == reply).count();
+        let marked = shown.iter().filter(|shown| shown.ends_with(&reply) && **shown != reply).count();
+        assert!(plain <= 1 && marked <= 1, "{reply}: {shown:?}");
+    }
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p31_a_stranger_is_not_heard_until_somebody_lets_them_in() {
+    let world = World::letting_in(Duration::ZERO, "");
+    let gateway = world.launch.start();
+    let (chat, user) = (Chat::private(7, "Eve"), User::new(7, "Eve"));
+    world.telegram.say(&chat, &user, "let me in");
+    world.until("a code", |world| world.shown().iter().any(|shown| shown.contains("pairing")));
+    assert_eq!(world.model.asked(), [""; 0], "nobody asked the model");
+    let shown = world.shown();
+    let is_code =
+        |word: &&str| word.len() == 8 && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
+    let words = shown[0].split(|c: char| !c.is_ascii_alphanumeric());
+    let code = words.into_iter().find(is_code).unwrap_or_else(|| panic!("{shown:?}")).to_owned();
+    let approved =
+        world.place.launch().arg("pairing").arg("approve").arg("telegram").arg(code.as_str()).run();
+    assert!(approved.status.success(), "{approved:?}");
+    world.telegram.say(&chat, &user, "and now?");
+    world.until("an answer", |world| world.times_shown("re: and now?") == 1);
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p4_commands_answer_in_the_chat_and_a_new_session_follows_new() {
+    let world = World::new(Duration::ZERO);
+    let gateway = world.launch.start();
+    let (chat, user) = ada();
+    world.telegram.say(&chat, &user, "first");
+    world.until("the first reply", |world| world.times_shown("re: first") == 1);
+    world.telegram.say(&chat, &user, "/new");
+    world.until("an answer to /new", |world| world.shown().len() == 2);
+    world.telegram.say(&chat, &user, "second");
+    world.until("the second reply", |world| world.times_shown("re: second") == 1);
+    let asked = world.model.asked.lock().unwrap().clone();
+    assert!(!asked[1]["messages"].to_string().contains("re: first"), "{}", asked[1]);
+    world.telegram.say(&chat, &user, "/moa");
+    world.until("a word about a command that is Hermes'", |world| world.shown().len() == 4);
+    assert_eq!(world.model.asked().len(), 2);
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p31_the_offline_model_answers_on_no_platform() {
+    let (place, telegram) = (Place::new(), TelegramServer::start_now());
+    place.write(
+        "home/config.yaml",
+        format!("platforms: {{telegram: {{extra: {{base_url: '{}/bot'}}}}}}\n", telegram.url()),
+    );
+    place.write("home/.env", format!("TELEGRAM_BOT_TOKEN={TOKEN}\nTELEGRAM_ALLOWED_USERS={ADA}\n"));
+    let gateway = place.launch().start();
+    let (chat, user) = ada();
+    telegram.say(&chat, &user, "hello");
+    thread::sleep(Duration::from_millis(500));
+    assert!(telegram.calls("getUpdates").is_empty());
+    assert!(gateway.stop().success());
+    let said = std::fs::read_to_string(place.file("logs/stdout")).unwrap();
+    assert!(said.contains("telegram: the offline model answers on no chat platform"), "{said}");
+}
