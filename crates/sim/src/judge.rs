@@ -421,13 +421,14 @@ fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcrip
 }
 
 /// The chain of a letter may have come too far: over so many agents, or in as many turns as one conversation
-/// may spend on it. Then the people it began with were told, unless they have begun another conversation.
+/// may spend on it. Then the people it began with were told, unless their conversation has ended since.
 fn may_be_cut(plan: &Plan, books: &Books, letter: &AgentLetter, transcripts: &Transcripts) -> bool {
     let notice = format!("cut/{}", letter.origin.replace('\\', ""));
     let told = books.shown.iter().any(|shown| shown.key.replace('\\', "").ends_with(&notice));
     let rows = transcripts.get(&letter.arrived.0).into_iter().flatten();
     let turns = rows.filter(|row| row.starts_with("user:[")).count();
-    (told || has_ended(books, &letter.origin))
+    let may_end_by_itself = plan.lifecycle.idle.is_some() || plan.lifecycle.day.is_some();
+    (told || may_end_by_itself || has_ended(books, &letter.origin))
         && (letter.hops > plan.limits.hops_max || turns >= plan.limits.chain_turns_max as usize)
 }
 
