@@ -146,7 +146,14 @@ fn a_full_disk(scarcity: Scarcity) {
     says(&message, &["cannot be written"]);
     assert!(!refusal.header("retry-after").is_empty());
     discreet(&refusal.text());
-    let ready = client.get("/health/ready").unwrap();
+    let mut ready = client.get("/health/ready").unwrap();
+    for _ in 0..500 {
+        match ready.status {
+            503 => break,
+            _ => std::thread::sleep(std::time::Duration::from_millis(10)), // the word of it is on its way
+        }
+        ready = client.get("/health/ready").unwrap();
+    }
     assert_eq!(ready.status, 503);
     says(&ready.text(), &["unwritable"]);
     assert!(client.transcript("steady").len() >= 2, "what is there can still be read");

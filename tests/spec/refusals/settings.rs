@@ -30,6 +30,12 @@ fn unknown_keys_of_hermes_only_warn_with_the_nearest_known_name() {
     let place = Place::new();
     place.write("home/config.yaml", "modle:\n  default: x\nmy_own_notes: 1\n");
     let gateway = place.launch().start();
+    for _ in 0..500 {
+        match gateway.log().contains("my_own_notes") {
+            true => break,
+            false => std::thread::sleep(std::time::Duration::from_millis(20)), // it is ready before it has said all
+        }
+    }
     says(
         &gateway.log(),
         &["config.yaml:1:1", "`modle`", "did you mean `model`?", "config.yaml:3:1", "`my_own_notes`"],
