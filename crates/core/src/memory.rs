@@ -1,12 +1,14 @@
 //! What is remembered beyond one conversation, as far as its rules go: who may ask what of whom.
 //!
 //! A provider has no current session: every call names its scope, and a result belongs to the scope
-//! that asked for it. Nothing here knows a provider's protocol, and nothing here is durable: what is
-//! retained is an act of the machine.
+//! that asked for it. What is to be kept is a [`Retention`]: fixed when its turn ends, committed with
+//! it, and handed over later, in order, as often as it takes. Nothing here knows a provider's protocol.
 
-use crate::id::{ChatKey, Generation, SessionId};
+use crate::id::{ChatKey, Generation, SessionId, TurnId};
 use crate::message::Message;
 use crate::port::Promise;
+use crate::time::Time;
+use crate::tool::Spec;
 use std::sync::Arc;
 
 /// On whose behalf something is remembered or recalled.
@@ -16,41 +18,110 @@ pub struct Scope {
     pub chat: Option<ChatKey>,
     pub session: SessionId,
     pub generation: Generation,
+    /// The session it grew out of: what a person branched from, or what was open in the chat before.
+    pub parent: Option<SessionId>,
+    /// The surface the session belongs to: `cli`, `telegram` …
+    pub platform: String,
     /// The platform's id of the user, where it is known.
     pub user: Option<String>,
+    pub user_name: Option<String>,
+    pub place: Place,
+    /// What a person called the session.
+    pub title: Option<String>,
+    /// What the provider calls the place where the turns of this chat lie, once something does.
+    pub document: Option<String>,
 }
 
-/// Asks a provider what it knows.
-pub trait Recall: Send + Sync {
-    /// What bears on `query`, as text; empty if nothing does.
+/// Where a conversation takes place, in the platform's own terms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub chat: Option<String>,
+    pub name: Option<String>,
+    /// `dm`, `group` …
+    pub kind: Option<String>,
+    pub thread: Option<String>,
+}
+
+/// One turn, as it is handed to a provider. Everything about it was fixed when it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// `session/turn`: the same however often it is tried, and no other turn's.
+    pub key: String,
+    /// Where it goes. Two retentions of one document are handed over in order, never at once.
+    pub document: String,
+    pub scope: Scope,
+    pub turn: TurnId,
+    /// The how-manieth turn of its session that is kept, from 1.
+    pub index: u64,
+    /// How many messages the session had when the turn ended.
+    pub message_count: u64,
+    pub at: Time,
+    /// What was said to the agent in the turn: each message by itself.
+    pub said: Vec<String>,
+    pub replied: String,
+    /// An earlier try may have arrived: whoever cannot recognise a key looks first.
+    pub tried: bool,
+}
+
+/// What a provider would call the place for the turns of a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    pub name: String,
+    /// What it is called if the name already belongs to somebody else's conversation. None: whoever
+    /// gets the same name is meant to share it.
+    pub otherwise: Option<String>,
+}
+
+/// A memory outside: asked before a turn, told after it.
+pub trait Provider: Send + Sync {
+    /// As the user configures it: `hindsight`, `honcho` …
+    fn name(&self) -> &str;
+
+    /// What `scope` is called there. No IO: it is asked within a commit. A name that is already in
+    /// use for a chat is kept by the store, whatever is answered here later.
+    fn naming(&self, scope: &Scope) -> Naming;
+
+    /// After how many turns of a session they are handed over. None: nothing is kept.
+    fn every(&self) -> Option<u64>;
+
+    /// What bears on `query`, as text; empty if nothing does. It creates nothing.
     fn recall<'a>(&'a self, scope: &'a Scope, query: &'a str) -> Promise<'a, Result<String, MemoryError>>;
-}
 
-/// Hands a provider what it should keep.
-pub trait Retain: Send + Sync {
-    /// What was said, under a key that stays the same however often it is tried.
-    fn retain<'a>(
-        &'a self,
-        scope: &'a Scope,
-        key: &'a str,
-        messages: &'a [Message],
-    ) -> Promise<'a, Result<(), MemoryError>>;
+    /// Keeps a turn. Ok means kept: not queued, not accepted.
+    fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>>;
 
     /// These messages are about to be summarised. What it returns is shown to the summariser as data.
-    /// It creates nothing at the provider's: the conversation goes on.
+    /// It creates nothing: the conversation goes on.
     fn before_compression<'a>(
         &'a self,
         scope: &'a Scope,
         messages: &'a [Message],
-    ) -> Promise<'a, Result<String, MemoryError>>;
+    ) -> Promise<'a, Result<String, MemoryError>> {
+        let _ = (scope, messages);
+        Box::pin(async { Ok(String::new()) })
+    }
+
+    /// What the model may ask of it, in an order that stays.
+    fn tools(&self) -> Vec<Spec> {
+        Vec::new()
+    }
+
+    /// Runs one of them; the answer is the tool's result, as JSON text, also if it failed.
+    fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
+        let _ = (scope, arguments);
+        Box::pin(async move { format!("{{\"error\":\"there is no tool {name}\"}}") })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
-    /// Not now. It is tried again.
+    /// It has certainly not arrived. It is tried again.
     #[error("{0}")]
     Later(String),
-    /// Never. In a sentence, free of secrets.
+    /// It may have arrived. It is tried again, marked as [`Retention::tried`].
+    #[error("{0}")]
+    Unknown(String),
+    /// Never, as it is. In a sentence, free of secrets.
     #[error("{0}")]
     Refused(String),
 }
