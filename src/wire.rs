@@ -499,6 +499,7 @@ fn parts(
         hands: equipment.hands.clone(),
         briefing: equipment.briefing.clone(),
         compressor,
+        memory: None,
         hooks: equipment.hooks.clone(),
         platforms,
         clerk: Arc::new(NoClerk),

@@ -11,6 +11,8 @@ use crate::time::Time;
 use crate::tool::Spec;
 use std::sync::Arc;
 
+pub use fence::{fenced, unfenced};
+
 /// On whose behalf something is remembered or recalled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
@@ -72,6 +74,57 @@ pub struct Naming {
     pub otherwise: Option<String>,
 }
 
+/// To whom a kept turn goes, and as what. Fixed when it is committed, never looked up later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filing {
+    pub provider: String,
+    pub scope: Scope,
+    pub naming: Naming,
+    /// So many turns of the session go together.
+    pub every: u64,
+}
+
+/// What became of a kept turn on its way to the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RetentionChange {
+    /// About to be handed over. Found like this after a start, it may have arrived.
+    Attempting,
+    Kept,
+    /// To be tried again at this time.
+    Postponed {
+        until: Time,
+        error: String,
+        arrived: bool,
+    },
+    /// The provider will never take it as it is. It stays, until somebody has it tried again.
+    Refused {
+        error: String,
+    },
+    /// Somebody has it tried again.
+    Retried,
+}
+
+/// How a kept turn stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It waits for more of its kind.
+    Buffered,
+    /// It is to be handed over.
+    Due,
+    Refused,
+}
+
+/// A kept turn as people are shown it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Errand {
+    pub retention: Retention,
+    pub provider: String,
+    pub progress: Progress,
+    pub attempts: u32,
+    pub not_before: Time,
+    pub error: Option<String>,
+}
+
 /// A memory outside: asked before a turn, told after it.
 pub trait Provider: Send + Sync {
     /// As the user configures it: `hindsight`, `honcho` …
@@ -125,3 +178,5 @@ pub enum MemoryError {
     #[error("{0}")]
     Refused(String),
 }
+
+mod fence;

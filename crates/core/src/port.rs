@@ -7,6 +7,7 @@ use crate::command::Found;
 use crate::compression::{Kind as Replaced, Operation, Promoted};
 use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId, View};
 use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Room, Sender};
+use crate::memory::{self, Errand, RetentionChange};
 use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
@@ -39,6 +40,10 @@ pub enum Commit {
     Session { expect: Generation, state: Box<Session>, acts: Vec<Act>, at: Time },
     /// What became of a reply on its way out.
     Delivery { key: String, boot: Boot, change: DeliveryChange, at: Time },
+    /// What became of a turn on its way to the memory provider.
+    Retention { key: String, change: RetentionChange, at: Time },
+    /// The gateway stops: whatever waits to be remembered with more of its kind is due.
+    HandOver { at: Time },
     /// An answer reached its client in full: a later request with the same words is a new one.
     Written { session: SessionId, seq: Seq },
     /// What became of the preview of a reply.
@@ -181,6 +186,13 @@ pub trait Read: Send {
     fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError>;
     /// Previews whose reply has not taken their place: its key, and the platform's id, where it is known.
     fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError>;
+    /// Turns that are to be handed to this memory provider, in order; a thousand at most.
+    fn retentions(&self, provider: &str) -> Result<Vec<Errand>, StoreError>;
+    /// Turns that no memory provider has yet, in order, whoever they are for.
+    fn unkept(&self) -> Result<Vec<Errand>, StoreError>;
+    /// Where a session is at home, and what this provider calls it. The agent and the generation are
+    /// the caller's to fill in.
+    fn scope(&self, id: &SessionId, provider: &str) -> Result<memory::Scope, StoreError>;
     /// Sessions that the operator has silenced.
     fn halted(&self) -> Result<Vec<SessionId>, StoreError>;
     /// When this home was first taken over: what happened before is not ours to act on.

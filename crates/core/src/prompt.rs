@@ -113,6 +113,16 @@ impl Composition {
         self.messages.push(segment);
     }
 
+    /// The last message is sent in another form than it was said in. Only what has not been sent yet may
+    /// be amended.
+    pub fn amend(&mut self, segment: Segment) {
+        if let Some(last) = self.messages.pop() {
+            self.bytes -= last.bytes.len();
+            self.chain.pop();
+        }
+        self.push(segment);
+    }
+
     pub fn mark(&self) -> Mark {
         let chain = *self.chain.last().expect("the chain begins with tools and system");
         Mark { chain, messages: self.messages.len(), head: self.head }

@@ -26,6 +26,7 @@ use compress::{End, NoSummary, SurveyOrder};
 use lifecycle::{Handing, Handover, Noticed, Run};
 pub use past::{RESTART, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
+pub use retain::Kept;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,6 +110,8 @@ pub struct Rules {
     pub agent: Arc<str>,
     /// When this home was first taken over: what was written long before is held. None: nothing is.
     pub baseline: Option<Time>,
+    /// A memory provider keeps what is said.
+    pub remembers: bool,
 }
 
 /// What becomes of a chat message that arrives during a turn.
@@ -353,6 +356,15 @@ pub enum Act {
         how: Switch,
         moved: Vec<Arc<Input>>,
     },
+    /// A turn is to be remembered.
+    Retain(Box<Kept>),
+    /// What is kept of the session goes to its provider now, and not when there is more of it.
+    HandOver,
+    /// What was recalled stands with this row wherever it is sent, and nowhere else.
+    Recall {
+        row: RowId,
+        sent_as: String,
+    },
     /// Something worth counting happened: a drop, an echo, a degradation, a cache break.
     Note {
         name: &'static str,
@@ -520,6 +532,7 @@ impl Session {
             next.approach(now, rules, &mut acts);
         }
         next.promote_ordered(now, &mut acts);
+        next.hand_over_kept(rules, &mut acts);
         if matches!(self.phase, Phase::Turn(_)) && self.phase != next.phase {
             next.active = now; // somebody was answered, or something was done
         }
@@ -712,6 +725,7 @@ impl Session {
         }
         let Some(last) = turn.inputs.last() else { return };
         let text = content.plain();
+        self.keep(&turn, &text, rules, acts);
         let nothing_for_a_bot = !trace.is_human() && text.trim().is_empty();
         if let (Some(destination), false) = (&last.reply_to, nothing_for_a_bot) {
             let key = format!("{}/{}", self.id, turn.id);
@@ -962,5 +976,6 @@ mod past;
 #[cfg(test)]
 mod pasts;
 mod preference;
+mod retain;
 #[cfg(test)]
 mod tests;

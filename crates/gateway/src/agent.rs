@@ -8,6 +8,7 @@ use crate::expiry::{self, Lifecycle};
 use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
+use crate::retention::{self, Memory, Retaining};
 use crate::router::{self, Router};
 use crate::session::{Mail, Origin};
 use std::collections::BTreeMap;
@@ -45,6 +46,8 @@ pub struct Parts {
     pub hands: Arc<Hands>,
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
+    /// Where it remembers beyond its own files. None: nowhere.
+    pub memory: Option<Memory>,
     /// The user's own programs.
     pub hooks: Arc<dyn Hooks>,
     pub platforms: Vec<Arc<dyn Platform>>,
@@ -74,6 +77,7 @@ pub(crate) struct Home {
     pub tools: Arc<dyn Tools>,
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
+    pub memory: Option<Memory>,
     pub hooks: Arc<dyn Hooks>,
     pub lifecycle: Lifecycle,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
@@ -84,6 +88,7 @@ pub(crate) struct Home {
     pub boot: Boot,
     pub router: Router,
     pub outbox: Outbox,
+    pub retaining: Arc<Retaining>,
     pub drafts: Drafts,
     pub gauges: Gauges,
     /// Something happened that a drain may have waited for.
@@ -251,7 +256,7 @@ impl Stopped {
 impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
-        let Parts { clock, model, tools, hands, briefing, compressor, hooks, platforms, .. } = parts;
+        let Parts { clock, model, tools, hands, briefing, compressor, memory, hooks, platforms, .. } = parts;
         let Parts { clerk, models, mint, open, readers, .. } = parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
@@ -280,6 +285,7 @@ impl Agent {
             }
         };
 
+        let remembers = memory.as_ref().is_some_and(|memory| memory.provider.every().is_some());
         let home = Arc::new(Home {
             library,
             clock,
@@ -287,13 +293,15 @@ impl Agent {
             tools,
             briefing,
             compressor,
+            memory: memory.clone(),
+            retaining: Arc::default(),
             hooks,
             lifecycle: options.lifecycle,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
             clerk,
             models,
             mint,
-            rules: Rules { baseline: Some(baseline), ..options.rules },
+            rules: Rules { baseline: Some(baseline), remembers, ..options.rules },
             boot,
             router: Router::default(),
             outbox: Outbox::default(),
@@ -331,6 +339,9 @@ impl Agent {
         if !home.lifecycle.policies.are_never() {
             tokio::spawn(expiry::watch(Arc::downgrade(&home)));
         }
+        if let Some(memory) = memory {
+            tokio::spawn(retention::run(Arc::downgrade(&home), memory).instrument(home.span.clone()));
+        }
         home.recovered.store(true, Ordering::Relaxed);
         Ok(Self { home, writer })
     }
@@ -350,6 +361,7 @@ impl Agent {
             waiting_inputs: home.gauges.waiting.load(Ordering::Relaxed),
             undelivered: home.outbox.pending(),
         };
+        retention::stop(&home).await;
         home.closing.store(true, Ordering::Relaxed);
         home.router.dismiss();
         home.outbox.dismiss();

@@ -16,6 +16,7 @@ use crate::hooks;
 use crate::router;
 use crate::stream::{self, Feed};
 use crate::turn::{self, Asking};
+use recall::Recalled;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use throughline_core::compression::{Operation, Promoted, Stage, estimate, operat
 use throughline_core::history::legal;
 use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Room, Root, Trace};
 use throughline_core::lifecycle::{BACKLOG_AFTER, announcement};
-use throughline_core::memory::{Place, Scope};
+use throughline_core::memory::Scope;
 use throughline_core::port::{
     Assignment, CallId, Commit, Draft, DraftChange, Model, Outgoing, Pending, Receipt, Refusal, Settled,
     StoreError, Submission,
@@ -104,6 +105,11 @@ pub(crate) enum Mail {
     },
     /// The answer to this input reached its client in full.
     Written(Seq),
+    /// What the memory provider was reminded of by a turn; empty: of nothing.
+    Recalled {
+        turn: TurnId,
+        text: String,
+    },
     /// Another process wrote to this session.
     Foreign,
     Wake,
@@ -179,6 +185,11 @@ pub(crate) struct Actor {
     share: Share,
     /// The operator's orders up to this one are over here: a person has written since.
     spoken: u64,
+    /// The row that was said last.
+    heard: Option<(RowId, Message)>,
+    recalled: Option<Recalled>,
+    /// On whose behalf it remembers, once somebody has asked.
+    scope: Option<Scope>,
 }
 
 /// A request by its words, and whether its answer has reached a client.
@@ -236,6 +247,9 @@ impl Actor {
             alarm: Alarm::default(),
             share: Share::default(),
             spoken: 0,
+            heard: None,
+            recalled: None,
+            scope: None,
         }
     }
 
@@ -387,6 +401,11 @@ impl Actor {
                     .filter(|request| request.seq == seq)
                     .for_each(|request| request.written = true);
                 Ok(())
+            }
+            Mail::Recalled { turn, text } => {
+                self.recall(turn, &text);
+                self.jobs.retain(|job, _| !matches!(job, Job::Ask { turn: asked, .. } if *asked == turn));
+                self.start_jobs().await
             }
             Mail::Foreign => self.look_again().await,
             Mail::Wake => Ok(()),
@@ -910,6 +929,10 @@ impl Actor {
         all.extend(self.pending.iter().cloned());
         all.extend(acts);
         self.divide(&mut all);
+        self.file(&mut all).await.map_err(CommitError::Refused)?;
+        if !all.is_empty() {
+            all.extend(self.recall_acts());
+        }
         let unchanged = next == self.state && self.expect == next.generation;
         if unchanged && all.is_empty() {
             return Ok(());
@@ -925,6 +948,13 @@ impl Actor {
         self.pending.clear();
         self.expect = next.generation;
         let before = std::mem::replace(&mut self.state, next);
+        let appended = all.iter().filter_map(|act| match act {
+            Act::Append(message) => Some(message),
+            _ => None,
+        });
+        for (message, row) in appended.zip(&committed.rows) {
+            self.hear(*row, message);
+        }
         self.log_compression(&before, &all, committed.promoted.as_ref(), now);
         self.take_effect(&before, all, answered, now);
         self.born = true;
@@ -1010,6 +1040,7 @@ impl Actor {
                     self.home.compressor.tell(|engine| engine.session_began(&self.id));
                     self.principal.clone_from(&birth.principal);
                     birth.imported.iter().for_each(|message| self.append(message));
+                    self.scope = None;
                 }
                 Act::Append(message) => self.append(&message),
                 Act::Settle { seq, outcome } => {
@@ -1081,11 +1112,17 @@ impl Actor {
                         self.home.note(Some(self.id.clone()), "cache_break", "the view has changed".into());
                     }
                 }
+                Act::Title { .. } => self.scope = None,
+                Act::Retain(_) => {
+                    self.scope = None; // it may have got its name with this one
+                    self.home.retaining.wake();
+                }
+                Act::HandOver => self.home.retaining.wake(),
+                Act::Recall { .. } => self.recall_is_written(),
                 Act::Begin { .. }
                 | Act::Step(_)
                 | Act::Grant { .. }
                 | Act::Tip { .. }
-                | Act::Title { .. }
                 | Act::Compress(_)
                 | Act::Reopen
                 | Act::Hook { .. }
@@ -1222,10 +1259,11 @@ impl Actor {
         match (job, &self.state.compression) {
             (Job::Survey { .. }, _) => {
                 let asked = self.state.survey().expect("a survey is implied by what it is to look at");
-                return Ok(desk.start(compress::survey(desk.clone(), asked, self.standing())));
+                return Ok(desk.start(compress::survey(desk.clone(), asked, self.standing().await?)));
             }
             (Job::Summarise { .. }, Some(operation)) => {
-                let summary = compress::summarise(desk.clone(), operation.clone(), self.standing());
+                let operation = operation.clone();
+                let summary = compress::summarise(desk.clone(), operation, self.standing().await?);
                 return Ok(desk.start(summary));
             }
             (Job::Order { seq }, _) => {
@@ -1246,6 +1284,10 @@ impl Actor {
                 let sampling = with_reasoning(sampling, self.state.preferences.reasoning.as_deref());
                 let inputs = current.inputs.iter().map(|input| input.seq).collect();
                 let (prompt, mark) = self.composed().await?;
+                if let Some(query) = self.wants_recall() {
+                    let scope = self.scope().await?;
+                    return Ok(desk.start(recall::remind(desk.clone(), *turn, scope, query)));
+                }
                 let feed = self.feed.clone();
                 let model = self.model();
                 desk.start(turn::ask(
@@ -1334,21 +1376,9 @@ impl Actor {
             && self.state.handover.parked.is_none()
     }
 
-    fn standing(&self) -> Standing {
-        let scope = Scope {
-            agent: self.home.rules.agent.clone(),
-            chat: None,
-            session: self.id.clone(),
-            generation: self.state.generation,
-            parent: None,
-            platform: self.source.clone(),
-            user: self.user.clone(),
-            user_name: None,
-            place: Place::default(),
-            title: None,
-            document: None,
-        };
-        Standing { context: self.state.upkeep.context, scope }
+    async fn standing(&mut self) -> Result<Standing, StoreError> {
+        let scope = self.scope().await?;
+        Ok(Standing { context: self.state.upkeep.context, scope })
     }
 
     /// Tools and system prompt of the running turn; None while none runs.
@@ -1367,7 +1397,14 @@ impl Actor {
         if self.composition.is_none() {
             let id = self.id.clone();
             let history = self.home.library.read(move |store| store.history(&id)).await?;
-            let messages: Vec<Message> = history.into_iter().map(|(_, message)| message).collect();
+            for (row, message) in &history {
+                self.hear(*row, message);
+            }
+            let shown = history.into_iter().map(|(row, message)| match self.sent_as(row) {
+                Some(sent_as) => Message { sent_as: Some(sent_as), ..message },
+                None => message,
+            });
+            let messages: Vec<Message> = shown.collect();
             let mut composition = self.begin_composition().expect("only a turn is composed for");
             let model = self.model();
             legal(&messages).iter().for_each(|message| composition.push(model.encode(message)));
@@ -1396,6 +1433,8 @@ impl Actor {
         }
     }
 }
+
+mod recall;
 
 impl Drop for Actor {
     fn drop(&mut self) {

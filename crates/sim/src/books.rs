@@ -2,6 +2,7 @@
 //! API, the model, the tools. The judges read these, never the machine's own records.
 
 use crate::plan::words;
+use crate::remember::Remembered;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -63,6 +64,11 @@ pub struct Books {
     pub operated: (usize, bool),
     /// The owner each session last had, and in which life.
     pub owners: BTreeMap<SessionId, (u32, Generation)>,
+    /// What a memory provider keeps, in order; which documents are being written to, and in which life; and how
+    /// often it failed.
+    pub remembered: Vec<Remembered>,
+    pub writing: BTreeMap<(usize, String), u32>,
+    pub forgetful: u32,
     /// What was seen to be wrong while it happened.
     pub wrong: Vec<String>,
     /// Everything in words, if somebody wants to read it.

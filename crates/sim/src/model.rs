@@ -3,6 +3,7 @@
 
 use crate::books::{CallBook, Question};
 use crate::engine::expanded;
+use crate::remember::RECALLED;
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
 use throughline_core::compression::text_tokens;
@@ -50,7 +51,12 @@ impl Model for SimModel {
             Body::Result(_) => SegmentRole::Result,
             Body::System(_) | Body::Other { .. } => SegmentRole::System,
         };
-        Segment { role, bytes: line(message).into() }
+        let mut bytes = line(message);
+        if let Some(sent_as) = &message.sent_as {
+            bytes.push(RECALLED);
+            bytes.push_str(sent_as);
+        }
+        Segment { role, bytes: bytes.into() }
     }
 
     fn encode_system(&self, text: &str) -> Segment {
@@ -66,7 +72,9 @@ impl Model for SimModel {
             let outside = &self.outside;
             let sent: Vec<String> =
                 asked.prompt.messages.iter().map(|segment| segment.bytes.to_string()).collect();
-            let prompt = outside.write(|books| expanded(books, &sent));
+            let said: Vec<String> =
+                sent.iter().map(|row| row.split(RECALLED).next().unwrap_or_default().to_owned()).collect();
+            let prompt = outside.write(|books| expanded(books, &said));
             let weight = sent.iter().map(|segment| 4 + text_tokens(segment)).sum();
             let number = self.hear(&asked, &prompt, sent);
             let plan = &outside.plan.model;

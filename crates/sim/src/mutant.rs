@@ -5,6 +5,7 @@ use std::sync::Arc;
 use throughline_core::compression::Replacement;
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::lifecycle::Reason;
+use throughline_core::memory::RetentionChange;
 use throughline_core::port::{Commit, DraftChange};
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, Finalisation, Phase, Reply};
@@ -82,10 +83,16 @@ pub enum Mutant {
     SendAnew,
     /// That a preview will be posted is not written.
     ForgetDraft,
+    /// A turn that is to be remembered is not written down.
+    DropKept,
+    /// That a turn is about to be handed over is not written.
+    KeepTwice,
+    /// A turn counts as remembered when it is sent, not when it is acknowledged.
+    KeepEarly,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 35] = [
+    pub const ALL: [Mutant; 38] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -121,6 +128,9 @@ impl Mutant {
         Mutant::ExpireRunning,
         Mutant::SendAnew,
         Mutant::ForgetDraft,
+        Mutant::DropKept,
+        Mutant::KeepTwice,
+        Mutant::KeepEarly,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -131,6 +141,17 @@ impl Mutant {
         }
         if let (Mutant::ForgetDraft, Commit::Draft { change, .. }) = (self, &mut commit) {
             *change = DraftChange::Left;
+        }
+        if let Commit::Retention { change, .. } = &mut commit
+            && *change == RetentionChange::Attempting
+        {
+            let forgotten =
+                RetentionChange::Postponed { until: Time(0), error: String::new(), arrived: false };
+            match self {
+                Mutant::KeepTwice => *change = forgotten,
+                Mutant::KeepEarly => *change = RetentionChange::Kept,
+                _ => {}
+            }
         }
         let Commit::Session { expect, state, acts, .. } = &mut commit else { return commit };
         match self {
@@ -173,6 +194,7 @@ impl Mutant {
                     turn.resumes = 0;
                 }
             }
+            Mutant::DropKept => acts.retain(|act| !matches!(act, Act::Retain(_))),
             Mutant::ForgetAsk => acts.retain(|act| !matches!(act, Act::Ask { .. })),
             Mutant::ForgetGrant => acts.retain(|act| !matches!(act, Act::Grant { .. })),
             Mutant::SendTwice => {
@@ -231,6 +253,8 @@ impl Mutant {
             | Mutant::RepeatEverything
             | Mutant::SendAnew
             | Mutant::ForgetDraft
+            | Mutant::KeepTwice
+            | Mutant::KeepEarly
             | Mutant::ForgetChain => {}
         }
         commit

@@ -46,7 +46,24 @@ pub struct Plan {
     pub disk: DiskPlan,
     pub platforms: PlatformPlan,
     pub crashes: Vec<Crash>,
+    /// None: nobody remembers what is said.
+    pub remembering: Option<RememberPlan>,
 }
+
+/// A memory outside, and how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RememberPlan {
+    /// So many turns of a session are handed over together.
+    pub every: u64,
+    pub latency_max: Duration,
+    /// A reminder takes so long. Nobody waits for more than [`RECALL_PATIENCE`].
+    pub recall_max: Duration,
+    /// Of a hundred times it is asked for something, how often it fails; and how often at all.
+    pub failing_percent: u64,
+    pub failures_max: u32,
+}
+
+pub const RECALL_PATIENCE: Duration = Duration::from_millis(300);
 
 /// How replies are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,8 +257,15 @@ impl Plan {
             disk: DiskPlan { full },
             platforms,
             crashes,
+            remembering: None,
         }
         .sometimes_of_the_past(seed)
+        .sometimes_remembered(seed)
+    }
+
+    /// In one world in three somebody remembers what is said.
+    fn sometimes_remembered(self, seed: &mut Seed) -> Self {
+        Self { remembering: seed.chance(1, 3).then(|| RememberPlan::draw(seed)), ..self }
     }
 
     /// One world in six is about what people do to the past.
@@ -273,7 +297,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 8] {
+    pub fn fixed() -> [(&'static str, Plan); 9] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -283,6 +307,7 @@ impl Plan {
             ("squeeze", Plan::squeeze()),
             ("past", Plan::past()),
             ("seasons", Plan::seasons()),
+            ("remembered", Plan::remembered()),
         ]
     }
 
@@ -330,6 +355,7 @@ impl Plan {
             disk: DiskPlan { full: None },
             platforms: PlatformPlan { streams: true, piece_chars: None },
             crashes: Vec::new(),
+            remembering: None,
         }
     }
 
@@ -530,6 +556,21 @@ impl Plan {
                 memory: Some(MemoryPlan { latency_max: Duration::from_millis(300), failing_percent: 20 }),
             }),
             ..script
+        }
+    }
+
+    /// What is said is remembered by somebody who is slow, forgets to answer, and is away at times, through a
+    /// compression, a new conversation and a crash.
+    pub fn remembered() -> Self {
+        Self {
+            remembering: Some(RememberPlan {
+                every: 2,
+                latency_max: Duration::from_millis(400),
+                recall_max: Duration::from_millis(350),
+                failing_percent: 30,
+                failures_max: 6,
+            }),
+            ..Self::squeeze()
         }
     }
 
@@ -736,6 +777,18 @@ impl LifecyclePlan {
             latency_max: Duration::from_millis(1 + seed.below(2000)),
             failing_percent: [0, 30, 60][pick(seed, 3)],
             hanging_percent: [0, 20][pick(seed, 2)],
+        }
+    }
+}
+
+impl RememberPlan {
+    fn draw(seed: &mut Seed) -> Self {
+        Self {
+            every: 1 + seed.below(3),
+            latency_max: [Duration::from_millis(50), Duration::from_secs(3)][pick(seed, 2)],
+            recall_max: [Duration::from_millis(50), Duration::from_millis(600)][pick(seed, 2)],
+            failing_percent: [0, 20, 60][pick(seed, 3)],
+            failures_max: 6,
         }
     }
 }

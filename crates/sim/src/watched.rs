@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::Boot;
 use throughline_core::input::{DedupeKey, Input};
+use throughline_core::memory::{self, Errand};
 use throughline_core::port::*;
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
@@ -215,6 +216,9 @@ macro_rules! pass_on {
 pass_on! {
     load(id: &SessionId) -> Option<Loaded>;
     history(id: &SessionId) -> Vec<(RowId, Message)>;
+    retentions(provider: &str) -> Vec<Errand>;
+    unkept() -> Vec<Errand>;
+    scope(id: &SessionId, provider: &str) -> memory::Scope;
     snapshots(id: &SessionId) -> Vec<SnapshotSummary>;
     snapshot(name: &str) -> Option<Snapshot>;
     promoted(id: &SessionId, operation: u64) -> Option<Promoted>;

@@ -15,8 +15,9 @@ use crate::model::{SimModel, line};
 use crate::mutant::Mutant;
 use crate::past;
 use crate::people::{self, Room};
-use crate::plan::{Crash, LifecyclePlan, Plan};
+use crate::plan::{Crash, LifecyclePlan, Plan, RECALL_PATIENCE};
 use crate::platforms::{Forgetful, Post, SimPlatform};
+use crate::remember::{self, SimProvider};
 use crate::seed::Seed;
 use crate::tools::{SimBriefing, SimTools};
 use crate::watched::Watched;
@@ -29,8 +30,8 @@ use throughline_core::port::{Desk, Past, Platform, Read, SessionFilter, Store, S
 use throughline_core::session::Rules;
 use throughline_core::{Message, RowId, SessionId, Time};
 use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, Lifecycle, NoClerk, OneModel,
-    Options, Parts,
+    Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, Lifecycle, Memory, NoClerk,
+    OneModel, Options, Parts,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -308,10 +309,19 @@ impl World {
         let mut wrong = outside.write(|books| books.wrong.clone());
         for (agent, disk) in outside.disks.iter().enumerate() {
             let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
+            wrong.extend(self.remembered(store.reader(), agent)?);
             let found = outside.write(|books| past::verdict(&outside.plan, books, store.reader(), agent));
             wrong.extend(found.map_err(|error| format!("the store cannot be read: {error}"))?);
         }
         Ok(outside.write(|books| (wrong, judge::tally(books, &BTreeMap::new()))))
+    }
+
+    fn remembered(&self, store: &dyn Read, agent: usize) -> Result<Vec<String>, String> {
+        if self.outside.plan.remembering.is_none() {
+            return Ok(Vec::new());
+        }
+        let unkept = store.unkept().map_err(|error| format!("the store cannot be read: {error}"))?;
+        Ok(self.outside.write(|books| remember::verdict(books, agent, &unkept)))
     }
 
     fn verdict(&self) -> Result<(Vec<String>, BTreeMap<&'static str, usize>), String> {
@@ -322,7 +332,7 @@ impl World {
         let mut transcripts = BTreeMap::new();
         let mut ended = BTreeSet::new();
         let mut wrong = Vec::new();
-        for disk in &outside.disks {
+        for (agent, disk) in outside.disks.iter().enumerate() {
             let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
             // A session that works for another one is in no list, but was asked something.
             let asked =
@@ -330,6 +340,7 @@ impl World {
             let unreadable = |error| format!("the store cannot be read: {error}");
             let (found, snapshots, violations) = read_all(store.reader(), asked).map_err(unreadable)?;
             ended.extend(ended_in(store.reader()).map_err(unreadable)?);
+            wrong.extend(self.remembered(store.reader(), agent)?);
             let (found, snapshots) = outside.write(|books| {
                 let expand = |rows: &Vec<String>| expanded(books, rows);
                 let found: BTreeMap<_, _> =
@@ -450,6 +461,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         hands,
         briefing: Arc::new(SimBriefing(outside.clone())),
         compressor: compressor(outside, number),
+        memory: memory(outside, number),
         hooks: Arc::new(SimHooks(outside.clone())),
         platforms,
         clerk: Arc::new(NoClerk),
@@ -487,6 +499,12 @@ fn lifecycle(outside: &Outside) -> Lifecycle {
     }
 }
 
+fn memory(outside: &Arc<Outside>, agent: usize) -> Option<Memory> {
+    let plan = outside.plan.remembering.clone()?;
+    let provider = Arc::new(SimProvider { outside: outside.clone(), agent, plan });
+    Some(Memory { provider, patience: RECALL_PATIENCE })
+}
+
 fn compressor(outside: &Arc<Outside>, agent: usize) -> Compressor {
     let automatic = outside.plan.compression.is_some();
     let plan = outside.plan.compressing();
@@ -503,6 +521,9 @@ fn compressor(outside: &Arc<Outside>, agent: usize) -> Compressor {
         patience,
     }
 }
+
+/// All failures of a memory provider, one after the other, take less.
+const MEMORY_REST: Duration = Duration::from_secs(900);
 
 /// Everybody writes what they have to write, and reacts to what they read, until all is quiet.
 async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), tokio::task::JoinError> {
@@ -532,6 +553,9 @@ async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), 
         }
         if desks.iter().all(is_at_rest) {
             watching.iter().for_each(|watcher| watcher.abort());
+            if outside.plan.remembering.is_some() {
+                sleep(MEMORY_REST).await; // what is due arrives, whatever is tried again
+            }
             return Ok(());
         }
     }

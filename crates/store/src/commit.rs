@@ -17,6 +17,7 @@ use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
+use throughline_core::memory::{Errand, Scope};
 use throughline_core::message::{JsonText, Message};
 use throughline_core::port::{
     Anchor, Backlog, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read,
@@ -258,6 +259,18 @@ impl Read for Writer {
 
     fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError> {
         self.reader.drafts()
+    }
+
+    fn retentions(&self, provider: &str) -> Result<Vec<Errand>, StoreError> {
+        self.reader.retentions(provider)
+    }
+
+    fn unkept(&self) -> Result<Vec<Errand>, StoreError> {
+        self.reader.unkept()
+    }
+
+    fn scope(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreError> {
+        self.reader.scope(id, provider)
     }
 
     fn halted(&self) -> Result<Vec<SessionId>, StoreError> {

@@ -21,6 +21,7 @@ use throughline_core::input::{
     Task, Trace,
 };
 use throughline_core::lifecycle::Reason;
+use throughline_core::memory::{Filing, Naming, Place, Progress, RetentionChange, Scope as Whose};
 use throughline_core::message::{Assistant, Body, Content, JsonText, Message, ToolCall, ToolResult};
 use throughline_core::port::{
     Anchor, CallId, Commit, Committed, DeliveryChange, DraftChange, Order, Pending, Scope, SessionFilter,
@@ -28,6 +29,7 @@ use throughline_core::port::{
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Thread;
+use throughline_core::session::Kept as KeptTurn;
 use throughline_core::session::compress::{End, NoSummary};
 use throughline_core::session::lifecycle::{ATTEMPTS_MAX, Handing, Noticed};
 use throughline_core::session::{
@@ -83,6 +85,9 @@ pub fn suite(sites: Sites<'_>) {
     p31_a_person_sees_their_own_sessions_and_those_of_their_chat(sites);
     what_was_said_around_a_row_can_be_read(sites);
     p30_a_message_can_be_followed(sites);
+    p26_a_turn_is_kept_until_its_provider_has_it(sites);
+    p26_nothing_stays_buffered_over_a_stop(sites);
+    p27_a_name_stays_and_two_chats_never_share_one(sites);
     p30_calls_questions_and_stops_can_be_followed(sites);
     past::p4_what_is_taken_back_is_kept_and_can_be_brought_back(sites);
     past::p4_a_message_is_asked_again_and_stands_there_once(sites);
@@ -429,6 +434,8 @@ pub struct World {
     seen: BTreeMap<DedupeKey, (SessionId, Seq)>,
     implicit: BTreeMap<Digest, (SessionId, Seq, Time, bool)>,
     replies: Vec<Sent>,
+    /// Turns that are to be remembered: key, session, and whether they are due.
+    kept: Vec<(String, SessionId, bool)>,
     notes: BTreeMap<String, u64>,
     batch: usize,
     planned: Vec<Planned>,
@@ -453,6 +460,7 @@ impl World {
             seen: BTreeMap::new(),
             implicit: BTreeMap::new(),
             replies: Vec::new(),
+            kept: Vec::new(),
             notes: BTreeMap::new(),
             batch: 1,
             planned: Vec::new(),
@@ -1034,7 +1042,8 @@ impl World {
 
     fn plan_for(&self, session: &SessionId, event: Event, first: Vec<Act>) -> Planned {
         let book = &self.books[session];
-        let (next, acts) = book.state.step(event, self.now, &self.rules);
+        let (next, mut acts) = book.state.step(event, self.now, &self.rules);
+        acts.iter_mut().for_each(|act| file(&book.state.id, act));
         Planned {
             session: session.clone(),
             expected: Expected::Accepted,
@@ -1098,6 +1107,7 @@ impl World {
         self.compare_replies();
         self.compare_unfinished();
         self.compare_asks();
+        self.compare_kept();
     }
 
     /// The books follow what the port says each act does.
@@ -1185,7 +1195,22 @@ impl World {
                 Act::Abandon { end, .. } => {
                     *self.notes.entry(format!("compression_{}", end.as_str())).or_default() += 1;
                 }
-                Act::Result { .. } | Act::Ask { .. } | Act::Grant { .. } | Act::Compress(_) => {}
+                Act::Retain(kept) => {
+                    self.kept.push((format!("{id}/{}", kept.turn), id.clone(), false));
+                    let waits = |(_, session, due): &&mut (String, SessionId, bool)| *session == id && !*due;
+                    if self.kept.iter_mut().filter(waits).count() >= EVERY {
+                        self.kept.iter_mut().filter(waits).for_each(|(_, _, due)| *due = true);
+                    }
+                }
+                Act::HandOver => {
+                    let of_it = |(_, session, _): &&mut (String, SessionId, bool)| *session == id;
+                    self.kept.iter_mut().filter(of_it).for_each(|(_, _, due)| *due = true);
+                }
+                Act::Recall { .. }
+                | Act::Result { .. }
+                | Act::Ask { .. }
+                | Act::Grant { .. }
+                | Act::Compress(_) => {}
             }
         }
         assert_eq!(rows.next(), None, "no more rows than messages");
@@ -1459,6 +1484,21 @@ impl World {
         assert_eq!(oldest.as_deref(), pending.map(|sent| sent.key.as_str()).next());
         let halted = born.iter().filter(|state| state.halted).count();
         assert_eq!(standing.halted_sessions, halted as u64, "silenced");
+    }
+
+    fn compare_kept(&self) {
+        let unkept = self.store.unkept().expect("can be asked");
+        let stored: Vec<_> = unkept
+            .iter()
+            .map(|it| {
+                let due = it.progress == Progress::Due;
+                (it.retention.key.clone(), it.retention.scope.session.clone(), due)
+            })
+            .collect();
+        assert_eq!(stored, self.kept, "what nobody remembers yet");
+        let due = self.store.retentions(PROVIDER).expect("can be asked");
+        let expected: Vec<_> = self.kept.iter().filter(|it| it.2).map(|it| it.0.clone()).take(1000).collect();
+        assert_eq!(due.iter().map(|it| it.retention.key.clone()).collect::<Vec<_>>(), expected);
     }
 
     fn compare_asks(&self) {
@@ -2259,6 +2299,117 @@ fn p30_a_message_can_be_followed(sites: Sites<'_>) {
     assert_eq!(world.store.trace("no such thing").expect("can be asked"), []);
 }
 
+const PROVIDER: &str = "elsewhere";
+/// So many turns of a session are handed over together.
+const EVERY: usize = 2;
+
+/// Whom a turn concerns, as the shell would find out.
+fn file(session: &SessionId, act: &mut Act) {
+    if let Act::Retain(kept) = act {
+        let scope = scope(session, None);
+        let naming = Naming { name: session.to_string(), otherwise: None };
+        kept.filing = Some(Filing { provider: PROVIDER.into(), scope, naming, every: EVERY as u64 });
+    }
+}
+
+fn scope(session: &SessionId, chat: Option<&str>) -> Whose {
+    Whose {
+        agent: "me".into(),
+        chat: chat.map(|chat| chat.parse().expect("a key")),
+        session: session.clone(),
+        generation: Generation(0),
+        parent: None,
+        platform: "telegram".into(),
+        user: Some("42".into()),
+        user_name: Some("Ann \"quoted\"".into()),
+        place: Place { chat: Some("42".into()), kind: Some("dm".into()), ..Place::default() },
+        title: None,
+        document: None,
+    }
+}
+
+/// One session with one turn, which goes to a place called so.
+fn keeps(world: &mut World, session: &str, chat: &str, naming: Naming) {
+    let filing =
+        Filing { provider: "named".into(), scope: scope(&id(session), Some(chat)), naming, every: 1 };
+    let kept = KeptTurn {
+        turn: TurnId(Seq(1)),
+        said: vec!["hello".into(), "are you there?".into()],
+        replied: "yes".into(),
+        filing: Some(filing),
+    };
+    let acts = vec![Act::Open(Box::default()), Act::Retain(Box::new(kept))];
+    let state = Box::new(Session::new(id(session)));
+    let commit = Commit::Session { expect: Generation(0), state, acts, at: world.now };
+    world.store.commit(&[commit]).remove(0).expect("it is committed");
+}
+
+fn changes(world: &mut World, key: &str, change: RetentionChange) {
+    let commit = Commit::Retention { key: key.into(), change, at: world.now };
+    world.store.commit(&[commit]).remove(0).expect("it is committed");
+}
+
+/// P26: what is on its way stays a row until it is acknowledged, and an attempt leaves its trace first.
+fn p26_a_turn_is_kept_until_its_provider_has_it(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let naming = Naming { name: "one".into(), otherwise: None };
+    keeps(&mut world, "k1", "agent:main:telegram:dm:1", naming);
+    let found = world.store.retentions("named").expect("can be asked");
+    let [errand] = &found[..] else { panic!("{found:?}") };
+    let retention = &errand.retention;
+    assert_eq!((retention.key.as_str(), retention.index, retention.tried), ("k1/1", 1, false));
+    assert_eq!(retention.said, ["hello", "are you there?"]);
+    assert_eq!((retention.replied.as_str(), retention.document.as_str()), ("yes", "one"));
+    assert_eq!(retention.scope, scope(&id("k1"), Some("agent:main:telegram:dm:1")));
+    assert_eq!(world.store.retentions("another").expect("can be asked"), []);
+
+    changes(&mut world, "k1/1", RetentionChange::Attempting);
+    assert!(world.store.retentions("named").expect("can be asked")[0].retention.tried);
+    let until = world.now;
+    let later = |arrived| RetentionChange::Postponed { until, error: "away".into(), arrived };
+    changes(&mut world, "k1/1", later(false));
+    let errand = &world.store.retentions("named").expect("can be asked")[0];
+    assert_eq!((errand.retention.tried, errand.error.as_deref(), errand.attempts), (false, Some("away"), 1));
+    changes(&mut world, "k1/1", RetentionChange::Refused { error: "too large".into() });
+    assert_eq!(world.store.retentions("named").expect("can be asked"), []);
+    assert_eq!(world.store.unkept().expect("can be asked")[0].progress, Progress::Refused);
+    changes(&mut world, "k1/1", RetentionChange::Retried);
+    changes(&mut world, "k1/1", RetentionChange::Attempting);
+    changes(&mut world, "k1/1", RetentionChange::Kept);
+    assert_eq!(world.store.unkept().expect("can be asked"), []);
+    let again = Commit::Retention { key: "k1/1".into(), change: RetentionChange::Attempting, at: world.now };
+    assert!(world.store.commit(&[again])[0].is_err(), "what is kept is not handed over again");
+}
+
+/// P27: a name is given once, to one conversation, and stays.
+fn p27_a_name_stays_and_two_chats_never_share_one(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let named = |name: &str, otherwise: Option<&str>| Naming {
+        name: name.into(),
+        otherwise: otherwise.map(str::to_owned),
+    };
+    let (first, second) = ("agent:main:telegram:dm:a:b", "agent:main:telegram:dm:a/b");
+    keeps(&mut world, "k1", first, named("a-b", Some("a-b-1")));
+    keeps(&mut world, "k2", second, named("a-b", Some("a-b-2")));
+    keeps(&mut world, "k3", first, named("renamed", Some("renamed-1")));
+    keeps(&mut world, "k4", "agent:main:telegram:dm:c", named("shared", None));
+    keeps(&mut world, "k5", "agent:main:telegram:dm:d", named("shared", None));
+    let found = world.store.retentions("named").expect("can be asked");
+    let documents: Vec<&str> = found.iter().map(|errand| errand.retention.document.as_str()).collect();
+    assert_eq!(documents, ["a-b", "a-b-2", "a-b", "shared", "shared"]);
+}
+
+/// P26: what waits for more of its kind is due when the gateway stops.
+fn p26_nothing_stays_buffered_over_a_stop(sites: Sites<'_>) {
+    let mut world = World::new(sites(), busy_rules(BusyInput::Queue));
+    world.play(&[says(0, "one"), answers(0, "first")]);
+    assert_eq!(world.store.retentions(PROVIDER).expect("can be asked"), [], "one of two");
+    let commit = Commit::HandOver { at: world.now };
+    world.store.commit(&[commit]).remove(0).expect("it is committed");
+    let due = world.store.retentions(PROVIDER).expect("can be asked");
+    assert_eq!(due.iter().map(|errand| errand.retention.key.as_str()).collect::<Vec<_>>(), ["s0/1"]);
+}
+
 /// A world with every rule switched to what makes most happen.
 pub fn busy_rules(busy: BusyInput) -> Rules {
     let limits = Limits {
@@ -2268,5 +2419,5 @@ pub fn busy_rules(busy: BusyInput) -> Rules {
         chain_turns_max: 2,
         chain_tokens_max: Some(300),
     };
-    Rules { busy, hard_tokens: Some(250), limits, agent: "me".into(), baseline: None }
+    Rules { busy, hard_tokens: Some(250), limits, agent: "me".into(), baseline: None, remembers: true }
 }

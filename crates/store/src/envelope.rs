@@ -12,8 +12,9 @@ use std::sync::Arc;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Cause, Kind as Replaced, Replacement, Upkeep};
 use throughline_core::guard::{Chain, Chains, Repeated};
-use throughline_core::id::{RowId, Seq, SessionId, TurnId};
+use throughline_core::id::{ChatKey, Generation, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Destination, Input, Kind, Request, Root, Sender, Task, Trace};
+use throughline_core::memory::{Place, Scope};
 use throughline_core::message::{
     Assistant, Body, Content, JsonText, Message, Part, Reasoning, ToolCall, ToolResult,
 };
@@ -26,6 +27,59 @@ use throughline_core::tool::{Ask, Grant, Question};
 
 /// Names what could not be read, for an error that nobody should ever see.
 pub(crate) type Read<T> = Result<T, &'static str>;
+
+// --------------------------------------------------------------------------------------- memory
+
+pub(crate) fn scope_text(scope: &Scope) -> String {
+    let mut object = Object::default();
+    object.text("agent", &scope.agent);
+    object.optional_text("chat", scope.chat.as_ref().map(ChatKey::as_str));
+    object.text("session", scope.session.as_str());
+    object.number("generation", scope.generation.0);
+    object.optional_text("parent", scope.parent.as_ref().map(SessionId::as_str));
+    object.text("platform", &scope.platform);
+    object.optional_text("user", scope.user.as_deref());
+    object.optional_text("user_name", scope.user_name.as_deref());
+    object.optional_text("chat_id", scope.place.chat.as_deref());
+    object.optional_text("chat_name", scope.place.name.as_deref());
+    object.optional_text("chat_type", scope.place.kind.as_deref());
+    object.optional_text("thread", scope.place.thread.as_deref());
+    object.optional_text("title", scope.title.as_deref());
+    object.optional_text("document", scope.document.as_deref());
+    object.finish()
+}
+
+pub(crate) fn scope(text: &str) -> Read<Scope> {
+    let value = parsed(text)?;
+    let chat = optional_text_of(&value, "chat");
+    let parent = optional_text_of(&value, "parent");
+    Ok(Scope {
+        agent: text_of(&value, "agent")?.into(),
+        chat: chat.map(|chat| chat.parse()).transpose().map_err(|_| "chat")?,
+        session: session_of(&value, "session")?,
+        generation: Generation(value.get("generation").and_then(Value::as_u64).unwrap_or_default()),
+        parent: parent.map(|parent| parent.parse()).transpose().map_err(|_| "parent")?,
+        platform: text_of(&value, "platform")?.to_owned(),
+        user: optional_text_of(&value, "user"),
+        user_name: optional_text_of(&value, "user_name"),
+        place: Place {
+            chat: optional_text_of(&value, "chat_id"),
+            name: optional_text_of(&value, "chat_name"),
+            kind: optional_text_of(&value, "chat_type"),
+            thread: optional_text_of(&value, "thread"),
+        },
+        title: optional_text_of(&value, "title"),
+        document: optional_text_of(&value, "document"),
+    })
+}
+
+pub(crate) fn texts_text(texts: &[String]) -> String {
+    json!(texts).to_string()
+}
+
+pub(crate) fn texts(text: &str) -> Read<Vec<String>> {
+    texts_from(&parsed(text)?)
+}
 
 // ---------------------------------------------------------------------------------------- input
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use throughline_core::input::{DedupeKey, Input};
+use throughline_core::memory::{Errand, Scope};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
     Anchor, Backlog, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read, Reset, Resting,
@@ -483,6 +484,18 @@ impl Read for Reader {
 
     fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError> {
         self.previews().while_doing("find previews of replies")
+    }
+
+    fn retentions(&self, provider: &str) -> Result<Vec<Errand>, StoreError> {
+        self.due_retentions(provider).while_doing("find what is to be remembered")
+    }
+
+    fn unkept(&self) -> Result<Vec<Errand>, StoreError> {
+        self.open_retentions().while_doing("find what nobody remembers yet")
+    }
+
+    fn scope(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreError> {
+        self.scope_of(id, provider).while_doing("find out where a conversation is at home")
     }
 
     fn halted(&self) -> Result<Vec<SessionId>, StoreError> {

@@ -157,6 +157,8 @@ impl<'a> Scribe<'a> {
             Commit::Session { expect, state, acts, at } => return self.session(*expect, state, acts, *at),
             Commit::Delivery { key, boot, change, at } => self.delivery(key, *boot, change, *at)?,
             Commit::Draft { key, change, at } => self.draft(key, change, *at)?,
+            Commit::Retention { key, change, at } => self.retention(key, change, *at)?,
+            Commit::HandOver { at } => self.hand_over_all(*at)?,
             Commit::Written { session, seq } => self.written(session, *seq)?,
             Commit::Cursor { platform, account, value } => {
                 let sql = "INSERT INTO tl_cursor (platform, account, value) VALUES (?1, ?2, ?3)
@@ -276,6 +278,9 @@ impl<'a> Scribe<'a> {
             Act::Hook { hook, run } => self.hook(change, hook, run)?,
             Act::Compress(operation) => self.compress(change, operation)?,
             Act::Abandon { number, end, reason } => self.abandon(change, *number, *end, reason)?,
+            Act::Retain(kept) => self.retain(change, kept)?,
+            Act::HandOver => self.hand_over_kept(change)?,
+            Act::Recall { row, sent_as } => self.recalled(row.0 as i64, sent_as)?,
             Act::Note { name, detail } => self.note(Some(change.id()), name, detail, change.at)?,
         }
         Ok(())
@@ -341,6 +346,7 @@ impl<'a> Scribe<'a> {
             "DELETE FROM tl_finalisation WHERE session = ?1",
             "DELETE FROM tl_hook WHERE session = ?1",
             "DELETE FROM tl_reset WHERE session = ?1",
+            "DELETE FROM tl_retention WHERE session = ?1 AND state = 2",
             "UPDATE tl_seen SET seq = 0 WHERE session = ?1",
         ] {
             self.conn.execute(sql, [id])?;

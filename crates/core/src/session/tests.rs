@@ -128,6 +128,9 @@ pub fn word(act: &Act) -> String {
         }
         Act::Abandon { number, end, .. } => format!("{number} {}", end.as_str()),
         Act::Restore { .. } => "restore".into(),
+        Act::Retain(kept) => format!("keep {}", kept.turn),
+        Act::HandOver => "hand over".into(),
+        Act::Recall { row, .. } => format!("recall with {row}"),
         Act::Note { name, .. } => (*name).into(),
         Act::Open(_) | Act::Freeze { .. } => "open".into(),
         Act::Rewind { from, rows, .. } => format!("take back {rows} from {from}"),

@@ -1,0 +1,60 @@
+//! What of a conversation is handed to a memory provider, and when.
+//!
+//! A turn that was answered is kept with the commit of its answer. Whether enough of them lie there to
+//! be handed over is counted in the store; here is decided what makes them go at once: whatever ends,
+//! leaves or rewrites the conversation. Whoever works for another session is not remembered.
+
+use super::{Act, Rules, Session};
+use crate::input::{Input, Kind};
+use crate::memory::{Filing, unfenced};
+use crate::turn::Turn;
+
+use crate::id::TurnId;
+
+/// A turn that is to be remembered. The shell adds to whom it goes before it is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub turn: TurnId,
+    pub said: Vec<String>,
+    pub replied: String,
+    pub filing: Option<Filing>,
+}
+
+impl Session {
+    pub(super) fn keep(&self, turn: &Turn, reply: &str, rules: &Rules, acts: &mut Vec<Act>) {
+        if !rules.remembers || turn.task().is_some() {
+            return;
+        }
+        let said = turn.inputs.iter().filter_map(|input| words(input));
+        let said: Vec<String> = said.map(|text| unfenced(&text)).filter(|text| !text.is_empty()).collect();
+        let replied = unfenced(reply);
+        if !said.is_empty() && !replied.is_empty() {
+            acts.push(Act::Retain(Box::new(Kept { turn: turn.id, said, replied, filing: None })));
+        }
+    }
+
+    /// What is kept so far goes out, under the names it was kept with. A compression is no switch, but
+    /// what it summarises is handed over before it is forgotten.
+    pub(super) fn hand_over_kept(&self, rules: &Rules, acts: &mut Vec<Act>) {
+        let goes = |act: &Act| match act {
+            Act::Close { .. }
+            | Act::Switch { .. }
+            | Act::Expire { .. }
+            | Act::Rewind { .. }
+            | Act::Restore { .. }
+            | Act::Promote { .. } => true,
+            _ => false,
+        };
+        if rules.remembers && acts.iter().any(goes) {
+            acts.push(Act::HandOver);
+        }
+    }
+}
+
+fn words(input: &Input) -> Option<String> {
+    match &input.kind {
+        Kind::Chat(content) => Some(content.plain()),
+        Kind::Request(request) => Some(request.content.plain()),
+        Kind::Command(command) => command.words().map(str::to_owned),
+    }
+}

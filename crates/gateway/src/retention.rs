@@ -1,0 +1,211 @@
+//! Turns on their way to the memory provider: each is a row that stays until the provider has it.
+//!
+//! - in order within one document, and never two of them at once; different documents go side by side
+//! - a row is marked on disk before it is handed over; found so after a start, it may have arrived, and
+//!   the provider is told to look first
+//! - a provider that is down is asked again after a while, by one row at a time, however long it takes
+//! - nothing is handed over once the gateway stops: what is due is on disk, and first at the next start
+//!
+//! Deliberately absent: a queue in memory. What is to be done is read from the store each time.
+
+use crate::agent::Home;
+use crate::committer::CommitError;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use throughline_core::Time;
+use throughline_core::memory::{Errand, MemoryError, Provider, RetentionChange};
+use throughline_core::port::{Commit, StoreError};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// What an agent remembers with, beyond its own files.
+#[derive(Clone)]
+pub struct Memory {
+    pub provider: Arc<dyn Provider>,
+    /// How long a turn waits for a reminder.
+    pub patience: Duration,
+}
+
+/// So many documents are written to side by side.
+const LANES_MAX: usize = 4;
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// How long the outcome of an attempt that broke off is left open: whatever it wrote is there by then.
+const UNKNOWN_FOR: Duration = Duration::from_secs(15);
+const DISK_RETRY: Duration = Duration::from_secs(1);
+/// No provider is waited for longer than this when the gateway stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(Default)]
+pub(crate) struct Retaining {
+    due: Notify,
+    open: AtomicUsize,
+    /// How often in a row the provider could not be reached, and why, for whoever asks.
+    pub failures: AtomicUsize,
+}
+
+impl Retaining {
+    /// Something may be due.
+    pub fn wake(&self) {
+        self.due.notify_one();
+    }
+
+    /// What is being handed over is waited for, but not for long.
+    pub async fn finish(&self) {
+        let done = async {
+            while self.open.load(Ordering::Relaxed) > 0 {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = timeout(STOP_PATIENCE, done).await;
+    }
+}
+
+pub(crate) async fn run(home: Weak<Home>, memory: Memory) {
+    loop {
+        let Some(home) = home.upgrade() else { return };
+        home.unhalted().await;
+        if home.draining.load(Ordering::Relaxed) {
+            return;
+        }
+        let rest = match round(&home, &memory).await {
+            Ok(rest) => rest,
+            Err(error) => {
+                tracing::warn!(%error, "could not look up what is to be remembered");
+                Some(DISK_RETRY)
+            }
+        };
+        let retaining = home.retaining.clone();
+        drop(home); // whoever waits holds nobody
+        match rest {
+            Some(Duration::ZERO) => {}
+            Some(rest) => drop(timeout(rest, retaining.due.notified()).await),
+            None => retaining.due.notified().await,
+        }
+    }
+}
+
+/// Hands over what can be, once. Returns when to look again: at once, after a while, or when told to.
+async fn round(home: &Arc<Home>, memory: &Memory) -> Result<Option<Duration>, StoreError> {
+    let provider = memory.provider.name().to_owned();
+    let due = home.library.read(move |store| store.retentions(&provider)).await?;
+    let now = home.clock.now();
+    // A provider that does not answer is asked by one row at a time, not by all that wait for it.
+    let lanes = match home.retaining.failures.load(Ordering::Relaxed) {
+        0 => LANES_MAX,
+        _ => 1,
+    };
+    let (ready, later): (Vec<_>, Vec<_>) =
+        first_of_each(due).into_iter().partition(|errand| is_ready(errand, now));
+    if ready.is_empty() {
+        return Ok(later.iter().map(|errand| errand.not_before.since(now)).min());
+    }
+    let waits = lanes == 1 && !later.is_empty();
+    if waits {
+        // The row that was tried last decides when the next try is.
+        let until = later.iter().map(|errand| errand.not_before).max().unwrap_or(now);
+        if until > now {
+            return Ok(Some(until.since(now)));
+        }
+    }
+    let chosen = ready.into_iter().take(lanes).map(|errand| hand_over(home, memory, errand));
+    let reached = join_all(chosen).await;
+    let failures = &home.retaining.failures;
+    match reached.iter().any(|reached| *reached) {
+        true => failures.store(0, Ordering::Relaxed),
+        false => drop(failures.fetch_add(1, Ordering::Relaxed)),
+    }
+    Ok(Some(Duration::ZERO))
+}
+
+/// Not for a clock that was set back.
+fn is_ready(errand: &Errand, now: Time) -> bool {
+    errand.not_before <= now || errand.not_before.since(now) > BACKOFF_MAX
+}
+
+/// Of each document only the first: the others wait for it.
+fn first_of_each(due: Vec<Errand>) -> Vec<Errand> {
+    let mut documents = BTreeSet::new();
+    due.into_iter().filter(|errand| documents.insert(errand.retention.document.clone())).collect()
+}
+
+/// Returns whether the provider could be reached.
+async fn hand_over(home: &Arc<Home>, memory: &Memory, errand: Errand) -> bool {
+    let Errand { retention, attempts, .. } = errand;
+    let key = retention.key.clone();
+    match put(home, &key, RetentionChange::Attempting).await {
+        Ok(()) => {}
+        Err(_) => {
+            sleep(DISK_RETRY).await; // nothing was handed over, and the next round tries again
+            return true;
+        }
+    }
+    home.retaining.open.fetch_add(1, Ordering::Relaxed);
+    let handing = AssertUnwindSafe(async { memory.provider.retain(&retention).await }).catch_unwind();
+    let handed = handing.await.unwrap_or_else(|_| {
+        Err(MemoryError::Unknown("The memory provider failed inside the gateway; its log has more.".into()))
+    });
+    let now = home.clock.now();
+    let backoff = Duration::from_secs(1 << attempts.min(9)).min(BACKOFF_MAX);
+    let (change, reached) = match handed {
+        Ok(()) => (RetentionChange::Kept, true),
+        Err(MemoryError::Refused(error)) => {
+            tracing::error!(key, error, "the memory provider refused a turn; it is kept here");
+            home.note(Some(retention.scope.session.clone()), "retention_refused", format!("{key}: {error}"));
+            (RetentionChange::Refused { error }, true)
+        }
+        Err(MemoryError::Later(error)) => {
+            let until = now.plus(backoff);
+            (RetentionChange::Postponed { until, error, arrived: retention.tried }, false)
+        }
+        Err(MemoryError::Unknown(error)) => {
+            let until = now.plus(backoff.max(UNKNOWN_FOR));
+            (RetentionChange::Postponed { until, error, arrived: true }, false)
+        }
+    };
+    if let RetentionChange::Postponed { error, .. } = &change {
+        tracing::warn!(key, error, attempts, "the memory provider did not take a turn; it is tried again");
+        if attempts == 0 {
+            let session = Some(retention.scope.session.clone());
+            home.note(session, "retention_postponed", format!("{key}: {error}"));
+        }
+    }
+    // Until the outcome is on disk nothing else may go to the document. A store that is closed by then
+    // leaves the row as tried.
+    while let Err(NotWritten::NotNow) = put(home, &key, change.clone()).await {
+        sleep(DISK_RETRY).await;
+    }
+    home.retaining.open.fetch_sub(1, Ordering::Relaxed);
+    reached
+}
+
+enum NotWritten {
+    NotNow,
+    Never,
+}
+
+async fn put(home: &Arc<Home>, key: &str, change: RetentionChange) -> Result<(), NotWritten> {
+    let commit = Commit::Retention { key: key.to_owned(), change, at: home.clock.now() };
+    match home.library.commit(commit).await {
+        Ok(_) => Ok(()),
+        Err(CommitError::Refused(StoreError::Unwritable(_) | StoreError::Busy)) => Err(NotWritten::NotNow),
+        Err(CommitError::Refused(_) | CommitError::Unknown) => Err(NotWritten::Never),
+    }
+}
+
+/// The gateway stops: what waits for more of its kind is due, and nothing is handed over any more.
+pub(crate) async fn stop(home: &Home) {
+    if home.memory.is_none() {
+        return;
+    }
+    let commit = Commit::HandOver { at: home.clock.now() };
+    if home.library.commit(commit).await.is_err() {
+        tracing::warn!("what is buffered for the memory provider could not be made due; it stays buffered");
+    }
+    home.retaining.wake();
+    home.retaining.finish().await;
+}

@@ -1,0 +1,143 @@
+//! What a session is reminded of before it is asked, and to whom its turns go.
+//!
+//! A recall belongs to the turn that asked for it: it comes back by mail to the one actor that waits for it, and
+//! goes with it. It is shown with the message it was asked for, and from the first answer on it stands with that
+//! row for good, so that later requests begin with the same bytes. One that is late is dropped, and counted.
+
+use super::{Actor, Mail};
+use crate::turn::Desk;
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use throughline_core::memory::{Filing, MemoryError, Provider, Scope, fenced, unfenced};
+use throughline_core::message::{Body, Content};
+use throughline_core::port::StoreError;
+use throughline_core::session::{Act, Phase};
+use throughline_core::{Message, RowId, TurnId};
+use tokio::time::timeout;
+
+/// What was recalled for a turn.
+pub(super) struct Recalled {
+    turn: TurnId,
+    /// The row it stands with, and how that is sent. None: nothing was found.
+    shown: Option<(RowId, String)>,
+    written: bool,
+}
+
+impl Actor {
+    /// The words that the running turn would be reminded by; None if it is not to be asked, or was.
+    pub(super) fn wants_recall(&self) -> Option<String> {
+        self.home.memory.as_ref()?;
+        let Phase::Turn(turn) = &self.state.phase else { return None };
+        let asked = self.recalled.as_ref().is_some_and(|recalled| recalled.turn == turn.id);
+        if asked || turn.step != turn.first_step || turn.task().is_some() {
+            return None;
+        }
+        let (_, heard) = self.heard.as_ref()?;
+        let Content::Text(text) = heard.content() else { return None };
+        Some(unfenced(text)).filter(|text| !text.is_empty() && heard.sent_as.is_none())
+    }
+
+    /// What was said last, as the transcript has it.
+    pub(super) fn hear(&mut self, row: RowId, message: &Message) {
+        if self.home.memory.is_some() && matches!(message.body, Body::User(_)) {
+            self.heard = Some((row, message.clone()));
+        }
+    }
+
+    /// A reminder has come, or will not.
+    pub(super) fn recall(&mut self, turn: TurnId, text: &str) {
+        if !matches!(&self.state.phase, Phase::Turn(current) if current.id == turn) {
+            return self.home.note(Some(self.id.clone()), "stale_recall_dropped", format!("turn {turn}"));
+        }
+        let shown = self.heard.as_ref().and_then(|(row, heard)| {
+            let Content::Text(said) = heard.content() else { return None };
+            Some((*row, fenced(said, text)?))
+        });
+        self.recalled = Some(Recalled { turn, shown, written: false });
+        self.show_recalled();
+    }
+
+    fn show_recalled(&mut self) {
+        let model = self.model();
+        let Some(Recalled { shown: Some((row, sent_as)), .. }) = &self.recalled else { return };
+        let Some((_, message)) = self.heard.as_ref().filter(|(heard, _)| heard == row) else { return };
+        let message = Message { sent_as: Some(sent_as.clone()), ..message.clone() };
+        if let Some(composition) = &mut self.composition {
+            composition.amend(model.encode(&message));
+        }
+    }
+
+    /// How a row is sent, if that is not on disk yet.
+    pub(super) fn sent_as(&self, row: RowId) -> Option<String> {
+        let Recalled { shown: Some((shown, sent_as)), .. } = self.recalled.as_ref()? else { return None };
+        (*shown == row).then(|| sent_as.clone())
+    }
+
+    /// What was recalled is written down with whatever is written next.
+    pub(super) fn recall_acts(&self) -> Option<Act> {
+        let recalled = self.recalled.as_ref().filter(|recalled| !recalled.written)?;
+        let (row, sent_as) = recalled.shown.clone()?;
+        Some(Act::Recall { row, sent_as })
+    }
+
+    pub(super) fn recall_is_written(&mut self) {
+        if let Some(recalled) = &mut self.recalled {
+            recalled.written = true;
+        }
+    }
+
+    /// On whose behalf this session remembers. Looked up when it is needed, and again when it may have changed.
+    pub(super) async fn scope(&mut self) -> Result<Scope, StoreError> {
+        if self.scope.is_none() {
+            let provider = match &self.home.memory {
+                Some(memory) => memory.provider.name().to_owned(),
+                None => String::new(),
+            };
+            let id = self.id.clone();
+            let mut scope = self.home.library.read(move |store| store.scope(&id, &provider)).await?;
+            scope.agent = self.home.rules.agent.clone();
+            self.scope = Some(scope);
+        }
+        let scope = self.scope.clone().expect("just looked up");
+        let user = self.user.clone().or(scope.user);
+        Ok(Scope { generation: self.state.generation, user, ..scope })
+    }
+
+    /// A turn that is kept goes to whom it concerns now, whatever changes later.
+    pub(super) async fn file(&mut self, acts: &mut [Act]) -> Result<(), StoreError> {
+        for act in acts {
+            let Act::Retain(kept) = act else { continue };
+            let Some(memory) = self.home.memory.clone() else { continue };
+            let scope = self.scope().await?;
+            let provider = memory.provider.name().to_owned();
+            let every = memory.provider.every().unwrap_or(1);
+            kept.filing = Some(Filing { provider, naming: memory.provider.naming(&scope), scope, every });
+        }
+        Ok(())
+    }
+}
+
+/// Asks the provider, but not for long: nobody waits for a memory that does not come.
+pub(super) async fn remind(desk: Desk, turn: TurnId, scope: Scope, query: String) {
+    let Some(memory) = desk.home.memory.clone() else { return };
+    let provider: Arc<dyn Provider> = memory.provider.clone();
+    let asking = AssertUnwindSafe(async { provider.recall(&scope, &query).await }).catch_unwind();
+    let (text, missed) = match timeout(memory.patience, asking).await {
+        Ok(Ok(Ok(text))) => (text, None),
+        Ok(Ok(Err(MemoryError::Later(why) | MemoryError::Unknown(why) | MemoryError::Refused(why)))) => {
+            (String::new(), Some(("recall_failed", why)))
+        }
+        Ok(Err(_)) => {
+            (String::new(), Some(("recall_failed", "the provider failed inside the gateway".into())))
+        }
+        Err(_) => (String::new(), Some(("recall_missed", format!("nothing within {:?}", memory.patience)))),
+    };
+    if let Some((name, why)) = missed {
+        tracing::warn!(provider = provider.name(), why, "the turn goes on without what its memory knows");
+        desk.home.note(Some(desk.session.clone()), name, why);
+    }
+    if let Some(mail) = desk.mail.upgrade() {
+        let _ = mail.send(Mail::Recalled { turn, text }); // the actor is gone, and the reminder with it
+    }
+}

@@ -1,0 +1,156 @@
+//! A memory provider that keeps turns, and recalls. It recognises no key by itself: whoever tells it something
+//! twice is remembered twice. It looks first only where it is told that somebody may have told it before.
+
+use crate::books::Books;
+use crate::plan::RememberPlan;
+use crate::world::{Outside, agent_name};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use throughline_core::SessionId;
+use throughline_core::memory::{Errand, MemoryError, Naming, Progress, Provider, Retention, Scope};
+use throughline_core::port::Promise;
+
+/// Stands before what was recalled, wherever a prompt is written down.
+pub const RECALLED: char = '\u{1}';
+
+/// A turn, as it was kept.
+#[derive(Clone, Debug)]
+pub struct Remembered {
+    pub agent: usize,
+    pub retention: Retention,
+}
+
+pub struct SimProvider {
+    pub outside: Arc<Outside>,
+    pub agent: usize,
+    pub plan: RememberPlan,
+}
+
+impl SimProvider {
+    /// It is out of order now and then, but not for ever.
+    fn fails(&self, percent: u64) -> bool {
+        let fails = self.outside.draw(|seed| seed.below(100)) < percent;
+        fails
+            && self.outside.write(|books| {
+                books.forgetful += 1;
+                books.forgetful <= self.plan.failures_max
+            })
+    }
+}
+
+impl Provider for SimProvider {
+    fn name(&self) -> &str {
+        "sim"
+    }
+
+    /// A chat is one document, whatever sessions it has.
+    fn naming(&self, scope: &Scope) -> Naming {
+        let name = scope.chat.as_ref().map_or_else(|| scope.session.to_string(), ToString::to_string);
+        Naming { name, otherwise: None }
+    }
+
+    fn every(&self) -> Option<u64> {
+        Some(self.plan.every)
+    }
+
+    fn recall<'a>(&'a self, scope: &'a Scope, _: &'a str) -> Promise<'a, Result<String, MemoryError>> {
+        Box::pin(async move {
+            self.outside.pause(self.plan.recall_max).await;
+            match self.fails(self.plan.failing_percent) {
+                true => Err(MemoryError::Later("the memory is out of order".into())),
+                false => Ok(format!("recalled by {} for {}", scope.agent, scope.session)),
+            }
+        })
+    }
+
+    fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
+        Box::pin(async move {
+            let outside = &self.outside;
+            let document = (self.agent, retention.document.clone());
+            outside.write(|books| {
+                books.saw(("retain", self.agent, retention.key.as_str(), retention.tried));
+                let life = books.life;
+                if books.writing.insert(document.clone(), life) == Some(life) {
+                    books.wrong.push(format!("memory: two calls at once on {document:?}"));
+                }
+            });
+            let kept = self.keep(retention).await;
+            outside.write(|books| books.writing.remove(&document));
+            kept
+        })
+    }
+}
+
+impl SimProvider {
+    async fn keep(&self, retention: &Retention) -> Result<(), MemoryError> {
+        let outside = &self.outside;
+        outside.pause(self.plan.latency_max).await;
+        if self.fails(self.plan.failing_percent) {
+            return Err(MemoryError::Later("the memory is out of order".into()));
+        }
+        outside.write(|books| {
+            let known = books
+                .remembered
+                .iter()
+                .any(|it| it.agent == self.agent && it.retention.key == retention.key && retention.tried);
+            if !known {
+                let (agent, retention) = (self.agent, retention.clone());
+                books.remembered.push(Remembered { agent, retention });
+            }
+        });
+        outside.pause(self.plan.latency_max).await;
+        match self.fails(self.plan.failing_percent) {
+            true => Err(MemoryError::Unknown("the answer was lost".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// P24, P26: each turn that was answered in a chat is remembered once or waits to be, in order, as what was said
+/// in its session; and nothing else is. P25: nobody is reminded of what another session asked for.
+pub fn verdict(books: &Books, agent: usize, unkept: &[Errand]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut last: BTreeMap<&SessionId, u64> = BTreeMap::new();
+    let remembered = books.remembered.iter().filter(|it| it.agent == agent).map(|it| &it.retention);
+    for retention in remembered.clone() {
+        let Retention { key, scope, said, .. } = retention;
+        if last.insert(&scope.session, retention.index).is_some_and(|before| before >= retention.index) {
+            wrong.push(format!("memory: {key} was kept out of turn, or twice"));
+        }
+        let named = key.split('/').next() == Some(scope.session.as_str());
+        if !named || *scope.agent != *agent_name(agent) {
+            wrong.push(format!("memory: {key} was kept as {}'s, for {}", scope.session, scope.agent));
+        }
+        let heard = |line: &String| {
+            let row = format!("user:{line}");
+            let asked = books.asked.iter().filter(|asked| asked.session == scope.session);
+            asked.clone().any(|asked| asked.agent == agent && asked.prompt.contains(&row))
+        };
+        wrong.extend(
+            said.iter().filter(|line| !heard(line)).map(|line| format!("memory: {key} holds {line:?}")),
+        );
+    }
+    for shown in &books.shown {
+        let (key, _) = shown.key.split_once('+').unwrap_or((&shown.key, ""));
+        let is_answer = key.split_once('/').is_some_and(|(_, turn)| turn.parse::<u64>().is_ok());
+        let mine = books.chats[shown.chat].agent == agent;
+        let known = remembered.clone().map(|it| &it.key).chain(unkept.iter().map(|it| &it.retention.key));
+        if is_answer && mine && !known.clone().any(|known| known == key) {
+            wrong.push(format!("memory: {key} was answered, and is not remembered"));
+        }
+    }
+    let silent = books.silences.get(agent).is_some_and(Option::is_some);
+    let due = unkept.iter().filter(|it| it.progress == Progress::Due && !silent);
+    wrong.extend(
+        due.filter(|it| it.attempts > 0).map(|it| format!("memory: {} never arrived", it.retention.key)),
+    );
+    for asked in books.asked.iter().filter(|asked| asked.agent == agent) {
+        let expected = format!("recalled by {} for {}", agent_name(agent), asked.session);
+        for row in &asked.sent {
+            if row.split_once(RECALLED).is_some_and(|(_, recalled)| !recalled.contains(&expected)) {
+                wrong.push(format!("memory: {} was reminded of {row:?}", asked.session));
+            }
+        }
+    }
+    wrong
+}

@@ -1,0 +1,256 @@
+//! What is to be remembered outside, turn by turn, until its provider has it.
+//!
+//! - what a row carries is fixed when its turn ends: nothing about it is looked up later
+//! - the name a conversation has at its provider is given with its first turn, and kept
+//! - what is kept or refused stays so, until a person has a refused one tried again
+
+use crate::envelope;
+use crate::fault::Fault;
+use crate::read::{Reader, malformed, text, unsigned};
+use crate::write::{Change, Scribe};
+use rusqlite::{OptionalExtension, Row, params};
+use throughline_core::id::{ChatKey, Generation, SessionId};
+use throughline_core::memory::{Errand, Filing, Naming, Place, Progress, Retention, RetentionChange, Scope};
+use throughline_core::session::Kept;
+use throughline_core::time::Time;
+use throughline_hermes::entry::entry_from_json;
+
+const COLUMNS: &str = "key, provider, document, place, messages, state, attempts, tried, not_before, \
+                       created, error, scope, said, replied";
+
+impl Scribe<'_> {
+    pub(crate) fn retain(&mut self, change: &Change<'_>, kept: &Kept) -> Result<(), Fault> {
+        let Some(Filing { provider, scope, naming, every }) = &kept.filing else {
+            return self.note(Some(change.id()), "retention_without_provider", "", change.at);
+        };
+        let key = format!("{}/{}", change.id(), kept.turn);
+        let document = self.document(provider, scope, naming, change.at)?;
+        let sql =
+            "INSERT INTO tl_retention (key, provider, document, session, place, messages, state, created,
+                                             updated, scope, said, replied)
+                   VALUES (?1, ?2, ?3, ?4,
+                           1 + COALESCE((SELECT MAX(place) FROM tl_retention WHERE session = ?4), 0),
+                           ?5 + COALESCE((SELECT message_count FROM sessions WHERE id = ?4), 0),
+                           0, ?6, ?6, ?7, ?8, ?9) ON CONFLICT(key) DO NOTHING";
+        let added = self.conn.prepare_cached(sql)?.execute(params![
+            key,
+            provider,
+            document,
+            change.id(),
+            change.messages,
+            change.at.0,
+            envelope::scope_text(scope),
+            envelope::texts_text(&kept.said),
+            kept.replied,
+        ])?;
+        if added == 0 {
+            return self.note(Some(change.id()), "turn_already_kept", &key, change.at);
+        }
+        let sql = "SELECT COUNT(*) FROM tl_retention WHERE session = ?1 AND state = 0";
+        let buffered: i64 = self.conn.prepare_cached(sql)?.query_row([change.id()], |row| row.get(0))?;
+        if buffered as u64 >= *every {
+            self.hand_over_kept(change)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn hand_over_kept(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+        let sql = "UPDATE tl_retention SET state = 1, updated = ?2 WHERE session = ?1 AND state = 0";
+        self.conn.prepare_cached(sql)?.execute(params![change.id(), change.at.0])?;
+        Ok(())
+    }
+
+    /// All that waits for more of its kind, of every session.
+    pub(crate) fn hand_over_all(&mut self, at: Time) -> Result<(), Fault> {
+        let sql = "UPDATE tl_retention SET state = 1, updated = ?1 WHERE state = 0";
+        self.conn.prepare_cached(sql)?.execute([at.0])?;
+        Ok(())
+    }
+
+    /// The name that is in use, or the one that is from now on.
+    fn document(
+        &mut self,
+        provider: &str,
+        scope: &Scope,
+        naming: &Naming,
+        at: Time,
+    ) -> Result<String, Fault> {
+        let subject = subject(scope);
+        let sql = "SELECT name FROM tl_document WHERE provider = ?1 AND subject = ?2";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        if let Some(name) = statement.query_row([provider, &subject], |row| row.get(0)).optional()? {
+            return Ok(name);
+        }
+        let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2";
+        let taken = self.conn.prepare_cached(sql)?.exists([provider, &naming.name])?;
+        let name = match &naming.otherwise {
+            Some(otherwise) if taken => otherwise,
+            _ => &naming.name,
+        };
+        let sql = "INSERT INTO tl_document (provider, subject, name, own, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let own = naming.otherwise.is_some();
+        self.conn.prepare_cached(sql)?.execute(params![provider, subject, name, own, at.0])?;
+        Ok(name.clone())
+    }
+
+    pub(crate) fn retention(&mut self, key: &str, to: &RetentionChange, at: Time) -> Result<(), Fault> {
+        let changed = match to {
+            RetentionChange::Attempting => {
+                let sql = "UPDATE tl_retention SET attempts = attempts + 1, tried = 1, updated = ?2
+                           WHERE key = ?1 AND state = 1";
+                self.conn.prepare_cached(sql)?.execute(params![key, at.0])?
+            }
+            RetentionChange::Kept => {
+                let sql = "UPDATE tl_retention SET state = 2, error = NULL, said = NULL, replied = NULL, updated = ?2
+                           WHERE key = ?1 AND state = 1";
+                self.conn.prepare_cached(sql)?.execute(params![key, at.0])?
+            }
+            RetentionChange::Postponed { until, error, arrived } => {
+                let sql = "UPDATE tl_retention SET not_before = ?2, error = ?3, tried = ?4, updated = ?5
+                           WHERE key = ?1 AND state = 1";
+                self.conn.prepare_cached(sql)?.execute(params![key, until.0, error, arrived, at.0])?
+            }
+            RetentionChange::Refused { error } => {
+                let sql = "UPDATE tl_retention SET state = 3, error = ?2, updated = ?3
+                           WHERE key = ?1 AND state = 1";
+                self.conn.prepare_cached(sql)?.execute(params![key, error, at.0])?
+            }
+            RetentionChange::Retried => {
+                let sql = "UPDATE tl_retention SET state = 1, not_before = 0, updated = ?2
+                           WHERE key = ?1 AND state IN (1, 3)";
+                self.conn.prepare_cached(sql)?.execute(params![key, at.0])?
+            }
+        };
+        match (changed, to) {
+            (1, _) => Ok(()),
+            (_, RetentionChange::Attempting) => {
+                Err(Fault::Malformed(format!("turn {key} does not wait to be remembered")))
+            }
+            _ => self.note(None, "late_retention_dropped", key, at),
+        }
+    }
+
+    /// What was recalled stands with its row from now on, where the file has room for it.
+    pub(crate) fn recalled(&mut self, row: i64, sent_as: &str) -> Result<(), Fault> {
+        if self.shape.can.has_api_content {
+            let sql = "UPDATE messages SET api_content = ?2 WHERE id = ?1";
+            self.conn.prepare_cached(sql)?.execute(params![row, sent_as])?;
+        }
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// What is to be handed over, in order.
+    pub(crate) fn due_retentions(&self, provider: &str) -> Result<Vec<Errand>, Fault> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM tl_retention WHERE state = 1 AND provider = ?1 ORDER BY number LIMIT 1000"
+        );
+        self.errands(&sql, &[&provider])
+    }
+
+    /// All that is not kept yet, in order, whoever it is for.
+    pub(crate) fn open_retentions(&self) -> Result<Vec<Errand>, Fault> {
+        let sql = format!("SELECT {COLUMNS} FROM tl_retention WHERE state <> 2 ORDER BY number");
+        self.errands(&sql, &[])
+    }
+
+    fn errands(&self, sql: &str, given: &[&dyn rusqlite::ToSql]) -> Result<Vec<Errand>, Fault> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(given)?;
+        let mut errands = Vec::new();
+        while let Some(row) = rows.next()? {
+            errands.push(errand(row)?);
+        }
+        Ok(errands)
+    }
+
+    /// Where a session is at home, for whoever remembers it.
+    pub(crate) fn scope_of(&self, id: &SessionId, provider: &str) -> Result<Scope, Fault> {
+        let sql = "SELECT COALESCE(s.parent_session_id, t.predecessor), s.source, s.user_id, s.title,
+                          r.chat, r.entry
+                   FROM sessions s LEFT JOIN tl_session t ON t.id = s.id
+                                   LEFT JOIN tl_route r ON r.session = s.id
+                   WHERE s.id = ?1 ORDER BY r.chat LIMIT 1";
+        let mut scope = Scope {
+            agent: "".into(),
+            chat: None,
+            session: id.clone(),
+            generation: Generation(0),
+            parent: None,
+            platform: String::new(),
+            user: None,
+            user_name: None,
+            place: Place::default(),
+            title: None,
+            document: None,
+        };
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([id.as_str()])?;
+        if let Some(row) = rows.next()? {
+            scope.parent = text(row, 0)?.and_then(|parent| parent.parse().ok());
+            scope.platform = text(row, 1)?.unwrap_or_default();
+            scope.user = text(row, 2)?.filter(|user| !user.is_empty());
+            scope.title = text(row, 3)?.filter(|title| !title.is_empty());
+            scope.chat = text(row, 4)?.and_then(|chat| chat.parse::<ChatKey>().ok());
+            let entry = text(row, 5)?.and_then(|entry| entry_from_json(&entry).ok());
+            if let Some(entry) = entry {
+                let origin = entry.origin.unwrap_or_default();
+                scope.user_name = origin.user_name;
+                scope.place = Place {
+                    chat: Some(origin.chat_id).filter(|chat| !chat.is_empty()),
+                    name: origin.chat_name.or(entry.display_name),
+                    kind: Some(entry.chat_type),
+                    thread: origin.thread_id,
+                };
+            }
+        }
+        let sql = "SELECT name FROM tl_document WHERE provider = ?1 AND subject = ?2";
+        let mut named = self.conn.prepare_cached(sql)?;
+        scope.document = named.query_row([provider, &subject(&scope)], |row| row.get(0)).optional()?;
+        Ok(scope)
+    }
+}
+
+/// What a name belongs to.
+fn subject(scope: &Scope) -> String {
+    match &scope.chat {
+        Some(chat) => chat.to_string(),
+        None => format!("session:{}", scope.session),
+    }
+}
+
+fn errand(row: &Row<'_>) -> Result<Errand, Fault> {
+    let key: String = row.get(0)?;
+    let scope: String = row.get(11)?;
+    let scope = envelope::scope(&scope).map_err(malformed("whom a turn concerns"))?;
+    let said = match text(row, 12)? {
+        Some(said) => envelope::texts(&said).map_err(malformed("what was said in a turn"))?,
+        None => Vec::new(),
+    };
+    let turn = key.rsplit('/').next().and_then(|turn| turn.parse().ok()).unwrap_or_default();
+    let retention = Retention {
+        document: row.get(2)?,
+        turn: throughline_core::TurnId(throughline_core::Seq(turn)),
+        index: unsigned(row, 3)?,
+        message_count: unsigned(row, 4)?,
+        at: Time(row.get(9)?),
+        said,
+        replied: text(row, 13)?.unwrap_or_default(),
+        tried: row.get(7)?,
+        scope,
+        key,
+    };
+    Ok(Errand {
+        retention,
+        provider: row.get(1)?,
+        progress: match row.get::<_, i64>(5)? {
+            0 => Progress::Buffered,
+            1 => Progress::Due,
+            _ => Progress::Refused,
+        },
+        attempts: unsigned(row, 6)? as u32,
+        not_before: Time(row.get(8)?),
+        error: text(row, 10)?,
+    })
+}
