@@ -171,6 +171,10 @@ pub struct Settings {
     pub hops_max: Sourced<u64>,
     /// Local commands are kept from the homes' secrets and policy.
     pub landlock: Sourced<bool>,
+    /// Without a memory provider: conversations that begin are reminded of earlier ones.
+    pub recollects: Sourced<bool>,
+    /// How long a turn waits for what its memory knows, in milliseconds.
+    pub recall_patience: Sourced<u64>,
     pub tools: Tools,
     /// What `.env` defines: no command gets to see it.
     pub secrets: BTreeMap<String, Secret>,

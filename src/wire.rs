@@ -532,6 +532,7 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &
             agent: name.into(),
             ..Rules::default()
         },
+        recollects: settings.recollects.value,
         lifecycle: lifecycle(settings),
         writer_thread: true,
         cached: company.cached.clone(),

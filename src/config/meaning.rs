@@ -20,6 +20,8 @@ const LOG_BACKUPS_MAX: u64 = 100;
 
 /// Through how many agents a message may pass: enough for a question, its answer and a few rounds.
 const HOPS_MAX: u64 = 8;
+/// Longer than this nobody should wait for a reminder.
+const RECALL_PATIENCE_MS: u64 = 300;
 
 /// Hermes' own: below it a context is cheap enough to be left alone.
 const COMPRESSION_FLOOR: u64 = 64_000;
@@ -59,6 +61,10 @@ impl Written {
         report.sourced("throughline.hops_max", &hops_max);
         let landlock = or_default(self.config.own.landlock, true);
         report.sourced("throughline.landlock", &landlock);
+        let recollects = or_default(self.config.own.recall, true);
+        report.sourced("throughline.recall", &recollects);
+        let recall_patience = or_default(self.config.own.recall_patience_ms, RECALL_PATIENCE_MS);
+        report.sourced("throughline.recall_patience_ms", &recall_patience);
         self.tools(&mut report);
         let compression = self.compression(model.as_ref(), &mut report);
         let session_reset = self.session_reset(&mut report);
@@ -78,6 +84,8 @@ impl Written {
                 turn_tokens_max,
                 hops_max,
                 landlock,
+                recollects,
+                recall_patience,
                 tools: self.config.tools.clone(),
                 secrets: self.secrets(),
                 environment: self.environment.clone(),

@@ -66,6 +66,8 @@ pub struct Options {
     pub lifecycle: Lifecycle,
     /// Whether the writer gets a thread of its own, or is a task among the others.
     pub writer_thread: bool,
+    /// Without a memory provider: conversations that begin are reminded of earlier ones.
+    pub recollects: bool,
     /// What encoded histories weigh, of all agents that share this.
     pub cached: Arc<AtomicUsize>,
 }
@@ -78,6 +80,7 @@ pub(crate) struct Home {
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
     pub memory: Option<Memory>,
+    pub recollects: bool,
     pub hooks: Arc<dyn Hooks>,
     pub lifecycle: Lifecycle,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
@@ -293,6 +296,7 @@ impl Agent {
             tools,
             briefing,
             compressor,
+            recollects: options.recollects && memory.is_none(),
             memory: memory.clone(),
             retaining: Arc::default(),
             hooks,
@@ -340,6 +344,7 @@ impl Agent {
             tokio::spawn(expiry::watch(Arc::downgrade(&home)));
         }
         if let Some(memory) = memory {
+            memory.belongs_to(&home);
             tokio::spawn(retention::run(Arc::downgrade(&home), memory).instrument(home.span.clone()));
         }
         home.recovered.store(true, Ordering::Relaxed);

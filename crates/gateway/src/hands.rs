@@ -9,7 +9,7 @@
 
 mod clarify;
 pub(crate) mod delegate;
-mod search;
+pub(crate) mod search;
 mod send;
 
 use crate::agent::Home;

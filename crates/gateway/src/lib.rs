@@ -24,6 +24,7 @@ mod hands;
 mod hooks;
 mod ingress;
 mod outbox;
+mod recollect;
 mod retention;
 mod router;
 mod session;

@@ -15,11 +15,12 @@ use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::memory::{Errand, MemoryError, Provider, RetentionChange};
-use throughline_core::port::{Commit, StoreError};
+use throughline_core::memory::{Errand, MemoryError, Provider, RetentionChange, Scope};
+use throughline_core::port::{Commit, Promise, StoreError};
+use throughline_core::tool::{Call, Kit, Returned, Spec};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -29,6 +30,50 @@ pub struct Memory {
     pub provider: Arc<dyn Provider>,
     /// How long a turn waits for a reminder.
     pub patience: Duration,
+    home: Arc<OnceLock<Weak<Home>>>,
+}
+
+impl Memory {
+    pub fn new(provider: Arc<dyn Provider>, patience: Duration) -> Self {
+        Self { provider, patience, home: Arc::default() }
+    }
+
+    pub(crate) fn belongs_to(&self, home: &Arc<Home>) {
+        let _ = self.home.set(Arc::downgrade(home));
+    }
+}
+
+/// What the model may ask of its memory by itself.
+impl Kit for Memory {
+    fn specs(&self) -> Vec<Spec> {
+        self.provider.tools()
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
+        Box::pin(async move {
+            let Some(home) = self.home.get().and_then(Weak::upgrade) else {
+                return Returned::text("{\"error\":\"The gateway is stopping. Try again later.\"}");
+            };
+            if call.caller.task.is_some() {
+                return Returned::text(
+                    "{\"error\":\"Only the conversation itself has a memory. Hand back what is worth remembering.\"}",
+                );
+            }
+            let (id, name) = (call.caller.session.clone(), self.provider.name().to_owned());
+            let scope = match home.library.read(move |store| store.scope(&id, &name)).await {
+                Ok(scope) => Scope {
+                    agent: home.rules.agent.clone(),
+                    user: call.caller.user.clone().or(scope.user),
+                    ..scope
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "could not find out whose memory is asked");
+                    return Returned::text("{\"error\":\"The store cannot be read. Try again later.\"}");
+                }
+            };
+            Returned::text(self.provider.call(&scope, &call.name, &call.arguments).await)
+        })
+    }
 }
 
 /// So many documents are written to side by side.

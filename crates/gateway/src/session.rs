@@ -1285,8 +1285,8 @@ impl Actor {
                 let inputs = current.inputs.iter().map(|input| input.seq).collect();
                 let (prompt, mark) = self.composed().await?;
                 if let Some(query) = self.wants_recall() {
-                    let scope = self.scope().await?;
-                    return Ok(desk.start(recall::remind(desk.clone(), *turn, scope, query)));
+                    let reminder = self.reminder().await?;
+                    return Ok(desk.start(recall::remind(desk.clone(), *turn, reminder, query)));
                 }
                 let feed = self.feed.clone();
                 let model = self.model();

@@ -476,8 +476,13 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     let limits = outside.plan.limits.clone();
     let hard_tokens = outside.plan.compression.as_ref().map(|plan| plan.hard);
     let rules = Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name, ..Rules::default() };
-    let options =
-        Options { rules, lifecycle: lifecycle(outside), writer_thread: false, cached: Arc::default() };
+    let options = Options {
+        rules,
+        lifecycle: lifecycle(outside),
+        recollects: false,
+        writer_thread: false,
+        cached: Arc::default(),
+    };
     Agent::start(parts, options).await
 }
 
@@ -502,7 +507,7 @@ fn lifecycle(outside: &Outside) -> Lifecycle {
 fn memory(outside: &Arc<Outside>, agent: usize) -> Option<Memory> {
     let plan = outside.plan.remembering.clone()?;
     let provider = Arc::new(SimProvider { outside: outside.clone(), agent, plan });
-    Some(Memory { provider, patience: RECALL_PATIENCE })
+    Some(Memory::new(provider, RECALL_PATIENCE))
 }
 
 fn compressor(outside: &Arc<Outside>, agent: usize) -> Compressor {

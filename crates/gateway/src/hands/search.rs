@@ -304,7 +304,7 @@ impl Asked {
 
 /// What the caller may see: the owner everything, a client what is its own, a person on a platform
 /// their own, and in a group what was said in it.
-fn scope(caller: &Caller) -> Scope {
+pub(crate) fn scope(caller: &Caller) -> Scope {
     if caller.source == "cli" {
         return Scope::Owner;
     }
@@ -387,7 +387,7 @@ fn message((id, said): &(RowId, Message), anchor: Option<u64>) -> Value {
 }
 
 /// `May 16, 2026 at 09:35 AM`, by the clock of this machine.
-fn when(at: Time) -> String {
+pub(crate) fn when(at: Time) -> String {
     match Timestamp::from_microsecond(at.0) {
         Ok(at) => at.to_zoned(TimeZone::system()).strftime("%B %d, %Y at %I:%M %p").to_string(),
         Err(_) => "unknown".into(),

@@ -5,15 +5,17 @@
 //! row for good, so that later requests begin with the same bytes. One that is late is dropped, and counted.
 
 use super::{Actor, Mail};
+use crate::hands::search;
+use crate::recollect::recollect;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
-use throughline_core::memory::{Filing, MemoryError, Provider, Scope, fenced, unfenced};
+use std::time::Duration;
+use throughline_core::memory::{Filing, MemoryError, Scope, fenced, unfenced};
 use throughline_core::message::{Body, Content};
-use throughline_core::port::StoreError;
+use throughline_core::port::{self, StoreError};
 use throughline_core::session::{Act, Phase};
-use throughline_core::{Message, RowId, TurnId};
+use throughline_core::{Message, RowId, Seq, TurnId};
 use tokio::time::timeout;
 
 /// What was recalled for a turn.
@@ -27,8 +29,11 @@ pub(super) struct Recalled {
 impl Actor {
     /// The words that the running turn would be reminded by; None if it is not to be asked, or was.
     pub(super) fn wants_recall(&self) -> Option<String> {
-        self.home.memory.as_ref()?;
         let Phase::Turn(turn) = &self.state.phase else { return None };
+        let begins = turn.id.0 == Seq(1) && self.home.recollects;
+        if self.home.memory.is_none() && !begins {
+            return None;
+        }
         let asked = self.recalled.as_ref().is_some_and(|recalled| recalled.turn == turn.id);
         if asked || turn.step != turn.first_step || turn.task().is_some() {
             return None;
@@ -38,9 +43,18 @@ impl Actor {
         Some(unfenced(text)).filter(|text| !text.is_empty() && heard.sent_as.is_none())
     }
 
+    /// Whom the running turn asks.
+    pub(super) async fn reminder(&mut self) -> Result<Reminder, StoreError> {
+        match (&self.home.memory, &self.state.phase) {
+            (None, Phase::Turn(turn)) => Ok(Reminder::Own(search::scope(&self.caller(turn)))),
+            _ => Ok(Reminder::Provider(self.scope().await?)),
+        }
+    }
+
     /// What was said last, as the transcript has it.
     pub(super) fn hear(&mut self, row: RowId, message: &Message) {
-        if self.home.memory.is_some() && matches!(message.body, Body::User(_)) {
+        let wanted = self.home.memory.is_some() || self.home.recollects;
+        if wanted && matches!(message.body, Body::User(_)) {
             self.heard = Some((row, message.clone()));
         }
     }
@@ -118,12 +132,29 @@ impl Actor {
     }
 }
 
-/// Asks the provider, but not for long: nobody waits for a memory that does not come.
-pub(super) async fn remind(desk: Desk, turn: TurnId, scope: Scope, query: String) {
-    let Some(memory) = desk.home.memory.clone() else { return };
-    let provider: Arc<dyn Provider> = memory.provider.clone();
-    let asking = AssertUnwindSafe(async { provider.recall(&scope, &query).await }).catch_unwind();
-    let (text, missed) = match timeout(memory.patience, asking).await {
+/// Who is asked what bears on a turn.
+pub(super) enum Reminder {
+    Provider(Scope),
+    /// The home's own conversations, as far as the caller may see them.
+    Own(port::Scope),
+}
+
+async fn asked(desk: &Desk, reminder: Reminder, query: &str) -> Result<String, MemoryError> {
+    match (reminder, &desk.home.memory) {
+        (Reminder::Provider(scope), Some(memory)) => memory.provider.recall(&scope, query).await,
+        (Reminder::Provider(_), None) => Ok(String::new()),
+        (Reminder::Own(scope), _) => recollect(&desk.home, desk.session.clone(), scope, query).await,
+    }
+}
+
+/// How long a turn waits for its own store.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Asks, but not for long: nobody waits for a memory that does not come.
+pub(super) async fn remind(desk: Desk, turn: TurnId, reminder: Reminder, query: String) {
+    let patience = desk.home.memory.as_ref().map_or(PATIENCE, |memory| memory.patience);
+    let asking = AssertUnwindSafe(asked(&desk, reminder, &query)).catch_unwind();
+    let (text, missed) = match timeout(patience, asking).await {
         Ok(Ok(Ok(text))) => (text, None),
         Ok(Ok(Err(MemoryError::Later(why) | MemoryError::Unknown(why) | MemoryError::Refused(why)))) => {
             (String::new(), Some(("recall_failed", why)))
@@ -131,10 +162,10 @@ pub(super) async fn remind(desk: Desk, turn: TurnId, scope: Scope, query: String
         Ok(Err(_)) => {
             (String::new(), Some(("recall_failed", "the provider failed inside the gateway".into())))
         }
-        Err(_) => (String::new(), Some(("recall_missed", format!("nothing within {:?}", memory.patience)))),
+        Err(_) => (String::new(), Some(("recall_missed", format!("nothing within {patience:?}")))),
     };
     if let Some((name, why)) = missed {
-        tracing::warn!(provider = provider.name(), why, "the turn goes on without what its memory knows");
+        tracing::warn!(why, "the turn goes on without what its memory knows");
         desk.home.note(Some(desk.session.clone()), name, why);
     }
     if let Some(mail) = desk.mail.upgrade() {

@@ -164,9 +164,15 @@ pub struct Own {
     pub hops_max: Option<At<u64>>,
     /// Whether the local terminal is confined by the kernel.
     pub landlock: Option<At<bool>>,
+    /// Whether a conversation that begins is reminded of earlier ones where no memory provider is.
+    pub recall: Option<At<bool>>,
+    /// How long a turn waits for what its memory knows, in milliseconds.
+    pub recall_patience_ms: Option<At<u64>>,
 }
 
-const OWN_KEYS: [&str; 7] = [
+const OWN_KEYS: [&str; 9] = [
+    "recall",
+    "recall_patience_ms",
     "log_level",
     "body_limit_bytes",
     "allow_unsafe_filesystem",
@@ -471,6 +477,8 @@ impl<'a> Reader<'a> {
             hops_max: self.count("throughline.hops_max"),
             compression_floor: self.count("throughline.compression_floor"),
             landlock: self.boolean("throughline.landlock"),
+            recall: self.boolean("throughline.recall"),
+            recall_patience_ms: self.count("throughline.recall_patience_ms"),
         }
     }
 
