@@ -2,7 +2,7 @@
 //! twice is remembered twice. It looks first only where it is told that somebody may have told it before.
 
 use crate::books::Books;
-use crate::plan::RememberPlan;
+use crate::plan::{Plan, RememberPlan};
 use crate::world::{Outside, agent_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl SimProvider {
 
 /// P24, P26: each turn that was answered in a chat is remembered once or waits to be, in order, as what was said
 /// in its session; and nothing else is. P25: nobody is reminded of what another session asked for.
-pub fn verdict(books: &Books, agent: usize, unkept: &[Errand]) -> Vec<String> {
+pub fn verdict(plan: &Plan, books: &Books, agent: usize, unkept: &[Errand]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut last: BTreeMap<&SessionId, u64> = BTreeMap::new();
     let remembered = books.remembered.iter().filter(|it| it.agent == agent).map(|it| &it.retention);
@@ -124,7 +124,13 @@ pub fn verdict(books: &Books, agent: usize, unkept: &[Errand]) -> Vec<String> {
         let heard = |line: &String| {
             let row = format!("user:{line}");
             let asked = books.asked.iter().filter(|asked| asked.session == scope.session);
-            asked.clone().any(|asked| asked.agent == agent && asked.prompt.contains(&row))
+            // What answered a question of a tool is that tool's result.
+            asked.clone().filter(|asked| asked.agent == agent).any(|asked| {
+                asked
+                    .prompt
+                    .iter()
+                    .any(|it| *it == row || it.starts_with("tool:") && it.contains(line.as_str()))
+            })
         };
         wrong.extend(
             said.iter().filter(|line| !heard(line)).map(|line| format!("memory: {key} holds {line:?}")),
@@ -144,6 +150,9 @@ pub fn verdict(books: &Books, agent: usize, unkept: &[Errand]) -> Vec<String> {
     wrong.extend(
         due.filter(|it| it.attempts > 0).map(|it| format!("memory: {} never arrived", it.retention.key)),
     );
+    if plan.past {
+        return wrong; // a copy of a conversation remembers what the original was reminded of
+    }
     for asked in books.asked.iter().filter(|asked| asked.agent == agent) {
         let expected = format!("recalled by {} for {}", agent_name(agent), asked.session);
         for row in &asked.sent {

@@ -321,7 +321,7 @@ impl World {
             return Ok(Vec::new());
         }
         let unkept = store.unkept().map_err(|error| format!("the store cannot be read: {error}"))?;
-        Ok(self.outside.write(|books| remember::verdict(books, agent, &unkept)))
+        Ok(self.outside.write(|books| remember::verdict(&self.outside.plan, books, agent, &unkept)))
     }
 
     fn verdict(&self) -> Result<(Vec<String>, BTreeMap<&'static str, usize>), String> {

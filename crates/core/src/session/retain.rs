@@ -5,13 +5,14 @@
 //! leaves or rewrites the conversation. Whoever works for another session is not remembered.
 
 use super::{Act, Rules, Session};
+use crate::command::{Command, Errand};
+use crate::id::TurnId;
 use crate::input::{Input, Kind};
 use crate::memory::{Filing, unfenced};
 use crate::turn::Turn;
 
-use crate::id::TurnId;
-
-/// A turn that is to be remembered. The shell adds to whom it goes before it is committed.
+/// A turn that is to be remembered. The shell adds to whom it goes before it is committed, and what was said
+/// where that is only in the transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub turn: TurnId,
@@ -28,7 +29,12 @@ impl Session {
         let said = turn.inputs.iter().filter_map(|input| words(input));
         let said: Vec<String> = said.map(|text| unfenced(&text)).filter(|text| !text.is_empty()).collect();
         let replied = unfenced(reply);
-        if !said.is_empty() && !replied.is_empty() {
+        // What is asked again was said before: whoever has the rows adds it.
+        let again = turn
+            .inputs
+            .iter()
+            .any(|input| matches!(input.kind, Kind::Command(Command::Errand(Errand::Retry))));
+        if (!said.is_empty() || again) && !replied.is_empty() {
             acts.push(Act::Retain(Box::new(Kept { turn: turn.id, said, replied, filing: None })));
         }
     }

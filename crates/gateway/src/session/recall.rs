@@ -124,6 +124,9 @@ impl Actor {
             let Act::Retain(kept) = act else { continue };
             let Some(memory) = self.home.memory.clone() else { continue };
             let scope = self.scope().await?;
+            if let (true, Some((_, heard))) = (kept.said.is_empty(), &self.heard) {
+                kept.said.push(unfenced(&heard.content().plain()));
+            }
             let provider = memory.provider.name().to_owned();
             let every = memory.provider.every().unwrap_or(1);
             kept.filing = Some(Filing { provider, naming: memory.provider.naming(&scope), scope, every });
