@@ -55,6 +55,19 @@ enum Origin {
     Added,
 }
 
+/// What an edit takes from a file and what it brings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Difference {
+    pub departed: Vec<Departed>,
+    pub arrived: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Departed {
+    pub entry: String,
+    pub replaced_by: Option<String>,
+}
+
 impl Document {
     pub fn parse(text: &str) -> Self {
         let mut document = Self { pieces: Vec::new(), entries: Vec::new() };
@@ -101,6 +114,7 @@ impl Document {
 
     /// Whether it looks as if something other than a memory tool had written it (Hermes' test): more
     /// between the separators than entries, or an entry that no tool could have put into this space.
+    /// Hermes changes nothing in such a file but to add to it.
     pub fn is_drifted(&self, limit: usize) -> bool {
         let (first, last) = (0, self.pieces.len() - 1);
         let is_loose = |(at, piece): (usize, &Piece)| {
@@ -114,6 +128,22 @@ impl Document {
         let slots = self.entries.iter().enumerate();
         Draft {
             slots: slots.map(|(at, text)| Slot { text: text.clone(), origin: Origin::Kept(at) }).collect(),
+        }
+    }
+
+    /// What nobody will find in the file any more, and what was not in it.
+    pub fn difference(&self, draft: &Draft) -> Difference {
+        let (fates, after) = (draft.fates(), draft.read_back());
+        let (left, held): (HashSet<&String>, HashSet<&String>) =
+            (after.iter().collect(), self.entries.iter().collect());
+        let gone = self.entries.iter().enumerate().filter(|(_, entry)| !left.contains(entry));
+        let departed = gone.map(|(at, entry)| Departed {
+            entry: entry.clone(),
+            replaced_by: fates.get(&at).map(|slot| slot.text.clone()),
+        });
+        Difference {
+            departed: departed.collect(),
+            arrived: after.iter().filter(|entry| !held.contains(entry)).cloned().collect(),
         }
     }
 
@@ -329,6 +359,33 @@ mod tests {
         assert_eq!(edited(text, |draft| draft.remove(0)).unwrap(), "\nb\n§\nc\n§\nb\n");
         assert_eq!(edited(text, |draft| draft.remove(1)).unwrap(), "\na\n§\nc\n");
         assert_eq!(edited("a\n", |draft| draft.remove(0)).unwrap(), "");
+    }
+
+    #[test]
+    fn what_goes_is_named_with_what_takes_its_place() {
+        let difference = |edit: fn(&mut Draft)| {
+            let document = Document::parse("a\n§\nb\n§\na\n§\nc");
+            let mut draft = document.draft();
+            edit(&mut draft);
+            document.difference(&draft)
+        };
+        let departed = |entry: &str, by: Option<&str>| Departed {
+            entry: entry.to_owned(),
+            replaced_by: by.map(str::to_owned),
+        };
+        assert_eq!(difference(|_| ()), Difference::default());
+        let swapped = difference(|draft| {
+            draft.replace(0, "x\n§\ny"); // two entries to whoever reads it
+            draft.remove(1);
+            draft.add("z");
+        });
+        assert_eq!(swapped.departed, [departed("a", Some("x\n§\ny")), departed("b", None)]);
+        assert_eq!(swapped.arrived, ["x", "y", "z"]);
+        let renewed = difference(|draft| {
+            draft.remove(0);
+            draft.add("a");
+        });
+        assert_eq!(renewed, Difference::default()); // it is still there
     }
 
     #[test]
