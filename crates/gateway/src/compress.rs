@@ -14,7 +14,7 @@ use throughline_core::command::Command;
 use throughline_core::compression::{ATTEMPTS_MAX, Extent, Kind, Operation, Replacement, estimate};
 use throughline_core::history::violations;
 use throughline_core::input;
-use throughline_core::memory::{Retain, Scope};
+use throughline_core::memory::{Provider, Scope};
 use throughline_core::message::{Body, Content};
 use throughline_core::port::{
     Condensed, ContextUsage, Engine, EngineError, Past, Promise, StoreError, Wishes,
@@ -45,7 +45,7 @@ pub struct Compressor {
     /// What can be had without a model. None: nothing in it could be replaced.
     pub digest: Digester,
     /// Hears what is about to be summarised.
-    pub memory: Option<Arc<dyn Retain>>,
+    pub memory: Option<Arc<dyn Provider>>,
     /// No engine is waited for longer than this.
     pub patience: Duration,
 }

@@ -26,7 +26,7 @@ use throughline_core::compression::{Operation, Promoted, Stage, estimate, operat
 use throughline_core::history::legal;
 use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Room, Root, Trace};
 use throughline_core::lifecycle::{BACKLOG_AFTER, announcement};
-use throughline_core::memory::Scope;
+use throughline_core::memory::{Place, Scope};
 use throughline_core::port::{
     Assignment, CallId, Commit, Draft, DraftChange, Model, Outgoing, Pending, Receipt, Refusal, Settled,
     StoreError, Submission,
@@ -1340,7 +1340,13 @@ impl Actor {
             chat: None,
             session: self.id.clone(),
             generation: self.state.generation,
+            parent: None,
+            platform: self.source.clone(),
             user: self.user.clone(),
+            user_name: None,
+            place: Place::default(),
+            title: None,
+            document: None,
         };
         Standing { context: self.state.upkeep.context, scope }
     }

@@ -7,7 +7,7 @@ use crate::plan::MemoryPlan;
 use crate::world::Outside;
 use std::sync::Arc;
 use throughline_core::Message;
-use throughline_core::memory::{MemoryError, Recall, Retain, Scope};
+use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
 use throughline_core::port::Promise;
 
 pub struct SimMemory {
@@ -23,21 +23,26 @@ impl SimMemory {
     }
 }
 
-impl Recall for SimMemory {
+impl Provider for SimMemory {
+    fn name(&self) -> &str {
+        "recorder"
+    }
+
+    fn naming(&self, scope: &Scope) -> Naming {
+        Naming { name: scope.session.to_string(), otherwise: None }
+    }
+
+    fn every(&self) -> Option<u64> {
+        None
+    }
+
     fn recall<'a>(&'a self, scope: &'a Scope, query: &'a str) -> Promise<'a, Result<String, MemoryError>> {
         self.is_strange(&format!("recall of {query:?}"), scope);
         Box::pin(async { Ok(String::new()) })
     }
-}
 
-impl Retain for SimMemory {
-    fn retain<'a>(
-        &'a self,
-        scope: &'a Scope,
-        key: &'a str,
-        _: &'a [Message],
-    ) -> Promise<'a, Result<(), MemoryError>> {
-        self.is_strange(&format!("retention of {key}"), scope);
+    fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
+        self.is_strange(&format!("retention of {}", retention.key), &retention.scope);
         Box::pin(async { Ok(()) })
     }
 
