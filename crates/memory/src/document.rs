@@ -162,21 +162,25 @@ impl Document {
     fn surviving(&self, draft: &Draft) -> Vec<Piece> {
         let mut fates = draft.fates();
         let mut kept = Vec::new();
-        for piece in &self.pieces {
+        let (mut lacks_first, mut lacks_last) = (false, false);
+        for (at, piece) in self.pieces.iter().enumerate() {
             match piece.entry.map(|entry| (entry, fates.get(&entry))) {
                 None | Some((_, Some(Slot { origin: Origin::Kept(_), .. }))) => kept.push(piece.clone()),
                 Some((entry, Some(slot))) => {
                     kept.push(Piece { body: self.in_its_line_ends(&slot.text), ..piece.clone() });
                     fates.remove(&entry); // the first of several copies takes the new text, the others go
                 }
-                Some((_, None)) => {}
+                Some((_, None)) => {
+                    lacks_first |= at == 0;
+                    lacks_last |= at + 1 == self.pieces.len();
+                }
             }
         }
-        if let (Some(first), Some(original)) = (kept.first_mut(), self.pieces.first()) {
-            first.lead.clone_from(&original.lead);
+        if let (Some(first), Some(original), true) = (kept.first_mut(), self.pieces.first(), lacks_first) {
+            first.lead.insert_str(0, &original.lead);
         }
-        if let (Some(last), Some(original)) = (kept.last_mut(), self.pieces.last()) {
-            last.tail.clone_from(&original.tail);
+        if let (Some(last), Some(original), true) = (kept.last_mut(), self.pieces.last(), lacks_last) {
+            last.tail.push_str(&original.tail);
             last.separator.clear();
         }
         kept

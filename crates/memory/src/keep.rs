@@ -79,7 +79,8 @@ impl<'a> Keeper<'a> {
     }
 
     fn records(&self, changed: &Changed) -> Vec<Record> {
-        let record = |what, entry: &String| Record { what, entry: entry.clone(), origin: self.origin.clone() };
+        let record =
+            |what, entry: &String| Record { what, entry: entry.clone(), origin: self.origin.clone() };
         let departed = changed.difference.departed.iter().map(|departed| match &departed.replaced_by {
             Some(by) => record(What::Replaced { by: by.clone() }, &departed.entry),
             None => record(What::Removed, &departed.entry),

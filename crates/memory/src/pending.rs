@@ -83,9 +83,7 @@ impl Memory {
         let ended = Keeper::new(self.settings(), &origin).change(target, &change);
         match ended.map_err(|source| PendingError::File { id: id(), source })? {
             Ended::Saved(_) => self.discard(&id()),
-            Ended::Refused { refused, .. } => {
-                Err(PendingError::Refused { id: id(), why: in_words(refused) })
-            }
+            Ended::Refused { refused, .. } => Err(PendingError::Refused { id: id(), why: in_words(refused) }),
             Ended::Drifted { backup } => {
                 let why = format!("The file holds foreign text; a copy of it is {backup}.");
                 Err(PendingError::Refused { id: id(), why })

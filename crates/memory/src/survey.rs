@@ -92,6 +92,14 @@ pub enum RestoreError {
     File(#[from] FileError),
 }
 
+impl Status {
+    /// `93% — 2,046/2,200 chars`. None: the file cannot be used.
+    pub fn usage(&self) -> Option<String> {
+        let contents = self.contents.as_ref().ok()?;
+        Some(answer::percent_usage(contents.chars, self.chars_max))
+    }
+}
+
 impl Memory {
     /// The notes, then the profile.
     pub fn status(&self) -> [Status; 2] {
@@ -178,10 +186,9 @@ impl Memory {
 
     fn told(&self, target: Target) -> Result<Told, FileError> {
         let journal = target.journal(self.settings());
-        journal.read().map_err(|error| FileError::Unusable {
-            path: journal.path().to_owned(),
-            why: error.to_string(),
-        })
+        journal
+            .read()
+            .map_err(|error| FileError::Unusable { path: journal.path().to_owned(), why: error.to_string() })
     }
 }
 
