@@ -5,8 +5,9 @@
 
 use crate::cmd::sessions::{Existing, write_file};
 use crate::out::{Page, Tint, indented, one_line, visible, write_json};
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, ensure};
 use serde_json::{Value, json};
+use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -131,6 +132,11 @@ impl Memory {
     }
 }
 
+/// As it is: what memory says of a failure is whole sentences, with their cause.
+fn told(error: impl fmt::Display) -> anyhow::Error {
+    anyhow!("{error}")
+}
+
 // ----------------------------------------------------------------------------------- as typed in a chat
 
 /// What follows `/memory`.
@@ -237,7 +243,7 @@ fn counted(number: usize, one: &str, many: &str) -> String {
 fn status_in_json(status: &Status) -> Value {
     let mut shown = json!({
         "target": status.target.name(),
-        "path": status.path,
+        "path": status.path.display().to_string(),
         "enabled": status.is_enabled,
         "chars_max": status.chars_max,
         "modified": status.modified.map(Time::as_seconds),
@@ -271,7 +277,7 @@ impl Show {
         if self.json {
             let mut shown = serde_json::Map::new();
             for target in targets {
-                let entries = memory.show(target)?;
+                let entries = memory.show(target).map_err(told)?;
                 shown.insert(target.name().to_owned(), entries.iter().map(entry_in_json).collect());
             }
             return Ok(write_json(&shown.into(), out)?);
@@ -350,7 +356,7 @@ impl History {
     fn run(self, memory: &memory::Memory, page: &Page, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut past = Vec::new();
         for target in targets(self.target) {
-            past.extend(memory.history(target)?);
+            past.extend(memory.history(target).map_err(told)?);
         }
         past.retain(|past| self.all || past.record.what.is_departure());
         past.sort_by_key(|past| std::cmp::Reverse(past.record.origin.at)); // the latest first
@@ -408,7 +414,7 @@ fn past_in_json(Past { id, record, is_there }: &Past) -> Value {
 
 impl Restore {
     fn run(self, memory: &memory::Memory, order: Order<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
-        let restored = memory.restore(self.entry, &Origin::person(order.source, order.now))?;
+        let restored = memory.restore(self.entry, &Origin::person(order.source, order.now)).map_err(told)?;
         let (file, usage) = (restored.target.file_name(), restored.usage);
         writeln!(out, "{} is back in {file} ({usage}):", self.entry)?;
         write!(out, "{}", indented(&visible(&restored.entry), "  "))?;
@@ -424,9 +430,9 @@ impl Export {
         for status in memory.status() {
             let target = status.target;
             let mut file = status_in_json(&status);
-            file["text"] = memory.text(target)?.into();
-            file["contents"] = memory.show(target)?.iter().map(entry_in_json).collect();
-            file["history"] = memory.history(target)?.iter().map(past_in_json).collect();
+            file["text"] = memory.text(target).map_err(told)?.into();
+            file["contents"] = memory.show(target).map_err(told)?.iter().map(entry_in_json).collect();
+            file["history"] = memory.history(target).map_err(told)?.iter().map(past_in_json).collect();
             files.push(file);
         }
         let pending: Vec<Value> = memory.pending().iter().map(pending_in_json).collect();
@@ -494,9 +500,7 @@ impl Reject {
     fn run(self, memory: &memory::Memory, out: &mut dyn Write) -> anyhow::Result<()> {
         let ids = meant(memory, self.id);
         for id in &ids {
-            if let Err(error) = memory.reject(id) {
-                bail!("{error}");
-            }
+            memory.reject(id).map_err(told)?;
         }
         Ok(writeln!(out, "Rejected {} pending memory write(s).", ids.len())?)
     }

@@ -1,6 +1,5 @@
 use super::*;
 use throughline_core::SessionId;
-use throughline_core::message::JsonText;
 use throughline_core::tool::{Call, Caller, Kit};
 use throughline_memory::MemorySettings;
 
@@ -39,7 +38,7 @@ fn remember(memory: &memory::Memory, arguments: Value) {
         now: NOW,
     };
     let (key, name) = (format!("{SESSION}/3/1/0"), "memory".to_owned());
-    let arguments = JsonText::from_valid(arguments.to_string()).as_str().to_owned();
+    let arguments = arguments.to_string();
     let call = Call { key, name, arguments, caller, grant: None };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(memory.call(&call));
