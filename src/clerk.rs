@@ -5,8 +5,10 @@
 //! it were done once, but for a `quick_commands` entry that runs a program: that is begun at most once for an
 //! order, and an order whose outcome nobody knows says so.
 
+use crate::cmd::memory::{Order, Typed};
 use crate::config::{Environment, Overrides, Written};
 use crate::home::Home;
+use crate::out::Page;
 use serde_json::{Value as Json, json};
 use std::fs;
 use std::io::Write;
@@ -22,8 +24,10 @@ use throughline_core::redact::redacted;
 use throughline_core::session::{Personality, Preferences};
 use throughline_core::tool::{Call, Caller, Done, Returned, Tools};
 use throughline_core::{SessionId, Time};
+use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::{Config, Node, Value};
+use throughline_memory::Memory;
 
 /// As long as Hermes waits for a program of `quick_commands`.
 const EXEC_PATIENCE: Duration = Duration::from_secs(30);
@@ -38,6 +42,7 @@ pub struct Attendant {
     name: String,
     environment: Environment,
     tools: Arc<dyn Tools>,
+    memory: Memory,
     /// Starts the process again. None: nobody here can.
     pub restart: Option<Box<dyn Fn() + Send + Sync>>,
 }
@@ -75,9 +80,15 @@ impl Models for Providers {
 }
 
 impl Attendant {
-    pub fn new(home: &Home, name: &str, environment: &Environment, tools: Arc<dyn Tools>) -> Self {
+    pub fn new(
+        home: &Home,
+        name: &str,
+        environment: &Environment,
+        tools: Arc<dyn Tools>,
+        memory: Memory,
+    ) -> Self {
         let (home, environment) = (home.clone(), environment.clone());
-        Self { home, name: name.to_owned(), environment, tools, restart: None }
+        Self { home, name: name.to_owned(), environment, tools, memory, restart: None }
     }
 
     fn config(&self) -> Result<Config, String> {
@@ -129,19 +140,7 @@ impl Attendant {
 
     /// Asks one of the agent's own tools, as this caller.
     async fn ask(&self, asked: &Assignment, tool: &str, arguments: Json) -> Option<Json> {
-        let nobody = || "nobody".parse::<SessionId>().expect("a plain id");
-        let caller = Caller {
-            session: asked.session.clone().unwrap_or_else(nobody),
-            source: asked.source.clone(),
-            principal: asked.principal.clone(),
-            user: asked.user.clone(),
-            reply_to: asked.place.clone(),
-            trace: Trace::default(),
-            task: None,
-            allowed: Vec::new(),
-            tokens_left: None,
-            now: Time::default(),
-        };
+        let caller = caller(asked);
         let (key, name, arguments) = (asked.key.clone(), tool.to_owned(), arguments.to_string());
         match self.tools.call(&Call { key, name, arguments, caller, grant: None }).await {
             Returned::Done(Done { content, .. }) => serde_json::from_str(&content.plain()).ok(),
@@ -158,7 +157,7 @@ impl Attendant {
             "model" => return self.global_model(argument),
             "reasoning" => return self.global_reasoning(argument),
             "personality" => self.personality(argument, &asked.preferences),
-            "memory" => Found::Said(self.memory(argument)),
+            "memory" => Found::Said(self.memory(argument, asked).await),
             "sethome" => Found::Said(self.set_home(asked)),
             "reload-skills" => {
                 let found = self.skills(asked).await.len();
@@ -250,22 +249,30 @@ impl Attendant {
         }
     }
 
-    /// What is in Hermes' two files, as it is.
-    fn memory(&self, argument: &str) -> String {
-        if !argument.is_empty() {
-            return "The agent writes its memory itself, and nothing waits for approval. Tell it what to forget or \
-                    change, or edit the files below the home's `memories`."
+    /// What `throughline memory` does, for those whose memory it is.
+    async fn memory(&self, argument: &str, asked: &Assignment) -> String {
+        if !self.memory.belongs_to(&caller(asked)) {
+            return "This memory belongs to the owner of this agent, and you are known here as somebody else. \
+                    Nothing was shown or changed."
                 .into();
         }
-        let files = ["MEMORY.md", "USER.md"].map(|name| {
-            let text = fs::read_to_string(self.home.path().join("memories").join(name)).unwrap_or_default();
-            let text = match text.trim() {
-                "" => "(empty)".to_owned(),
-                text => cut(text, OUTPUT_CHARS_MAX / 2),
-            };
-            format!("{name}:\n{text}")
-        });
-        files.join("\n\n")
+        let command = match Typed::parse(argument) {
+            Ok(command) => command,
+            Err(usage) => return usage,
+        };
+        let (memory, source) = (self.memory.clone(), asked.source.clone());
+        let now = SystemClock::new().now();
+        let run = move || {
+            let mut out = Vec::new();
+            let done = command.run(&memory, Order { source: &source, now }, &Page::plain(), &mut out);
+            let said = String::from_utf8_lossy(&out).trim().to_owned();
+            match done {
+                Ok(_) => said,
+                Err(error) => format!("{said}\n{error:#}").trim().to_owned(),
+            }
+        };
+        let said = tokio::task::spawn_blocking(run).await;
+        cut(&said.unwrap_or_else(|_| "Memory could not be looked at.".into()), OUTPUT_CHARS_MAX)
     }
 
     fn set_home(&self, asked: &Assignment) -> String {
@@ -353,6 +360,23 @@ impl Clerk for Attendant {
         if let Some(restart) = &self.restart {
             restart();
         }
+    }
+}
+
+/// Whoever asked, as tools know them.
+fn caller(asked: &Assignment) -> Caller {
+    let nobody = || "nobody".parse::<SessionId>().expect("a plain id");
+    Caller {
+        session: asked.session.clone().unwrap_or_else(nobody),
+        source: asked.source.clone(),
+        principal: asked.principal.clone(),
+        user: asked.user.clone(),
+        reply_to: asked.place.clone(),
+        trace: Trace::default(),
+        task: None,
+        allowed: Vec::new(),
+        tokens_left: None,
+        now: Time::default(),
     }
 }
 
@@ -463,6 +487,63 @@ fn cut(text: &str, chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use throughline_core::tool::Offer;
+    use throughline_memory::{MemorySettings, Owners};
+
+    struct NoTools;
+
+    impl Tools for NoTools {
+        fn offer(&self, _: &Caller) -> Option<Arc<Offer>> {
+            None
+        }
+
+        fn is_repeatable(&self, _: &str) -> bool {
+            false
+        }
+
+        fn call<'a>(&'a self, _: &'a Call) -> Promise<'a, Returned> {
+            Box::pin(async { Returned::text("{}") })
+        }
+    }
+
+    #[tokio::test]
+    async fn p31_an_order_shows_the_memory_to_nobody_but_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("memories/USER.md");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "Ada's secret").unwrap();
+        let owners = Owners::Those(Arc::new(|caller| caller.user.as_deref() == Some("ada")));
+        let memory = Memory::new(MemorySettings { owners, ..MemorySettings::new(directory.path()) });
+        let home = Home::new(directory.path(), crate::home::ChosenBy::CommandLine);
+        let attendant = Attendant::new(&home, "ada", &Environment::default(), Arc::new(NoTools), memory);
+        let ask = async |user: &str, argument: &str| {
+            let asked = Assignment {
+                key: "key".into(),
+                name: "memory".into(),
+                argument: argument.into(),
+                session: None,
+                source: "telegram".into(),
+                user: Some(user.into()),
+                principal: None,
+                place: None,
+                preferences: Preferences::default(),
+            };
+            match attendant.done(&asked).await {
+                Some(Found::Said(said)) => said,
+                other => panic!("{other:?}"),
+            }
+        };
+        for order in ["", "show", "show user --json", "history", "status", "restore user-1", "pending"] {
+            let said = ask("bob", order).await;
+            assert!(said.contains("belongs to the owner") && !said.contains("secret"), "{order}: {said}");
+        }
+        assert!(ask("ada", "").await.ends_with("1 entry\n\nAda's secret"));
+        assert!(ask("ada", "frobnicate").await.starts_with("This can be ordered: /memory"));
+        assert_eq!(
+            ask("ada", "restore user-1").await,
+            "There is no user-1 in the history. Nothing was changed."
+        );
+    }
 
     #[test]
     fn a_variable_is_written_where_it_was() {

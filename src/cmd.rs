@@ -5,6 +5,7 @@ pub mod chat;
 pub mod config;
 pub mod eval;
 pub mod mcp;
+pub mod memory;
 pub mod pairing;
 pub mod restart;
 pub mod run;

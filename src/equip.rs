@@ -45,6 +45,7 @@ pub struct Equipment {
     pub tools: Arc<dyn Tools>,
     pub hands: Arc<Hands>,
     pub briefing: Arc<dyn Briefing>,
+    pub memory: Memory,
     pub servers: Arc<Servers>,
     pub hooks: Arc<ShellHooks>,
     /// What is off although it is built in, and why.
@@ -117,10 +118,10 @@ pub async fn equip(
         user_home,
         delegation_depth_max: hands_settings(settings).delegation.depth_max,
         toolset_of: Arc::new(move |tool| known.toolset_of(tool)),
-        ..BriefSettings::of(path, skills, Arc::new(Remembered(memory)))
+        ..BriefSettings::of(path, skills, Arc::new(Remembered(memory.clone())))
     });
     servers.settled(SERVERS_PATIENCE).await;
-    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), servers, hooks, off, bell }
+    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), memory, servers, hooks, off, bell }
 }
 
 /// Where commands begin and relative paths count from: what the settings say, else the directory the
@@ -188,7 +189,8 @@ fn expanded(path: &str, settings: &Settings) -> PathBuf {
     }
 }
 
-fn memory_settings(home: &Path, settings: &Settings) -> MemorySettings {
+/// Also for whoever looks at the files without an agent.
+pub fn memory_settings(home: &Path, settings: &Settings) -> MemorySettings {
     let written = &settings.tools.memory;
     let usual = MemorySettings::new(home);
     MemorySettings {

@@ -54,6 +54,9 @@ enum Command {
     Sessions(cmd::sessions::Sessions),
     Why(cmd::why::Why),
     Audit(cmd::audit::Audit),
+    /// What is remembered, where it comes from, and what is gone
+    #[command(subcommand)]
+    Memory(cmd::memory::Memory),
     /// What is configured, and by what
     #[command(subcommand)]
     Config(cmd::config::Config),
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
             wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
         }
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
+        Some(Command::Memory(command)) => wire::memory(command, homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),
         Some(Command::Stop(command)) => wire::order(homes, all_profiles, &environment, async |gateways| {

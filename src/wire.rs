@@ -9,6 +9,7 @@ use crate::client;
 use crate::cmd::chat::Chat;
 use crate::cmd::eval::Eval;
 use crate::cmd::mcp::Mcp;
+use crate::cmd::memory::{Memory, Order};
 use crate::cmd::pairing::Pairing;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::Place;
@@ -16,6 +17,7 @@ use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Settings, Wri
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, Home, Ownership};
 use crate::host::{Introduction, Plan};
+use crate::out::Page;
 use crate::token::Tokens;
 use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
@@ -186,7 +188,7 @@ pub async fn start(
     let tools = equipment.tools.clone();
     let platforms: Vec<Arc<dyn Platform>> = chats.platforms().chain([bridge as Arc<dyn Platform>]).collect();
     let parts = Parts {
-        clerk: Arc::new(Attendant::new(&home, name, &settings.environment, tools)),
+        clerk: Arc::new(Attendant::new(&home, name, &settings.environment, tools, equipment.memory.clone())),
         models: Arc::new(Providers {
             home: home.clone(),
             environment: settings.environment.clone(),
@@ -392,6 +394,26 @@ pub fn pairing(
         None => environment.get(name),
     };
     command.run(&Pairings::of(home.path()), &variable, SystemClock::new().now(), out)
+}
+
+/// On the files of a home, whoever has it: their lock keeps writers apart.
+pub fn memory(
+    command: Memory,
+    homes: &[PathBuf],
+    environment: &Environment,
+    page: &Page,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let home = only(homes, environment)?;
+    home.refuse_other_than_directory()?;
+    let report = match Written::read(&home, environment, Overrides::default())? {
+        Ok(written) => written.report(),
+        Err(report) => report,
+    };
+    let (settings, _) = report.into_settings()?;
+    let memory = throughline_memory::Memory::new(equip::memory_settings(home.path(), &settings));
+    let order = Order { source: "cli", now: SystemClock::new().now() };
+    command.run(&memory, order, page, out)
 }
 
 /// By the home's gateway if one runs, else here, where nobody else has the home meanwhile.

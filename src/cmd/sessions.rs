@@ -423,13 +423,13 @@ fn fenced(text: &str, language: &str) -> String {
 
 /// What becomes of a file that is in the way.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Existing {
+pub enum Existing {
     Kept,
     Replaced,
 }
 
 /// Whole or not at all, and for its owner alone: it is a conversation.
-fn write_file(
+pub fn write_file(
     path: &Path,
     existing: Existing,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -1,8 +1,9 @@
 //! The results of the tool, as JSON in Hermes' keys, order and spacing.
 //!
 //! What is ours comes after what is Hermes': above nine tenths of a limit a saved write also shows
-//! the entries and asks to consolidate, and a write that does not fit says how much to free and
-//! where most of it lies. So the model never has to fail on purpose to see what it could shorten.
+//! the entries with their sizes and asks to consolidate, and a write that does not fit says how much
+//! to free, where most of it lies and which entries say much the same. So the model never has to fail
+//! on purpose to see what it could shorten, and one call with 'operations' gets it out.
 
 use crate::change::{Changed, Refused, SEPARATOR_CHARS, usage};
 use crate::document::joined;
@@ -12,13 +13,17 @@ use crate::text::{chars, grouped, preview};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::io;
 
 /// After so many changes in a row that did not fit or match, a turn is told to leave it (Hermes').
 pub const FAILURES_MAX: u32 = 3;
 /// Entries named as worth shortening: the largest few hold most of a store.
 const LARGEST: usize = 3;
-const LARGEST_PREVIEW_CHARS: usize = 40;
+const PREVIEW_CHARS: usize = 40;
+/// Entries compared with each other: more than fit into the usual limits, and a bound for what grows
+/// with their square.
+const COMPARED_MAX: usize = 64;
 
 /// What comes before anything is looked at: Hermes puts the error first.
 pub fn invalid(error: &str) -> String {
@@ -54,10 +59,11 @@ pub fn saved(target: Target, limit: usize, changed: &Changed) -> String {
             grouped(limit),
             changed.entries.len(),
             grouped(limit.saturating_sub(size)),
-            largest(&changed.entries)
+            advice(&changed.entries)
         );
         answer["note"] = note.into();
         answer["current_entries"] = changed.entries.clone().into();
+        answer["entry_chars"] = sizes(&changed.entries).into();
     }
     dumps(&answer)
 }
@@ -82,6 +88,10 @@ pub fn refused(refused: &Refused, entries: &[String], limit: usize) -> String {
     }
     if let Refused::Unfit { .. } = refused {
         answer.insert("usage".into(), usage(entries, limit).into());
+    }
+    let shows_entries = answer.contains_key("current_entries");
+    if shows_entries && (note.is_some() || is_nearly_full(chars(&joined(entries)), limit)) {
+        answer.insert("entry_chars".into(), sizes(entries).into());
     }
     if let Some(note) = note {
         answer.insert("note".into(), note.into());
@@ -139,16 +149,21 @@ pub fn staged(pending_id: &str) -> String {
     }))
 }
 
-/// `93% — 2,046/2,200 chars`, rounded down as Python rounds it.
+/// `93% — 2,046/2,200 chars`.
 pub fn percent_usage(size: usize, limit: usize) -> String {
-    let percent = match limit {
-        0 => 0,
-        _ => ((size as f64 / limit as f64) * 100.0).min(100.0) as u32,
-    };
-    format!("{percent}% — {}/{} chars", grouped(size), grouped(limit))
+    format!("{}% — {}/{} chars", percent(size, limit), grouped(size), grouped(limit))
 }
 
-fn is_nearly_full(size: usize, limit: usize) -> bool {
+/// Rounded down as Python rounds it, and never more than all.
+pub fn percent(size: usize, limit: usize) -> u32 {
+    match limit {
+        0 => 0,
+        _ => ((size as f64 / limit as f64) * 100.0).min(100.0) as u32,
+    }
+}
+
+/// Above nine tenths.
+pub fn is_nearly_full(size: usize, limit: usize) -> bool {
     size.saturating_mul(10) > limit.saturating_mul(9)
 }
 
@@ -166,19 +181,57 @@ fn room(entries: &[String], limit: usize, over_chars: usize) -> Option<String> {
         grouped(over_chars),
         grouped(size),
         grouped(limit),
-        largest(entries)
+        advice(entries)
     ))
+}
+
+/// Of each entry, in the order in which they are shown.
+fn sizes(entries: &[String]) -> Vec<usize> {
+    entries.iter().map(|entry| chars(entry)).collect()
+}
+
+/// What to begin with.
+fn advice(entries: &[String]) -> String {
+    let largest = largest(entries);
+    match alike(entries) {
+        Some((one, other)) => format!("{largest} Much the same: {} and {}.", named(one), named(other)),
+        None => largest,
+    }
+}
+
+/// The two entries that share most of their words, if they share half of them.
+fn alike(entries: &[String]) -> Option<(&str, &str)> {
+    let compared = &entries[..entries.len().min(COMPARED_MAX)];
+    let words: Vec<HashSet<String>> = compared.iter().map(|entry| words(entry)).collect();
+    let mut best = None;
+    for (at, one) in words.iter().enumerate() {
+        for (other_at, other) in words.iter().enumerate().skip(at + 1) {
+            let shared = one.intersection(other).count();
+            let all = one.len() + other.len() - shared;
+            // Of equals the first: the answer to the same call stays the same.
+            let is_better = best.is_none_or(|(_, _, most, of)| shared * of > most * all);
+            if shared * 2 >= all && shared > 0 && is_better {
+                best = Some((at, other_at, shared, all));
+            }
+        }
+    }
+    best.map(|(at, other, ..)| (&*entries[at], &*entries[other]))
+}
+
+fn words(entry: &str) -> HashSet<String> {
+    let words = entry.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
+fn named(entry: &str) -> String {
+    format!("\"{}\" ({} chars)", preview(entry, PREVIEW_CHARS).replace('\n', " "), grouped(chars(entry)))
 }
 
 fn largest(entries: &[String]) -> String {
     let mut sizes: Vec<(usize, &String)> = entries.iter().map(|entry| (chars(entry), entry)).collect();
     sizes.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
-    let named = sizes.iter().take(LARGEST);
-    let named = named.map(|(size, entry)| {
-        let start = preview(entry, LARGEST_PREVIEW_CHARS).replace('\n', " ");
-        format!("\"{start}\" ({} chars)", grouped(*size))
-    });
-    format!("Largest: {}.", named.collect::<Vec<_>>().join(", "))
+    let largest = sizes.iter().take(LARGEST).map(|(_, entry)| named(entry));
+    format!("Largest: {}.", largest.collect::<Vec<_>>().join(", "))
 }
 
 /// As Python's `json.dumps(…, ensure_ascii=False)`: a space after each comma and colon.
@@ -213,6 +266,17 @@ mod tests {
     fn json_is_spaced_and_escaped_as_python_does() {
         let value = json!({"a": [1, "é\n\u{1}\u{7f}\"\\/"], "b": {}});
         assert_eq!(dumps(&value), "{\"a\": [1, \"é\\n\\u0001\u{7f}\\\"\\\\/\"], \"b\": {}}");
+    }
+
+    #[test]
+    fn entries_that_say_much_the_same_are_named() {
+        let entries = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let like = entries(&["uses vim", "Likes green tea", "likes black tea, green tea"]);
+        assert_eq!(alike(&like), Some(("Likes green tea", "likes black tea, green tea")));
+        assert_eq!(alike(&entries(&["uses vim", "likes tea", "---", "..."])), None);
+        assert!(advice(&like).ends_with(
+            "Much the same: \"Likes green tea\" (15 chars) and \"likes black tea, green tea\" (26 chars)."
+        ));
     }
 
     #[test]

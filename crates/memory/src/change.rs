@@ -3,7 +3,7 @@
 //! The rules and the words of the answers are Hermes'. A change that would push the entries over
 //! the limit, or that names an entry it does not find, changes nothing and says what is there.
 
-use crate::document::{DELIMITER, Document, Draft, joined};
+use crate::document::{DELIMITER, Difference, Document, Draft, joined};
 use crate::text::{chars, grouped, preview, strip, universal_newlines};
 use crate::threats;
 
@@ -32,7 +32,16 @@ pub struct Changed {
     /// The whole file. None: it stays as it is.
     pub text: Option<String>,
     pub entries: Vec<String>,
+    pub difference: Difference,
     pub message: String,
+}
+
+impl Changed {
+    /// Whether it takes away what is larger than the whole store may be. No tool can have written
+    /// that: it is a person's text that lies there, not an entry.
+    pub fn takes_foreign_text(&self, limit: usize) -> bool {
+        self.difference.departed.iter().any(|departed| chars(&departed.entry) > limit)
+    }
 }
 
 #[derive(Debug, PartialEq)]
@@ -68,12 +77,6 @@ impl Change {
             Self::Batch(steps) => flaw_of_batch(steps),
         };
         flaw.map(Refused::Plain)
-    }
-
-    /// Whether it leaves alone what it does not understand. All others are kept away from a file
-    /// that something else has written into.
-    pub fn only_appends(&self) -> bool {
-        matches!(self, Self::Add { .. })
     }
 
     pub fn apply(&self, document: &Document, limit: usize) -> Outcome {
@@ -123,7 +126,8 @@ impl Edit<'_> {
     fn add(mut self, content: &str) -> Outcome {
         if self.draft.contains(content) {
             let message = "Entry already exists (no duplicate added).".to_owned();
-            return Ok(Changed { text: None, entries: self.draft.texts(), message });
+            let difference = Difference::default();
+            return Ok(Changed { text: None, entries: self.draft.texts(), difference, message });
         }
         self.draft.add(content);
         self.within_limit(|edit| {
@@ -256,7 +260,9 @@ impl Edit<'_> {
         let Some(text) = self.document.render(&self.draft) else {
             return Err(Refused::Plain(unreadable("The result")));
         };
-        Ok(Changed { text: Some(text), entries: self.draft.texts(), message: message.to_owned() })
+        let difference = self.document.difference(&self.draft);
+        let message = message.to_owned();
+        Ok(Changed { text: Some(text), entries: self.draft.texts(), difference, message })
     }
 }
 

@@ -55,6 +55,19 @@ enum Origin {
     Added,
 }
 
+/// What an edit takes from a file and what it brings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Difference {
+    pub departed: Vec<Departed>,
+    pub arrived: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Departed {
+    pub entry: String,
+    pub replaced_by: Option<String>,
+}
+
 impl Document {
     pub fn parse(text: &str) -> Self {
         let mut document = Self { pieces: Vec::new(), entries: Vec::new() };
@@ -101,6 +114,7 @@ impl Document {
 
     /// Whether it looks as if something other than a memory tool had written it (Hermes' test): more
     /// between the separators than entries, or an entry that no tool could have put into this space.
+    /// Hermes changes nothing in such a file but to add to it.
     pub fn is_drifted(&self, limit: usize) -> bool {
         let (first, last) = (0, self.pieces.len() - 1);
         let is_loose = |(at, piece): (usize, &Piece)| {
@@ -114,6 +128,22 @@ impl Document {
         let slots = self.entries.iter().enumerate();
         Draft {
             slots: slots.map(|(at, text)| Slot { text: text.clone(), origin: Origin::Kept(at) }).collect(),
+        }
+    }
+
+    /// What nobody will find in the file any more, and what was not in it.
+    pub fn difference(&self, draft: &Draft) -> Difference {
+        let (fates, after) = (draft.fates(), draft.read_back());
+        let (left, held): (HashSet<&String>, HashSet<&String>) =
+            (after.iter().collect(), self.entries.iter().collect());
+        let gone = self.entries.iter().enumerate().filter(|(_, entry)| !left.contains(entry));
+        let departed = gone.map(|(at, entry)| Departed {
+            entry: entry.clone(),
+            replaced_by: fates.get(&at).map(|slot| slot.text.clone()),
+        });
+        Difference {
+            departed: departed.collect(),
+            arrived: after.iter().filter(|entry| !held.contains(entry)).cloned().collect(),
         }
     }
 
@@ -132,21 +162,25 @@ impl Document {
     fn surviving(&self, draft: &Draft) -> Vec<Piece> {
         let mut fates = draft.fates();
         let mut kept = Vec::new();
-        for piece in &self.pieces {
+        let (mut lacks_first, mut lacks_last) = (false, false);
+        for (at, piece) in self.pieces.iter().enumerate() {
             match piece.entry.map(|entry| (entry, fates.get(&entry))) {
                 None | Some((_, Some(Slot { origin: Origin::Kept(_), .. }))) => kept.push(piece.clone()),
                 Some((entry, Some(slot))) => {
                     kept.push(Piece { body: self.in_its_line_ends(&slot.text), ..piece.clone() });
                     fates.remove(&entry); // the first of several copies takes the new text, the others go
                 }
-                Some((_, None)) => {}
+                Some((_, None)) => {
+                    lacks_first |= at == 0;
+                    lacks_last |= at + 1 == self.pieces.len();
+                }
             }
         }
-        if let (Some(first), Some(original)) = (kept.first_mut(), self.pieces.first()) {
-            first.lead.clone_from(&original.lead);
+        if let (Some(first), Some(original), true) = (kept.first_mut(), self.pieces.first(), lacks_first) {
+            first.lead.insert_str(0, &original.lead);
         }
-        if let (Some(last), Some(original)) = (kept.last_mut(), self.pieces.last()) {
-            last.tail.clone_from(&original.tail);
+        if let (Some(last), Some(original), true) = (kept.last_mut(), self.pieces.last(), lacks_last) {
+            last.tail.push_str(&original.tail);
             last.separator.clear();
         }
         kept
@@ -329,6 +363,33 @@ mod tests {
         assert_eq!(edited(text, |draft| draft.remove(0)).unwrap(), "\nb\n§\nc\n§\nb\n");
         assert_eq!(edited(text, |draft| draft.remove(1)).unwrap(), "\na\n§\nc\n");
         assert_eq!(edited("a\n", |draft| draft.remove(0)).unwrap(), "");
+    }
+
+    #[test]
+    fn what_goes_is_named_with_what_takes_its_place() {
+        let difference = |edit: fn(&mut Draft)| {
+            let document = Document::parse("a\n§\nb\n§\na\n§\nc");
+            let mut draft = document.draft();
+            edit(&mut draft);
+            document.difference(&draft)
+        };
+        let departed = |entry: &str, by: Option<&str>| Departed {
+            entry: entry.to_owned(),
+            replaced_by: by.map(str::to_owned),
+        };
+        assert_eq!(difference(|_| ()), Difference::default());
+        let swapped = difference(|draft| {
+            draft.replace(0, "x\n§\ny"); // two entries to whoever reads it
+            draft.remove(1);
+            draft.add("z");
+        });
+        assert_eq!(swapped.departed, [departed("a", Some("x\n§\ny")), departed("b", None)]);
+        assert_eq!(swapped.arrived, ["x", "y", "z"]);
+        let renewed = difference(|draft| {
+            draft.remove(0);
+            draft.add("a");
+        });
+        assert_eq!(renewed, Difference::default()); // it is still there
     }
 
     #[test]

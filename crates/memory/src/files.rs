@@ -55,6 +55,13 @@ pub enum FileError {
     /// Read again and decide again.
     #[error("{} was changed by something else while it was being edited. Nothing was written; try again.", .0.display())]
     Changed(PathBuf),
+    /// What a call would take away has no other place to stay.
+    #[error(
+        "What this would remove from memory cannot be kept in {}: {source}. Nothing was changed; a person must \
+         make that file writable first.",
+        .path.display()
+    )]
+    Unkept { path: PathBuf, source: io::Error },
     #[error("Failed to write memory file {}: {source}", .path.display())]
     Write { path: PathBuf, source: io::Error },
 }
@@ -247,7 +254,7 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 

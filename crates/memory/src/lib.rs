@@ -4,6 +4,8 @@
 //! Both belong to a Hermes home and stay usable by a Hermes that runs at the same time: its format,
 //! its lock, its limits. A write is on disk before it is confirmed; a full store refuses and says
 //! what to give up, and never drops anything by itself. [`Memory::blocks`] is what a prompt shows.
+//! Beside the files lies what happened to them: who wrote an entry, and every entry that went, which
+//! [`Memory::restore`] brings back.
 //!
 //! Deliberately absent: a copy of the entries in memory. Every call reads the file under its lock.
 
@@ -15,13 +17,21 @@ mod change;
 mod document;
 mod failures;
 pub mod files;
+mod journal;
+mod keep;
+mod origin;
 mod pending;
 mod prompt;
 pub mod settings;
+mod survey;
 mod target;
 mod text;
 mod threats;
 mod tool;
 
+pub use origin::{NoPastId, Origin, Past, PastId, REVIEW, Record, What, Writer};
+pub use pending::{Pending, PendingError};
 pub use settings::{MemorySettings, Owners};
+pub use survey::{Contents, Entry, RestoreError, Restored, Status};
+pub use target::{NoTarget, Target};
 pub use tool::Memory;

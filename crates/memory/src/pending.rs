@@ -1,11 +1,18 @@
 //! Writes that wait for a person's approval: `pending/memory/<id>.json`, as Hermes keeps them.
 //!
 //! A record holds all that is needed to do the write later. It is on disk before the model is told
-//! that it is staged; if that fails, the model is told so instead.
+//! that it is staged; if that fails, the model is told so instead. Approved, it is done as if the call
+//! came now, and goes once it is done: what fails stays, for another try or a no.
 
-use crate::files::{create_directory, put_new};
+use crate::arguments::{self, Request, Wish};
+use crate::files::{FileError, create_directory, put_new};
+use crate::keep::{Ended, Keeper};
+use crate::origin::{Origin, Writer};
+use crate::survey::in_words;
 use crate::text::{head, strip};
+use crate::tool::Memory;
 use serde_json::{Value, json};
+use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,18 +37,119 @@ pub struct StagingError {
     source: io::Error,
 }
 
-/// Keeps it and returns its id.
-pub fn stage(home: &Path, proposal: &Proposal, now: Time) -> Result<String, StagingError> {
-    let directory = home.join("pending").join("memory");
-    put(&directory, proposal, now).map_err(|source| StagingError { directory, source })
+/// A write that waits, as a person is asked about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pending {
+    pub id: String,
+    pub summary: String,
+    pub origin: Origin,
+    payload: Value,
 }
 
-fn put(directory: &Path, proposal: &Proposal, now: Time) -> io::Result<String> {
+#[derive(Debug, thiserror::Error)]
+pub enum PendingError {
+    #[error("No pending memory write with id '{0}'.")]
+    Unknown(String),
+    /// It waits on.
+    #[error("{id}: {why} It still waits; nothing was changed.")]
+    Refused { id: String, why: String },
+    #[error("{id}: {source}")]
+    File { id: String, source: FileError },
+    /// It was done all the same, if it was approved.
+    #[error("{} could not be taken away: {source}. Delete it yourself.", .path.display())]
+    Stuck { path: PathBuf, source: io::Error },
+}
+
+impl Memory {
+    /// What waits, the oldest first. What cannot be read is passed over, as Hermes does.
+    pub fn pending(&self) -> Vec<Pending> {
+        let files = fs::read_dir(directory(&self.settings().home)).into_iter().flatten().flatten();
+        let mut found: Vec<Pending> = files.filter_map(|file| read(&file.path())).collect();
+        found.sort_by(|one, other| (one.origin.at, &one.id).cmp(&(other.origin.at, &other.id)));
+        found
+    }
+
+    /// Does what waits. The entry's origin is the conversation that asked for it.
+    pub fn approve(&self, id: &str, now: Time) -> Result<(), PendingError> {
+        let Pending { origin, payload, .. } = self.waiting(id)?;
+        let id = || id.to_owned();
+        let unclear = || PendingError::Refused { id: id(), why: "The record cannot be understood.".into() };
+        let request = arguments::parse(&payload.to_string()).map_err(|_| unclear())?;
+        let Request { target, wish: Wish::Change { change, .. } } = request else { return Err(unclear()) };
+        if let Some(flaw) = change.flaw() {
+            return Err(PendingError::Refused { id: id(), why: in_words(flaw) });
+        }
+        let origin = Origin { at: now, ..origin };
+        let ended = Keeper::new(self.settings(), &origin).change(target, &change);
+        match ended.map_err(|source| PendingError::File { id: id(), source })? {
+            Ended::Saved(_) => self.discard(&id()),
+            Ended::Refused { refused, .. } => Err(PendingError::Refused { id: id(), why: in_words(refused) }),
+            Ended::Drifted { backup } => {
+                let why = format!("The file holds foreign text; a copy of it is {backup}.");
+                Err(PendingError::Refused { id: id(), why })
+            }
+        }
+    }
+
+    /// Forgets what waits.
+    pub fn reject(&self, id: &str) -> Result<(), PendingError> {
+        self.waiting(id).and_then(|found| self.discard(&found.id))
+    }
+
+    fn waiting(&self, id: &str) -> Result<Pending, PendingError> {
+        // It becomes part of a path.
+        let is_plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let found = is_plain.then(|| read(&file(&self.settings().home, id))).flatten();
+        found.ok_or_else(|| PendingError::Unknown(id.to_owned()))
+    }
+
+    fn discard(&self, id: &str) -> Result<(), PendingError> {
+        let path = file(&self.settings().home, id);
+        fs::remove_file(&path).map_err(|source| PendingError::Stuck { path, source })
+    }
+}
+
+fn directory(home: &Path) -> PathBuf {
+    home.join("pending").join("memory")
+}
+
+fn file(home: &Path, id: &str) -> PathBuf {
+    directory(home).join(format!("{id}.json"))
+}
+
+fn read(path: &Path) -> Option<Pending> {
+    let id = path.file_name()?.to_str()?.strip_suffix(".json")?.to_owned();
+    let record: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let ours = &record[OURS];
+    let origin = Origin {
+        writer: if record["origin"] == BACKGROUND { Writer::Review } else { Writer::Chat },
+        source: text(&ours["source"]).unwrap_or_default(),
+        session: ours["session"].as_str().and_then(|session| session.parse().ok()),
+        call: text(&ours["call"]),
+        at: Time::from_seconds(record["created_at"].as_f64().unwrap_or_default()),
+    };
+    let summary = text(&record["summary"]).unwrap_or_default();
+    Some(Pending { id, summary, origin, payload: record.get("payload")?.clone() })
+}
+
+/// Hermes' name for a review.
+const BACKGROUND: &str = "background_review";
+/// What Hermes does not read lies under this key.
+const OURS: &str = "throughline";
+
+/// Keeps it and returns its id.
+pub fn stage(home: &Path, proposal: &Proposal, origin: &Origin) -> Result<String, StagingError> {
+    let directory = directory(home);
+    put(&directory, proposal, origin).map_err(|source| StagingError { directory, source })
+}
+
+fn put(directory: &Path, proposal: &Proposal, origin: &Origin) -> io::Result<String> {
     create_directory(directory)?;
     let mut tried = Err(io::Error::from(io::ErrorKind::AlreadyExists));
     for _ in 0..IDS_TRIED_MAX {
         let id = new_id();
-        let record = serde_json::to_vec_pretty(&record(&id, proposal, now))?;
+        let record = serde_json::to_vec_pretty(&record(&id, proposal, origin))?;
         tried = put_new(&directory.join(format!("{id}.json")), &record).map(|()| id);
         if !matches!(&tried, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
             break;
@@ -50,16 +158,21 @@ fn put(directory: &Path, proposal: &Proposal, now: Time) -> io::Result<String> {
     tried
 }
 
-fn record(id: &str, proposal: &Proposal, now: Time) -> Value {
+fn record(id: &str, proposal: &Proposal, origin: &Origin) -> Value {
     let summary = format!("{}: {}", proposal.summary, head(&proposal.detail, DETAIL_CHARS));
     json!({
         "id": id,
         "subsystem": "memory",
         "action": proposal.payload["action"],
         "summary": strip(&summary),
-        "origin": "foreground",
-        "created_at": now.as_seconds(),
+        "origin": if origin.writer == Writer::Review { BACKGROUND } else { "foreground" },
+        "created_at": origin.at.as_seconds(),
         "payload": proposal.payload,
+        OURS: {
+            "source": origin.source,
+            "session": origin.session.as_ref().map(ToString::to_string),
+            "call": origin.call,
+        },
     })
 }
 

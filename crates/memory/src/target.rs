@@ -1,7 +1,10 @@
 //! Which of the two stores is meant, and what the settings say of it.
 
 use crate::files::MemoryFile;
+use crate::journal::Journal;
 use crate::settings::MemorySettings;
+use std::path::PathBuf;
+use std::str::FromStr;
 
 /// One of the two stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +14,8 @@ pub enum Target {
 }
 
 impl Target {
+    pub const ALL: [Self; 2] = [Self::Memory, Self::User];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -33,8 +38,12 @@ impl Target {
     }
 
     pub fn file(self, settings: &MemorySettings) -> MemoryFile {
-        let path = settings.home.join("memories").join(self.file_name());
+        let path = memories(settings).join(self.file_name());
         MemoryFile::new(path, self.limit(settings), settings.lock_patience)
+    }
+
+    pub(crate) fn journal(self, settings: &MemorySettings) -> Journal {
+        Journal::of(&memories(settings), self)
     }
 
     pub fn is_enabled(self, settings: &MemorySettings) -> bool {
@@ -42,5 +51,22 @@ impl Target {
             Self::Memory => settings.memory_enabled,
             Self::User => settings.user_profile_enabled,
         }
+    }
+}
+
+fn memories(settings: &MemorySettings) -> PathBuf {
+    settings.home.join("memories")
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is neither memory nor user")]
+pub struct NoTarget(String);
+
+impl FromStr for Target {
+    type Err = NoTarget;
+
+    fn from_str(name: &str) -> Result<Self, NoTarget> {
+        let found = Self::ALL.into_iter().find(|target| target.name() == name);
+        found.ok_or_else(|| NoTarget(name.to_owned()))
     }
 }

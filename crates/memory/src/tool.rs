@@ -6,10 +6,11 @@
 
 use crate::answer;
 use crate::arguments::{self, Request, Wish};
-use crate::change::{Change, Changed, Refused};
+use crate::change::{Change, Refused};
 use crate::document::Document;
 use crate::failures::{Failures, Turn};
-use crate::files::{FileError, Locked, MemoryFile};
+use crate::keep::{Ended, Keeper};
+use crate::origin::Origin;
 use crate::pending::{self, Proposal};
 use crate::prompt;
 use crate::settings::MemorySettings;
@@ -20,12 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use throughline_core::id::SessionId;
 use throughline_core::message::JsonText;
 use throughline_core::port::Promise;
-use throughline_core::time::Time;
 use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
 
 pub const NAME: &str = "memory";
-/// Times a change is decided anew because something that takes no lock wrote into the file.
-const SWAPS_MAX: usize = 4;
 
 /// The memory of one home. Clones share it.
 #[derive(Clone)]
@@ -46,7 +44,7 @@ impl Memory {
     /// What the prompt of a session of the owner shows: the notes, then the profile, each if there
     /// is any. Reads the files now (two small ones: off the runtime's threads, please).
     pub fn blocks(&self) -> Vec<String> {
-        let targets = [Target::Memory, Target::User].into_iter();
+        let targets = Target::ALL.into_iter();
         targets.filter_map(|target| prompt::block(target, &self.shared.settings)).collect()
     }
 
@@ -59,8 +57,12 @@ impl Memory {
         self.shared.settings.owners.include(caller)
     }
 
+    pub(crate) fn settings(&self) -> &MemorySettings {
+        &self.shared.settings
+    }
+
     fn is_enabled(&self) -> bool {
-        [Target::Memory, Target::User].iter().any(|target| target.is_enabled(&self.shared.settings))
+        Target::ALL.iter().any(|target| target.is_enabled(&self.shared.settings))
     }
 
     /// What the call asks for, if it may. The error is the answer.
@@ -95,7 +97,7 @@ impl Memory {
         let attempt = Attempt {
             shared: Arc::clone(&self.shared),
             turn: Turn::of(&call.caller.session, &call.key),
-            now: call.caller.now,
+            origin: Origin::of(call),
             abandoned: Arc::clone(&waiting.abandoned),
         };
         let work = tokio::task::spawn_blocking(move || attempt.run(request));
@@ -148,15 +150,8 @@ impl Drop for Waiting {
 struct Attempt {
     shared: Arc<Shared>,
     turn: Turn,
-    now: Time,
+    origin: Origin,
     abandoned: Arc<AtomicBool>,
-}
-
-/// How an attempt ended with the file as it was found.
-enum Ended {
-    Saved(Changed),
-    Refused { refused: Refused, entries: Vec<String> },
-    Drifted { backup: String },
 }
 
 impl Attempt {
@@ -170,7 +165,7 @@ impl Attempt {
     }
 
     fn stage(&self, proposal: &Proposal) -> String {
-        match pending::stage(&self.shared.settings.home, proposal, self.now) {
+        match pending::stage(&self.shared.settings.home, proposal, &self.origin) {
             Ok(id) => answer::staged(&id),
             Err(error) => answer::failed(&error.to_string()),
         }
@@ -192,14 +187,14 @@ impl Attempt {
         if let Some(flaw) = change.flaw() {
             return answer::refused(&flaw, &[], limit);
         }
-        let file = target.file(&self.shared.settings);
-        match self.swap(&file, change, limit) {
+        let abandoned = || self.abandoned.load(Ordering::Relaxed);
+        match Keeper::new(&self.shared.settings, &self.origin).unless(&abandoned).change(target, change) {
             Ok(Ended::Saved(changed)) => {
                 self.shared.failures.forget(self.turn.session());
                 answer::saved(target, limit, &changed)
             }
             Ok(Ended::Refused { refused, entries }) => self.refused(&refused, &entries, limit),
-            Ok(Ended::Drifted { backup }) => answer::drifted(&file.name(), &backup),
+            Ok(Ended::Drifted { backup }) => answer::drifted(target.file_name(), &backup),
             Err(error) => answer::file_error(&error),
         }
     }
@@ -213,42 +208,6 @@ impl Attempt {
         match failures > answer::FAILURES_MAX {
             true => answer::given_up(failures),
             false => answer::refused(refused, entries, limit),
-        }
-    }
-
-    /// Read, decide, replace, all under the lock; again if something without a lock came between.
-    fn swap(&self, file: &MemoryFile, change: &Change, limit: usize) -> Result<Ended, FileError> {
-        let locked = file.lock(|| self.abandoned.load(Ordering::Relaxed))?;
-        for _ in 0..SWAPS_MAX {
-            let held = locked.read()?;
-            let text = held.as_deref().unwrap_or_default();
-            let document = Document::parse(text);
-            if !change.only_appends() && document.is_drifted(limit) {
-                return Ok(Ended::Drifted { backup: self.back_up(&locked, file, text) });
-            }
-            let changed = match change.apply(&document, limit) {
-                Ok(changed) => changed,
-                Err(refused) => {
-                    return Ok(Ended::Refused { refused, entries: document.entries().to_vec() });
-                }
-            };
-            match changed.text.as_ref().map_or(Ok(()), |text| locked.replace(&held, text)) {
-                Ok(()) => return Ok(Ended::Saved(changed)),
-                Err(FileError::Changed(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(FileError::Changed(file.path().to_owned()))
-    }
-
-    fn back_up(&self, locked: &Locked<'_>, file: &MemoryFile, text: &str) -> String {
-        let at = self.now.whole_seconds();
-        match locked.back_up(text, at) {
-            Ok(path) => path.display().to_string(),
-            Err(error) => {
-                tracing::error!(%error, "no backup");
-                format!("{} (BACKUP FAILED — file unchanged on disk)", file.backup_path(at).display())
-            }
         }
     }
 }

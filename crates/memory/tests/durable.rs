@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use throughline_memory::{Memory, MemorySettings};
+use throughline_memory::{Memory, MemorySettings, Target};
 
 const EACH: usize = 200;
 const EACH_THREAD: usize = 50;
@@ -100,6 +100,43 @@ fn a_writer_that_is_killed_at_any_moment_leaves_all_it_had_confirmed_and_a_whole
         assert!(entries.iter().all(|entry| entry.starts_with("round ")), "a torn file after {name}");
     }
     assert!(confirmed.len() >= 20);
+}
+
+#[test]
+#[ignore = "a part of the test below, in a process of its own"]
+fn child_that_removes() {
+    let Some(home) = std::env::var_os("WRITER_HOME") else { return };
+    let memory = roomy(Path::new(&home));
+    for number in 0..EACH {
+        let old_text = format!("fact {number} of many");
+        json(&memory, json!({"target": "memory", "action": "remove", "old_text": old_text}));
+        println!("removed");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+#[test]
+fn p23_a_process_that_is_killed_while_it_removes_leaves_each_entry_in_the_file_or_in_the_history() {
+    for round in 0..10u64 {
+        let home = tempfile::tempdir().unwrap();
+        let facts: Vec<String> = (0..EACH).map(|number| format!("fact {number} of many")).collect();
+        write(home.path(), "MEMORY.md", &facts.join("\n§\n"));
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "child_that_removes", "--ignored", "--nocapture"]);
+        let mut child = command.env("WRITER_HOME", home.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        lines.find(|line| line.as_ref().unwrap().contains("removed")).unwrap().unwrap();
+        std::thread::sleep(Duration::from_micros(round * 1_300));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let left = entries(home.path());
+        let history = roomy(home.path()).history(Target::Memory).unwrap();
+        assert!(!history.is_empty());
+        for fact in &facts {
+            let is_kept = history.iter().any(|past| past.record.entry == *fact);
+            assert!(left.contains(fact) || is_kept, "{fact} is lost in round {round}");
+        }
+    }
 }
 
 /// Holds the lock as Hermes does, and says so.

@@ -2,7 +2,8 @@
 //!
 //! `golden.json` was written by `golden.py` with Hermes itself; `MEMORY_GOLDEN` names another such
 //! file. Where we differ on purpose, this says how: what is ours in an answer comes after what is
-//! Hermes', and what a person formatted keeps its format, so those files agree in their entries.
+//! Hermes', and what a person formatted keeps its format, so those files agree in their entries. What
+//! Hermes calls drifted and leaves alone we may change: `never_lost` and `history` judge that.
 
 #![allow(clippy::unwrap_used)]
 
@@ -87,7 +88,11 @@ fn play(sequence: &Value, number: usize) {
     for (at, step) in sequence["steps"].as_array().unwrap().iter().enumerate() {
         let place = format!("sequence {number}, step {at}: {}", step["arguments"]);
         let call = call_in_turn(step["turn"].as_u64().unwrap(), &step["arguments"]);
-        let (ours, theirs) = (answer(&memory, &call), step["answer"].as_str().unwrap());
+        let theirs = step["answer"].as_str().unwrap();
+        if theirs.contains("\"drift_backup\"") {
+            continue; // Hermes changed nothing, and counted nothing
+        }
+        let ours = answer(&memory, &call);
         assert!(agree(&ours, theirs, home), "{place}\nours:   {ours}\nHermes: {theirs}");
         let before = files.clone();
         files = step.get("files").cloned().unwrap_or(files);

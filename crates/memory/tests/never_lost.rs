@@ -1,5 +1,5 @@
-//! Whatever is called on whatever file: no entry goes that no call named, and no call fills a store
-//! beyond its limit.
+//! Whatever is called on whatever file: no entry goes that no call named, none goes without being kept
+//! in the history, and no call fills a store beyond its limit.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use common::{answer, call_in_turn, read, write};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use throughline_memory::{Memory, MemorySettings};
+use throughline_memory::{Memory, MemorySettings, Target};
 
 const LIMIT: usize = 60;
 
@@ -72,8 +72,20 @@ proptest! {
             let said: Value = serde_json::from_str(&said).unwrap();
             let after = read(home.path(), "MEMORY.md");
             judge(arguments, &said, before.as_deref(), after.as_deref())?;
+            let kept: BTreeSet<String> =
+                memory.history(Target::Memory).unwrap().into_iter().map(|past| past.record.entry).collect();
+            for gone in gone(before.as_deref(), after.as_deref()) {
+                prop_assert!(kept.contains(&gone), "{gone:?} went without a trace with {arguments}");
+            }
         }
     }
+}
+
+/// What was an entry and is none any more. A separator left dangling is no part of one once another follows.
+fn gone(before: Option<&str>, after: Option<&str>) -> Vec<String> {
+    let left = entries(after.unwrap_or_default());
+    let whole = |entry: &String| !entry.ends_with('§') && !left.contains(entry);
+    entries(before.unwrap_or_default()).into_iter().filter(whole).collect()
 }
 
 fn judge(

@@ -74,15 +74,15 @@ fn an_add_keeps_what_a_person_wrote_to_the_byte() {
 }
 
 #[test]
-fn what_would_rewrite_a_file_with_foreign_content_saves_a_copy_and_refuses() {
+fn what_would_take_away_a_text_that_no_tool_wrote_saves_a_copy_and_refuses() {
     let home = tempfile::tempdir().unwrap();
-    let by_hand = "a fact\n§\n\n§\nanother";
-    write(home.path(), "MEMORY.md", by_hand);
+    let by_hand = format!("a fact\n§\n{}", "prose ".repeat(400));
+    write(home.path(), "MEMORY.md", &by_hand);
     let memory = memory_in(home.path());
     for arguments in [
-        json!({"target": "memory", "action": "remove", "old_text": "another"}),
-        json!({"target": "memory", "action": "replace", "old_text": "another", "content": "x"}),
-        json!({"target": "memory", "operations": [{"action": "add", "content": "x"}]}),
+        json!({"target": "memory", "action": "remove", "old_text": "prose"}),
+        json!({"target": "memory", "action": "replace", "old_text": "prose", "content": "x"}),
+        json!({"target": "memory", "operations": [{"action": "remove", "old_text": "prose"}]}),
     ] {
         let refused = json(&memory, arguments);
         assert_eq!(refused["success"], false);
@@ -92,6 +92,9 @@ fn what_would_rewrite_a_file_with_foreign_content_saves_a_copy_and_refuses() {
     assert_eq!(read(home.path(), "MEMORY.md").unwrap(), by_hand);
     let backups = std::fs::read_dir(home.path().join("memories")).unwrap().filter_map(Result::ok);
     assert_eq!(backups.filter(|file| file.file_name().to_string_lossy().contains(".bak.")).count(), 1);
+    let beside = json(&memory, json!({"target": "memory", "action": "remove", "old_text": "a fact"}));
+    assert_eq!(beside["success"], true, "{beside}");
+    assert_eq!(read(home.path(), "MEMORY.md").unwrap(), "prose ".repeat(400));
 }
 
 #[test]
@@ -219,6 +222,11 @@ fn a_write_that_needs_approval_is_kept_whole_and_changes_nothing() {
     "target": "memory",
     "content": "likes tea",
     "old_text": null
+  }},
+  "throughline": {{
+    "source": "cli",
+    "session": "20260528_093510_66bfaec7",
+    "call": "20260528_093510_66bfaec7/1/1/0"
   }}
 }}"#
     );

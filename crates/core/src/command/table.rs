@@ -54,7 +54,12 @@ pub const ALL: &[Entry] = &[
     entry("reasoning", &[], "[level|reset] [--global]", "how long the model thinks here"),
     entry("personality", &[], "[name|none]", "how the agent speaks here"),
     entry("verbose", &[], "[off|new|all|verbose]", "how much of its tools is shown here"),
-    entry("memory", &[], "", "what the agent remembers"),
+    entry(
+        "memory",
+        &[],
+        "[status | show | history | restore <name> | pending | approve <id> | reject <id>]",
+        "what the agent remembers, and what is gone of it",
+    ),
     entry("usage", &[], "", "what this conversation has cost"),
     entry("insights", &[], "[days]", "what your conversations have cost"),
     entry("status", &[], "", "where this conversation stands"),
