@@ -6,6 +6,8 @@
 //! what to give up, and never drops anything by itself. [`Memory::blocks`] is what a prompt shows.
 //!
 //! Deliberately absent: a copy of the entries in memory. Every call reads the file under its lock.
+//!
+//! Beside the files, a home may be connected to a memory server: [`hindsight`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -15,6 +17,7 @@ mod change;
 mod document;
 mod failures;
 pub mod files;
+pub mod hindsight;
 mod pending;
 mod prompt;
 pub mod settings;
