@@ -16,6 +16,9 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x6f1c_9b52_43f0_5d0e_8a57_21d8_3be6_90c
 /// goes by them.
 const LINEAGE: [&str; 4] = ["session:", "parent:", "user:", "chat:"];
 
+/// Where whoever gives no name is the owner of the home.
+const OWNERS: [&str; 3] = ["cli", "local", "api_server"];
+
 pub(super) struct Document {
     pub bank: String,
     pub id: String,
@@ -127,9 +130,14 @@ impl Document {
     }
 }
 
-/// The tag by which a user's own memories are told from everybody else's.
-pub(super) fn user_tag(user: &str) -> String {
-    format!("user:{user}")
+/// The tag by which what belongs to a scope is told from everybody else's: its user's, or where none is known
+/// its chat's. None: it is the owner who asks, at the terminal or with the home's own key.
+pub(super) fn own_tag(scope: &Scope) -> Option<String> {
+    match (user_tag(scope), OWNERS.contains(&scope.platform.as_str())) {
+        (Some(user), _) => Some(user),
+        (None, true) => None,
+        (None, false) => Some(chat_tag(scope).unwrap_or_else(|| session_tag(scope))),
+    }
 }
 
 /// Someone else's, by its tags: it has a user, and it is not this one.
@@ -140,11 +148,21 @@ pub(super) fn is_of_another(tags: Option<&Value>, user: &str) -> bool {
 }
 
 fn lineage(scope: &Scope) -> Vec<String> {
-    let chat = scope.place.chat.as_deref().or(scope.chat.as_ref().map(|chat| chat.as_str()));
     let parent = scope.parent.as_ref().map(|parent| format!("parent:{parent}"));
-    let user = scope.user.as_deref().filter(|user| !user.is_empty()).map(user_tag);
-    let chat = chat.filter(|chat| !chat.is_empty()).map(|chat| format!("chat:{chat}"));
-    [Some(format!("session:{}", scope.session)), parent, user, chat].into_iter().flatten().collect()
+    [Some(session_tag(scope)), parent, user_tag(scope), chat_tag(scope)].into_iter().flatten().collect()
+}
+
+fn session_tag(scope: &Scope) -> String {
+    format!("session:{}", scope.session)
+}
+
+fn user_tag(scope: &Scope) -> Option<String> {
+    scope.user.as_deref().filter(|user| !user.is_empty()).map(|user| format!("user:{user}"))
+}
+
+fn chat_tag(scope: &Scope) -> Option<String> {
+    let chat = scope.place.chat.as_deref().or(scope.chat.as_ref().map(|chat| chat.as_str()));
+    chat.filter(|chat| !chat.is_empty()).map(|chat| format!("chat:{chat}"))
 }
 
 fn digest(text: &str) -> String {

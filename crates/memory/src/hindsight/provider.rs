@@ -1,8 +1,8 @@
 //! Hindsight behind the port of memory providers.
 
 use super::bank::Sharing;
-use super::document::{Document, is_of_another, user_tag};
-use super::server::{Operation, Server, Taken};
+use super::document::{Document, is_of_another, own_tag};
+use super::server::{Fault, Operation, Server, Taken};
 use super::settings::{Method, Mode, Settings};
 use super::tools;
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ pub struct Hindsight {
     settings: Settings,
     server: Server,
     patience: Duration,
+    is_sole: bool,
 }
 
 impl Hindsight {
@@ -39,11 +40,21 @@ impl Hindsight {
     pub fn new(settings: Settings) -> Result<Self, String> {
         let server = Server::new(&settings)?;
         let patience = settings.timeout.min(PATIENCE_MAX);
-        Ok(Self { settings, server, patience })
+        Ok(Self { settings, server, patience, is_sole: false })
+    }
+
+    /// Only one person can talk to this agent: whatever lies in its banks is theirs, by whichever id they come.
+    pub fn of_one_person(self) -> Self {
+        Self { is_sole: true, ..self }
     }
 
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Where what is said in `scope` is kept.
+    pub fn bank(&self, scope: &Scope) -> String {
+        self.settings.bank.of(scope)
     }
 
     /// Hands it over and waits until it is kept.
@@ -100,7 +111,7 @@ impl Hindsight {
                 // Sent again it would be answered with success, and not be kept: it has to be asked for.
                 Ok(Operation::Failed(_)) => match self.server.retry(&document.bank, operation).await {
                     Ok(()) => *has_retried = true,
-                    Err(super::server::Fault::Conflict(_)) => {} // it is at work again
+                    Err(Fault::Conflict(_)) => {} // it is at work again
                     Err(fault) => return Err(fault.into()),
                 },
                 Err(fault) => {
@@ -128,9 +139,9 @@ impl Hindsight {
             question["types"] = json!(recall.types);
         }
         self.narrow(scope, &mut question);
-        let found = self.server.recall(&self.settings.bank.of(scope), &question).await?;
+        let found = self.server.recall(&self.bank(scope), &question).await?;
         // What the server was asked to leave out it has left out; this is for a bank that two ids share.
-        let foreign = |memory: &Value| match (&scope.user, recall.tags.is_empty()) {
+        let foreign = |memory: &Value| match (&scope.user, recall.tags.is_empty() && !self.is_sole) {
             (Some(user), true) => is_of_another(memory.get("tags"), user),
             _ => false,
         };
@@ -152,7 +163,7 @@ impl Hindsight {
     pub(super) async fn reflect(&self, scope: &Scope, query: &str) -> Result<String, MemoryError> {
         let mut question = json!({ "query": query, "budget": self.settings.budget });
         self.narrow(scope, &mut question);
-        let answer = self.server.reflect(&self.settings.bank.of(scope), &question).await?;
+        let answer = self.server.reflect(&self.bank(scope), &question).await?;
         let room = usize::try_from(self.settings.recall.tokens_max).unwrap_or(usize::MAX);
         Ok(answer.unwrap_or_default().chars().take(room.saturating_mul(CHARACTERS_PER_TOKEN)).collect())
     }
@@ -167,15 +178,15 @@ impl Hindsight {
         self.keep(&Document::of_note(&self.settings, scope, content, context, tags)).await
     }
 
-    /// Whoever sets tags to recall by has decided who shares what. Otherwise people who share a bank each
-    /// get their own; where no user is known (a terminal of the owner) all of it is theirs.
+    /// Whoever sets tags to recall by has decided who shares what. Otherwise those who share a bank each get
+    /// their own.
     fn narrow(&self, scope: &Scope, question: &mut Value) {
         let recall = &self.settings.recall;
-        let user = scope.user.as_deref().filter(|user| !user.is_empty());
-        let (tags, how) = match (recall.tags.is_empty(), user, self.settings.bank.sharing(scope)) {
-            (false, _, _) => (recall.tags.clone(), recall.tags_match.as_str()),
-            (true, Some(user), Sharing::Shared) => (vec![user_tag(user)], "all_strict"),
-            (true, _, _) => return,
+        let is_alone = self.is_sole || self.settings.bank.sharing(scope) == Sharing::Own;
+        let (tags, how) = match (recall.tags.is_empty(), own_tag(scope)) {
+            (false, _) => (recall.tags.clone(), recall.tags_match.as_str()),
+            (true, Some(own)) if !is_alone => (vec![own], "all_strict"),
+            (true, _) => return,
         };
         question["tags"] = json!(tags);
         question["tags_match"] = json!(how);

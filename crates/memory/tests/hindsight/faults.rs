@@ -4,7 +4,7 @@ use crate::wire::{Answer, Request, StandIn};
 use crate::{provider, scope, turn};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use throughline_core::memory::{MemoryError, Provider};
+use throughline_core::memory::{MemoryError, Provider, Scope};
 
 const KEY: &str = "hs-canary-0123456789";
 
@@ -220,11 +220,15 @@ async fn recall_is_asked_for_as_configured_and_told_as_hermes_tells_it() {
         })
     );
     let preamble = provider(&stand_in.url, json!({ "recall_prompt_preamble": "Known:" }));
-    assert_eq!(
-        preamble.recall(&scope("s", None), "?").await.unwrap(),
-        "Known:\n\n- likes tea\n- lives in Oslo"
-    );
+    let terminal = Scope { platform: "cli".to_owned(), ..scope("s", None) };
+    assert_eq!(preamble.recall(&terminal, "?").await.unwrap(), "Known:\n\n- likes tea\n- lives in Oslo");
     assert_eq!(stand_in.sent(1).get("tags"), None, "the owner's terminal sees the whole bank");
+    preamble.recall(&scope("s", None), "?").await.unwrap();
+    assert_eq!(
+        stand_in.sent(2)["tags"],
+        json!(["session:s"]),
+        "whoever is unknown sees their own conversation"
+    );
 
     let asked = stand_in.lines().len();
     for config in [json!({ "memory_mode": "tools" }), json!({ "auto_recall": false })] {
@@ -268,6 +272,10 @@ async fn p31_recall_is_narrowed_unless_the_bank_is_ones_own_or_the_user_decided(
         let searched = hindsight.call(&scope("s", Some("1")), "hindsight_recall", r#"{"query":"?"}"#).await;
         assert_eq!(searched.contains("canary"), shows_foreign, "{config}: {searched}");
     }
+    let alone = provider(&stand_in.url, json!({})).of_one_person();
+    let told = alone.recall(&scope("s", Some("1")), "?").await.unwrap();
+    assert!(told.contains("canary"), "one person by two ids: {told}");
+    assert_eq!(stand_in.sent(stand_in.lines().len() - 1).get("tags"), None);
 }
 
 #[tokio::test]

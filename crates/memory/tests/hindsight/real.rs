@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use throughline_core::memory::{MemoryError, Provider, Retention};
+use throughline_core::memory::{MemoryError, Provider, Retention, Scope};
 use throughline_memory::hindsight::Hindsight;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -62,10 +62,13 @@ impl Server {
         println!("hindsight answered after {:.1} s", began.elapsed().as_secs_f64());
     }
 
-    fn kill(&self) {
-        let id = std::fs::read_to_string(self.directory.path().join("server.pid")).unwrap();
+    /// `server`, or the `embeddings` that it depends on.
+    fn kill(&self, name: &str) {
+        let file = self.directory.path().join(format!("{name}.pid"));
+        let id = std::fs::read_to_string(&file).unwrap();
         assert!(Command::new("kill").args(["-9", id.trim()]).status().unwrap().success());
-        println!("hindsight was killed");
+        std::fs::remove_file(file).unwrap(); // nobody may have collected the dead process yet
+        println!("{name} was killed");
     }
 
     fn address(&self) -> String {
@@ -199,7 +202,7 @@ async fn p26_on_the_real_server_each_turn_is_kept_exactly_once_under_its_own_lin
         sleep(Duration::from_millis(150)).await; // into the middle of the next ones
         let server = Arc::clone(&server);
         tokio::task::spawn_blocking(move || {
-            server.kill();
+            server.kill("server");
             server.run();
         })
         .await
@@ -241,14 +244,31 @@ async fn p26_on_the_real_server_each_turn_is_kept_exactly_once_under_its_own_lin
     }
     assert_eq!(server.get("/documents?limit=100").await["total"], json!(all.len() + 1));
 
+    // An operation that failed is answered with success when it is sent again, and kept by asking for another try.
+    server.kill("embeddings");
+    let late = turn(&user, 99, "the last ship sails at dawn", "Noted.");
+    let (_, ()) = tokio::join!(hand_over(&direct, vec![late.clone()], &kept), async {
+        while server.get("/operations?status=failed").await["total"] == json!(0) {
+            sleep(Duration::from_millis(500)).await;
+        }
+        let server = Arc::clone(&server);
+        tokio::task::spawn_blocking(move || server.run()).await.unwrap();
+    });
+    let held = server.get("/documents/first%2F99").await;
+    assert!(held["original_text"].as_str().unwrap().contains("sails at dawn"), "{held}");
+    assert_eq!(server.get("/documents?limit=100").await["total"], json!(all.len() + 2));
+
     // Each is shown their own, and the owner all of it.
     let query = "which ship number is in the harbour of user 1 and user 2";
-    for (who, shows_first, shows_second) in
-        [(Some("1"), true, false), (Some("2"), false, true), (None, true, true)]
-    {
-        let told = direct.recall(&scope("third", who), query).await.unwrap();
-        assert_eq!(told.contains("harbour of user 1"), shows_first, "{who:?}: {told}");
-        assert_eq!(told.contains("harbour of user 2"), shows_second, "{who:?}: {told}");
+    let owner = Scope { platform: "cli".to_owned(), ..scope("third", None) };
+    for (who, shows_first, shows_second) in [
+        (scope("third", Some("1")), true, false),
+        (scope("third", Some("2")), false, true),
+        (owner, true, true),
+    ] {
+        let told = direct.recall(&who, query).await.unwrap();
+        assert_eq!(told.contains("harbour of user 1"), shows_first, "{:?}: {told}", who.user);
+        assert_eq!(told.contains("harbour of user 2"), shows_second, "{:?}: {told}", who.user);
     }
     assert_eq!(direct.recall(&scope("third", Some("3")), query).await, Ok(String::new()));
     let elsewhere = provider(&format!("http://{}", server.address()), json!({ "bank_id": "never-used" }));
