@@ -8,6 +8,8 @@
 //! [`Memory::restore`] brings back.
 //!
 //! Deliberately absent: a copy of the entries in memory. Every call reads the file under its lock.
+//!
+//! Beside the files, a home may be connected to a memory server: [`hindsight`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -17,6 +19,7 @@ mod change;
 mod document;
 mod failures;
 pub mod files;
+pub mod hindsight;
 mod journal;
 mod keep;
 mod origin;

@@ -194,7 +194,7 @@ impl Place {
         let (model, host) = (&self.model, self.endpoint.host());
         match fault {
             Fault::Net(NetError::Status(refusal)) => self.refused(&refusal),
-            Fault::Net(error @ (NetError::Unreachable(_) | NetError::TimedOut { .. })) => ModelError {
+            Fault::Net(error @ (NetError::Unreachable(_) | NetError::HungUp(_) | NetError::TimedOut { .. })) => ModelError {
                 kind: FailureKind::Wait { after_seconds: None },
                 message: self.clean(format!(
                     "{model} at {host} did not answer: {error}. Check that the server is up and can be reached from here; then try again."

@@ -5,6 +5,7 @@ use crate::error::{NetError, Refusal, Stage};
 use crate::reply::Reply;
 use crate::retry::retry_after;
 use bytes::Bytes;
+use reqwest::Method;
 use reqwest::header::LOCATION;
 use reqwest::redirect::Policy;
 use std::sync::{Arc, OnceLock};
@@ -85,15 +86,23 @@ impl Client {
 
     /// Sends `body` as JSON. Returns when the headers of a success are there.
     pub async fn post(&self, endpoint: &Endpoint, body: impl Into<Bytes>) -> Result<Reply, NetError> {
+        self.ask(Method::POST, endpoint, Some(body.into())).await
+    }
+
+    /// Reads what is there. Returns when the headers of a success are.
+    pub async fn get(&self, endpoint: &Endpoint) -> Result<Reply, NetError> {
+        self.ask(Method::GET, endpoint, None).await
+    }
+
+    async fn ask(&self, method: Method, endpoint: &Endpoint, body: Option<Bytes>) -> Result<Reply, NetError> {
         let Settings { timeouts, limits } = self.0.settings;
         let deadline = Instant::now() + timeouts.whole;
-        let request = self
-            .road(endpoint)
-            .await?
-            .post(endpoint.url().clone())
-            .header("content-type", "application/json")
-            .headers(endpoint.headers().clone())
-            .body(body.into());
+        let road = self.road(endpoint).await?;
+        let mut request = road.request(method, endpoint.url().clone());
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        let request = request.headers(endpoint.headers().clone());
         let response = timeout(timeouts.first_byte, request.send())
             .await
             .map_err(|_| NetError::TimedOut { stage: Stage::FirstByte, limit: timeouts.first_byte })?

@@ -130,7 +130,7 @@ impl Endpoint {
         }
         match error.is_connect() {
             true => NetError::Unreachable(format!("no connection to {}: {words}", self.host)),
-            false => NetError::Unreachable(format!("{} hung up before it answered: {words}", self.host)),
+            false => NetError::HungUp(format!("{} hung up before it answered: {words}", self.host)),
         }
     }
 }

@@ -8,9 +8,12 @@ const EXCERPT_LENGTH_MAX: usize = 400;
 
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// Nobody answered. Try again later.
+    /// There was no connection, so nothing was asked. Try again later.
     #[error("{0}")]
     Unreachable(String),
+    /// The other side hung up without an answer. Whether it did what it was asked is unknown.
+    #[error("{0}")]
+    HungUp(String),
     /// It took too long. Try again later.
     #[error("{stage} took longer than {} s", limit.as_secs_f64())]
     TimedOut { stage: Stage, limit: Duration },

@@ -157,7 +157,7 @@ async fn nobody_there_is_a_reason_to_wait() {
 
 #[tokio::test]
 async fn hanging_up_without_a_word_is_a_reason_to_wait() {
-    assert!(matches!(answered(vec![]).await.err(), Some(NetError::Unreachable(_))));
+    assert!(matches!(answered(vec![]).await.err(), Some(NetError::HungUp(_))));
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn tls_to_a_server_without_it_is_named() {
     let error = ask(&server.base.replace("http://", "https://")).await.err();
     match error {
         // A server that waits for the rest of what it takes for a request never speaks at all.
-        Some(NetError::Unreachable(_) | NetError::TimedOut { .. }) => {}
+        Some(NetError::Unreachable(_) | NetError::HungUp(_) | NetError::TimedOut { .. }) => {}
         other => panic!("{other:?}"),
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

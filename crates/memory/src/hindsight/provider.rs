@@ -1,0 +1,254 @@
+//! Hindsight behind the port of memory providers.
+
+use super::bank::Sharing;
+use super::document::{Document, is_of_another, own_tag};
+use super::server::{Fault, Operation, Server, Taken};
+use super::settings::{Method, Mode, Settings};
+use super::tools;
+use serde_json::{Value, json};
+use std::time::Duration;
+use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
+use throughline_core::port::Promise;
+use throughline_core::tool::Spec;
+use tokio::time::{sleep, timeout};
+
+/// A hand-over that takes longer is asked about again later: others are waiting behind it.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+const POLL_FIRST: Duration = Duration::from_millis(50);
+const POLL_MAX: Duration = Duration::from_secs(2);
+/// Questions in a row about an operation that went unanswered.
+const POLL_FAILURES_MAX: usize = 3;
+/// A server that forgets a third time what it took in is not asked a fourth time at once.
+const SENDS_MAX: usize = 3;
+/// A token is rarely longer, so this cuts only what ignores the bound that was asked for.
+const CHARACTERS_PER_TOKEN: usize = 8;
+
+const HEADER: &str = "# Hindsight Memory (persistent cross-session context)\n\
+    Use this to answer questions about the user and prior sessions. \
+    Do not call tools to look up information that is already present here.";
+
+/// One configured Hindsight.
+pub struct Hindsight {
+    settings: Settings,
+    server: Server,
+    patience: Duration,
+    is_sole: bool,
+}
+
+impl Hindsight {
+    /// Connects to nothing yet. An error says what to do.
+    pub fn new(settings: Settings) -> Result<Self, String> {
+        let server = Server::new(&settings)?;
+        let patience = settings.timeout.min(PATIENCE_MAX);
+        Ok(Self { settings, server, patience, is_sole: false })
+    }
+
+    /// Only one person can talk to this agent: whatever lies in its banks is theirs, by whichever id they come.
+    pub fn of_one_person(self) -> Self {
+        Self { is_sole: true, ..self }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Where what is said in `scope` is kept.
+    pub fn bank(&self, scope: &Scope) -> String {
+        self.settings.bank.of(scope)
+    }
+
+    /// Hands it over and waits until it is kept.
+    async fn keep(&self, document: &Document) -> Result<(), MemoryError> {
+        match timeout(self.patience, self.hand_over(document)).await {
+            Ok(kept) => kept,
+            Err(_) => Err(MemoryError::Unknown(format!(
+                "Hindsight at {} has not finished with it after {} s. It is asked again.",
+                self.server.host,
+                self.patience.as_secs_f64()
+            ))),
+        }
+    }
+
+    async fn hand_over(&self, document: &Document) -> Result<(), MemoryError> {
+        let mut has_retried = false;
+        for attempt in 0..SENDS_MAX {
+            sleep(POLL_FIRST * u32::try_from(attempt * attempt * 4).unwrap_or(0)).await;
+            let operation = match self.server.retain(document).await? {
+                Taken::Kept => return Ok(()),
+                Taken::Queued(operation) => operation,
+            };
+            if self.watch(document, &operation, &mut has_retried).await? {
+                return Ok(());
+            }
+        }
+        Err(MemoryError::Later(format!(
+            "Hindsight at {} took it in {SENDS_MAX} times and knows nothing of it. It is sent again.",
+            self.server.host
+        )))
+    }
+
+    /// Until it is kept (true) or forgotten (false).
+    async fn watch(
+        &self,
+        document: &Document,
+        operation: &str,
+        has_retried: &mut bool,
+    ) -> Result<bool, MemoryError> {
+        let mut pause = POLL_FIRST;
+        let mut failures = 0;
+        loop {
+            match self.server.operation(&document.bank, operation).await {
+                Ok(Operation::Done) => return Ok(true),
+                // A server that clears its books may have kept it all the same.
+                Ok(Operation::Absent) => return Ok(self.server.holds(document).await?),
+                Ok(Operation::Working) => failures = 0,
+                Ok(Operation::Failed(reason)) if *has_retried => {
+                    return Err(MemoryError::Later(format!(
+                        "Hindsight at {} could not keep it: “{reason}”. It is tried again.",
+                        self.server.host
+                    )));
+                }
+                // Sent again it would be answered with success, and not be kept: it has to be asked for.
+                Ok(Operation::Failed(_)) => match self.server.retry(&document.bank, operation).await {
+                    Ok(()) => *has_retried = true,
+                    Err(Fault::Conflict(_)) => {} // it is at work again
+                    Err(fault) => return Err(fault.into()),
+                },
+                Err(fault) => {
+                    failures += 1;
+                    if failures == POLL_FAILURES_MAX {
+                        let reason = MemoryError::from(fault);
+                        return Err(MemoryError::Unknown(format!("It was taken in, and then: {reason}")));
+                    }
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(POLL_MAX);
+        }
+    }
+
+    /// The memories that bear on `query`, best first.
+    pub(super) async fn search(&self, scope: &Scope, query: &str) -> Result<Vec<String>, MemoryError> {
+        let recall = &self.settings.recall;
+        let mut question = json!({
+            "query": query,
+            "budget": self.settings.budget,
+            "max_tokens": recall.tokens_max,
+        });
+        if !recall.types.is_empty() {
+            question["types"] = json!(recall.types);
+        }
+        self.narrow(scope, &mut question);
+        let found = self.server.recall(&self.bank(scope), &question).await?;
+        // What the server was asked to leave out it has left out; this is for a bank that two ids share.
+        let foreign = |memory: &Value| match (&scope.user, recall.tags.is_empty() && !self.is_sole) {
+            (Some(user), true) => is_of_another(memory.get("tags"), user),
+            _ => false,
+        };
+        let own = found.unwrap_or_default().into_iter().filter(|memory| !foreign(memory));
+        let texts = own.filter_map(|memory| Some(memory.get("text")?.as_str()?.to_owned()));
+        let mut room =
+            usize::try_from(recall.tokens_max).unwrap_or(usize::MAX).saturating_mul(CHARACTERS_PER_TOKEN);
+        Ok(texts
+            .filter(|text| !text.is_empty())
+            .map_while(|text| {
+                let text: String = text.chars().take(room).collect();
+                room -= text.chars().count();
+                (!text.is_empty()).then_some(text)
+            })
+            .collect())
+    }
+
+    /// An answer to `query` made of memories; empty if there are none.
+    pub(super) async fn reflect(&self, scope: &Scope, query: &str) -> Result<String, MemoryError> {
+        let mut question = json!({ "query": query, "budget": self.settings.budget });
+        self.narrow(scope, &mut question);
+        let answer = self.server.reflect(&self.bank(scope), &question).await?;
+        let room = usize::try_from(self.settings.recall.tokens_max).unwrap_or(usize::MAX);
+        Ok(answer.unwrap_or_default().chars().take(room.saturating_mul(CHARACTERS_PER_TOKEN)).collect())
+    }
+
+    pub(super) async fn note(
+        &self,
+        scope: &Scope,
+        content: &str,
+        context: &str,
+        tags: &[String],
+    ) -> Result<(), MemoryError> {
+        self.keep(&Document::of_note(&self.settings, scope, content, context, tags)).await
+    }
+
+    /// Whoever sets tags to recall by has decided who shares what. Otherwise those who share a bank each get
+    /// their own.
+    fn narrow(&self, scope: &Scope, question: &mut Value) {
+        let recall = &self.settings.recall;
+        let is_alone = self.is_sole || self.settings.bank.sharing(scope) == Sharing::Own;
+        let (tags, how) = match (recall.tags.is_empty(), own_tag(scope)) {
+            (false, _) => (recall.tags.clone(), recall.tags_match.as_str()),
+            (true, Some(own)) if !is_alone => (vec![own], "all_strict"),
+            (true, _) => return,
+        };
+        question["tags"] = json!(tags);
+        question["tags_match"] = json!(how);
+    }
+}
+
+impl Provider for Hindsight {
+    fn name(&self) -> &str {
+        "hindsight"
+    }
+
+    /// Documents are named by session and turn; what keeps their order is the session.
+    fn naming(&self, scope: &Scope) -> Naming {
+        Naming { name: scope.session.to_string(), otherwise: None }
+    }
+
+    fn every(&self) -> Option<u64> {
+        self.settings.retain.auto.then_some(self.settings.retain.every)
+    }
+
+    fn recall<'a>(&'a self, scope: &'a Scope, query: &'a str) -> Promise<'a, Result<String, MemoryError>> {
+        Box::pin(async move {
+            let recall = &self.settings.recall;
+            if self.settings.mode == Mode::Tools || !recall.auto || query.trim().is_empty() {
+                return Ok(String::new());
+            }
+            let query: String = match recall.query_max {
+                0 => query.to_owned(),
+                characters => query.chars().take(characters).collect(),
+            };
+            let text = match recall.method {
+                Method::Reflect => self.reflect(scope, &query).await?,
+                Method::Recall => {
+                    let found = self.search(scope, &query).await?;
+                    found.iter().map(|text| format!("- {text}")).collect::<Vec<_>>().join("\n")
+                }
+            };
+            let header = if recall.preamble.is_empty() { HEADER } else { &recall.preamble };
+            Ok(match text.is_empty() {
+                true => text,
+                false => format!("{header}\n\n{text}"),
+            })
+        })
+    }
+
+    fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
+        Box::pin(async move {
+            match Document::of_turn(&self.settings, retention) {
+                Some(document) => self.keep(&document).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn tools(&self) -> Vec<Spec> {
+        match self.settings.mode {
+            Mode::Context => Vec::new(),
+            Mode::Hybrid | Mode::Tools => tools::specs(),
+        }
+    }
+
+    fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
+        Box::pin(tools::call(self, scope, name, arguments))
+    }
+}
