@@ -41,7 +41,7 @@ fn dependencies_point_one_way() {
         ("store", &["core", "hermes"]),
         ("gateway", &["core"]),
         ("mcp", &["core", "net"]),
-        ("memory", &["core"]),
+        ("memory", &["core", "hermes", "net"]),
         ("models", &["core", "net"]),
         ("platforms", &["core", "hermes", "net"]),
         ("tools", &["core", "hermes"]),

@@ -15,6 +15,7 @@ mod change;
 mod document;
 mod failures;
 pub mod files;
+pub mod honcho;
 mod pending;
 mod prompt;
 pub mod settings;
