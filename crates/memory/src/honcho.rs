@@ -5,7 +5,7 @@
 //!
 //! - a turn is one request, and each of its messages carries the turn's key: the server recognises no
 //!   repetition and can take nothing back, so whatever may have arrived is looked for before it is sent
-//!   again ([`retain`](provider))
+//!   again
 //! - reading creates nothing; a session begins with its first message
 //! - nobody reads what another person told the agent ([`Company`])
 //!

@@ -6,7 +6,8 @@
 //!
 //! Which turn it is (`injectionFrequency`, `contextCadence`, `dialecticCadence`) is counted here, per
 //! conversation, generation and person: a restart counts from the beginning and so shows the first layer
-//! once more. What could not be read in the first turn is read in the next. Between two readings the first layer is shown as it was read.
+//! once more. What could not be read in one turn is read in the next; between two readings the first
+//! layer is shown as it was read.
 //!
 //! Deliberately absent: waiting for the second layer (`firstTurnDialecticWait`), and a deadline of its
 //! own for the first (`firstTurnBaseWait`): whoever asks knows how long a turn may wait.

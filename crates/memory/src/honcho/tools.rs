@@ -336,12 +336,14 @@ impl Tool<'_> {
         let body = json!({"conclusions": [entry]});
         match self.shared.wire.post("conclusions".to_owned(), body, Effect::Write).await {
             Ok(_) => Ok(json!({"result": format!("Conclusion saved for {}: {conclusion}", self.asked)})),
-            Err(failure @ (Failure::Lost(_) | Failure::Status { status: 408 | 429 | 500..=599, .. })) => {
-                Err(format!(
-                    "{} Whether it was saved is not known: list the conclusions before saving it again.",
-                    said(&failure, "the conclusion")
-                ))
-            }
+            Err(
+                failure @ (Failure::Lost(_)
+                | Failure::HungUp(_)
+                | Failure::Status { status: 408 | 429 | 500..=599, .. }),
+            ) => Err(format!(
+                "{} Whether it was saved is not known: list the conclusions before saving it again.",
+                said(&failure, "the conclusion")
+            )),
             Err(failure) => Err(said(&failure, "the conclusion")),
         }
     }

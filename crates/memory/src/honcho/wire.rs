@@ -38,6 +38,8 @@ pub enum Failure {
     Unsent(String),
     /// It left, and nobody knows.
     Lost(String),
+    /// The same: the connection ended before an answer began.
+    HungUp(String),
     Status {
         status: u16,
         words: String,
@@ -94,16 +96,22 @@ impl Wire {
         if !request.query.is_empty() {
             url.query_pairs_mut().extend_pairs(request.query);
         }
-        let built = self.client(request.effect)?.request(request.method, url).timeout(self.timeout);
-        let built = match &self.key {
-            Some(key) => built.bearer_auth(key.expose()),
-            None => built,
+        let built = |client: &Client| {
+            let built = client.request(request.method.clone(), url.clone()).timeout(self.timeout);
+            let built = match &self.key {
+                Some(key) => built.bearer_auth(key.expose()),
+                None => built,
+            };
+            match &request.body {
+                Some(body) => built.json(body),
+                None => built,
+            }
         };
-        let built = match request.body {
-            Some(body) => built.json(&body),
-            None => built,
-        };
-        self.answer(built).await
+        match (request.effect, self.answer(built(self.client(request.effect)?)).await) {
+            // A kept connection that the server has given up: no news, and nothing was done.
+            (Effect::None, Err(Failure::HungUp(_))) => self.answer(built(self.client(Effect::Write)?)).await,
+            (_, answer) => answer,
+        }
     }
 
     async fn answer(&self, request: RequestBuilder) -> Result<Value, Failure> {
@@ -136,7 +144,7 @@ impl Wire {
                 self.timeout.as_secs_f64()
             )),
             (false, false) => {
-                Failure::Lost(format!("Honcho at {} hung up before it answered: {words}", self.host))
+                Failure::HungUp(format!("Honcho at {} hung up before it answered: {words}", self.host))
             }
         }
     }
@@ -202,7 +210,7 @@ impl Failure {
         let sentence = self.sentence(what);
         match self {
             Self::Unsent(_) => MemoryError::Later(sentence),
-            Self::Lost(_) => MemoryError::Unknown(sentence),
+            Self::Lost(_) | Self::HungUp(_) => MemoryError::Unknown(sentence),
             // The key, the address, the account or somebody else's doing, and not what was sent.
             Self::Status { status: 300..=399 | 401..=407 | 409, .. } => MemoryError::Later(sentence),
             Self::Status { status: 408 | 425 | 429, .. } => MemoryError::Unknown(sentence),
@@ -218,7 +226,9 @@ impl Failure {
 
     pub fn sentence(&self, what: &str) -> String {
         match self {
-            Self::Unsent(words) | Self::Lost(words) => format!("Honcho did not get {what}: {words}."),
+            Self::Unsent(words) | Self::Lost(words) | Self::HungUp(words) => {
+                format!("Honcho did not get {what}: {words}.")
+            }
             Self::Status { status, words } => {
                 let words = if words.is_empty() { String::new() } else { format!(": {words}") };
                 let advice = match status {
