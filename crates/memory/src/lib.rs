@@ -9,7 +9,7 @@
 //!
 //! Deliberately absent: a copy of the entries in memory. Every call reads the file under its lock.
 //!
-//! Beside the files, a home may be connected to a memory server: [`hindsight`].
+//! Beside the files, a home may be connected to a memory server: [`hindsight`] or [`honcho`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -20,6 +20,7 @@ mod document;
 mod failures;
 pub mod files;
 pub mod hindsight;
+pub mod honcho;
 mod journal;
 mod keep;
 mod origin;

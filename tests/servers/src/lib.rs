@@ -5,7 +5,9 @@
 //! started on a free port of loopback and ends with its handle.
 
 pub mod discord;
+pub mod honcho;
 pub mod slack;
 pub mod telegram;
 
+pub use honcho::HonchoServer;
 pub use telegram::TelegramServer;

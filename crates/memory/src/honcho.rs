@@ -1,0 +1,50 @@
+//! Honcho: a memory that models the people an agent talks to.
+//!
+//! Every call names its scope; there is no current session. What was said lies in Honcho's sessions,
+//! one for a chat ([`name`]), said by peers, one for a person and one for the agent ([`peer`]).
+//!
+//! - a turn is one request, and each of its messages carries the turn's key: the server recognises no
+//!   repetition and can take nothing back, so whatever may have arrived is looked for before it is sent
+//!   again
+//! - reading creates nothing; a session begins with its first message
+//! - nobody reads what another person told the agent ([`Company`])
+//!
+//! Deliberately absent: retries (the store hands a turn over again), Honcho's `queryRewrite` (it would
+//! ask a model before each turn), the renewal of OAuth grants, and waiting for a slow answer: Honcho's
+//! reasoning is asked beside one turn and shown in the next.
+
+mod dialectic;
+mod fence;
+pub mod migration;
+pub mod name;
+mod parts;
+pub mod peer;
+mod provider;
+mod recall;
+pub mod settings;
+mod tools;
+mod wire;
+
+pub use migration::{FILES, LocalFile, Role, Upload, migration};
+pub use provider::Honcho;
+pub use settings::{InvalidSettings, Settings};
+
+/// Where the agent works, and who can reach it: what the settings do not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The working directory, absolute.
+    pub directory: String,
+    /// The name of the directory at the root of its repository. None: it lies in none.
+    pub repository: Option<String>,
+    pub company: Company,
+}
+
+/// How many people talk to this agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    /// One, wherever they write from: everything that Honcho knows is theirs.
+    One,
+    /// More than one, or nobody knows. What the agent's own peer has heard is everybody's, so it is
+    /// shown to nobody but whoever sits at the terminal, and asks for it.
+    Many,
+}

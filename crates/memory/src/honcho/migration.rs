@@ -1,0 +1,145 @@
+//! An owner's memory files, brought to Honcho once.
+//!
+//! `MEMORY.md` and `USER.md` become words of the owner's peer, `SOUL.md` of the agent's. They go where
+//! only the owner talks: another person's session never gets them, and a group's does not either, since
+//! whoever is in it watches. A session for every run would get them with every run, so under that
+//! strategy they stay where they are, whether the chat has a key or not.
+//!
+//! A file is looked for before it is sent, by the marks that Hermes leaves on it, too.
+
+use super::peer::Peers;
+use super::settings::{Settings, Strategy};
+use throughline_core::memory::Scope;
+
+/// What is brought: the file, whose words it becomes, and what it is.
+pub const FILES: [(&str, Speaker, &str); 3] = [
+    ("MEMORY.md", Speaker::Owner, "notes that the agent took over many conversations"),
+    ("USER.md", Speaker::Owner, "what the agent noted about the user"),
+    ("SOUL.md", Speaker::Agent, "who the agent is meant to be"),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    Owner,
+    Agent,
+}
+
+/// Who the person in a conversation is to this agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The files are about them.
+    Owner,
+    Guest,
+}
+
+/// A file of the home, as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalFile {
+    /// `MEMORY.md`, `USER.md` or `SOUL.md`; others are left alone.
+    pub name: String,
+    pub text: String,
+}
+
+/// What is known of earlier tries. It has to outlive the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Already {
+    /// A try was begun: something may be there.
+    pub begun: bool,
+    /// Names of files that are there.
+    pub done: Vec<String>,
+}
+
+/// One file as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    pub file: String,
+    pub peer: String,
+    /// `user` or `ai`, as Hermes marks it.
+    pub target: &'static str,
+    pub content: String,
+}
+
+/// Which files are to be brought from a conversation, by name. Empty: none, and there is nothing to read.
+pub fn migration(settings: &Settings, scope: &Scope, role: Role) -> Vec<&'static str> {
+    let is_private = scope.place.kind.as_deref().is_none_or(|kind| matches!(kind, "dm" | "private" | "im"));
+    match settings.save_messages
+        && settings.strategy != Strategy::PerSession
+        && role == Role::Owner
+        && is_private
+    {
+        true => FILES.iter().map(|(name, ..)| *name).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// What is sent of these files. An empty one says nothing.
+pub(super) fn uploads(peers: &Peers, files: &[LocalFile]) -> Vec<Upload> {
+    let known = FILES.iter().filter_map(|(name, speaker, what)| {
+        let file = files.iter().find(|file| file.name == *name)?;
+        let text = file.text.trim();
+        if text.is_empty() {
+            return None;
+        }
+        let (peer, target) = match speaker {
+            Speaker::Owner => (&peers.user, "user"),
+            Speaker::Agent => (&peers.agent, "ai"),
+        };
+        let content = format!(
+            "<prior_memory_file>\n<context>\n{name}: {what}, written before this conversation was kept here.\n</context>\n\n{text}\n</prior_memory_file>"
+        );
+        Some(Upload { file: (*name).to_owned(), peer: peer.clone(), target, content })
+    });
+    known.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::honcho::name::tests::scope;
+    use crate::honcho::settings::tests::settings;
+    use throughline_core::memory::Place;
+
+    #[test]
+    fn p29_files_go_to_their_owner_where_only_the_owner_talks() {
+        let kind = |kind: &str| Place { kind: Some(kind.into()), ..Place::default() };
+        let keyed = |place: Place| Scope {
+            chat: Some("agent:main:telegram:dm:1".parse().unwrap()),
+            place,
+            ..scope()
+        };
+        for (strategy, scope, role, files) in [
+            ("per-directory", scope(), Role::Owner, 3),
+            ("per-repo", scope(), Role::Owner, 3),
+            ("global", scope(), Role::Owner, 3),
+            ("per-session", scope(), Role::Owner, 0),
+            ("per-session", keyed(kind("dm")), Role::Owner, 0),
+            ("per-directory", keyed(kind("dm")), Role::Owner, 3),
+            ("per-directory", keyed(kind("dm")), Role::Guest, 0),
+            ("per-directory", keyed(kind("group")), Role::Owner, 0),
+            ("per-directory", scope(), Role::Guest, 0),
+        ] {
+            let settings = settings(&format!(r#"{{"sessionStrategy": "{strategy}"}}"#));
+            assert_eq!(migration(&settings, &scope, role).len(), files, "{strategy} {role:?}");
+        }
+        assert!(migration(&settings(r#"{"saveMessages": false}"#), &scope(), Role::Owner).is_empty());
+    }
+
+    #[test]
+    fn p29_each_file_is_its_peers_and_empty_or_unknown_ones_are_left() {
+        let peers = Peers { user: "ann".into(), agent: "hermes".into() };
+        let file = |name: &str, text: &str| LocalFile { name: name.into(), text: text.into() };
+        let files = [
+            file("SOUL.md", "kind"),
+            file("MEMORY.md", "tea"),
+            file("USER.md", " \n"),
+            file("NOTES.md", "x"),
+        ];
+        let uploads = uploads(&peers, &files);
+        let seen: Vec<_> = uploads
+            .iter()
+            .map(|upload| (upload.file.as_str(), upload.peer.as_str(), upload.target))
+            .collect();
+        assert_eq!(seen, [("MEMORY.md", "ann", "user"), ("SOUL.md", "hermes", "ai")]);
+        assert!(uploads[0].content.contains("tea"));
+    }
+}

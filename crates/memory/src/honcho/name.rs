@@ -1,0 +1,122 @@
+//! What a chat's session is called.
+//!
+//! In this order: the name that the user wrote down for the directory, what a person called the
+//! session, the chat's key, and then what the strategy says. A level at which nothing is left to read
+//! gives way to the next. A name that is in use is kept by the store, so none of this renames anything.
+//!
+//! - a name has 1 to 100 characters of `[A-Za-z0-9_-]`; a longer one ends in a hash of what it was made from
+//! - names of a person, a chat or a session are theirs: two that look alike are told apart; names of a
+//!   directory, a repository or a workspace are there to be shared
+
+use super::Surroundings;
+use super::settings::{Settings, Strategy};
+use sha2::{Digest, Sha256};
+use throughline_core::memory::{Naming, Scope};
+
+/// What every version of the server accepts.
+pub const LENGTH_MAX: usize = 100;
+/// Of a hash at the end of a long name, as Hermes writes it.
+const SHORT: usize = 8;
+/// Of a hash that tells two owners of one name apart: no name has one of this length by itself.
+const LONG: usize = 16;
+/// If even the workspace has no readable name.
+const LAST: &str = "hermes";
+
+pub fn naming(settings: &Settings, surroundings: &Surroundings, scope: &Scope) -> Naming {
+    let owner = scope.chat.as_ref().map_or(scope.session.as_str(), |chat| chat.as_str());
+    let directory = surroundings.directory.as_str();
+
+    if let Some(name) = settings.sessions.get(directory).and_then(|name| fitted(name, "")) {
+        return Naming { name, otherwise: None };
+    }
+    if let Some(title) = &scope.title
+        && let Some(name) = fitted(title, &settings.session_prefix())
+    {
+        return owned(name, &format!("{title}\n{owner}"));
+    }
+    if let Some(chat) = &scope.chat
+        && let Some(name) = fitted(chat.as_str(), &settings.session_prefix())
+    {
+        return owned(name, chat.as_str());
+    }
+    if settings.strategy == Strategy::PerSession
+        && let Some(name) = fitted(scope.session.as_str(), &settings.session_prefix())
+    {
+        return owned(name, scope.session.as_str());
+    }
+    let repository =
+        surroundings.repository.as_deref().filter(|_| settings.strategy == Strategy::PerRepository);
+    let base = directory.trim_end_matches('/').rsplit('/').next();
+    let base = base.filter(|_| settings.strategy != Strategy::Global);
+    let shared =
+        [repository, base].into_iter().flatten().find_map(|text| fitted(text, &settings.session_prefix()));
+    let name = shared.or_else(|| fitted(&settings.workspace, "")).unwrap_or_else(|| LAST.to_owned());
+    Naming { name, otherwise: None }
+}
+
+/// Whether the server can be asked for a session of this name. It answers some others with an error
+/// that looks as if trying again could help.
+pub fn is_valid(name: &str) -> bool {
+    (1..=LENGTH_MAX).contains(&name.len()) && name.chars().all(is_id)
+}
+
+/// `name` as it was recorded, or what can be made of it if something else recorded it.
+pub fn valid(name: &str) -> String {
+    match is_valid(name) {
+        true => name.to_owned(),
+        false => hashed(&readable(name), name, LONG),
+    }
+}
+
+/// Each character that an id cannot have is a `-`. May be empty, if `text` is.
+pub fn id(text: &str) -> String {
+    text.chars().map(|character| if is_id(character) { character } else { '-' }).collect()
+}
+
+/// The same, within what a server accepts.
+pub fn bounded_id(text: &str) -> String {
+    let id = id(text);
+    if id.len() <= LENGTH_MAX { id } else { hashed(&id, text, SHORT) }
+}
+
+pub fn digest(text: &str, length: usize) -> String {
+    let bytes = Sha256::digest(text.as_bytes());
+    let mut hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.truncate(length);
+    hex
+}
+
+/// `prefix` and what can be read of `text`, or None if nothing can.
+fn fitted(text: &str, prefix: &str) -> Option<String> {
+    let readable = readable(text);
+    if readable.is_empty() {
+        return None;
+    }
+    let name = format!("{prefix}{readable}");
+    Some(if name.len() <= LENGTH_MAX { name } else { hashed(&name, text, SHORT) })
+}
+
+/// A name that is `key`'s alone.
+fn owned(name: String, key: &str) -> Naming {
+    let otherwise = hashed(&name, key, LONG);
+    Naming { name, otherwise: Some(otherwise) }
+}
+
+/// Runs of other characters as one `-`, and none at the ends.
+pub(super) fn readable(text: &str) -> String {
+    let words = text.split(|character| !is_id(character)).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").trim_matches('-').to_owned()
+}
+
+/// As much of `name` as leaves room for the hash of `key`. Every character of it is one byte.
+fn hashed(name: &str, key: &str, length: usize) -> String {
+    let head = name.get(..name.len().min(LENGTH_MAX - length - 1)).unwrap_or_default();
+    format!("{}-{}", head.trim_end_matches('-'), digest(key, length)).trim_start_matches('-').to_owned()
+}
+
+fn is_id(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
+}
+
+#[cfg(test)]
+pub(super) mod tests;
