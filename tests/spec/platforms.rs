@@ -8,6 +8,7 @@ use crate::model::{ModelServer, last};
 use crate::peers;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -200,8 +201,11 @@ impl<Server: Local> World<Server> {
     }
 }
 
+/// How often each reply is there, plain and marked, by what it answers.
+type Replies = BTreeMap<String, (usize, usize)>;
+
 /// Every moment in a world of its own would be as good, and slower.
-fn through<Server: Local>(is_keyed: bool, moments: &[Moment<Server>]) {
+fn through<Server: Local>(is_keyed: bool, moments: &[Moment<Server>]) -> Replies {
     let world = World::<Server>::new();
     world.kill(world.start()); // there is something to go on with
     let survivors: Vec<_> = moments.iter().map(|moment| world.survives(moment)).collect();
@@ -211,6 +215,7 @@ fn through<Server: Local>(is_keyed: bool, moments: &[Moment<Server>]) {
     const LAST: &str = "not killed at all.";
     world.server.say(LAST);
     until("the last reply", || world.replies(LAST) != (0, 0) && world.server.is_heard() && world.is_quiet());
+    let mut replies = Replies::new();
     for text in survivors.iter().map(|(_, text)| text.as_str()).chain([LAST]) {
         let in_home = |sql| count(&world.place, sql, text);
         assert_eq!((in_home(ASKED), in_home(ANSWERED)), (1, 1), "{text} It is one turn");
@@ -219,9 +224,11 @@ fn through<Server: Local>(is_keyed: bool, moments: &[Moment<Server>]) {
             true => assert_eq!((plain, marked), (1, 0), "{text} {:?}", world.server.shown()),
             false => assert!(plain <= 1 && marked <= 1, "{text} {:?}", world.server.shown()),
         }
+        replies.insert(text.to_owned(), (plain, marked));
     }
     assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
     assert!(gateway.stop().success());
+    replies
 }
 
 // --------------------------------------------------------------------------------------------- Discord
@@ -491,7 +498,7 @@ fn p7_p8_on_slack_kill_9_at_any_step_of_the_way_in_loses_and_doubles_nothing() {
 
 #[test]
 fn p8_p10_on_slack_kill_9_at_any_step_of_the_way_out_and_what_comes_again_says_so() {
-    through::<Slack>(
+    let replies = through::<Slack>(
         false,
         &[
             Moment {
@@ -532,6 +539,10 @@ fn p8_p10_on_slack_kill_9_at_any_step_of_the_way_out_and_what_comes_again_says_s
             },
         ],
     );
+    // Nobody can know which of the two it was: both come again, and only one of them twice.
+    assert_eq!(replies["killed before the reply was there."], (0, 1));
+    assert_eq!(replies["killed when the reply was there."], (1, 1));
+    assert_eq!(replies["killed while the model thought."], (1, 0));
 }
 
 // ----------------------------------------------------------------------------------- nine in one channel

@@ -233,7 +233,7 @@ fn p1_p2_in_an_hour_of_thirteen_agents_a_chat_has_as_many_ids_as_resets_and_one(
         let end = report.asked.last().expect("somebody was asked").at;
         assert!(end > Duration::from_secs(3600), "seed {seed}: it was over after {end:?}");
         assert_eq!(report.resets.len(), 13);
-        assert!(report.resets.values().all(|resets| *resets > 5), "{:?}", report.resets);
+        assert!(report.resets.values().all(|resets| *resets >= 4), "{:?}", report.resets);
         assert!(report.ids.len() > 13, "agents write to each other: {:?}", report.ids);
         for (chat, ids) in &report.ids {
             let resets = report.resets.get(chat).copied().unwrap_or(0);
