@@ -44,6 +44,14 @@ def route(chat_id, user_name="Ada"):
     return gateway().get_or_create_session(source)
 
 
+def resolve(source):
+    """The same for a message from anywhere: `source` has the fields of Hermes' own `SessionSource`."""
+    from gateway.config import Platform
+    from gateway.session import SessionSource
+
+    return gateway().get_or_create_session(SessionSource(**{**source, "platform": Platform(source["platform"])}))
+
+
 def can(method):
     """Whether this Hermes has it."""
     return hasattr(database(), method)
@@ -82,7 +90,15 @@ def check():
     return found
 
 
-OURS = {"schema": schema, "routes": routes, "route": route, "can": can, "check": check, "pause": time.sleep}
+OURS = {
+    "schema": schema,
+    "routes": routes,
+    "route": route,
+    "resolve": resolve,
+    "can": can,
+    "check": check,
+    "pause": time.sleep,
+}
 
 
 def called(method, arguments, named):

@@ -4,95 +4,15 @@
 //! says that it comes again; strangers are not heard.
 
 use crate::gateway::{Launch, Place};
+use crate::lifecycle::hermes_home;
+use crate::model::{ModelServer, text};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use throughline_servers::TelegramServer;
 use throughline_servers::telegram::{Chat, TOKEN, User};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A model that answers `re: <what was said last>`, as OpenAI's API would, and remembers the requests.
-struct ModelServer {
-    address: SocketAddr,
-    asked: Arc<Mutex<Vec<Value>>>,
-}
-
-impl ModelServer {
-    fn start(latency: Duration) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, asked) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Value>>>::default());
-        let requests = asked.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let requests = requests.clone();
-                thread::spawn(move || while answer(&stream, &requests, latency).is_some() {});
-            }
-        });
-        Self { address, asked }
-    }
-
-    /// What was said last in each request, in order.
-    fn asked(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap();
-        asked.iter().map(|request| text(request["messages"].as_array().unwrap().last().unwrap())).collect()
-    }
-}
-
-fn text(message: &Value) -> String {
-    match &message["content"] {
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
-        other => other.as_str().unwrap_or_default().to_owned(),
-    }
-}
-
-fn answer(stream: &TcpStream, requests: &Mutex<Vec<Value>>, latency: Duration) -> Option<()> {
-    let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        let line = line.trim().to_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    let request: Value = serde_json::from_slice(&body).ok()?;
-    let said = format!("re: {}", text(request["messages"].as_array()?.last()?));
-    let is_streamed = request["stream"] == json!(true);
-    requests.lock().unwrap().push(request);
-    thread::sleep(latency);
-    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
-    let (kind, content) = match is_streamed {
-        true => {
-            let delta = json!({"id": "c", "object": "chat.completion.chunk", "choices": [
-                {"index": 0, "delta": {"role": "assistant", "content": said}, "finish_reason": null}]});
-            let end = json!({"id": "c", "object": "chat.completion.chunk", "usage": usage, "choices": [
-                {"index": 0, "delta": {}, "finish_reason": "stop"}]});
-            ("text/event-stream", format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
-        }
-        false => {
-            let answer = json!({"id": "c", "object": "chat.completion", "usage": usage, "choices": [
-                {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}]});
-            ("application/json", answer.to_string())
-        }
-    };
-    let mut stream = stream;
-    let head =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", content.len());
-    stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(content.as_bytes()).ok()
-}
 
 struct World {
     place: Place,
@@ -109,15 +29,19 @@ impl World {
     }
 
     fn letting_in(latency: Duration, whom: &str) -> Self {
-        let (place, telegram) = (Place::new(), TelegramServer::start_now());
+        Self::on(Place::new(), latency, whom)
+    }
+
+    /// Around a home that is there already.
+    fn on(place: Place, latency: Duration, whom: &str) -> Self {
+        let telegram = TelegramServer::start_now();
         let model = ModelServer::start(latency);
         place.write(
             "home/config.yaml",
             format!(
-                "model: {{default: test-model, provider: custom, base_url: 'http://{}/v1', api_key: none}}\n\
-                 platforms: {{telegram: {{extra: {{base_url: '{}/bot'}}}}}}\n\
+                "model: {}\nplatforms: {{telegram: {{extra: {{base_url: '{}/bot'}}}}}}\n\
                  display: {{busy_input_mode: queue}}\n",
-                model.address,
+                model.setting("test-model"),
                 telegram.url()
             ),
         );
@@ -190,7 +114,7 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
     }
     // Messages that wait together share a turn, and so a reply.
     world.until("the last reply", |world| world.shown().iter().any(|shown| shown.ends_with("re: round 7")));
-    let asked = world.model.asked.lock().unwrap().clone();
+    let asked = world.model.requests();
     for round in 0..8 {
         let said = format!("round {round}");
         let is_it = |message: &Value| message["role"] == "user" && text(message) == said;
@@ -237,12 +161,73 @@ fn p4_commands_answer_in_the_chat_and_a_new_session_follows_new() {
     world.until("an answer to /new", |world| world.shown().len() == 2);
     world.telegram.say(&chat, &user, "second");
     world.until("the second reply", |world| world.times_shown("re: second") == 1);
-    let asked = world.model.asked.lock().unwrap().clone();
+    let asked = world.model.requests();
     assert!(!asked[1]["messages"].to_string().contains("re: first"), "{}", asked[1]);
     world.telegram.say(&chat, &user, "/moa");
     world.until("a word about a command that is Hermes'", |world| world.shown().len() == 4);
     assert_eq!(world.model.asked().len(), 2);
     assert!(gateway.stop().success());
+}
+
+/// What people see or hear of: everything but asking for news and settling the menu.
+fn sends(world: &World) -> usize {
+    let methods = ["sendMessage", "sendChatAction", "editMessageText", "setMessageReaction", "sendPhoto"];
+    methods.iter().map(|method| world.telegram.calls(method).len()).sum()
+}
+
+#[test]
+fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backlog_waits_for_a_word() {
+    let place = Place::new();
+    hermes_home(&place, 400);
+    let people = [105, 106, 107, 108, 900]; // two whose turn was cut off, two at rest, and a new one
+    let list: Vec<String> = people.iter().map(i64::to_string).collect();
+    let whom = format!("TELEGRAM_ALLOWED_USERS={}", list.join(","));
+    let world = World::on(place, Duration::ZERO, &whom);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let mut written = Vec::new();
+    for (nth, hours_ago) in [26, 25, 20, 14, 13, 9, 8, 5, 4, 3, 2, 1].into_iter().enumerate() {
+        let who = people[nth % people.len()];
+        let (chat, user) = (Chat::private(who, "Ada"), User::new(who, "Ada"));
+        let text = format!("written {hours_ago} hours ago");
+        world.telegram.write(&chat, &user, json!({"text": text, "date": now - hours_ago * 3600}));
+        written.push((who, text));
+    }
+
+    for _ in 0..2 {
+        let gateway = world.launch.start();
+        world.until("the backlog is taken in", |world| world.telegram.unacknowledged() == 0);
+        thread::sleep(Duration::from_millis(700)); // nothing happens
+        assert_eq!((world.model.asked().len(), sends(&world)), (0, 0), "{:?}", world.shown());
+        let status = world.place.launch().arg("status").run();
+        assert!(status.stdout.contains("for 26 h"), "{}{}", status.stdout, status.stderr);
+        let told = world.place.launch().arg("status").arg("--json").run();
+        let told: Value = serde_json::from_str(&told.stdout).unwrap();
+        assert_eq!(told["data"][0]["waiting"], written.len(), "{told}");
+        gateway.kill();
+    }
+
+    let gateway = world.launch.start();
+    let resumed = world.place.launch().arg("resume").run();
+    assert!(resumed.status.success(), "{resumed:?}");
+    world.until("everybody is answered", |world| world.shown().len() == people.len());
+    assert_eq!(world.model.asked().len(), people.len(), "what waits together is one turn");
+    assert_eq!(gateway.client.read("/api/control/status")["waiting_inputs"], 0);
+    let conn = rusqlite::Connection::open(world.place.file("home/state.db")).unwrap();
+    for (who, text) in &written {
+        let sql = "SELECT session_id FROM messages WHERE role = 'user' AND content = ?1";
+        let mut rows = conn.prepare(sql).unwrap();
+        let sessions: Vec<String> =
+            rows.query_map([text], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(sessions.len(), 1, "{text}");
+        let is_known = *who < 400;
+        assert_eq!(
+            sessions[0] == format!("20251001_101010_{who:08x}"),
+            is_known,
+            "{text} is in {sessions:?}"
+        );
+    }
+    assert!(gateway.stop().success());
+    assert_eq!((world.model.asked().len(), world.shown().len()), (people.len(), people.len()));
 }
 
 #[test]

@@ -164,8 +164,8 @@ fn p31_a_hook_forbids_a_tool_in_its_own_words() {
 }
 
 /// A home as Hermes leaves it: so many chats, nobody has written for a month, and in some of them a
-/// turn was cut off.
-fn hermes_home(place: &Place, chats: usize) -> PathBuf {
+/// turn was cut off, before an answer or in the middle of a tool.
+pub fn hermes_home(place: &Place, chats: usize) -> PathBuf {
     let gateway = launch(place).start();
     assert_eq!(gateway.stop().code(), Some(0));
     let file = place.file("home/state.db");
@@ -187,15 +187,16 @@ fn hermes_home(place: &Place, chats: usize) -> PathBuf {
         transaction
             .execute(
                 "INSERT INTO sessions (id, source, user_id, started_at, message_count, session_key, chat_id, chat_type)
-                 VALUES (?1, 'telegram', ?2, ?3, 2, ?4, ?2, 'dm')",
-                rusqlite::params![id, nth.to_string(), then, key],
+                 VALUES (?1, 'telegram', ?2, ?3, ?5, ?4, ?2, 'dm')",
+                rusqlite::params![id, nth.to_string(), then, key, 2 + unfinished(nth).len() as i64],
             )
             .unwrap();
-        for (role, text) in [("user", "are you there?"), ("assistant", "I am")] {
+        let finished = [("user", "are you there?", None), ("assistant", "I am", None)];
+        for (role, text, calls) in finished.into_iter().chain(unfinished(nth)) {
             transaction
                 .execute(
-                    "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?1, ?2, ?3, ?4)",
-                    rusqlite::params![id, role, text, then],
+                    "INSERT INTO messages (session_id, role, content, tool_calls, timestamp) VALUES (?1, ?2, ?3, ?4, ?5)",
+                    rusqlite::params![id, role, text, calls, then],
                 )
                 .unwrap();
         }
@@ -210,6 +211,16 @@ fn hermes_home(place: &Place, chats: usize) -> PathBuf {
     }
     transaction.commit().unwrap();
     file
+}
+
+/// What was being done in a chat when Hermes ended: role, text, calls.
+fn unfinished(chat: usize) -> Vec<(&'static str, &'static str, Option<&'static str>)> {
+    const CALL: &str = r#"[{"id": "call_1", "type": "function", "function": {"name": "terminal", "arguments": "{\"command\": \"date\"}"}}]"#;
+    match chat % 7 {
+        0 => vec![("user", "and what time is it?", None)],
+        1 => vec![("user", "and what time is it?", None), ("assistant", "", Some(CALL))],
+        _ => Vec::new(),
+    }
 }
 
 #[test]

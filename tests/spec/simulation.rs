@@ -220,6 +220,28 @@ fn multi_agent_host() {
     assert!(cut > 0, "nobody talked for too long");
 }
 
+/// Thirteen agents for an hour, through seven ends of the process: a chat has another session when its people
+/// say so, and never otherwise. So do agents that write to each other: they have one each way.
+#[test]
+fn p1_p2_in_an_hour_of_thirteen_agents_a_chat_has_as_many_ids_as_resets_and_one() {
+    let template = template();
+    for seed in 0..2 {
+        let plan = Plan::hour();
+        let report = World::new(seed, plan.clone(), &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        assert_eq!(report.crashes, plan.crashes.len(), "seed {seed}");
+        let end = report.asked.last().expect("somebody was asked").at;
+        assert!(end > Duration::from_secs(3600), "seed {seed}: it was over after {end:?}");
+        assert_eq!(report.resets.len(), 13);
+        assert!(report.resets.values().all(|resets| *resets >= 4), "{:?}", report.resets);
+        assert!(report.ids.len() > 13, "agents write to each other: {:?}", report.ids);
+        for (chat, ids) in &report.ids {
+            let resets = report.resets.get(chat).copied().unwrap_or(0);
+            assert_eq!(*ids, resets + 1, "seed {seed}: {chat:?}");
+        }
+    }
+}
+
 /// What a mutant's worlds look like to the judges, and their logs to the auditor alone.
 fn caught(mutant: Mutant, template: &Image) -> (bool, bool) {
     let mut by = (false, false);

@@ -28,11 +28,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Room, Sender, Trace};
+use throughline_core::lifecycle::BACKLOG_AFTER;
 use throughline_core::message::{Content, JsonText, Part};
 use throughline_core::port::{CallId, Desk, Promise, Question, Reading, Refusal, SendError, Submission};
 use throughline_core::route::Target;
 use throughline_core::tool::{Grant, Verdict};
-use throughline_core::{Time, id::ChatKey};
+use throughline_core::{SessionId, Time, id::ChatKey};
 use throughline_hermes::access::{Bots, Strangers, Who};
 use throughline_hermes::config::platforms::{Platform, Platforms};
 use throughline_hermes::key::{KeyRules, chat_key, is_shared};
@@ -171,11 +172,24 @@ impl Porter {
                 return Ok(Taken::Ignored);
             }
         };
-        if !receipt.duplicate {
+        if !receipt.duplicate && !self.is_held(&incoming, &receipt.session).await {
             let message = incoming.source.message_id.clone().or_else(|| incoming.reply_to.reply_to.clone());
             self.live.follow(Followed::new(receipt, incoming.reply_to, message));
         }
         Ok(Taken::Kept)
+    }
+
+    /// Nothing comes of it until somebody lets its conversation go on: nobody types there, and no sign says
+    /// that it was seen. A person who writes now lifts every silence, so only others are asked about.
+    async fn is_held(&self, incoming: &Incoming, session: &SessionId) -> bool {
+        let lifts = !incoming.from_bot && self.desk.now().since(incoming.at) <= BACKLOG_AFTER;
+        match lifts {
+            true => false,
+            false => match self.desk.read(Question::Backlog).await {
+                Ok(Reading::Backlog(held)) => held.iter().any(|held| held.session == *session),
+                _ => false, // a courtesy too many does no harm
+            },
+        }
     }
 
     fn key(&self, incoming: &Incoming) -> DedupeKey {
@@ -388,7 +402,7 @@ impl Porter {
 
     /// Whether a session belongs to the chat that somebody presses in: what is asked elsewhere is not
     /// theirs to answer.
-    async fn is_here(&self, source: &Source, session: &throughline_core::SessionId) -> bool {
+    async fn is_here(&self, source: &Source, session: &SessionId) -> bool {
         let known = self.desk.read(Question::Session(session.clone())).await;
         let Ok(Reading::Session(Some(summary))) = known else { return false };
         let Some(chat) = summary.chat else { return true }; // it works for another one, or for no chat

@@ -13,8 +13,10 @@ use throughline_core::prompt::{Segment, SegmentRole};
 use throughline_core::session::FailureKind;
 use throughline_core::turn::{Answer, Usage};
 
-/// Nobody has that much to say: whoever still asks then was not stopped.
+/// Nobody has that much to say: whoever still asks then was not stopped. Of a long plan it is so much for
+/// each of its lines.
 const ASKED_MAX: usize = 1500;
+const ASKED_PER_LINE_MAX: usize = 12;
 
 pub struct SimModel {
     pub outside: Arc<Outside>,
@@ -79,7 +81,8 @@ impl Model for SimModel {
             let number = self.hear(&asked, &prompt, sent);
             let plan = &outside.plan.model;
             outside.pause(plan.latency_max).await;
-            if number >= ASKED_MAX {
+            let lines: usize = outside.plan.chats.iter().map(|chat| chat.lines.len()).sum();
+            if number >= ASKED_MAX.max(lines * ASKED_PER_LINE_MAX) {
                 outside.write(|books| books.wrong.push("the model is asked without end".into()));
                 outside.die(); // and so does the world
                 std::future::pending::<()>().await;

@@ -2,7 +2,7 @@
 //! when the process comes back, send again what was not acknowledged, and sometimes what was.
 
 use crate::books::{Owner, Place, Said};
-use crate::plan::{Line, Manner};
+use crate::plan::{Line, Manner, Plan};
 use crate::platforms::{SimPlatform, display, platform_name};
 use crate::tools::yes;
 use crate::world::Outside;
@@ -176,7 +176,7 @@ impl Room {
         let platform = platform_name(self.outside.plan.chats[chat].keyed);
         let id = format!("{chat}-{number}");
         let here = Chat {
-            key: format!("agent:main:{platform}:dm:{chat}").parse().expect("a printable key"),
+            key: chat_key(&self.outside.plan, chat).parse().expect("a printable key"),
             platform: platform.into(),
             chat_type: "dm".into(),
             display_name: None,
@@ -207,6 +207,11 @@ impl Room {
             may_be_retry: false,
         }
     }
+}
+
+/// What leads a chat to its session.
+pub fn chat_key(plan: &Plan, chat: usize) -> String {
+    format!("agent:main:{}:dm:{chat}", platform_name(plan.chats[chat].keyed))
 }
 
 /// What a chat adds to the prompt of its sessions.

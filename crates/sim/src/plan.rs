@@ -640,6 +640,38 @@ impl Plan {
         }
     }
 
+    /// The same thirteen for a good hour. Their people write every minute or two, and say every ninth time that
+    /// they begin anew; the process ends again and again, in every way it can.
+    pub fn hour() -> Self {
+        let host = Self::host();
+        let said = |chat: usize, number: usize| match (number + chat).is_multiple_of(9) {
+            true => "/new".to_owned(),
+            false => format!("c{chat}.{number}"),
+        };
+        let line =
+            |chat, number| Line { text: said(chat, number), after: Duration::from_secs(190), redelivered: 1 };
+        let chat = |agent: usize| ChatPlan {
+            agent,
+            keyed: agent.is_multiple_of(2),
+            lines: (1..=45).map(|number| line(agent, number)).collect(),
+        };
+        let at = |seconds| Crash::At(Duration::from_secs(seconds));
+        Self {
+            chats: (0..host.agents).map(chat).collect(),
+            model: ModelPlan { calling_percent: 10, ..host.model.clone() },
+            crashes: vec![
+                at(400),
+                Crash::AfterCommit(500),
+                at(700),
+                Crash::AtOperation(400),
+                at(300),
+                Crash::AfterCommit(77),
+                at(900),
+            ],
+            ..host
+        }
+    }
+
     /// Summaries that take a minute, of a provider that never answers in time, far below the hard limit:
     /// nobody notices.
     pub fn aside() -> Self {

@@ -26,7 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::lifecycle::{Mode, Policies, Policy};
-use throughline_core::port::{Desk, Past, Platform, Read, SessionFilter, Store, StoreError, Wishes};
+use throughline_core::port::{
+    Desk, Past, Platform, Read, SessionFilter, SessionSummary, Store, StoreError, Wishes,
+};
 use throughline_core::session::Rules;
 use throughline_core::{Message, RowId, SessionId, Time};
 use throughline_gateway::{
@@ -79,6 +81,10 @@ pub struct Report {
     pub letters: Vec<AgentLetter>,
     /// What was logged about compressions.
     pub log: Vec<String>,
+    /// How many sessions each chat has had, as the stores know them: by agent and key of the chat.
+    pub ids: BTreeMap<(usize, String), usize>,
+    /// How often people said that they begin anew, the same way.
+    pub resets: BTreeMap<(usize, String), usize>,
 }
 
 impl Outside {
@@ -233,9 +239,14 @@ impl World {
             compressing: Vec::new(),
             letters: Vec::new(),
             log: Vec::new(),
+            ids: BTreeMap::new(),
+            resets: BTreeMap::new(),
         });
         match ended {
-            Ended::Finished => (report.wrong, report.tally) = self.judge(),
+            Ended::Finished => {
+                let Verdict { wrong, tally, ids } = self.judge();
+                (report.wrong, report.tally, report.ids) = (wrong, tally, ids);
+            }
             Ended::Died => {
                 report.wrong.push("the last life ended although nothing was planned to end it".into());
             }
@@ -246,6 +257,11 @@ impl World {
             report.compressing = std::mem::take(&mut books.compressing);
             report.letters = std::mem::take(&mut books.letters);
             report.log = std::mem::take(&mut books.log);
+            for (chat, book) in books.chats.iter().enumerate() {
+                let resets = book.said.iter().filter(|said| said.text == "/new").count();
+                let key = people::chat_key(&outside.plan, chat);
+                report.resets.insert((book.agent, key), resets);
+            }
         });
         report
     }
@@ -300,11 +316,11 @@ impl World {
         ended
     }
 
-    fn judge(&self) -> (Vec<String>, BTreeMap<&'static str, usize>) {
-        self.verdict().unwrap_or_else(|error| (vec![error], BTreeMap::new()))
+    fn judge(&self) -> Verdict {
+        self.verdict().unwrap_or_else(|error| Verdict { wrong: vec![error], ..Verdict::default() })
     }
 
-    fn verdict_on_the_past(&self) -> Result<(Vec<String>, BTreeMap<&'static str, usize>), String> {
+    fn verdict_on_the_past(&self) -> Result<Verdict, String> {
         let outside = &self.outside;
         let mut wrong = outside.write(|books| books.wrong.clone());
         for (agent, disk) in outside.disks.iter().enumerate() {
@@ -313,7 +329,8 @@ impl World {
             let found = outside.write(|books| past::verdict(&outside.plan, books, store.reader(), agent));
             wrong.extend(found.map_err(|error| format!("the store cannot be read: {error}"))?);
         }
-        Ok(outside.write(|books| (wrong, judge::tally(books, &BTreeMap::new()))))
+        let tally = outside.write(|books| judge::tally(books, &BTreeMap::new()));
+        Ok(Verdict { wrong, tally, ..Verdict::default() })
     }
 
     fn remembered(&self, store: &dyn Read, agent: usize) -> Result<Vec<String>, String> {
@@ -324,7 +341,7 @@ impl World {
         Ok(self.outside.write(|books| remember::verdict(&self.outside.plan, books, agent, &unkept)))
     }
 
-    fn verdict(&self) -> Result<(Vec<String>, BTreeMap<&'static str, usize>), String> {
+    fn verdict(&self) -> Result<Verdict, String> {
         let outside = &self.outside;
         if outside.plan.past {
             return self.verdict_on_the_past();
@@ -332,6 +349,7 @@ impl World {
         let mut transcripts = BTreeMap::new();
         let mut ended = BTreeSet::new();
         let mut wrong = Vec::new();
+        let mut ids = BTreeMap::new();
         for (agent, disk) in outside.disks.iter().enumerate() {
             let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
             // A session that works for another one is in no list, but was asked something.
@@ -339,8 +357,13 @@ impl World {
                 outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
             let unreadable = |error| format!("the store cannot be read: {error}");
             let (found, snapshots, violations) = read_all(store.reader(), asked).map_err(unreadable)?;
-            ended.extend(ended_in(store.reader()).map_err(unreadable)?);
             wrong.extend(self.remembered(store.reader(), agent)?);
+            let sessions = listed_in(store.reader()).map_err(unreadable)?;
+            for chat in sessions.iter().filter_map(|summary| summary.chat.clone()) {
+                *ids.entry((agent, chat)).or_insert(0) += 1;
+            }
+            let over = sessions.into_iter().filter(|summary| summary.ended.is_some());
+            ended.extend(over.map(|summary| summary.id));
             let (found, snapshots) = outside.write(|books| {
                 let expand = |rows: &Vec<String>| expanded(books, rows);
                 let found: BTreeMap<_, _> =
@@ -364,9 +387,18 @@ impl World {
             wrong.extend(judge::verdict(&outside.plan, books, &transcripts, &ended));
             wrong.extend(judge::ends(&outside.plan, books, &ended));
             wrong.extend(log::audited(&books.log));
-            Ok((wrong, judge::tally(books, &transcripts)))
+            let tally = judge::tally(books, &transcripts);
+            Ok(Verdict { wrong, tally, ids })
         })
     }
+}
+
+/// What the judges say of a world that has come to rest.
+#[derive(Default)]
+struct Verdict {
+    wrong: Vec<String>,
+    tally: BTreeMap<&'static str, usize>,
+    ids: BTreeMap<(usize, String), usize>,
 }
 
 enum Ended {
@@ -606,19 +638,16 @@ fn open(outside: &Outside, disk: &Disk) -> Result<Box<dyn Store>, StoreError> {
     crate::watched::open_on(disk, outside.mutant, Time(DAWN))
 }
 
-/// Sessions that have ended.
-fn ended_in(store: &dyn Read) -> Result<BTreeSet<SessionId>, StoreError> {
-    let filter = SessionFilter { limit: usize::MAX >> 1, ..SessionFilter::default() };
-    let all = store.sessions(&filter)?.into_iter();
-    Ok(all.filter(|summary| summary.ended.is_some()).map(|summary| summary.id).collect())
+/// Every session that is in a list.
+fn listed_in(store: &dyn Read) -> Result<Vec<SessionSummary>, StoreError> {
+    store.sessions(&SessionFilter { limit: usize::MAX >> 1, ..SessionFilter::default() })
 }
 
 type Findings = (BTreeMap<SessionId, Vec<String>>, Vec<(SessionId, String, Vec<String>)>, Vec<String>);
 
 fn read_all(store: &dyn Read, mut sessions: BTreeSet<SessionId>) -> Result<Findings, StoreError> {
-    let filter = SessionFilter { limit: usize::MAX >> 1, ..SessionFilter::default() };
     let mut transcripts = BTreeMap::new();
-    sessions.extend(store.sessions(&filter)?.into_iter().map(|summary| summary.id));
+    sessions.extend(listed_in(store)?.into_iter().map(|summary| summary.id));
     let mut snapshots = Vec::new();
     let lines = |rows: &[(RowId, Message)]| rows.iter().map(|(_, message)| line(message)).collect::<Vec<_>>();
     for session in sessions {

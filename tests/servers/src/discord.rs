@@ -20,6 +20,7 @@ use axum::{Router, extract::Request};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -266,6 +267,16 @@ impl DiscordServer {
         self.world().resumed
     }
 
+    /// Messages that whoever resumed said to have: they are not told again.
+    pub fn acknowledged(&self) -> BTreeSet<u64> {
+        self.world().acknowledged.clone()
+    }
+
+    /// Everything that was written in a channel, by whomever, as it stands now.
+    pub fn messages(&self, channel: u64) -> Vec<Value> {
+        self.world().messages.get(&channel).cloned().unwrap_or_default()
+    }
+
     pub fn connections(&self) -> usize {
         self.world().sessions.iter().filter(|session| session.line.is_some()).count()
     }
@@ -275,6 +286,16 @@ impl DiscordServer {
     /// What the next request gets whose method and path are these. Several are worked off in order.
     pub fn fail_next(&self, method: &str, path_part: &str, failure: Failure) {
         self.world().failures.push_back((method.to_owned(), path_part.to_owned(), failure));
+    }
+
+    /// Nothing is to fail any more.
+    pub fn heal(&self) {
+        self.world().failures.clear();
+    }
+
+    /// How many requests were left without an answer so far.
+    pub fn hung(&self) -> usize {
+        self.world().hung
     }
 
     /// How long a nonce is remembered.
@@ -338,11 +359,19 @@ impl DiscordServer {
         self.world().held = Some(Vec::new());
     }
 
-    /// … and told in the wrong order.
+    /// … and told …
+    pub fn release(&self) {
+        self.release_as(|held| held);
+    }
+
+    /// … or told in the wrong order.
     pub fn release_reversed(&self) {
+        self.release_as(|held| held.into_iter().rev().collect());
+    }
+
+    fn release_as(&self, order: impl Fn(Vec<(String, String)>) -> Vec<(String, String)>) {
         let mut world = self.world();
-        let mut held = world.held.take().unwrap_or_default();
-        held.reverse();
+        let held = order(world.held.take().unwrap_or_default());
         held.into_iter().for_each(|(session, text)| world.tell(&session, text));
     }
 

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -48,6 +48,8 @@ pub enum Fault {
     CloseAfter,
     /// It is done, and no answer ever comes.
     Silence,
+    /// Nothing is done, and no answer ever comes.
+    Hang,
 }
 
 impl Fault {
@@ -139,6 +141,8 @@ struct Upload {
 
 #[derive(Default)]
 struct Inner {
+    /// In seconds since 1970: what is written is written now.
+    began: u64,
     clock: u64,
     channels: BTreeMap<String, Channel>,
     users: BTreeMap<String, String>,
@@ -160,6 +164,8 @@ struct Inner {
     no_sockets: bool,
     crowd: u64,
     held: bool,
+    /// Calls that were left without an answer.
+    hung: usize,
     silent_hello: bool,
 }
 
@@ -191,7 +197,8 @@ impl SlackServer {
     pub async fn start_with(patience: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let mut inner = Inner::default();
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut inner = Inner { began, ..Inner::default() };
         for (id, kind) in
             [("D1", Kind::Direct), ("G1", Kind::Circle), ("C1", Kind::Channel), ("C2", Kind::Channel)]
         {
@@ -307,9 +314,22 @@ impl SlackServer {
         self.shared.change();
     }
 
-    /// Nothing is handed out until it is released, the last first.
+    /// What was delivered under this name, once more.
+    pub fn deliver_again(&self, name: &str) {
+        for delivery in self.inner().deliveries.iter_mut().filter(|delivery| delivery.name == name) {
+            (delivery.done, delivery.sent_at, delivery.attempts) = (false, None, 0);
+        }
+        self.shared.change();
+    }
+
+    /// Nothing is handed out until it is released, in order or the last first.
     pub fn hold(&self) {
         self.inner().held = true;
+    }
+
+    pub fn release(&self) {
+        self.inner().held = false;
+        self.shared.change();
     }
 
     pub fn release_backwards(&self) {
@@ -339,6 +359,11 @@ impl SlackServer {
 
     pub fn is_acknowledged(&self, name: &str) -> bool {
         self.inner().receipts.iter().any(|(acknowledged, _)| acknowledged == name)
+    }
+
+    /// What nobody has acknowledged.
+    pub fn undelivered(&self) -> usize {
+        self.inner().deliveries.iter().filter(|delivery| !delivery.done).count()
     }
 
     /// How often something was handed out.
@@ -388,6 +413,16 @@ impl SlackServer {
     /// The next call of a method fails so. Several are used up in order.
     pub fn fail_next(&self, method: &str, fault: Fault) {
         self.inner().faults.entry(method.to_owned()).or_default().push_back(fault);
+    }
+
+    /// Nothing is to fail any more.
+    pub fn heal(&self) {
+        self.inner().faults.clear();
+    }
+
+    /// How many calls were left without an answer so far.
+    pub fn hung(&self) -> usize {
+        self.inner().hung
     }
 
     /// Every call is refused by this name from now on; `None` ends it.
@@ -463,7 +498,7 @@ impl Inner {
     /// Slack's timestamps name messages: strictly rising.
     fn stamp(&mut self) -> String {
         self.clock += 1;
-        format!("1700000000.{:06}", self.clock)
+        format!("{}.{:06}", self.began, self.clock)
     }
 
     /// Puts what is due into envelopes. Order is that of arrival.
@@ -608,16 +643,17 @@ async fn call(
             shared.remember(&method, arguments);
             return answer(Err(error.clone()));
         }
+        Some(Fault::Hang) => {
+            shared.remember(&method, arguments);
+            return shared.hang().await;
+        }
         _ => {}
     }
     let outcome = shared.perform(&method, &headers, &arguments);
     shared.remember(&method, arguments);
     match fault {
         Some(Fault::CloseAfter) => hang_up(),
-        Some(Fault::Silence) => {
-            sleep(Duration::from_secs(3600)).await;
-            answer(outcome)
-        }
+        Some(Fault::Silence) => shared.hang().await,
         _ => answer(outcome),
     }
 }
@@ -682,6 +718,11 @@ fn decoded(text: &str) -> String {
 }
 
 impl Shared {
+    async fn hang(&self) -> Response {
+        self.inner().hung += 1;
+        std::future::pending().await
+    }
+
     fn remember(&self, method: &str, arguments: Value) {
         self.inner().calls.push(Call { method: method.to_owned(), arguments });
         self.change();

@@ -107,6 +107,8 @@ fn resume(shared: &Shared, wish: &Value, line: &Line) -> Vec<Frame> {
         return vec![Frame::Close(4007)];
     }
     session.line = Some(line.clone());
+    let known = session.log.iter().filter(|(number, _)| *number <= sequence);
+    let known: Vec<u64> = known.filter_map(|(_, text)| message_told(text)).collect();
     for (_, text) in session.log.iter().filter(|(number, _)| *number > sequence) {
         let _ = line.send(Frame::Text(text.clone()));
     }
@@ -114,8 +116,16 @@ fn resume(shared: &Shared, wish: &Value, line: &Line) -> Vec<Frame> {
     let resumed = json!({"op": 0, "t": "RESUMED", "s": session.sequence, "d": {}}).to_string();
     session.log.push((session.sequence, resumed.clone()));
     let _ = line.send(Frame::Text(resumed));
+    world.acknowledged.extend(known);
     world.resumed += 1;
     Vec::new()
+}
+
+/// The message that an event tells of.
+fn message_told(event: &str) -> Option<u64> {
+    let event: Value = serde_json::from_str(event).ok()?;
+    let id = event["d"]["id"].as_str().filter(|_| event["t"] == "MESSAGE_CREATE")?;
+    id.parse().ok()
 }
 
 fn known(world: &super::World, wish: &Value) -> Option<u64> {

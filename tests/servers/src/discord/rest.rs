@@ -66,15 +66,21 @@ pub async fn answer(shared: Arc<Shared>, request: Request) -> Response {
             work();
             hang_up()
         }
+        Some(Failure::Hang) => hang(&shared).await,
         Some(Failure::DoAndHang) => {
             work();
-            std::future::pending().await
+            hang(&shared).await
         }
         Some(Failure::DoAndAnswer { status, body }) => {
             work();
             response(Answer::Json(status, body))
         }
     }
+}
+
+async fn hang(shared: &Shared) -> Response {
+    shared.world().hung += 1;
+    std::future::pending().await
 }
 
 /// The task of the connection ends here, and the connection with it, without a word to anyone.
@@ -266,6 +272,14 @@ fn create(world: &mut World, bot: &Bot, channel: u64, asked: &Asked) -> Answer {
     let mut fields = json!({"content": text, "nonce": nonce});
     if is_there {
         fields["message_reference"] = body["message_reference"].clone();
+        // Whoever is answered is mentioned by that, unless the answer says otherwise.
+        if body["allowed_mentions"]["replied_user"] != false {
+            let author =
+                answered.and_then(|answered| world.find(channel, answered)).map(|it| it["author"].clone());
+            let mut mentioned = world.mentioned(&text);
+            mentioned.extend(author.filter(|author| !mentioned.contains(author)));
+            fields["mentions"] = mentioned.into();
+        }
     } else if answered.is_some() && body["message_reference"]["fail_if_not_exists"] != false {
         return refused(400, 50035, "Invalid Form Body");
     }

@@ -2,7 +2,7 @@
 
 use super::Bot;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -22,6 +22,8 @@ pub enum Failure {
     Answer { status: u16, headers: Vec<(String, String)>, body: Value },
     /// Nothing is done, and the connection is closed.
     Close,
+    /// Nothing is done, and nobody ever says so.
+    Hang,
     /// It is done, and the connection is closed without an answer.
     DoAndClose,
     /// It is done, and nobody ever says so.
@@ -94,12 +96,16 @@ pub struct World {
     pub files: HashMap<String, Vec<u8>>,
     pub calls: Vec<Call>,
     pub failures: VecDeque<(String, String, Failure)>,
+    /// Requests that were left without an answer.
+    pub hung: usize,
     pub sessions: Vec<Session>,
     pub held: Option<Vec<(String, String)>>,
     pub heartbeat: Duration,
     pub refusal: Option<u16>,
     pub identified: usize,
     pub resumed: usize,
+    /// Messages up to which somebody resumed: they are not told again.
+    pub acknowledged: BTreeSet<u64>,
     last: u64,
 }
 
@@ -126,12 +132,14 @@ impl World {
             files: HashMap::new(),
             calls: Vec::new(),
             failures: VecDeque::new(),
+            hung: 0,
             sessions: Vec::new(),
             held: None,
             heartbeat: Duration::from_millis(41_250),
             refusal: None,
             identified: 0,
             resumed: 0,
+            acknowledged: BTreeSet::new(),
             last: 0,
         }
     }
@@ -230,7 +238,7 @@ impl World {
         message
     }
 
-    fn mentioned(&self, text: &str) -> Vec<Value> {
+    pub fn mentioned(&self, text: &str) -> Vec<Value> {
         let named = |id: &u64| text.contains(&format!("<@{id}>")) || text.contains(&format!("<@!{id}>"));
         self.users.iter().filter(|(id, _)| named(id)).map(|(_, user)| user.clone()).collect()
     }
