@@ -5,6 +5,7 @@ mod allowlist;
 mod assessor;
 pub mod compressor;
 mod hooks;
+mod provider;
 mod servers;
 mod terminal;
 
@@ -18,7 +19,7 @@ use throughline_core::port::{Briefing, Desk, Engine, Model, Refusal, Submission}
 use throughline_core::route::Target;
 use throughline_core::tool::{Caller, Kit, Tools};
 use throughline_core::{Content, SessionId};
-use throughline_gateway::{Agents, Delegation, EngineKit, Hands, HandsSettings};
+use throughline_gateway::{Agents, Delegation, EngineKit, Hands, HandsSettings, Memory as Outside};
 use throughline_hermes::config::Given;
 use throughline_mcp::client::Client as Servers;
 use throughline_memory::{Memory, MemorySettings, Owners};
@@ -48,6 +49,8 @@ pub struct Equipment {
     pub memory: Memory,
     pub servers: Arc<Servers>,
     pub hooks: Arc<ShellHooks>,
+    /// Where the agent remembers beyond its own files.
+    pub outside: Option<Outside>,
     /// What is off although it is built in, and why.
     pub off: Vec<String>,
     bell: Arc<Bell>,
@@ -63,6 +66,7 @@ impl Equipment {
 /// Must be called within a runtime.
 pub async fn equip(
     home: &Home,
+    name: &str,
     settings: &Settings,
     model: &Arc<dyn Model>,
     agents: &Arc<Agents>,
@@ -84,7 +88,8 @@ pub async fn equip(
     let files = Files::new(reach(&place, settings), file_settings(settings))
         .following(Box::new(move |session: &SessionId| standing.standing(session)));
     let hands = Arc::new(Hands::new(hands_settings(settings), agents.clone()));
-    let kits: Vec<Arc<dyn Kit>> = vec![
+    let outside = provider::memory(home, (name != "default").then_some(name), settings, &workspace, &mut off);
+    let mut kits: Vec<Arc<dyn Kit>> = vec![
         terminal,
         Arc::new(files),
         skills.clone(),
@@ -94,6 +99,7 @@ pub async fn equip(
         servers.clone(),
         Arc::new(EngineKit(engine)),
     ];
+    kits.extend(outside.clone().map(|outside| Arc::new(outside) as Arc<dyn Kit>));
     let window = match &settings.model {
         ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {
             endpoint.context_length.as_ref().map(|length| length.value)
@@ -121,7 +127,17 @@ pub async fn equip(
         ..BriefSettings::of(path, skills, Arc::new(Remembered(memory.clone())))
     });
     servers.settled(SERVERS_PATIENCE).await;
-    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), memory, servers, hooks, off, bell }
+    Equipment {
+        tools: toolbox,
+        hands,
+        briefing: Arc::new(briefing),
+        memory,
+        servers,
+        hooks,
+        outside,
+        off,
+        bell,
+    }
 }
 
 /// Where commands begin and relative paths count from: what the settings say, else the directory the

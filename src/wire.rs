@@ -184,7 +184,10 @@ pub async fn start(
     let summariser = summariser.context("the model of auxiliary.compression cannot be used")?;
     let (compressor, hard_tokens) = compressor::compressor(settings, &model, summariser);
     let engine = compressor.engine.clone();
-    let equipment = equip::equip(&home, settings, &model, &company.agents, &company.homes, engine).await;
+    let equipment =
+        equip::equip(&home, name, settings, &model, &company.agents, &company.homes, engine).await;
+    let memory = equipment.outside.as_ref().map(|outside| outside.provider.clone());
+    let compressor = Compressor { memory, ..compressor };
     let tools = equipment.tools.clone();
     let platforms: Vec<Arc<dyn Platform>> = chats.platforms().chain([bridge as Arc<dyn Platform>]).collect();
     let parts = Parts {
@@ -521,7 +524,7 @@ fn parts(
         hands: equipment.hands.clone(),
         briefing: equipment.briefing.clone(),
         compressor,
-        memory: None,
+        memory: equipment.outside.clone(),
         hooks: equipment.hooks.clone(),
         platforms,
         clerk: Arc::new(NoClerk),

@@ -1,0 +1,266 @@
+//! The memory outside that a home is connected to, by Hermes' names, and who may see what of it.
+//!
+//! Where only one person can reach the agent, all that lies there is theirs, also what Hermes kept without a
+//! name; a client of the API that speaks for one user among several never counts as that person. What cannot be
+//! used is off, and says why: nothing is remembered elsewhere instead.
+
+use crate::config::Settings;
+use crate::home::Home;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use throughline_core::Message;
+use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
+use throughline_core::port::Promise;
+use throughline_core::tool::Spec;
+use throughline_gateway::Memory;
+use throughline_hermes::pairing;
+use throughline_memory::hindsight::{self, Hindsight};
+use throughline_memory::honcho::migration::{Already, LocalFile};
+use throughline_memory::honcho::settings::{File, Given};
+use throughline_memory::honcho::{self, Company, Honcho, Role, Surroundings, migration};
+
+/// Hermes' way of saying that there is none.
+const NONE: [&str; 3] = ["", "none", "builtin"];
+
+/// None: there is no provider, or it is off and `off` says why.
+pub fn memory(
+    home: &Home,
+    profile: Option<&str>,
+    settings: &Settings,
+    workspace: &Path,
+    off: &mut Vec<String>,
+) -> Option<Memory> {
+    let name = settings.tools.memory.provider.as_ref().map_or("", |provider| provider.value.trim());
+    let provider = match name.to_ascii_lowercase().as_str() {
+        name if NONE.contains(&name) => return None,
+        "hindsight" => hindsight(home, settings),
+        "honcho" => honcho(home, profile, settings, workspace),
+        other => Err(format!(
+            "there is no provider called {other:?} here; hindsight and honcho are built in. Nothing is remembered \
+             outside until `memory.provider` names one of them, or is empty."
+        )),
+    };
+    match provider {
+        Ok(provider) => {
+            let patience = Duration::from_millis(settings.recall_patience.value);
+            Some(Memory::new(provider, patience))
+        }
+        Err(why) => {
+            off.push(format!("memory provider {name}: {why}"));
+            None
+        }
+    }
+}
+
+fn hindsight(home: &Home, settings: &Settings) -> Result<Arc<dyn Provider>, String> {
+    let own = text(&home.path().join("hindsight/config.json"))?;
+    let global = match user_home(settings) {
+        Some(user) => text(&user.join(".hindsight/config.json"))?,
+        None => None,
+    };
+    let variable = |name: &str| settings.variable(name);
+    let read = || hindsight::Settings::read(own.as_deref(), global.as_deref(), &variable);
+    let many = Arc::new(Hindsight::new(read()?)?);
+    many.settings().notes.iter().for_each(|note| tracing::warn!("{note}"));
+    let one = match company(home, settings) {
+        Company::One => Some(Arc::new(Hindsight::new(read()?)?.of_one_person()) as Arc<dyn Provider>),
+        Company::Many => None,
+    };
+    Ok(Arc::new(Remembering { one, many, files: None }))
+}
+
+fn honcho(
+    home: &Home,
+    profile: Option<&str>,
+    settings: &Settings,
+    workspace: &Path,
+) -> Result<Arc<dyn Provider>, String> {
+    let user = user_home(settings);
+    // A profile without a file of its own uses that of the root it belongs to.
+    let root = home.path().parent().filter(|parent| parent.ends_with("profiles")).and_then(Path::parent);
+    let mut places: Vec<PathBuf> = vec![home.path().join("honcho.json")];
+    places.extend(root.map(|root| root.join("honcho.json")));
+    places.extend(user.map(|user| user.join(".honcho/config.json")));
+    let mut files = Vec::new();
+    for place in &places {
+        if let Some(text) = text(place)? {
+            files.push((place.display().to_string(), text));
+        }
+    }
+    let files: Vec<File<'_>> = files.iter().map(|(path, text)| File { path, text }).collect();
+    let given = Given { files: &files, profile, ..Given::default() };
+    let read = honcho::Settings::parse(&given, |name: &str| settings.variable(name));
+    let read = read.map_err(|error| error.to_string())?;
+    if !read.enabled {
+        return Err(
+            "it is switched off in its own file. Set `enabled` there, or empty `memory.provider`.".into()
+        );
+    }
+    let surroundings = |company| Surroundings {
+        directory: workspace.display().to_string(),
+        repository: repository(workspace),
+        company,
+    };
+    let many = Honcho::new(read.clone(), surroundings(Company::Many));
+    let one = match company(home, settings) {
+        Company::One => Some(Arc::new(Honcho::new(read, surroundings(Company::One))) as Arc<dyn Provider>),
+        Company::Many => None,
+    };
+    let files = Some(Files { home: home.path().to_owned(), honcho: many.clone(), brought: Mutex::default() });
+    Ok(Arc::new(Remembering { one, many: Arc::new(many), files }))
+}
+
+/// A provider, as its one person sees it and as everybody else does.
+struct Remembering {
+    one: Option<Arc<dyn Provider>>,
+    many: Arc<dyn Provider>,
+    files: Option<Files>,
+}
+
+impl Remembering {
+    fn of(&self, scope: &Scope) -> &dyn Provider {
+        let one_of_many = scope.platform == "api_server" && scope.user.is_some();
+        match &self.one {
+            Some(one) if !one_of_many => one.as_ref(),
+            _ => self.many.as_ref(),
+        }
+    }
+
+    /// Whose files the home's are: whoever sits at its terminal, or is the only one who can write.
+    fn role(&self, scope: &Scope) -> Role {
+        let at_terminal = scope.platform == "cli" && scope.user.is_none();
+        let alone = self.one.is_some() && scope.platform != "api_server";
+        match at_terminal || alone {
+            true => Role::Owner,
+            false => Role::Guest,
+        }
+    }
+}
+
+impl Provider for Remembering {
+    fn name(&self) -> &str {
+        self.many.name()
+    }
+
+    fn naming(&self, scope: &Scope) -> Naming {
+        self.of(scope).naming(scope)
+    }
+
+    fn every(&self) -> Option<u64> {
+        self.many.every()
+    }
+
+    fn recall<'a>(&'a self, scope: &'a Scope, query: &'a str) -> Promise<'a, Result<String, MemoryError>> {
+        self.of(scope).recall(scope, query)
+    }
+
+    fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
+        Box::pin(async move {
+            if let Some(files) = &self.files {
+                files.bring(retention, self.role(&retention.scope)).await?;
+            }
+            self.of(&retention.scope).retain(retention).await
+        })
+    }
+
+    fn before_compression<'a>(
+        &'a self,
+        scope: &'a Scope,
+        messages: &'a [Message],
+    ) -> Promise<'a, Result<String, MemoryError>> {
+        self.of(scope).before_compression(scope, messages)
+    }
+
+    fn tools(&self) -> Vec<Spec> {
+        self.many.tools()
+    }
+
+    fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
+        self.of(scope).call(scope, name, arguments)
+    }
+}
+
+/// The home's memory files go to Honcho before the first turn of a conversation of their owner. What is there
+/// is looked up first each time the process meets the conversation, so that nothing has to be written down.
+struct Files {
+    home: PathBuf,
+    honcho: Honcho,
+    brought: Mutex<BTreeSet<String>>,
+}
+
+impl Files {
+    async fn bring(&self, retention: &Retention, role: Role) -> Result<(), MemoryError> {
+        let known = |brought: &BTreeSet<String>| brought.contains(&retention.document);
+        if known(&self.brought.lock().expect("nothing panics while it holds this")) {
+            return Ok(());
+        }
+        let wanted = migration(self.honcho.settings(), &retention.scope, role);
+        let files: Vec<LocalFile> = wanted.iter().filter_map(|name| self.read(name)).collect();
+        if !files.is_empty() {
+            let already = Already { begun: true, done: Vec::new() };
+            self.honcho.migrate(&retention.scope, &retention.document, &files, &already).await?;
+        }
+        let mut brought = self.brought.lock().expect("nothing panics while it holds this");
+        brought.insert(retention.document.clone());
+        Ok(())
+    }
+
+    fn read(&self, name: &str) -> Option<LocalFile> {
+        let path = match name {
+            "SOUL.md" => self.home.join(name),
+            _ => self.home.join("memories").join(name),
+        };
+        let text = std::fs::read_to_string(path).ok()?;
+        Some(LocalFile { name: name.to_owned(), text })
+    }
+}
+
+/// Whether one person at most can reach the agent through chats.
+fn company(home: &Home, settings: &Settings) -> Company {
+    let mut people: BTreeSet<(String, String)> = BTreeSet::new();
+    let chats =
+        settings.platforms.all.iter().filter(|platform| platform.enabled && platform.name != "api_server");
+    for platform in chats {
+        let access = &platform.access;
+        let many = access.open
+            || access.gateway_open
+            || access.signed
+            || !access.group_users.is_empty()
+            || !access.group_chats.is_empty()
+            || !access.roles.is_empty()
+            || access.users.iter().chain(&access.gateway_users).any(|user| user == "*");
+        let listed = access.users.iter().chain(&access.gateway_users).cloned();
+        let approved = home.path().join("pairing").join(pairing::approved_file(&platform.name));
+        let paired = std::fs::read_to_string(approved).map(|text| pairing::parse(&text)).unwrap_or_default();
+        let known: BTreeSet<String> = listed.chain(paired.keys().cloned()).collect();
+        if many || known.len() > 1 {
+            return Company::Many;
+        }
+        people.extend(known.into_iter().map(|user| (platform.name.clone(), user)));
+    }
+    // One on each of two platforms may be two.
+    match people.len() {
+        0 | 1 => Company::One,
+        _ => Company::Many,
+    }
+}
+
+fn text(path: &Path) -> Result<Option<String>, String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{} cannot be read ({error}). Put it right and restart.", path.display())),
+    }
+}
+
+fn user_home(settings: &Settings) -> Option<PathBuf> {
+    settings.environment.get("HOME").map(PathBuf::from)
+}
+
+/// The name of the directory at the root of the repository that the workspace lies in.
+fn repository(workspace: &Path) -> Option<String> {
+    let root = workspace.ancestors().find(|directory| directory.join(".git").exists())?;
+    Some(root.file_name()?.to_string_lossy().into_owned())
+}
