@@ -16,12 +16,13 @@ use std::time::Duration;
 use throughline_core::input::{Birth, DedupeKey, Kind};
 use throughline_core::port::{Briefing, Desk, Engine, Model, Refusal, Submission};
 use throughline_core::route::Target;
+use throughline_core::session::review::Fill;
 use throughline_core::tool::{Caller, Kit, Tools};
 use throughline_core::{Content, SessionId};
-use throughline_gateway::{Agents, Delegation, EngineKit, Hands, HandsSettings};
+use throughline_gateway::{Agents, Delegation, EngineKit, Fills, Hands, HandsSettings};
 use throughline_hermes::config::Given;
 use throughline_mcp::client::Client as Servers;
-use throughline_memory::{Memory, MemorySettings, Owners};
+use throughline_memory::{Memory, MemorySettings, Owners, Size};
 use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
 use throughline_tools::hooks::ShellHooks;
@@ -47,6 +48,8 @@ pub struct Equipment {
     pub briefing: Arc<dyn Briefing>,
     pub servers: Arc<Servers>,
     pub hooks: Arc<ShellHooks>,
+    /// How full the memory is.
+    pub fills: Fills,
     /// What is off although it is built in, and why.
     pub off: Vec<String>,
     bell: Arc<Bell>,
@@ -76,6 +79,7 @@ pub async fn equip(
 
     let skills = Arc::new(Skills::new(skill_settings(path, settings)).matching(files::replaced));
     let memory = Memory::new(memory_settings(path, settings));
+    let fills = fills(memory.clone());
     let servers = Servers::start(servers::settings(&settings.tools), servers::surroundings(path, settings));
     let place = terminal::Place { home: path, homes, workspace: &workspace, user_home: user_home.as_deref() };
     let terminal = Arc::new(terminal::terminal(&place, settings, model, bell.clone().rings(), &mut off));
@@ -120,7 +124,7 @@ pub async fn equip(
         ..BriefSettings::of(path, skills, Arc::new(Remembered(memory)))
     });
     servers.settled(SERVERS_PATIENCE).await;
-    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), servers, hooks, off, bell }
+    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), servers, hooks, fills, off, bell }
 }
 
 /// Where commands begin and relative paths count from: what the settings say, else the directory the
@@ -233,6 +237,24 @@ fn given<T: Clone>(written: &Option<Given<T>>) -> Option<T> {
 
 fn count(written: &Option<Given<u64>>) -> Option<usize> {
     given(written).and_then(|value| usize::try_from(value).ok())
+}
+
+/// Whoever's memory it is not hears nothing of it.
+fn fills(memory: Memory) -> Fills {
+    Arc::new(move |caller| {
+        let memory = memory.clone();
+        Box::pin(async move {
+            if !memory.belongs_to(&caller) {
+                return Vec::new();
+            }
+            let sizes = tokio::task::spawn_blocking(move || memory.sizes()).await.unwrap_or_default();
+            let fill = |Size { target, chars, chars_max, entries }| {
+                let target = String::from(target);
+                Fill { target, chars, chars_max, entries }
+            };
+            sizes.into_iter().map(fill).collect()
+        })
+    })
 }
 
 /// The memory as prompts show it.

@@ -8,6 +8,7 @@ use crate::expiry::{self, Lifecycle};
 use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
+use crate::review::Reviewer;
 use crate::router::{self, Router};
 use crate::session::{Mail, Origin};
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ pub struct Parts {
     pub hands: Arc<Hands>,
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
+    pub reviewer: Reviewer,
     /// The user's own programs.
     pub hooks: Arc<dyn Hooks>,
     pub platforms: Vec<Arc<dyn Platform>>,
@@ -74,6 +76,7 @@ pub(crate) struct Home {
     pub tools: Arc<dyn Tools>,
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
+    pub reviewer: Reviewer,
     pub hooks: Arc<dyn Hooks>,
     pub lifecycle: Lifecycle,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
@@ -252,7 +255,7 @@ impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
         let Parts { clock, model, tools, hands, briefing, compressor, hooks, platforms, .. } = parts;
-        let Parts { clerk, models, mint, open, readers, .. } = parts;
+        let Parts { clerk, models, mint, open, readers, reviewer, .. } = parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
@@ -287,6 +290,7 @@ impl Agent {
             tools,
             briefing,
             compressor,
+            reviewer,
             hooks,
             lifecycle: options.lifecycle,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),

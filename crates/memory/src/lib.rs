@@ -18,10 +18,12 @@ pub mod files;
 mod pending;
 mod prompt;
 pub mod settings;
+mod size;
 mod target;
 mod text;
 mod threats;
 mod tool;
 
 pub use settings::{MemorySettings, Owners};
+pub use size::Size;
 pub use tool::Memory;

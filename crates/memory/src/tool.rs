@@ -59,6 +59,10 @@ impl Memory {
         self.shared.settings.owners.include(caller)
     }
 
+    pub(crate) fn settings(&self) -> &MemorySettings {
+        &self.shared.settings
+    }
+
     fn is_enabled(&self) -> bool {
         [Target::Memory, Target::User].iter().any(|target| target.is_enabled(&self.shared.settings))
     }

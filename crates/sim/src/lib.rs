@@ -16,6 +16,7 @@ mod past;
 mod people;
 pub mod plan;
 mod platforms;
+mod review;
 pub mod seed;
 mod tools;
 mod watched;

@@ -3,6 +3,7 @@
 
 use crate::books::{CallBook, Question};
 use crate::engine::expanded;
+use crate::review;
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
 use throughline_core::compression::text_tokens;
@@ -66,6 +67,9 @@ impl Model for SimModel {
             let outside = &self.outside;
             let sent: Vec<String> =
                 asked.prompt.messages.iter().map(|segment| segment.bytes.to_string()).collect();
+            if let Some(place) = review::begins(&sent) {
+                return self.look_back(&asked, sent, place).await;
+            }
             let prompt = outside.write(|books| expanded(books, &sent));
             let weight = sent.iter().map(|segment| 4 + text_tokens(segment)).sum();
             let number = self.hear(&asked, &prompt, sent);

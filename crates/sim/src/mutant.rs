@@ -82,10 +82,16 @@ pub enum Mutant {
     SendAnew,
     /// That a preview will be posted is not written.
     ForgetDraft,
+    /// That a review has fallen due is not written.
+    DropReview,
+    /// That a review is over is not written.
+    ReviewTwice,
+    /// A review leaves its question in the transcript.
+    ReviewAloud,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 35] = [
+    pub const ALL: [Mutant; 38] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -121,6 +127,9 @@ impl Mutant {
         Mutant::ExpireRunning,
         Mutant::SendAnew,
         Mutant::ForgetDraft,
+        Mutant::DropReview,
+        Mutant::ReviewTwice,
+        Mutant::ReviewAloud,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -212,6 +221,16 @@ impl Mutant {
             Mutant::DropRetry if state.handover.attempts > 0 => {
                 if let Phase::Closed(stage) = &mut state.phase {
                     *stage = Finalisation::Done;
+                }
+            }
+            Mutant::DropReview => acts.retain(|act| !matches!(act, Act::Review(_))),
+            Mutant::ReviewTwice => acts.retain(|act| !matches!(act, Act::Reviewed { .. })),
+            Mutant::ReviewAloud => {
+                if acts.iter().any(|act| matches!(act, Act::Reviewed { .. })) {
+                    acts.push(Act::Append(Message::user(
+                        state.active,
+                        Content::text("[Review] of all this"),
+                    )));
                 }
             }
             Mutant::ForgetActivity => state.active = state.active.min(Time(1)),

@@ -17,6 +17,7 @@ use crate::past;
 use crate::people::{self, Room};
 use crate::plan::{Crash, LifecyclePlan, Plan};
 use crate::platforms::{Forgetful, Post, SimPlatform};
+use crate::review;
 use crate::seed::Seed;
 use crate::tools::{SimBriefing, SimTools};
 use crate::watched::Watched;
@@ -30,7 +31,7 @@ use throughline_core::session::Rules;
 use throughline_core::{Message, RowId, SessionId, Time};
 use throughline_gateway::{
     Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, Lifecycle, NoClerk, OneModel,
-    Options, Parts,
+    Options, Parts, Reviewer,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -321,6 +322,7 @@ impl World {
         }
         let mut transcripts = BTreeMap::new();
         let mut ended = BTreeSet::new();
+        let mut open_reviews = Vec::new();
         let mut wrong = Vec::new();
         for disk in &outside.disks {
             let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
@@ -330,6 +332,7 @@ impl World {
             let unreadable = |error| format!("the store cannot be read: {error}");
             let (found, snapshots, violations) = read_all(store.reader(), asked).map_err(unreadable)?;
             ended.extend(ended_in(store.reader()).map_err(unreadable)?);
+            open_reviews.extend(review::open_in(store.reader()).map_err(unreadable)?);
             let (found, snapshots) = outside.write(|books| {
                 let expand = |rows: &Vec<String>| expanded(books, rows);
                 let found: BTreeMap<_, _> =
@@ -352,6 +355,7 @@ impl World {
         outside.write(|books| {
             wrong.extend(judge::verdict(&outside.plan, books, &transcripts, &ended));
             wrong.extend(judge::ends(&outside.plan, books, &ended));
+            wrong.extend(review::verdict(&outside.plan, books, &transcripts, &open_reviews));
             wrong.extend(log::audited(&books.log));
             Ok((wrong, judge::tally(books, &transcripts)))
         })
@@ -410,6 +414,7 @@ async fn life_of(outside: Arc<Outside>, agents: Arc<Agents>) -> Ended {
     if let Err(error) = writing(&outside, &desks).await {
         return Ended::Stuck(format!("someone who writes fell over: {error}"));
     }
+    review::rest(&outside).await;
     for agent in running {
         match agent.stop(Duration::from_secs(600)).await {
             Ok(stopped) if stopped.is_clean() => {}
@@ -450,6 +455,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         hands,
         briefing: Arc::new(SimBriefing(outside.clone())),
         compressor: compressor(outside, number),
+        reviewer: Reviewer::default(),
         hooks: Arc::new(SimHooks(outside.clone())),
         platforms,
         clerk: Arc::new(NoClerk),
@@ -463,7 +469,9 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     };
     let limits = outside.plan.limits.clone();
     let hard_tokens = outside.plan.compression.as_ref().map(|plan| plan.hard);
-    let rules = Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name, ..Rules::default() };
+    let review = review::intervals(outside);
+    let rules =
+        Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name, review, ..Rules::default() };
     let options =
         Options { rules, lifecycle: lifecycle(outside), writer_thread: false, cached: Arc::default() };
     Agent::start(parts, options).await

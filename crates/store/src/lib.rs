@@ -33,6 +33,7 @@ mod outbox;
 mod passage;
 mod projection;
 mod read;
+mod review;
 mod rewind;
 mod route;
 mod search;

@@ -276,6 +276,8 @@ impl<'a> Scribe<'a> {
             Act::Hook { hook, run } => self.hook(change, hook, run)?,
             Act::Compress(operation) => self.compress(change, operation)?,
             Act::Abandon { number, end, reason } => self.abandon(change, *number, *end, reason)?,
+            Act::Review(review) => self.review(change, review)?,
+            Act::Reviewed { number, outcome } => self.reviewed(change, *number, outcome)?,
             Act::Note { name, detail } => self.note(Some(change.id()), name, detail, change.at)?,
         }
         Ok(())
@@ -341,6 +343,7 @@ impl<'a> Scribe<'a> {
             "DELETE FROM tl_finalisation WHERE session = ?1",
             "DELETE FROM tl_hook WHERE session = ?1",
             "DELETE FROM tl_reset WHERE session = ?1",
+            "DELETE FROM tl_review WHERE session = ?1",
             "UPDATE tl_seen SET seq = 0 WHERE session = ?1",
         ] {
             self.conn.execute(sql, [id])?;
