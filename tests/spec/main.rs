@@ -21,6 +21,7 @@ mod peers;
 mod prompts;
 mod refusals;
 mod retries;
+mod reviews;
 mod servers;
 mod simulation;
 mod snapshots;

@@ -40,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 /// Messages that another model than the conversation's is shown: it has nothing cached.
 const DIGEST_MESSAGES: usize = 24;
+/// How the memory tool says that nothing had to be added (Hermes' words).
+const THERE_ALREADY: &str = "already exists";
 /// What a notice shows of an entry.
 const PREVIEW_CHARS: usize = 120;
 const REMOVED_PREVIEW_CHARS: usize = 60;
@@ -274,7 +276,10 @@ impl Looking<'_> {
     /// What a call has changed, for the record and for people.
     fn note_change(&mut self, asked: &ToolCall, arguments: &Value, result: &Content) {
         let Ok(result) = serde_json::from_str::<Value>(&result.plain()) else { return };
-        if result["success"] != true {
+        // What is there already is news only where an earlier run of this review may have put it there.
+        let is_first_run = self.review.lost == 0 && self.review.tries == 0;
+        let is_there = result["message"].as_str().is_some_and(|message| message.contains(THERE_ALREADY));
+        if result["success"] != true || (is_there && is_first_run) {
             return;
         }
         let detailed = changes(&asked.name, arguments, &result);
