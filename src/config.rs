@@ -181,6 +181,7 @@ pub struct Settings {
     /// The variables that the process was started with.
     pub environment: Environment,
     pub compression: Compression,
+    pub review: Review,
     pub session_reset: SessionReset,
     pub hooks: Hooks,
     /// Where people write.
@@ -217,6 +218,19 @@ pub struct Logs {
     pub bytes_max: u64,
     /// How many that were put aside stay.
     pub backups: u64,
+}
+
+/// When somebody looks back at a conversation.
+#[derive(Clone, Debug)]
+pub struct Review {
+    /// After how many turns of people, and how many steps with calls. Zero: never.
+    pub turns: Sourced<u64>,
+    pub steps: Sourced<u64>,
+    /// `off`, `on` or `verbose`, in general and by platform.
+    pub notices: Sourced<String>,
+    pub notices_of: Vec<(String, String)>,
+    /// Who does, if not the model that answers.
+    pub reviewer: Option<ModelChoice>,
 }
 
 #[derive(Clone, Debug)]

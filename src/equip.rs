@@ -17,12 +17,13 @@ use std::time::Duration;
 use throughline_core::input::{Birth, DedupeKey, Kind};
 use throughline_core::port::{Briefing, Desk, Engine, Model, Refusal, Submission};
 use throughline_core::route::Target;
+use throughline_core::session::review::Fill;
 use throughline_core::tool::{Caller, Kit, Tools};
 use throughline_core::{Content, SessionId};
-use throughline_gateway::{Agents, Delegation, EngineKit, Hands, HandsSettings, Memory as Outside};
+use throughline_gateway::{Agents, Delegation, EngineKit, Fills, Hands, HandsSettings, Memory as Outside};
 use throughline_hermes::config::Given;
 use throughline_mcp::client::Client as Servers;
-use throughline_memory::{Memory, MemorySettings, Owners};
+use throughline_memory::{Memory, MemorySettings, Owners, Size};
 use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
 use throughline_tools::hooks::ShellHooks;
@@ -51,6 +52,8 @@ pub struct Equipment {
     pub hooks: Arc<ShellHooks>,
     /// Where the agent remembers beyond its own files.
     pub outside: Option<Outside>,
+    /// How full the memory is.
+    pub fills: Fills,
     /// What is off although it is built in, and why.
     pub off: Vec<String>,
     bell: Arc<Bell>,
@@ -81,6 +84,7 @@ pub async fn equip(
 
     let skills = Arc::new(Skills::new(skill_settings(path, settings)).matching(files::replaced));
     let memory = Memory::new(memory_settings(path, settings));
+    let fills = fills(memory.clone());
     let servers = Servers::start(servers::settings(&settings.tools), servers::surroundings(path, settings));
     let place = terminal::Place { home: path, homes, workspace: &workspace, user_home: user_home.as_deref() };
     let terminal = Arc::new(terminal::terminal(&place, settings, model, bell.clone().rings(), &mut off));
@@ -135,6 +139,7 @@ pub async fn equip(
         servers,
         hooks,
         outside,
+        fills,
         off,
         bell,
     }
@@ -251,6 +256,24 @@ fn given<T: Clone>(written: &Option<Given<T>>) -> Option<T> {
 
 fn count(written: &Option<Given<u64>>) -> Option<usize> {
     given(written).and_then(|value| usize::try_from(value).ok())
+}
+
+/// Whoever's memory it is not hears nothing of it.
+fn fills(memory: Memory) -> Fills {
+    Arc::new(move |caller| {
+        let memory = memory.clone();
+        Box::pin(async move {
+            if !memory.belongs_to(&caller) {
+                return Vec::new();
+            }
+            let sizes = tokio::task::spawn_blocking(move || memory.sizes()).await.unwrap_or_default();
+            let fill = |Size { target, chars, chars_max, entries }| {
+                let target = String::from(target);
+                Fill { target, chars, chars_max, entries }
+            };
+            sizes.into_iter().map(fill).collect()
+        })
+    })
 }
 
 /// The memory as prompts show it.

@@ -13,7 +13,7 @@ use crate::cmd::memory::{Memory, Order};
 use crate::cmd::pairing::Pairing;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::Place;
-use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Settings, Written};
+use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, Home, Ownership};
 use crate::host::{Introduction, Plan};
@@ -33,9 +33,10 @@ use throughline_core::guard::Limits;
 use throughline_core::port::{Desk, Model, Platform, Read, Store, StoreError};
 use throughline_core::redact::Secret;
 use throughline_core::session::Rules;
+use throughline_core::session::review::Intervals;
 use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Compressor, Lifecycle, Mint, NoClerk, OneModel, Options, Parts, Stopped,
-    SystemClock,
+    Agent, Agents, Bridge, Clock, Compressor, Lifecycle, Mint, NoClerk, Notice, Notices, OneModel, Options,
+    Parts, Reviewer, Stopped, SystemClock,
 };
 use throughline_hermes::env::Dotenv;
 use throughline_hermes::{id, local};
@@ -183,6 +184,9 @@ pub async fn start(
         settings.compression.summariser.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
     let summariser = summariser.context("the model of auxiliary.compression cannot be used")?;
     let (compressor, hard_tokens) = compressor::compressor(settings, &model, summariser);
+    let reviewer =
+        settings.review.reviewer.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
+    let reviewer = reviewer.context("the model of auxiliary.background_review cannot be used")?;
     let engine = compressor.engine.clone();
     let equipment =
         equip::equip(&home, name, settings, &model, &company.agents, &company.homes, engine).await;
@@ -192,6 +196,7 @@ pub async fn start(
     let platforms: Vec<Arc<dyn Platform>> = chats.platforms().chain([bridge as Arc<dyn Platform>]).collect();
     let parts = Parts {
         clerk: Arc::new(Attendant::new(&home, name, &settings.environment, tools, equipment.memory.clone())),
+        reviewer: self::reviewer(settings, reviewer, &equipment),
         models: Arc::new(Providers {
             home: home.clone(),
             environment: settings.environment.clone(),
@@ -525,6 +530,7 @@ fn parts(
         briefing: equipment.briefing.clone(),
         compressor,
         memory: equipment.outside.clone(),
+        reviewer: Reviewer::default(),
         hooks: equipment.hooks.clone(),
         platforms,
         clerk: Arc::new(NoClerk),
@@ -555,6 +561,7 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &
             hard_tokens,
             limits,
             agent: name.into(),
+            review: intervals(settings),
             ..Rules::default()
         },
         recollects: settings.recollects.value,
@@ -562,6 +569,30 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &
         writer_thread: true,
         cached: company.cached.clone(),
     }
+}
+
+/// When conversations are looked back at. The offline model has no use for it.
+fn intervals(settings: &Settings) -> Intervals {
+    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    match settings.model {
+        ModelChoice::Rehearsal => Intervals::default(),
+        ModelChoice::OpenAi(_) | ModelChoice::Anthropic(_) => {
+            let Review { turns, steps, .. } = &settings.review;
+            Intervals { turns: small(turns.value), steps: small(steps.value) }
+        }
+    }
+}
+
+fn reviewer(settings: &Settings, model: Option<Arc<dyn Model>>, equipment: &Equipment) -> Reviewer {
+    let notice = |word: &str| match word {
+        "off" => Notice::Off,
+        "verbose" => Notice::Verbose,
+        _ => Notice::On,
+    };
+    let Review { notices, notices_of, .. } = &settings.review;
+    let of_platforms = notices_of.iter().map(|(platform, word)| (platform.clone(), notice(word))).collect();
+    let notices = Notices { usual: notice(&notices.value), of_platforms };
+    Reviewer::new(model, notices, equipment.fills.clone())
 }
 
 /// When conversations end by themselves, by the clock on the wall.

@@ -242,6 +242,16 @@ fn detail(agent: &Value, now: Time, page: &Page, out: &mut dyn Write) -> io::Res
         let state = if one["ready"] == true { "ready" } else { "being written" };
         lines.push(format!("summary of {} {state} for {}", said(one, "session"), span(age(one, now))));
     }
+    let count = |name: &str| agent[name].as_u64().unwrap_or(0);
+    if count("reviews_due") > 0 {
+        lines.push(format!("{} due", counted(count("reviews_due"), "review", "reviews")));
+    }
+    if count("reviews_parked") > 0 {
+        lines.push(format!(
+            "{} set aside after failing",
+            counted(count("reviews_parked"), "review", "reviews")
+        ));
+    }
     let waiting = &agent["oldest_waiting"];
     if !waiting.is_null() {
         let why = match waiting["why"].as_str().unwrap_or_default() {

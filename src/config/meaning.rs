@@ -29,6 +29,8 @@ const COMPRESSION_FLOOR: u64 = 64_000;
 const WINDOW_MIN: u64 = 1_000;
 /// Hermes' own patience with whoever writes a summary.
 const SUMMARY_SECONDS: f64 = 120.0;
+/// After how many turns, or steps with calls, somebody looks back at a conversation (Hermes').
+const REVIEW_INTERVAL: u64 = 10;
 
 /// Long enough for most turns to end, short enough for the 90 s that a service manager grants.
 /// Hermes' own default is none at all; a turn that is cut off here goes on at the next start.
@@ -67,6 +69,7 @@ impl Written {
         report.sourced("throughline.recall_patience_ms", &recall_patience);
         self.tools(&mut report);
         let compression = self.compression(model.as_ref(), &mut report);
+        let review = self.review(&mut report);
         let session_reset = self.session_reset(&mut report);
         let timezone = self.timezone(&mut report);
         let log_level = self.log_level(&mut report);
@@ -90,6 +93,7 @@ impl Written {
                 secrets: self.secrets(),
                 environment: self.environment.clone(),
                 compression,
+                review,
                 session_reset,
                 hooks: self.config.hooks.clone(),
                 platforms: self.platforms(&mut report),
@@ -324,6 +328,31 @@ impl Written {
             format!("`auxiliary.compression.timeout` is a number of seconds from 1 to 3600; {SUMMARY_SECONDS} is used"),
         );
         Sourced::new(Duration::from_secs_f64(SUMMARY_SECONDS), Origin::Default)
+    }
+
+    fn review(&self, report: &mut Report) -> Review {
+        let written = &self.config.settings.review;
+        let review = Review {
+            turns: or_default(written.turns, REVIEW_INTERVAL),
+            steps: or_default(written.steps, REVIEW_INTERVAL),
+            notices: or_default(written.notices.clone(), "on".to_owned()),
+            notices_of: written
+                .notices_of
+                .iter()
+                .map(|(name, at)| (name.clone(), at.value.clone()))
+                .collect(),
+            reviewer: self.reviewer(report),
+        };
+        report.sourced("memory.nudge_interval", &review.turns);
+        report.sourced("skills.creation_nudge_interval", &review.steps);
+        report.sourced("display.memory_notifications", &review.notices);
+        let looks = match &review.reviewer {
+            Some(ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint)) => &endpoint.model.value,
+            Some(ModelChoice::Rehearsal) | None => "the model that answers",
+        };
+        let origin = written.auxiliary.model.as_ref().map(|model| Origin::Config { line: model.place.line });
+        report.row("auxiliary.background_review.model", looks, &origin.unwrap_or(Origin::Default));
+        review
     }
 
     fn session_reset(&self, report: &mut Report) -> SessionReset {

@@ -8,7 +8,7 @@
 use super::{Origin, Report, Sourced, Written};
 use std::net::IpAddr;
 use throughline_hermes::config::provider::{self, Known, Reach, Wire};
-use throughline_hermes::config::{At, Model, Provider, Secret};
+use throughline_hermes::config::{At, Auxiliary, Model, Provider, Secret};
 
 /// What the gateway asks.
 #[derive(Clone, Debug)]
@@ -87,6 +87,22 @@ impl Written {
     /// that cannot be used is not a reason to stop: the model that answers writes them then.
     pub(super) fn summariser(&self, report: &mut Report) -> Option<ModelChoice> {
         let auxiliary = &self.config.settings.compression.auxiliary;
+        self.auxiliary(auxiliary, "compression", "writes summaries", report)
+    }
+
+    /// Likewise the model that looks back at conversations.
+    pub(super) fn reviewer(&self, report: &mut Report) -> Option<ModelChoice> {
+        let auxiliary = &self.config.settings.review.auxiliary;
+        self.auxiliary(auxiliary, "background_review", "reviews conversations", report)
+    }
+
+    fn auxiliary(
+        &self,
+        auxiliary: &Auxiliary,
+        task: &str,
+        does: &str,
+        report: &mut Report,
+    ) -> Option<ModelChoice> {
         let provider =
             auxiliary.provider.as_ref().filter(|name| !["", "auto", "main"].contains(&name.value.trim()));
         let given = auxiliary.model.as_ref().or(provider).or(auxiliary.base_url.as_ref())?;
@@ -113,7 +129,7 @@ impl Written {
             Ok(choice) => Some(choice),
             Err(Unusable { text, .. }) => {
                 let origin = Origin::Config { line: given.place.line };
-                report.warn(&origin, format!("the model of `auxiliary.compression` cannot be used, so the one that answers writes summaries: {text}"));
+                report.warn(&origin, format!("the model of `auxiliary.{task}` cannot be used, so the one that answers {does}: {text}"));
                 None
             }
         }

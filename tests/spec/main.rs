@@ -23,6 +23,7 @@ mod platforms;
 mod prompts;
 mod refusals;
 mod retries;
+mod reviews;
 mod servers;
 mod simulation;
 mod snapshots;

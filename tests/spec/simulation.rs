@@ -71,6 +71,15 @@ fn p4_what_people_do_to_the_past_survives_a_crash_after_any_commit() {
     assert!(points >= 40, "the script has become shorter: {points} commits");
 }
 
+/// What fell due is over once, was about what the turn had been asked, byte by byte, and nobody waited.
+#[test]
+fn p22_reviews_survive_a_crash_after_any_commit_and_nobody_waits_for_them() {
+    let points = crash_everywhere(&Plan::retrospect());
+    assert!(points > 40, "the script has become shorter: {points} commits");
+    let report = World::new(5, Plan::retrospect(), &template(), None).play();
+    assert!(report.tally["reviews done"] >= 4, "{:?}", report.tally);
+}
+
 #[test]
 fn power_may_fail_at_any_moment() {
     let template = template();

@@ -226,6 +226,10 @@ pub trait Read: Send {
     /// Whether the rows that an operation stands for are still those it was begun with: nobody has
     /// compressed, taken back or deleted any of them.
     fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError>;
+    /// What a review that is due is about. None: it is over, or there is none of that number.
+    fn review(&self, id: &SessionId, number: u64) -> Result<Option<ReviewView>, StoreError>;
+    /// Reviews that are due or were set aside, oldest first.
+    fn reviews(&self) -> Result<Vec<ReviewRecord>, StoreError>;
     /// Which rows of a transcript are what.
     fn spoken(&self, id: &SessionId) -> Result<Spoken, StoreError>;
     /// A title as it would be stored for this session.
@@ -267,6 +271,30 @@ pub struct Loaded {
     pub last_prompt: Option<Mark>,
     /// Rows that Hermes added since we last looked: they are part of the conversation now.
     pub adopted: usize,
+}
+
+/// The view that a review fell due on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReviewView {
+    pub messages: Vec<Message>,
+    /// Rows of it that another program has deleted since.
+    pub gone: usize,
+    /// As it was then.
+    pub system_prompt: Option<Arc<str>>,
+    /// What was asked for the answer it fell due with: a review begins with these bytes.
+    pub asked: Option<Mark>,
+}
+
+/// A review that is not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewRecord {
+    pub session: SessionId,
+    pub number: u64,
+    pub subject: crate::session::review::Subject,
+    pub due: Time,
+    pub tries: u32,
+    /// Why it was set aside. None: it is due.
+    pub parked: Option<String>,
 }
 
 /// Rows of a transcript of which more is known than they say themselves.

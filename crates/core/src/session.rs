@@ -66,6 +66,7 @@ pub struct Session {
     pub finalised: bool,
     /// How its hand-over goes, once it has ended.
     pub handover: Handover,
+    pub reviews: review::Reviews,
     /// Inputs above `answered` that no turn has taken up, in order. The inbox rows themselves.
     pub waiting: VecDeque<Arc<Input>>,
 }
@@ -112,6 +113,8 @@ pub struct Rules {
     pub baseline: Option<Time>,
     /// A memory provider keeps what is said.
     pub remembers: bool,
+    /// When somebody looks back at a conversation.
+    pub review: review::Intervals,
 }
 
 /// What becomes of a chat message that arrives during a turn.
@@ -218,6 +221,11 @@ pub enum Event {
     Ordered {
         seq: Seq,
         found: Found,
+    },
+    /// What came of a review; the error says why nothing did.
+    Reviewed {
+        number: u64,
+        result: Result<review::Report, String>,
     },
 }
 
@@ -365,6 +373,13 @@ pub enum Act {
         row: RowId,
         sent_as: String,
     },
+    /// A review has fallen due, of the view as it is now; or what is known of one that has.
+    Review(Box<review::Review>),
+    /// It is over.
+    Reviewed {
+        number: u64,
+        outcome: review::Outcome,
+    },
     /// Something worth counting happened: a drop, an echo, a degradation, a cache break.
     Note {
         name: &'static str,
@@ -441,6 +456,11 @@ pub enum Job {
     Order {
         seq: Seq,
     },
+    /// Look back at the conversation, as it was when that fell due.
+    Review {
+        number: u64,
+        tries: u32,
+    },
 }
 
 impl Session {
@@ -466,6 +486,7 @@ impl Session {
             active: Time::default(),
             finalised: false,
             handover: Handover::default(),
+            reviews: review::Reviews::default(),
             waiting: VecDeque::new(),
         }
     }
@@ -481,11 +502,13 @@ impl Session {
                 }
                 next.take_up(&repeatable, now, &mut acts);
                 next.take_up_handover(now, &mut acts);
+                next.take_up_reviews(now, rules, &mut acts);
             }
             Event::Received(input) => next.receive(input, now, rules, &mut acts),
             Event::Answered { turn, step, answer, prompt, full } if self.is_at(turn, step) => {
                 next.count_answer(&answer, full, now);
                 next.answer(answer, prompt, now, rules, &mut acts);
+                next.consider_review(self, now, rules, &mut acts);
             }
             Event::Called { turn, step, index, result, sends } if self.is_at(turn, step) => {
                 next.close_call(index, result, sends, now, rules, &mut acts);
@@ -519,6 +542,7 @@ impl Session {
             Event::Rewritten { from } => next.rewritten(from, &mut acts),
             Event::Restored { snapshot, context } => next.restore(snapshot, context, now, &mut acts),
             Event::Ordered { seq, found } => next.ordered(seq, found, now, &mut acts),
+            Event::Reviewed { number, result } => next.reviewed(number, result, now, &mut acts),
             Event::Answered { turn, step, .. } => acts.push(echo("answer", turn, step)),
             Event::Called { turn, step, .. } => acts.push(echo("result", turn, step)),
             Event::Asked { turn, step, .. } => acts.push(echo("question", turn, step)),
@@ -527,6 +551,7 @@ impl Session {
         }
         next.attach(&mut acts);
         next.begin_waiting(now, rules, &mut acts);
+        next.count_turn(self, rules);
         next.weigh(&acts);
         if next.asks().is_some() && next.asks() != self.asks() {
             next.approach(now, rules, &mut acts);
@@ -571,6 +596,7 @@ impl Session {
             },
         }
         jobs.extend(self.due().map(|order| Job::Order { seq: order.seq }));
+        jobs.extend(self.review_job());
         jobs
     }
 
@@ -977,5 +1003,6 @@ mod past;
 mod pasts;
 mod preference;
 mod retain;
+pub mod review;
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,9 @@ pub struct Standing {
     pub compressing: Vec<Compressing>,
     /// Ended conversations that are still being handed over.
     pub handing_over: u64,
+    /// Reviews that are due, and those that were set aside.
+    pub reviews_due: u64,
+    pub reviews_parked: u64,
     /// Sessions that the operator silenced, and whether all of the home is.
     pub halted_sessions: u64,
     pub halted: bool,

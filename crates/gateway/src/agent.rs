@@ -9,6 +9,7 @@ use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
 use crate::retention::{self, Memory, Retaining};
+use crate::review::Reviewer;
 use crate::router::{self, Router};
 use crate::session::{Mail, Origin};
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ pub struct Parts {
     pub compressor: Compressor,
     /// Where it remembers beyond its own files. None: nowhere.
     pub memory: Option<Memory>,
+    pub reviewer: Reviewer,
     /// The user's own programs.
     pub hooks: Arc<dyn Hooks>,
     pub platforms: Vec<Arc<dyn Platform>>,
@@ -81,6 +83,7 @@ pub(crate) struct Home {
     pub compressor: Compressor,
     pub memory: Option<Memory>,
     pub recollects: bool,
+    pub reviewer: Reviewer,
     pub hooks: Arc<dyn Hooks>,
     pub lifecycle: Lifecycle,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
@@ -260,7 +263,7 @@ impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
         let Parts { clock, model, tools, hands, briefing, compressor, memory, hooks, platforms, .. } = parts;
-        let Parts { clerk, models, mint, open, readers, .. } = parts;
+        let Parts { clerk, models, mint, open, readers, reviewer, .. } = parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
@@ -299,6 +302,7 @@ impl Agent {
             recollects: options.recollects && memory.is_none(),
             memory: memory.clone(),
             retaining: Arc::default(),
+            reviewer,
             hooks,
             lifecycle: options.lifecycle,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),

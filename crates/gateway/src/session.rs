@@ -13,6 +13,7 @@ use crate::draft::{self, Preview};
 use crate::finalise::{self, Ended};
 use crate::hands::delegate;
 use crate::hooks;
+use crate::review::{self, Reading};
 use crate::router;
 use crate::stream::{self, Feed};
 use crate::turn::{self, Asking};
@@ -34,6 +35,7 @@ use throughline_core::port::{
 };
 use throughline_core::prompt::{Composition, Digest, Mark};
 use throughline_core::session::lifecycle::{Noticed, Run};
+use throughline_core::session::review::Review;
 use throughline_core::session::{
     Act, Event, FailureKind, Finalisation, Job, Outcome, Personality, Phase, RESTART, Reply, Session,
 };
@@ -1126,6 +1128,8 @@ impl Actor {
                 | Act::Compress(_)
                 | Act::Reopen
                 | Act::Hook { .. }
+                | Act::Review(_)
+                | Act::Reviewed { .. }
                 | Act::Abandon { .. } => {}
             }
         }
@@ -1270,6 +1274,12 @@ impl Actor {
                 let order = self.order(*seq).expect("an errand is implied by what waits");
                 return Ok(desk.start(clerk::carry_out(desk.clone(), order)));
             }
+            (Job::Review { .. }, _) => {
+                let review =
+                    self.state.reviews.pending.front().expect("a review is implied by one that is due");
+                let (review, reading) = (review.clone(), self.reading(review));
+                return Ok(desk.start(review::run(desk.clone(), review, reading)));
+            }
             (Job::Report { operation }, _) => {
                 return Ok(desk.start(compress::report(desk.clone(), *operation)));
             }
@@ -1350,6 +1360,26 @@ impl Actor {
         };
         let context = self.state.upkeep.context;
         Some(clerk::Order { seq, session: self.id.clone(), errand: errand.clone(), asked, context })
+    }
+
+    /// What a review needs of this session, on whose behalf it acts.
+    fn reading(&self, review: &Review) -> Reading {
+        let home = &self.home;
+        let chosen = review.model.as_ref().and_then(|name| home.models.choose(name).ok());
+        let caller = Caller {
+            session: self.id.clone(),
+            source: self.source.clone(),
+            principal: self.principal.clone(),
+            user: self.user.clone(),
+            reply_to: review.place.clone(),
+            trace: Trace::default(),
+            task: None,
+            allowed: Vec::new(), // what needs a person is not done
+            tokens_left: None,
+            now: home.clock.now(),
+        };
+        let sampling = with_reasoning(None, self.state.preferences.reasoning.as_deref());
+        Reading { model: chosen.unwrap_or_else(|| home.model.clone()), caller, sampling }
     }
 
     fn desk(&self) -> turn::Desk {

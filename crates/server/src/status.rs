@@ -216,6 +216,8 @@ pub fn standing_json(standing: &Standing) -> Value {
         "running": running.collect::<Vec<_>>(),
         "compressing": compressing.collect::<Vec<_>>(),
         "handing_over": standing.handing_over,
+        "reviews_due": standing.reviews_due,
+        "reviews_parked": standing.reviews_parked,
         "halted_sessions": standing.halted_sessions,
         "home_halted": standing.halted,
         "parked": standing.parked,

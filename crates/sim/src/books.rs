@@ -52,6 +52,11 @@ pub struct Books {
     /// What engines were asked, in order, and what memory providers were told before.
     pub compressing: Vec<Compressing>,
     pub hearings: Vec<Hearing>,
+    /// What reviews asked, in order; what they wrote; those that fell due, and those that are over.
+    pub reviewed: Vec<Looked>,
+    pub remembered: Vec<(String, String)>,
+    pub due: BTreeMap<(SessionId, u64), Due>,
+    pub over: Vec<Over>,
     /// How often a memory provider was asked for something else.
     pub strange: Vec<String>,
     /// What has arrived with another agent, each once.
@@ -66,7 +71,7 @@ pub struct Books {
     pub owners: BTreeMap<SessionId, (u32, Generation)>,
     /// What a memory provider keeps, in order; which documents are being written to, and in which life; and how
     /// often it failed.
-    pub remembered: Vec<Remembered>,
+    pub retained: Vec<Remembered>,
     pub writing: BTreeMap<(usize, String), u32>,
     pub forgetful: u32,
     /// What was seen to be wrong while it happened.
@@ -178,6 +183,37 @@ pub struct Compressing {
     pub began: Duration,
     /// None: it never came to an end.
     pub ended: Option<Duration>,
+}
+
+/// One question of a review.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    pub at: Moment,
+    pub agent: usize,
+    pub session: SessionId,
+    pub head: String,
+    /// As it was sent, up to what a review adds.
+    pub before: Vec<String>,
+    /// How many messages stood behind that.
+    pub behind: usize,
+    /// It got an answer.
+    pub answered: bool,
+}
+
+/// A review that fell due, as the gateway was told is on disk.
+#[derive(Clone, Debug)]
+pub struct Due {
+    pub turn: Seq,
+    pub in_chat: bool,
+}
+
+/// And one that is over.
+#[derive(Clone, Debug)]
+pub struct Over {
+    pub at: Moment,
+    pub review: (SessionId, u64),
+    pub done: bool,
+    pub told: bool,
 }
 
 /// One time that a memory provider was told of a compression.

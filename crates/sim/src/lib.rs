@@ -17,6 +17,7 @@ mod people;
 pub mod plan;
 mod platforms;
 pub mod remember;
+mod review;
 pub mod seed;
 mod tools;
 mod watched;

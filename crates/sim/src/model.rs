@@ -4,6 +4,7 @@
 use crate::books::{CallBook, Question};
 use crate::engine::expanded;
 use crate::remember::RECALLED;
+use crate::review;
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
 use throughline_core::compression::text_tokens;
@@ -76,6 +77,9 @@ impl Model for SimModel {
                 asked.prompt.messages.iter().map(|segment| segment.bytes.to_string()).collect();
             let said: Vec<String> =
                 sent.iter().map(|row| row.split(RECALLED).next().unwrap_or_default().to_owned()).collect();
+            if let Some(place) = review::begins(&sent) {
+                return self.look_back(&asked, sent, place).await;
+            }
             let prompt = outside.write(|books| expanded(books, &said));
             let weight = sent.iter().map(|segment| 4 + text_tokens(segment)).sum();
             let number = self.hear(&asked, &prompt, sent);

@@ -89,10 +89,16 @@ pub enum Mutant {
     KeepTwice,
     /// A turn counts as remembered when it is sent, not when it is acknowledged.
     KeepEarly,
+    /// That a review has fallen due is not written.
+    DropReview,
+    /// That a review is over is not written.
+    ReviewTwice,
+    /// A review leaves its question in the transcript.
+    ReviewAloud,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 38] = [
+    pub const ALL: [Mutant; 41] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -131,6 +137,9 @@ impl Mutant {
         Mutant::DropKept,
         Mutant::KeepTwice,
         Mutant::KeepEarly,
+        Mutant::DropReview,
+        Mutant::ReviewTwice,
+        Mutant::ReviewAloud,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -234,6 +243,16 @@ impl Mutant {
             Mutant::DropRetry if state.handover.attempts > 0 => {
                 if let Phase::Closed(stage) = &mut state.phase {
                     *stage = Finalisation::Done;
+                }
+            }
+            Mutant::DropReview => acts.retain(|act| !matches!(act, Act::Review(_))),
+            Mutant::ReviewTwice => acts.retain(|act| !matches!(act, Act::Reviewed { .. })),
+            Mutant::ReviewAloud => {
+                if acts.iter().any(|act| matches!(act, Act::Reviewed { .. })) {
+                    acts.push(Act::Append(Message::user(
+                        state.active,
+                        Content::text("[Review] of all this"),
+                    )));
                 }
             }
             Mutant::ForgetActivity => state.active = state.active.min(Time(1)),

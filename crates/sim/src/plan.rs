@@ -43,6 +43,8 @@ pub struct Plan {
     pub past: bool,
     /// When conversations end by themselves, and who hears of ends.
     pub lifecycle: LifecyclePlan,
+    /// None: nobody looks back.
+    pub reviews: Option<ReviewPlan>,
     pub disk: DiskPlan,
     pub platforms: PlatformPlan,
     pub crashes: Vec<Crash>,
@@ -182,6 +184,19 @@ pub struct LifecyclePlan {
     pub hanging_percent: u64,
 }
 
+/// When somebody looks back at a conversation, and how that goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewPlan {
+    /// After so many turns, or steps with calls.
+    pub turns: u32,
+    pub steps: u32,
+    /// How long each of its questions takes.
+    pub latency_min: Duration,
+    pub latency_max: Duration,
+    /// Of a hundred questions, how many come to nothing.
+    pub failing_percent: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskPlan {
     /// The disk is full for this long, from this moment on.
@@ -254,6 +269,7 @@ impl Plan {
             compression,
             past: false,
             lifecycle,
+            reviews: None,
             disk: DiskPlan { full },
             platforms,
             crashes,
@@ -261,11 +277,26 @@ impl Plan {
         }
         .sometimes_of_the_past(seed)
         .sometimes_remembered(seed)
+        .sometimes_reviewed(seed)
     }
 
     /// In one world in three somebody remembers what is said.
     fn sometimes_remembered(self, seed: &mut Seed) -> Self {
         Self { remembering: seed.chance(1, 3).then(|| RememberPlan::draw(seed)), ..self }
+    }
+
+    /// In one world in three somebody looks back, but for those about the past: what was said may be said
+    /// again there, and nobody could tell what a review is about.
+    fn sometimes_reviewed(self, seed: &mut Seed) -> Self {
+        let reviews = ReviewPlan {
+            turns: 1 + u32::try_from(seed.below(3)).expect("a small number"),
+            steps: u32::try_from(seed.below(4)).expect("a small number"),
+            latency_min: Duration::ZERO,
+            latency_max: millis(seed, 20_000),
+            failing_percent: [0, 10, 60][pick(seed, 3)],
+        };
+        let wanted = seed.chance(1, 3) && !self.past;
+        Self { reviews: wanted.then_some(reviews), ..self }
     }
 
     /// One world in six is about what people do to the past.
@@ -297,7 +328,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 9] {
+    pub fn fixed() -> [(&'static str, Plan); 10] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -308,6 +339,7 @@ impl Plan {
             ("past", Plan::past()),
             ("seasons", Plan::seasons()),
             ("remembered", Plan::remembered()),
+            ("retrospect", Plan::retrospect()),
         ]
     }
 
@@ -352,6 +384,7 @@ impl Plan {
             compression: None,
             past: false,
             lifecycle: LifecyclePlan::default(),
+            reviews: None,
             disk: DiskPlan { full: None },
             platforms: PlatformPlan { streams: true, piece_chars: None },
             crashes: Vec::new(),
@@ -423,6 +456,37 @@ impl Plan {
                 failing_percent: 30,
                 hanging_percent: 10,
             },
+            ..script
+        }
+    }
+
+    /// Somebody looks back after every second turn, slowly, while the conversation goes on, is compressed
+    /// and ends.
+    pub fn retrospect() -> Self {
+        let script = Self::script();
+        let reviews = ReviewPlan {
+            turns: 2,
+            steps: 3,
+            latency_min: Duration::from_secs(20),
+            latency_max: Duration::from_secs(40),
+            failing_percent: 15,
+        };
+        Self {
+            chats: vec![
+                chat(
+                    true,
+                    &[("c0.1", 0), ("c0.2", 50), ("c0.3", 3000), ("c0.4", 900), ("/new", 10), ("c0.5", 10)],
+                ),
+                chat(false, &[("c1.1", 5), ("c1.2", 2000), ("c1.3", 90_000)]),
+            ],
+            clients: vec![client(Manner::Named, &[("a0.1", 0), ("a0.2", 10), ("a0.3", 10)])],
+            model: ModelPlan {
+                calling_percent: 0,
+                script: vec![("c1.1", vec!["count", "look"]), ("c1.2", vec!["look"])],
+                falls: 0,
+                ..script.model.clone()
+            },
+            reviews: Some(reviews),
             ..script
         }
     }

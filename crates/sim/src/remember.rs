@@ -90,12 +90,12 @@ impl SimProvider {
         }
         outside.write(|books| {
             let known = books
-                .remembered
+                .retained
                 .iter()
                 .any(|it| it.agent == self.agent && it.retention.key == retention.key && retention.tried);
             if !known {
                 let (agent, retention) = (self.agent, retention.clone());
-                books.remembered.push(Remembered { agent, retention });
+                books.retained.push(Remembered { agent, retention });
             }
         });
         outside.pause(self.plan.latency_max).await;
@@ -111,7 +111,7 @@ impl SimProvider {
 pub fn verdict(plan: &Plan, books: &Books, agent: usize, unkept: &[Errand]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut last: BTreeMap<&SessionId, u64> = BTreeMap::new();
-    let remembered = books.remembered.iter().filter(|it| it.agent == agent).map(|it| &it.retention);
+    let remembered = books.retained.iter().filter(|it| it.agent == agent).map(|it| &it.retention);
     for retention in remembered.clone() {
         let Retention { key, scope, said, .. } = retention;
         if last.insert(&scope.session, retention.index).is_some_and(|before| before >= retention.index) {

@@ -7,6 +7,7 @@
 use crate::books::{Effect, Hanging, Place, Yes};
 use crate::mutant::Mutant;
 use crate::platforms::platform_name;
+use crate::review;
 use crate::world::Outside;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ impl Tools for SimTools {
         Box::pin(async move {
             let outside = &self.outside;
             outside.pause(Duration::from_millis(50)).await;
+            review::refuse_other_tools(outside, call);
             let id = id_in(&call.arguments);
             outside.write(|books| {
                 books.saw(("call", &call.key, &call.name));
@@ -75,6 +77,9 @@ impl Tools for SimTools {
 impl SimTools {
     fn offered(&self, caller: &Caller) -> Vec<&'static str> {
         let mut names = vec!["count", "look", "permit"];
+        if self.outside.plan.reviews.is_some() {
+            names.extend(["memory", "skill_manage"]);
+        }
         let with_people = caller.source != "api_server" && caller.source != "agent";
         if self.agent == 0 && !self.outside.plan.chats.is_empty() {
             names.push("post");
@@ -114,6 +119,7 @@ impl SimTools {
             "post" => self.post(call, id).await,
             "hang" => self.hang(call).await,
             "kill" | "fall" => self.kill(call, id).await,
+            "memory" | "skill_manage" => review::write(outside, call).await,
             _ => self.hands.call(call).await,
         }
     }

@@ -1,6 +1,7 @@
 //! The store as the simulator sees it: it counts transactions, ends the life when it is time, and
 //! is where deliberate bugs are put in.
 
+use crate::books::{Due, Over};
 use crate::disk::Disk;
 use crate::mutant::{Mutant, archive_all};
 use crate::world::Outside;
@@ -13,8 +14,8 @@ use throughline_core::memory::{self, Errand};
 use throughline_core::port::*;
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
-use throughline_core::session::Act;
 use throughline_core::session::lifecycle::Run;
+use throughline_core::session::{Act, review};
 use throughline_core::standing::Standing;
 use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
 use throughline_store::{Durability, FileSystem, Home};
@@ -81,6 +82,20 @@ impl Watched {
                         }
                         Act::Hook { hook, run: Run::Done } => {
                             books.told.insert((state.id.clone(), state.epoch.0, hook.clone()));
+                        }
+                        Act::Review(review) => {
+                            let key = (state.id.clone(), review.number);
+                            let due = Due { turn: review.turn.0, in_chat: review.place.is_some() };
+                            books.due.entry(key).or_insert(due);
+                        }
+                        Act::Reviewed { number, outcome } => {
+                            let at = books.tick();
+                            let review = (state.id.clone(), *number);
+                            let (done, told) = match outcome {
+                                review::Outcome::Done(report) => (true, !report.told.is_empty()),
+                                review::Outcome::Parked(_) => (false, false),
+                            };
+                            books.over.push(Over { at, review, done, told });
                         }
                         Act::Step(step) => books.steps.extend(step.open.as_ref().and_then(|said| {
                             said.content.plain().strip_prefix("step-")?.parse::<usize>().ok()
@@ -244,6 +259,8 @@ pass_on! {
     session(id: &SessionId) -> Option<SessionSummary>;
     search(query: &str, filter: &SessionFilter) -> Vec<Hit>;
     around(anchor: &Anchor) -> Option<Passage>;
+    review(id: &SessionId, number: u64) -> Option<ReviewView>;
+    reviews() -> Vec<ReviewRecord>;
     spoken(id: &SessionId) -> Spoken;
     titling(id: &SessionId, title: &str) -> Titling;
     next_title(title: &str) -> String;

@@ -18,6 +18,7 @@ use crate::people::{self, Room};
 use crate::plan::{Crash, LifecyclePlan, Plan, RECALL_PATIENCE};
 use crate::platforms::{Forgetful, Post, SimPlatform};
 use crate::remember::{self, SimProvider};
+use crate::review;
 use crate::seed::Seed;
 use crate::tools::{SimBriefing, SimTools};
 use crate::watched::Watched;
@@ -33,7 +34,7 @@ use throughline_core::session::Rules;
 use throughline_core::{Message, RowId, SessionId, Time};
 use throughline_gateway::{
     Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, Lifecycle, Memory, NoClerk,
-    OneModel, Options, Parts,
+    OneModel, Options, Parts, Reviewer,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -348,6 +349,7 @@ impl World {
         }
         let mut transcripts = BTreeMap::new();
         let mut ended = BTreeSet::new();
+        let mut open_reviews = Vec::new();
         let mut wrong = Vec::new();
         let mut ids = BTreeMap::new();
         for (agent, disk) in outside.disks.iter().enumerate() {
@@ -364,6 +366,7 @@ impl World {
             }
             let over = sessions.into_iter().filter(|summary| summary.ended.is_some());
             ended.extend(over.map(|summary| summary.id));
+            open_reviews.extend(review::open_in(store.reader()).map_err(unreadable)?);
             let (found, snapshots) = outside.write(|books| {
                 let expand = |rows: &Vec<String>| expanded(books, rows);
                 let found: BTreeMap<_, _> =
@@ -386,6 +389,7 @@ impl World {
         outside.write(|books| {
             wrong.extend(judge::verdict(&outside.plan, books, &transcripts, &ended));
             wrong.extend(judge::ends(&outside.plan, books, &ended));
+            wrong.extend(review::verdict(&outside.plan, books, &transcripts, &open_reviews));
             wrong.extend(log::audited(&books.log));
             let tally = judge::tally(books, &transcripts);
             Ok(Verdict { wrong, tally, ids })
@@ -453,6 +457,7 @@ async fn life_of(outside: Arc<Outside>, agents: Arc<Agents>) -> Ended {
     if let Err(error) = writing(&outside, &desks).await {
         return Ended::Stuck(format!("someone who writes fell over: {error}"));
     }
+    review::rest(&outside).await;
     for agent in running {
         match agent.stop(Duration::from_secs(600)).await {
             Ok(stopped) if stopped.is_clean() => {}
@@ -494,6 +499,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         briefing: Arc::new(SimBriefing(outside.clone())),
         compressor: compressor(outside, number),
         memory: memory(outside, number),
+        reviewer: Reviewer::default(),
         hooks: Arc::new(SimHooks(outside.clone())),
         platforms,
         clerk: Arc::new(NoClerk),
@@ -507,7 +513,9 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     };
     let limits = outside.plan.limits.clone();
     let hard_tokens = outside.plan.compression.as_ref().map(|plan| plan.hard);
-    let rules = Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name, ..Rules::default() };
+    let review = review::intervals(outside);
+    let rules =
+        Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name, review, ..Rules::default() };
     let options = Options {
         rules,
         lifecycle: lifecycle(outside),

@@ -21,8 +21,8 @@ use throughline_core::memory::{Errand, Scope};
 use throughline_core::message::{JsonText, Message};
 use throughline_core::port::{
     Anchor, Backlog, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read,
-    Reset, Resting, Resumable, Seen, SessionFilter, SessionSummary, Settled, Snapshot, SnapshotSummary,
-    Spoken, Store, StoreError, Tended, Titling, Trace,
+    Reset, Resting, Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionSummary, Settled,
+    Snapshot, SnapshotSummary, Spoken, Store, StoreError, Tended, Titling, Trace,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
@@ -337,6 +337,14 @@ impl Read for Writer {
 
     fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError> {
         self.reader.intact(id, operation)
+    }
+
+    fn review(&self, id: &SessionId, number: u64) -> Result<Option<ReviewView>, StoreError> {
+        self.reader.review(id, number)
+    }
+
+    fn reviews(&self) -> Result<Vec<ReviewRecord>, StoreError> {
+        self.reader.reviews()
     }
 
     fn spoken(&self, id: &SessionId) -> Result<Spoken, StoreError> {

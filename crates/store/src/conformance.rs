@@ -32,6 +32,7 @@ use throughline_core::route::Thread;
 use throughline_core::session::Kept as KeptTurn;
 use throughline_core::session::compress::{End, NoSummary};
 use throughline_core::session::lifecycle::{ATTEMPTS_MAX, Handing, Noticed};
+use throughline_core::session::review::{Intervals, Report};
 use throughline_core::session::{
     Act, BusyInput, Event, Failure, FailureKind, Finalisation, Outcome, Phase, Rules, Session,
 };
@@ -64,6 +65,8 @@ pub fn suite(sites: Sites<'_>) {
     p20_every_commit_of_a_hand_over_can_be_the_last(sites);
     p20_what_was_set_aside_is_found_by_name(sites);
     what_is_held_is_found_with_its_age(sites);
+    p22_a_review_is_about_the_view_it_fell_due_on(sites);
+    p22_a_review_that_is_over_stays_over(sites);
     p9_an_open_group_survives_and_closes_whole(sites);
     p9_questions_and_grants_wait_through_a_restart(sites);
     p9_every_commit_of_a_turn_with_calls_can_be_the_last(sites);
@@ -171,6 +174,11 @@ pub enum Move {
     Reloads {
         place: u8,
     },
+    /// Of reviews that are due, one: done, or failed.
+    Reviews {
+        place: u8,
+        how: u8,
+    },
     /// And calls whose bit is set may simply be run again.
     Resumes {
         place: u8,
@@ -266,6 +274,8 @@ struct Book {
     user: Option<String>,
     parent: Option<SessionId>,
     in_chat: bool,
+    /// The view that each review fell due on, the prompt then, and what was asked.
+    reviews: BTreeMap<u64, (Vec<Shown>, Option<Arc<str>>, Option<Mark>)>,
     /// The client's view after each turn.
     tips: Vec<(Digest, TurnId, usize)>,
 }
@@ -291,6 +301,7 @@ impl Book {
             user: None,
             parent: None,
             in_chat: false,
+            reviews: BTreeMap::new(),
             tips: Vec::new(),
         }
     }
@@ -512,6 +523,7 @@ impl World {
             Move::Finds { place, how } => self.finds(*place, *how),
             Move::Finalises { place } => self.finalises(*place),
             Move::HandsOver { place, how } => self.hands_over(*place, *how),
+            Move::Reviews { place, how } => self.reviews(*place, *how),
             Move::Expires { place, how } => {
                 let reason = [Reason::Idle, Reason::Daily][usize::from(how % 2)];
                 let noticed = [Noticed::Message, Noticed::Watch][usize::from(how / 2 % 2)];
@@ -956,6 +968,21 @@ impl World {
         self.enqueue(planned);
     }
 
+    fn reviews(&mut self, place: u8, how: u8) {
+        self.flush();
+        let due = self.books.values().filter_map(|book| {
+            let review = book.state.reviews.pending.front()?;
+            Some((book.state.id.clone(), review.number))
+        });
+        let due: Vec<_> = due.collect();
+        let Some((session, number)) = due.get(usize::from(place) % due.len().max(1)).cloned() else { return };
+        let told: Vec<String> = (0..how % 3).map(|nth| format!("Memory \"ünï\" {nth}")).collect();
+        let report = Report { changes: told.clone(), told, asked: 2, model: "m".into(), ..Report::default() };
+        let result = if how % 4 == 3 { Err("no answer.".to_owned()) } else { Ok(report) };
+        let planned = self.plan_for(&session, Event::Reviewed { number, result }, Vec::new());
+        self.enqueue(planned);
+    }
+
     /// Of sessions that have ended, one. Where its chat leads by then is another's business.
     fn revives(&mut self, place: u8) {
         self.flush();
@@ -1174,6 +1201,12 @@ impl World {
                     self.places[place] = next;
                 }
                 Act::Reopen | Act::Hook { .. } => {}
+                Act::Review(review) => {
+                    let view = book.view.clone();
+                    let prompt = book.prompt.as_ref().map(|(prompt, _)| prompt.clone());
+                    book.reviews.entry(review.number).or_insert((view, prompt, book.last_prompt));
+                }
+                Act::Reviewed { .. } => {}
                 Act::Note { name, .. } => *self.notes.entry((*name).to_owned()).or_default() += 1,
                 Act::Promote { replacement, snapshot, operation } => {
                     let before = book.view.len();
@@ -1331,6 +1364,7 @@ impl World {
         }
         self.compare_transcript(id, book);
         self.compare_snapshots(id, book);
+        self.compare_reviews(id, book);
         for seq in (1..=book.state.received.0).map(Seq) {
             self.compare_outcome(id, book, seq);
         }
@@ -1367,6 +1401,27 @@ impl World {
             assert_eq!(summary.messages, kept.view.len(), "{}", kept.name);
             let rows: Vec<Message> = found.rows.into_iter().map(|(_, message)| message).collect();
             assert_eq!(rows, self.kept(book.shown(&kept.view)), "{}: as it was", kept.name);
+        }
+    }
+
+    /// A review that is due can be run on the view it fell due on, whatever has happened since.
+    fn compare_reviews(&self, id: &SessionId, book: &Book) {
+        let open = self.store.reviews().expect("reviews can be listed");
+        for (number, (view, prompt, asked)) in &book.reviews {
+            let found = self.store.review(id, *number).expect("a review can be read");
+            let Some(due) = book.state.reviews.pending.iter().find(|review| review.number == *number) else {
+                assert_eq!(found, None, "{id}: review {number} is over");
+                continue;
+            };
+            let found = found.expect("it is due");
+            assert_eq!(found.messages, self.kept(book.shown(view)), "{id}: what review {number} is about");
+            assert_eq!((found.gone, found.asked), (0, *asked), "{id}: review {number}");
+            if prompt.is_some() {
+                assert_eq!(&found.system_prompt, prompt, "{id}: review {number}");
+            }
+            let listed = open.iter().find(|record| (&record.session, record.number) == (id, *number));
+            let listed = listed.map(|record| (record.subject, record.due, record.tries, &record.parked));
+            assert_eq!(listed, Some((due.subject, due.due, due.tries, &None)), "{id}: review {number}");
         }
     }
 
@@ -1874,6 +1929,59 @@ fn p4_a_stopped_turn_leaves_nothing_open_and_loses_nothing(sites: Sites<'_>) {
     assert_eq!(world.store.asks().expect("can be asked"), []);
     world.play(&[answers(0, "first"), order(5), answers(0, "second"), answers(0, "third")]);
     assert!(world.books[&id("s0")].state.is_quiet());
+}
+
+fn p22_a_review_is_about_the_view_it_fell_due_on(sites: Sites<'_>) {
+    for place in [0, 2] {
+        let mut world = World::new(sites(), busy_rules(BusyInput::Queue));
+        let turn = [says(place, "hi"), answers(place, "hello"), Move::Reopens];
+        (0..2).for_each(|_| world.play(&turn));
+        let session = id(&format!("s{place}"));
+        let due = |world: &World| world.books[&session].state.reviews.pending.len();
+        assert_eq!(due(&world), 1);
+        assert_eq!(world.store.unfinished().expect("can be asked"), [session.clone()], "a start takes it up");
+        // What is summarised, taken back, brought back or ended is none of its business.
+        let what: Vec<Move> = (0..40)
+            .flat_map(|how| {
+                let errand = Move::Errands { place, what: how % 4 };
+                [
+                    Move::Surveys { place, how },
+                    Move::Summarises { place, how: 8 * how + 4 },
+                    says(place, "more"),
+                    answers(place, "and more"),
+                    Move::Reports { place },
+                    errand,
+                    Move::Finds { place, how },
+                    Move::Restores { place, which: how },
+                    Move::Tends,
+                ]
+            })
+            .collect();
+        world.play(&what);
+        world.play(&[Move::Orders { place, what: 0 }, Move::Reopens]);
+        assert!(due(&world) > 0, "it is still due");
+        world.play(&vec![Move::Reviews { place: 0, how: 1 }; 64]);
+        assert_eq!(due(&world), 0);
+        world.play(&[Move::Reopens]);
+    }
+}
+
+fn p22_a_review_that_is_over_stays_over(sites: Sites<'_>) {
+    let mut world = World::new(sites(), busy_rules(BusyInput::Queue));
+    let turn = [says(0, "hi"), answers(0, "hello")];
+    let reviews = |how| [Move::Reviews { place: 0, how }, Move::Reopens, Move::Reloads { place: 0 }];
+    (0..2).for_each(|_| world.play(&turn));
+    world.play(&reviews(2));
+    assert_eq!(world.store.reviews().expect("can be asked"), []);
+    (0..2).for_each(|_| world.play(&turn));
+    (0..3).for_each(|_| world.play(&reviews(3)));
+    let open = world.store.reviews().expect("can be asked");
+    assert_eq!(
+        open.iter().map(|it| (it.number, it.parked.as_deref())).collect::<Vec<_>>(),
+        [(2, Some("no answer."))]
+    );
+    assert!(world.books[&id("s0")].state.is_quiet(), "what is set aside stays there");
+    assert!(world.replies.iter().any(|sent| sent.key == "s0/review-1"));
 }
 
 fn p4_a_silenced_session_stays_silent_through_a_restart(sites: Sites<'_>) {
@@ -2419,5 +2527,13 @@ pub fn busy_rules(busy: BusyInput) -> Rules {
         chain_turns_max: 2,
         chain_tokens_max: Some(300),
     };
-    Rules { busy, hard_tokens: Some(250), limits, agent: "me".into(), baseline: None, remembers: true }
+    Rules {
+        remembers: true,
+        busy,
+        hard_tokens: Some(250),
+        limits,
+        agent: "me".into(),
+        baseline: None,
+        review: Intervals { turns: 2, steps: 3 },
+    }
 }

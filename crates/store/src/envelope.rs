@@ -19,6 +19,7 @@ use throughline_core::message::{
     Assistant, Body, Content, JsonText, Message, Part, Reasoning, ToolCall, ToolResult,
 };
 use throughline_core::prompt::Digest;
+use throughline_core::session::review::Reviews;
 use throughline_core::session::{
     Failure, FailureKind, Outcome, Personality, Phase, Preferences, Session, ToolProgress,
 };
@@ -571,6 +572,10 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
     if state.failed_step > 0 {
         object.number("failed_step", state.failed_step.into());
     }
+    let Reviews { turns, steps, count, .. } = &state.reviews;
+    if (*turns, *steps, *count) != (0, 0, 0) {
+        object.value("reviews", json!([turns, steps, count]));
+    }
     if state.preferences != Preferences::default() {
         object.value("preferences", preferences_value(&state.preferences));
     }
@@ -611,6 +616,12 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
     }
     let step = |name| value.get(name).and_then(Value::as_u64).and_then(|step| u32::try_from(step).ok());
     state.failed_step = step("failed_step").unwrap_or(0);
+    if let Some(counted) = value.get("reviews").and_then(Value::as_array) {
+        let count = |place: usize| counted.get(place).and_then(Value::as_u64).unwrap_or(0);
+        state.reviews.turns = u32::try_from(count(0)).unwrap_or(u32::MAX);
+        state.reviews.steps = u32::try_from(count(1)).unwrap_or(u32::MAX);
+        state.reviews.count = count(2);
+    }
     state.preferences = value.get("preferences").map(preferences_from).unwrap_or_default();
     if let Phase::Turn(turn) = &mut state.phase {
         turn.first_step = step("first_step").unwrap_or(0);

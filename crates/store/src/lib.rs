@@ -34,6 +34,7 @@ mod passage;
 mod projection;
 mod read;
 mod retention;
+mod review;
 mod rewind;
 mod route;
 mod search;

@@ -17,8 +17,8 @@ use throughline_core::memory::{Errand, Scope};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
     Anchor, Backlog, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read, Reset, Resting,
-    Resumable, Seen, SessionFilter, SessionSummary, Settled, Snapshot, SnapshotSummary, Spoken, StoreError,
-    Titling, Trace,
+    Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionSummary, Settled, Snapshot,
+    SnapshotSummary, Spoken, StoreError, Titling, Trace,
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Match;
@@ -85,6 +85,9 @@ impl Reader {
             if let Some(rest) = row.get::<_, Option<String>>(22)? {
                 envelope::restore_rest(&mut session, &rest).map_err(malformed("the rest of a state"))?;
             }
+            if session.reviews.count > 0 {
+                session.reviews.pending = self.due_reviews(id)?;
+            }
         }
         let last_row = row.get::<_, Option<i64>>(18)?.unwrap_or(0);
         let adopted = self.rows_above(id, last_row)?;
@@ -93,6 +96,7 @@ impl Reader {
         }
         if row.get::<_, Option<i64>>(4)?.is_none() {
             session.finalised = self.is_finalised_by_hermes(id)?;
+            session.reviews.prior = self.prior_turns(id)?;
         }
         // What nobody of ours has counted: all that Hermes said, or what it added.
         let counted = match row.get::<_, Option<String>>(24)? {
@@ -198,6 +202,11 @@ impl Reader {
             })
         });
         Ok(found.optional()?)
+    }
+
+    /// What was asked in this step.
+    pub(crate) fn mark_of(&self, id: &SessionId, step: i64) -> Result<Option<Mark>, Fault> {
+        Ok(self.last_step(id, step)?.map(|step| step.prompt))
     }
 
     /// Roughly, in tokens: octets are read off the rows' heads.
@@ -565,6 +574,14 @@ impl Read for Reader {
 
     fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError> {
         self.at_once(|| self.is_intact(id, operation)).while_doing("look whether a transcript has changed")
+    }
+
+    fn review(&self, id: &SessionId, number: u64) -> Result<Option<ReviewView>, StoreError> {
+        self.at_once(|| self.reviewed_view(id, number)).while_doing("read what a review is about")
+    }
+
+    fn reviews(&self) -> Result<Vec<ReviewRecord>, StoreError> {
+        self.open_reviews().while_doing("list reviews")
     }
 
     fn spoken(&self, id: &SessionId) -> Result<Spoken, StoreError> {

@@ -39,7 +39,7 @@ impl Moves {
     }
 
     /// Where a row is that was there when this commit began.
-    fn now(&self, row: i64) -> i64 {
+    pub(crate) fn now(&self, row: i64) -> i64 {
         self.0.get(&row).copied().unwrap_or(row)
     }
 }
@@ -388,6 +388,7 @@ impl Scribe<'_> {
         if moves.0.is_empty() {
             return Ok(());
         }
+        self.reviews_follow(change.id(), moves)?;
         let now = |row: &i64| moves.now(*row);
         for (name, rows, summary) in self.lists_of(change.id())? {
             if rows.iter().chain(&summary).any(|row| moves.0.contains_key(row)) {

@@ -38,6 +38,8 @@ impl Reader {
             handing_over: self.number(
                 "SELECT count(*) FROM tl_session WHERE unfinished = 1 AND phase = 2 AND COALESCE(stage, 4) < 4",
             )?,
+            reviews_due: self.number("SELECT count(*) FROM tl_review WHERE state = 0")?,
+            reviews_parked: self.number("SELECT count(*) FROM tl_review WHERE state = 2")?,
             halted_sessions: self.number("SELECT count(*) FROM tl_session WHERE halted = 1")?,
             halted: self.number(&format!(
                 "SELECT count(*) FROM tl_cursor WHERE platform = '{HALT}' AND value = '{HALT}'"

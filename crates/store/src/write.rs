@@ -281,6 +281,8 @@ impl<'a> Scribe<'a> {
             Act::Retain(kept) => self.retain(change, kept)?,
             Act::HandOver => self.hand_over_kept(change)?,
             Act::Recall { row, sent_as } => self.recalled(row.0 as i64, sent_as)?,
+            Act::Review(review) => self.review(change, review)?,
+            Act::Reviewed { number, outcome } => self.reviewed(change, *number, outcome)?,
             Act::Note { name, detail } => self.note(Some(change.id()), name, detail, change.at)?,
         }
         Ok(())
@@ -347,6 +349,7 @@ impl<'a> Scribe<'a> {
             "DELETE FROM tl_hook WHERE session = ?1",
             "DELETE FROM tl_reset WHERE session = ?1",
             "DELETE FROM tl_retention WHERE session = ?1 AND state = 2",
+            "DELETE FROM tl_review WHERE session = ?1",
             "UPDATE tl_seen SET seq = 0 WHERE session = ?1",
         ] {
             self.conn.execute(sql, [id])?;

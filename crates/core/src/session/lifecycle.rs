@@ -9,7 +9,7 @@
 //!   nothing goes on
 
 use super::compress::End;
-use super::{Act, Finalisation, Phase, Rules, Session};
+use super::{Act, Finalisation, Job, Phase, Rules, Session};
 use crate::id::SessionId;
 use crate::input::Input;
 use crate::lifecycle::{BACKLOG_AFTER, Reason};
@@ -94,7 +94,8 @@ impl Session {
     pub fn may_expire(&self) -> bool {
         let idle = self.phase == Phase::Idle && self.waiting.is_empty() && !self.halted;
         let ordered = self.compression.as_ref().is_some_and(|operation| !operation.orders.is_empty());
-        idle && !ordered && self.jobs().is_empty()
+        // A review is about what was said: it goes on after the end.
+        idle && !ordered && self.jobs().iter().all(|job| matches!(job, Job::Review { .. }))
     }
 
     pub(super) fn expire(&mut self, reason: Reason, noticed: Noticed, acts: &mut Vec<Act>) {

@@ -136,6 +136,11 @@ pub fn word(act: &Act) -> String {
         Act::Rewind { from, rows, .. } => format!("take back {rows} from {from}"),
         Act::Title { session, title } => format!("call {session} {title}"),
         Act::Switch { to, moved, .. } => format!("switch to {to} with {}", moved.len()),
+        Act::Review(review) => format!("review {} of {}", review.number, review.subject.as_str()),
+        Act::Reviewed { number, outcome: review::Outcome::Done(_) } => format!("review {number} is done"),
+        Act::Reviewed { number, outcome: review::Outcome::Parked(_) } => {
+            format!("review {number} is set aside")
+        }
     }
 }
 
@@ -151,6 +156,7 @@ pub fn job(job: &Job) -> String {
         Job::Survey { .. } => "survey".into(),
         Job::Summarise { operation } => format!("summarise {operation}"),
         Job::Report { operation } => format!("report {operation}"),
+        Job::Review { number, tries } => format!("review {number}.{tries}"),
         Job::Order { seq } => format!("errand {seq}"),
     }
 }

@@ -30,6 +30,7 @@ pub struct Settings {
     pub providers: Vec<Provider>,
     pub agent: Agent,
     pub compression: Compression,
+    pub review: Review,
     pub busy_input_mode: Option<At<BusyInput>>,
     pub session_reset: SessionReset,
     pub sessions: Sessions,
@@ -100,7 +101,22 @@ pub struct Compression {
     pub auxiliary: Auxiliary,
 }
 
-/// `auxiliary.compression`: who writes summaries.
+/// When somebody looks back at a conversation, who does, and how much people hear of it.
+#[derive(Clone, Debug, Default)]
+pub struct Review {
+    /// `memory.nudge_interval`, in turns.
+    pub turns: Option<At<u64>>,
+    /// `skills.creation_nudge_interval`, in steps with calls.
+    pub steps: Option<At<u64>>,
+    /// `display.memory_notifications`: `off`, `on` or `verbose`.
+    pub notices: Option<At<String>>,
+    /// And under `display.platforms`, by platform.
+    pub notices_of: Vec<(String, At<String>)>,
+    /// `auxiliary.background_review`.
+    pub auxiliary: Auxiliary,
+}
+
+/// `auxiliary.<task>`: who works at it instead of the model that answers.
 #[derive(Clone, Debug, Default)]
 pub struct Auxiliary {
     pub provider: Option<At<String>>,
@@ -198,6 +214,7 @@ impl<'a> Reader<'a> {
             providers: self.providers(),
             agent: self.agent(),
             compression: self.compression(),
+            review: self.review(),
             busy_input_mode: self.busy_input_mode(),
             session_reset: self.session_reset(),
             sessions: self.sessions(),
@@ -314,17 +331,54 @@ impl<'a> Reader<'a> {
             protect_last_n: self.count("compression.protect_last_n"),
             hygiene_hard_message_limit: self.count("compression.hygiene_hard_message_limit"),
             in_place: self.boolean("compression.in_place"),
-            auxiliary: Auxiliary {
-                provider: self.text("auxiliary.compression.provider"),
-                model: self.text("auxiliary.compression.model").filter(|model| !model.value.is_empty()),
-                base_url: self.text("auxiliary.compression.base_url").filter(|url| !url.value.is_empty()),
-                api_key: self
-                    .secret("auxiliary.compression.api_key")
-                    .filter(|key| !key.value.expose().is_empty()),
-                timeout: self.number("auxiliary.compression.timeout"),
-                context_length: self.count("auxiliary.compression.context_length"),
-            },
+            auxiliary: self.auxiliary("compression"),
         }
+    }
+
+    fn auxiliary(&mut self, task: &str) -> Auxiliary {
+        let key = |name: &str| format!("auxiliary.{task}.{name}");
+        Auxiliary {
+            provider: self.text(&key("provider")),
+            model: self.text(&key("model")).filter(|model| !model.value.is_empty()),
+            base_url: self.text(&key("base_url")).filter(|url| !url.value.is_empty()),
+            api_key: self.secret(&key("api_key")).filter(|api_key| !api_key.value.expose().is_empty()),
+            timeout: self.number(&key("timeout")),
+            context_length: self.count(&key("context_length")),
+        }
+    }
+
+    fn review(&mut self) -> Review {
+        let platforms = self.root.get("display.platforms").map(Node::entries).unwrap_or_default();
+        let platforms: Vec<String> = platforms.iter().map(|entry| entry.key.clone()).collect();
+        let notices_of = platforms.into_iter().filter_map(|platform| {
+            let notices = self.notices(&format!("display.platforms.{platform}.memory_notifications"))?;
+            Some((platform, notices))
+        });
+        let notices_of = notices_of.collect();
+        Review {
+            turns: self.count("memory.nudge_interval"),
+            steps: self.count("skills.creation_nudge_interval"),
+            notices: self.notices("display.memory_notifications"),
+            notices_of,
+            auxiliary: self.auxiliary("background_review"),
+        }
+    }
+
+    /// As Hermes: a bare `off` is a boolean to YAML, and whatever it does not know means `on`.
+    fn notices(&mut self, path: &str) -> Option<At<String>> {
+        let node = self.root.get(path).filter(|node| !is_nothing(&node.value))?;
+        let word = match &node.value {
+            Value::Bool(true) => "on".to_owned(),
+            Value::Bool(false) => "off".to_owned(),
+            value => as_text(value).unwrap_or_default().trim().to_lowercase(),
+        };
+        let known = ["off", "on", "verbose"].contains(&word.as_str());
+        if !known {
+            let text =
+                format!("`{path}` is `off`, `on` or `verbose`; Hermes takes this for `on`, and so do we");
+            self.notices.push(Notice { place: node.place, text });
+        }
+        Some(At { value: if known { word } else { "on".to_owned() }, place: node.place })
     }
 
     /// As Hermes: whatever is neither `queue` nor `steer` means `interrupt`. An older home may

@@ -180,7 +180,6 @@ pub struct Skills {
     pub inline_shell_timeout: Option<Given<u64>>,
     pub guard_agent_created: Option<Given<bool>>,
     pub write_approval: Option<Given<bool>>,
-    pub creation_nudge_interval: Option<Given<u64>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -511,7 +510,6 @@ impl<'a> Reader<'a> {
                 inline_shell_timeout: r.count("skills.inline_shell_timeout", None),
                 guard_agent_created: r.boolean("skills.guard_agent_created", None),
                 write_approval: r.boolean("skills.write_approval", None),
-                creation_nudge_interval: r.count("skills.creation_nudge_interval", None),
             }
         })
     }

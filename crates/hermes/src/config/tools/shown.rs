@@ -178,7 +178,6 @@ impl Skills {
         rows.given("skills.inline_shell_timeout", &self.inline_shell_timeout);
         rows.given("skills.guard_agent_created", &self.guard_agent_created);
         rows.given("skills.write_approval", &self.write_approval);
-        rows.given("skills.creation_nudge_interval", &self.creation_nudge_interval);
     }
 }
 

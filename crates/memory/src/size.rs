@@ -1,0 +1,41 @@
+//! How full the two stores are, entry by entry: what a review is told before it adds anything.
+
+use crate::document::{Document, joined};
+use crate::target::Target;
+use crate::text::{chars, preview};
+use crate::tool::Memory;
+
+/// Enough of an entry to know which one is meant.
+const PREVIEW_CHARS: usize = 80;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// As the tool calls it.
+    pub target: &'static str,
+    /// With separators, as the limit counts them.
+    pub chars: usize,
+    pub chars_max: usize,
+    /// Each entry by its beginning, and its characters.
+    pub entries: Vec<(String, usize)>,
+}
+
+impl Memory {
+    /// Of the stores that are switched on. Reads the files now; one that cannot be read is left out:
+    /// the tool says why when it is called.
+    pub fn sizes(&self) -> Vec<Size> {
+        let settings = self.settings();
+        let enabled = [Target::Memory, Target::User].into_iter().filter(|target| target.is_enabled(settings));
+        let sizes = enabled.filter_map(|target| {
+            let text = target.file(settings).read().ok()?.unwrap_or_default();
+            let document = Document::parse(&text);
+            let entries = document.entries();
+            Some(Size {
+                target: target.name(),
+                chars: chars(&joined(entries)),
+                chars_max: target.limit(settings),
+                entries: entries.iter().map(|entry| (preview(entry, PREVIEW_CHARS), chars(entry))).collect(),
+            })
+        });
+        sizes.collect()
+    }
+}
