@@ -42,14 +42,16 @@ impl Session {
     /// What is kept so far goes out, under the names it was kept with. A compression is no switch, but
     /// what it summarises is handed over before it is forgotten.
     pub(super) fn hand_over_kept(&self, rules: &Rules, acts: &mut Vec<Act>) {
-        let goes = |act: &Act| match act {
-            Act::Close { .. }
-            | Act::Switch { .. }
-            | Act::Expire { .. }
-            | Act::Rewind { .. }
-            | Act::Restore { .. }
-            | Act::Promote { .. } => true,
-            _ => false,
+        let goes = |act: &Act| {
+            matches!(
+                act,
+                Act::Close { .. }
+                    | Act::Switch { .. }
+                    | Act::Expire { .. }
+                    | Act::Rewind { .. }
+                    | Act::Restore { .. }
+                    | Act::Promote { .. }
+            )
         };
         if rules.remembers && acts.iter().any(goes) {
             acts.push(Act::HandOver);
