@@ -180,11 +180,12 @@ impl Overview {
                 writeln!(out, "  {remark}")?;
             }
         }
-        Ok(match pending {
+        match pending {
             0 => {}
             1 => writeln!(out, "1 write waits for approval; `memory pending` shows it.")?,
             many => writeln!(out, "{many} writes wait for approval; `memory pending` shows them.")?,
-        })
+        }
+        Ok(())
     }
 }
 

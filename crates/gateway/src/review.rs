@@ -126,7 +126,8 @@ async fn look_back(desk: &Desk, review: &Review, reading: &Reading) -> Result<Re
     let offer = home.tools.offer(&reading.caller);
     let may = |tool: &str| offer.as_ref().is_some_and(|offer| offer.names.iter().any(|name| name == tool));
     let memory = review.subject.includes_memory() && may(MEMORY_TOOL);
-    if !memory && !(review.subject.includes_skills() && may(SKILL_TOOL)) {
+    let skills = review.subject.includes_skills() && may(SKILL_TOOL);
+    if !memory && !skills {
         return Ok(Report::default()); // what it is about is off here
     }
     let (id, number) = (desk.session.clone(), review.number);

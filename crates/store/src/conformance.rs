@@ -249,6 +249,9 @@ pub enum Move {
     },
 }
 
+/// What a review is about: the rows, the prompt, and how far the last request went.
+type Reviewed = (Vec<Shown>, Option<Arc<str>>, Option<Mark>);
+
 /// What the books say about one session.
 #[derive(Clone, Debug)]
 struct Book {
@@ -275,7 +278,7 @@ struct Book {
     parent: Option<SessionId>,
     in_chat: bool,
     /// The view that each review fell due on, the prompt then, and what was asked.
-    reviews: BTreeMap<u64, (Vec<Shown>, Option<Arc<str>>, Option<Mark>)>,
+    reviews: BTreeMap<u64, Reviewed>,
     /// The client's view after each turn.
     tips: Vec<(Digest, TurnId, usize)>,
 }
@@ -1939,7 +1942,11 @@ fn p22_a_review_is_about_the_view_it_fell_due_on(sites: Sites<'_>) {
         let session = id(&format!("s{place}"));
         let due = |world: &World| world.books[&session].state.reviews.pending.len();
         assert_eq!(due(&world), 1);
-        assert_eq!(world.store.unfinished().expect("can be asked"), [session.clone()], "a start takes it up");
+        assert_eq!(
+            world.store.unfinished().expect("can be asked"),
+            std::slice::from_ref(&session),
+            "a start takes it up"
+        );
         // What is summarised, taken back, brought back or ended is none of its business.
         let what: Vec<Move> = (0..40)
             .flat_map(|how| {
