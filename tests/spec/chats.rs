@@ -3,7 +3,7 @@
 //! A message is one turn however often it is delivered and whatever is killed; a reply is sent once, or
 //! says that it comes again; strangers are not heard.
 
-use crate::gateway::{Launch, Place};
+use crate::gateway::{Client, Launch, Place, free_port};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -202,6 +202,47 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
         let marked = shown.iter().filter(|shown| shown.ends_with(&reply) && **shown != reply).count();
         assert!(plain <= 1 && marked <= 1, "{reply}: {shown:?}");
     }
+    assert!(gateway.stop().success());
+}
+
+/// What a program passes on needs no model, and is on disk before the program hears that it arrived.
+#[test]
+fn p7_p8_p10_what_a_webhook_only_delivers_is_shown_once_through_kill_9_and_redelivery() {
+    let world = World::new(Duration::ZERO);
+    let port = free_port();
+    world.place.append(
+        "home/config.yaml",
+        &format!(
+            "gateway: {{platforms: {{webhook: {{enabled: true, extra: {{port: {port}, routes: {{alerts: {{secret: INSECURE_NO_AUTH, \
+             deliver: telegram, deliver_only: true, deliver_extra: {{chat_id: '{ADA}'}}, prompt: 'Disk full on {{host}}'}}}}}}}}}}}}\n"
+        ),
+    );
+    let webhook = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), "");
+    let event = |id: &str, host: &str| {
+        let answer = webhook.post("/webhooks/alerts", &[("x-request-id", id)], &json!({"host": host}));
+        answer.map_or(0, |answer| answer.status)
+    };
+    let mut gateway = world.launch.start();
+    for round in 0..6u64 {
+        let (id, host) = (format!("d-{round}"), format!("db-{round}"));
+        world.until("the webhook listens", |_| webhook.get("/health").is_ok());
+        assert_eq!(event(&id, &host), 202);
+        thread::sleep(Duration::from_millis(round * 3));
+        gateway.kill();
+        gateway = world.launch.start();
+        world.until("it is delivered again", |_| event(&id, &host) == 202);
+        world.until("the words", |world| {
+            world.shown().iter().any(|shown| shown.ends_with(&format!("Disk full on {host}")))
+        });
+    }
+    thread::sleep(Duration::from_millis(300));
+    for round in 0..6 {
+        let words = format!("Disk full on db-{round}");
+        assert!(world.times_shown(&words) <= 1, "{:?}", world.shown());
+        let marked = world.shown().iter().filter(|shown| shown.ends_with(&words) && **shown != words).count();
+        assert!(marked <= 1, "{:?}", world.shown());
+    }
+    assert_eq!(world.model.asked(), [""; 0], "nobody asked the model");
     assert!(gateway.stop().success());
 }
 

@@ -18,7 +18,7 @@ mod words;
 mod tests;
 
 use crate::adapter::Adapter;
-use crate::incoming::{Incoming, Intake, NotNow, Press, Taken};
+use crate::incoming::{Incoming, Intake, Letter, NotNow, Press, Taken};
 use crate::live::{Followed, Live};
 use crate::pairing::Pairings;
 use meant::Meant;
@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use throughline_core::command::Command;
 use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Room, Sender, Trace};
 use throughline_core::message::{Content, JsonText, Part};
 use throughline_core::port::{CallId, Desk, Promise, Question, Reading, Refusal, SendError, Submission};
@@ -162,9 +163,7 @@ impl Porter {
         let submission = self.submission(&incoming, chat_key, key, content, trace);
         let receipt = match self.desk.submit(submission).await {
             Ok(receipt) => receipt,
-            Err(refusal @ (Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))) => {
-                return Err(NotNow(refusal.to_string()));
-            }
+            Err(refusal) if passes(&refusal) => return Err(NotNow(refusal.to_string())),
             Err(refusal) => {
                 // Nothing that waiting would change: it must not hold up what comes after it.
                 self.desk.note(None, "message_refused", format!("{}: {refusal}", incoming.source.platform));
@@ -178,9 +177,38 @@ impl Porter {
         Ok(Taken::Kept)
     }
 
+    /// A notice to the chat that its program speaks through: it lies in the outbox with the commit that
+    /// accepts it. Nobody is asked who may speak: whoever brought it has shown that it may.
+    async fn pass_on(&self, letter: Letter) -> Result<Taken, NotNow> {
+        let Letter { source, identity, place, text, at } = letter;
+        let key = self.key_of(&source, &identity);
+        let Ok(chat_key) = chat_key(&source, &self.rules()) else {
+            return Err(NotNow(format!("{}: its ids make no chat key", source.platform)));
+        };
+        let chat = described(&source, chat_key);
+        let submission = Submission {
+            target: Target::Chat(chat.clone()),
+            birth: Birth { source: source.platform.clone(), chat: Some(chat), ..Birth::default() },
+            at,
+            key,
+            kind: Kind::Command(Command::Notice { text }),
+            reply_to: Some(place),
+            sender: None,
+            platform_id: identity.last().cloned(),
+            trace: Trace::default(),
+            may_be_retry: false,
+        };
+        let kept = self.desk.submit(submission).await;
+        kept.map(|_| Taken::Kept).map_err(|refusal| NotNow(refusal.to_string()))
+    }
+
     fn key(&self, incoming: &Incoming) -> DedupeKey {
-        let mut fields = vec![incoming.source.platform.as_str(), self.adapter.account()];
-        fields.extend(incoming.identity.iter().map(String::as_str));
+        self.key_of(&incoming.source, &incoming.identity)
+    }
+
+    fn key_of(&self, source: &Source, identity: &[String]) -> DedupeKey {
+        let mut fields = vec![source.platform.as_str(), self.adapter.account()];
+        fields.extend(identity.iter().map(String::as_str));
         DedupeKey::of(&fields)
     }
 
@@ -193,14 +221,7 @@ impl Porter {
         trace: Trace,
     ) -> Submission {
         let source = &incoming.source;
-        let origin = throughline_hermes::json::dumps(&source.to_json());
-        let chat = Chat {
-            key,
-            platform: source.platform.clone(),
-            chat_type: source.chat_type.clone(),
-            display_name: source.chat_name.clone().or_else(|| source.user_name.clone()),
-            origin: Some(JsonText::from_valid(origin)),
-        };
+        let chat = described(source, key);
         let user = source.user_id.clone();
         let sender = user.clone().map(|id| Sender { id, name: source.user_name.clone() });
         Submission {
@@ -379,9 +400,7 @@ impl Porter {
         let said = words::decided(&verdict);
         match self.desk.decide(call, verdict).await {
             Ok(()) => Ok(said),
-            Err(refusal @ (Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))) => {
-                Err(NotNow(refusal.to_string()))
-            }
+            Err(refusal) if passes(&refusal) => Err(NotNow(refusal.to_string())),
             Err(_) => Ok("This was answered already, or is not asked any more.".to_owned()),
         }
     }
@@ -406,6 +425,22 @@ impl Incoming {
     }
 }
 
+fn described(source: &Source, key: ChatKey) -> Chat {
+    let origin = throughline_hermes::json::dumps(&source.to_json());
+    Chat {
+        key,
+        platform: source.platform.clone(),
+        chat_type: source.chat_type.clone(),
+        display_name: source.chat_name.clone().or_else(|| source.user_name.clone()),
+        origin: Some(JsonText::from_valid(origin)),
+    }
+}
+
+/// Whether the same is worth trying in a moment.
+fn passes(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))
+}
+
 fn place(destination: &Destination) -> String {
     let Destination { platform, account, chat, thread, .. } = destination;
     let thread = thread.as_deref().unwrap_or_default();
@@ -419,6 +454,10 @@ impl Intake for Porter {
 
     fn press(&self, press: Press) -> Promise<'_, Result<String, NotNow>> {
         Box::pin(self.pressed(press))
+    }
+
+    fn deliver(&self, letter: Letter) -> Promise<'_, Result<Taken, NotNow>> {
+        Box::pin(self.pass_on(letter))
     }
 
     fn asking(&self) -> Promise<'_, Vec<CallId>> {

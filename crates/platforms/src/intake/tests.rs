@@ -71,6 +71,38 @@ async fn p7_every_delivery_of_a_message_has_the_same_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p10_a_letter_is_kept_once_as_a_notice_for_the_place_it_names() {
+    let world = world("", &[]);
+    let letter = Letter {
+        source: Source {
+            message_id: Some("d-1".into()),
+            ..Source::new("webhook", "webhook", "webhook:alerts")
+        },
+        identity: vec!["alerts".into(), "d-1".into()],
+        place: direct(1, "").reply_to,
+        text: "disk full".into(),
+        at: NOW,
+    };
+    for refusal in [Refusal::Draining, Refusal::MovedOn] {
+        world.desk.refusals.lock().unwrap().push(refusal);
+        assert!(
+            world.porter.deliver(letter.clone()).await.is_err(),
+            "whoever brought it must bring it again"
+        );
+    }
+    for _ in 0..3 {
+        assert_eq!(world.porter.deliver(letter.clone()).await, Ok(Taken::Kept));
+    }
+    let submitted = world.desk.submitted.lock().unwrap();
+    assert_eq!(submitted.len(), 1);
+    assert_eq!(submitted[0].kind, Kind::Command(Command::Notice { text: "disk full".into() }));
+    assert_eq!(submitted[0].reply_to.as_ref(), Some(&letter.place));
+    assert_eq!(submitted[0].key.fields(), ["webhook", "bot", "alerts", "d-1"]);
+    let Target::Chat(chat) = &submitted[0].target else { panic!("it belongs to a chat") };
+    assert_eq!(chat.key.as_str(), "agent:main:webhook:webhook:webhook:alerts");
+}
+
+#[tokio::test(start_paused = true)]
 async fn p7_what_cannot_be_kept_is_not_said_to_have_arrived() {
     let world = world("", &ANN);
     for (refusal, answer) in [
