@@ -287,6 +287,89 @@ fn p4_commands_answer_in_the_chat_and_a_new_session_follows_new() {
 }
 
 #[test]
+fn p20_restart_in_a_chat_begins_anew_once_loses_nothing_and_is_not_ordered_by_a_redelivery() {
+    let world = World::new(Duration::from_millis(300));
+    let mut gateway = world.launch.start();
+    let client = gateway.client.clone();
+    let instance = || client.get("/api/status").ok().map(|answer| answer.json()["instance"].to_string());
+    let first = instance().unwrap();
+    let (chat, user) = ada();
+    let order = json!({
+        "message_id": 9000, "date": 1_800_000_000, "text": "/restart",
+        "chat": {"id": ADA, "type": "private", "first_name": "Ada"},
+        "from": {"id": ADA, "is_bot": false, "first_name": "Ada"},
+    });
+    world.telegram.say(&chat, &user, "before");
+    world.until("it is at work", |world| !world.model.asked().is_empty());
+    world.telegram.push(json!({"message": order}));
+    world.telegram.say(&chat, &user, "meanwhile");
+    world.until("another instance", |_| instance().is_some_and(|instance| instance != first));
+    let second = instance().unwrap();
+    for text in ["re: before", "re: meanwhile"] {
+        world.until(text, |world| world.times_shown(text) == 1);
+    }
+    for _ in 0..3 {
+        world.telegram.push(json!({"message": order}));
+    }
+    world.telegram.say(&chat, &user, "after");
+    world.until("the reply after it", |world| world.times_shown("re: after") == 1);
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(instance().unwrap(), second, "what was delivered again ordered nothing");
+    let answers = world.shown().iter().filter(|shown| shown.contains("starts again")).count();
+    assert_eq!(answers, 1, "{:?}", world.shown());
+    assert!(gateway.is_running() && gateway.stop().success());
+}
+
+#[test]
+fn p2_p31_one_bot_serves_several_profiles_and_nobody_answers_for_another() {
+    let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42,43,44");
+    world.place.append(
+        "home/config.yaml",
+        "profile_routes:\n- {name: w, platform: telegram, chat_id: '42', profile: work}\n\
+         - {name: g, platform: telegram, chat_id: '44', profile: gone}\n",
+    );
+    world.place.write(
+        "home/profiles/work/config.yaml",
+        format!(
+            "model: {{default: work-model, provider: custom, base_url: 'http://{}/v1', api_key: none}}\n",
+            world.model.address
+        ),
+    );
+    let launch = world.launch.clone().arg("--all-profiles");
+    let mut gateway = launch.start();
+    let people = [42, 43, 44].map(|id| (Chat::private(id, "P"), User::new(id, "P")));
+    for round in 0..3 {
+        for (nth, (chat, user)) in people.iter().enumerate() {
+            world.telegram.say(chat, user, &format!("{nth} in round {round}"));
+        }
+        if round > 0 {
+            gateway.kill();
+            gateway = launch.start();
+        }
+        for nth in 0..2 {
+            let reply = format!("re: {nth} in round {round}");
+            world.until(&reply, |world| world.shown().iter().any(|shown| shown.ends_with(&reply)));
+        }
+    }
+    world.until("a word to those whom nobody answers", |world| {
+        world.shown().iter().any(|shown| shown.contains("for the agent gone"))
+    });
+    let asked = world.model.asked.lock().unwrap().clone();
+    for request in &asked {
+        let said = text(request["messages"].as_array().unwrap().last().unwrap());
+        let model = if said.starts_with('0') { "work-model" } else { "test-model" };
+        assert_eq!(request["model"], model, "{said}");
+        assert!(!said.starts_with('2'), "{said}");
+    }
+    let home = world.place.home().join("profiles/work");
+    let listed = Launch::on(&world.place, &[&home]).arg("sessions").arg("list").run();
+    assert!(listed.stdout.contains("0 in round 0"), "{listed:?}");
+    assert!(gateway.stop().success());
+    let said = std::fs::read_to_string(world.place.file("logs/stdout")).unwrap();
+    assert!(said.contains("the profile gone does not run in this process"), "{said}");
+}
+
+#[test]
 fn p31_the_offline_model_answers_on_no_platform() {
     let (place, telegram) = (Place::new(), TelegramServer::start_now());
     place.write(
