@@ -12,20 +12,24 @@ use crate::token::{TokenLock, Tokens};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use throughline_core::Time;
 use throughline_core::command;
 use throughline_core::port::{Desk, Platform};
 use throughline_core::redact::Secret;
 use throughline_core::session::BusyInput;
+use throughline_gateway::Agents;
 use throughline_hermes::config::platforms::{Platform as Described, ReplyMode};
 use throughline_hermes::lock::Token;
+use throughline_hermes::profile::{self, ProfileRoute, ProfileRoutes};
 use throughline_platforms::discord::{self, Discord};
 use throughline_platforms::slack::{self, Slack};
 use throughline_platforms::telegram::{self, Telegram};
 use throughline_platforms::webhook::{self, Webhook};
-use throughline_platforms::{self as platforms, Adapter, Ended, Live, Pairings, Porter, Stop, media};
+use throughline_platforms::{
+    self as platforms, Adapter, Ended, Live, Neighbour, Neighbours, Pairings, Porter, Stop, media,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -86,17 +90,43 @@ impl Chats {
         chats
     }
 
+    /// Rules that lead to a profile which this process does not run: what they catch is refused.
+    pub fn leads_nowhere(&self, neighbours: &Neighbours) -> Vec<String> {
+        let connected =
+            |platform: &str| self.accounts.iter().any(|account| account.adapter.name() == platform);
+        let lost = neighbours.routes.iter().filter(|route| {
+            connected(&route.platform)
+                && route.profile != neighbours.profile
+                && matches!((neighbours.find)(&route.profile), Neighbour::Elsewhere)
+        });
+        lost.map(|route| {
+            let ProfileRoute { name, platform, profile, .. } = route;
+            format!(
+                "{platform}: what the rule {name:?} of profile_routes catches is refused; the profile {profile} does not \
+                 run in this process; start it with --all-profiles"
+            )
+        })
+        .collect()
+    }
+
     pub fn platforms(&self) -> impl Iterator<Item = Arc<dyn Platform>> + '_ {
         self.accounts.iter().map(|account| account.adapter.clone() as Arc<dyn Platform>)
     }
 
     /// Begins to take in what people write.
-    pub fn listen(self, home: &Home, desk: &Arc<dyn Desk>, busy: BusyInput) -> Listening {
+    pub fn listen(
+        self,
+        home: &Home,
+        desk: &Arc<dyn Desk>,
+        busy: BusyInput,
+        neighbours: &Neighbours,
+    ) -> Listening {
         let (rope, stop) = Stop::new();
         let pairings = Arc::new(Pairings::of(home.path()));
         let mut tasks = Vec::new();
         for account in self.accounts {
-            let Account { adapter, settings, menu, _tokens } = account;
+            let Account { adapter, mut settings, menu, _tokens } = account;
+            settings.neighbours = Some(neighbours.clone());
             if let Some(telegram) = menu {
                 tasks.push(tokio::spawn(publish(telegram)));
             }
@@ -107,6 +137,7 @@ impl Chats {
             let stop = stop.clone();
             tasks.push(tokio::spawn(async move {
                 let name = adapter.name().to_owned();
+                porter.show_what_runs().await;
                 if let Ended::Refused(why) = adapter.listen(porter, stop).await {
                     tracing::error!(platform = name, why, "this platform is off until that is put right");
                 }
@@ -124,6 +155,37 @@ impl Listening {
         for task in self.tasks {
             let _ = task.await; // a panic was reported when it happened
         }
+    }
+}
+
+/// The other agents, as the one called `name` sees them. Profiles are found by where their homes are.
+pub fn neighbours(name: &str, home: &Home, agents: &Arc<Agents>, routes: &ProfileRoutes) -> Neighbours {
+    let (root, profile) = seat(home.path());
+    let agents = agents.clone();
+    let find = move |profile: &str| {
+        let home = match profile {
+            profile::DEFAULT => root.clone(),
+            profile => root.join(profile::DIRECTORY).join(profile),
+        };
+        // Homes that are given one by one are called what their directories are.
+        let directory = home.file_name().map(|name| name.to_string_lossy().into_owned());
+        let names: Vec<String> = std::iter::once(profile.to_owned()).chain(directory).collect();
+        match names.iter().find_map(|name| agents.desk(name)) {
+            Some(desk) => Neighbour::Here { desk, home },
+            None if agents.names().iter().any(|known| names.contains(known)) => Neighbour::Away,
+            None => Neighbour::Elsewhere,
+        }
+    };
+    Neighbours { name: name.to_owned(), profile, routes: routes.clone(), find: Arc::new(find) }
+}
+
+/// The root that a home belongs to, and which profile of it this is.
+fn seat(home: &Path) -> (PathBuf, String) {
+    let above =
+        home.parent().filter(|above| above.file_name().is_some_and(|name| name == profile::DIRECTORY));
+    match (above.and_then(Path::parent), home.file_name()) {
+        (Some(root), Some(name)) => (root.to_owned(), name.to_string_lossy().into_owned()),
+        _ => (home.to_owned(), profile::DEFAULT.to_owned()),
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::command::Found;
+use throughline_core::command::{self, Found};
 use throughline_core::input::Trace;
 use throughline_core::port::{Assignment, Clerk, Expansion, Model, Models, Promise};
 use throughline_core::prompt::Digest;
@@ -27,6 +27,7 @@ use throughline_core::{SessionId, Time};
 use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::{Config, Node, Value};
+use throughline_mcp::client::{Client as Servers, Phase, ServerStatus};
 use throughline_memory::Memory;
 
 /// As long as Hermes waits for a program of `quick_commands`.
@@ -45,6 +46,8 @@ pub struct Attendant {
     memory: Memory,
     /// Starts the process again. None: nobody here can.
     pub restart: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Of the Model Context Protocol.
+    pub servers: Option<Arc<Servers>>,
 }
 
 /// The models that the home's configuration can reach.
@@ -88,7 +91,7 @@ impl Attendant {
         memory: Memory,
     ) -> Self {
         let (home, environment) = (home.clone(), environment.clone());
-        Self { home, name: name.to_owned(), environment, tools, memory, restart: None }
+        Self { home, name: name.to_owned(), environment, tools, memory, restart: None, servers: None }
     }
 
     fn config(&self) -> Result<Config, String> {
@@ -165,11 +168,7 @@ impl Attendant {
                     "{found} skills are there. They are looked up when they are used; a new conversation also lists them."
                 ))
             }
-            "reload-mcp" => Found::Said(
-                "MCP servers are connected when the gateway starts, and again when one of them goes away. \
-                 After a change of config.yaml: /restart."
-                    .into(),
-            ),
+            "reload-mcp" => Found::Said(self.reload_servers().await),
             "restart" => match &self.restart {
                 Some(_) => Found::Restart(
                     "The gateway starts again as soon as what runs is done. Whatever you write meanwhile is kept."
@@ -179,6 +178,27 @@ impl Attendant {
             },
             name => self.exec(name, asked).await?,
         })
+    }
+
+    /// As config.yaml and .env say now. What is said of them is what they answered.
+    async fn reload_servers(&self) -> String {
+        let Some(servers) = &self.servers else { return "There are no MCP servers here.".into() };
+        let written = Written::read(&self.home, &self.environment, Overrides::default());
+        let report = match written {
+            Ok(Ok(written)) => written.report(),
+            Ok(Err(report)) => report,
+            Err(error) => {
+                return format!("The configuration cannot be read: {error:#}. Nothing was changed.");
+            }
+        };
+        let (settings, _) = match report.into_settings() {
+            Ok(settings) => settings,
+            Err(error) => {
+                return format!("The configuration cannot be used: {error:#}. Nothing was changed.");
+            }
+        };
+        crate::equip::reload(servers, self.home.path(), &settings).await;
+        reloaded(&servers.status())
     }
 
     fn global_model(&self, argument: &str) -> Option<Found> {
@@ -347,13 +367,18 @@ impl Clerk for Attendant {
         Box::pin(self.done(asked))
     }
 
-    fn names(&self) -> Vec<(String, String)> {
-        let Ok(config) = self.config() else { return Vec::new() };
-        let quick = config.root.get("quick_commands").map(Node::entries).unwrap_or_default();
-        let does = |node: &Node| {
-            field(node, "description").or_else(|| field(node, "target")).or_else(|| field(node, "command"))
-        };
-        quick.iter().map(|entry| (entry.key.clone(), does(&entry.node).unwrap_or_default())).collect()
+    fn names<'a>(&'a self, asked: &'a Assignment) -> Promise<'a, Vec<(String, String)>> {
+        Box::pin(async move {
+            let mut names = self.quick_names();
+            for (name, does) in self.skills(asked).await {
+                let name = slug(&name);
+                // What stands for something else already is that, as it is when it is typed.
+                if command::find(&name).is_none() && !names.iter().any(|(known, _)| *known == name) {
+                    names.push((name, does));
+                }
+            }
+            names
+        })
     }
 
     fn restart(&self) {
@@ -378,6 +403,41 @@ fn caller(asked: &Assignment) -> Caller {
         tokens_left: None,
         now: Time::default(),
     }
+}
+
+impl Attendant {
+    fn quick_names(&self) -> Vec<(String, String)> {
+        let Ok(config) = self.config() else { return Vec::new() };
+        let quick = config.root.get("quick_commands").map(Node::entries).unwrap_or_default();
+        let does = |node: &Node| {
+            field(node, "description").or_else(|| field(node, "target")).or_else(|| field(node, "command"))
+        };
+        quick.iter().map(|entry| (entry.key.clone(), does(&entry.node).unwrap_or_default())).collect()
+    }
+}
+
+fn reloaded(servers: &[ServerStatus]) -> String {
+    if servers.is_empty() {
+        return "config.yaml names no MCP servers; none is connected.".into();
+    }
+    let line = |server: &ServerStatus| {
+        let ServerStatus { name, phase, tools, error, .. } = server;
+        let because = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+        match phase {
+            Phase::Off => format!("{name}: off in config.yaml"),
+            Phase::Connected | Phase::Resting => match tools.len() {
+                0 => format!("{name}: connected, without tools"),
+                _ => format!("{name}: {}", tools.join(", ")),
+            },
+            Phase::Connecting => format!("{name}: not connected yet; it is tried on"),
+            Phase::Away | Phase::Stopped => format!("{name}: not reached{because}"),
+        }
+    };
+    let lines: Vec<String> = servers.iter().map(line).collect();
+    let connected = servers.iter().filter(|server| server.phase == Phase::Connected).count();
+    let head = format!("{connected} of {} MCP servers are connected.", servers.len());
+    let tail = "Other tools in a conversation that goes on mean that its provider reads it anew once.";
+    cut(&format!("{head}\n{}\n{tail}", lines.join("\n")), OUTPUT_CHARS_MAX)
 }
 
 fn read(home: &Home, environment: &Environment) -> Result<Config, String> {

@@ -194,7 +194,6 @@ pub struct Settings {
     /// Whoever serves this home serves every profile below it.
     pub multiplex_profiles: Sourced<bool>,
     /// Which messages to this home's bots are for other profiles.
-    #[allow(dead_code, reason = "counts once bots are connected")]
     pub profile_routes: ProfileRoutes,
     /// The home may lie where a write-ahead log is not known to be safe.
     pub allow_unsafe_filesystem: Sourced<bool>,
@@ -371,6 +370,14 @@ fn neighbours(home: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Vec<Rem
     let managed = variable("HERMES_MANAGED_DIR").filter(|path| !path.trim().is_empty());
     let managed = Path::new(managed.as_deref().unwrap_or("/etc/hermes")).join(CONFIG_FILE);
     let legacy = home.join("gateway.json");
+    let partly = |path: &Path| Remark {
+        place: None,
+        text: format!(
+            "of {} only platforms and reset policies are read; move the rest to config.yaml, where Hermes looks first",
+            path.display()
+        ),
+        excerpt: None,
+    };
     let unread = |path: &Path, instead: &str| Remark {
         place: None,
         text: format!("{} is not read; {instead}", path.display()),
@@ -378,7 +385,7 @@ fn neighbours(home: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Vec<Rem
     };
     let mut remarks = Vec::new();
     if legacy.exists() {
-        remarks.push(unread(&legacy, "move what it says to config.yaml, where Hermes looks first"));
+        remarks.push(partly(&legacy));
     }
     if managed.exists() {
         remarks

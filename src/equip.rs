@@ -42,6 +42,9 @@ const PERSONA: &str = "You are a helpful agent with a long memory. People talk t
 /// offered from then on, which costs one broken cache.
 const SERVERS_PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long whoever orders a reload waits for them.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(30);
+
 /// What an agent works with.
 pub struct Equipment {
     pub tools: Arc<dyn Tools>,
@@ -143,6 +146,13 @@ pub async fn equip(
         off,
         bell,
     }
+}
+
+/// Lets all servers go, and connects those that the settings name now. Returns when each has been reached,
+/// or has failed once, or has had its time.
+pub async fn reload(servers: &Servers, home: &Path, settings: &Settings) {
+    servers.reload(servers::settings(&settings.tools), servers::surroundings(home, settings)).await;
+    servers.settled(RELOAD_PATIENCE).await;
 }
 
 /// Where commands begin and relative paths count from: what the settings say, else the directory the

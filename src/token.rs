@@ -4,8 +4,6 @@
 //! files decide, below the user's state directory; within this one, whoever comes first. Whoever is
 //! refused is told by whom, and the token itself is never shown.
 
-#![allow(dead_code, reason = "taken once bots are connected")]
-
 use crate::config::Environment;
 use crate::home::{self, process};
 use std::collections::BTreeMap;

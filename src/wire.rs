@@ -194,9 +194,19 @@ pub async fn start(
     let compressor = Compressor { memory, ..compressor };
     let tools = equipment.tools.clone();
     let platforms: Vec<Arc<dyn Platform>> = chats.platforms().chain([bridge as Arc<dyn Platform>]).collect();
+    chats.platforms().for_each(|bot| company.agents.lend(name, bot));
+    let host = company.host.clone();
+    let restart = move || match host.restart() {
+        Ok(()) => {}
+        Err(why) => tracing::error!(why, "a restart was ordered in a chat, and cannot be"),
+    };
+    let own = equipment.memory.clone();
+    let mut attendant = Attendant::new(&home, name, &settings.environment, tools, own);
+    attendant.restart = company.is_host.then(|| Box::new(restart) as Box<dyn Fn() + Send + Sync>);
+    attendant.servers = Some(equipment.servers.clone());
     let parts = Parts {
-        clerk: Arc::new(Attendant::new(&home, name, &settings.environment, tools, equipment.memory.clone())),
         reviewer: self::reviewer(settings, reviewer, &equipment),
+        clerk: Arc::new(attendant),
         models: Arc::new(Providers {
             home: home.clone(),
             environment: settings.environment.clone(),
@@ -221,8 +231,11 @@ pub async fn start(
         (None, Door::Own { .. }) => unreachable!("a door of its own has a listener"),
     };
     home.publish_address(&address)?;
-    let off = equipment.off.iter().chain(&chats.off).cloned().collect();
-    let listening = chats.listen(&home, &agent.desk(), settings.busy_input.value);
+    let neighbours = chats::neighbours(name, &home, &company.agents, &settings.profile_routes);
+    let lost = chats.leads_nowhere(&neighbours);
+    lost.iter().for_each(|words| tracing::error!(words, "messages will be refused"));
+    let off = equipment.off.iter().chain(&chats.off).chain(&lost).cloned().collect();
+    let listening = chats.listen(&home, &agent.desk(), settings.busy_input.value, &neighbours);
     Ok(Running {
         address,
         key,

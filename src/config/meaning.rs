@@ -356,7 +356,8 @@ impl Written {
     }
 
     fn session_reset(&self, report: &mut Report) -> SessionReset {
-        let written = &self.config.settings.session_reset;
+        let legacy = self.legacy.as_deref().map(throughline_hermes::config::legacy_resets);
+        let written = &self.config.settings.session_reset.clone().with(legacy.unwrap_or_default());
         let mode = match &written.mode {
             None => Sourced::new(ResetMode::Never, Origin::Default),
             Some(at) => {

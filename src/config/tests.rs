@@ -1,5 +1,6 @@
 use super::*;
 use tempfile::TempDir;
+use throughline_core::lifecycle::Mode;
 
 /// A home with these files, looked at in this environment.
 struct Bench {
@@ -404,6 +405,28 @@ fn wrong_values_are_errors_where_they_matter_and_warnings_elsewhere() {
 }
 
 #[test]
+fn p20_gateway_json_says_when_a_kind_of_chat_begins_anew_as_it_does_to_hermes() {
+    let bench = Bench::new("reset_by_type: {dm: {mode: none}, thread: {mode: idle, idle_minutes: 7}}\n");
+    let legacy = r#"{"default_reset_policy": {"mode": "daily", "at_hour": 5},
+                     "reset_by_type": {"dm": {"mode": "both", "idle_minutes": 30}},
+                     "reset_by_platform": {"telegram": {"mode": "none"}}}"#;
+    fs::write(bench.directory.path().join("gateway.json"), legacy).unwrap();
+    let policies = bench.settings().session_reset.policies;
+    assert_eq!((policies.common.mode, policies.common.at_hour), (Mode::Daily, 5));
+    for (platform, chat_type, mode) in [
+        ("slack", "dm", Mode::Both),
+        ("slack", "thread", Mode::Idle),
+        ("slack", "group", Mode::Daily),
+        ("telegram", "dm", Mode::Never),
+    ] {
+        assert_eq!(policies.of(platform, chat_type).mode, mode, "{platform} {chat_type}");
+    }
+    let bench = Bench::new("session_reset: {mode: idle}\n");
+    fs::write(bench.directory.path().join("gateway.json"), legacy).unwrap();
+    assert_eq!(bench.settings().session_reset.policies.common.mode, Mode::Idle, "config.yaml comes first");
+}
+
+#[test]
 fn what_hermes_reads_and_we_do_not_is_said() {
     let bench = Bench::new("");
     fs::write(bench.directory.path().join("gateway.json"), "{}").unwrap();
@@ -412,7 +435,7 @@ fn what_hermes_reads_and_we_do_not_is_said() {
     fs::write(managed.join(CONFIG_FILE), "model: x").unwrap();
     let bench = bench.environment([("HERMES_MANAGED_DIR", managed.to_str().unwrap())]);
     let warnings = bench.warnings();
-    assert!(warnings[0].contains("gateway.json is not read"), "{warnings:?}");
+    assert!(warnings[0].contains("gateway.json only platforms and reset policies are read"), "{warnings:?}");
     assert!(warnings[1].contains("does not bind Throughline"), "{warnings:?}");
 }
 

@@ -3,10 +3,11 @@
 //! A message is one turn however often it is delivered and whatever is killed; a reply is sent once, or
 //! says that it comes again; strangers are not heard.
 
-use crate::gateway::{Launch, Place};
+use crate::gateway::{Client, Launch, Place, free_port};
 use crate::lifecycle::hermes_home;
 use crate::model::{ModelServer, text};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use throughline_servers::TelegramServer;
@@ -129,6 +130,47 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
     assert!(gateway.stop().success());
 }
 
+/// What a program passes on needs no model, and is on disk before the program hears that it arrived.
+#[test]
+fn p7_p8_p10_what_a_webhook_only_delivers_is_shown_once_through_kill_9_and_redelivery() {
+    let world = World::new(Duration::ZERO);
+    let port = free_port();
+    world.place.append(
+        "home/config.yaml",
+        &format!(
+            "gateway: {{platforms: {{webhook: {{enabled: true, extra: {{port: {port}, routes: {{alerts: {{secret: INSECURE_NO_AUTH, \
+             deliver: telegram, deliver_only: true, deliver_extra: {{chat_id: '{ADA}'}}, prompt: 'Disk full on {{host}}'}}}}}}}}}}}}\n"
+        ),
+    );
+    let webhook = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), "");
+    let event = |id: &str, host: &str| {
+        let answer = webhook.post("/webhooks/alerts", &[("x-request-id", id)], &json!({"host": host}));
+        answer.map_or(0, |answer| answer.status)
+    };
+    let mut gateway = world.launch.start();
+    for round in 0..6u64 {
+        let (id, host) = (format!("d-{round}"), format!("db-{round}"));
+        world.until("the webhook listens", |_| webhook.get("/health").is_ok());
+        assert_eq!(event(&id, &host), 202);
+        thread::sleep(Duration::from_millis(round * 3));
+        gateway.kill();
+        gateway = world.launch.start();
+        world.until("it is delivered again", |_| event(&id, &host) == 202);
+        world.until("the words", |world| {
+            world.shown().iter().any(|shown| shown.ends_with(&format!("Disk full on {host}")))
+        });
+    }
+    thread::sleep(Duration::from_millis(300));
+    for round in 0..6 {
+        let words = format!("Disk full on db-{round}");
+        assert!(world.times_shown(&words) <= 1, "{:?}", world.shown());
+        let marked = world.shown().iter().filter(|shown| shown.ends_with(&words) && **shown != words).count();
+        assert!(marked <= 1, "{:?}", world.shown());
+    }
+    assert_eq!(world.model.asked(), [""; 0], "nobody asked the model");
+    assert!(gateway.stop().success());
+}
+
 #[test]
 fn p31_a_stranger_is_not_heard_until_somebody_lets_them_in() {
     let world = World::letting_in(Duration::ZERO, "");
@@ -228,6 +270,89 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     }
     assert!(gateway.stop().success());
     assert_eq!((world.model.asked().len(), world.shown().len()), (people.len(), people.len()));
+}
+
+#[test]
+fn p20_restart_in_a_chat_begins_anew_once_loses_nothing_and_is_not_ordered_by_a_redelivery() {
+    let world = World::new(Duration::from_millis(300));
+    let mut gateway = world.launch.start();
+    let client = gateway.client.clone();
+    let instance = || client.get("/api/status").ok().map(|answer| answer.json()["instance"].to_string());
+    let first = instance().unwrap();
+    let (chat, user) = ada();
+    let order = json!({
+        "message_id": 9000, "date": 1_800_000_000, "text": "/restart",
+        "chat": {"id": ADA, "type": "private", "first_name": "Ada"},
+        "from": {"id": ADA, "is_bot": false, "first_name": "Ada"},
+    });
+    world.telegram.say(&chat, &user, "before");
+    world.until("it is at work", |world| !world.model.asked().is_empty());
+    world.telegram.push(json!({"message": order}));
+    world.telegram.say(&chat, &user, "meanwhile");
+    world.until("another instance", |_| instance().is_some_and(|instance| instance != first));
+    let second = instance().unwrap();
+    for text in ["re: before", "re: meanwhile"] {
+        world.until(text, |world| world.times_shown(text) == 1);
+    }
+    for _ in 0..3 {
+        world.telegram.push(json!({"message": order}));
+    }
+    world.telegram.say(&chat, &user, "after");
+    world.until("the reply after it", |world| world.times_shown("re: after") == 1);
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(instance().unwrap(), second, "what was delivered again ordered nothing");
+    let answers = world.shown().iter().filter(|shown| shown.contains("starts again")).count();
+    assert_eq!(answers, 1, "{:?}", world.shown());
+    assert!(gateway.is_running() && gateway.stop().success());
+}
+
+#[test]
+fn p2_p31_one_bot_serves_several_profiles_and_nobody_answers_for_another() {
+    let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42,43,44");
+    world.place.append(
+        "home/config.yaml",
+        "profile_routes:\n- {name: w, platform: telegram, chat_id: '42', profile: work}\n\
+         - {name: g, platform: telegram, chat_id: '44', profile: gone}\n",
+    );
+    world.place.write(
+        "home/profiles/work/config.yaml",
+        format!(
+            "model: {{default: work-model, provider: custom, base_url: 'http://{}/v1', api_key: none}}\n",
+            world.model.address
+        ),
+    );
+    let launch = world.launch.clone().arg("--all-profiles");
+    let mut gateway = launch.start();
+    let people = [42, 43, 44].map(|id| (Chat::private(id, "P"), User::new(id, "P")));
+    for round in 0..3 {
+        for (nth, (chat, user)) in people.iter().enumerate() {
+            world.telegram.say(chat, user, &format!("{nth} in round {round}"));
+        }
+        if round > 0 {
+            gateway.kill();
+            gateway = launch.start();
+        }
+        for nth in 0..2 {
+            let reply = format!("re: {nth} in round {round}");
+            world.until(&reply, |world| world.shown().iter().any(|shown| shown.ends_with(&reply)));
+        }
+    }
+    world.until("a word to those whom nobody answers", |world| {
+        world.shown().iter().any(|shown| shown.contains("for the agent gone"))
+    });
+    let asked = world.model.requests();
+    for request in &asked {
+        let said = text(request["messages"].as_array().unwrap().last().unwrap());
+        let model = if said.starts_with('0') { "work-model" } else { "test-model" };
+        assert_eq!(request["model"], model, "{said}");
+        assert!(!said.starts_with('2'), "{said}");
+    }
+    let home = world.place.home().join("profiles/work");
+    let listed = Launch::on(&world.place, &[&home]).arg("sessions").arg("list").run();
+    assert!(listed.stdout.contains("0 in round 0"), "{listed:?}");
+    assert!(gateway.stop().success());
+    let said = std::fs::read_to_string(world.place.file("logs/stdout")).unwrap();
+    assert!(said.contains("the profile gone does not run in this process"), "{said}");
 }
 
 #[test]

@@ -25,6 +25,51 @@ fn call(method: &str, arguments: Value) -> Value {
     json!([method, arguments, {}])
 }
 
+/// Speaks as much of the Model Context Protocol as is needed to offer one tool.
+const SERVER: &str = r#"
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    said = {"initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}},
+            "tools/list": {"tools": [{"name": "brew", "inputSchema": {"type": "object"}}]}}.get(asked.get("method"), {})
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": said}), flush=True)
+"#;
+
+#[test]
+fn p4_commands_name_skills_and_reload_mcp_says_what_it_found() {
+    let place = Place::new();
+    let server = place.write("server.py", SERVER).display().to_string();
+    place.write(
+        "home/skills/kitchen/tea-time/SKILL.md",
+        "---\nname: tea-time\ndescription: How tea is made here.\n---\nBoil water.\n",
+    );
+    let gateway = place.rehearsing(&json!({})).start();
+    let client = &gateway.client;
+    client.say(TALK, "Hello.");
+    let listed: String =
+        ["/commands", "/commands 2"].iter().map(|order| orders(client, TALK, order).0).collect();
+    assert!(listed.contains("/tea-time: How tea is made here."), "{listed}");
+    let (said, _) = orders(client, TALK, "/reload-mcp");
+    assert!(said.contains("no MCP servers"), "{said}");
+    place.write(
+        "home/config.yaml",
+        format!(
+            "mcp_servers:\n  kettle: {{command: python3, args: ['{server}']}}\n  dead: {{command: 'false'}}\n"
+        ),
+    );
+    let (said, _) = orders(client, TALK, "/reload-mcp");
+    assert!(said.contains("1 of 2 MCP servers are connected"), "{said}");
+    assert!(said.contains("kettle: mcp__kettle__brew") && said.contains("dead: not reached"), "{said}");
+    client.say(TALK, "And now?");
+    let offered = place.asked().last().unwrap()["tools"].to_string();
+    assert!(offered.contains("mcp__kettle__brew"), "{offered}");
+    place.write("home/config.yaml", "mcp_servers: [");
+    let (said, _) = orders(client, TALK, "/reload-mcp");
+    assert!(said.contains("Nothing was changed"), "{said}");
+    assert!(gateway.stop().success());
+}
+
 #[test]
 fn p4_the_past_of_a_conversation_survives_a_kill_and_is_what_hermes_sees() {
     let place = Place::new();

@@ -166,7 +166,24 @@ pub struct Destination {
     pub reply_to: Option<String>,
 }
 
+/// Between the account of a bot and the agent it belongs to, where another agent answers through it.
+const LENT: char = '@';
+
 impl Destination {
+    /// The same place, for another agent of the process: it answers through the bot of this one.
+    #[must_use]
+    pub fn lent_by(self, agent: &str) -> Self {
+        Self { account: format!("{}{LENT}{agent}", self.account), ..self }
+    }
+
+    /// The agent whose bot this is, where it is another's.
+    pub fn lender(&self) -> Option<&str> {
+        match self.platform.as_str() {
+            AGENT_PLATFORM => None, // its accounts are agents, whatever they are called
+            _ => self.account.rsplit_once(LENT).map(|(_, agent)| agent),
+        }
+    }
+
     /// Where a reply to one would be read by whoever waits for the other.
     pub fn is_same_place(&self, other: &Destination) -> bool {
         (&self.platform, &self.account, &self.chat, &self.thread)
@@ -223,6 +240,20 @@ pub struct Chat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p31_a_place_remembers_whose_bot_is_answered_through() {
+        let place = |platform: &str, account: &str| Destination {
+            platform: platform.into(),
+            account: account.into(),
+            chat: "c".into(),
+            thread: None,
+            reply_to: None,
+        };
+        assert_eq!(place("shop", "7").lender(), None);
+        assert_eq!(place("shop", "7").lent_by("default").lender(), Some("default"));
+        assert_eq!(place(AGENT_PLATFORM, "me@home").lender(), None);
+    }
 
     #[test]
     fn p7_no_two_lists_of_fields_make_one_key() {

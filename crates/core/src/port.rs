@@ -11,7 +11,7 @@ use crate::memory::{self, Errand, RetentionChange};
 use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
-use crate::session::{Act, FailureKind, Outcome, Preferences, Session};
+use crate::session::{Act, FailureKind, Outcome, Phase, Preferences, Session};
 use crate::standing::Standing;
 use crate::time::Time;
 use crate::tool::{Ask, Caller, Verdict};
@@ -862,9 +862,10 @@ pub trait Clerk: Send + Sync {
         let _ = asked;
         Box::pin(async { None })
     }
-    /// Names that it would expand, each with a few words, for `/commands` and for menus.
-    fn names(&self) -> Vec<(String, String)> {
-        Vec::new()
+    /// Names that it would expand for this caller, each with a few words, for `/commands`.
+    fn names<'a>(&'a self, asked: &'a Assignment) -> Promise<'a, Vec<(String, String)>> {
+        let _ = asked;
+        Box::pin(async { Vec::new() })
     }
     /// Starts the process again once nothing runs. That it was ordered is on disk.
     fn restart(&self) {}
@@ -1033,10 +1034,6 @@ pub trait Desk: Send + Sync {
         let _ = session;
         Box::pin(async { Preferences::default() })
     }
-    /// Commands that the user has made, each with a few words, for menus.
-    fn own_commands(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
     /// A snapshot becomes the view of its session again. Returns when that is on disk.
     fn restore(&self, session: SessionId, snapshot: String) -> Promise<'_, Result<(), Refusal>> {
         let _ = (session, snapshot);
@@ -1146,6 +1143,8 @@ pub enum Question {
     Trace(String),
     Counts,
     Asks,
+    /// Inputs that a turn works at now, rather than waits for a person, and those behind it.
+    Running,
     Standing,
     Routes,
     /// What is held, and what was set aside.
@@ -1163,11 +1162,39 @@ pub enum Reading {
     Traces(Vec<Trace>),
     Counts(Vec<(String, u64)>),
     Asks(Vec<Pending>),
+    Running(Vec<Running>),
     Standing(Box<Standing>),
     Routes(Vec<JsonText>),
     Backlog(Vec<Backlog>),
     Parked(Vec<Parked>),
     Violations(Vec<String>),
+}
+
+/// An input that is being answered, or is next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    pub session: SessionId,
+    pub seq: Seq,
+    /// Where its answer goes.
+    pub place: Destination,
+    pub platform_id: Option<String>,
+}
+
+impl Running {
+    /// Those of one session, in order.
+    pub fn of(session: &Session) -> Vec<Self> {
+        let Phase::Turn(turn) = &session.phase else { return Vec::new() };
+        let inputs = turn.inputs.iter().chain(&session.waiting).filter(|_| session.is_running());
+        let running = inputs.filter_map(|input| {
+            Some(Self {
+                session: session.id.clone(),
+                seq: input.seq,
+                place: input.reply_to.clone()?,
+                platform_id: input.platform_id.clone(),
+            })
+        });
+        running.collect()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

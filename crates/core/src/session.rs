@@ -677,8 +677,10 @@ impl Session {
         acts.push(Act::Accept(input.clone()));
         let backlog = self.is_backlog(&input, rules);
         let is_order = matches!(&input.kind, Kind::Command(command) if !command.wakes());
+        let is_notice = matches!(&input.kind, Kind::Command(Command::Notice { .. }));
         match backlog {
             true => self.halted |= !matches!(self.phase, Phase::Turn(_)), // until its people write anew
+            false if is_notice => {}                                      // nobody wrote
             false => self.stir(now, !is_order),
         }
         if input.trace.is_human() && !backlog && !is_order {

@@ -1,5 +1,6 @@
 //! One agent: a home, its store, its sessions, its door. Several share a process and nothing else.
 
+use crate::bridge::Agents;
 use crate::clock::Clock;
 use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, Writer};
 use crate::compress::Compressor;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
-use throughline_core::input::Room;
+use throughline_core::input::{Destination, Room};
 use throughline_core::port::{
     Briefing, Clerk, Commit, Desk, DraftChange, Hooks, Model, Models, Outgoing, Platform, StoreError,
 };
@@ -87,6 +88,8 @@ pub(crate) struct Home {
     pub hooks: Arc<dyn Hooks>,
     pub lifecycle: Lifecycle,
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
+    /// Whose bots may be answered through, beside its own.
+    pub agents: Arc<Agents>,
     pub clerk: Arc<dyn Clerk>,
     pub models: Arc<dyn Models>,
     pub mint: Mint,
@@ -122,6 +125,24 @@ pub(crate) struct Home {
     rooms: Mutex<BTreeMap<SessionId, Room>>,
 }
 
+/// How a reply leaves.
+pub(crate) enum Way {
+    By(Arc<dyn Platform>),
+    /// By the bot of an agent that does not run now.
+    Away,
+    /// By a platform that is not connected.
+    Off,
+}
+
+impl Way {
+    pub fn found(self) -> Option<Arc<dyn Platform>> {
+        match self {
+            Way::By(platform) => Some(platform),
+            Way::Away | Way::Off => None,
+        }
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Gauges {
     pub running: AtomicUsize,
@@ -136,6 +157,16 @@ pub(crate) struct Gauges {
 impl Home {
     pub fn unwritable(&self) -> Option<String> {
         self.unwritable.lock().expect("nothing panics while it holds this").clone()
+    }
+
+    /// Where it leaves: by its own account, or by the bot of the agent that was written to. Never by
+    /// another one.
+    pub fn platform(&self, destination: &Destination) -> Way {
+        let name = &destination.platform;
+        match destination.lender().filter(|lender| **lender != *self.rules.agent) {
+            Some(lender) => self.agents.bot(lender, name).map_or(Way::Away, Way::By),
+            None => self.platforms.get(name).cloned().map_or(Way::Off, Way::By),
+        }
     }
 
     pub fn note(&self, session: Option<SessionId>, name: &'static str, detail: String) {
@@ -306,6 +337,7 @@ impl Agent {
             hooks,
             lifecycle: options.lifecycle,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
+            agents: hands.agents.clone(),
             clerk,
             models,
             mint,

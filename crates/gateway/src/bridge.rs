@@ -25,11 +25,14 @@ pub struct Agents {
     /// Those that this process is going to run: one that takes up a turn again may write to another
     /// that has not started yet.
     expected: Vec<String>,
+    /// Their bots, by agent and platform: what came in by one may be for another agent, and is answered
+    /// by the bot that was written to.
+    bots: Mutex<BTreeMap<(String, String), Arc<dyn Platform>>>,
 }
 
 impl Agents {
     pub fn expecting(names: Vec<String>) -> Self {
-        Self { here: Mutex::default(), expected: names }
+        Self { expected: names, ..Self::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn Desk>>> {
@@ -56,8 +59,22 @@ impl Agents {
         self.known().iter().map(|(name, desk)| (name.clone(), desk.clone())).collect()
     }
 
-    fn desk(&self, name: &str) -> Option<Arc<dyn Desk>> {
+    pub fn desk(&self, name: &str) -> Option<Arc<dyn Desk>> {
         self.known().get(name).cloned()
+    }
+
+    fn bots(&self) -> MutexGuard<'_, BTreeMap<(String, String), Arc<dyn Platform>>> {
+        self.bots.lock().expect("nothing panics while it holds the bots")
+    }
+
+    /// From now on others can answer through this bot, also while its agent stops: what is ready then
+    /// still leaves.
+    pub fn lend(&self, agent: &str, bot: Arc<dyn Platform>) {
+        self.bots().insert((agent.to_owned(), bot.name().to_owned()), bot);
+    }
+
+    pub(crate) fn bot(&self, agent: &str, platform: &str) -> Option<Arc<dyn Platform>> {
+        self.bots().get(&(agent.to_owned(), platform.to_owned())).cloned()
     }
 }
 

@@ -316,7 +316,7 @@ impl Order {
             "insights" => self.insights(home, argument).await?,
             "whoami" => Found::Said(self.whoami()),
             "profile" => Found::Said(format!("This is the agent {}.", home.rules.agent)),
-            "commands" => Found::Said(commands(home.clerk.as_ref(), argument)),
+            "commands" => Found::Said(commands(home.clerk.names(&self.asked).await, argument)),
             "model" => self.model(home, argument),
             "reasoning" => self.reasoning(argument),
             "undo" => Found::Said(format!("{argument:?} is no number of exchanges: /undo, or /undo 3.")),
@@ -526,9 +526,9 @@ fn ago(time: Duration) -> String {
     }
 }
 
-fn commands(clerk: &dyn Clerk, page: &str) -> String {
+fn commands(own: Vec<(String, String)>, page: &str) -> String {
     let mut lines: Vec<String> = ALL.iter().map(Entry::line).collect();
-    lines.extend(clerk.names().into_iter().map(|(name, does)| format!("/{name}: {does}")));
+    lines.extend(own.into_iter().map(|(name, does)| format!("/{name}: {does}")));
     let pages = lines.len().div_ceil(COMMANDS_PER_PAGE);
     let page = page.trim().parse().unwrap_or(1).clamp(1, pages);
     let shown = lines.iter().skip((page - 1) * COMMANDS_PER_PAGE).take(COMMANDS_PER_PAGE);

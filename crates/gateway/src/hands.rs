@@ -52,7 +52,7 @@ impl Default for Delegation {
 #[derive(Default)]
 pub struct Hands {
     home: OnceLock<Weak<Home>>,
-    agents: Arc<Agents>,
+    pub(crate) agents: Arc<Agents>,
     settings: HandsSettings,
 }
 

@@ -17,7 +17,7 @@ use throughline_core::command::{self, Command, Errand};
 use throughline_core::input::Kind;
 use throughline_core::port::{
     Assignment, CallId, Commit, Desk, Draft, Drafted, Expansion, Halted, Hold, Progress, Promise, Question,
-    Reading, Receipt, Refusal, Status, StoreError, Submission, Update,
+    Reading, Receipt, Refusal, Running, Status, StoreError, Submission, Update,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
@@ -75,10 +75,6 @@ impl Desk for Door {
             let loaded = self.0.library.read(move |store| store.load(&session)).await;
             loaded.ok().flatten().map(|loaded| loaded.session.preferences).unwrap_or_default()
         })
-    }
-
-    fn own_commands(&self) -> Vec<(String, String)> {
-        self.0.clerk.names()
     }
 
     fn restore(&self, session: SessionId, snapshot: String) -> Promise<'_, Result<(), Refusal>> {
@@ -155,6 +151,14 @@ impl Desk for Door {
                 Question::Trace(name) => Reading::Traces(store.trace(&name)?),
                 Question::Counts => Reading::Counts(store.counts()?),
                 Question::Asks => Reading::Asks(store.asks()?),
+                Question::Running => {
+                    let mut running = Vec::new();
+                    for session in store.unfinished()? {
+                        let loaded = store.load(&session)?;
+                        running.extend(loaded.iter().flat_map(|loaded| Running::of(&loaded.session)));
+                    }
+                    Reading::Running(running)
+                }
                 Question::Standing => Reading::Standing(Box::new(store.standing()?)),
                 Question::Routes => Reading::Routes(store.routes()?),
                 Question::Backlog => Reading::Backlog(store.backlog()?),

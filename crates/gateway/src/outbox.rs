@@ -9,7 +9,7 @@
 //! so there is nothing ambiguous about it; only a preview that may be there, and that nobody can find,
 //! makes its reply one that may have been seen.
 
-use crate::agent::Home;
+use crate::agent::{Home, Way};
 use crate::committer::CommitError;
 use crate::draft::{self, Preview};
 use futures_util::FutureExt;
@@ -32,6 +32,8 @@ const ATTEMPTS_MAX: u32 = 12;
 const BACKOFF_MAX: Duration = Duration::from_secs(900);
 /// How long a word about a reply waits before it is tried on a full disk again.
 const DISK_RETRY: Duration = Duration::from_secs(1);
+/// How often it is looked whether an agent runs again whose bot a reply leaves by.
+const LENDER_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -118,12 +120,7 @@ async fn run(home: Arc<Home>, lane: Lane, mut receiver: mpsc::UnboundedReceiver<
 }
 
 async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
-    let Some(platform) = home.platforms.get(&outgoing.destination.platform).cloned() else {
-        let detail =
-            format!("{} has a reply for {}, which is off", outgoing.key, outgoing.destination.platform);
-        home.note(Some(outgoing.session.clone()), "delivery_waits", detail);
-        return; // the row stays, and leaves when the platform is on again
-    };
+    let Some(mut platform) = way(home, &outgoing).await else { return };
     // Only a reply that was postponed waits, and not for a clock that was set back.
     if outgoing.attempts > 0 {
         sleep(outgoing.not_before.since(home.clock.now()).min(BACKOFF_MAX)).await;
@@ -132,8 +129,37 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
         let preview = home.drafts.close(Outgoing::draft_key(&outgoing.key)).await;
         home.unhalted().await; // silence: what is written stays here until somebody speaks
         match attempt(home, platform.as_ref(), &mut outgoing, preview).await {
-            Attempt::Again(delay) => sleep(delay).await,
+            Attempt::Again(delay) => {
+                sleep(delay).await;
+                let Some(now) = way(home, &outgoing).await else { return };
+                platform = now; // its agent may have begun anew
+            }
             Attempt::Over => return,
+        }
+    }
+}
+
+/// None: it has none until the next start.
+async fn way(home: &Arc<Home>, outgoing: &Outgoing) -> Option<Arc<dyn Platform>> {
+    let mut reported = false;
+    loop {
+        match home.platform(&outgoing.destination) {
+            Way::By(platform) => return Some(platform),
+            Way::Off => {
+                let platform = &outgoing.destination.platform;
+                let detail = format!("{} has a reply for {platform}, which is off", outgoing.key);
+                home.note(Some(outgoing.session.clone()), "delivery_waits", detail);
+                return None; // the row stays, and leaves when the platform is on again
+            }
+            Way::Away if home.draining.load(Ordering::Relaxed) => return None, // nobody waits for another agent
+            Way::Away => {
+                let account = &outgoing.destination.account;
+                if !std::mem::replace(&mut reported, true) {
+                    let detail = format!("{} leaves by {account}, whose agent does not run", outgoing.key);
+                    home.note(Some(outgoing.session.clone()), "delivery_waits", detail);
+                }
+                sleep(LENDER_RETRY).await;
+            }
         }
     }
 }

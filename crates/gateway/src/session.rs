@@ -502,7 +502,9 @@ impl Actor {
         if self.ended {
             self.look_again().await.map_err(Stop::Reload)?; // Hermes may have opened it again a moment ago
         }
-        if self.ended || matches!(self.state.phase, Phase::Closed(_)) {
+        // Whose conversation has ended can still be told something: where they last wrote.
+        let is_notice = matches!(submission.kind, Kind::Command(Command::Notice { .. }));
+        if !is_notice && (self.ended || matches!(self.state.phase, Phase::Closed(_))) {
             return Err(Stop::Bounce(Bounce::Ended));
         }
         let theirs = match (&self.principal, &submission.birth.principal) {
@@ -977,7 +979,7 @@ impl Actor {
     }
 
     fn pieces(&self, reply: Reply) -> Vec<Act> {
-        let platform = self.home.platforms.get(&reply.destination.platform);
+        let platform = self.home.platform(&reply.destination).found();
         let texts = platform.map(|platform| platform.parts(&reply.text)).unwrap_or_default();
         match texts.len() {
             0 | 1 => {
@@ -998,7 +1000,7 @@ impl Actor {
     async fn draft(&self, seq: Seq) -> Option<Draft> {
         let Phase::Turn(turn) = &self.state.phase else { return None };
         let destination = turn.inputs.last()?.reply_to.clone()?;
-        let shown = self.home.platforms.contains_key(&destination.platform);
+        let shown = self.home.platform(&destination).found().is_some();
         let shown = shown && destination.platform != AGENT_PLATFORM && !self.home.is_halted();
         if !shown || !turn.inputs.iter().any(|input| input.seq == seq) {
             return None;

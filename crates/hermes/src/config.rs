@@ -68,6 +68,14 @@ impl Config {
     }
 }
 
+/// What the old `gateway.json` says about resets. Nothing, if it makes no sense.
+pub fn legacy_resets(text: &str) -> SessionReset {
+    match tree::parse(text) {
+        Ok(tree::Document { root, .. }) => read::Reader::new(&root).legacy_resets(),
+        Err(_) => SessionReset::default(),
+    }
+}
+
 /// Replaces `${NAME}` in every text below, keys excepted.
 fn expand(node: &mut Node, variable: &dyn Fn(&str) -> Option<String>) {
     match &mut node.value {

@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 use server::Server;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use throughline_core::port::Promise;
 use throughline_core::tool::{Call, Kit, Returned, Spec};
@@ -82,15 +82,23 @@ pub enum Phase {
 }
 
 pub struct Client {
+    /// Those that are there now. Replaced as a whole.
+    crew: RwLock<Arc<Crew>>,
+    /// One reload at a time.
+    reloading: tokio::sync::Mutex<()>,
+}
+
+/// The servers of one reading of the settings.
+struct Crew {
     servers: Vec<Arc<Server>>,
+    /// What the revision was before them.
+    before: u64,
     stop: watch::Sender<bool>,
     lives: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Client {
-    /// Begins to connect and returns at once, with the tools that the servers offered last time.
-    /// Must be called within a runtime. Reads one small file for each server.
-    pub fn start(servers: Vec<ServerSettings>, surroundings: Surroundings) -> Arc<Self> {
+impl Crew {
+    fn start(servers: Vec<ServerSettings>, surroundings: Surroundings, before: u64) -> Arc<Self> {
         let log = Log::open(&surroundings.home);
         let surroundings = Arc::new(surroundings);
         let stop = watch::Sender::new(false);
@@ -103,14 +111,54 @@ impl Client {
             }
             started.push(server);
         }
-        Arc::new(Self { servers: started, stop, lives: Mutex::new(lives) })
+        Arc::new(Self { servers: started, before, stop, lives: Mutex::new(lives) })
+    }
+
+    async fn stop(&self) {
+        self.stop.send_replace(true);
+        let lives = std::mem::take(&mut *self.lives.lock().unwrap_or_else(PoisonError::into_inner));
+        let until = tokio::time::Instant::now() + STOP_WAIT;
+        for mut life in lives {
+            if tokio::time::timeout_at(until, &mut life).await.is_err() {
+                life.abort();
+            }
+        }
+    }
+
+    /// Offers are only ever added to: the sum of their counts rises with each.
+    fn revision(&self) -> u64 {
+        self.before + self.servers.iter().map(|server| server.offers()).sum::<u64>()
+    }
+}
+
+impl Client {
+    /// Begins to connect and returns at once, with the tools that the servers offered last time.
+    /// Must be called within a runtime. Reads one small file for each server.
+    pub fn start(servers: Vec<ServerSettings>, surroundings: Surroundings) -> Arc<Self> {
+        let crew = RwLock::new(Crew::start(servers, surroundings, 0));
+        Arc::new(Self { crew, reloading: tokio::sync::Mutex::default() })
+    }
+
+    fn crew(&self) -> Arc<Crew> {
+        self.crew.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other servers instead of those that are there, or the same ones anew. The old ones have gone before
+    /// the new ones come: a process may hold what only one can. Calls under way fail.
+    pub async fn reload(&self, servers: Vec<ServerSettings>, surroundings: Surroundings) {
+        let _alone = self.reloading.lock().await;
+        let old = self.crew();
+        old.stop().await;
+        let new = Crew::start(servers, surroundings, old.revision() + 1);
+        *self.crew.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
     /// Waits until every server has been reached or has failed once, but no longer than `patience`:
     /// for whoever builds the first prompt and would like to have all tools in it.
     pub async fn settled(&self, patience: Duration) {
+        let crew = self.crew();
         let all = async {
-            for server in &self.servers {
+            for server in &crew.servers {
                 server.settled().await;
             }
         };
@@ -133,23 +181,20 @@ impl Client {
                 remarks: offer.remarks.clone(),
             }
         };
-        self.servers.iter().map(one).collect()
+        self.crew().servers.iter().map(one).collect()
     }
 
     /// Ends every connection, and with them the processes that are ours. Calls under way fail.
     pub async fn stop(&self) {
-        self.stop.send_replace(true);
-        let lives = std::mem::take(&mut *self.lives.lock().unwrap_or_else(PoisonError::into_inner));
-        let until = tokio::time::Instant::now() + STOP_WAIT;
-        for mut life in lives {
-            if tokio::time::timeout_at(until, &mut life).await.is_err() {
-                life.abort();
-            }
-        }
+        let _alone = self.reloading.lock().await;
+        self.crew().stop().await;
     }
 
-    fn server_of(&self, tool: &str) -> Option<(&Arc<Server>, offer::Action)> {
-        self.servers.iter().find_map(|server| Some((server, server.offer().actions.get(tool)?.clone())))
+    fn server_of(&self, tool: &str) -> Option<(Arc<Server>, offer::Action)> {
+        let crew = self.crew();
+        crew.servers
+            .iter()
+            .find_map(|server| Some((server.clone(), server.offer().actions.get(tool)?.clone())))
     }
 
     async fn called(&self, call: &Call) -> String {
@@ -168,19 +213,18 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.stop.send_replace(true);
+        self.crew().stop.send_replace(true);
     }
 }
 
 impl Kit for Client {
-    /// Offers are only ever added to: the sum of their counts rises with each.
     fn revision(&self) -> u64 {
-        self.servers.iter().map(|server| server.offers()).sum()
+        self.crew().revision()
     }
 
     fn specs(&self) -> Vec<Spec> {
         let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
-        for server in &self.servers {
+        for server in &self.crew().servers {
             for spec in &server.offer().specs {
                 // Two servers whose names are written alike: the first in the file has the name.
                 specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());

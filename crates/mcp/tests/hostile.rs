@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use throughline_core::redact::Secret;
 use throughline_core::tool::Kit;
-use throughline_mcp::client::Phase;
+use throughline_mcp::client::{Phase, Surroundings};
 use throughline_mcp::settings::{Reach, Remote, ServerSettings};
 use tokio::process::{Child, Command};
 
@@ -157,6 +157,29 @@ def call(id, name, arguments):
         call(&client, "mcp__c__old", json!({})).await,
         r#"{"error": "No MCP server offers 'mcp__c__old' any more. Use one of the tools that are listed now."}"#
     );
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn p4_a_reload_brings_the_servers_that_are_named_now_and_ends_the_others() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let calls = "def call(id, name, arguments):\n    text(id, str(os.getpid()))\n";
+    let client = connected(home.path(), vec![python(home.path(), "old", calls)]).await;
+    let before = client.revision();
+    let told = call(&client, "mcp__old__act", json!({})).await;
+    let pid: String = told.chars().filter(char::is_ascii_digit).collect();
+    let surroundings = Surroundings { home: home.path().to_owned(), environment: std::env::vars().collect() };
+    client.reload(vec![python(home.path(), "new", calls)], surroundings).await;
+    client.settled(Duration::from_secs(20)).await;
+    assert_eq!(names(&client), ["mcp__new__act"]);
+    assert!(client.revision() > before, "whoever has listed the tools lists them again");
+    assert_eq!(client.status().iter().map(|server| server.phase).collect::<Vec<_>>(), [Phase::Connected]);
+    assert!(call(&client, "mcp__new__act", json!({})).await.contains("result"));
+    assert!(call(&client, "mcp__old__act", json!({})).await.contains("any more"));
+    until("the old process has gone", 10, async || !is_alive(&pid)).await;
     client.stop().await;
 }
 

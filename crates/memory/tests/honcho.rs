@@ -3,6 +3,8 @@
 //! Against the stand-in of this repository, or against a real server before which the same faults
 //! stand: `HONCHO_TEST_URL=http://host:port` (and `HONCHO_TEST_KEY`, if it asks for one).
 
+#![allow(clippy::unwrap_used)]
+
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

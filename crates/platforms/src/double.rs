@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use throughline_core::input::Destination;
 use throughline_core::port::{
     CallId, Desk, Draft, Drafted, Halted, Hold, Outgoing, Pending, Platform, Progress, Promise, Question,
-    Reading, Receipt, Refusal, SendError, SessionSummary, Status, StoreError, Submission, Update,
+    Reading, Receipt, Refusal, Running, SendError, SessionSummary, Status, StoreError, Submission, Update,
 };
+use throughline_core::session::Preferences;
 use throughline_core::tool::Verdict;
 use throughline_core::turn::Usage;
 use throughline_core::{Seq, SessionId, Time};
@@ -30,6 +31,8 @@ pub struct TestDesk {
     pub tell: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Update>>>,
     /// What happened to previews, in order: `intended`, `posted 7`, `left`, `held` …
     pub drafts: Arc<Mutex<Vec<String>>>,
+    pub preferences: Mutex<Preferences>,
+    pub running: Mutex<Vec<Running>>,
     /// The reply has left: previews are not touched any more.
     pub replied: Mutex<bool>,
 }
@@ -95,6 +98,10 @@ impl Desk for TestDesk {
         })
     }
 
+    fn preferences(&self, _: SessionId) -> Promise<'_, Preferences> {
+        Box::pin(async { self.preferences.lock().unwrap().clone() })
+    }
+
     fn halt(&self) -> Promise<'_, Result<Halted, StoreError>> {
         Box::pin(async { Ok(Halted::default()) })
     }
@@ -144,7 +151,11 @@ impl Desk for TestDesk {
 
     fn read(&self, question: Question) -> Promise<'_, Result<Reading, StoreError>> {
         Box::pin(async move {
-            let Question::Session(id) = question else { return Err(StoreError::Busy) };
+            let id = match question {
+                Question::Session(id) => id,
+                Question::Running => return Ok(Reading::Running(self.running.lock().unwrap().clone())),
+                _ => return Err(StoreError::Busy),
+            };
             let summary = SessionSummary {
                 id,
                 source: "test".into(),

@@ -3,6 +3,7 @@
 //!
 //! - nobody is heard who may not speak; a stranger who writes to the agent alone gets a pairing code, once
 //!   per message and once in ten minutes
+//! - what is for another agent of the process is that agent's, or nobody's ([`addressee`])
 //! - talk among others is left alone, but a human's word there gives bots a new budget
 //! - what a bot says carries the trace of the last human message of its place, so that chains end
 //! - a file that cannot be fetched is a note in the message: it never loses the message
@@ -10,27 +11,46 @@
 //!
 //! Deliberately absent: protocols, which adapters know, and any queue: what is not on disk is not here.
 
+mod addressee;
 mod meant;
 mod media;
 mod words;
+
+/// Nothing comes of it until somebody lets its conversation go on: nobody types there, and no sign says
+/// that it was seen. A person who writes now lifts every silence, so only others are asked about.
+async fn is_held(desk: &Arc<dyn Desk>, incoming: &Incoming, session: &SessionId) -> bool {
+    let lifts = !incoming.from_bot && desk.now().since(incoming.at) <= BACKLOG_AFTER;
+    match lifts {
+        true => false,
+        false => match desk.read(Question::Backlog).await {
+            Ok(Reading::Backlog(held)) => held.iter().any(|held| held.session == *session),
+            _ => false, // a courtesy too many does no harm
+        },
+    }
+}
 
 #[cfg(test)]
 mod tests;
 
 use crate::adapter::Adapter;
-use crate::incoming::{Incoming, Intake, NotNow, Press, Taken};
+use crate::incoming::{Incoming, Intake, Letter, NotNow, Press, Taken};
 use crate::live::{Followed, Live};
 use crate::pairing::Pairings;
+use addressee::{Absent, Addressee, Addressees};
+pub use addressee::{Neighbour, Neighbours};
 use meant::Meant;
 use media::Shelf;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use throughline_core::command::Command;
 use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Room, Sender, Trace};
 use throughline_core::lifecycle::BACKLOG_AFTER;
 use throughline_core::message::{Content, JsonText, Part};
-use throughline_core::port::{CallId, Desk, Promise, Question, Reading, Refusal, SendError, Submission};
+use throughline_core::port::{
+    CallId, Desk, Promise, Question, Reading, Refusal, Running, SendError, Submission,
+};
 use throughline_core::route::Target;
 use throughline_core::tool::{Grant, Verdict};
 use throughline_core::{SessionId, Time, id::ChatKey};
@@ -63,6 +83,8 @@ pub struct Settings {
     pub profile: Option<String>,
     /// What a person may send, in bytes. None: as much as there is.
     pub media_bytes_max: Option<u64>,
+    /// Other agents that messages may be for. None: all are for this one.
+    pub neighbours: Option<Neighbours>,
 }
 
 impl Settings {
@@ -74,6 +96,7 @@ impl Settings {
             thread_sessions_per_user: platforms.thread_sessions_per_user,
             profile: None,
             media_bytes_max: platforms.media_bytes_max,
+            neighbours: None,
         })
     }
 }
@@ -84,9 +107,8 @@ pub struct Porter {
     adapter: Arc<dyn Adapter>,
     settings: Settings,
     pairings: Arc<Pairings>,
-    live: Arc<Live>,
+    addressees: Addressees,
     meant: Meant,
-    shelf: Shelf,
     /// By place, the key of the last human message in it.
     humans: Mutex<BTreeMap<String, String>>,
     /// When a stranger was last counted.
@@ -104,16 +126,19 @@ impl Porter {
         live: Arc<Live>,
     ) -> Self {
         let meant = Meant::of(&settings.platform.mentions);
-        let shelf = Shelf::of(&settings.home, settings.media_bytes_max);
+        let bytes_max = settings.media_bytes_max;
+        let shelf = Arc::new(Shelf::of(&settings.home, bytes_max));
+        let own = Addressee { profile: None, desk: desk.clone(), live, shelf };
+        let addressees = Addressees::new(own, settings.neighbours.clone(), bytes_max);
         let (humans, refused, roles) = Default::default();
-        Self { desk, adapter, settings, pairings, live, meant, shelf, humans, refused, roles }
+        Self { desk, adapter, settings, pairings, addressees, meant, humans, refused, roles }
     }
 
-    fn rules(&self) -> KeyRules<'_> {
+    fn rules<'a>(&'a self, addressee: &'a Addressee) -> KeyRules<'a> {
         KeyRules {
             group_sessions_per_user: self.settings.group_sessions_per_user,
             thread_sessions_per_user: self.settings.thread_sessions_per_user,
-            profile: self.settings.profile.as_deref(),
+            profile: addressee.profile.as_deref().or(self.settings.profile.as_deref()),
             ..KeyRules::default()
         }
     }
@@ -144,7 +169,11 @@ impl Porter {
             self.turn_away(&incoming).await;
             return Ok(Taken::Ignored);
         }
-        let Ok(chat_key) = chat_key(&incoming.source, &self.rules()) else {
+        let addressee = match self.addressees.of(&incoming.source) {
+            Ok(addressee) => addressee,
+            Err(absent) => return self.miss(&incoming, absent).await,
+        };
+        let Ok(chat_key) = chat_key(&incoming.source, &self.rules(&addressee)) else {
             let detail = format!("{}: its ids make no chat key", incoming.source.platform);
             self.desk.note(None, "message_without_chat", detail);
             return Ok(Taken::Ignored);
@@ -155,46 +184,87 @@ impl Porter {
             self.say(&incoming.reply_to, words::no_such_right(command)).await;
             return Ok(Taken::Ignored);
         }
-        let content = self.content(&incoming).await;
+        let incoming = match addressee.profile {
+            Some(_) => Incoming { reply_to: incoming.reply_to.lent_by(self.addressees.name()), ..incoming },
+            None => incoming,
+        };
+        let content = self.content(&incoming, &addressee).await;
         let trace = match incoming.from_bot {
             true => Trace { origin: self.origin(&place).into(), root: None, hops: 1 },
             false => Trace::default(),
         };
         let submission = self.submission(&incoming, chat_key, key, content, trace);
-        let receipt = match self.desk.submit(submission).await {
+        let receipt = match addressee.desk.submit(submission).await {
             Ok(receipt) => receipt,
-            Err(refusal @ (Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))) => {
-                return Err(NotNow(refusal.to_string()));
-            }
+            Err(refusal) if passes(&refusal) => return Err(NotNow(refusal.to_string())),
             Err(refusal) => {
                 // Nothing that waiting would change: it must not hold up what comes after it.
                 self.desk.note(None, "message_refused", format!("{}: {refusal}", incoming.source.platform));
                 return Ok(Taken::Ignored);
             }
         };
-        if !receipt.duplicate && !self.is_held(&incoming, &receipt.session).await {
+        if !receipt.duplicate && !is_held(&addressee.desk, &incoming, &receipt.session).await {
             let message = incoming.source.message_id.clone().or_else(|| incoming.reply_to.reply_to.clone());
-            self.live.follow(Followed::new(receipt, incoming.reply_to, message));
+            addressee.live.follow(Followed::new(receipt, incoming.reply_to, message));
         }
         Ok(Taken::Kept)
     }
 
-    /// Nothing comes of it until somebody lets its conversation go on: nobody types there, and no sign says
-    /// that it was seen. A person who writes now lifts every silence, so only others are asked about.
-    async fn is_held(&self, incoming: &Incoming, session: &SessionId) -> bool {
-        let lifts = !incoming.from_bot && self.desk.now().since(incoming.at) <= BACKLOG_AFTER;
-        match lifts {
-            true => false,
-            false => match self.desk.read(Question::Backlog).await {
-                Ok(Reading::Backlog(held)) => held.iter().any(|held| held.session == *session),
-                _ => false, // a courtesy too many does no harm
-            },
+    /// It is for an agent that is not there. Nobody else answers it, and whoever wrote it hears so.
+    async fn miss(&self, incoming: &Incoming, absent: Absent) -> Result<Taken, NotNow> {
+        let platform = &incoming.source.platform;
+        match absent {
+            Absent::Now { profile } => Err(NotNow(format!(
+                "a message on {platform} is for the agent {profile}, which does not run yet"
+            ))),
+            Absent::Gone { profile } => {
+                tracing::error!(
+                    platform,
+                    profile,
+                    chat = incoming.source.chat_id,
+                    "profile_routes lead to a profile that does not run here; the message was refused"
+                );
+                let detail = format!("{platform}: it is for the profile {profile}, which does not run here");
+                self.desk.note(None, "message_refused", detail);
+                self.say(&incoming.reply_to, words::nobody_there(&profile)).await;
+                Ok(Taken::Ignored)
+            }
         }
     }
 
+    /// A notice to the chat that its program speaks through: it lies in the outbox with the commit that
+    /// accepts it. Nobody is asked who may speak: whoever brought it has shown that it may.
+    async fn pass_on(&self, letter: Letter) -> Result<Taken, NotNow> {
+        let Letter { source, identity, place, text, at } = letter;
+        let key = self.key_of(&source, &identity);
+        let own = &self.addressees.own;
+        let Ok(chat_key) = chat_key(&source, &self.rules(own)) else {
+            return Err(NotNow(format!("{}: its ids make no chat key", source.platform)));
+        };
+        let chat = described(&source, chat_key);
+        let submission = Submission {
+            target: Target::Chat(chat.clone()),
+            birth: Birth { source: source.platform.clone(), chat: Some(chat), ..Birth::default() },
+            at,
+            key,
+            kind: Kind::Command(Command::Notice { text }),
+            reply_to: Some(place),
+            sender: None,
+            platform_id: identity.last().cloned(),
+            trace: Trace::default(),
+            may_be_retry: false,
+        };
+        let kept = self.desk.submit(submission).await;
+        kept.map(|_| Taken::Kept).map_err(|refusal| NotNow(refusal.to_string()))
+    }
+
     fn key(&self, incoming: &Incoming) -> DedupeKey {
-        let mut fields = vec![incoming.source.platform.as_str(), self.adapter.account()];
-        fields.extend(incoming.identity.iter().map(String::as_str));
+        self.key_of(&incoming.source, &incoming.identity)
+    }
+
+    fn key_of(&self, source: &Source, identity: &[String]) -> DedupeKey {
+        let mut fields = vec![source.platform.as_str(), self.adapter.account()];
+        fields.extend(identity.iter().map(String::as_str));
         DedupeKey::of(&fields)
     }
 
@@ -207,14 +277,7 @@ impl Porter {
         trace: Trace,
     ) -> Submission {
         let source = &incoming.source;
-        let origin = throughline_hermes::json::dumps(&source.to_json());
-        let chat = Chat {
-            key,
-            platform: source.platform.clone(),
-            chat_type: source.chat_type.clone(),
-            display_name: source.chat_name.clone().or_else(|| source.user_name.clone()),
-            origin: Some(JsonText::from_valid(origin)),
-        };
+        let chat = described(source, key);
         let user = source.user_id.clone();
         let sender = user.clone().map(|id| Sender { id, name: source.user_name.clone() });
         Submission {
@@ -258,12 +321,12 @@ impl Porter {
     }
 
     /// As the model reads it. An order is left as it was typed.
-    async fn content(&self, incoming: &Incoming) -> Content {
+    async fn content(&self, incoming: &Incoming, addressee: &Addressee) -> Content {
         if words::command(incoming).is_some() && incoming.attachments.is_empty() && !incoming.from_bot {
             return Content::text(incoming.text.trim());
         }
-        let kept = self.shelf.keep(self.adapter.as_ref(), incoming, self.key(incoming).as_str()).await;
-        let shared = is_shared(&incoming.source, &self.rules());
+        let kept = addressee.shelf.keep(self.adapter.as_ref(), incoming, self.key(incoming).as_str()).await;
+        let shared = is_shared(&incoming.source, &self.rules(addressee));
         let text = words::shaped(incoming, shared, &kept);
         let images: Vec<Part> = kept
             .into_iter()
@@ -273,6 +336,27 @@ impl Porter {
         match images.is_empty() {
             true => Content::text(text),
             false => Content::Parts(std::iter::once(Part::Text(text)).chain(images).collect()),
+        }
+    }
+
+    /// Shows how those turns go on that were begun before a start, and people wait for at this account. Of
+    /// other agents, those that run by then.
+    pub async fn show_what_runs(&self) {
+        for addressee in self.addressees.all() {
+            let Ok(Reading::Running(running)) = addressee.desk.read(Question::Running).await else {
+                continue;
+            };
+            for Running { session, seq, place, platform_id } in running {
+                let lender = addressee.profile.as_ref().map(|_| self.addressees.name());
+                let ours = place.platform == self.adapter.name() && place.lender() == lender;
+                if !ours {
+                    continue;
+                }
+                if let Ok(receipt) = addressee.desk.follow(session, seq).await {
+                    let message = platform_id.or_else(|| place.reply_to.clone());
+                    addressee.live.follow(Followed::new(receipt, place, message));
+                }
+            }
         }
     }
 
@@ -382,7 +466,14 @@ impl Porter {
         let roles = self.remembered_roles(&source);
         let may = self.admits(&source, false, &roles)
             && self.settings.platform.access.orders.permits(&source, order);
-        if !may || !self.is_here(&source, &call.session).await {
+        let addressee = match self.addressees.of(&source) {
+            Ok(addressee) => addressee,
+            Err(Absent::Now { profile }) => {
+                return Err(NotNow(format!("the agent {profile} does not run yet")));
+            }
+            Err(Absent::Gone { profile }) => return Ok(words::nobody_there(&profile)),
+        };
+        if !may || !self.is_here(&source, &call.session, &addressee).await {
             self.desk.note(
                 Some(call.session.clone()),
                 "press_refused",
@@ -391,24 +482,23 @@ impl Porter {
             return Ok("You may not answer this.".to_owned());
         }
         let said = words::decided(&verdict);
-        match self.desk.decide(call, verdict).await {
+        match addressee.desk.decide(call, verdict).await {
             Ok(()) => Ok(said),
-            Err(refusal @ (Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))) => {
-                Err(NotNow(refusal.to_string()))
-            }
+            Err(refusal) if passes(&refusal) => Err(NotNow(refusal.to_string())),
             Err(_) => Ok("This was answered already, or is not asked any more.".to_owned()),
         }
     }
 
     /// Whether a session belongs to the chat that somebody presses in: what is asked elsewhere is not
     /// theirs to answer.
-    async fn is_here(&self, source: &Source, session: &SessionId) -> bool {
-        let known = self.desk.read(Question::Session(session.clone())).await;
+    async fn is_here(&self, source: &Source, session: &SessionId, addressee: &Addressee) -> bool {
+        let known = addressee.desk.read(Question::Session(session.clone())).await;
         let Ok(Reading::Session(Some(summary))) = known else { return false };
         let Some(chat) = summary.chat else { return true }; // it works for another one, or for no chat
-        let Ok(own) = chat_key(source, &self.rules()) else { return false };
+        let rules = self.rules(addressee);
+        let Ok(own) = chat_key(source, &rules) else { return false };
         let everyone = Source { user_id: None, user_id_alt: None, ..source.clone() };
-        let Ok(whole) = chat_key(&everyone, &self.rules()) else { return false };
+        let Ok(whole) = chat_key(&everyone, &rules) else { return false };
         let of_a_member = source.chat_type != "dm" && chat.starts_with(&format!("{whole}:"));
         chat == own.as_str() || chat == whole.as_str() || of_a_member
     }
@@ -418,6 +508,22 @@ impl Incoming {
     fn is_empty(&self) -> bool {
         self.text.trim().is_empty() && self.attachments.is_empty() && self.context.is_none()
     }
+}
+
+fn described(source: &Source, key: ChatKey) -> Chat {
+    let origin = throughline_hermes::json::dumps(&source.to_json());
+    Chat {
+        key,
+        platform: source.platform.clone(),
+        chat_type: source.chat_type.clone(),
+        display_name: source.chat_name.clone().or_else(|| source.user_name.clone()),
+        origin: Some(JsonText::from_valid(origin)),
+    }
+}
+
+/// Whether the same is worth trying in a moment.
+fn passes(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))
 }
 
 fn place(destination: &Destination) -> String {
@@ -435,12 +541,20 @@ impl Intake for Porter {
         Box::pin(self.pressed(press))
     }
 
+    fn deliver(&self, letter: Letter) -> Promise<'_, Result<Taken, NotNow>> {
+        Box::pin(self.pass_on(letter))
+    }
+
     fn asking(&self) -> Promise<'_, Vec<CallId>> {
         Box::pin(async {
-            match self.desk.read(Question::Asks).await {
-                Ok(Reading::Asks(asks)) => asks.into_iter().map(|pending| pending.call).collect(),
-                _ => Vec::new(), // the press is answered in words, and can be repeated
+            let mut calls = Vec::new();
+            for addressee in self.addressees.all() {
+                // One that cannot be read asks nothing: the press is answered in words, and can be repeated.
+                if let Ok(Reading::Asks(asks)) = addressee.desk.read(Question::Asks).await {
+                    calls.extend(asks.into_iter().map(|pending| pending.call));
+                }
             }
+            calls
         })
     }
 

@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use throughline_core::input::Destination;
 use throughline_core::port::{Delta, Desk, Drafted, Progress, Receipt, SendError, Settled, Update};
-use throughline_core::session::{BusyInput, FailureKind, Outcome};
+use throughline_core::session::{BusyInput, FailureKind, Outcome, ToolProgress as Chosen};
 use throughline_core::{Seq, SessionId};
-use throughline_hermes::config::platforms::{Display, Streaming};
+use throughline_hermes::config::platforms::{Display, Streaming, ToolProgress};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -84,6 +84,11 @@ impl Live {
         busy: BusyInput,
     ) -> Arc<Self> {
         Arc::new(Self { desk, adapter, display, busy, views: Mutex::default() })
+    }
+
+    /// The same views of what another agent does through this account.
+    pub fn beside(&self, desk: Arc<dyn Desk>) -> Arc<Self> {
+        Self::new(desk, self.adapter.clone(), self.display.clone(), self.busy)
     }
 
     fn views(&self) -> MutexGuard<'_, BTreeMap<SessionId, mpsc::UnboundedSender<Followed>>> {
@@ -219,6 +224,9 @@ impl View {
             Update::Restarted => self.said.clear(),
             Update::Calling { id, tool, arguments } => {
                 self.leave_what_was_said().await;
+                // It may have been changed while the turn runs.
+                let chosen = self.live.desk.preferences(self.lead.session.clone()).await.tools;
+                self.lines.show(chosen.map_or(self.live.display.tool_progress, as_shown));
                 self.tool = Some(tool.clone());
                 self.lines.add(&id, &tool, &arguments);
             }
@@ -517,6 +525,16 @@ impl View {
         self.said.clear();
         self.preview = Preview::default();
         self.lines.end();
+    }
+}
+
+/// What a person chose, in the words of the configuration.
+fn as_shown(chosen: Chosen) -> ToolProgress {
+    match chosen {
+        Chosen::Off => ToolProgress::Off,
+        Chosen::New => ToolProgress::New,
+        Chosen::All => ToolProgress::All,
+        Chosen::Verbose => ToolProgress::Verbose,
     }
 }
 

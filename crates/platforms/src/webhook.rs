@@ -1,4 +1,5 @@
-//! Signed webhooks: other programs deliver events, and each becomes a turn of its own.
+//! Signed webhooks: other programs deliver events, and each becomes a turn of its own, or is passed on
+//! to people as it is (`deliver_only`).
 //!
 //! - nothing is looked into before its signature is right, and no route is without one
 //! - a delivery is answered with 202 when the intake has it on disk, and with 503 when it cannot
@@ -412,7 +413,11 @@ impl Inner {
         let identity = vec![name.to_owned(), id.clone()];
         let target = route.deliver.as_str();
         let outcome = match route.deliver_only {
-            true => intake.deliver(Letter { source, identity, place, text, at: now }).await,
+            // No conversation: what a route passes on is one stream.
+            true => {
+                let source = Source { chat_id: format!("webhook:{name}"), ..source };
+                intake.deliver(Letter { source, identity, place, text, at: now }).await
+            }
             false => {
                 let incoming = Incoming {
                     source,

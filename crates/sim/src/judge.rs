@@ -16,12 +16,7 @@ use throughline_core::turn::RESUMES_MAX;
 type Transcripts = BTreeMap<SessionId, Vec<String>>;
 
 /// Everything that is wrong with a world that has come to rest.
-pub fn verdict(
-    plan: &Plan,
-    books: &Books,
-    transcripts: &Transcripts,
-    ended: &BTreeSet<SessionId>,
-) -> Vec<String> {
+pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = books.wrong.clone();
     for chat in 0..plan.chats.len() {
         wrong.extend(every_line_is_kept_in_order(plan, books, chat, transcripts));
@@ -37,7 +32,7 @@ pub fn verdict(
     for client in 0..plan.clients.len() {
         wrong.extend(every_request_has_its_answer(plan, books, client, transcripts));
     }
-    wrong.extend(what_agents_write_is_read(plan, books, transcripts, ended));
+    wrong.extend(what_agents_write_is_read(plan, books, transcripts));
     wrong.extend(the_provider_hears_each_compression(plan, books));
     wrong.extend(nobody_waits_below_the_hard_limit(plan, books));
     wrong.extend(effects_happen_once(books));
@@ -374,12 +369,7 @@ fn a_chain_is_cut_with_one_notice(books: &Books, chat: usize) -> Vec<String> {
 /// P6, P8: what one agent wrote to another is in one conversation of the other, in the order in which it
 /// arrived there, once, and in a request; unless the chain it belongs to had come too far. A conversation
 /// of one is always the same conversation to the other.
-fn what_agents_write_is_read(
-    plan: &Plan,
-    books: &Books,
-    transcripts: &Transcripts,
-    ended: &BTreeSet<SessionId>,
-) -> Vec<String> {
+fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut homes: BTreeMap<_, &SessionId> = BTreeMap::new();
     for letter in books.letters.iter().filter(|letter| !letter.is_reply) {
@@ -402,7 +392,7 @@ fn what_agents_write_is_read(
         // An answer to the same words is in the same words.
         let same = books.letters.iter().filter(|other| other.text == letter.text);
         let sent = same.clone().count();
-        let cut = same.filter(|other| may_be_cut(plan, books, other, transcripts, ended)).count();
+        let cut = same.filter(|other| may_be_cut(plan, books, other, transcripts)).count();
         let asked = || books.asked.iter().any(|asked| asked.prompt.contains(&row));
         if kept > sent || kept + cut < sent {
             wrong.push(format!("{row:?} was sent {sent} times, and is kept {kept} times: {letter:?}"));
@@ -433,31 +423,13 @@ fn what_agents_write_is_read(
 }
 
 /// The chain of a letter may have come too far: over so many agents, or in as many turns as one conversation
-/// may spend on it. Then the people it began with were told, unless their conversation has ended since.
-fn may_be_cut(
-    plan: &Plan,
-    books: &Books,
-    letter: &AgentLetter,
-    transcripts: &Transcripts,
-    ended: &BTreeSet<SessionId>,
-) -> bool {
+/// may spend on it. Then the people it began with were told, even if their conversation has ended since.
+fn may_be_cut(plan: &Plan, books: &Books, letter: &AgentLetter, transcripts: &Transcripts) -> bool {
     let notice = format!("cut/{}", letter.origin.replace('\\', ""));
     let told = books.shown.iter().any(|shown| shown.key.replace('\\', "").ends_with(&notice));
     let rows = transcripts.get(&letter.arrived.0).into_iter().flatten();
     let turns = rows.filter(|row| row.starts_with("user:[")).count();
-    (told || has_ended(books, &letter.origin, ended))
-        && (letter.hops > plan.limits.hops_max || turns >= plan.limits.chain_turns_max as usize)
-}
-
-/// The conversation that this chain began in has ended, by `/new` or by itself: there is nobody to tell.
-fn has_ended(books: &Books, origin: &str, ended: &BTreeSet<SessionId>) -> bool {
-    let place = origin.rsplit('|').next().and_then(|line| line.split_once('-'));
-    let Some((Ok(chat), Ok(line))) = place.map(|(chat, line)| (chat.parse::<usize>(), line.parse::<usize>()))
-    else {
-        return false;
-    };
-    let said = books.chats.get(chat).and_then(|chat| chat.said.get(line));
-    said.and_then(|said| said.went_to.as_ref()).is_some_and(|(session, _)| ended.contains(session))
+    told && (letter.hops > plan.limits.hops_max || turns >= plan.limits.chain_turns_max as usize)
 }
 
 /// P28: a memory provider hears what is about to be summarised, under the name of the session and the

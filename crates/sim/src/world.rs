@@ -387,7 +387,7 @@ impl World {
             wrong.extend(violations.into_iter().map(|violation| format!("check: {violation}")));
         }
         outside.write(|books| {
-            wrong.extend(judge::verdict(&outside.plan, books, &transcripts, &ended));
+            wrong.extend(judge::verdict(&outside.plan, books, &transcripts));
             wrong.extend(judge::ends(&outside.plan, books, &ended));
             wrong.extend(review::verdict(&outside.plan, books, &transcripts, &open_reviews));
             wrong.extend(log::audited(&books.log));

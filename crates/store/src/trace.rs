@@ -429,7 +429,7 @@ fn received(input: &Input) -> String {
 
 fn command_name(command: &Command) -> String {
     match command {
-        Command::Notice { .. } => "a notice from another agent's gateway".to_owned(),
+        Command::Notice { .. } => "a notice for people, from a program or another agent's gateway".to_owned(),
         Command::Unknown { .. } | Command::Absent { .. } => "a command that is none".to_owned(),
         known => format!("the command /{}", known.name()),
     }

@@ -33,10 +33,13 @@ impl Session {
             }
             Command::Yolo => self.toggle_yolo(acts),
             Command::Verbose { level } => self.show_tools(*level),
-            Command::Notice { text } => {
-                self.notify(input.key.as_str(), text, acts);
-                String::new()
-            }
+            Command::Notice { text } => match &input.reply_to {
+                Some(_) => text.clone(), // it is answered with itself
+                None => {
+                    self.notify(input.key.as_str(), text, acts);
+                    String::new()
+                }
+            },
             _ => self.report(command, rules),
         }
     }

@@ -304,6 +304,23 @@ fn p6_a_chain_that_is_cut_in_two_places_is_announced_once() {
     assert_eq!(keys, ["s/agent|notice|cut/h"; 2], "one key, so one is sent");
 }
 
+#[test]
+fn p10_a_notice_that_says_where_it_goes_is_delivered_there_without_a_turn() {
+    let Event::Received(input) = command(1, Command::Notice { text: "disk full".into() }) else {
+        unreachable!("command receives")
+    };
+    let notice = Event::Received(input.clone());
+    let (state, acts) = session().step(notice, Time(7), &rules(BusyInput::Queue));
+    assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), ["accept 1", "deliver s/1/done", "1 done"]);
+    let said = acts.iter().find_map(|act| match act {
+        Act::Deliver(reply) => Some((&reply.destination, reply.text.as_str())),
+        _ => None,
+    });
+    assert_eq!(said, input.reply_to.as_ref().map(|place| (place, "disk full")));
+    assert_eq!(state.jobs(), []);
+    assert_eq!(state.active, Time::default(), "nobody wrote: no policy ends what nobody began");
+}
+
 /// Whoever waits behind `/new` is answered in the next session, and told there.
 #[test]
 fn p6_a_chain_that_begins_with_a_moved_message_has_its_people_where_the_message_went() {

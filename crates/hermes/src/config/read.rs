@@ -141,6 +141,35 @@ pub struct SessionReset {
     pub by_platform: Vec<(String, SessionReset)>,
 }
 
+impl SessionReset {
+    /// With what `gateway.json` says. It is the only file in which Hermes looks for types and platforms, so
+    /// there it wins; what holds in general it says only where `session_reset` says nothing.
+    #[must_use]
+    pub fn with(self, legacy: SessionReset) -> SessionReset {
+        let says_nothing = self.mode.is_none()
+            && self.at_hour.is_none()
+            && self.idle_minutes.is_none()
+            && self.notify.is_none()
+            && self.notify_exclude_platforms.is_none()
+            && self.bg_process_max_age_hours.is_none();
+        let (by_type, by_platform) = (
+            over(self.by_type.clone(), &legacy.by_type),
+            over(self.by_platform.clone(), &legacy.by_platform),
+        );
+        let common = if says_nothing { legacy } else { self };
+        SessionReset { by_type, by_platform, ..common }
+    }
+}
+
+fn over(
+    mut written: Vec<(String, SessionReset)>,
+    legacy: &[(String, SessionReset)],
+) -> Vec<(String, SessionReset)> {
+    written.retain(|(name, _)| !legacy.iter().any(|(known, _)| known == name));
+    written.extend_from_slice(legacy);
+    written
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
     pub auto_prune: Option<At<bool>>,
@@ -411,6 +440,15 @@ impl<'a> Reader<'a> {
             by_type: self.resets_by("reset_by_type"),
             by_platform: self.resets_by("reset_by_platform"),
             ..self.reset(section)
+        }
+    }
+
+    /// As `gateway.json` has them.
+    pub fn legacy_resets(&mut self) -> SessionReset {
+        SessionReset {
+            by_type: self.resets_by("reset_by_type"),
+            by_platform: self.resets_by("reset_by_platform"),
+            ..self.reset("default_reset_policy")
         }
     }
 

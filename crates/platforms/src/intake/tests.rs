@@ -70,6 +70,124 @@ async fn p7_every_delivery_of_a_message_has_the_same_key() {
     assert_eq!(submitted[0].platform_id.as_deref(), Some("7"));
 }
 
+/// A gateway of two agents: this one, and `work`, which has the chats of these rules.
+fn world_beside(routes: &str, work: Neighbour) -> (World, Arc<TestDesk>) {
+    let other = Arc::new(TestDesk::default());
+    let mut world = world("", &ANN);
+    let rules = Config::parse(&format!("profile_routes: {routes}"), &|_| None).unwrap();
+    let (desk, home) = (other.clone(), world.home.path().join("profiles/work"));
+    let find = move |profile: &str| match (profile, &work) {
+        ("work", Neighbour::Here { .. }) => Neighbour::Here { desk: desk.clone(), home: home.clone() },
+        ("work", Neighbour::Away) => Neighbour::Away,
+        _ => Neighbour::Elsewhere,
+    };
+    let neighbours = Neighbours {
+        name: "default".into(),
+        profile: "default".into(),
+        routes: rules.settings.profile_routes,
+        find: Arc::new(find),
+    };
+    let settings = Settings { neighbours: Some(neighbours), ..world.porter.settings.clone() };
+    let live = world.porter.addressees.own.live.clone();
+    let pairings = Arc::new(Pairings::of(world.home.path()));
+    world.porter = Porter::new(world.desk.clone(), world.adapter.clone(), settings, pairings, live);
+    (world, other)
+}
+
+fn here() -> Neighbour {
+    Neighbour::Here { desk: Arc::new(TestDesk::default()), home: PathBuf::new() }
+}
+
+const TO_WORK: &str = "[{name: w, platform: telegram, chat_id: '1', profile: work}]";
+
+#[tokio::test(start_paused = true)]
+async fn p2_p31_what_is_for_another_profile_is_that_profiles_and_answered_by_the_bot_that_was_written_to() {
+    let (world, work) = world_beside(TO_WORK, here());
+    assert!(world.takes(direct(7, "hi")).await);
+    assert!(world.desk.submitted.lock().unwrap().is_empty());
+    let submitted = work.submitted.lock().unwrap().clone();
+    let Target::Chat(chat) = &submitted[0].target else { panic!("it belongs to a chat") };
+    assert_eq!(chat.key.as_str(), "agent:work:telegram:dm:1");
+    assert_eq!(submitted[0].reply_to.as_ref().unwrap().lender(), Some("default"));
+    // A button under one of its questions is answered at the same desk.
+    *work.chat.lock().unwrap() = Some("agent:work:telegram:dm:1".into());
+    let call = CallId { session: session(), turn: TurnId(Seq(1)), step: 0, index: 0 };
+    let press = Press { source: direct(8, "").source, call, verdict: Verdict::Granted(Grant::Once) };
+    world.porter.press(press).await.unwrap();
+    assert_eq!((work.decided.lock().unwrap().len(), world.desk.decided.lock().unwrap().len()), (1, 0));
+    // Elsewhere nothing has changed.
+    let mut elsewhere = in_group(9, "hi");
+    elsewhere.addressed = true;
+    assert!(world.takes(elsewhere).await);
+    assert_eq!((world.desk.submitted.lock().unwrap().len(), work.submitted.lock().unwrap().len()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p2_p31_what_is_for_a_profile_that_does_not_run_is_nobodys_and_its_people_hear_so() {
+    let (world, _) = world_beside(TO_WORK, Neighbour::Elsewhere);
+    assert!(!world.takes(direct(7, "hi")).await);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(world.said()[0].contains("for the agent work"), "{:?}", world.said());
+    assert_eq!(*world.desk.notes.lock().unwrap(), ["message_refused"]);
+    // One that is only down is waited for, but not for ever: others wait behind it.
+    let (world, _) = world_beside(TO_WORK, Neighbour::Away);
+    assert!(world.porter.take(direct(7, "hi")).await.is_err());
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert!(!world.takes(direct(7, "hi")).await);
+    assert!(world.desk.submitted.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_turn_that_goes_on_after_a_start_is_shown_where_its_people_wait() {
+    let (world, work) = world_beside(TO_WORK, here());
+    let mine = Destination { platform: "test".into(), ..direct(7, "").reply_to };
+    let running = |place| Running { session: session(), seq: Seq(3), place, platform_id: Some("7".into()) };
+    let elsewhere = Destination { platform: "other".into(), ..mine.clone() };
+    *world.desk.running.lock().unwrap() = vec![running(elsewhere), running(mine.clone().lent_by("third"))];
+    world.porter.show_what_runs().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let types = || world.adapter.done().iter().filter(|line| *line == "typing").count();
+    assert_eq!(types(), 0, "what is read elsewhere is shown elsewhere");
+    *world.desk.running.lock().unwrap() = vec![running(mine.clone())];
+    *work.running.lock().unwrap() = vec![running(mine.lent_by("default"))];
+    world.porter.show_what_runs().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let followed = world.desk.tell.lock().unwrap().len() + work.tell.lock().unwrap().len();
+    assert_eq!((types(), followed), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_a_letter_is_kept_once_as_a_notice_for_the_place_it_names() {
+    let world = world("", &[]);
+    let letter = Letter {
+        source: Source {
+            message_id: Some("d-1".into()),
+            ..Source::new("webhook", "webhook", "webhook:alerts")
+        },
+        identity: vec!["alerts".into(), "d-1".into()],
+        place: direct(1, "").reply_to,
+        text: "disk full".into(),
+        at: NOW,
+    };
+    for refusal in [Refusal::Draining, Refusal::MovedOn] {
+        world.desk.refusals.lock().unwrap().push(refusal);
+        assert!(
+            world.porter.deliver(letter.clone()).await.is_err(),
+            "whoever brought it must bring it again"
+        );
+    }
+    for _ in 0..3 {
+        assert_eq!(world.porter.deliver(letter.clone()).await, Ok(Taken::Kept));
+    }
+    let submitted = world.desk.submitted.lock().unwrap();
+    assert_eq!(submitted.len(), 1);
+    assert_eq!(submitted[0].kind, Kind::Command(Command::Notice { text: "disk full".into() }));
+    assert_eq!(submitted[0].reply_to.as_ref(), Some(&letter.place));
+    assert_eq!(submitted[0].key.fields(), ["webhook", "bot", "alerts", "d-1"]);
+    let Target::Chat(chat) = &submitted[0].target else { panic!("it belongs to a chat") };
+    assert_eq!(chat.key.as_str(), "agent:main:webhook:webhook:webhook:alerts");
+}
+
 #[tokio::test(start_paused = true)]
 async fn p7_what_cannot_be_kept_is_not_said_to_have_arrived() {
     let world = world("", &ANN);

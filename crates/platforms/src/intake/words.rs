@@ -26,6 +26,13 @@ pub(super) fn no_such_right(command: &str) -> String {
     format!("You may not use /{command} here. /help and /whoami are always there.")
 }
 
+pub(super) fn nobody_there(profile: &str) -> String {
+    format!(
+        "This is for the agent {profile}, which does not run here now, and nobody else may answer it. Your message was \
+         not kept: write again once it runs. Whoever runs me finds more in the log."
+    )
+}
+
 pub(super) fn decided(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Granted(grant) => reach(*grant).to_owned(),

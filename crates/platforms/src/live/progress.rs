@@ -61,6 +61,11 @@ impl Lines {
         }
     }
 
+    /// From now on so much is shown.
+    pub fn show(&mut self, mode: ToolProgress) {
+        self.mode = mode;
+    }
+
     pub fn add(&mut self, call: &str, tool: &str, arguments: &str) {
         let same_tool = self.last_tool.as_deref() == Some(tool);
         let off = self.mode == ToolProgress::Off || (self.mode == ToolProgress::New && same_tool);

@@ -203,6 +203,23 @@ async fn tools_are_told_in_one_message_that_grows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p4_what_a_person_chose_with_verbose_counts_at_once_and_in_this_conversation() {
+    let world = world(Display { tool_progress: ToolProgress::All, ..quiet() });
+    world.follows(1);
+    for (id, level) in
+        [("a", Some(Chosen::Off)), ("b", None), ("c", Some(Chosen::Verbose)), ("d", Some(Chosen::Off))]
+    {
+        world.desk.preferences.lock().unwrap().tools = level;
+        world.hears(1, calling(id, "terminal", &format!(r#"{{"command": "echo {id}"}}"#))).await;
+        world.hears(1, called(id)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let said = world.said().join("\n");
+    assert!(!said.contains("echo a") && !said.contains("echo d"), "{said}");
+    assert!(said.contains("terminal: \"echo b\"") && said.contains("echo c"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn secrets_in_calls_are_not_told() {
     let world = world(Display { tool_progress: ToolProgress::Verbose, ..quiet() });
     world.follows(1);

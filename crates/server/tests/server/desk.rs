@@ -337,6 +337,7 @@ impl State {
                 Reading::Sessions(found.map(|(id, kept)| self.summary(id, kept)).collect())
             }
             Question::Backlog => Reading::Backlog(Vec::new()),
+            Question::Running => Reading::Running(Vec::new()),
             Question::Parked => Reading::Parked(Vec::new()),
             Question::Session(id) => {
                 Reading::Session(self.sessions.get(&id).map(|kept| self.summary(&id, kept)))
