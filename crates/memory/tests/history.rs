@@ -201,7 +201,7 @@ fn p23_a_file_without_permission_is_left_alone() {
     let memory = memory_in(home.path());
     write(home.path(), "MEMORY.md", "x");
     let path = home.path().join("memories/MEMORY.md");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
     if fs::read(&path).is_ok() {
         return println!("skipped: this user may read everything");
     }
