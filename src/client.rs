@@ -291,6 +291,12 @@ impl Client {
         self.post(&path, &json!({"snapshot": snapshot})).await.map(drop)
     }
 
+    /// What the memory provider refused, or has to be asked for again, is handed over again.
+    pub async fn retry_memory(&self, turn: Option<&str>) -> Result<usize, ClientError> {
+        let told = self.post(&["api", "control", "memory", "retry"], &json!({"turn": turn})).await?;
+        Ok(told["retried"].as_u64().and_then(|retried| usize::try_from(retried).ok()).unwrap_or_default())
+    }
+
     /// An order to a session, and what it said.
     pub async fn order(&self, session: &SessionId, order: &str) -> Result<String, ClientError> {
         let path = ["api", "sessions", session.as_str(), "commands"];

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod chat;
 pub mod config;
 pub mod eval;
+pub mod jobs;
 pub mod mcp;
 pub mod memory;
 pub mod pairing;

@@ -8,6 +8,7 @@ use crate::clerk::{Attendant, Providers};
 use crate::client;
 use crate::cmd::chat::Chat;
 use crate::cmd::eval::Eval;
+use crate::cmd::jobs::Retry;
 use crate::cmd::mcp::Mcp;
 use crate::cmd::memory::{Memory, Order};
 use crate::cmd::pairing::Pairing;
@@ -425,6 +426,14 @@ pub fn memory(
     page: &Page,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
+    let command = match command {
+        Memory::Jobs(jobs) => {
+            let store = reader(homes, environment)?;
+            return jobs.run(&store, SystemClock::new().now(), out);
+        }
+        Memory::Retry(retry) => return retry_memory(&retry, homes, environment, out),
+        command => command,
+    };
     let home = only(homes, environment)?;
     home.refuse_other_than_directory()?;
     let report = match Written::read(&home, environment, Overrides::default())? {
@@ -437,6 +446,43 @@ pub fn memory(
     command.run(&memory, order, page, out)
 }
 
+/// By the home's gateway if one runs, else here.
+fn retry_memory(
+    command: &Retry,
+    homes: &[PathBuf],
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let home = only(homes, environment)?;
+    match held(&home, environment)? {
+        Held::There(gateway, runtime) => runtime.block_on(command.there(&gateway, out)),
+        Held::Here(mut store, _ownership) => command.here(&mut store, SystemClock::new().now(), out),
+    }
+}
+
+/// A home that is about to be written to.
+enum Held {
+    There(client::Client, tokio::runtime::Runtime),
+    Here(throughline_store::Writer, Ownership),
+}
+
+fn held(home: &Home, environment: &Environment) -> anyhow::Result<Held> {
+    let mut store = throughline_store::Home::at(home.path());
+    let written = Written::read(home, environment, Overrides::default())?;
+    let (settings, _) = written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+    if let Some(occupied) = home.owner() {
+        let endpoint = published(home, &settings)?.filter(|_| home.address().is_some());
+        let Some(endpoint) = endpoint else { bail!(occupied) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        return Ok(Held::There(client::Client::new(endpoint)?, runtime));
+    }
+    let ownership = home.own(env!("CARGO_PKG_VERSION"))?;
+    if settings.allow_unsafe_filesystem.value {
+        store.filesystem = throughline_store::FileSystem::Trusted;
+    }
+    Ok(Held::Here(store.writer(SystemClock::new().now())?, ownership))
+}
+
 /// By the home's gateway if one runs, else here, where nobody else has the home meanwhile.
 pub fn restore(
     command: &Restore,
@@ -445,24 +491,15 @@ pub fn restore(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let home = only(homes, environment)?;
-    let mut store = throughline_store::Home::at(home.path());
-    let reader = store.reader()?;
+    let reader = throughline_store::Home::at(home.path()).reader()?;
     command.meant(&reader)?; // before anything else is looked at
-    let written = Written::read(&home, environment, Overrides::default())?;
-    let (settings, _) = written.map_or_else(|report| report, |written| written.report()).into_settings()?;
-    if let Some(occupied) = home.owner() {
-        let endpoint = published(&home, &settings)?.filter(|_| home.address().is_some());
-        let Some(endpoint) = endpoint else { bail!(occupied) };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        return runtime.block_on(command.there(&reader, &client::Client::new(endpoint)?, out));
+    match held(&home, environment)? {
+        Held::There(gateway, runtime) => runtime.block_on(command.there(&reader, &gateway, out)),
+        Held::Here(mut store, _ownership) => {
+            drop(reader);
+            command.here(&mut store, SystemClock::new().now(), out)
+        }
     }
-    drop(reader);
-    let _ownership = home.own(env!("CARGO_PKG_VERSION"))?;
-    if settings.allow_unsafe_filesystem.value {
-        store.filesystem = throughline_store::FileSystem::Trusted;
-    }
-    let now = SystemClock::new().now();
-    command.here(&mut store.writer(now)?, now, out)
 }
 
 /// A chat with the home's gateway; with one of its own, for as long as it lasts, if there is none.

@@ -3,9 +3,10 @@
 //! Works on the files, with or without a running gateway. `/memory` in a chat is the same commands, run by
 //! the gateway for those whose memory it is ([`Typed`]); only what would write a file elsewhere is missing there.
 
+use crate::cmd::jobs::{Jobs, Retry};
 use crate::cmd::sessions::{Existing, write_file};
 use crate::out::{Page, Tint, indented, one_line, visible, write_json};
-use anyhow::{anyhow, ensure};
+use anyhow::{anyhow, bail, ensure};
 use serde_json::{Value, json};
 use std::fmt;
 use std::io::{self, Write};
@@ -26,6 +27,8 @@ pub enum Memory {
     Pending(Waiting),
     Approve(Approve),
     Reject(Reject),
+    Jobs(Jobs),
+    Retry(Retry),
 }
 
 /// Show how full memory is, and what was last changed
@@ -127,6 +130,9 @@ impl Memory {
             Memory::Pending(waiting) => waiting.run(memory, page, out)?,
             Memory::Approve(approve) => approve.run(memory, order, out)?,
             Memory::Reject(reject) => reject.run(memory, out)?,
+            Memory::Jobs(_) | Memory::Retry(_) => {
+                bail!("what the memory provider does not have yet lies in the store")
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -150,7 +156,8 @@ pub struct Typed {
 /// In the words of a chat: a terminal's long list would not help there.
 pub const USAGE: &str = "/memory, /memory status, /memory show [memory|user], /memory history [memory|user] [--all], \
                          /memory restore <name>, /memory pending, /memory approve <id|all>, /memory reject <id|all>. \
-                         On the machine itself `throughline memory export` writes all of it to a file.";
+                         On the machine itself `throughline memory export` writes all of it to a file, and \
+                         `throughline memory jobs` shows what the memory provider does not have yet.";
 
 impl Typed {
     /// The error says what can be typed.
@@ -159,7 +166,9 @@ impl Typed {
         let typed = <Self as clap::Parser>::try_parse_from(words);
         match typed.map(|typed| typed.command) {
             Ok(None) => Ok(Memory::Show(Show { target: None, brief: true, json: false })),
-            Ok(Some(Memory::Export(_))) | Err(_) => Err(format!("This can be ordered: {USAGE}")),
+            Ok(Some(Memory::Export(_) | Memory::Jobs(_) | Memory::Retry(_))) | Err(_) => {
+                Err(format!("This can be ordered: {USAGE}"))
+            }
             Ok(Some(command)) => Ok(command),
         }
     }

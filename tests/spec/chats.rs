@@ -15,11 +15,11 @@ use throughline_servers::telegram::{Chat, TOKEN, User};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct World {
-    place: Place,
-    telegram: TelegramServer,
-    model: ModelServer,
-    launch: Launch,
+pub struct World {
+    pub place: Place,
+    pub telegram: TelegramServer,
+    pub model: ModelServer,
+    pub launch: Launch,
 }
 
 const ADA: i64 = 42;
@@ -29,14 +29,18 @@ impl World {
         Self::letting_in(latency, &format!("TELEGRAM_ALLOWED_USERS={ADA}"))
     }
 
-    fn letting_in(latency: Duration, whom: &str) -> Self {
+    pub fn letting_in(latency: Duration, whom: &str) -> Self {
         Self::on(Place::new(), latency, whom)
     }
 
     /// Around a home that is there already.
     fn on(place: Place, latency: Duration, whom: &str) -> Self {
-        let telegram = TelegramServer::start_now();
         let model = ModelServer::start(latency);
+        Self::around(place, model, whom)
+    }
+
+    pub fn around(place: Place, model: ModelServer, whom: &str) -> Self {
+        let telegram = TelegramServer::start_now();
         place.write(
             "home/config.yaml",
             format!(
@@ -52,16 +56,16 @@ impl World {
     }
 
     /// What people saw from the bot, but for what was taken away again.
-    fn shown(&self) -> Vec<String> {
+    pub fn shown(&self) -> Vec<String> {
         let sent = self.telegram.sent().into_iter().filter(|sent| !sent.deleted);
         sent.map(|sent| sent.text).collect()
     }
 
-    fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+    pub fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         self.telegram.until(PATIENCE, what, |_| holds(self));
     }
 
-    fn times_shown(&self, text: &str) -> usize {
+    pub fn times_shown(&self, text: &str) -> usize {
         self.shown().iter().filter(|shown| shown.as_str() == text).count()
     }
 }

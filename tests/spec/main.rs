@@ -14,6 +14,7 @@ mod homes;
 mod host;
 mod interop;
 mod lifecycle;
+mod memory;
 mod model;
 mod openai_sdk;
 mod owners;

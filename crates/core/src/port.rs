@@ -1041,6 +1041,12 @@ pub trait Desk: Send + Sync {
             Err(Refusal::Unknown("this gateway cannot restore snapshots; stop it and try again".into()))
         })
     }
+    /// Turns that wait for another try with the memory provider are handed over again; only this one, if
+    /// it is named. Returns how many there were, when that is on disk.
+    fn retry_memory(&self, turn: Option<String>) -> Promise<'_, Result<usize, Refusal>> {
+        let _ = turn;
+        Box::pin(async { Err(Refusal::Unknown("this gateway has no memory provider".into())) })
+    }
     /// How far a platform's own stream of events has been taken in.
     fn cursor(&self, platform: String, account: String) -> Promise<'_, Result<Option<String>, StoreError>> {
         let _ = (platform, account);

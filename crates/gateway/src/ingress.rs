@@ -7,6 +7,7 @@
 use crate::agent::Home;
 use crate::committer::CommitError;
 use crate::draft;
+use crate::retention;
 use crate::router;
 use crate::session::{Bounce, Expected, Mail, Origin};
 use futures_util::future::join_all;
@@ -84,6 +85,10 @@ impl Desk for Door {
             let lost = || Refusal::Internal("the session could not be reached; try again".into());
             answered.await.map_err(|_| lost())?
         })
+    }
+
+    fn retry_memory(&self, turn: Option<String>) -> Promise<'_, Result<usize, Refusal>> {
+        Box::pin(async move { retention::retry(&self.0, turn).await })
     }
 
     fn halt(&self) -> Promise<'_, Result<Halted, StoreError>> {

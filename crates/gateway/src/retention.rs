@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::memory::{Errand, MemoryError, Provider, RetentionChange, Scope};
-use throughline_core::port::{Commit, Promise, StoreError};
+use throughline_core::memory::{Errand, MemoryError, Progress, Provider, RetentionChange, Scope};
+use throughline_core::port::{Commit, Promise, Refusal, StoreError};
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -240,6 +240,29 @@ async fn put(home: &Arc<Home>, key: &str, change: RetentionChange) -> Result<(),
         Err(CommitError::Refused(StoreError::Unwritable(_) | StoreError::Busy)) => Err(NotWritten::NotNow),
         Err(CommitError::Refused(_) | CommitError::Unknown) => Err(NotWritten::Never),
     }
+}
+
+/// A person has it tried again: what was refused, or postponed.
+pub(crate) async fn retry(home: &Arc<Home>, turn: Option<String>) -> Result<usize, Refusal> {
+    let internal = |error: StoreError| Refusal::Internal(error.in_full());
+    let unkept = home.library.read(|store| store.unkept()).await.map_err(internal)?;
+    let waits = unkept.into_iter().filter(|errand| errand.progress != Progress::Buffered);
+    let keys = waits.map(|errand| errand.retention.key);
+    let keys: Vec<String> = keys.filter(|key| turn.as_ref().is_none_or(|turn| turn == key)).collect();
+    if let (true, Some(turn)) = (keys.is_empty(), &turn) {
+        let why = format!(
+            "no turn {turn} waits for the memory provider; `throughline memory jobs` lists those that do"
+        );
+        return Err(Refusal::Unknown(why));
+    }
+    for key in &keys {
+        if put(home, key, RetentionChange::Retried).await.is_err() {
+            return Err(Refusal::Internal("the disk cannot be written; try again later".into()));
+        }
+    }
+    home.retaining.failures.store(0, Ordering::Relaxed);
+    home.retaining.wake();
+    Ok(keys.len())
 }
 
 /// The gateway stops: what waits for more of its kind is due, and nothing is handed over any more.

@@ -8,6 +8,7 @@
 //!   `asked` (a tool waits for a person: see [`crate::approvals`]), and one of `answer` `{text, finish, usage}`, `done` `{said,
 //!   successor}`, `failed` `{code, message}`, `interrupted` `{code, message}` as the last
 //! - `POST /api/sessions/{id}/commands` `{"command": "/new"}`: an order to a session, and what it said
+//! - `POST /api/control/memory/retry` `{"turn": …}`: what the memory provider does not have yet is handed over again
 //! - `POST /api/sessions/{id}/restore` `{"snapshot": …}`: a snapshot becomes the view of its session again
 //! - `GET /api/control/status`: the gateway, in numbers
 //! - `POST /api/control/halt` `{"all": true}`: ends every turn and silences the agent (all agents of
@@ -309,6 +310,15 @@ pub async fn command(
     let successor = successor.as_ref().map(SessionId::as_str);
     let json = json!({"object": "throughline.command", "said": said, "successor": successor});
     Ok(written::whole(json.to_string().into_bytes(), &stamp, Some(follower.delivery())))
+}
+
+/// Returns when it is on disk.
+pub async fn retry_memory(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
+    let (head, body) = request.into_parts();
+    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let turn = body::parse(&bytes)?.text("turn")?;
+    let retried = app.desk.retry_memory(turn).await?;
+    Ok(Json(json!({"object": "throughline.memory_retried", "retried": retried})))
 }
 
 /// Returns when it is on disk.

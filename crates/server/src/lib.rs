@@ -113,6 +113,7 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
         .route("/api/sessions/{id}/messages", get(sessions::messages))
         .route("/api/sessions/{id}/commands", post(control::command))
         .route("/api/sessions/{id}/restore", post(control::restore))
+        .route("/api/control/memory/retry", post(control::retry_memory))
         .route("/api/control/chat", post(control::chat))
         .route("/api/control/status", get(control::status))
         .route("/api/control/why", get(control::why))
