@@ -34,6 +34,22 @@ pub struct Scope {
     pub document: Option<String>,
 }
 
+impl Scope {
+    /// Nobody but the user reads along.
+    pub fn is_private(&self) -> bool {
+        self.place.kind.as_deref().is_none_or(|kind| matches!(kind, "dm" | "private" | "im"))
+    }
+
+    /// The same, on behalf of this user. Where others read along it is nobody's in particular: what one of
+    /// them told the agent alone is none of the others' business.
+    pub fn on_behalf_of(self, user: Option<String>) -> Self {
+        match self.is_private() {
+            true => Self { user: user.or(self.user), ..self },
+            false => Self { user: None, user_name: None, ..self },
+        }
+    }
+}
+
 /// Where a conversation takes place, in the platform's own terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -180,3 +196,32 @@ pub enum MemoryError {
 }
 
 mod fence;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p31_where_others_read_along_nobody_in_particular_is_remembered() {
+        let scope = |kind: Option<&str>| Scope {
+            agent: "me".into(),
+            chat: None,
+            session: "s".parse().expect("a plain id"),
+            generation: Generation(1),
+            parent: None,
+            platform: "p".into(),
+            user: Some("1".into()),
+            user_name: Some("Ann".into()),
+            place: Place { kind: kind.map(str::to_owned), ..Place::default() },
+            title: None,
+            document: None,
+        };
+        for (kind, user) in
+            [(None, Some("1")), (Some("dm"), Some("1")), (Some("group"), None), (Some("thread"), None)]
+        {
+            assert_eq!(scope(kind).on_behalf_of(None).user.as_deref(), user, "{kind:?}");
+        }
+        assert_eq!(scope(Some("dm")).on_behalf_of(Some("2".into())).user.as_deref(), Some("2"));
+        assert_eq!(scope(Some("group")).on_behalf_of(Some("2".into())).user, None);
+    }
+}

@@ -61,11 +61,9 @@ impl Kit for Memory {
             }
             let (id, name) = (call.caller.session.clone(), self.provider.name().to_owned());
             let scope = match home.library.read(move |store| store.scope(&id, &name)).await {
-                Ok(scope) => Scope {
-                    agent: home.rules.agent.clone(),
-                    user: call.caller.user.clone().or(scope.user),
-                    ..scope
-                },
+                Ok(scope) => {
+                    Scope { agent: home.rules.agent.clone(), ..scope }.on_behalf_of(call.caller.user.clone())
+                }
                 Err(error) => {
                     tracing::warn!(%error, "could not find out whose memory is asked");
                     return Returned::text("{\"error\":\"The store cannot be read. Try again later.\"}");

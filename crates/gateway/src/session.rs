@@ -1118,7 +1118,7 @@ impl Actor {
                 }
                 Act::Title { .. } => self.scope = None,
                 Act::Retain(_) => {
-                    self.scope = None; // it may have got its name with this one
+                    self.scope = self.scope.take().filter(|scope| scope.document.is_some()); // else it has one now
                     self.home.retaining.wake();
                 }
                 Act::HandOver => self.home.retaining.wake(),

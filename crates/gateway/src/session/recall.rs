@@ -114,8 +114,8 @@ impl Actor {
             self.scope = Some(scope);
         }
         let scope = self.scope.clone().expect("just looked up");
-        let user = self.user.clone().or(scope.user);
-        Ok(Scope { generation: self.state.generation, user, ..scope })
+        let scope = scope.on_behalf_of(self.user.clone());
+        Ok(Scope { generation: self.state.generation, ..scope })
     }
 
     /// A turn that is kept goes to whom it concerns now, whatever changes later.
