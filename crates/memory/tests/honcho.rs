@@ -3,6 +3,8 @@
 //! Against the stand-in of this repository, or against a real server before which the same faults
 //! stand: `HONCHO_TEST_URL=http://host:port` (and `HONCHO_TEST_KEY`, if it asks for one).
 
+#![allow(clippy::unwrap_used)]
+
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -637,11 +639,12 @@ async fn p25_a_reasoning_is_shown_in_the_next_turn_of_whoever_it_was_for_and_to_
             .cloned()
             .collect::<Vec<_>>()
     };
-    honcho.recall(&ann, "which tea?").await.unwrap();
+    world.server.fail("POST peers/chat", [Fault::Slow(Duration::from_millis(600))]);
+    assert_eq!(honcho.recall(&ann, "which tea?").await.unwrap(), ""); // it takes its time, and the turn does not wait
     while calls().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(900)).await;
     let asked = &calls()[0];
     assert_eq!(
         (asked.body["target"].as_str(), asked.body["reasoning_level"].as_str()),
