@@ -639,11 +639,12 @@ async fn p25_a_reasoning_is_shown_in_the_next_turn_of_whoever_it_was_for_and_to_
             .cloned()
             .collect::<Vec<_>>()
     };
-    honcho.recall(&ann, "which tea?").await.unwrap();
+    world.server.fail("POST peers/chat", [Fault::Slow(Duration::from_millis(600))]);
+    assert_eq!(honcho.recall(&ann, "which tea?").await.unwrap(), ""); // it takes its time, and the turn does not wait
     while calls().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_millis(900)).await;
     let asked = &calls()[0];
     assert_eq!(
         (asked.body["target"].as_str(), asked.body["reasoning_level"].as_str()),

@@ -50,6 +50,8 @@ pub enum Fault {
     Hang,
     /// It is done, and no answer comes.
     HangAfter,
+    /// It is done, and answered only then.
+    Slow(Duration),
     /// Nothing is done, and this is answered.
     Status(u16),
     /// It is done, and this is answered: something stands between.
@@ -286,13 +288,17 @@ async fn answer(
             });
             hang_up()
         }
-        None | Some(Fault::DropAnswer | Fault::HangAfter | Fault::StatusAfter(_)) => {}
+        None | Some(Fault::DropAnswer | Fault::HangAfter | Fault::Slow(_) | Fault::StatusAfter(_)) => {}
     }
     let (status, answer) = shared.perform(&method, &uri, body, file, &headers).await;
     match fault {
         Some(Fault::DropAnswer) => hang_up(),
         Some(Fault::HangAfter) => silence().await,
         Some(Fault::StatusAfter(status)) => shown(status, &Value::Null, &ending),
+        Some(Fault::Slow(delay)) => {
+            sleep(delay).await;
+            shown(status, &answer, &ending)
+        }
         _ => shown(status, &answer, &ending),
     }
 }
