@@ -614,7 +614,7 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &
             review: intervals(settings),
             ..Rules::default()
         },
-        recollects: settings.recollects.value,
+        recollects: settings.recollects.value && !matches!(settings.model, ModelChoice::Rehearsal),
         lifecycle: lifecycle(settings),
         writer_thread: true,
         cached: company.cached.clone(),
