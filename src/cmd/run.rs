@@ -382,7 +382,7 @@ fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io
     for Started { candidate, result } in started {
         let name = &candidate.name;
         match result {
-            Ok(Introduction { plan, .. }) => {
+            Ok(Introduction { plan, off, .. }) => {
                 for warning in &plan.warnings {
                     let _ = writeln!(io::stderr(), "warning: {warning}");
                 }
@@ -391,6 +391,9 @@ fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io
                     ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => &endpoint.model.value,
                 };
                 writeln!(out, "up      {name:width$}  {model}")?;
+                for off in off {
+                    writeln!(out, "off     {name:width$}  {off}")?;
+                }
             }
             Err(error) => {
                 let why = format!("{error:#}").replace('\n', "\n        ");
