@@ -216,8 +216,6 @@ pub struct Own {
 }
 
 const OWN_KEYS: [&str; 9] = [
-    "recall",
-    "recall_patience_ms",
     "log_level",
     "body_limit_bytes",
     "allow_unsafe_filesystem",
@@ -225,6 +223,8 @@ const OWN_KEYS: [&str; 9] = [
     "hops_max",
     "landlock",
     "compression_floor",
+    "recall",
+    "recall_patience_ms",
 ];
 
 pub(super) struct Reader<'a> {
