@@ -6,6 +6,7 @@
 //! order, and an order whose outcome nobody knows says so.
 
 use crate::config::{Environment, Overrides, Written};
+use crate::equip::Mcp;
 use crate::home::Home;
 use serde_json::{Value as Json, json};
 use std::fs;
@@ -24,7 +25,7 @@ use throughline_core::tool::{Call, Caller, Done, Returned, Tools};
 use throughline_core::{SessionId, Time};
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::{Config, Node, Value};
-use throughline_mcp::client::{Client as Servers, Phase, ServerStatus};
+use throughline_mcp::client::{Phase, ServerStatus};
 
 /// As long as Hermes waits for a program of `quick_commands`.
 const EXEC_PATIENCE: Duration = Duration::from_secs(30);
@@ -42,7 +43,7 @@ pub struct Attendant {
     /// Starts the process again. None: nobody here can.
     pub restart: Option<Box<dyn Fn() + Send + Sync>>,
     /// Of the Model Context Protocol.
-    pub servers: Option<Arc<Servers>>,
+    pub servers: Option<Arc<Mcp>>,
 }
 
 /// The models that the home's configuration can reach.
@@ -198,8 +199,7 @@ impl Attendant {
                 return format!("The configuration cannot be used: {error:#}. Nothing was changed.");
             }
         };
-        crate::equip::reload(servers, self.home.path(), &settings).await;
-        reloaded(&servers.status())
+        reloaded(&servers.reload(self.home.path(), &settings).await)
     }
 
     fn global_model(&self, argument: &str) -> Option<Found> {

@@ -20,7 +20,7 @@ use throughline_core::tool::{Caller, Kit, Tools};
 use throughline_core::{Content, SessionId};
 use throughline_gateway::{Agents, Delegation, EngineKit, Hands, HandsSettings};
 use throughline_hermes::config::Given;
-use throughline_mcp::client::Client as Servers;
+use throughline_mcp::client::{Client as Servers, ServerStatus};
 use throughline_memory::{Memory, MemorySettings, Owners};
 use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
@@ -49,6 +49,7 @@ pub struct Equipment {
     pub hands: Arc<Hands>,
     pub briefing: Arc<dyn Briefing>,
     pub servers: Arc<Servers>,
+    pub mcp: Arc<Mcp>,
     pub hooks: Arc<ShellHooks>,
     /// What is off although it is built in, and why.
     pub off: Vec<String>,
@@ -123,14 +124,31 @@ pub async fn equip(
         ..BriefSettings::of(path, skills, Arc::new(Remembered(memory)))
     });
     servers.settled(SERVERS_PATIENCE).await;
-    Equipment { tools: toolbox, hands, briefing: Arc::new(briefing), servers, hooks, off, bell }
+    let mcp = Mcp { servers: servers.clone(), toolbox: toolbox.clone(), tools: settings.tools.clone() };
+    let mcp = Arc::new(mcp);
+    Equipment { tools: toolbox, mcp, hands, briefing: Arc::new(briefing), servers, hooks, off, bell }
 }
 
-/// Lets all servers go, and connects those that the settings name now. Returns when each has been reached,
-/// or has failed once, or has had its time.
-pub async fn reload(servers: &Servers, home: &Path, settings: &Settings) {
-    servers.reload(servers::settings(&settings.tools), servers::surroundings(home, settings)).await;
-    servers.settled(RELOAD_PATIENCE).await;
+/// The servers of the Model Context Protocol, and who may use them.
+pub struct Mcp {
+    servers: Arc<Servers>,
+    toolbox: Arc<Toolbox>,
+    /// As they were when the agent began: only its servers are read anew.
+    tools: throughline_hermes::config::Tools,
+}
+
+impl Mcp {
+    /// Lets all servers go, and connects those that the settings name now. Returns when each has been
+    /// reached, or has failed once, or has had its time.
+    pub async fn reload(&self, home: &Path, settings: &Settings) -> Vec<ServerStatus> {
+        let mut tools = self.tools.clone();
+        tools.switches.servers.clone_from(&settings.tools.switches.servers);
+        let named = servers::settings(&settings.tools);
+        self.servers.reload(named, servers::surroundings(home, settings)).await;
+        self.toolbox.regate(Gate::of_settings(&tools));
+        self.servers.settled(RELOAD_PATIENCE).await;
+        self.servers.status()
+    }
 }
 
 /// Where commands begin and relative paths count from: what the settings say, else the directory the

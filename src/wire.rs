@@ -193,7 +193,7 @@ pub async fn start(
     };
     let mut attendant = Attendant::new(&home, name, &settings.environment, tools);
     attendant.restart = company.is_host.then(|| Box::new(restart) as Box<dyn Fn() + Send + Sync>);
-    attendant.servers = Some(equipment.servers.clone());
+    attendant.servers = Some(equipment.mcp.clone());
     let parts = Parts {
         clerk: Arc::new(attendant),
         models: Arc::new(Providers {
