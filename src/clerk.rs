@@ -7,6 +7,7 @@
 
 use crate::cmd::memory::{Order, Typed};
 use crate::config::{Environment, Overrides, Written};
+use crate::equip::Mcp;
 use crate::home::Home;
 use crate::out::Page;
 use serde_json::{Value as Json, json};
@@ -27,7 +28,7 @@ use throughline_core::{SessionId, Time};
 use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::{Config, Node, Value};
-use throughline_mcp::client::{Client as Servers, Phase, ServerStatus};
+use throughline_mcp::client::{Phase, ServerStatus};
 use throughline_memory::Memory;
 
 /// As long as Hermes waits for a program of `quick_commands`.
@@ -47,7 +48,7 @@ pub struct Attendant {
     /// Starts the process again. None: nobody here can.
     pub restart: Option<Box<dyn Fn() + Send + Sync>>,
     /// Of the Model Context Protocol.
-    pub servers: Option<Arc<Servers>>,
+    pub servers: Option<Arc<Mcp>>,
 }
 
 /// The models that the home's configuration can reach.
@@ -197,8 +198,7 @@ impl Attendant {
                 return format!("The configuration cannot be used: {error:#}. Nothing was changed.");
             }
         };
-        crate::equip::reload(servers, self.home.path(), &settings).await;
-        reloaded(&servers.status())
+        reloaded(&servers.reload(self.home.path(), &settings).await)
     }
 
     fn global_model(&self, argument: &str) -> Option<Found> {

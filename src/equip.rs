@@ -22,7 +22,7 @@ use throughline_core::tool::{Caller, Kit, Tools};
 use throughline_core::{Content, SessionId};
 use throughline_gateway::{Agents, Delegation, EngineKit, Fills, Hands, HandsSettings, Memory as Outside};
 use throughline_hermes::config::Given;
-use throughline_mcp::client::Client as Servers;
+use throughline_mcp::client::{Client as Servers, ServerStatus};
 use throughline_memory::{Memory, MemorySettings, Owners, Size};
 use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
@@ -52,6 +52,7 @@ pub struct Equipment {
     pub briefing: Arc<dyn Briefing>,
     pub memory: Memory,
     pub servers: Arc<Servers>,
+    pub mcp: Arc<Mcp>,
     pub hooks: Arc<ShellHooks>,
     /// Where the agent remembers beyond its own files.
     pub outside: Option<Outside>,
@@ -134,6 +135,7 @@ pub async fn equip(
         ..BriefSettings::of(path, skills, Arc::new(Remembered(memory.clone())))
     });
     servers.settled(SERVERS_PATIENCE).await;
+<<<<<<< HEAD
     Equipment {
         tools: toolbox,
         hands,
@@ -146,13 +148,33 @@ pub async fn equip(
         off,
         bell,
     }
+=======
+    let mcp = Mcp { servers: servers.clone(), toolbox: toolbox.clone(), tools: settings.tools.clone() };
+    let mcp = Arc::new(mcp);
+    Equipment { tools: toolbox, mcp, hands, briefing: Arc::new(briefing), servers, hooks, off, bell }
+>>>>>>> gaps
 }
 
-/// Lets all servers go, and connects those that the settings name now. Returns when each has been reached,
-/// or has failed once, or has had its time.
-pub async fn reload(servers: &Servers, home: &Path, settings: &Settings) {
-    servers.reload(servers::settings(&settings.tools), servers::surroundings(home, settings)).await;
-    servers.settled(RELOAD_PATIENCE).await;
+/// The servers of the Model Context Protocol, and who may use them.
+pub struct Mcp {
+    servers: Arc<Servers>,
+    toolbox: Arc<Toolbox>,
+    /// As they were when the agent began: only its servers are read anew.
+    tools: throughline_hermes::config::Tools,
+}
+
+impl Mcp {
+    /// Lets all servers go, and connects those that the settings name now. Returns when each has been
+    /// reached, or has failed once, or has had its time.
+    pub async fn reload(&self, home: &Path, settings: &Settings) -> Vec<ServerStatus> {
+        let mut tools = self.tools.clone();
+        tools.switches.servers.clone_from(&settings.tools.switches.servers);
+        let named = servers::settings(&settings.tools);
+        self.servers.reload(named, servers::surroundings(home, settings)).await;
+        self.toolbox.regate(Gate::of_settings(&tools));
+        self.servers.settled(RELOAD_PATIENCE).await;
+        self.servers.status()
+    }
 }
 
 /// Where commands begin and relative paths count from: what the settings say, else the directory the

@@ -146,6 +146,7 @@ fn p7_p8_p10_what_a_webhook_only_delivers_is_shown_once_through_kill_9_and_redel
              deliver: telegram, deliver_only: true, deliver_extra: {{chat_id: '{ADA}'}}, prompt: 'Disk full on {{host}}'}}}}}}}}}}}}\n"
         ),
     );
+    world.telegram.add_chat(&ada().0);
     let webhook = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), "");
     let event = |id: &str, host: &str| {
         let answer = webhook.post("/webhooks/alerts", &[("x-request-id", id)], &json!({"host": host}));

@@ -54,8 +54,8 @@ pub enum Command {
     },
     /// Somebody has to look something up first.
     Errand(Errand),
-    /// Something people should read, from another agent's gateway or from a program: where the input
-    /// says, else where people of this session last wrote. Nobody can type it.
+    /// Something people should read. From another agent's gateway: where people of this session last
+    /// wrote. From a program: where it says. Nobody can type it.
     Notice {
         text: String,
     },

@@ -430,6 +430,7 @@ const CHECKS: &[Check] = &[
                        (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.seq > t.answered AND i.state = 0
                         AND i.seq NOT IN (SELECT o.value FROM json_each(COALESCE(c.orders, '[]')) o)))
                    OR COALESCE(c.state IN (0, 2), 0)
+                   OR (t.halted = 0 AND EXISTS (SELECT 1 FROM tl_review r WHERE r.session = t.id AND r.state = 0))
                    OR (c.state IS NULL AND t.phase <> 2 AND t.halted = 0
                        AND (COALESCE(json_extract(t.rest, '$.held'), 0) OR COALESCE(json_extract(t.upkeep, '$.wanted'), 0))))",
         applies: always,

@@ -25,7 +25,7 @@ use catalog::{Catalog, Tool};
 use futures_util::FutureExt;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use throughline_core::id::SessionId;
 use throughline_core::message::{Content, Part};
@@ -41,7 +41,7 @@ const SHORT_BYTES: usize = 8_000;
 
 pub struct Toolbox {
     kits: Vec<Arc<dyn Kit>>,
-    gate: Gate,
+    gate: RwLock<Arc<Gate>>,
     spill: Arc<Spill>,
     /// The user's own programs that hear of calls, and may forbid them.
     hooks: Option<Arc<ShellHooks>>,
@@ -66,13 +66,24 @@ struct Caption {
 
 impl Toolbox {
     pub fn new(kits: Vec<Arc<dyn Kit>>, gate: Gate, spill: Arc<Spill>) -> Self {
-        Self { kits, gate, spill, hooks: None, known: Mutex::default() }
+        Self { kits, gate: RwLock::new(Arc::new(gate)), spill, hooks: None, known: Mutex::default() }
     }
 
     #[must_use]
     pub fn heard_by(mut self, hooks: Arc<ShellHooks>) -> Self {
         self.hooks = Some(hooks);
         self
+    }
+
+    fn gate(&self) -> Arc<Gate> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on another gate decides, for what is offered and for what is run.
+    pub fn regate(&self, gate: Gate) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gate);
+        *known = Known::default();
     }
 
     /// The tools as they are now. Everything worked out from older ones is forgotten.
@@ -98,7 +109,7 @@ impl Toolbox {
 
     async fn run(&self, call: &Call) -> Returned {
         let catalog = self.catalog();
-        let toolsets = self.gate.of(&call.caller);
+        let toolsets = self.gate().of(&call.caller);
         let found = match find(&catalog, &toolsets, &call.name) {
             Ok(found) => found,
             Err(refusal) => return Returned::text(refusal),
@@ -187,7 +198,7 @@ impl Tools for Toolbox {
         if let Some(offer) = known.offers.get(&caption).filter(|_| Arc::ptr_eq(&known.catalog, &catalog)) {
             return offer.clone();
         }
-        let offer = catalog.offer(&self.gate.of(caller)).map(Arc::new);
+        let offer = catalog.offer(&self.gate().of(caller)).map(Arc::new);
         if Arc::ptr_eq(&known.catalog, &catalog) {
             if known.offers.len() >= OFFERS_MAX {
                 known.offers.clear();

@@ -33,13 +33,12 @@ impl Session {
             }
             Command::Yolo => self.toggle_yolo(acts),
             Command::Verbose { level } => self.show_tools(*level),
-            Command::Notice { text } => match &input.reply_to {
-                Some(_) => text.clone(), // it is answered with itself
-                None => {
-                    self.notify(input.key.as_str(), text, acts);
-                    String::new()
-                }
-            },
+            // Somebody brought it, and said where it goes: it is answered with itself.
+            Command::Notice { text } if input.trace.is_human() && input.reply_to.is_some() => text.clone(),
+            Command::Notice { text } => {
+                self.notify(input.key.as_str(), text, acts);
+                String::new()
+            }
             _ => self.report(command, rules),
         }
     }

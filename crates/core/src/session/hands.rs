@@ -294,7 +294,8 @@ fn p6_a_chain_that_is_cut_in_two_places_is_announced_once() {
     let told = Command::Notice { text: "cut over there".into() };
     let Event::Received(input) = command(3, told) else { unreachable!("command receives") };
     let key = Session::notice_key("cut/h");
-    let notice = Event::Received(Arc::new(Input { key, ..Input::clone(&input) }));
+    let trace = Trace { origin: "h".into(), root: None, hops: 8 };
+    let notice = Event::Received(Arc::new(Input { key, trace, ..Input::clone(&input) }));
     let (_, told) = state.step(notice, Time(1), &rules);
     let keys = cut.iter().chain(&told).filter_map(|act| match act {
         Act::Deliver(reply) => Some(reply.key.as_str()),
