@@ -135,9 +135,10 @@ pub async fn equip(
         ..BriefSettings::of(path, skills, Arc::new(Remembered(memory.clone())))
     });
     servers.settled(SERVERS_PATIENCE).await;
-<<<<<<< HEAD
+    let mcp = Mcp { servers: servers.clone(), toolbox: toolbox.clone(), tools: settings.tools.clone() };
     Equipment {
         tools: toolbox,
+        mcp: Arc::new(mcp),
         hands,
         briefing: Arc::new(briefing),
         memory,
@@ -148,11 +149,6 @@ pub async fn equip(
         off,
         bell,
     }
-=======
-    let mcp = Mcp { servers: servers.clone(), toolbox: toolbox.clone(), tools: settings.tools.clone() };
-    let mcp = Arc::new(mcp);
-    Equipment { tools: toolbox, mcp, hands, briefing: Arc::new(briefing), servers, hooks, off, bell }
->>>>>>> gaps
 }
 
 /// The servers of the Model Context Protocol, and who may use them.

@@ -2,6 +2,7 @@
 //! the judges of that.
 
 use crate::books::{Books, Due, Looked, Over};
+use crate::engine::expanded;
 use crate::model::SimModel;
 use crate::plan::{Crash, Plan};
 use crate::world::Outside;
@@ -50,7 +51,8 @@ impl SimModel {
         let (before, behind) = (sent[..place].to_vec(), sent[place + 1..].to_vec());
         let number = outside.write(|books| {
             books.saw(("looks back", asked.session.as_str(), &sent[place..]));
-            if !books.may_speak(self.agent, &asked.session, &before) {
+            let whole = expanded(books, &before);
+            if !books.may_speak(self.agent, &asked.session, &whole) {
                 books.wrong.push(format!("{}: somebody looked back although it is silenced", asked.session));
             }
             let session = asked.session.parse().expect("the gateway names sessions");
@@ -74,9 +76,9 @@ impl SimModel {
                     arguments,
                     extra: None,
                 };
-                let (session, rows) = (&asked.session, place);
+                let note = note(&asked.session, &sent[..place]);
                 vec![
-                    call(0, "memory", format!(r#"{{"action":"add","content":"{session} had {rows} rows"}}"#)),
+                    call(0, "memory", format!(r#"{{"action":"add","content":"{note}"}}"#)),
                     call(1, "count", format!(r#"{{"id":"back-{number}"}}"#)),
                     call(2, "memory", format!(r#"{{"action":"add","content":"{CLAIM}"}}"#)),
                 ]
@@ -90,6 +92,11 @@ impl SimModel {
         let said = Assistant { content: Content::text("that is all"), calls, ..Assistant::default() };
         Ok(Answer { said, usage: Usage { input: 1, output: 1, ..Usage::default() }, model: "sim".into() })
     }
+}
+
+/// What is worth remembering of a conversation: enough to know which one it was, and how far it went.
+fn note(session: &str, rows: &[String]) -> String {
+    format!("{session} had {} rows, the last {}", rows.len(), rows.last().map_or("", |row| row))
 }
 
 /// What a review calls is decided at dispatch, not by the list it was shown.
@@ -176,7 +183,7 @@ fn each_is_over_once(plan: &Plan, books: &Books) -> Vec<String> {
             wrong.push(format!("{key}: {:?} was kept", kept.collect::<Vec<_>>()));
         }
         let same = |looked: &&Looked| {
-            looked.session == *session && *content == format!("{session} had {} rows", looked.before.len())
+            looked.session == *session && *content == note(session.as_str(), &looked.before)
         };
         if let Some(again) = books.reviewed.iter().filter(same).find(|looked| looked.at > over.at) {
             wrong.push(format!("{key}: it was over at {}, and run again at {}", over.at, again.at));
@@ -224,9 +231,11 @@ fn people_hear_once(books: &Books) -> Vec<String> {
             continue;
         }
         let key = format!("{session}/review-{number}");
-        let shown = books.shown.iter().filter(|shown| shown.key == key && !shown.marked).count();
-        if shown != 1 {
-            wrong.push(format!("{key}: people heard of it {shown} times"));
+        let times =
+            |marked| books.shown.iter().filter(|shown| shown.key == key && shown.marked == marked).count();
+        let (plain, marked) = (times(false), times(true));
+        if plain > 1 || (plain + marked == 0 && books.halts.is_empty()) {
+            wrong.push(format!("{key}: people heard of it {plain} times, and {marked} times marked"));
         }
     }
     wrong
