@@ -85,9 +85,11 @@ impl ModelServer {
     }
 }
 
-/// The text of the last message of a request.
+/// What was said last, without what a memory adds to it for this request alone.
 pub fn last(request: &Value) -> String {
-    request["messages"].as_array().and_then(|messages| messages.last()).map(text).unwrap_or_default()
+    let last = request["messages"].as_array().and_then(|messages| messages.last()).map(text);
+    let last = last.unwrap_or_default();
+    last.split("\n\n<memory-context>").next().unwrap_or_default().to_owned()
 }
 
 pub fn text(message: &Value) -> String {
