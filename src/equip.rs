@@ -73,7 +73,6 @@ impl Equipment {
 /// Must be called within a runtime.
 pub async fn equip(
     home: &Home,
-    name: &str,
     settings: &Settings,
     model: &Arc<dyn Model>,
     agents: &Arc<Agents>,
@@ -96,7 +95,7 @@ pub async fn equip(
     let files = Files::new(reach(&place, settings), file_settings(settings))
         .following(Box::new(move |session: &SessionId| standing.standing(session)));
     let hands = Arc::new(Hands::new(hands_settings(settings), agents.clone()));
-    let outside = provider::memory(home, (name != "default").then_some(name), settings, &workspace, &mut off);
+    let outside = provider::memory(home, settings, &workspace, &mut off);
     let mut kits: Vec<Arc<dyn Kit>> = vec![
         terminal,
         Arc::new(files),

@@ -189,8 +189,7 @@ pub async fn start(
         settings.review.reviewer.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
     let reviewer = reviewer.context("the model of auxiliary.background_review cannot be used")?;
     let engine = compressor.engine.clone();
-    let equipment =
-        equip::equip(&home, name, settings, &model, &company.agents, &company.homes, engine).await;
+    let equipment = equip::equip(&home, settings, &model, &company.agents, &company.homes, engine).await;
     let memory = equipment.outside.as_ref().map(|outside| outside.provider.clone());
     let compressor = Compressor { memory, ..compressor };
     let tools = equipment.tools.clone();

@@ -15,7 +15,7 @@ use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
 use throughline_core::port::Promise;
 use throughline_core::tool::Spec;
 use throughline_gateway::Memory;
-use throughline_hermes::pairing;
+use throughline_hermes::{pairing, profile};
 use throughline_memory::hindsight::{self, Hindsight};
 use throughline_memory::honcho::migration::{Already, LocalFile};
 use throughline_memory::honcho::settings::{File, Given};
@@ -25,18 +25,13 @@ use throughline_memory::honcho::{self, Company, Honcho, Role, Surroundings, migr
 const NONE: [&str; 3] = ["", "none", "builtin"];
 
 /// None: there is no provider, or it is off and `off` says why.
-pub fn memory(
-    home: &Home,
-    profile: Option<&str>,
-    settings: &Settings,
-    workspace: &Path,
-    off: &mut Vec<String>,
-) -> Option<Memory> {
+pub fn memory(home: &Home, settings: &Settings, workspace: &Path, off: &mut Vec<String>) -> Option<Memory> {
     let name = settings.tools.memory.provider.as_ref().map_or("", |provider| provider.value.trim());
+    let profile = profile_of(home);
     let provider = match name.to_ascii_lowercase().as_str() {
         name if NONE.contains(&name) => return None,
         "hindsight" => hindsight(home, settings),
-        "honcho" => honcho(home, profile, settings, workspace),
+        "honcho" => honcho(home, &profile, settings, workspace),
         other => Err(format!(
             "there is no provider called {other:?} here; hindsight and honcho are built in. Nothing is remembered \
              outside until `memory.provider` names one of them, or is empty."
@@ -45,7 +40,7 @@ pub fn memory(
     match provider {
         Ok(provider) => {
             let patience = Duration::from_millis(settings.recall_patience.value);
-            Some(Memory::new(provider, patience))
+            Some(Memory::new(&profile, provider, patience))
         }
         Err(why) => {
             off.push(format!("memory provider {name}: {why}"));
@@ -73,13 +68,14 @@ fn hindsight(home: &Home, settings: &Settings) -> Result<Arc<dyn Provider>, Stri
 
 fn honcho(
     home: &Home,
-    profile: Option<&str>,
+    profile: &str,
     settings: &Settings,
     workspace: &Path,
 ) -> Result<Arc<dyn Provider>, String> {
     let user = user_home(settings);
     // A profile without a file of its own uses that of the root it belongs to.
-    let root = home.path().parent().filter(|parent| parent.ends_with("profiles")).and_then(Path::parent);
+    let root =
+        home.path().parent().filter(|parent| parent.ends_with(profile::DIRECTORY)).and_then(Path::parent);
     let mut places: Vec<PathBuf> = vec![home.path().join("honcho.json")];
     places.extend(root.map(|root| root.join("honcho.json")));
     places.extend(user.map(|user| user.join(".honcho/config.json")));
@@ -90,7 +86,7 @@ fn honcho(
         }
     }
     let files: Vec<File<'_>> = files.iter().map(|(path, text)| File { path, text }).collect();
-    let given = Given { files: &files, profile, ..Given::default() };
+    let given = Given { files: &files, profile: Some(profile), ..Given::default() };
     let read = honcho::Settings::parse(&given, |name: &str| settings.variable(name));
     let read = read.map_err(|error| error.to_string())?;
     if !read.enabled {
@@ -215,6 +211,13 @@ impl Files {
         let text = std::fs::read_to_string(path).ok()?;
         Some(LocalFile { name: name.to_owned(), text })
     }
+}
+
+/// Hermes' name for the agent of a home.
+fn profile_of(home: &Home) -> String {
+    let is_below = home.path().parent().is_some_and(|parent| parent.ends_with(profile::DIRECTORY));
+    let name = home.path().file_name().filter(|_| is_below);
+    name.map_or_else(|| profile::DEFAULT.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Whether one person at most can reach the agent through chats.

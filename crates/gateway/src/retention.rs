@@ -30,12 +30,14 @@ pub struct Memory {
     pub provider: Arc<dyn Provider>,
     /// How long a turn waits for a reminder.
     pub patience: Duration,
+    /// What Hermes would call the agent: its profile.
+    pub profile: Arc<str>,
     home: Arc<OnceLock<Weak<Home>>>,
 }
 
 impl Memory {
-    pub fn new(provider: Arc<dyn Provider>, patience: Duration) -> Self {
-        Self { provider, patience, home: Arc::default() }
+    pub fn new(profile: &str, provider: Arc<dyn Provider>, patience: Duration) -> Self {
+        Self { provider, patience, profile: profile.into(), home: Arc::default() }
     }
 
     pub(crate) fn belongs_to(&self, home: &Arc<Home>) {
@@ -62,7 +64,7 @@ impl Kit for Memory {
             let (id, name) = (call.caller.session.clone(), self.provider.name().to_owned());
             let scope = match home.library.read(move |store| store.scope(&id, &name)).await {
                 Ok(scope) => {
-                    Scope { agent: home.rules.agent.clone(), ..scope }.on_behalf_of(call.caller.user.clone())
+                    Scope { agent: self.profile.clone(), ..scope }.on_behalf_of(call.caller.user.clone())
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not find out whose memory is asked");

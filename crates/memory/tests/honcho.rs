@@ -906,3 +906,44 @@ async fn two_people_at_once_never_meet_in_memory() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p31_a_thousand_operations_at_once_and_no_mark_of_one_person_reaches_the_other() {
+    let Some(world) = World::made_up().await else { return };
+    let honcho = Arc::new(world.honcho());
+    for user in ["42", "43"] {
+        world.server.represent(&world.workspace, "hermes", user, &format!("canary{user} likes tea"));
+    }
+    let operations = (0..1000u64).map(|number| {
+        let honcho = honcho.clone();
+        tokio::spawn(async move {
+            let (user, other) = if number % 2 == 0 { ("42", "43") } else { ("43", "42") };
+            let scope = settled(user);
+            let said = match number % 5 {
+                0 | 1 => {
+                    let words = format!("canary{user} said {number}");
+                    let turn = Retention {
+                        key: format!("{}/{number}", scope.session),
+                        document: format!("agent-main-telegram-dm-{user}"),
+                        scope,
+                        ..turn(number, &words, &words)
+                    };
+                    honcho.retain(&turn).await.unwrap();
+                    String::new()
+                }
+                2 => honcho.recall(&scope, "tea?").await.unwrap(),
+                3 => honcho.call(&scope, "honcho_context", "{}").await,
+                _ => honcho.call(&scope, "honcho_search", r#"{"query": "canary"}"#).await,
+            };
+            assert!(!said.contains(&format!("canary{other}")), "{user} was shown {said}");
+        })
+    });
+    for operation in operations.collect::<Vec<_>>() {
+        operation.await.unwrap();
+    }
+    for (user, other) in [("42", "43"), ("43", "42")] {
+        let kept = world.kept(&format!("agent-main-telegram-dm-{user}")).await;
+        assert_eq!(kept.len(), 400, "two hundred turns of two messages");
+        assert!(kept.iter().all(|kept| !kept.content.contains(&format!("canary{other}"))));
+    }
+}

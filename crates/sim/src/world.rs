@@ -547,7 +547,7 @@ fn lifecycle(outside: &Outside) -> Lifecycle {
 fn memory(outside: &Arc<Outside>, agent: usize) -> Option<Memory> {
     let plan = outside.plan.remembering.clone()?;
     let provider = Arc::new(SimProvider { outside: outside.clone(), agent, plan });
-    Some(Memory::new(provider, RECALL_PATIENCE))
+    Some(Memory::new(agent_name(agent), provider, RECALL_PATIENCE))
 }
 
 fn compressor(outside: &Arc<Outside>, agent: usize) -> Compressor {

@@ -104,13 +104,13 @@ impl Actor {
     /// On whose behalf this session remembers. Looked up when it is needed, and again when it may have changed.
     pub(super) async fn scope(&mut self) -> Result<Scope, StoreError> {
         if self.scope.is_none() {
-            let provider = match &self.home.memory {
-                Some(memory) => memory.provider.name().to_owned(),
-                None => String::new(),
+            let (agent, provider) = match &self.home.memory {
+                Some(memory) => (memory.profile.clone(), memory.provider.name().to_owned()),
+                None => (self.home.rules.agent.clone(), String::new()),
             };
             let id = self.id.clone();
             let mut scope = self.home.library.read(move |store| store.scope(&id, &provider)).await?;
-            scope.agent = self.home.rules.agent.clone();
+            scope.agent = agent;
             self.scope = Some(scope);
         }
         let scope = self.scope.clone().expect("just looked up");
