@@ -28,11 +28,22 @@ fn said(request: &Value) -> String {
     last(request).split("\n\n<memory-context>").next().unwrap_or_default().to_owned()
 }
 
+/// Whoever is asked one thing without a prompt is asked for a summary.
+fn answer(request: &Value) -> String {
+    match request["messages"].as_array().unwrap().len() {
+        1 => format!(
+            "## Active Task\nNone.\n\n## Goal\nTo count turns.\n\n## Completed Actions\n{}",
+            "1. Counted. ".repeat(40)
+        ),
+        _ => format!("re: {}", said(request)),
+    }
+}
+
 impl Remembered {
     fn by_honcho(settings: Value) -> Self {
         let runtime = Runtime::new().unwrap();
         let honcho = runtime.block_on(HonchoServer::start());
-        let model = ModelServer::saying(Duration::ZERO, |request| format!("re: {}", said(request)));
+        let model = ModelServer::saying(Duration::ZERO, answer);
         let world = World::around(Place::new(), model, "TELEGRAM_ALLOWED_USERS=42,43");
         let mut own = json!({"enabled": true, "workspace": WORKSPACE, "recallMode": "context"});
         own.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());

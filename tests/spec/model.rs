@@ -123,7 +123,8 @@ fn answer(stream: &TcpStream, mind: &Mind) -> Option<()> {
     mind.asked.lock().unwrap().push(request);
     thread::sleep(mind.latency);
     drop(mind.released.wait_while(mind.held.lock().unwrap(), |held| *held).unwrap());
-    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
+    let tokens = length / 4;
+    let usage = json!({"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5});
     let (kind, content) = match is_streamed {
         true => {
             let delta = json!({"id": "c", "object": "chat.completion.chunk", "choices": [

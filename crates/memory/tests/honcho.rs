@@ -914,9 +914,11 @@ async fn p31_a_thousand_operations_at_once_and_no_mark_of_one_person_reaches_the
     for user in ["42", "43"] {
         world.server.represent(&world.workspace, "hermes", user, &format!("canary{user} likes tea"));
     }
+    let seats = Arc::new(tokio::sync::Semaphore::new(32));
     let operations = (0..1000u64).map(|number| {
-        let honcho = honcho.clone();
+        let (honcho, seats) = (honcho.clone(), seats.clone());
         tokio::spawn(async move {
+            let _seat = seats.acquire().await.unwrap();
             let (user, other) = if number % 2 == 0 { ("42", "43") } else { ("43", "42") };
             let scope = settled(user);
             let said = match number % 5 {
