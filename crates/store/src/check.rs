@@ -413,6 +413,14 @@ const CHECKS: &[Check] = &[
         applies: always,
     },
     Check {
+        name: "reviews_counted",
+        says: "a review is one of those its session has counted, and lists the rows it is about as long as it is due",
+        sql: "SELECT r.session || ', review ' || r.number FROM tl_review r LEFT JOIN tl_session t ON t.id = r.session
+              WHERE r.number NOT BETWEEN 1 AND COALESCE(json_extract(t.rest, '$.reviews[2]'), 0)
+                 OR (r.state = 0) <> (r.rows IS NOT NULL) OR (r.state = 0) <> (r.settled IS NULL)",
+        applies: always,
+    },
+    Check {
         name: "closed_ended",
         says: "a session that we closed has ended for Hermes, too",
         sql: "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
@@ -430,6 +438,7 @@ const CHECKS: &[Check] = &[
                        (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.seq > t.answered AND i.state = 0
                         AND i.seq NOT IN (SELECT o.value FROM json_each(COALESCE(c.orders, '[]')) o)))
                    OR COALESCE(c.state IN (0, 2), 0)
+                   OR (t.halted = 0 AND EXISTS (SELECT 1 FROM tl_review r WHERE r.session = t.id AND r.state = 0))
                    OR (c.state IS NULL AND t.phase <> 2 AND t.halted = 0
                        AND (COALESCE(json_extract(t.rest, '$.held'), 0) OR COALESCE(json_extract(t.upkeep, '$.wanted'), 0))))",
         applies: always,
