@@ -413,6 +413,14 @@ const CHECKS: &[Check] = &[
         applies: always,
     },
     Check {
+        name: "reviews_counted",
+        says: "a review is one of those its session has counted, and lists the rows it is about as long as it is due",
+        sql: "SELECT r.session || ', review ' || r.number FROM tl_review r LEFT JOIN tl_session t ON t.id = r.session
+              WHERE r.number NOT BETWEEN 1 AND COALESCE(json_extract(t.rest, '$.reviews[2]'), 0)
+                 OR (r.state = 0) <> (r.rows IS NOT NULL) OR (r.state = 0) <> (r.settled IS NULL)",
+        applies: always,
+    },
+    Check {
         name: "closed_ended",
         says: "a session that we closed has ended for Hermes, too",
         sql: "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id

@@ -150,12 +150,13 @@ impl Writer {
     /// Records of sessions that are gone go with them.
     pub(crate) fn forget_handovers(&self) -> Result<(), Fault> {
         let conn = &self.reader.conn;
-        let sql = "SELECT 1 FROM tl_finalisation WHERE session NOT IN (SELECT id FROM sessions) LIMIT 1";
+        let sql = "SELECT 1 FROM tl_finalisation WHERE session NOT IN (SELECT id FROM sessions)
+                   UNION ALL SELECT 1 FROM tl_review WHERE session NOT IN (SELECT id FROM sessions) LIMIT 1";
         if !conn.prepare_cached(sql)?.exists([])? {
             return Ok(());
         }
         transact(conn, |conn| {
-            for table in ["tl_finalisation", "tl_hook", "tl_reset"] {
+            for table in ["tl_finalisation", "tl_hook", "tl_reset", "tl_review"] {
                 conn.execute(
                     &format!("DELETE FROM {table} WHERE session NOT IN (SELECT id FROM sessions)"),
                     [],

@@ -184,6 +184,11 @@ fn every_breach_is_noticed_by_name() {
              VALUES ('a', 0, 1, 8, '', 0, 'nameless')",
         ),
         ("reset_remembered", "INSERT INTO tl_reset VALUES ('agent:main:test:dm:9', 'a', 'idle', 0, 1)"),
+        (
+            "reviews_counted",
+            "INSERT INTO tl_review (session, number, subject, state, turn, step, view, last_row, rows, due, tries, lost, not_before)
+             VALUES ('a', 1, 'memory', 0, 1, 1, 1, 1, '[]', 0, 0, 0, 0)",
+        ),
         ("closed_ended", "UPDATE tl_session SET phase = 2, stage = 0 WHERE id = 'b'"),
         ("unfinished", "UPDATE tl_session SET unfinished = 0 WHERE id = 'tools'"),
         ("unfinished", "UPDATE tl_session SET unfinished = 1 WHERE id = 'a'"),

@@ -1,9 +1,10 @@
 //! When a review falls due, by table; how it ends; what it is asked and must not write.
 
 use super::*;
+use crate::input::{Kind, Request, Task};
 use crate::message::{Assistant, Content};
 use crate::session::tests::{
-    answered, answered_with, called, chat, failed, here, job, new, rules, session, word,
+    answered, answered_with, called, chat, failed, here, input as received, job, new, rules, session, word,
 };
 use crate::session::{BusyInput, Event};
 use crate::turn::Answer;
@@ -147,8 +148,13 @@ fn p22_other_agents_and_tasks_are_not_looked_back_at() {
     let Event::Received(input) = chat(1) else { unreachable!("it is an input") };
     let mut of_an_agent = crate::input::Input::clone(&input);
     of_an_agent.trace = Trace { origin: "k".into(), root: None, hops: 1 };
-    let events = vec![Event::Received(Arc::new(of_an_agent)), answered(1)];
-    assert_eq!(last(&played(&looking_back(1, 0), events)), ("", ""));
+    let parent = "p".parse().expect("plain id");
+    let (source, depth, steps_max, tokens_max, toolsets) = ("test".to_owned(), 1, 9, None, None);
+    let task = Some(Task { parent, source, depth, steps_max, tokens_max, toolsets });
+    let of_a_task = Request { content: Content::text("do it"), task, ..Request::default() };
+    for event in [Event::Received(Arc::new(of_an_agent)), received(1, Kind::Request(of_a_task))] {
+        assert_eq!(last(&played(&looking_back(1, 0), vec![event, answered(1)])), ("", ""));
+    }
 }
 
 #[test]
