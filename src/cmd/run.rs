@@ -368,7 +368,7 @@ fn introduce(
     for off in &introduction.off {
         writeln!(out, "off     {off}")?;
     }
-    writeln!(out, "off     memory providers, plugins: not in this version")
+    writeln!(out, "off     plugins: not in this version")
 }
 
 /// A line for each of many.

@@ -28,7 +28,8 @@ use throughline_core::compression::{Operation, Promoted, Stage, estimate, operat
 use throughline_core::history::legal;
 use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Room, Root, Trace};
 use throughline_core::lifecycle::{BACKLOG_AFTER, announcement};
-use throughline_core::memory::Scope;
+use throughline_core::memory::{Scope, unfenced};
+use throughline_core::message::Body;
 use throughline_core::port::{
     Assignment, CallId, Commit, Draft, DraftChange, Model, Outgoing, Pending, Receipt, Refusal, Settled,
     StoreError, Submission,
@@ -187,7 +188,9 @@ pub(crate) struct Actor {
     share: Share,
     /// The operator's orders up to this one are over here: a person has written since.
     spoken: u64,
-    /// The row that was said last.
+    /// What was said last while this actor was there.
+    said: Option<String>,
+    /// The last row, if somebody said it.
     heard: Option<(RowId, Message)>,
     recalled: Option<Recalled>,
     /// On whose behalf it remembers, once somebody has asked.
@@ -249,6 +252,7 @@ impl Actor {
             alarm: Alarm::default(),
             share: Share::default(),
             spoken: 0,
+            said: None,
             heard: None,
             recalled: None,
             scope: None,
@@ -957,6 +961,9 @@ impl Actor {
             _ => None,
         });
         for (message, row) in appended.zip(&committed.rows) {
+            if let Body::User(content) = &message.body {
+                self.said = Some(unfenced(&content.plain()));
+            }
             self.hear(*row, message);
         }
         self.log_compression(&before, &all, committed.promoted.as_ref(), now);

@@ -51,11 +51,11 @@ impl Actor {
         }
     }
 
-    /// What was said last, as the transcript has it.
+    /// The next row of the transcript. A reminder stands with the last one only: whatever follows what was
+    /// said has been answered with a reminder, or without.
     pub(super) fn hear(&mut self, row: RowId, message: &Message) {
-        let wanted = self.home.memory.is_some() || self.home.recollects;
-        if wanted && matches!(message.body, Body::User(_)) {
-            self.heard = Some((row, message.clone()));
+        if self.home.memory.is_some() || self.home.recollects {
+            self.heard = matches!(message.body, Body::User(_)).then(|| (row, message.clone()));
         }
     }
 
@@ -124,8 +124,8 @@ impl Actor {
             let Act::Retain(kept) = act else { continue };
             let Some(memory) = self.home.memory.clone() else { continue };
             let scope = self.scope().await?;
-            if let (true, Some((_, heard))) = (kept.said.is_empty(), &self.heard) {
-                kept.said.push(unfenced(&heard.content().plain()));
+            if kept.said.is_empty() {
+                kept.said.extend(self.said.clone());
             }
             let provider = memory.provider.name().to_owned();
             let every = memory.provider.every().unwrap_or(1);
