@@ -104,7 +104,7 @@ pub async fn equip(
         Arc::new(memory.clone()),
         hands.clone(),
         servers.clone(),
-        Arc::new(EngineKit(engine)),
+        Arc::new(EngineKit { engine, hands: hands.clone() }),
     ];
     kits.extend(outside.clone().map(|outside| Arc::new(outside) as Arc<dyn Kit>));
     let window = match &settings.model {

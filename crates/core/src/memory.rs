@@ -35,6 +35,23 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// A session of which nothing else is known.
+    pub fn of(session: SessionId) -> Self {
+        Self {
+            agent: Arc::default(),
+            chat: None,
+            session,
+            generation: Generation::default(),
+            parent: None,
+            platform: String::new(),
+            user: None,
+            user_name: None,
+            place: Place::default(),
+            title: None,
+            document: None,
+        }
+    }
+
     /// Nobody but the user reads along.
     pub fn is_private(&self) -> bool {
         self.place.kind.as_deref().is_none_or(|kind| matches!(kind, "dm" | "private" | "im"))
@@ -79,6 +96,17 @@ pub struct Retention {
     pub replied: String,
     /// An earlier try may have arrived: whoever cannot recognise a key looks first.
     pub tried: bool,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ending {
+    /// `session/epoch`.
+    pub key: String,
+    pub reason: String,
+    /// What goes on in its place.
+    pub next: Option<SessionId>,
+    pub messages: Vec<Message>,
 }
 
 /// What a provider would call the place for the turns of a scope.
@@ -168,6 +196,23 @@ pub trait Provider: Send + Sync {
     ) -> Promise<'a, Result<String, MemoryError>> {
         let _ = (scope, messages);
         Box::pin(async { Ok(String::new()) })
+    }
+
+    /// Whether it wants to know of sessions that end.
+    fn follows_sessions(&self) -> bool {
+        false
+    }
+
+    /// A session has ended; these were its last messages. Told once it is so on disk, and again after an
+    /// error or a crash: [`Ending::key`] is the same then. What was retained has been, or will be, by itself.
+    fn session_ended<'a>(&'a self, scope: &'a Scope, ending: &'a Ending) -> Promise<'a, Result<(), String>> {
+        let _ = (scope, ending);
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Fixed words of its own for the system prompt.
+    fn prompt(&self) -> Option<String> {
+        None
     }
 
     /// What the model may ask of it, in an order that stays.

@@ -651,8 +651,8 @@ pub struct ModelError {
 /// so that it can cross a process boundary, too; nobody reaches past it.
 pub trait Engine: Send + Sync {
     fn name(&self) -> &str;
-    /// Asked after each answer, with what the provider counted.
-    fn should_compress(&self, usage: &ContextUsage) -> bool;
+    /// Asked after each answer, with what the provider counted. Who takes too long has said no.
+    fn should_compress<'a>(&'a self, scope: &'a memory::Scope, usage: &'a ContextUsage) -> Promise<'a, bool>;
     /// What may stand in place of these messages. The last of them is the last that may be replaced;
     /// no tool group is open in them.
     fn compress<'a>(
@@ -681,17 +681,26 @@ pub trait Engine: Send + Sync {
         let _ = (past, wishes);
         Box::pin(async { None })
     }
-    fn session_began(&self, session: &SessionId) {
-        let _ = session;
+    /// Whether it wants to know of sessions that begin and end.
+    fn follows_sessions(&self) -> bool {
+        false
     }
-    fn session_ended(&self, session: &SessionId) {
-        let _ = session;
+    fn session_began(&self, scope: &memory::Scope) {
+        let _ = scope;
+    }
+    fn session_ended(&self, scope: &memory::Scope) {
+        let _ = scope;
     }
     /// Tools it brings along, in the common form of a tool.
     fn tools(&self) -> Vec<crate::tool::Spec> {
         Vec::new()
     }
-    fn call<'a>(&'a self, call: &'a crate::tool::Call) -> Promise<'a, crate::tool::Returned> {
+    fn call<'a>(
+        &'a self,
+        scope: &'a memory::Scope,
+        call: &'a crate::tool::Call,
+    ) -> Promise<'a, crate::tool::Returned> {
+        let _ = scope;
         let answer = format!("The context engine has no tool named {:?}.", call.name);
         Box::pin(async move { crate::tool::Returned::text(answer) })
     }
@@ -713,7 +722,7 @@ pub struct ContextUsage {
 /// What an engine is shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Past {
-    pub session: SessionId,
+    pub scope: memory::Scope,
     pub messages: Vec<Message>,
     /// What the whole context weighs, as the provider counted it or as it is estimated.
     pub tokens: u64,

@@ -5,7 +5,8 @@ use crate::report::Report;
 use crate::run::{Outcome, run_case};
 use std::sync::Arc;
 use throughline_core::compression::boundary::Settings;
-use throughline_core::compression::engine::{Builtin, digest};
+use throughline_core::compression::engine::{Builtin, digest, is_full};
+use throughline_core::memory::Scope;
 use throughline_core::port::{
     Condensed, ContextUsage, Engine, EngineError, Past, Promise, Summariser, Wishes,
 };
@@ -64,8 +65,9 @@ impl Engine for Digest {
         "digest"
     }
 
-    fn should_compress(&self, usage: &ContextUsage) -> bool {
-        usage.expected >= self.0.thresholds().soft
+    fn should_compress<'a>(&'a self, _: &'a Scope, usage: &'a ContextUsage) -> Promise<'a, bool> {
+        let is_full = is_full(&self.0, usage);
+        Box::pin(async move { is_full })
     }
 
     fn compress<'a>(&'a self, past: &'a Past, _: &'a Wishes) -> Promise<'a, Result<Condensed, EngineError>> {

@@ -4,6 +4,7 @@ use crate::case::Case;
 use crate::score::{Verdict, score};
 use throughline_core::SessionId;
 use throughline_core::compression::estimate;
+use throughline_core::memory::Scope;
 use throughline_core::message::Message;
 use throughline_core::port::{Condensed, ContextUsage, Engine, EngineError, Past, Wishes};
 
@@ -33,7 +34,7 @@ pub struct Outcome {
 pub async fn run_case(engine: &dyn Engine, case: &Case) -> Outcome {
     let past = past(case);
     let usage = ContextUsage { prompt: past.tokens, completion: 0, expected: past.tokens };
-    if !engine.should_compress(&usage) {
+    if !engine.should_compress(&past.scope, &usage).await {
         return outcome_of(engine.name(), case, Err("sees no need to compress".to_owned()));
     }
     let view = match engine.compress(&past, &Wishes::default()).await {
@@ -46,7 +47,7 @@ pub async fn run_case(engine: &dyn Engine, case: &Case) -> Outcome {
 
 /// What an engine is shown of a case.
 pub fn past(case: &Case) -> Past {
-    Past { session: case.session.clone(), messages: case.messages.clone(), tokens: case.tokens() }
+    Past { scope: Scope::of(case.session.clone()), messages: case.messages.clone(), tokens: case.tokens() }
 }
 
 /// The view that the gateway would make of it.

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use throughline_core::compression::estimate;
+use throughline_core::memory::Scope;
 use throughline_core::message::{Content, Message};
 use throughline_core::port::{
     Condensed, ContextUsage, Engine, EngineError, Past, Promise, Summariser, Wishes, Written,
@@ -33,8 +34,8 @@ impl Engine for Naive {
         self.name
     }
 
-    fn should_compress(&self, _: &ContextUsage) -> bool {
-        true
+    fn should_compress<'a>(&'a self, _: &'a Scope, _: &'a ContextUsage) -> Promise<'a, bool> {
+        Box::pin(async { true })
     }
 
     fn compress<'a>(&'a self, past: &'a Past, _: &'a Wishes) -> Promise<'a, Result<Condensed, EngineError>> {

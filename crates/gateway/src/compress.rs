@@ -5,6 +5,8 @@
 //! the view changes only by a commit of the session's owner.
 
 use crate::agent::Home;
+use crate::hands::Hands;
+use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +23,7 @@ use throughline_core::port::{
 };
 use throughline_core::redact::redacted;
 use throughline_core::session::Event;
-use throughline_core::session::compress::{End, NoSummary, SurveyOrder};
+use throughline_core::session::compress::{End, NoSummary, SurveyOrder, expected_after};
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use throughline_core::turn::Answer;
 use throughline_core::{Message, RowId, SessionId};
@@ -30,6 +32,9 @@ use tokio::time::{sleep, timeout};
 /// How long a memory provider may take to say what should be remembered. Nobody waits for it but the
 /// summary.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long an engine may think about whether it is time. Its answer is waited for.
+const VERDICT_PATIENCE: Duration = Duration::from_millis(300);
 
 /// How long to wait before a store that cannot be read is tried again.
 const READ_RETRY: Duration = Duration::from_secs(1);
@@ -53,18 +58,46 @@ pub struct Compressor {
 pub type Digester = Arc<dyn Fn(&Past, &Wishes) -> Option<Condensed> + Send + Sync>;
 
 impl Compressor {
-    /// Whether the engine finds that it is time.
-    pub(crate) fn is_full(&self, answer: &Answer, expected: u64) -> bool {
-        let usage = ContextUsage { prompt: answer.usage.prompt(), completion: answer.usage.output, expected };
-        let asking = || self.engine.should_compress(&usage);
-        self.automatic && catch_unwind(AssertUnwindSafe(asking)).unwrap_or_else(|_| self.fell_over())
+    /// Whether the engine finds that it is time. One that does not say so in time is asked again after the
+    /// next answer; the hard limit holds in any case.
+    pub(crate) async fn is_full(&self, answer: &Answer, standing: &Standing) -> bool {
+        let (prompt, completion) = (answer.usage.prompt(), answer.usage.output);
+        let expected = expected_after(standing.context, answer);
+        let usage = ContextUsage { prompt, completion, expected };
+        let asking = async { self.engine.should_compress(&standing.scope, &usage).await };
+        match timeout(VERDICT_PATIENCE, AssertUnwindSafe(asking).catch_unwind()).await {
+            _ if !self.automatic => false,
+            Ok(Ok(is_full)) => is_full,
+            Ok(Err(_)) => self.fell_over(),
+            Err(_) => {
+                tracing::warn!(
+                    engine = self.engine.name(),
+                    "the context engine did not say whether it is time"
+                );
+                false
+            }
+        }
     }
 
-    /// Tells the engine that a session began, or ended.
-    pub(crate) fn tell(&self, say: impl Fn(&dyn Engine)) {
-        if catch_unwind(AssertUnwindSafe(|| say(self.engine.as_ref()))).is_err() {
-            self.fell_over();
+    /// Tells the engine that a session began, or ended. Nobody waits for it.
+    pub(crate) fn tell(&self, home: &Arc<Home>, session: &SessionId, say: fn(&dyn Engine, &Scope)) {
+        if !self.engine.follows_sessions() {
+            return;
         }
+        let (home, session) = (home.clone(), session.clone());
+        tokio::spawn(async move {
+            let compressor = &home.compressor;
+            match scope::of_session(&home, &session).await {
+                Ok(scope) => {
+                    if catch_unwind(AssertUnwindSafe(|| say(compressor.engine.as_ref(), &scope))).is_err() {
+                        compressor.fell_over();
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, %session, "the context engine was not told of a session")
+                }
+            }
+        });
     }
 
     pub(crate) fn status(&self) -> Option<String> {
@@ -107,7 +140,7 @@ async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<O
     let reach = reach(&rows, asked.keep, engine.takes().keep_last);
     let Some((cut, _)) = reach.checked_sub(1).and_then(|last| rows.get(last)) else { return Ok(None) };
     let cut = *cut;
-    let past = past(&desk.session, &rows[..reach], standing.context);
+    let past = past(&standing.scope, &rows[..reach], standing.context);
     let wishes = offered(engine.as_ref(), &asked.focus, asked.force, asked.keep.is_some(), String::new());
     let looking = async {
         let found = engine.has_content_to_compress(&past, &wishes).await;
@@ -164,14 +197,14 @@ async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Ev
     let reach = rows.iter().take_while(|(row, _)| *row <= operation.cut).count();
     let scale = scale(&rows, standing.context);
     let rows = &rows[..reach];
-    let past = past(&desk.session, rows, standing.context);
+    let past = past(&standing.scope, rows, standing.context);
     let whole = keeps_exactly(&operation);
     let summary = match operation.attempts > ATTEMPTS_MAX {
         true => Err(NoSummary {
             end: End::Failed,
             reason: "The context engine was tried too often; a digest has to do.".into(),
         }),
-        false => condense(desk, &operation, &past, whole, &standing.scope).await,
+        false => condense(desk, &operation, &past, whole).await,
     };
     let made = summary.and_then(|condensed| {
         replacement(rows, condensed, Kind::Summary, scale).map(Arc::new).map_err(failed)
@@ -197,11 +230,10 @@ async fn condense(
     operation: &Operation,
     past: &Past,
     whole: bool,
-    scope: &Scope,
 ) -> Result<Condensed, NoSummary> {
     let compressor = &desk.home.compressor;
     let engine = &compressor.engine;
-    let memory = heard(compressor, scope, past).await;
+    let memory = heard(compressor, past).await;
     let mut wishes = offered(engine.as_ref(), &operation.focus, true, whole, memory);
     let mut refused = operation.focus.is_some() && wishes.focus.is_none();
     for _ in 0..2 {
@@ -242,11 +274,11 @@ fn failed(reason: String) -> NoSummary {
 }
 
 /// The live provider has its say, within its time. It makes no session for it and holds up no turn.
-async fn heard(compressor: &Compressor, scope: &Scope, past: &Past) -> String {
+async fn heard(compressor: &Compressor, past: &Past) -> String {
     let Some(memory) = compressor.memory.as_ref().filter(|_| compressor.engine.takes().memory_context) else {
         return String::new();
     };
-    let saying = AssertUnwindSafe(memory.before_compression(scope, &past.messages));
+    let saying = AssertUnwindSafe(memory.before_compression(&past.scope, &past.messages));
     match timeout(PROVIDER_PATIENCE, saying.catch_unwind()).await {
         Ok(Ok(Ok(text))) => text,
         Ok(Ok(Err(error))) => {
@@ -360,20 +392,29 @@ async fn read(home: &Home, session: &SessionId) -> Result<Vec<(RowId, Message)>,
     home.library.read(move |store| store.history(&session)).await
 }
 
-fn past(session: &SessionId, rows: &[(RowId, Message)], tokens: u64) -> Past {
+fn past(scope: &Scope, rows: &[(RowId, Message)], tokens: u64) -> Past {
     let messages = rows.iter().map(|(_, message)| message.clone()).collect();
-    Past { session: session.clone(), messages, tokens }
+    Past { scope: scope.clone(), messages, tokens }
 }
 
 /// The tools that a context engine brings along, among the agent's others.
-pub struct EngineKit(pub Arc<dyn Engine>);
+pub struct EngineKit {
+    pub engine: Arc<dyn Engine>,
+    /// They know on whose behalf a call is made.
+    pub hands: Arc<Hands>,
+}
 
 impl Kit for EngineKit {
     fn specs(&self) -> Vec<Spec> {
-        self.0.tools()
+        self.engine.tools()
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
-        self.0.call(call)
+        Box::pin(async move {
+            match self.hands.scope_of(&call.caller).await {
+                Ok(scope) => self.engine.call(&scope, call).await,
+                Err(returned) => returned,
+            }
+        })
     }
 }

@@ -8,19 +8,24 @@
 //! Deliberately absent: any question to a model. What is extracted from a conversation is extracted
 //! while it lives.
 
+use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use throughline_core::SessionId;
 use throughline_core::id::Epoch;
+use throughline_core::memory::Ending;
 use throughline_core::port::{Fact, Happening, Occasion};
 use throughline_core::session::lifecycle::{Handing, Handover};
 use throughline_core::session::{Event, Finalisation};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// No step waits longer than this, also where a clock was set back.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// How long a provider may work at what has ended.
+const PROVIDER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A session that has ended, as far as its hand-over has come.
 #[derive(Clone)]
@@ -79,18 +84,53 @@ pub(crate) async fn step(desk: Desk, ended: Ended) {
     let event = match ended.stage {
         Finalisation::Done => return,
         Finalisation::Hooks => hooks(&desk, &ended).await,
-        // Providers get what they are owed while a session lives, as acts of its own.
-        stage @ (Finalisation::Claimed | Finalisation::Provider) => Event::Finalised(stage),
+        stage @ Finalisation::Claimed => Event::Finalised(stage),
+        Finalisation::Provider => provider(&desk, &ended).await,
         stage @ Finalisation::Evicted => {
             for (hook, told) in ended.hooks(&desk) {
                 desk.home.hooks.forget(&hook, &told); // the process may have ended before it could
             }
             desk.home.tools.forget(&ended.session);
-            desk.home.compressor.tell(|engine| engine.session_ended(&ended.session));
+            desk.home
+                .compressor
+                .tell(&desk.home, &ended.session, |engine, scope| engine.session_ended(scope));
             Event::Finalised(stage)
         }
     };
     desk.report(event);
+}
+
+/// What a provider is to keep it gets while a session lives, as acts of its own; here it hears of the end, if it
+/// wants to.
+async fn provider(desk: &Desk, ended: &Ended) -> Event {
+    let stage = Finalisation::Provider;
+    let follows = desk.home.memory.as_ref().filter(|memory| memory.provider.follows_sessions());
+    let Some(memory) = follows else { return Event::Finalised(stage) };
+    let telling = async {
+        let session = ended.session.clone();
+        let scope = scope::of_session(&desk.home, &session).await.map_err(|error| error.in_full())?;
+        let rows = desk.home.library.read(move |store| store.history(&session)).await;
+        let rows = rows.map_err(|error| error.in_full())?;
+        let ending = Ending {
+            key: format!("{}/{}", ended.session, ended.epoch),
+            reason: ended.handover.reason.clone(),
+            next: ended.handover.successor.clone(),
+            messages: rows.into_iter().map(|(_, message)| message).collect(),
+        };
+        memory.provider.session_ended(&scope, &ending).await
+    };
+    let told = timeout(PROVIDER_PATIENCE, AssertUnwindSafe(telling).catch_unwind()).await;
+    let failed = |why: String| {
+        let step = format!("memory provider {}", memory.provider.name());
+        tracing::warn!(step, why, "a provider was not told of an ended session; it is tried again");
+        Event::Handing(Handing::Failed { stage, step, why })
+    };
+    match told {
+        Ok(Ok(Ok(()))) => Event::Finalised(stage),
+        Ok(Ok(Err(why))) => failed(why),
+        Ok(Err(_)) => failed("it failed inside the gateway, whose log has more".to_owned()),
+        Err(_) => failed(format!("it took longer than {} s", PROVIDER_PATIENCE.as_secs())),
+    }
 }
 
 async fn hooks(desk: &Desk, ended: &Ended) -> Event {

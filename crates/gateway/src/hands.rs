@@ -14,12 +14,14 @@ mod send;
 
 use crate::agent::Home;
 use crate::bridge::Agents;
+use crate::scope;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use throughline_core::JsonText;
+use throughline_core::memory::Scope;
 use throughline_core::port::Promise;
-use throughline_core::tool::{Call, Kit, Returned, Spec};
+use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
 
 #[derive(Clone, Debug)]
 pub struct HandsSettings {
@@ -63,6 +65,17 @@ impl Hands {
 
     pub(crate) fn belong_to(&self, home: &Arc<Home>) {
         let _ = self.home.set(Arc::downgrade(home));
+    }
+
+    /// On whose behalf a call is made, for tools that act elsewhere. An error is what the model reads.
+    pub async fn scope_of(&self, caller: &Caller) -> Result<Scope, Returned> {
+        let Some(home) = self.home.get().and_then(Weak::upgrade) else {
+            return Err(error("The gateway is stopping."));
+        };
+        scope::of_caller(&home, caller).await.map_err(|why| {
+            tracing::warn!(%why, "could not find out on whose behalf a tool is called");
+            error("The store cannot be read. Try again later.")
+        })
     }
 
     async fn run(&self, call: &Call) -> Returned {

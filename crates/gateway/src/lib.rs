@@ -28,6 +28,7 @@ mod recollect;
 mod retention;
 mod review;
 mod router;
+mod scope;
 mod session;
 mod stream;
 mod turn;

@@ -10,6 +10,7 @@
 
 use crate::agent::Home;
 use crate::committer::CommitError;
+use crate::scope;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::memory::{Errand, MemoryError, Progress, Provider, RetentionChange, Scope};
+use throughline_core::memory::{Errand, MemoryError, Progress, Provider, RetentionChange};
 use throughline_core::port::{Commit, Promise, Refusal, StoreError};
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use tokio::sync::Notify;
@@ -61,11 +62,8 @@ impl Kit for Memory {
                     "{\"error\":\"Only the conversation itself has a memory. Hand back what is worth remembering.\"}",
                 );
             }
-            let (id, name) = (call.caller.session.clone(), self.provider.name().to_owned());
-            let scope = match home.library.read(move |store| store.scope(&id, &name)).await {
-                Ok(scope) => {
-                    Scope { agent: self.profile.clone(), ..scope }.on_behalf_of(call.caller.user.clone())
-                }
+            let scope = match scope::of_caller(&home, &call.caller).await {
+                Ok(scope) => scope,
                 Err(error) => {
                     tracing::warn!(%error, "could not find out whose memory is asked");
                     return Returned::text("{\"error\":\"The store cannot be read. Try again later.\"}");

@@ -362,7 +362,6 @@ impl Actor {
             Mail::Follow { seq, answer } => self.follow(seq, answer).await,
             Mail::Retry { turn, seq, answer } => self.retry(turn, seq, answer).await,
             Mail::Event(event) => {
-                let event = self.judged(event);
                 self.is_over(&event);
                 self.persist(Some(event)).await?;
                 self.start_jobs().await
@@ -433,17 +432,6 @@ impl Actor {
             _ => return,
         };
         self.jobs.remove(&Job::Ask { turn, step });
-    }
-
-    /// The context engine has its say about an answer before it is written down.
-    fn judged(&self, event: Event) -> Event {
-        match event {
-            Event::Answered { turn, step, answer, prompt, full: _ } => {
-                let full = self.home.compressor.is_full(&answer, self.state.expected_after(&answer));
-                Event::Answered { turn, step, answer, prompt, full }
-            }
-            event => event,
-        }
     }
 
     async fn restore(&mut self, name: String) -> Result<Result<(), Refusal>, StoreError> {
@@ -1048,7 +1036,9 @@ impl Actor {
                     self.composition = (!self.born).then(|| self.begin_composition()).flatten();
                 }
                 Act::Open(birth) => {
-                    self.home.compressor.tell(|engine| engine.session_began(&self.id));
+                    self.home
+                        .compressor
+                        .tell(&self.home, &self.id, |engine, scope| engine.session_began(scope));
                     self.principal.clone_from(&birth.principal);
                     birth.imported.iter().for_each(|message| self.append(message));
                     self.scope = None;
@@ -1097,7 +1087,9 @@ impl Actor {
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
                 Act::Switch { to, .. } => {
-                    self.home.compressor.tell(|engine| engine.session_ended(&self.id));
+                    self.home
+                        .compressor
+                        .tell(&self.home, &self.id, |engine, scope| engine.session_ended(scope));
                     self.home.tools.forget(&self.id);
                     self.home.router.forget(&self.id);
                     self.home.router.dismiss_one(&to); // whoever owned it knows of an earlier life only
@@ -1309,10 +1301,11 @@ impl Actor {
                 }
                 let feed = self.feed.clone();
                 let model = self.model();
+                let standing = self.standing().await?;
                 desk.start(turn::ask(
                     desk.clone(),
                     feed,
-                    Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling, model },
+                    Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling, model, standing },
                 ))
             }
             (Job::Call { turn, step, index }, Phase::Turn(current)) => {

@@ -2,6 +2,7 @@
 //! none writes anything itself.
 
 use crate::agent::Home;
+use crate::compress::Standing;
 use crate::session::Mail;
 use crate::stream::Feed;
 use futures_util::FutureExt;
@@ -35,6 +36,7 @@ pub(crate) struct Asking {
     pub mark: Mark,
     pub sampling: Option<JsonText>,
     pub model: Arc<dyn Model>,
+    pub standing: Standing,
 }
 
 impl Desk {
@@ -50,7 +52,7 @@ impl Desk {
 }
 
 pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
-    let Asking { turn, step, inputs, prompt, mark, sampling, model } = asking;
+    let Asking { turn, step, inputs, prompt, mark, sampling, model, standing } = asking;
     let asked = Asked { session: desk.session.to_string(), prompt, sampling };
     for attempt in 1.. {
         feed.asking(turn, step, inputs.clone());
@@ -59,7 +61,9 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
         let answered = AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| Err(panicked()));
         match answered {
             Ok(answer) => {
-                return desk.report(Event::Answered { turn, step, answer, prompt: mark, full: false });
+                // The context engine has its say before the answer is written down.
+                let full = desk.home.compressor.is_full(&answer, &standing).await;
+                return desk.report(Event::Answered { turn, step, answer, prompt: mark, full });
             }
             Err(ModelError { kind, message }) => match ask_again(kind, attempt) {
                 Some(delay) => {

@@ -74,6 +74,8 @@ pub struct Books {
     pub retained: Vec<Remembered>,
     pub writing: BTreeMap<(usize, String), u32>,
     pub forgetful: u32,
+    /// The ends that it heard of, by their keys.
+    pub farewells: Vec<String>,
     /// What was seen to be wrong while it happened.
     pub wrong: Vec<String>,
     /// Everything in words, if somebody wants to read it.

@@ -7,6 +7,7 @@ use crate::plan::CompressionPlan;
 use crate::world::Outside;
 use std::sync::Arc;
 use throughline_core::Message;
+use throughline_core::memory::Scope;
 use throughline_core::message::{Body, Content};
 use throughline_core::port::{Condensed, ContextUsage, Engine, EngineError, Past, Promise, Takes, Wishes};
 
@@ -53,7 +54,7 @@ impl SimEngine {
             books.compressing.push(Compressing {
                 life: books.life,
                 agent: self.agent,
-                session: past.session.clone(),
+                session: past.scope.session.clone(),
                 rows: expanded(books, &rows),
                 memory: wishes.memory_context.clone(),
                 began,
@@ -89,8 +90,9 @@ impl Engine for SimEngine {
         "sim"
     }
 
-    fn should_compress(&self, usage: &ContextUsage) -> bool {
-        usage.expected >= self.plan.soft
+    fn should_compress<'a>(&'a self, _: &'a Scope, usage: &'a ContextUsage) -> Promise<'a, bool> {
+        let is_full = usage.expected >= self.plan.soft;
+        Box::pin(async move { is_full })
     }
 
     fn compress<'a>(

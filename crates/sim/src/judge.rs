@@ -323,6 +323,12 @@ pub fn ends(plan: &Plan, books: &Books, ended: &BTreeSet<SessionId>) -> Vec<Stri
             }
         }
     }
+    let farewell = |session: &&SessionId| books.farewells.contains(&format!("{session}/1"));
+    let unheard = ended.iter().filter(|session| plan.remembering.is_some() && !farewell(session));
+    wrong.extend(unheard.map(|session| format!("memory: nobody heard of the end of {session}")));
+    let heard = books.farewells.iter().map(|key| key.split('/').next().unwrap_or_default());
+    let alive = heard.filter(|session| !ended.iter().any(|ended| ended.as_str() == *session));
+    wrong.extend(alive.map(|session| format!("memory: the end of {session} was heard of, and it lives")));
     for hooked in &books.hooked {
         let session = hooked.key.split('/').next().unwrap_or_default();
         if !ended.iter().any(|ended| ended.as_str() == session) {

@@ -7,7 +7,7 @@ use crate::world::{Outside, agent_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use throughline_core::SessionId;
-use throughline_core::memory::{Errand, MemoryError, Naming, Progress, Provider, Retention, Scope};
+use throughline_core::memory::{Ending, Errand, MemoryError, Naming, Progress, Provider, Retention, Scope};
 use throughline_core::port::Promise;
 
 /// Stands before what was recalled, wherever a prompt is written down.
@@ -60,6 +60,30 @@ impl Provider for SimProvider {
                 true => Err(MemoryError::Later("the memory is out of order".into())),
                 false => Ok(format!("recalled by {} for {}", scope.agent, scope.session)),
             }
+        })
+    }
+
+    fn follows_sessions(&self) -> bool {
+        true
+    }
+
+    fn session_ended<'a>(&'a self, scope: &'a Scope, ending: &'a Ending) -> Promise<'a, Result<(), String>> {
+        Box::pin(async move {
+            let outside = &self.outside;
+            outside.pause(self.plan.latency_max).await;
+            if self.fails(self.plan.failing_percent) {
+                return Err("the memory is out of order".into());
+            }
+            outside.write(|books| {
+                books.saw(("farewell", self.agent, ending.key.as_str()));
+                if *scope.agent != *agent_name(self.agent) || !ending.key.starts_with(scope.session.as_str())
+                {
+                    books.wrong.push(format!("memory: {} ended for {}", ending.key, scope.agent));
+                }
+                books.farewells.push(ending.key.clone());
+            });
+            outside.pause(self.plan.latency_max).await; // the process may end before it hears of it
+            Ok(())
         })
     }
 

@@ -16,6 +16,7 @@ use super::request::{self, Brief};
 use super::summary::{self, Earlier, Record, is_summary};
 use super::text::within_tokens;
 use super::{Plan, digest, estimate, quotes, text_tokens};
+use crate::memory::Scope;
 use crate::message::Message;
 use crate::port::{
     Condensed, ContextUsage, Engine, EngineError, ModelError, Past, Promise, Summariser, Takes, Wishes,
@@ -58,17 +59,23 @@ impl Builtin {
     }
 }
 
+/// Whether a context has reached the size from which it is worth compressing ahead of time.
+pub fn is_full(settings: &Settings, usage: &ContextUsage) -> bool {
+    let expected = match usage.expected {
+        0 => usage.prompt + usage.completion,
+        expected => expected,
+    };
+    expected >= settings.thresholds().soft
+}
+
 impl Engine for Builtin {
     fn name(&self) -> &str {
         "compressor"
     }
 
-    fn should_compress(&self, usage: &ContextUsage) -> bool {
-        let expected = match usage.expected {
-            0 => usage.prompt + usage.completion,
-            expected => expected,
-        };
-        expected >= self.settings.thresholds().soft
+    fn should_compress<'a>(&'a self, _: &'a Scope, usage: &'a ContextUsage) -> Promise<'a, bool> {
+        let is_full = is_full(&self.settings, usage);
+        Box::pin(async move { is_full })
     }
 
     fn compress<'a>(

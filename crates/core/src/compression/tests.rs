@@ -4,10 +4,11 @@
 
 use super::boundary::{Boundary, Settings, Tail, Thresholds, boundary};
 use super::deeds::Pairs;
-use super::engine::{Builtin, digest};
+use super::engine::{Builtin, digest, is_full};
 use super::summary::{self, Earlier, is_request, is_summary};
 use super::{estimate, prune, request, text_tokens};
 use crate::history::violations;
+use crate::memory::Scope;
 use crate::message::{Assistant, Body, Content, Message, Part, ToolCall, ToolResult};
 use crate::port::{
     Condensed, ContextUsage, Engine, EngineError, ModelError, Past, Promise, Summariser, Wishes, Written,
@@ -47,7 +48,7 @@ fn result(id: &str, text: &str) -> Message {
 
 fn past(messages: Vec<Message>) -> Past {
     let tokens = messages.iter().map(estimate).sum();
-    Past { session: "20260528_093510_66bfaec7".parse().unwrap(), messages, tokens }
+    Past { scope: Scope::of("20260528_093510_66bfaec7".parse().unwrap()), messages, tokens }
 }
 
 /// So many exchanges of about 200 tokens each.
@@ -169,9 +170,9 @@ fn thresholds_follow_the_window() {
 fn the_engine_wants_to_compress_from_soft_on() {
     let engine = Builtin::new(small(), vec![]);
     let usage = |expected| ContextUsage { prompt: 0, completion: 0, expected };
-    assert!(!engine.should_compress(&usage(5_099)));
-    assert!(engine.should_compress(&usage(5_100)));
-    assert!(engine.should_compress(&ContextUsage { prompt: 5_000, completion: 200, expected: 0 }));
+    assert!(!is_full(engine.settings(), &usage(5_099)));
+    assert!(is_full(engine.settings(), &usage(5_100)));
+    assert!(is_full(engine.settings(), &ContextUsage { prompt: 5_000, completion: 200, expected: 0 }));
 }
 
 #[test]

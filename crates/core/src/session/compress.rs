@@ -48,6 +48,15 @@ pub struct SurveyOrder {
     pub force: bool,
 }
 
+/// What the next request weighs after this answer to one that weighed `context`. The provider's count is the
+/// truth about what was sent; an answer without one is estimated.
+pub fn expected_after(context: u64, answer: &Answer) -> u64 {
+    match answer.usage.prompt() {
+        0 => context + estimate_answer(&answer.said),
+        counted => counted + answer.usage.output,
+    }
+}
+
 impl Session {
     /// The request that is out, or would be: none while a compression is waited for.
     pub(super) fn asks(&self) -> Option<(TurnId, u32)> {
@@ -85,17 +94,8 @@ impl Session {
         self.waiting.iter().take_while(|input| !ends(input)).find(|input| is_order(input))
     }
 
-    /// What the next request weighs after this answer. The provider's count is the truth about what was
-    /// sent; an answer without one is estimated.
-    pub fn expected_after(&self, answer: &Answer) -> u64 {
-        match answer.usage.prompt() {
-            0 => self.upkeep.context + estimate_answer(&answer.said),
-            counted => counted + answer.usage.output,
-        }
-    }
-
     pub(super) fn count_answer(&mut self, answer: &Answer, full: bool, now: Time) {
-        self.upkeep.context = self.expected_after(answer);
+        self.upkeep.context = expected_after(self.upkeep.context, answer);
         if let Phase::Turn(turn) = &mut self.phase {
             turn.promotions = 0;
         }

@@ -7,6 +7,7 @@
 use super::{Actor, Mail};
 use crate::hands::search;
 use crate::recollect::recollect;
+use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -104,14 +105,7 @@ impl Actor {
     /// On whose behalf this session remembers. Looked up when it is needed, and again when it may have changed.
     pub(super) async fn scope(&mut self) -> Result<Scope, StoreError> {
         if self.scope.is_none() {
-            let (agent, provider) = match &self.home.memory {
-                Some(memory) => (memory.profile.clone(), memory.provider.name().to_owned()),
-                None => (self.home.rules.agent.clone(), String::new()),
-            };
-            let id = self.id.clone();
-            let mut scope = self.home.library.read(move |store| store.scope(&id, &provider)).await?;
-            scope.agent = agent;
-            self.scope = Some(scope);
+            self.scope = Some(scope::of_session(&self.home, &self.id).await?);
         }
         let scope = self.scope.clone().expect("just looked up");
         let scope = scope.on_behalf_of(self.user.clone());

@@ -1,0 +1,23 @@
+//! On whose behalf something is asked of a provider, an engine or another tool from outside.
+
+use crate::agent::Home;
+use throughline_core::SessionId;
+use throughline_core::memory::Scope;
+use throughline_core::port::StoreError;
+use throughline_core::tool::Caller;
+
+/// What the store knows of a session, under the name that its agent has elsewhere.
+pub(crate) async fn of_session(home: &Home, session: &SessionId) -> Result<Scope, StoreError> {
+    let (agent, provider) = match &home.memory {
+        Some(memory) => (memory.profile.clone(), memory.provider.name().to_owned()),
+        None => (home.rules.agent.clone(), String::new()),
+    };
+    let id = session.clone();
+    let scope = home.library.read(move |store| store.scope(&id, &provider)).await?;
+    Ok(Scope { agent, ..scope })
+}
+
+/// The same, for whoever makes a call in it.
+pub(crate) async fn of_caller(home: &Home, caller: &Caller) -> Result<Scope, StoreError> {
+    Ok(of_session(home, &caller.session).await?.on_behalf_of(caller.user.clone()))
+}
