@@ -15,6 +15,7 @@ mod excerpt;
 pub mod hooks;
 mod keys;
 pub mod platforms;
+pub mod plugins;
 pub mod provider;
 mod read;
 mod scalar;
@@ -39,6 +40,7 @@ pub struct Config {
     pub settings: Settings,
     pub tools: Tools,
     pub hooks: hooks::Hooks,
+    pub plugins: plugins::Plugins,
     pub own: Own,
     /// The file works, and something in it may not do what its author thinks.
     pub warnings: Vec<Notice>,
@@ -62,9 +64,12 @@ impl Config {
         warnings.append(&mut notices);
         let mut strict = read::Reader::new(&root);
         let own = strict.own();
-        let errors = strict.notices;
+        let mut errors = strict.notices;
+        let (plugins, mut notices) = plugins::read(&root);
+        errors.append(&mut notices);
+        errors.sort_by_key(|notice| notice.place);
         warnings.sort_by_key(|notice| notice.place);
-        Ok(Config { root, settings, tools, hooks, own, warnings, errors })
+        Ok(Config { root, settings, tools, hooks, plugins, own, warnings, errors })
     }
 }
 

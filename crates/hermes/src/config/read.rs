@@ -215,7 +215,7 @@ pub struct Own {
     pub recall_patience_ms: Option<At<u64>>,
 }
 
-const OWN_KEYS: [&str; 9] = [
+const OWN_KEYS: [&str; 11] = [
     "log_level",
     "body_limit_bytes",
     "allow_unsafe_filesystem",
@@ -225,6 +225,8 @@ const OWN_KEYS: [&str; 9] = [
     "compression_floor",
     "recall",
     "recall_patience_ms",
+    "plugins",
+    "hermes",
 ];
 
 pub(super) struct Reader<'a> {
