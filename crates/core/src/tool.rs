@@ -47,6 +47,14 @@ pub trait Kit: Send + Sync {
     fn forget(&self, _session: &SessionId) {}
 }
 
+/// Whoever is asked before a call, and told after it.
+pub trait Witness: Send + Sync {
+    /// Why the call may not be made, if it may not.
+    fn forbids<'a>(&'a self, call: &'a Call) -> Promise<'a, Option<String>>;
+    /// How it went, and after how long; or why it was not made.
+    fn called(&self, call: &Call, returned: &Returned, took: Duration, forbidden: Option<&str>);
+}
+
 /// All that one agent can do, as its sessions see it.
 pub trait Tools: Send + Sync {
     /// What this caller may use: the list in the common form (a JSON array of

@@ -10,11 +10,12 @@ use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use throughline_core::command::Command;
 use throughline_core::compression::{ATTEMPTS_MAX, Extent, Kind, Operation, Replacement, estimate};
 use throughline_core::history::violations;
+use throughline_core::id::View;
 use throughline_core::input;
 use throughline_core::memory::{Provider, Scope};
 use throughline_core::message::{Body, Content};
@@ -114,6 +115,25 @@ impl Compressor {
 pub(crate) struct Standing {
     pub context: u64,
     pub scope: Scope,
+    pub view: View,
+    pub found: Found,
+}
+
+/// What a survey has read, for the summary that most often follows it at once.
+#[derive(Clone, Default)]
+pub(crate) struct Found(Arc<Mutex<Option<(View, Vec<(RowId, Message)>)>>>);
+
+impl Found {
+    fn keep(&self, view: View, rows: Vec<(RowId, Message)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((view, rows));
+    }
+
+    /// The rows of this view, if they were read and this one is among them. They are gone afterwards.
+    fn take(&self, view: View, cut: RowId) -> Option<Vec<(RowId, Message)>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (of, rows) = kept?;
+        (of == view && rows.iter().any(|(row, _)| *row == cut)).then_some(rows)
+    }
 }
 
 pub(crate) async fn survey(desk: Desk, asked: SurveyOrder, standing: Standing) {
@@ -153,6 +173,9 @@ async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<O
         );
         return Ok(None);
     };
+    if found {
+        standing.found.keep(standing.view, rows);
+    }
     let tokens = standing.context.max(past.messages.iter().map(estimate).sum());
     let beyond = messages - reach;
     let plan = plan.map(|mut plan| {
@@ -187,7 +210,11 @@ pub(crate) async fn summarise(desk: Desk, operation: Operation, standing: Standi
 
 async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Event {
     let number = operation.number;
-    let rows = match read(&desk.home, &desk.session).await {
+    let rows = match standing.found.take(operation.base, operation.cut) {
+        Some(rows) => Ok(rows),
+        None => read(&desk.home, &desk.session).await,
+    };
+    let rows = match rows {
         Ok(rows) => rows,
         Err(error) => {
             let reason = format!("The conversation could not be read: {}.", error.in_full());

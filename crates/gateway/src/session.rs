@@ -8,7 +8,7 @@ use crate::agent::Home;
 use crate::alarm::Alarm;
 use crate::clerk;
 use crate::committer::CommitError;
-use crate::compress::{self, Standing};
+use crate::compress::{self, Found, Standing};
 use crate::draft::{self, Preview};
 use crate::finalise::{self, Ended};
 use crate::hands::delegate;
@@ -190,6 +190,8 @@ pub(crate) struct Actor {
     spoken: u64,
     /// What was said last while this actor was there.
     said: Option<String>,
+    /// What a survey of its rows has read.
+    found: Found,
     /// The last row, if somebody said it.
     heard: Option<(RowId, Message)>,
     recalled: Option<Recalled>,
@@ -253,6 +255,7 @@ impl Actor {
             share: Share::default(),
             spoken: 0,
             said: None,
+            found: Found::default(),
             heard: None,
             recalled: None,
             scope: None,
@@ -1410,7 +1413,12 @@ impl Actor {
 
     async fn standing(&mut self) -> Result<Standing, StoreError> {
         let scope = self.scope().await?;
-        Ok(Standing { context: self.state.upkeep.context, scope })
+        Ok(Standing {
+            context: self.state.upkeep.context,
+            scope,
+            view: self.state.view,
+            found: self.found.clone(),
+        })
     }
 
     /// Tools and system prompt of the running turn; None while none runs.

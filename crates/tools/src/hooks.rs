@@ -12,17 +12,16 @@
 mod apart;
 mod once;
 
-use crate::arguments;
 use apart::Apart;
 use once::Ran;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use throughline_core::message::Content;
 use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
-use throughline_core::tool::{Call, Done, Returned};
+use throughline_core::tool::{Call, Done, Returned, Witness};
 use throughline_hermes::config::hooks::{Hook, event_of};
 
 /// What a hook says when it forbids a call and gives no reason.
@@ -120,44 +119,6 @@ impl ShellHooks {
             }
         }
         Self { hooks: programs, apart: Apart::new(runs, directory.clone()), directory }
-    }
-
-    /// The first hook that forbids a call, in its words.
-    pub async fn forbids(&self, call: &Call) -> Option<String> {
-        for program in self.of_call(call, Hook::is_before_a_call) {
-            let input = self.call_payload(&program.hook.event, call, Map::new());
-            let ran = self.ran(program, input).await;
-            if let Some(why) = forbidden(program, &ran) {
-                return Some(why);
-            }
-        }
-        None
-    }
-
-    /// Tells those that want to know how a call went.
-    pub fn called(&self, call: &Call, returned: &Returned, began: Instant, blocked: Option<&str>) {
-        let Returned::Done(Done { content, .. }) = returned else { return };
-        let programs: Vec<_> = self.of_call(call, Hook::is_after_a_call).cloned().collect();
-        if programs.is_empty() {
-            return;
-        }
-        let text = match content {
-            Content::Text(text) => text.clone(),
-            other => other.plain(),
-        };
-        let mut extra = Map::new();
-        extra.insert("result".into(), json!(text));
-        extra.insert("status".into(), json!(if blocked.is_some() { "blocked" } else { "ok" }));
-        extra.insert("error_type".into(), json!(blocked.map(|_| "plugin_block")));
-        extra.insert("error_message".into(), json!(blocked));
-        extra.insert(
-            "duration_ms".into(),
-            json!(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
-        );
-        for program in programs {
-            let input = self.call_payload(&program.hook.event, call, extra.clone());
-            self.told(program, input);
-        }
     }
 
     fn of_call<'a>(
@@ -299,9 +260,41 @@ fn decision(answer: &str) -> Option<String> {
     Some(reason.unwrap_or(FORBIDDEN).to_owned())
 }
 
-/// What the model reads about a call that was forbidden.
-pub(crate) fn refused(why: &str) -> Returned {
-    Returned::text(arguments::refusal(why))
+impl Witness for ShellHooks {
+    fn forbids<'a>(&'a self, call: &'a Call) -> Promise<'a, Option<String>> {
+        Box::pin(async move {
+            for program in self.of_call(call, Hook::is_before_a_call) {
+                let input = self.call_payload(&program.hook.event, call, Map::new());
+                let ran = self.ran(program, input).await;
+                if let Some(why) = forbidden(program, &ran) {
+                    return Some(why);
+                }
+            }
+            None
+        })
+    }
+
+    fn called(&self, call: &Call, returned: &Returned, took: Duration, forbidden: Option<&str>) {
+        let Returned::Done(Done { content, .. }) = returned else { return };
+        let programs: Vec<_> = self.of_call(call, Hook::is_after_a_call).cloned().collect();
+        if programs.is_empty() {
+            return;
+        }
+        let text = match content {
+            Content::Text(text) => text.clone(),
+            other => other.plain(),
+        };
+        let mut extra = Map::new();
+        extra.insert("result".into(), json!(text));
+        extra.insert("status".into(), json!(if forbidden.is_some() { "blocked" } else { "ok" }));
+        extra.insert("error_type".into(), json!(forbidden.map(|_| "plugin_block")));
+        extra.insert("error_message".into(), json!(forbidden));
+        extra.insert("duration_ms".into(), json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)));
+        for program in programs {
+            let input = self.call_payload(&program.hook.event, call, extra.clone());
+            self.told(program, input);
+        }
+    }
 }
 
 impl Hooks for ShellHooks {

@@ -19,7 +19,6 @@ mod stranger;
 pub use gate::{Children, Gate};
 
 use crate::arguments;
-use crate::hooks::{self, ShellHooks};
 use crate::spill::Spill;
 use catalog::{Catalog, Tool};
 use futures_util::FutureExt;
@@ -30,7 +29,7 @@ use std::time::{Duration, Instant};
 use throughline_core::id::SessionId;
 use throughline_core::message::{Content, Part};
 use throughline_core::port::Promise;
-use throughline_core::tool::{Call, Caller, Done, Kit, Offer, Returned, Spec, Tools};
+use throughline_core::tool::{Call, Caller, Done, Kit, Offer, Returned, Spec, Tools, Witness};
 use throughline_hermes::toolset::Toolsets;
 
 /// Lists that are kept: one for each platform, and some for tasks with toolsets of their own.
@@ -44,7 +43,7 @@ pub struct Toolbox {
     gate: RwLock<Arc<Gate>>,
     spill: Arc<Spill>,
     /// The user's own programs that hear of calls, and may forbid them.
-    hooks: Option<Arc<ShellHooks>>,
+    witnesses: Vec<Arc<dyn Witness>>,
     known: Mutex<Known>,
 }
 
@@ -66,12 +65,18 @@ struct Caption {
 
 impl Toolbox {
     pub fn new(kits: Vec<Arc<dyn Kit>>, gate: Gate, spill: Arc<Spill>) -> Self {
-        Self { kits, gate: RwLock::new(Arc::new(gate)), spill, hooks: None, known: Mutex::default() }
+        Self {
+            kits,
+            gate: RwLock::new(Arc::new(gate)),
+            spill,
+            witnesses: Vec::new(),
+            known: Mutex::default(),
+        }
     }
 
     #[must_use]
-    pub fn heard_by(mut self, hooks: Arc<ShellHooks>) -> Self {
-        self.hooks = Some(hooks);
+    pub fn heard_by(mut self, witness: Arc<dyn Witness>) -> Self {
+        self.witnesses.push(witness);
         self
     }
 
@@ -121,18 +126,28 @@ impl Toolbox {
         let call = Call { name: found.spec.name.clone(), arguments, ..call.clone() };
         let began = Instant::now();
         // A call that a person has allowed was let pass when it was first made.
-        if let (Some(hooks), None) = (&self.hooks, &call.grant)
-            && let Some(why) = hooks.forbids(&call).await
-        {
-            let refused = hooks::refused(&why);
-            hooks.called(&call, &refused, began, Some(&why));
-            return refused;
-        }
-        let returned = self.answered(&self.kits[found.kit], &call).await;
-        if let Some(hooks) = &self.hooks {
-            hooks.called(&call, &returned, began, None);
+        let forbidden = match call.grant {
+            None => self.forbidden(&call).await,
+            Some(_) => None,
+        };
+        let returned = match &forbidden {
+            Some(why) => Returned::text(arguments::refusal(why)),
+            None => self.answered(&self.kits[found.kit], &call).await,
+        };
+        for witness in &self.witnesses {
+            witness.called(&call, &returned, began.elapsed(), forbidden.as_deref());
         }
         returned
+    }
+
+    /// The first objection counts.
+    async fn forbidden(&self, call: &Call) -> Option<String> {
+        for witness in &self.witnesses {
+            if let Some(why) = witness.forbids(call).await {
+                return Some(why);
+            }
+        }
+        None
     }
 
     async fn answered(&self, kit: &Arc<dyn Kit>, call: &Call) -> Returned {

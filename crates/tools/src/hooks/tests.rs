@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use throughline_core::SessionId;
 use throughline_core::Time;
 use throughline_core::input::Trace;
-use throughline_core::tool::Caller;
+use throughline_core::tool::{Caller, Witness};
 use throughline_hermes::config::Config;
 
 struct Place {
