@@ -8,6 +8,7 @@
 use crate::cmd::memory::{Order, Typed};
 use crate::config::{Environment, Overrides, Written};
 use crate::equip::Mcp;
+use crate::equip::plugins::Plugins;
 use crate::home::Home;
 use crate::out::Page;
 use serde_json::{Value as Json, json};
@@ -25,7 +26,7 @@ use throughline_core::redact::redacted;
 use throughline_core::session::{Personality, Preferences};
 use throughline_core::tool::{Call, Caller, Done, Returned, Tools};
 use throughline_core::{SessionId, Time};
-use throughline_gateway::{Clock, SystemClock};
+use throughline_gateway::{Clock, Hands, SystemClock};
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::{Config, Node, Value};
 use throughline_mcp::client::{Phase, ServerStatus};
@@ -49,6 +50,8 @@ pub struct Attendant {
     pub restart: Option<Box<dyn Fn() + Send + Sync>>,
     /// Of the Model Context Protocol.
     pub servers: Option<Arc<Mcp>>,
+    /// Programs of others, some of which know orders of their own, and who knows on whose behalf.
+    pub plugins: Option<(Arc<Plugins>, Arc<Hands>)>,
 }
 
 /// The models that the home's configuration can reach.
@@ -92,7 +95,7 @@ impl Attendant {
         memory: Memory,
     ) -> Self {
         let (home, environment) = (home.clone(), environment.clone());
-        Self { home, name: name.to_owned(), environment, tools, memory, restart: None, servers: None }
+        Self { home, name: name.to_owned(), environment, tools, memory, restart: None, servers: None, plugins: None }
     }
 
     fn config(&self) -> Result<Config, String> {
@@ -110,6 +113,9 @@ impl Attendant {
                 }
                 _ => Expansion::Errand,
             });
+        }
+        if self.plugin_orders().iter().any(|(name, _)| *name == asked.name) {
+            return Some(Expansion::Errand);
         }
         let skills = self.skills(asked).await;
         let wanted = slug(&asked.name);
@@ -177,7 +183,10 @@ impl Attendant {
                 ),
                 None => Found::Said("On the machine itself `throughline restart` does it.".into()),
             },
-            name => self.exec(name, asked).await?,
+            name => match self.exec(name, asked).await {
+                Some(found) => found,
+                None => Found::Said(self.ask_plugin(asked).await?),
+            },
         })
     }
 
@@ -323,6 +332,33 @@ impl Attendant {
         Some(Found::Said(run(&command, self.home.path(), &self.environment).await))
     }
 
+    fn plugin_orders(&self) -> Vec<(String, String)> {
+        self.plugins.as_ref().map(|(plugins, _)| plugins.commands()).unwrap_or_default()
+    }
+
+    /// An order that a plugin knows. None: none does.
+    async fn ask_plugin(&self, asked: &Assignment) -> Option<String> {
+        let (plugins, hands) = self.plugins.as_ref()?;
+        if !self.plugin_orders().iter().any(|(name, _)| *name == asked.name) {
+            return None;
+        }
+        if !self.mark(&asked.key) {
+            return Some(format!(
+                "/{} was begun before the gateway stopped, and nobody knows how it ended. Order it again if it should run again.",
+                asked.name
+            ));
+        }
+        let scope = match hands.scope_of(&caller(asked)).await {
+            Ok(scope) => scope,
+            Err(_) => return Some("The store cannot be read. Try again later.".into()),
+        };
+        Some(match plugins.command(&scope, &asked.name, &asked.argument).await? {
+            Ok(text) if text.trim().is_empty() => format!("/{} is done, and had nothing to say.", asked.name),
+            Ok(text) => text,
+            Err(error) => format!("/{} came to nothing: {error}", asked.name),
+        })
+    }
+
     /// Leaves the mark of an order. False: it was there.
     fn mark(&self, key: &str) -> bool {
         let directory = self.home.path().join(ORDERS);
@@ -370,6 +406,7 @@ impl Clerk for Attendant {
     fn names<'a>(&'a self, asked: &'a Assignment) -> Promise<'a, Vec<(String, String)>> {
         Box::pin(async move {
             let mut names = self.quick_names();
+            names.extend(self.plugin_orders());
             for (name, does) in self.skills(asked).await {
                 let name = slug(&name);
                 // What stands for something else already is that, as it is when it is typed.

@@ -32,6 +32,7 @@ use throughline_core::lifecycle::{Mode, Policies, Policy};
 use throughline_core::session::BusyInput;
 use throughline_hermes::config::hooks::Hooks;
 use throughline_hermes::config::platforms::Platforms;
+use throughline_hermes::config::plugins::Plugins;
 use throughline_hermes::config::{At, Config, Place, Secret, Tools, excerpt};
 use throughline_hermes::env::Dotenv;
 use throughline_hermes::log::Level;
@@ -184,6 +185,7 @@ pub struct Settings {
     pub review: Review,
     pub session_reset: SessionReset,
     pub hooks: Hooks,
+    pub plugins: Plugins,
     /// Where people write.
     pub platforms: Platforms,
     pub timezone: Option<Sourced<String>>,

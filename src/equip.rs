@@ -5,12 +5,14 @@ mod allowlist;
 mod assessor;
 pub mod compressor;
 mod hooks;
+pub mod plugins;
 mod provider;
 mod servers;
 mod terminal;
 
 use crate::config::{ModelChoice, Settings};
 use crate::home::Home;
+use plugins::Plugins;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -26,7 +28,6 @@ use throughline_mcp::client::{Client as Servers, ServerStatus};
 use throughline_memory::{Memory, MemorySettings, Owners, Size};
 use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
-use throughline_tools::hooks::ShellHooks;
 use throughline_tools::paths::Reach;
 use throughline_tools::skills::{SkillSettings, Skills};
 use throughline_tools::spill::Spill;
@@ -53,7 +54,8 @@ pub struct Equipment {
     pub memory: Memory,
     pub servers: Arc<Servers>,
     pub mcp: Arc<Mcp>,
-    pub hooks: Arc<ShellHooks>,
+    pub hooks: Arc<hooks::All>,
+    pub plugins: Arc<Plugins>,
     /// Where the agent remembers beyond its own files.
     pub outside: Option<Outside>,
     /// How full the memory is.
@@ -75,12 +77,12 @@ pub async fn equip(
     home: &Home,
     settings: &Settings,
     model: &Arc<dyn Model>,
-    agents: &Arc<Agents>,
-    homes: &[PathBuf],
+    (agents, homes): (&Arc<Agents>, &[PathBuf]),
     engine: Arc<dyn Engine>,
+    plugins: Arc<Plugins>,
+    mut off: Vec<String>,
 ) -> Equipment {
     let path = home.path();
-    let mut off = Vec::new();
     let user_home = settings.environment.get("HOME").map(PathBuf::from);
     let workspace = workspace(path, settings);
     let bell = Arc::new(Bell::default());
@@ -95,7 +97,7 @@ pub async fn equip(
     let files = Files::new(reach(&place, settings), file_settings(settings))
         .following(Box::new(move |session: &SessionId| standing.standing(session)));
     let hands = Arc::new(Hands::new(hands_settings(settings), agents.clone()));
-    let outside = provider::memory(home, settings, &workspace, &mut off);
+    let outside = provider::memory(home, settings, &workspace, &plugins, &mut off);
     let mut kits: Vec<Arc<dyn Kit>> = vec![
         terminal,
         Arc::new(files),
@@ -107,6 +109,7 @@ pub async fn equip(
         Arc::new(EngineKit { engine, hands: hands.clone() }),
     ];
     kits.extend(outside.clone().map(|outside| Arc::new(outside) as Arc<dyn Kit>));
+    kits.extend(plugins.kits(&hands));
     let window = match &settings.model {
         ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {
             endpoint.context_length.as_ref().map(|length| length.value)
@@ -114,10 +117,14 @@ pub async fn equip(
         ModelChoice::Rehearsal => None,
     };
     let spill = Arc::new(Spill::of_home(path).for_window(window));
-    let hooks = hooks::hooks(path, &workspace, settings, &mut off);
-    let toolbox = Toolbox::new(kits, Gate::of_settings(&settings.tools), spill).heard_by(hooks.clone());
+    let shell = hooks::hooks(path, &workspace, settings, &mut off);
+    let asked: Vec<_> = plugins.hooks().collect();
+    let tools = plugins.offered(&settings.tools);
+    let toolbox = Toolbox::new(kits, Gate::of_settings(&tools), spill).heard_by(shell.clone());
+    let toolbox = asked.iter().fold(toolbox, |toolbox, hooks| toolbox.heard_by(hooks.clone()));
     let toolbox = Arc::new(toolbox);
-    off.extend(settings.tools.switches.off.iter().map(|off| format!("{}: {}", off.toolset, off.why)));
+    let hooks = Arc::new(hooks::All::new(shell, asked));
+    off.extend(tools.switches.off.iter().map(|off| format!("{}: {}", off.toolset, off.why)));
 
     let known = toolbox.clone();
     let briefing = Brief::new(BriefSettings {
@@ -131,10 +138,10 @@ pub async fn equip(
         user_home,
         delegation_depth_max: hands_settings(settings).delegation.depth_max,
         toolset_of: Arc::new(move |tool| known.toolset_of(tool)),
-        ..BriefSettings::of(path, skills, Arc::new(Remembered(memory.clone())))
+        ..BriefSettings::of(path, skills, Arc::new(Remembered(memory.clone(), outside.clone())))
     });
     servers.settled(SERVERS_PATIENCE).await;
-    let mcp = Mcp { servers: servers.clone(), toolbox: toolbox.clone(), tools: settings.tools.clone() };
+    let mcp = Mcp { servers: servers.clone(), toolbox: toolbox.clone(), tools, plugins: plugins.clone() };
     Equipment {
         tools: toolbox,
         mcp: Arc::new(mcp),
@@ -143,6 +150,7 @@ pub async fn equip(
         memory,
         servers,
         hooks,
+        plugins,
         outside,
         fills,
         off,
@@ -156,6 +164,7 @@ pub struct Mcp {
     toolbox: Arc<Toolbox>,
     /// As they were when the agent began: only its servers are read anew.
     tools: throughline_hermes::config::Tools,
+    plugins: Arc<Plugins>,
 }
 
 impl Mcp {
@@ -163,7 +172,7 @@ impl Mcp {
     /// reached, or has failed once, or has had its time.
     pub async fn reload(&self, home: &Path, settings: &Settings) -> Vec<ServerStatus> {
         let mut tools = self.tools.clone();
-        tools.switches.servers.clone_from(&settings.tools.switches.servers);
+        tools.switches.servers = self.plugins.offered(&settings.tools).switches.servers;
         let named = servers::settings(&settings.tools);
         self.servers.reload(named, servers::surroundings(home, settings)).await;
         self.toolbox.regate(Gate::of_settings(&tools));
@@ -304,11 +313,14 @@ fn fills(memory: Memory) -> Fills {
 }
 
 /// The memory as prompts show it.
-struct Remembered(Memory);
+struct Remembered(Memory, Option<Outside>);
 
 impl Snapshot for Remembered {
     fn blocks(&self, caller: &Caller) -> Vec<String> {
-        self.0.blocks_for(caller)
+        let mut blocks = self.0.blocks_for(caller);
+        let outside = self.1.as_ref().filter(|_| caller.task.is_none());
+        blocks.extend(outside.and_then(|outside| outside.provider.prompt()));
+        blocks
     }
 }
 

@@ -15,6 +15,7 @@ use crate::cmd::pairing::Pairing;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::Place;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
+use crate::equip::plugins::Plugins;
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, Home, Ownership};
 use crate::host::{Introduction, Plan};
@@ -184,12 +185,17 @@ pub async fn start(
     let summariser =
         settings.compression.summariser.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
     let summariser = summariser.context("the model of auxiliary.compression cannot be used")?;
-    let (compressor, hard_tokens) = compressor::compressor(settings, &model, summariser);
+    let summarisers = compressor::summarisers(settings, &model, summariser);
+    let mut off = Vec::new();
+    let plugins = Plugins::start(&home, name, settings, summarisers.first().cloned(), &mut off).await;
+    let plugins = Arc::new(plugins);
+    let (compressor, hard_tokens) = compressor::compressor(settings, summarisers, &plugins);
     let reviewer =
         settings.review.reviewer.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
     let reviewer = reviewer.context("the model of auxiliary.background_review cannot be used")?;
     let engine = compressor.engine.clone();
-    let equipment = equip::equip(&home, settings, &model, &company.agents, &company.homes, engine).await;
+    let company_of = (&company.agents, &company.homes[..]);
+    let equipment = equip::equip(&home, settings, &model, company_of, engine, plugins, off).await;
     let memory = equipment.outside.as_ref().map(|outside| outside.provider.clone());
     let compressor = Compressor { memory, ..compressor };
     let tools = equipment.tools.clone();
@@ -204,6 +210,7 @@ pub async fn start(
     let mut attendant = Attendant::new(&home, name, &settings.environment, tools, own);
     attendant.restart = company.is_host.then(|| Box::new(restart) as Box<dyn Fn() + Send + Sync>);
     attendant.servers = Some(equipment.mcp.clone());
+    attendant.plugins = Some((equipment.plugins.clone(), equipment.hands.clone()));
     let parts = Parts {
         reviewer: self::reviewer(settings, reviewer, &equipment),
         clerk: Arc::new(attendant),
@@ -323,6 +330,7 @@ impl Running {
         company.agents.leave(&name);
         let stopped = agent.stop(drain).await.map_err(because);
         equipment.servers.stop().await;
+        equipment.plugins.stop().await;
         if let Some(mut server) = server
             && tokio::time::timeout(RESPONSES_END, &mut server).await.is_err()
         {

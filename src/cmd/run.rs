@@ -368,7 +368,7 @@ fn introduce(
     for off in &introduction.off {
         writeln!(out, "off     {off}")?;
     }
-    writeln!(out, "off     plugins: not in this version")
+    Ok(())
 }
 
 /// A line for each of many.

@@ -96,6 +96,7 @@ impl Written {
                 review,
                 session_reset,
                 hooks: self.config.hooks.clone(),
+                plugins: self.config.plugins.clone(),
                 platforms: self.platforms(&mut report),
                 timezone,
                 log_level,

@@ -1,10 +1,11 @@
-//! What an agent compresses with: the built-in engine, and who writes its summaries.
+//! What an agent compresses with: the built-in engine or a plugin's, and who writes its summaries.
 
+use super::plugins::Plugins;
 use crate::config::{Endpoint, ModelChoice, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::compression::{boundary, engine};
-use throughline_core::port::{Model, Past, Summariser, Wishes};
+use throughline_core::port::{Engine, Model, Past, Summariser, Wishes};
 use throughline_gateway::Compressor;
 use throughline_hermes::config::window;
 use throughline_models::Scribe;
@@ -12,11 +13,27 @@ use throughline_models::Scribe;
 /// An engine asks about so often for one summary; one that needs longer than this hangs.
 const PATIENCE_FACTOR: u32 = 6;
 
-/// The engine, and the size from which a request waits for it; None if nobody wants it to.
-pub fn compressor(
+/// Who writes summaries: the first is asked, the others stand in for it.
+pub fn summarisers(
     settings: &Settings,
     model: &Arc<dyn Model>,
     other: Option<Arc<dyn Model>>,
+) -> Vec<Arc<dyn Summariser>> {
+    let compression = &settings.compression;
+    let timeout = compression.timeout.value;
+    let mut summarisers: Vec<Arc<dyn Summariser>> = Vec::new();
+    if let (Some(other), Some(choice)) = (other, &compression.summariser) {
+        summarisers.push(Arc::new(Scribe::new(other, window_of(choice), timeout)));
+    }
+    summarisers.push(Arc::new(Scribe::new(model.clone(), compression.window.value, timeout)));
+    summarisers
+}
+
+/// The engine, and the size from which a request waits for it; None if nobody wants it to.
+pub fn compressor(
+    settings: &Settings,
+    summarisers: Vec<Arc<dyn Summariser>>,
+    plugins: &Plugins,
 ) -> (Compressor, Option<u64>) {
     let compression = &settings.compression;
     let shares = boundary::Settings {
@@ -29,17 +46,19 @@ pub fn compressor(
         floor: compression.floor.value,
     };
     let timeout = compression.timeout.value;
-    let mut summarisers: Vec<Arc<dyn Summariser>> = Vec::new();
-    if let (Some(other), Some(choice)) = (other, &compression.summariser) {
-        summarisers.push(Arc::new(Scribe::new(other, window_of(choice), timeout)));
-    }
-    summarisers.push(Arc::new(Scribe::new(model.clone(), compression.window.value, timeout)));
     let name = summarisers[0].name().to_owned();
     let hard = compression.enabled.value.then_some(shares.thresholds().hard);
     let digests = shares.clone();
+    let (engine, model) = match plugins.engine(&shares) {
+        Some(engine) => {
+            let name = engine.name().to_owned();
+            (engine, name)
+        }
+        None => (Arc::new(engine::Builtin::new(shares, summarisers)) as Arc<dyn Engine>, name),
+    };
     let compressor = Compressor {
-        engine: Arc::new(engine::Builtin::new(shares, summarisers)),
-        model: name,
+        engine,
+        model,
         automatic: compression.enabled.value,
         digest: Arc::new(move |past: &Past, _: &Wishes| {
             Some(engine::digest(past, &digests)).filter(|condensed| !condensed.messages.is_empty())

@@ -4,7 +4,9 @@ use crate::config::Settings;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use throughline_core::port::{Happening, Hooks, Occasion, Promise};
 use throughline_hermes::config::hooks::{Allowlist, Hook};
+use throughline_plugins::PluginHooks;
 use throughline_tools::hooks::ShellHooks;
 
 /// Where runs that outlive the gateway are kept.
@@ -13,7 +15,6 @@ const RUNS: &str = "throughline.hooks";
 /// Hermes' consent holds here as well: what nobody agreed to is named, and does not run.
 pub fn hooks(home: &Path, workspace: &Path, settings: &Settings, off: &mut Vec<String>) -> Arc<ShellHooks> {
     let user_home = settings.environment.get("HOME").map(std::path::PathBuf::from);
-    off.extend(handlers(home));
     let list = &settings.hooks.list;
     let running: Vec<Hook> = match is_on(settings, "HERMES_SAFE_MODE") {
         true => {
@@ -47,18 +48,38 @@ fn named(hook: &Hook, why: &str) -> String {
     format!("hook {} `{}`: {why}", hook.event, hook.command)
 }
 
-/// Hooks with a handler in Python.
-fn handlers(home: &Path) -> Vec<String> {
-    let entries = fs::read_dir(home.join("hooks")).into_iter().flatten().flatten();
-    let mut found: Vec<String> = entries
-        .filter(|entry| entry.path().join("HOOK.yaml").exists())
-        .map(|entry| {
-            format!(
-                "hook {}: its handler.py needs Python, which is not in this version",
-                entry.file_name().to_string_lossy()
-            )
-        })
-        .collect();
-    found.sort();
-    found
+/// Shell hooks and those of plugins, as one.
+pub struct All(Vec<Arc<dyn Hooks>>);
+
+impl All {
+    pub fn new(shell: Arc<ShellHooks>, plugins: Vec<Arc<PluginHooks>>) -> Self {
+        let plugins = plugins.into_iter().map(|hooks| hooks as Arc<dyn Hooks>);
+        Self([shell as Arc<dyn Hooks>].into_iter().chain(plugins).collect())
+    }
+
+    /// Whose it is.
+    fn of(&self, name: &str, occasion: Occasion) -> Option<&Arc<dyn Hooks>> {
+        self.0.iter().find(|hooks| hooks.names(occasion).iter().any(|known| known == name))
+    }
+}
+
+impl Hooks for All {
+    fn names(&self, occasion: Occasion) -> Vec<String> {
+        self.0.iter().flat_map(|hooks| hooks.names(occasion)).collect()
+    }
+
+    fn run<'a>(&'a self, name: &'a str, happening: &'a Happening) -> Promise<'a, Result<(), String>> {
+        match self.of(name, happening.occasion) {
+            Some(hooks) => hooks.run(name, happening),
+            None => Box::pin(async { Ok(()) }), // nobody wants to know any more
+        }
+    }
+
+    fn forget(&self, name: &str, happening: &Happening) {
+        self.0.iter().for_each(|hooks| hooks.forget(name, happening));
+    }
+
+    fn tell(&self, happening: Happening) {
+        self.0.iter().for_each(|hooks| hooks.tell(happening.clone()));
+    }
 }

@@ -4,6 +4,7 @@
 //! name; a client of the API that speaks for one user among several never counts as that person. What cannot be
 //! used is off, and says why: nothing is remembered elsewhere instead.
 
+use super::plugins::Plugins;
 use crate::config::Settings;
 use crate::home::Home;
 use std::collections::BTreeSet;
@@ -24,18 +25,32 @@ use throughline_memory::honcho::{self, Company, Honcho, Role, Surroundings, migr
 /// Hermes' way of saying that there is none.
 const NONE: [&str; 3] = ["", "none", "builtin"];
 
+/// Whether a name means none at all, or one that is built in.
+pub fn is_native(name: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase();
+    NONE.contains(&name.as_str()) || ["hindsight", "honcho"].contains(&name.as_str())
+}
+
 /// None: there is no provider, or it is off and `off` says why.
-pub fn memory(home: &Home, settings: &Settings, workspace: &Path, off: &mut Vec<String>) -> Option<Memory> {
+pub fn memory(
+    home: &Home,
+    settings: &Settings,
+    workspace: &Path,
+    plugins: &Plugins,
+    off: &mut Vec<String>,
+) -> Option<Memory> {
     let name = settings.tools.memory.provider.as_ref().map_or("", |provider| provider.value.trim());
     let profile = profile_of(home);
     let provider = match name.to_ascii_lowercase().as_str() {
         name if NONE.contains(&name) => return None,
         "hindsight" => hindsight(home, settings),
         "honcho" => honcho(home, &profile, settings, workspace),
-        other => Err(format!(
-            "there is no provider called {other:?} here; hindsight and honcho are built in. Nothing is remembered \
-             outside until `memory.provider` names one of them, or is empty."
-        )),
+        other => plugins.provider().ok_or_else(|| {
+            format!(
+                "there is no provider called {other:?} here; hindsight and honcho are built in, and no plugin of that \
+                 name runs. Nothing is remembered outside until `memory.provider` names one that is there, or is empty."
+            )
+        }),
     };
     match provider {
         Ok(provider) => {

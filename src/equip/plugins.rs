@@ -1,0 +1,313 @@
+//! Programs of others that work for an agent: those of our own table, and Hermes' Python with all that was written
+//! for it.
+//!
+//! - each runs in a process and a directory of its own, once for each agent
+//! - what is built in here wins over what Hermes has; `hermes:NAME` asks for Hermes' all the same
+//! - what cannot be had is off, and says why; nothing else takes its place without a word
+//! - nothing of Python runs in a home that needs nothing of it
+
+mod bundle;
+mod python;
+
+use crate::config::Settings;
+use crate::home::Home;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use throughline_core::compression::boundary;
+use throughline_core::compression::engine::is_full;
+use throughline_core::memory::{Provider, Scope};
+use throughline_core::port::{Engine, Summariser};
+use throughline_core::tool::{Kit, Witness};
+use throughline_gateway::Hands;
+use throughline_hermes::config::Tools;
+use throughline_hermes::config::plugins::Plugin;
+use throughline_hermes::toolset::is_toolset;
+use throughline_plugins::protocol::{CommandRun, ModelSaid};
+use throughline_plugins::{
+    AnswerModel, CallError, Deadlines, Host, PluginEngine, PluginHooks, PluginKit, PluginProvider, PluginSettings,
+    Status, scope, settings,
+};
+
+/// Where plugins are at home, below the agent's home.
+pub const DIRECTORY: &str = "throughline.plugins";
+
+/// The process that runs Hermes' Python.
+pub const HERMES: &str = "hermes";
+
+/// Asks for what Hermes has, though something of that name is built in here.
+const OF_HERMES: &str = "hermes:";
+
+/// Hermes' names for the engine that is built in here.
+const BUILT_IN: [&str; 3] = ["", "compressor", "default"];
+
+/// All plugins of one agent.
+#[derive(Default)]
+pub struct Plugins {
+    hosts: Vec<Host>,
+    engine: Option<Host>,
+    provider: Option<Host>,
+}
+
+impl Plugins {
+    /// Starts what the settings ask for, side by side. What does not start is off, and named.
+    pub async fn start(
+        home: &Home,
+        agent: &str,
+        settings: &Settings,
+        writer: Option<Arc<dyn Summariser>>,
+        off: &mut Vec<String>,
+    ) -> Self {
+        let wanted = Wanted::of(home, settings, off);
+        let model = writer.map(answers);
+        let own = settings.plugins.list.iter().filter(|plugin| plugin.enabled);
+        let mut hosts: Vec<Host> = own
+            .map(|plugin| Host::new(plugin_settings(plugin, home, agent, settings), model.clone()))
+            .collect();
+        if let Some(asked) = wanted.of_hermes() {
+            match python::host(home, agent, settings, asked) {
+                Ok(settings) => hosts.push(Host::new(settings, model)),
+                Err(why) => off.extend(wanted.lost(&why)),
+            }
+        }
+        let starting = hosts.iter().map(|host| host.start());
+        let started = futures_util::future::join_all(starting).await;
+        for (host, started) in hosts.iter().zip(started) {
+            match started {
+                Ok(abilities) => off.extend(abilities.notes.iter().cloned()),
+                Err(error) => off.push(format!(
+                    "plugin {}: {error} What it brings is missing until it can be started; see {}.",
+                    host.name(),
+                    home.path().join(DIRECTORY).join(host.name()).join(throughline_plugins::LOG_FILE).display()
+                )),
+            }
+        }
+        let by = |name: &Option<String>, is: fn(&Host) -> Option<String>| {
+            let name = name.as_deref()?;
+            hosts.iter().find(|host| is(host).is_some_and(|known| known.eq_ignore_ascii_case(name))).cloned()
+        };
+        let engine = by(&wanted.engine, |host| Some(host.abilities()?.engine.as_ref()?.name.clone()));
+        let provider = by(&wanted.provider, |host| Some(host.abilities()?.provider.as_ref()?.name.clone()));
+        if let (Some(name), None) = (&wanted.engine, &engine) {
+            off.push(format!(
+                "context engine {name}: no plugin of that name runs; the built-in engine compresses instead. Name one \
+                 under `throughline.plugins`, or empty `context.engine`."
+            ));
+        }
+        Self { hosts, engine, provider }
+    }
+
+    /// The engine that the user chose, if it is not the built-in one.
+    pub fn engine(&self, shares: &boundary::Settings) -> Option<Arc<dyn Engine>> {
+        let (window, shares) = (shares.window, shares.clone());
+        let threshold = Arc::new(move |usage: &_| is_full(&shares, usage));
+        PluginEngine::new(self.engine.clone()?, window, threshold).map(|engine| Arc::new(engine) as Arc<dyn Engine>)
+    }
+
+    pub fn provider(&self) -> Option<Arc<dyn Provider>> {
+        PluginProvider::new(self.provider.clone()?).map(|provider| Arc::new(provider) as Arc<dyn Provider>)
+    }
+
+    /// The tools that they bring along, beside those of engine and provider. `hands` know on whose behalf.
+    pub fn kits(&self, hands: &Arc<Hands>) -> impl Iterator<Item = Arc<dyn Kit>> {
+        let kit = |host: &Host| {
+            let hands = hands.clone();
+            let scope = Arc::new(move |caller: &_| {
+                let (hands, caller): (Arc<Hands>, throughline_core::tool::Caller) = (hands.clone(), Clone::clone(caller));
+                Box::pin(async move { hands.scope_of(&caller).await }) as throughline_core::port::Promise<'static, _>
+            });
+            Arc::new(PluginKit::new(host.clone(), scope)) as Arc<dyn Kit>
+        };
+        self.hosts.iter().map(kit).collect::<Vec<_>>().into_iter()
+    }
+
+    pub fn hooks(&self) -> impl Iterator<Item = Arc<PluginHooks>> {
+        self.hosts.iter().map(|host| Arc::new(PluginHooks::new(host.clone())))
+    }
+
+    /// The tools of a home with the toolsets that plugins bring: each is on wherever servers of the Model Context
+    /// Protocol are, and what one of them carries is no longer off.
+    pub fn offered(&self, tools: &Tools) -> Tools {
+        let mut tools = tools.clone();
+        for (host, abilities) in self.hosts.iter().filter_map(|host| Some((host, host.abilities()?))) {
+            for tool in &abilities.tools {
+                let toolset = tool.toolset.clone().unwrap_or_else(|| host.name().to_owned());
+                tools.switches.off.retain(|off| off.toolset != toolset);
+                if !is_toolset(&toolset) && !tools.switches.servers.contains(&toolset) {
+                    tools.switches.servers.push(toolset);
+                }
+            }
+        }
+        tools
+    }
+
+    /// Orders that they know, each with a few words.
+    pub fn commands(&self) -> Vec<(String, String)> {
+        let known = self.hosts.iter().filter_map(Host::abilities);
+        known
+            .flat_map(|abilities| abilities.commands.clone())
+            .map(|command| (command.name, command.description))
+            .collect()
+    }
+
+    /// None: nobody knows this order.
+    pub async fn command(&self, scope: &Scope, name: &str, argument: &str) -> Option<Result<String, CallError>> {
+        let knows = |host: &&Host| {
+            host.abilities().is_some_and(|known| known.commands.iter().any(|command| command.name == name))
+        };
+        let host = self.hosts.iter().find(knows)?;
+        let scope = scope::of_memory(scope);
+        Some(host.command(&CommandRun { scope, name: name.to_owned(), arguments: argument.to_owned() }).await)
+    }
+
+    pub fn status(&self) -> Vec<Status> {
+        self.hosts.iter().map(Host::status).collect()
+    }
+
+    pub async fn stop(&self) {
+        futures_util::future::join_all(self.hosts.iter().map(Host::stop)).await;
+    }
+}
+
+/// Whoever summarises for the built-in engine answers plugins, too.
+fn answers(writer: Arc<dyn Summariser>) -> AnswerModel {
+    Arc::new(move |asked| {
+        let writer = writer.clone();
+        Box::pin(async move {
+            match writer.ask(&asked.prompt).await {
+                Ok(written) => Ok(ModelSaid { text: written.text, model: writer.name().to_owned() }),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    })
+}
+
+fn plugin_settings(plugin: &Plugin, home: &Home, agent: &str, settings: &Settings) -> PluginSettings {
+    let directory = home.path().join(DIRECTORY).join(&plugin.name);
+    let usual = Deadlines::default();
+    let deadlines = match plugin.call_seconds.map(Duration::from_secs) {
+        Some(time) => Deadlines {
+            start: usual.start,
+            decide: usual.decide.min(time),
+            recall: usual.recall.min(time),
+            stop: usual.stop,
+            ..Deadlines::all(time)
+        },
+        None => usual,
+    };
+    let start = plugin.start_seconds.map_or(usual.start, Duration::from_secs);
+    PluginSettings {
+        environment: environment(settings, &plugin.environment, BTreeMap::new()),
+        writable: plugin.writable.iter().map(|path| expanded(path, settings)).collect(),
+        confined: settings.landlock.value,
+        settings: plugin.settings.clone(),
+        home: home.path().to_owned(),
+        agent: agent.to_owned(),
+        deadlines: Deadlines { start, ..deadlines },
+        command: plugin.command.iter().map(|word| expanded(word, settings).display().to_string()).collect(),
+        ..PluginSettings::new(&plugin.name, Vec::new(), directory)
+    }
+}
+
+/// What a plugin may know: what carries no key, what the user listed, what is given.
+fn environment(
+    settings: &Settings,
+    listed: &[String],
+    given: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let named = settings.environment.names();
+    let ours = named.filter_map(|name| Some((name.to_owned(), settings.environment.get(name)?)));
+    let secrets = settings.secrets.iter().filter(|(name, _)| listed.contains(name));
+    let secrets = secrets.map(|(name, secret)| (name.clone(), secret.expose().to_owned()));
+    settings::environment(ours.chain(secrets), listed, &given)
+}
+
+/// A tilde in front is the user's directory.
+fn expanded(path: &str, settings: &Settings) -> PathBuf {
+    match (path.strip_prefix("~/"), settings.environment.get("HOME")) {
+        (Some(rest), Some(user)) => Path::new(&user).join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+/// What the settings ask of plugins.
+struct Wanted {
+    /// By their plain names.
+    engine: Option<String>,
+    provider: Option<String>,
+    /// Those of them that only Hermes can have.
+    engine_of_hermes: bool,
+    provider_of_hermes: bool,
+    /// Hooks with a handler in Python.
+    handlers: Vec<String>,
+    /// Hermes' plugins in the home.
+    plugins: Vec<String>,
+    /// Toolsets that are on and not built in.
+    toolsets: Vec<String>,
+}
+
+impl Wanted {
+    fn of(home: &Home, settings: &Settings, off: &mut Vec<String>) -> Self {
+        let own = |name: &str| settings.plugins.list.iter().any(|plugin| plugin.enabled && plugin.name == name);
+        let engine = settings.tools.switches.context_engine.as_deref().unwrap_or_default();
+        let engine = Some(engine.trim()).filter(|name| !BUILT_IN.contains(name));
+        let provider = settings.tools.memory.provider.as_ref().map_or("", |provider| provider.value.trim());
+        let native = super::provider::is_native(provider);
+        let provider = Some(provider).filter(|_| !native);
+        let plain = |name: &str| name.strip_prefix(OF_HERMES).unwrap_or(name).to_owned();
+        let hermes = &settings.plugins.hermes;
+        let mut wanted = Self {
+            engine: engine.map(plain),
+            provider: provider.map(plain),
+            engine_of_hermes: engine.is_some_and(|name| !own(name)),
+            provider_of_hermes: provider.is_some_and(|name| !own(name)),
+            handlers: python::handlers(home.path()),
+            plugins: python::plugins(home.path(), hermes),
+            toolsets: hermes.tools.clone().unwrap_or_default(),
+        };
+        if hermes.off {
+            off.extend(wanted.lost("`throughline.hermes.enabled` is false"));
+            wanted = Self {
+                engine_of_hermes: false,
+                provider_of_hermes: false,
+                handlers: Vec::new(),
+                plugins: Vec::new(),
+                toolsets: Vec::new(),
+                ..wanted
+            };
+        }
+        wanted
+    }
+
+    /// What Hermes' Python is asked to be. None: nothing.
+    fn of_hermes(&self) -> Option<Value> {
+        let asked = json!({
+            "engine": self.engine.as_ref().filter(|_| self.engine_of_hermes),
+            "provider": self.provider.as_ref().filter(|_| self.provider_of_hermes),
+            "tools": self.toolsets,
+            "hooks": !self.handlers.is_empty(),
+            "plugins": !self.plugins.is_empty(),
+        });
+        let is_wanted = self.engine_of_hermes
+            || self.provider_of_hermes
+            || !self.handlers.is_empty()
+            || !self.plugins.is_empty()
+            || !self.toolsets.is_empty();
+        is_wanted.then_some(asked)
+    }
+
+    /// What is missing without Hermes' Python, by name.
+    fn lost(&self, why: &str) -> Vec<String> {
+        let provider = self.provider.as_ref().filter(|_| self.provider_of_hermes);
+        let engine = self.engine.as_ref().filter(|_| self.engine_of_hermes);
+        let mut lost: Vec<String> = Vec::new();
+        lost.extend(provider.map(|name| format!("memory provider {name}: {why}")));
+        lost.extend(engine.map(|name| format!("context engine {name}: {why}")));
+        lost.extend(self.handlers.iter().map(|name| format!("hook {name}: its handler.py needs Python, and {why}")));
+        lost.extend(self.plugins.iter().map(|name| format!("plugin {name}: {why}")));
+        lost.extend(self.toolsets.iter().map(|name| format!("toolset {name} of Hermes: {why}")));
+        lost
+    }
+}
