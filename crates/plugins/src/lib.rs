@@ -1,0 +1,13 @@
+//! Context engines, memory providers, tools and hooks in processes of their own.
+//!
+//! A plugin speaks JSON-RPC 2.0 over its standard input and output, one message a line. What is said is
+//! in [`protocol`]; whoever writes a plugin in Rust implements a trait of [`serve`] and is done.
+//!
+//! - every call names its scope: a plugin has no current session
+//! - nothing is asked that the plugin did not declare
+//! - a plugin that hangs, dies, floods or talks nonsense costs its caller the deadline of one call, and
+//!   then nothing until it is well again
+//!
+//! Deliberately absent: trust. What a plugin returns is data, checked where it is used.
+
+pub mod protocol;
