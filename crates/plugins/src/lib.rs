@@ -5,9 +5,22 @@
 //!
 //! - every call names its scope: a plugin has no current session
 //! - nothing is asked that the plugin did not declare
-//! - a plugin that hangs, dies, floods or talks nonsense costs its caller the deadline of one call, and
-//!   then nothing until it is well again
+//! - a plugin that hangs, dies, floods or talks nonsense costs its callers the deadlines of a few calls,
+//!   and then nothing until it is well again
 //!
 //! Deliberately absent: trust. What a plugin returns is data, checked where it is used.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod confine;
+pub mod host;
+mod link;
+mod log;
 pub mod protocol;
+pub mod settings;
+pub mod wire;
+
+pub use host::{CallError, Host, State, Status};
+pub use link::AnswerModel;
+pub use log::{FILE as LOG_FILE, Redactor};
+pub use settings::{Deadlines, Limits, PluginSettings};
