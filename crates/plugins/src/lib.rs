@@ -13,14 +13,25 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod confine;
+pub mod engine;
+pub mod hooks;
 pub mod host;
+pub mod kit;
 mod link;
 mod log;
 pub mod protocol;
+pub mod provider;
+pub mod scope;
+pub mod serve;
 pub mod settings;
 pub mod wire;
+mod words;
 
+pub use engine::PluginEngine;
+pub use hooks::PluginHooks;
 pub use host::{CallError, Host, State, Status};
+pub use kit::PluginKit;
 pub use link::AnswerModel;
 pub use log::{FILE as LOG_FILE, Redactor};
+pub use provider::PluginProvider;
 pub use settings::{Deadlines, Limits, PluginSettings};
