@@ -12,6 +12,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod check;
 mod confine;
 pub mod engine;
 pub mod hooks;

@@ -1,0 +1,43 @@
+//! The check finds ours in order, and what is wrong with others.
+
+use crate::world::settings;
+use std::time::Duration;
+use throughline_plugins::Deadlines;
+use throughline_plugins::check::{Outcome, Report, check};
+
+async fn report(command: &[&str], deadline: Duration) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = settings(directory.path(), command);
+    settings.deadlines = Deadlines::all(deadline);
+    check(settings).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_own_examples_keep_to_the_protocol() {
+    for name in ["engine", "provider", "chaos"] {
+        let report = report(&[name], Duration::from_secs(10)).await;
+        assert!(report.has_passed(), "{report}");
+        assert!(report.findings.len() > 10, "{report}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_is_found() {
+    for (how, method, what) in [
+        ("newer", "initialize", "introduces itself"),
+        ("hang", "provider/recall", "provider/recall"),
+        ("shape", "engine/compress", "engine/compress"),
+        ("unknown", "engine/compress", "engine/compress"),
+        ("crash", "tool/call", "tool/call"),
+        ("silent", "ping", "-32601"),
+    ] {
+        let report = report(&["chaos", how, method], Duration::from_millis(700)).await;
+        let is_found = |name: &str| {
+            report.findings.iter().any(|f| f.what.contains(name) && matches!(f.outcome, Outcome::Failed(_)))
+        };
+        assert!(is_found(what), "{how} in {method}: {report}");
+    }
+    let report = report(&["chaos", "deaf"], Duration::from_millis(700)).await;
+    let deaf = report.findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Failed(_)));
+    assert_eq!(deaf.count(), 2, "{report}");
+}
