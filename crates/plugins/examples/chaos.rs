@@ -13,9 +13,9 @@ fn main() {
     let how = arguments.first().map(String::as_str).unwrap_or("well");
     let method = arguments.get(1).map(String::as_str).unwrap_or_default();
     let times: u64 = arguments.get(2).and_then(|times| times.parse().ok()).unwrap_or(u64::MAX);
-    for line in std::io::stdin().lock().lines() {
+    for line in std::io::stdin().lock().split(b'\n') {
         let Ok(line) = line else { return };
-        let Ok(asked) = serde_json::from_str::<Value>(&line) else { continue };
+        let Ok(asked) = serde_json::from_slice::<Value>(&line) else { continue };
         let Some(id) = asked["id"].as_u64() else { continue };
         let name = asked["method"].as_str().unwrap_or_default();
         let answer = answer(name, &asked["params"]);
@@ -130,8 +130,9 @@ fn answer(method: &str, params: &Value) -> Result<Value, i64> {
         "engine/has_content" => json!({"has_content": true}),
         "engine/compress" => {
             let messages = params["messages"].as_array().cloned().unwrap_or_default();
-            let last = messages.last().cloned().unwrap_or_default();
-            json!({"messages": [{"role": "user", "content": "a summary"}, last], "model": "m"})
+            let mut shorter = vec![json!({"role": "user", "content": "a summary"})];
+            shorter.extend(messages.last().cloned());
+            json!({"messages": shorter, "model": "m"})
         }
         "engine/status" | "provider/recall" | "provider/before_compression" | "command/run" => {
             json!({"text": "words", "environment": std::env::vars().map(|(name, _)| name).collect::<Vec<_>>()})

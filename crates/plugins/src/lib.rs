@@ -22,6 +22,7 @@ mod link;
 mod log;
 pub mod protocol;
 pub mod provider;
+pub mod schema;
 pub mod scope;
 pub mod serve;
 pub mod settings;

@@ -41,3 +41,20 @@ async fn what_is_wrong_is_found() {
     let deaf = report.findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Failed(_)));
     assert_eq!(deaf.count(), 2, "{report}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_in_the_documentation_keeps_to_the_protocol() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plugins.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let program = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shorter.py");
+    std::fs::write(&path, program).unwrap();
+    let mut settings = settings(directory.path(), &["python3"]);
+    settings.command = vec!["python3".into(), path.to_string_lossy().into_owned()];
+    settings.environment =
+        throughline_plugins::settings::environment(std::env::vars(), &[], &Default::default());
+    settings.deadlines = Deadlines::all(Duration::from_secs(20));
+    let report = check(settings).await;
+    assert!(report.has_passed(), "{report}");
+}

@@ -1,9 +1,9 @@
 //! What a call costs on our side. `cargo nextest run -p throughline-plugins --run-ignored all -E 'test(cost)'`
 
-use crate::world::{Plugin, scope};
+use crate::world::{Plugin, scope, spent};
 use throughline_core::memory::Provider;
 
-const CALLS: u64 = 5000;
+const CALLS: u64 = 20_000;
 /// In seconds of CPU.
 const TARGET: f64 = 0.000_3;
 
@@ -11,12 +11,6 @@ const TARGET: f64 = 0.000_3;
 #[ignore = "a measurement"]
 async fn the_cost_of_a_recall_is_within_its_target() {
     let plugin = Plugin::start(&["chaos"]).await;
-    let spent = || {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-        let fields: Vec<u64> =
-            stat.rsplit_once(") ").unwrap().1.split(' ').filter_map(|field| field.parse().ok()).collect();
-        (fields[10] + fields[11]) as f64 / 100.0
-    };
     plugin.provider.recall(&scope(), "warm").await.unwrap();
     let before = spent();
     let began = std::time::Instant::now();

@@ -121,13 +121,16 @@ pub fn happening() -> Happening {
     }
 }
 
-/// Processes of a group that still are, by what `/proc` says: those that ended and are not buried, too.
+/// Processes of a group that still are, by what `/proc` says. One that ended counts as long as it is ours
+/// to bury; a grandchild is the system's.
 pub fn group(leader: u32) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     let of_group = |stat: &String| {
         let after = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default();
-        after.split(' ').nth(2) == Some(leader.to_string().as_str())
+        let fields: Vec<&str> = after.split(' ').collect();
+        let is_others_dead = fields[0] == "Z" && fields[1] != std::process::id().to_string();
+        fields[2] == leader.to_string() && !is_others_dead
     };
     stats.filter(of_group).collect()
 }
@@ -141,4 +144,12 @@ pub async fn gone(leader: u32) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("still there: {:?}", group(leader));
+}
+
+/// What this process has spent of its processors, in seconds.
+pub fn spent() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    ticks as f64 / 100.0
 }
