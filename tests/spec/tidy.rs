@@ -44,6 +44,7 @@ fn dependencies_point_one_way() {
         ("memory", &["core", "hermes", "net"]),
         ("models", &["core", "net"]),
         ("platforms", &["core", "hermes", "net"]),
+        ("plugins", &["core", "hermes"]),
         ("tools", &["core", "hermes"]),
         ("server", &["core"]),
         ("sim", &["core", "hermes", "store", "gateway", "platforms"]),

@@ -1,0 +1,715 @@
+//! A plugin as the gateway sees it: something that can be asked.
+//!
+//! - nothing runs before it is needed, and nothing runs while it is not: no timer, no poll
+//! - every call ends within its deadline: starting, waiting for others and being refused included
+//! - a process that died is started again by the next call, at once the first time and ever later after
+//!   that; one that does not answer is left alone, until it answers a [`ping`](method::PING)
+//! - what a plugin can do is known from its first introduction on, and counts until it says otherwise
+//!
+//! Deliberately absent: what an answer means. That is for those who ask: [`engine`](crate::engine),
+//! [`provider`](crate::provider), [`kit`](crate::kit), [`hooks`](crate::hooks).
+
+use crate::link::{self, AnswerModel, Begun, Cradle, Link, Tally, Unanswered};
+use crate::log::Redactor;
+use crate::protocol::{
+    Close, CommandRun, Initialize, Initialized, Nothing, Program, Scope, Scoped, Text, VERSION, VERSION_MIN,
+    code, method,
+};
+use crate::settings::{Deadlines, PluginSettings};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+/// Why a call came to nothing, by what its caller can conclude. Each is a sentence, free of secrets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It has certainly not been asked.
+    #[error("{0}")]
+    Unasked(String),
+    /// It was asked, and nobody knows what it made of it.
+    #[error("{0}")]
+    Unknown(String),
+    /// It cannot be asked this, ever.
+    #[error("{0}")]
+    TooLong(String),
+    /// It answered that it did not work.
+    #[error("{message}")]
+    Refused { code: i64, message: String },
+}
+
+impl CallError {
+    /// The error's code, where the plugin itself gave one.
+    pub fn code(&self) -> Option<i64> {
+        match self {
+            CallError::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+}
+
+/// How a plugin is doing, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody has needed it yet.
+    Idle,
+    Running,
+    /// It died, and is not started again before this has passed.
+    BackingOff(Duration),
+    /// It does not answer, and is not asked before this has passed.
+    Broken(Duration),
+    /// It cannot be worked with as it is.
+    Refused(String),
+    Stopped,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What the user calls it.
+    pub plugin: String,
+    /// What it calls itself.
+    pub name: String,
+    pub version: String,
+    pub state: State,
+    pub process: Option<u32>,
+    pub calls: u64,
+    /// Calls without a useful answer, those out of time among them.
+    pub failures: u64,
+    pub timeouts: u64,
+    pub restarts: u64,
+    /// Lines that were no message, and answers that nobody waited for.
+    pub nonsense: u64,
+    pub last_error: Option<String>,
+    /// What the user should know of it, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// One plugin of one agent. Clones are the same plugin; with the last of them its process ends.
+#[derive(Clone)]
+pub struct Host(Arc<Inner>);
+
+struct Inner {
+    settings: PluginSettings,
+    redactor: Redactor,
+    model: Option<AnswerModel>,
+    slots: Semaphore,
+    standing: Mutex<Standing>,
+    tally: Arc<Tally>,
+    calls: AtomicU64,
+    failures: AtomicU64,
+    timeouts: AtomicU64,
+    starts: AtomicU64,
+    revision: AtomicU64,
+}
+
+type Starting = Shared<BoxFuture<'static, Result<Arc<Link>, CallError>>>;
+
+#[derive(Default)]
+struct Standing {
+    link: Option<Arc<Link>>,
+    starting: Option<Starting>,
+    abilities: Option<Arc<Initialized>>,
+    /// Deaths one after the other.
+    deaths: u32,
+    /// Calls without an answer one after the other, and how often that was too much.
+    unanswered: u32,
+    trips: u32,
+    pause: Option<Pause>,
+    probing: bool,
+    stopped: bool,
+    last_error: Option<String>,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Pause {
+    until: Instant,
+    why: Why,
+}
+
+#[derive(Clone, Debug)]
+enum Why {
+    Died,
+    Broken,
+    Refused(String),
+}
+
+/// What a call may do now.
+enum Gate {
+    Open,
+    /// It goes ahead of all others, and finds out whether the plugin is well again.
+    Probe,
+}
+
+impl Host {
+    /// `model` answers what the plugin asks of a model; without it that is not offered.
+    pub fn new(settings: PluginSettings, model: Option<AnswerModel>) -> Self {
+        let inner = Inner {
+            redactor: Redactor::new(&settings),
+            slots: Semaphore::new(settings.limits.at_once.max(1)),
+            settings,
+            model,
+            standing: Mutex::default(),
+            tally: Arc::default(),
+            calls: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+            starts: AtomicU64::new(0),
+            revision: AtomicU64::new(0),
+        };
+        Self(Arc::new(inner))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0.settings.name
+    }
+
+    pub fn deadlines(&self) -> &Deadlines {
+        &self.0.settings.deadlines
+    }
+
+    /// Starts it, if it does not run, and says what it can do.
+    pub async fn start(&self) -> Result<Arc<Initialized>, CallError> {
+        let until = Instant::now() + self.deadlines().start + self.deadlines().ping;
+        self.ready(until).await?;
+        self.abilities()
+            .ok_or_else(|| CallError::Unasked(format!("{} has not introduced itself.", self.who())))
+    }
+
+    /// What it said it can do, the last time it was started.
+    pub fn abilities(&self) -> Option<Arc<Initialized>> {
+        self.0.standing().abilities.clone()
+    }
+
+    /// Changes whenever what it can do has changed.
+    pub fn revision(&self) -> u64 {
+        self.0.revision.load(Ordering::Relaxed)
+    }
+
+    /// Asks, and waits for no longer than `time`, whatever happens.
+    pub async fn ask<P: Serialize, R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &P,
+        time: Duration,
+    ) -> Result<R, CallError> {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        let asked = self.asked(method, params, Instant::now() + time, time).await;
+        if let Err(error) = &asked {
+            self.0.failures.fetch_add(1, Ordering::Relaxed);
+            self.0.standing().last_error = Some(error.to_string());
+        }
+        asked
+    }
+
+    async fn asked<P: Serialize, R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &P,
+        until: Instant,
+        time: Duration,
+    ) -> Result<R, CallError> {
+        let who = self.who();
+        let busy = || {
+            self.0.timeouts.fetch_add(1, Ordering::Relaxed);
+            let seconds = time.as_secs_f32();
+            CallError::Unasked(format!("{who} was too busy to be asked {method} within {seconds} s."))
+        };
+        self.0.gate_is_shut()?; // nobody waits for what is refused anyway
+        let _slot = match timeout_at(until, self.0.slots.acquire()).await {
+            Ok(Ok(slot)) => slot,
+            Ok(Err(_)) | Err(_) => return Err(busy()),
+        };
+        let link = match timeout_at(until, self.ready(until)).await {
+            Ok(link) => link?,
+            Err(_) => return Err(busy()),
+        };
+        let answer = link.ask(method, params, until).await;
+        match answer {
+            Ok(said) => {
+                self.0.answered();
+                serde_json::from_str(said.get()).map_err(|error| {
+                    let message = format!("{who} answered {method} with something else ({error}).");
+                    CallError::Refused { code: code::FAILED, message }
+                })
+            }
+            Err(Unanswered::Fault(fault)) => {
+                self.0.answered();
+                let said = self.0.redactor.clean(fault.message.trim());
+                let message = match said.is_empty() {
+                    true => format!("{who} could not do {method} (error {}).", fault.code),
+                    false => format!("{who} could not do {method}: {said}"),
+                };
+                Err(CallError::Refused { code: fault.code, message })
+            }
+            Err(Unanswered::TooLong) => {
+                Err(CallError::TooLong(format!("There is too much in this {method} for {who} to take.")))
+            }
+            Err(Unanswered::Late { sent }) => {
+                self.0.timeouts.fetch_add(1, Ordering::Relaxed);
+                self.0.unanswered();
+                let seconds = time.as_secs_f32();
+                let message = format!("{who} did not answer {method} within {seconds} s.");
+                Err(match sent {
+                    true => CallError::Unknown(message),
+                    false => CallError::Unasked(message),
+                })
+            }
+            Err(Unanswered::Lost { sent, why }) => {
+                self.0.unanswered();
+                let message = format!("{who} was lost during {method}: {why}.");
+                Err(match sent {
+                    true => CallError::Unknown(message),
+                    false => CallError::Unasked(message),
+                })
+            }
+        }
+    }
+
+    /// Tells it something, if it runs: one that does not has nothing to be told.
+    pub fn tell<P: Serialize>(&self, method: &str, params: &P) {
+        let link = self.0.standing().link.clone();
+        if let Some(link) = link {
+            link.tell(method, params);
+        }
+    }
+
+    /// A session began, or goes on after a start. Only for those that want to know.
+    pub fn opened(&self, scope: Scope) {
+        if self.wants_scopes() {
+            self.tell(method::OPENED, &Scoped { scope });
+        }
+    }
+
+    /// A session is over: what the plugin has buffered for it is out once this is done.
+    pub async fn close(&self, close: &Close) -> Result<(), CallError> {
+        match self.wants_scopes() {
+            true => {
+                self.ask::<_, serde_json::Value>(method::CLOSE, close, self.deadlines().close).await.map(drop)
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn wants_scopes(&self) -> bool {
+        let Some(abilities) = self.abilities() else { return false };
+        let engine = abilities.engine.iter().flat_map(|engine| &engine.methods);
+        let provider = abilities.provider.iter().flat_map(|provider| &provider.methods);
+        engine.chain(provider).any(|method| method == "scope")
+    }
+
+    /// Somebody wrote `/name arguments`, and it is one of the plugin's.
+    pub async fn command(&self, run: &CommandRun) -> Result<String, CallError> {
+        let said: Text = self.ask(method::COMMAND, run, self.deadlines().command).await?;
+        Ok(said.text)
+    }
+
+    /// Ends it for good: it is told, its input ends, and what is left of it after its time is killed.
+    pub async fn stop(&self) {
+        let (link, starting) = {
+            let mut standing = self.0.standing();
+            standing.stopped = true;
+            (standing.link.take(), standing.starting.take())
+        };
+        drop(starting);
+        if let Some(link) = link {
+            farewell(&link, self.deadlines().stop).await;
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        let inner = &self.0;
+        let standing = inner.standing();
+        let left = |pause: &Pause| pause.until.saturating_duration_since(Instant::now());
+        let paused = standing.pause.as_ref().filter(|pause| !left(pause).is_zero());
+        let state = match (&standing.link, paused) {
+            _ if standing.stopped => State::Stopped,
+            (_, Some(Pause { why: Why::Refused(why), .. })) => State::Refused(why.clone()),
+            (_, Some(pause @ Pause { why: Why::Broken, .. })) => State::Broken(left(pause)),
+            (Some(_), _) => State::Running,
+            (None, Some(pause)) => State::BackingOff(left(pause)),
+            (None, None) => State::Idle,
+        };
+        let abilities = standing.abilities.as_ref();
+        let mut notes = standing.notes.clone();
+        notes.extend(abilities.iter().flat_map(|abilities| abilities.notes.clone()));
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Status {
+            plugin: inner.settings.name.clone(),
+            name: abilities.map(|abilities| abilities.name.clone()).unwrap_or_default(),
+            version: abilities.map(|abilities| abilities.version.clone()).unwrap_or_default(),
+            state,
+            process: standing.link.as_ref().and_then(|link| link.process),
+            calls: count(&inner.calls),
+            failures: count(&inner.failures),
+            timeouts: count(&inner.timeouts),
+            restarts: count(&inner.starts).saturating_sub(1),
+            nonsense: count(&inner.tally.nonsense) + count(&inner.tally.strays),
+            last_error: standing.last_error.clone(),
+            notes,
+        }
+    }
+
+    fn who(&self) -> String {
+        format!("The plugin {}", self.0.settings.name)
+    }
+
+    /// A process that has introduced itself, and answers.
+    async fn ready(&self, until: Instant) -> Result<Arc<Link>, CallError> {
+        match self.0.gate()? {
+            Gate::Open => self.running().await,
+            Gate::Probe => {
+                let _probing = Probing(&self.0);
+                let link = self.running().await?;
+                let patience = until.min(Instant::now() + self.deadlines().ping);
+                match link.ask(method::PING, &Nothing {}, patience).await {
+                    Ok(_) | Err(Unanswered::Fault(_)) => {
+                        self.0.answered();
+                        Ok(link)
+                    }
+                    Err(_) => {
+                        self.0.still_broken();
+                        if link.in_flight() == 0 {
+                            link.die("it did not answer any more");
+                        }
+                        Err(CallError::Unasked(format!("{} still does not answer.", self.who())))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whoever needs it first starts it; others wait with him. It goes on starting when he has gone.
+    async fn running(&self) -> Result<Arc<Link>, CallError> {
+        let starting = {
+            let mut standing = self.0.standing();
+            if standing.stopped {
+                return Err(CallError::Unasked(format!("{} has been stopped.", self.who())));
+            }
+            if let Some(link) = standing.link.as_ref().filter(|link| !link.is_over()) {
+                return Ok(link.clone());
+            }
+            let host = Arc::downgrade(&self.0);
+            standing.starting.get_or_insert_with(|| started(host)).clone()
+        };
+        starting.await
+    }
+}
+
+fn started(host: Weak<Inner>) -> Starting {
+    let task = tokio::spawn(async move {
+        let Some(inner) = host.upgrade() else { return Err(CallError::Unasked("it is gone".to_owned())) };
+        let begun = inner.begin().await;
+        let mut standing = inner.standing();
+        standing.starting = None;
+        match begun {
+            Ok(link) if standing.stopped => {
+                link.die("it has been stopped");
+                Err(CallError::Unasked(format!("The plugin {} has been stopped.", inner.settings.name)))
+            }
+            Ok(link) if link.is_over() => {
+                Err(CallError::Unasked(format!("The plugin {} ended at once.", inner.settings.name)))
+            }
+            Ok(link) => {
+                standing.link = Some(link.clone());
+                if matches!(standing.pause, Some(Pause { why: Why::Died | Why::Refused(_), .. })) {
+                    standing.pause = None;
+                }
+                Ok(link)
+            }
+            Err(error) => {
+                standing.last_error = Some(error.to_string());
+                Err(error)
+            }
+        }
+    });
+    let joined = async { task.await.unwrap_or_else(|_| Err(CallError::Unasked("it is gone".to_owned()))) };
+    joined.boxed().shared()
+}
+
+async fn farewell(link: &Link, time: Duration) {
+    let _ = link.ask(method::SHUTDOWN, &Nothing {}, Instant::now() + time).await;
+    link.leave(time);
+    link.buried().await;
+}
+
+/// One call at a time finds out whether a plugin is well again.
+struct Probing<'a>(&'a Inner);
+
+impl Drop for Probing<'_> {
+    fn drop(&mut self) {
+        self.0.standing().probing = false;
+    }
+}
+
+impl Inner {
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gate_is_shut(&self) -> Result<(), CallError> {
+        let standing = self.standing();
+        self.shut(&standing)
+    }
+
+    fn shut(&self, standing: &Standing) -> Result<(), CallError> {
+        let name = &self.settings.name;
+        if standing.stopped {
+            return Err(CallError::Unasked(format!("The plugin {name} has been stopped.")));
+        }
+        let Some(pause) = &standing.pause else { return Ok(()) };
+        let left = pause.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let seconds = left.as_secs() + 1;
+        let last = standing.last_error.as_deref().unwrap_or("nothing is known of it");
+        Err(CallError::Unasked(match &pause.why {
+            Why::Died => {
+                format!(
+                    "The plugin {name} died and is started again in {seconds} s at the earliest ({last})."
+                )
+            }
+            Why::Broken => format!("The plugin {name} does not answer and is left alone for {seconds} s."),
+            Why::Refused(why) => format!("The plugin {name} cannot be used: {why}"),
+        }))
+    }
+
+    fn gate(&self) -> Result<Gate, CallError> {
+        let mut standing = self.standing();
+        self.shut(&standing)?;
+        match &standing.pause {
+            Some(Pause { why: Why::Broken, .. }) if standing.probing => {
+                let message =
+                    format!("The plugin {} does not answer; it is being tried.", self.settings.name);
+                Err(CallError::Unasked(message))
+            }
+            Some(Pause { why: Why::Broken, .. }) => {
+                standing.probing = true;
+                Ok(Gate::Probe)
+            }
+            _ => Ok(Gate::Open),
+        }
+    }
+
+    fn answered(&self) {
+        let mut standing = self.standing();
+        standing.unanswered = 0;
+        standing.trips = 0;
+        if matches!(standing.pause, Some(Pause { why: Why::Broken, .. })) {
+            standing.pause = None;
+        }
+    }
+
+    fn unanswered(&self) {
+        let mut standing = self.standing();
+        standing.unanswered = standing.unanswered.saturating_add(1);
+        if standing.unanswered >= self.settings.limits.failures_max {
+            self.trip(&mut standing);
+        }
+    }
+
+    fn still_broken(&self) {
+        let mut standing = self.standing();
+        self.trip(&mut standing);
+    }
+
+    fn trip(&self, standing: &mut Standing) {
+        standing.trips = standing.trips.saturating_add(1);
+        let until = Instant::now() + self.pause(standing.trips);
+        if standing.pause.as_ref().is_none_or(|pause| pause.until < until) {
+            let name = &self.settings.name;
+            tracing::warn!(plugin = name, "a plugin does not answer and is left alone for a while");
+            standing.pause = Some(Pause { until, why: Why::Broken });
+        }
+    }
+
+    /// Twice as long each time.
+    fn pause(&self, times: u32) -> Duration {
+        let limits = &self.settings.limits;
+        let factor = 1_u32 << times.saturating_sub(1).min(16);
+        limits.pause.saturating_mul(factor).min(limits.pause_max)
+    }
+
+    async fn begin(self: &Arc<Self>) -> Result<Arc<Link>, CallError> {
+        let name = &self.settings.name;
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        let cradle = Cradle {
+            settings: &self.settings,
+            redactor: self.redactor.clone(),
+            tally: self.tally.clone(),
+            model: self.model.clone(),
+        };
+        let Begun { link, life, note } = link::begin(cradle).await.map_err(|error| {
+            self.died(true, Duration::ZERO);
+            let command = self.settings.command.first().map(String::as_str).unwrap_or_default();
+            let message = format!("The plugin {name} could not be started: {command}: {error}.");
+            CallError::Unasked(message)
+        })?;
+        let (host, living) = (Arc::downgrade(self), link.clone());
+        tokio::spawn(async move {
+            let why = life.await;
+            if let Some(inner) = host.upgrade() {
+                inner.ended(&living, &why);
+            }
+            living.bury(&why);
+        });
+        let cradled = Cradled(Some(link.clone()));
+        let introduced = self.introduce(&link).await;
+        match introduced {
+            Ok(abilities) => {
+                cradled.survived();
+                self.remember(abilities, note);
+                Ok(link)
+            }
+            Err(why) => {
+                drop(cradled);
+                link.buried().await;
+                Err(CallError::Unasked(why))
+            }
+        }
+    }
+
+    async fn introduce(&self, link: &Link) -> Result<Initialized, String> {
+        let settings = &self.settings;
+        let name = &settings.name;
+        let until = Instant::now() + settings.deadlines.start;
+        let said = match link.ask(method::INITIALIZE, &self.introduction(), until).await {
+            Ok(said) => said,
+            Err(Unanswered::Late { .. }) => {
+                let seconds = settings.deadlines.start.as_secs_f32();
+                return Err(format!("The plugin {name} did not introduce itself within {seconds} s."));
+            }
+            Err(Unanswered::Lost { why, .. }) => {
+                return Err(format!("The plugin {name} did not start: {why}."));
+            }
+            Err(Unanswered::TooLong) => {
+                return Err(format!("The settings of the plugin {name} are too long to be told."));
+            }
+            Err(Unanswered::Fault(fault)) => {
+                let why = self.redactor.clean(fault.message.trim());
+                self.refuse(format!("it refused to start: {why}"));
+                return Err(format!("The plugin {name} refused to start: {why}"));
+            }
+        };
+        let abilities: Initialized = serde_json::from_str(said.get()).map_err(|error| {
+            let why = format!("its introduction cannot be read ({error}).");
+            self.refuse(why.clone());
+            format!("The plugin {name} cannot be used: {why}")
+        })?;
+        if !(VERSION_MIN..=VERSION).contains(&abilities.protocol) {
+            let why = format!(
+                "it speaks version {} of the protocol, and this gateway {VERSION_MIN} to {VERSION}. Install a \
+                 version of the plugin that fits, or another one of the gateway.",
+                abilities.protocol
+            );
+            self.refuse(why.clone());
+            return Err(format!("The plugin {name} cannot be used: {why}"));
+        }
+        Ok(abilities)
+    }
+
+    fn introduction(&self) -> Initialize {
+        let settings = &self.settings;
+        let directory = settings.directory.canonicalize().unwrap_or_else(|_| settings.directory.clone());
+        Initialize {
+            protocol: VERSION,
+            host: Program { name: "throughline".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            agent: settings.agent.clone(),
+            home: settings.home.to_string_lossy().into_owned(),
+            directory: directory.to_string_lossy().into_owned(),
+            settings: settings.settings.clone(),
+            offers: self.model.iter().map(|_| method::ASK_MODEL.to_owned()).collect(),
+        }
+    }
+
+    fn remember(&self, abilities: Initialized, note: Option<String>) {
+        let mut standing = self.standing();
+        standing.notes.retain(|note| note == CHANGED);
+        standing.notes.extend(note);
+        let is_same = |known: &Arc<Initialized>| **known == abilities;
+        if standing.abilities.as_ref().is_some_and(|known| !is_same(known)) {
+            tracing::warn!(
+                plugin = self.settings.name,
+                "a plugin that was started again can do something else"
+            );
+            if !standing.notes.iter().any(|note| note == CHANGED) {
+                standing.notes.push(CHANGED.to_owned());
+            }
+        }
+        if !standing.abilities.as_ref().is_some_and(is_same) {
+            standing.abilities = Some(Arc::new(abilities));
+            self.revision.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// No use to try again soon.
+    fn refuse(&self, why: String) {
+        let until = Instant::now() + self.settings.limits.pause_max;
+        self.standing().pause = Some(Pause { until, why: Why::Refused(why) });
+    }
+
+    fn ended(&self, link: &Arc<Link>, why: &str) {
+        let mut standing = self.standing();
+        let is_current = standing.link.as_ref().is_some_and(|current| Arc::ptr_eq(current, link));
+        if is_current {
+            standing.link = None;
+        }
+        if standing.stopped {
+            return;
+        }
+        let why = self.redactor.clean(why);
+        tracing::warn!(plugin = self.settings.name, why, "a plugin ended");
+        standing.last_error = Some(why);
+        drop(standing);
+        self.died(!link.has_answered(), link.began.elapsed());
+    }
+
+    /// The first death after a healthy life costs no time.
+    fn died(&self, was_useless: bool, lived: Duration) {
+        let mut standing = self.standing();
+        standing.deaths = match was_useless || lived < self.settings.limits.healthy {
+            true => standing.deaths.saturating_add(1),
+            false => 1,
+        };
+        if standing.deaths < 2 {
+            return;
+        }
+        let until = Instant::now() + self.pause(standing.deaths - 1);
+        if standing.pause.as_ref().is_none_or(|pause| pause.until < until) {
+            standing.pause = Some(Pause { until, why: Why::Died });
+        }
+    }
+}
+
+const CHANGED: &str = "It was started again and can do something else than before; what it says now counts.";
+
+/// A process that has not introduced itself yet: if nobody waits for that any more, it ends.
+struct Cradled(Option<Arc<Link>>);
+
+impl Cradled {
+    fn survived(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Cradled {
+    fn drop(&mut self) {
+        if let Some(link) = self.0.take() {
+            link.die("it did not introduce itself");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(link) = self.standing().link.take() {
+            link.die("nobody needs it any more");
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! One life of a plugin's process, and the conversation with it.
+//!
+//! - it leads a process group, because what users write is often a launcher: they end together, with the
+//!   conversation or with the gateway, and whoever ended is buried
+//! - an answer goes to whoever asked under its number; one that nobody waits for goes nowhere
+//! - whoever stops waiting says so to the plugin
+//! - the plugin is read as fast as it may talk: a flood waits in the pipe, not in memory
+//!
+//! Deliberately absent: whether there is another life after this one.
+
+use crate::confine;
+use crate::log::{Log, Redactor};
+use crate::protocol::{AskModel, Cancel, LINE_MAX, Log as Said, ModelSaid, code, method};
+use crate::settings::PluginSettings;
+use crate::wire::{self, Fault, Incoming, Lines, Pace};
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use throughline_core::port::Promise;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// Lines on their way to the plugin.
+const OUTGOING_MAX: usize = 16;
+/// What it may say unasked: at once, and each second after that.
+const UNASKED: u32 = 1000;
+const UNASKED_PER_SECOND: u32 = 200;
+/// So much of a line weighs as much as a line.
+const UNASKED_BYTES: usize = 64 << 10;
+/// Questions of a plugin that are with the model at once.
+const QUESTIONS_MAX: usize = 4;
+/// How long a process may take to be seen dead, once its output has ended, or the reverse.
+const AFTERMATH: Duration = Duration::from_millis(250);
+/// One line about nonsense in so long a time.
+const SELDOM: Duration = Duration::from_secs(10);
+
+/// Answers a plugin's question to a model. The error is a sentence for the plugin.
+pub type AnswerModel = Arc<dyn Fn(AskModel) -> Promise<'static, Result<ModelSaid, String>> + Send + Sync>;
+
+/// What a plugin said that was of no use.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Lines that are no message.
+    pub nonsense: AtomicU64,
+    /// Answers that nobody waited for, or no more.
+    pub strays: AtomicU64,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// The question is longer than any message may be.
+    TooLong,
+    Late {
+        sent: bool,
+    },
+    Lost {
+        sent: bool,
+        why: String,
+    },
+    Fault(Fault),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Order {
+    Live,
+    /// Its input ends; it has so long to follow.
+    Leave(Duration),
+    Die(String),
+}
+
+#[derive(Default)]
+struct Waiting {
+    questions: HashMap<u64, oneshot::Sender<Result<Box<RawValue>, Fault>>>,
+    ended: Option<String>,
+}
+
+pub(crate) struct Link {
+    outgoing: mpsc::Sender<Vec<u8>>,
+    waiting: Mutex<Waiting>,
+    next: AtomicU64,
+    orders: watch::Sender<Order>,
+    buried: watch::Sender<bool>,
+    answered: AtomicBool,
+    pub began: Instant,
+    pub process: Option<u32>,
+}
+
+impl Link {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.waiting().ended.is_some()
+    }
+
+    /// It answered something beside its introduction.
+    pub fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.waiting().questions.len()
+    }
+
+    pub fn die(&self, why: &str) {
+        self.orders.send_if_modified(|order| match order {
+            Order::Die(_) => false,
+            _ => {
+                *order = Order::Die(why.to_owned());
+                true
+            }
+        });
+    }
+
+    /// Ends its input; whatever is left of it after `grace` is killed.
+    pub fn leave(&self, grace: Duration) {
+        self.orders.send_if_modified(|order| match order {
+            Order::Live => {
+                *order = Order::Leave(grace);
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// Once all of it has ended and is buried.
+    pub async fn buried(&self) {
+        let _ = self.buried.subscribe().wait_for(|buried| *buried).await;
+    }
+
+    /// After whoever counts has counted: those who wait learn that nothing will come.
+    pub fn bury(&self, why: &str) {
+        let mut waiting = self.waiting();
+        waiting.ended.get_or_insert(why.to_owned());
+        waiting.questions.clear();
+        drop(waiting);
+        self.buried.send_replace(true);
+    }
+
+    pub async fn ask<T: Serialize>(
+        &self,
+        method: &str,
+        params: &T,
+        until: Instant,
+    ) -> Result<Box<RawValue>, Unanswered> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let line = wire::request(id, method, params)
+            .map_err(|error| Unanswered::Fault(Fault { code: code::FAILED, message: error.to_string() }))?;
+        if line.len() > LINE_MAX {
+            return Err(Unanswered::TooLong);
+        }
+        let (tell, told) = oneshot::channel();
+        {
+            let mut waiting = self.waiting();
+            if let Some(why) = &waiting.ended {
+                return Err(Unanswered::Lost { sent: false, why: why.clone() });
+            }
+            waiting.questions.insert(id, tell);
+        }
+        let mut ticket = Ticket { link: self, id, sent: false };
+        match timeout_at(until, self.outgoing.send(line)).await {
+            Err(_) => return Err(Unanswered::Late { sent: false }),
+            Ok(Err(_)) => return Err(Unanswered::Lost { sent: false, why: self.obituary() }),
+            Ok(Ok(())) => ticket.sent = true,
+        }
+        match timeout_at(until, told).await {
+            Err(_) => Err(Unanswered::Late { sent: true }),
+            Ok(Err(_)) => Err(Unanswered::Lost { sent: true, why: self.obituary() }),
+            Ok(Ok(said)) => {
+                if method != method::INITIALIZE {
+                    self.answered.store(true, Ordering::Relaxed);
+                }
+                said.map_err(Unanswered::Fault)
+            }
+        }
+    }
+
+    /// Tells it something, if it is listening.
+    pub fn tell<T: Serialize>(&self, method: &str, params: &T) {
+        if let Ok(line) = wire::notification(method, params) {
+            let _ = self.outgoing.try_send(line);
+        }
+    }
+
+    /// Whatever this is, it goes out as it is.
+    pub async fn write(&self, line: Vec<u8>) {
+        let _ = self.outgoing.send(line).await;
+    }
+
+    fn obituary(&self) -> String {
+        self.waiting().ended.clone().unwrap_or_else(|| "its process is ending".to_owned())
+    }
+}
+
+/// A question on its way. Whoever lets go of it does not want to know any more.
+struct Ticket<'a> {
+    link: &'a Link,
+    id: u64,
+    sent: bool,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let was_waiting = self.link.waiting().questions.remove(&self.id).is_some();
+        if was_waiting && self.sent {
+            self.link.tell(method::CANCEL, &Cancel { id: self.id });
+        }
+    }
+}
+
+/// What a life is begun with.
+pub(crate) struct Cradle<'a> {
+    pub settings: &'a PluginSettings,
+    pub redactor: Redactor,
+    pub tally: Arc<Tally>,
+    pub model: Option<AnswerModel>,
+}
+
+/// A life that began, and what is left to do for it: it must be run to its end, and says why that came.
+pub(crate) struct Begun {
+    pub link: Arc<Link>,
+    pub life: Promise<'static, String>,
+    /// Something that the user should know about how it runs.
+    pub note: Option<String>,
+}
+
+pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
+    let settings = cradle.settings;
+    make_directory(&settings.directory)?;
+    make_directory(&settings.directory.join("tmp"))?;
+    let (mut child, note) = spawn(settings).await?;
+    let taken = (child.stdin().take(), child.stdout().take(), child.stderr().take());
+    let process = child.id();
+    let group = Group(child);
+    let (Some(input), Some(output), Some(errors)) = taken else {
+        return Err(io::Error::other("the process has no pipes"));
+    };
+    let (outgoing, lines) = mpsc::channel(OUTGOING_MAX);
+    let (orders, heard) = watch::channel(Order::Live);
+    let link = Arc::new(Link {
+        outgoing,
+        waiting: Mutex::default(),
+        next: AtomicU64::new(1),
+        orders,
+        buried: watch::Sender::new(false),
+        answered: AtomicBool::new(false),
+        began: Instant::now(),
+        process,
+    });
+    let (log, waiting) = Log::new(&settings.name, cradle.redactor);
+    log.say(&format!("===== started: {} =====", settings.command.join(" ")));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(log.clone().follow(settings.directory.clone(), errors, waiting));
+    let ear = Ear {
+        name: settings.name.clone(),
+        link: link.clone(),
+        log: log.clone(),
+        tally: cradle.tally,
+        model: cradle.model,
+        free: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+        questions: JoinSet::new(),
+        warned: None,
+    };
+    let life = supervise(group, heard, Pipes { input, lines, output }, ear, tasks);
+    Ok(Begun { link, life: Box::pin(life), note })
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+}
+
+async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, Option<String>)> {
+    let Some((program, arguments)) = settings.command.split_first() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it has no command"));
+    };
+    let directory = settings.directory.canonicalize()?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().env("TMPDIR", directory.join("tmp")).envs(&settings.environment);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir(&directory);
+    let mut wrapped = CommandWrap::from(command);
+    wrapped.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
+    if !settings.confined {
+        return Ok((wrapped.spawn()?, None));
+    }
+    if !confine::is_available() {
+        let note = "This kernel cannot confine it (Landlock is not there or not switched on): it can write \
+                    wherever you can.";
+        return Ok((wrapped.spawn()?, Some(note.to_owned())));
+    }
+    let mut writable = settings.writable.clone();
+    writable.push(directory);
+    Ok((confine::spawn(wrapped, writable)?, None))
+}
+
+struct Group(Box<dyn ChildWrapper>);
+
+impl Group {
+    async fn leader_ended(&mut self) -> String {
+        match self.0.inner_mut().wait().await {
+            Ok(status) => format!("its process ended ({status})"),
+            Err(error) => format!("its process could not be waited for: {error}"),
+        }
+    }
+
+    fn end(&mut self) {
+        let _ = self.0.start_kill(); // the whole group; an error says that none of it is left
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+struct Pipes {
+    input: ChildStdin,
+    lines: mpsc::Receiver<Vec<u8>>,
+    output: ChildStdout,
+}
+
+/// Runs one life to its end, and says what ended it.
+async fn supervise(
+    mut group: Group,
+    mut orders: watch::Receiver<Order>,
+    pipes: Pipes,
+    ear: Ear,
+    mut tasks: JoinSet<()>,
+) -> String {
+    let log = ear.log.clone();
+    let speaking = tokio::spawn(speak(pipes.input, pipes.lines));
+    let mut hearing = tokio::spawn(ear.hear(Lines::new(pipes.output, LINE_MAX)));
+    let mut why = None;
+    loop {
+        tokio::select! {
+            heard = &mut hearing => {
+                why = Some(heard.unwrap_or_else(|_| "it could not be listened to".to_owned()));
+                if why.as_deref() == Some(ENDED) {
+                    // The two come at once where a process dies, and how it died is the better reason.
+                    why = timeout(AFTERMATH, group.leader_ended()).await.ok().or(why);
+                }
+                break;
+            }
+            ended = group.leader_ended() => {
+                let _ = timeout(AFTERMATH, &mut hearing).await; // its last words
+                why = Some(ended);
+                break;
+            }
+            _ = orders.changed() => {}
+        }
+        let order = orders.borrow_and_update().clone();
+        match order {
+            Order::Live => {}
+            Order::Die(reason) => why = Some(reason),
+            Order::Leave(grace) => {
+                speaking.abort();
+                let _ = timeout(grace, group.leader_ended()).await;
+                why = Some("it was told to leave".to_owned());
+            }
+        }
+        if why.is_some() {
+            break;
+        }
+    }
+    speaking.abort();
+    hearing.abort();
+    group.end();
+    let _ = group.leader_ended().await; // buried
+    let _ = timeout(AFTERMATH, tasks.join_next()).await; // the end of its standard error
+    tasks.abort_all();
+    let why = why.unwrap_or_else(|| ENDED.to_owned());
+    match log.last().filter(|_| why.contains("process ended")) {
+        Some(last) => format!("{why}; its last words: {last}"),
+        None => why,
+    }
+}
+
+const ENDED: &str = "its output ended";
+
+async fn speak(mut input: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
+    while let Some(line) = lines.recv().await {
+        if input.write_all(&line).await.is_err() {
+            return; // whoever reads its output learns why
+        }
+    }
+}
+
+struct Ear {
+    name: String,
+    link: Arc<Link>,
+    log: Log,
+    tally: Arc<Tally>,
+    model: Option<AnswerModel>,
+    free: Arc<Semaphore>,
+    questions: JoinSet<()>,
+    warned: Option<Instant>,
+}
+
+impl Ear {
+    async fn hear(mut self, mut lines: Lines<ChildStdout>) -> String {
+        let mut pace = Pace::new(UNASKED, UNASKED_PER_SECOND);
+        loop {
+            let line = match lines.next().await {
+                Ok(Some(line)) => line,
+                Ok(None) => return ENDED.to_owned(),
+                Err(error) => return error.to_string(),
+            };
+            let weight = u32::try_from(1 + line.len() / UNASKED_BYTES).unwrap_or(u32::MAX);
+            let was_asked_for = match wire::read(line) {
+                Ok(Incoming::Answer { id, said }) => self.answered(id, said),
+                Ok(Incoming::Asked { id, method, params }) => {
+                    self.asked(id, &method, params);
+                    false
+                }
+                Ok(Incoming::Told { method, params }) => {
+                    self.told(&method, params);
+                    false
+                }
+                Err(nonsense) => {
+                    self.tally.nonsense.fetch_add(1, Ordering::Relaxed);
+                    self.warn(&format!("it sent a line that is no message: {nonsense}"));
+                    false
+                }
+            };
+            if !was_asked_for && let Some(wait) = pace.spend(weight, std::time::Instant::now()) {
+                sleep(wait).await;
+            }
+        }
+    }
+
+    fn answered(&mut self, id: u64, said: Result<Box<RawValue>, Fault>) -> bool {
+        let waiting = self.link.waiting().questions.remove(&id);
+        let Some(tell) = waiting else {
+            self.tally.strays.fetch_add(1, Ordering::Relaxed);
+            self.warn("it answered what nobody asks, or no more");
+            return false;
+        };
+        let _ = tell.send(said);
+        true
+    }
+
+    fn asked(&mut self, id: Box<RawValue>, method: &str, params: Option<Box<RawValue>>) {
+        while self.questions.try_join_next().is_some() {}
+        let refuse = |code, message: &str| {
+            let fault = Fault { code, message: message.to_owned() };
+            if let Ok(line) = wire::fault(&id, &fault) {
+                let _ = self.link.outgoing.try_send(line);
+            }
+        };
+        let Some(model) = self.model.clone().filter(|_| method == method::ASK_MODEL) else {
+            return refuse(code::NO_SUCH_METHOD, "this host does not offer that");
+        };
+        let question = params.as_deref().map(|params| serde_json::from_str::<AskModel>(params.get()));
+        let Some(Ok(question)) = question else {
+            return refuse(code::UNKNOWN_PARAMETERS, "a question to a model has a prompt");
+        };
+        let Ok(permit) = self.free.clone().try_acquire_owned() else {
+            return refuse(code::FAILED, "too many questions at once; wait for an answer");
+        };
+        let link = self.link.clone();
+        self.questions.spawn(async move {
+            let line = match model(question).await {
+                Ok(said) => wire::answer(&id, &said),
+                Err(message) => wire::fault(&id, &Fault { code: code::FAILED, message }),
+            };
+            if let Ok(line) = line {
+                link.write(line).await;
+            }
+            drop(permit);
+        });
+    }
+
+    fn told(&mut self, method: &str, params: Option<Box<RawValue>>) {
+        let said = params.as_deref().map(|params| serde_json::from_str::<Said>(params.get()));
+        match said {
+            Some(Ok(said)) if method == method::LOG => {
+                let level = if said.level.is_empty() { "info" } else { said.level.as_str() };
+                tracing::debug!(plugin = self.name, level, "the plugin wrote to its log");
+                self.log.say(&format!("{level}: {}", said.message));
+            }
+            _ => {} // a word of a later version
+        }
+    }
+
+    fn warn(&mut self, what: &str) {
+        if self.warned.is_none_or(|at| at.elapsed() > SELDOM) {
+            self.warned = Some(Instant::now());
+            tracing::warn!(plugin = self.name, "a plugin talks nonsense: {what}");
+            self.log.say(&format!("host: {what}"));
+        }
+    }
+}

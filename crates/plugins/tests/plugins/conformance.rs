@@ -1,0 +1,60 @@
+//! The check finds ours in order, and what is wrong with others.
+
+use crate::world::settings;
+use std::time::Duration;
+use throughline_plugins::Deadlines;
+use throughline_plugins::check::{Outcome, Report, check};
+
+async fn report(command: &[&str], deadline: Duration) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = settings(directory.path(), command);
+    settings.deadlines = Deadlines::all(deadline);
+    check(settings).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_own_examples_keep_to_the_protocol() {
+    for name in ["engine", "provider", "chaos"] {
+        let report = report(&[name], Duration::from_secs(10)).await;
+        assert!(report.has_passed(), "{report}");
+        assert!(report.findings.len() > 10, "{report}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_is_found() {
+    for (how, method, what) in [
+        ("newer", "initialize", "introduces itself"),
+        ("hang", "provider/recall", "provider/recall"),
+        ("shape", "engine/compress", "engine/compress"),
+        ("unknown", "engine/compress", "engine/compress"),
+        ("crash", "tool/call", "tool/call"),
+        ("silent", "ping", "-32601"),
+    ] {
+        let report = report(&["chaos", how, method], Duration::from_millis(700)).await;
+        let is_found = |name: &str| {
+            report.findings.iter().any(|f| f.what.contains(name) && matches!(f.outcome, Outcome::Failed(_)))
+        };
+        assert!(is_found(what), "{how} in {method}: {report}");
+    }
+    let report = report(&["chaos", "deaf"], Duration::from_millis(700)).await;
+    let deaf = report.findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Failed(_)));
+    assert_eq!(deaf.count(), 2, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_in_the_documentation_keeps_to_the_protocol() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plugins.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let program = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shorter.py");
+    std::fs::write(&path, program).unwrap();
+    let mut settings = settings(directory.path(), &["python3"]);
+    settings.command = vec!["python3".into(), path.to_string_lossy().into_owned()];
+    settings.environment =
+        throughline_plugins::settings::environment(std::env::vars(), &[], &Default::default());
+    settings.deadlines = Deadlines::all(Duration::from_secs(20));
+    let report = check(settings).await;
+    assert!(report.has_passed(), "{report}");
+}

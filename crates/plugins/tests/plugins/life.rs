@@ -1,0 +1,221 @@
+//! How a plugin is started, confined, left alone and ended.
+
+use crate::world::{Plugin, TIME, call, gone, happening, retention, scope, settings};
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+use throughline_core::memory::Provider;
+use throughline_core::port::{Hooks, Occasion};
+use throughline_core::tool::{Done, Kit, Returned};
+use throughline_plugins::{CallError, Host, LOG_FILE, Limits, PluginKit, State};
+
+fn text(returned: Returned) -> String {
+    let Returned::Done(Done { content, .. }) = returned else { panic!("a tool asks nothing") };
+    content.plain()
+}
+
+#[tokio::test]
+async fn nothing_runs_before_it_is_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::new(settings(directory.path(), &["chaos"]), None);
+    assert_eq!(host.status().state, State::Idle);
+    assert!(!directory.path().join("plugin").exists());
+    let abilities = host.start().await.unwrap();
+    assert_eq!((abilities.name.as_str(), host.status().state), ("chaos", State::Running));
+    assert_eq!(host.status().notes, ["it is chaotic"]);
+    let mode = std::fs::metadata(directory.path().join("plugin")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let process = host.status().process.unwrap();
+    host.stop().await;
+    assert_eq!(host.status().state, State::Stopped);
+    gone(process).await;
+}
+
+#[tokio::test]
+async fn with_its_host_a_plugin_ends() {
+    let plugin = Plugin::start(&["chaos"]).await;
+    let process = plugin.host.status().process.unwrap();
+    drop(plugin);
+    gone(process).await;
+}
+
+#[tokio::test]
+async fn one_that_does_not_leave_is_killed() {
+    let plugin = Plugin::start(&["chaos", "deaf"]).await;
+    let process = plugin.host.status().process.unwrap();
+    let began = Instant::now();
+    plugin.host.stop().await;
+    assert!(began.elapsed() < 3 * TIME, "{:?}", began.elapsed());
+    gone(process).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_is_said_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::new(settings(directory.path(), &["no-such-program"]), None);
+    for _ in 0..3 {
+        let error = host.start().await.unwrap_err();
+        assert!(matches!(error, CallError::Unasked(_)), "{error:?}");
+    }
+    assert!(matches!(host.status().state, State::BackingOff(_)), "{:?}", host.status());
+    assert!(host.status().last_error.unwrap().contains("no-such-program"));
+}
+
+#[tokio::test]
+async fn one_of_another_version_is_refused_with_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::new(settings(directory.path(), &["chaos", "newer", "initialize"]), None);
+    let error = host.start().await.unwrap_err().to_string();
+    assert!(error.contains("version 99"), "{error}");
+    assert!(matches!(host.status().state, State::Refused(_)), "{:?}", host.status());
+    let began = Instant::now();
+    assert!(host.start().await.is_err());
+    assert!(began.elapsed() < Duration::from_millis(50), "it is not tried again at once");
+}
+
+#[tokio::test]
+async fn one_that_dies_again_and_again_is_started_ever_later() {
+    let plugin = Plugin::with(&["chaos", "crash", "provider/recall"], |settings| {
+        settings.limits =
+            Limits { pause: Duration::from_millis(400), failures_max: 100, ..Limits::default() };
+    })
+    .await;
+    let mut refused = 0;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        let error = plugin.provider.recall(&scope(), "what?").await.unwrap_err().to_string();
+        refused += usize::from(error.contains("is started again in"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let status = plugin.host.status();
+    assert!((2..=4).contains(&status.restarts), "{status:?}"); // 0, 0.4, 0.8, 1.6 s …
+    assert!(refused > 40, "{refused}");
+}
+
+#[tokio::test]
+async fn one_that_does_not_answer_is_left_alone_until_it_does() {
+    let plugin = Plugin::with(&["chaos", "silent", "provider/recall", "3"], |settings| {
+        settings.deadlines.recall = Duration::from_millis(100);
+        settings.limits = Limits { pause: Duration::from_millis(500), ..Limits::default() };
+    })
+    .await;
+    for _ in 0..3 {
+        assert!(
+            plugin.provider.recall(&scope(), "what?").await.unwrap_err().to_string().contains("within 0.1 s")
+        );
+    }
+    assert!(matches!(plugin.host.status().state, State::Broken(_)), "{:?}", plugin.host.status());
+    let began = Instant::now();
+    let error = plugin.provider.retain(&retention()).await.unwrap_err().to_string();
+    assert!(error.contains("left alone") && began.elapsed() < Duration::from_millis(50), "{error}");
+    tokio::time::sleep(Duration::from_millis(550)).await;
+    assert_eq!(plugin.provider.recall(&scope(), "what?").await.unwrap(), "words");
+    assert_eq!((plugin.host.status().state, plugin.host.status().restarts), (State::Running, 0));
+    assert_eq!(plugin.host.status().timeouts, 3);
+}
+
+#[tokio::test]
+async fn what_it_says_the_second_time_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::new(settings(directory.path(), &["chaos", "other", "initialize", "1"]), None);
+    let kit = PluginKit::new(host.clone());
+    assert!(kit.specs().is_empty());
+    host.start().await.unwrap();
+    let names = || -> Vec<(String, String, bool)> {
+        kit.specs().into_iter().map(|spec| (spec.name, spec.toolset, spec.repeatable)).collect()
+    };
+    assert_eq!((names(), kit.revision()), (vec![("b".into(), "chaos".into(), false)], 1));
+    let process = host.status().process.unwrap().to_string();
+    assert!(std::process::Command::new("kill").args(["-9", &process]).status().unwrap().success());
+    while host.status().process.is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(names().len(), 1, "what it could do is remembered while it is gone");
+    host.start().await.unwrap();
+    let expected = vec![("z".into(), "chaos".into(), false), ("a".into(), "chaos".into(), true)];
+    assert_eq!((names(), kit.revision()), (expected, 2));
+    assert!(host.status().notes.iter().any(|note| note.contains("something else")), "{:?}", host.status());
+}
+
+#[tokio::test]
+async fn p31_a_plugin_sees_only_its_environment_and_writes_only_in_its_place() {
+    let outside = tempfile::tempdir().unwrap();
+    let listed = tempfile::tempdir().unwrap();
+    let plugin = Plugin::with(&["chaos"], |settings| {
+        settings.environment = [("GIVEN".to_owned(), "x".to_owned())].into();
+        settings.writable = vec![listed.path().to_owned()];
+    })
+    .await;
+    let seen = text(plugin.kit.call(&call("environment", "{}")).await);
+    let mut seen: Vec<&str> = seen.split(' ').collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["GIVEN", "TMPDIR"]);
+    let write = async |path: std::path::PathBuf| {
+        let arguments = serde_json::json!({"path": path}).to_string();
+        text(plugin.kit.call(&call("write", &arguments)).await)
+    };
+    assert_eq!(write("mine".into()).await, "");
+    assert!(plugin.directory.path().join("plugin/mine").exists(), "it runs in its own directory");
+    assert_eq!(write(listed.path().join("file")).await, "");
+    assert_eq!(write("/dev/null".into()).await, "");
+    if plugin.host.status().notes.iter().any(|note| note.contains("Landlock")) {
+        println!("this kernel cannot confine");
+        return;
+    }
+    assert!(write(outside.path().join("file")).await.contains("denied"));
+    assert!(!outside.path().join("file").exists());
+}
+
+#[tokio::test]
+async fn what_a_dying_plugin_said_is_in_its_log_and_in_the_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = settings(directory.path(), &["chaos"]);
+    settings.command = ["/bin/sh", "-c", "echo no module named tea >&2; exit 7"]
+        .iter()
+        .map(|word| (*word).to_owned())
+        .collect();
+    let host = Host::new(settings, None);
+    let error = host.start().await.unwrap_err().to_string();
+    assert!(error.contains("exit status: 7") && error.contains("no module named tea"), "{error}");
+    let log = std::fs::read_to_string(directory.path().join("plugin").join(LOG_FILE)).unwrap();
+    assert!(log.contains("===== started") && log.contains("no module named tea"), "{log}");
+}
+
+#[tokio::test]
+async fn a_slow_start_outlives_the_call_that_began_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = settings(directory.path(), &["chaos"]);
+    let chaos = settings.command[0].clone();
+    settings.command = vec!["/bin/sh".into(), "-c".into(), format!("sleep 1; exec {chaos}")];
+    let host = Host::new(settings, None);
+    let asked: Result<serde_json::Value, _> =
+        host.ask("ping", &serde_json::json!({}), Duration::from_millis(200)).await;
+    assert!(matches!(asked, Err(CallError::Unasked(_))), "{asked:?}");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let asked: Result<serde_json::Value, _> =
+        host.ask("ping", &serde_json::json!({}), Duration::from_millis(500)).await;
+    assert!(asked.is_ok(), "{asked:?}");
+    assert_eq!(host.status().restarts, 0);
+}
+
+#[tokio::test]
+async fn hooks_have_names_that_stay_and_are_told_once() {
+    let plugin = Plugin::start(&["chaos"]).await;
+    let name = "plugin chaos: on_session_finalize: end";
+    assert_eq!(plugin.hooks.names(Occasion::Finalised), [name]);
+    assert!(plugin.hooks.names(Occasion::Begun).is_empty());
+    let before = plugin.host.status().calls;
+    let happening = happening();
+    let (one, two) = tokio::join!(plugin.hooks.run(name, &happening), plugin.hooks.run(name, &happening));
+    assert_eq!((one, two), (Ok(()), Ok(())));
+    assert_eq!(plugin.host.status().calls - before, 1);
+}
+
+#[tokio::test]
+async fn p25_a_chat_keeps_its_document_across_sessions() {
+    let plugin = Plugin::start(&["chaos"]).await;
+    let mut other = scope();
+    other.session = "s2".parse().unwrap();
+    assert_eq!(plugin.provider.naming(&scope()), plugin.provider.naming(&other));
+    other.chat = None;
+    assert_eq!(plugin.provider.naming(&other).name, "s2");
+}
