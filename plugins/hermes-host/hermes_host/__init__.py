@@ -5,7 +5,8 @@ one agent; what it carries is chosen by `initialize.settings`:
 
     engine    the name of a context engine: `compressor`, one of Hermes' directory, or one that a plugin registers
     provider  the name of a memory provider, bundled or in the home
-    tools     a list of toolsets, or true for all of them; `native` names those the host has itself
+    tools     a list of toolsets, or true for all of them; `native` names those the host has itself, and `approvals`
+              is `host` if it asks people for consent before it calls
     hooks     true: `hooks/<name>/HOOK.yaml` with `handler.py`
     plugins   true: general plugins, as the home's configuration enables them
 

@@ -126,9 +126,8 @@ class Extensions:
 
     # ------------------------------------------------------------------------------------ calls
 
-    @staticmethod
-    def tool(params):
-        return toolbox.Toolbox.tool(params)
+    def tool(self, params):
+        return toolbox.Toolbox(self.settings).tool(params)
 
     def knows(self, name):
         return any(plugin == name for plugin, _ in self.callbacks)

@@ -3,6 +3,9 @@
 What a tool needs is asked of the tool (`check_fn`), so one without its key or its program is not offered. Tools that
 only Hermes' own agent loop can run, and those the host has itself, are left out. Hooks around a call are the host's:
 it tells them before and after, so they are not told again from here.
+
+Consent: a call counts as one from a chat, so that what Hermes asks people about (`approvals.mode`) is refused, since
+there is nobody to ask from here. A host that asks them itself, before it calls, says so with `approvals: host`.
 """
 
 import json
@@ -18,6 +21,7 @@ class Toolbox:
     def __init__(self, settings):
         self.wanted = settings.get("tools")
         self.native = set(settings.get("native") or ())
+        self.host_asks = settings.get("approvals") == "host"
         self.notes = []
 
     def ability(self):
@@ -36,6 +40,11 @@ class Toolbox:
         for tool in tools:
             tool["toolset"] = registry.get_toolset_for_tool(tool["name"]) or "hermes"
         self._name_what_is_missing(toolsets, definitions)
+        mode = hermes.section(hermes.configuration(), "approvals").get("mode")
+        if any(tool["name"] == "execute_code" for tool in tools) and not self.host_asks and mode not in ("off", False):
+            self.notes.append(
+                "execute_code may ask for consent, which nobody can give here: then it answers that it was not run."
+            )
         return tools
 
     def _name_what_is_missing(self, toolsets, definitions):
@@ -52,12 +61,11 @@ class Toolbox:
             elif not names & offered:
                 self.notes.append(f"No tool of {toolset} can run here: `hermes tools` says what it lacks.")
 
-    @staticmethod
-    def tool(params):
-        return {"content": run(params["scope"], params["key"], params["name"], params.get("arguments"))}
+    def tool(self, params):
+        return {"content": run(params["scope"], params["name"], params.get("arguments"), self.host_asks)}
 
 
-def run(scope, key, name, arguments):
+def run(scope, name, arguments, host_asks):
     """Runs a registered tool, for a session."""
     import model_tools
     from tools.registry import registry
@@ -71,7 +79,7 @@ def run(scope, key, name, arguments):
     context = {"task_id": session, "session_id": session}
     if name == "execute_code":
         context["enabled_tools"] = list(getattr(model_tools, "_last_resolved_tool_names", ()))
-    leave = _enter(scope)
+    leave = _enter(scope, host_asks)
     try:
         result = registry.dispatch(name, arguments, **context)
     finally:
@@ -81,8 +89,10 @@ def run(scope, key, name, arguments):
     return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
 
 
-def _enter(scope):
+def _enter(scope, host_asks):
     """Tells Hermes' tools whose turn this is. Returns what takes it back."""
+    if host_asks:
+        return lambda: None  # without a platform Hermes takes it for a local call, about which it asks nobody
     try:
         from gateway import session_context
     except ImportError:
