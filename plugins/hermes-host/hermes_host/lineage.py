@@ -12,6 +12,7 @@ provider is built. A thread without an owner belongs to the host.
 import contextlib
 import logging
 import queue
+import re
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ _owners = weakref.WeakKeyDictionary()
 _watches = []
 _guard = threading.Lock()
 _PAUSE = 0.004
-_SIGNS = ("fail", "error", "could not", "cannot", "unable", "timed out", "timeout", "abandon", "refused")
+_SIGNS = re.compile(r"\b(fail(s|ed|ure)?|errors?|could not|cannot|unable|timed out|abandoning|refused)\b", re.IGNORECASE)
 
 
 def install():
@@ -152,5 +153,5 @@ class _Listener(logging.Handler):
 def _sounds_bad(record):
     if record.levelno >= logging.ERROR or record.exc_info:
         return True
-    text = record.getMessage().lower()
-    return any(sign in text for sign in _SIGNS)
+    # The words of whoever wrote the provider, not those of whoever talks to it.
+    return isinstance(record.msg, str) and _SIGNS.search(record.msg) is not None
