@@ -54,11 +54,16 @@ class Peer:
             message = json.loads(line)  # anything else on the line fails the test by never answering
             if message.get("method") == "log":
                 self.logged.append(message["params"]["message"])
+            elif "method" in message:
+                self.asked(message)
             elif "id" in message:
                 with self.guard:
                     waiting = self.answers.get(message["id"])
                 if waiting:
                     waiting.put(message)
+
+    def asked(self, message):
+        """The plugin asks the host; a test that offered something replaces this."""
 
     def begin(self, method, params=None):
         with self.guard:

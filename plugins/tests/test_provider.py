@@ -178,6 +178,14 @@ class Written(HermesCase):
         self.assertNotIn("end", whats)
         self.assertEqual(whats[-1], "shutdown")
 
+    def test_what_was_begun_is_answered_before_the_end(self):
+        peer = self.start()
+        calls = [peer.begin("provider/retain", retain(scope("s-1"), index, f"turn {index}", "yes")) for index in range(1, 9)]
+        peer.end()
+        for call in calls:
+            self.assertEqual(peer.result(call), {})
+        self.assertEqual(len(self.turns()), 8)
+
     def test_before_compression_and_prints_do_not_disturb(self):
         peer = self.start()
         self.assertIn("before_compression", peer.ability["provider"]["methods"])

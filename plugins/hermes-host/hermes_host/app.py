@@ -14,7 +14,7 @@ from . import wire as protocol
 from .wire import Failure
 
 VERSION = 1
-_DRAIN_SECONDS = 20.0
+_REST_SECONDS = 5.0
 
 
 class Host:
@@ -155,10 +155,8 @@ class Host:
 
     def shutdown(self, params):
         """Lets every part come to rest, within the time there is."""
-        seconds = params.get("seconds")
-        seconds = float(seconds) if isinstance(seconds, (int, float)) else _DRAIN_SECONDS
         stopping = [threading.Thread(target=self._stop, args=(part,), daemon=True) for part in self.parts]
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + _REST_SECONDS
         for thread in stopping:
             thread.start()
         for thread in stopping:
@@ -185,7 +183,7 @@ def main():
     wire = protocol.Wire(incoming, outgoing)
     host = Host(wire)
     Server(wire, host.methods).run()
-    host.shutdown({"seconds": _DRAIN_SECONDS})
+    host.shutdown({})
     sys.stderr.flush()
     # Threads of plugins may hang, and `atexit` would wait for them.
     os._exit(0)

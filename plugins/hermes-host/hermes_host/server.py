@@ -7,13 +7,13 @@ A cancelled call that has not begun is not begun; one that has is left to end, a
 
 import queue
 import threading
+import time
 import traceback
 
 from .wire import NO_SUCH_METHOD, UNKNOWN_PARAMETERS, Failure
 
 WORKERS = 16
-# These are short, or must be in order.
-INLINE = {"cancel", "ping"}
+DRAIN_SECONDS = 5.0
 
 
 class Server:
@@ -35,13 +35,23 @@ class Server:
                 continue  # an answer; nothing was asked
             if method == "cancel":
                 self._cancel(message.get("params"))
-            elif method in INLINE or method == "initialize":
+            elif method in ("initialize", "ping"):
                 self._serve(message)
             elif method == "shutdown":
+                self._drain()
                 self._serve(message)
                 return
             else:
                 self._hand_over(message)
+
+    def _drain(self):
+        """What was begun is answered first, as far as there is time."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while time.monotonic() < deadline:
+            with self.guard:
+                if self.open <= self.cancelled:
+                    return
+            time.sleep(0.01)
 
     def _cancel(self, params):
         identity = (params or {}).get("id")
