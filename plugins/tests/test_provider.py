@@ -121,6 +121,14 @@ class Written(HermesCase):
             recalled = peer.call("provider/recall", {"scope": scope(), "query": question})
             self.assertEqual(recalled["text"], f"about {question}")
 
+    def test_whoever_would_rather_lose_a_turn_than_have_it_twice(self):
+        peer = self.start(provider="witness", unsure="leave")
+        turn = retain(scope(), 1, "drop the first", "yes")
+        with self.assertRaises(Refused):
+            peer.call("provider/retain", turn)
+        peer.call("provider/retain", dict(turn, tried=True))
+        self.assertEqual(self.turns(), [])
+
     def test_sessions_do_not_meet(self):
         peer = self.start()
         first, second = scope("s-first"), scope("s-second", user="7")
@@ -202,6 +210,19 @@ class Written(HermesCase):
         self.assertEqual(peer.call("ping"), {})
         peer.send({"jsonrpc": "2.0", "method": "nobody/knows", "params": {}})
         self.assertEqual(peer.call("ping"), {})
+
+
+class Restless(HermesCase):
+    def test_a_thread_that_never_rests_costs_one_doubt_and_no_more(self):
+        self.plugin("restless")
+        peer = self.start(provider="restless", retain_seconds=1)
+        turn = retain(scope(), 1, "first", "yes")
+        with self.assertRaises(Refused) as refused:
+            peer.call("provider/retain", turn)
+        self.assertEqual(refused.exception.code, -32001)
+        peer.call("provider/retain", dict(turn, tried=True))
+        peer.call("provider/retain", retain(scope(), 2, "second", "yes"))
+        self.assertTrue(any("sent again" in line for line in peer.logged), peer.logged)
 
 
 class Missing(HermesCase):

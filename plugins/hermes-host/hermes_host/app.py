@@ -147,8 +147,8 @@ class Host:
             if hasattr(part, "close"):
                 try:
                     part.close(params)
-                except Failure as failure:
-                    failures.append(failure)
+                except Exception as error:  # of one; the others are told all the same
+                    failures.append(error)
         if failures:
             raise failures[0]
         return {}

@@ -244,10 +244,9 @@ class _Held:
     def __enter__(self):
         self.entry.writing.acquire()
         try:
-            if self.entry.instance is None:
-                raise Failure("The session was closed meanwhile.")
-            self.part.fit(self.entry.instance, self.entry, self.window)
-            return self.entry.instance
+            engine = self.entry.live()
+            self.part.fit(engine, self.entry, self.window)
+            return engine
         except BaseException:
             self.entry.writing.release()
             raise

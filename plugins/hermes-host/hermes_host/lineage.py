@@ -6,6 +6,8 @@ provider is built. A thread without an owner belongs to the host.
 
 - `settle` is over when every thread of the owner has ended or waits for work, and its queues are empty
 - a thread that runs an event loop serves others, who wait for it themselves: it is not waited for
+- a thread that never rests, say because it looks every second whether there is something to do, is waited for in vain
+  once, and then no more (`tolerate`); unless the owner has a queue, whose thread may only have been stuck
 - what a provider starts outside Python's `threading` is not seen
 """
 
@@ -21,7 +23,9 @@ import weakref
 _here = threading.local()
 _owners = weakref.WeakKeyDictionary()
 _watches = []
-_guard = threading.Lock()
+# Re-entrant: collecting garbage may log while it is held.
+_guard = threading.RLock()
+_services = weakref.WeakSet()
 _PAUSE = 0.004
 _SIGNS = re.compile(r"\b(fail(s|ed|ure)?|errors?|could not|cannot|unable|timed out|abandoning|refused)\b", re.IGNORECASE)
 
@@ -86,6 +90,13 @@ def settle(owner, seconds, deeds=None, holder=None):
         time.sleep(_PAUSE)
 
 
+def tolerate(owner, deeds=None, holder=None):
+    """Whatever is at work now is not waited for again."""
+    if not queues(holder):
+        with _guard:
+            _services.update(filter(_busy, _threads(owner, deeds)))
+
+
 def queues(holder, depth=2):
     """The queues that an object holds, or an object of the same package that it holds."""
     found = []
@@ -112,10 +123,17 @@ def _threads(owner, deeds):
         ]
 
 
-def _busy(thread):
+def _frames(thread):
+    """From the innermost outwards."""
     frame = sys._current_frames().get(thread.ident)
-    inner = None
     while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _busy(thread):
+    inner = None
+    for frame in _frames(thread):
         code = frame.f_code
         where = code.co_filename.replace("\\", "/")
         if where.endswith("/queue.py") and code.co_name == "get" and inner == "wait":
@@ -126,8 +144,7 @@ def _busy(thread):
             # `asyncio.run` ends by itself and is at work until then; a loop that runs for ever serves.
             return frame.f_back is not None and frame.f_back.f_code.co_name == "run_until_complete"
         inner = code.co_name
-        frame = frame.f_back
-    return inner is not None
+    return inner is not None and thread not in _services
 
 
 class _Watch:

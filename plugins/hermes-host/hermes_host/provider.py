@@ -88,7 +88,7 @@ class Provider:
         seconds = float(self.settings.get("recall_seconds") or 8)
         with entry.reading:
             entry.turns += 1
-            provider = entry.instance
+            provider = entry.live()
             with lineage.heard(entry.token, apart_from=("retain", "initialize", "tool", "close")) as failures:
                 with lineage.acting(entry.token, "recall"):
                     text = self._recall(entry, provider, query, seconds, params["scope"])
@@ -117,7 +117,7 @@ class Provider:
     def before_compression(self, params):
         entry = self.scopes.of(params["scope"])
         with entry.writing, lineage.acting(entry.token, "close"):
-            return {"text": entry.instance.on_pre_compress(params.get("messages") or []) or ""}
+            return {"text": entry.live().on_pre_compress(params.get("messages") or []) or ""}
 
     def close(self, params):
         scope, reason, following = params["scope"], params.get("reason") or "", params.get("next")
@@ -163,7 +163,7 @@ class Provider:
         arguments = params.get("arguments")
         with lineage.acting(entry.token, "tool"):
             result = hermes.call(
-                entry.instance.handle_tool_call,
+                entry.live().handle_tool_call,
                 params["name"],
                 arguments if isinstance(arguments, dict) else {},
                 session_id=entry.session,
@@ -191,7 +191,6 @@ class Provider:
         return provider
 
     def _make(self, scope, entry):
-        entry.late = False
         with lineage.acting(entry.token, "initialize"):
             provider = self._load()
             if provider is None:

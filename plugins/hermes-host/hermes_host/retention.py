@@ -26,6 +26,8 @@ A crash, at each point (the ledger is `ledger.Ledger`):
    each it is sent again under the same name: once. With any other provider it is sent again as well, and may stand
    twice there: none of them lets itself be asked whether it has a turn. Whoever would rather lose one than have it
    twice sets `unsure` to `leave`.
+   The same holds for a provider with a thread that never rests: a session's first turn is in doubt, and is sent
+   again; then that thread is known.
 3. after `done`, before the answer: the retry finds `done` and sends nothing: once.
 
 Nothing here edits a provider: attributes of the one instance are set, by the names that were found on it, and
@@ -91,9 +93,9 @@ def keep(entry, retain, ledger, settings, log):
     key = retain["key"]
     said = "\n\n".join(text for text in retain.get("said") or [] if text.strip())
     replied = retain.get("replied") or ""
-    provider = entry.instance
-    how = manner(provider)
     with entry.writing:
+        provider = entry.live()
+        how = manner(provider)
         state = ledger.state(key)
         if state == "done":
             return
@@ -115,8 +117,9 @@ def _hand_over(entry, how, provider, retain, said, replied, seconds):
     with lineage.heard(entry.token, apart_from=("recall", "tool")) as failures, how.around(provider, retain):
         try:
             with lineage.acting(entry.token, "retain"):
-                # Some drop a turn that comes before they are ready.
-                lineage.settle(entry.token, seconds, deeds=("initialize",))
+                # Some drop a turn that comes before they are ready. What is not ready by then is not getting ready.
+                if not lineage.settle(entry.token, min(seconds, 20), deeds=("initialize",)):
+                    lineage.tolerate(entry.token, deeds=("initialize",), holder=provider)
                 call(
                     provider.sync_turn,
                     said,
@@ -130,6 +133,7 @@ def _hand_over(entry, how, provider, retain, said, replied, seconds):
     if failures:
         raise Failure(f"The turn was not kept: {failures[0]}", _code(failures))
     if not rests:
+        lineage.tolerate(entry.token, deeds=("retain", "initialize"), holder=provider)
         raise Failure(f"After {seconds:.0f} s it was still being kept.", MAYBE_DONE)
 
 

@@ -10,6 +10,8 @@ import itertools
 import threading
 import time
 
+from .wire import Failure
+
 LIMIT = 256
 _RESTING_FOR = 600.0
 _numbers = itertools.count(1)
@@ -28,6 +30,12 @@ class Entry:
         self.window = 0
         self.late = False
         self.used = time.monotonic()
+
+    def live(self):
+        """The instance, for whoever holds one of the locks."""
+        if self.instance is None:
+            raise Failure("The session was closed meanwhile.")
+        return self.instance
 
 
 class Scopes:
