@@ -1,0 +1,100 @@
+"""JSON-RPC 2.0 over two file descriptors, one message a line.
+
+Standard output belongs to the protocol alone: `claim` takes it before anything else is imported, and whatever
+Hermes or a plugin prints goes to standard error. Standard input is taken likewise, so that nobody who asks the
+user a question eats a message. A line is written whole or not at all.
+"""
+
+import json
+import os
+import sys
+import threading
+
+LINE_MAX = 32 << 20
+
+UNKNOWN_PARAMETERS = -32602
+NO_SUCH_METHOD = -32601
+NOT_JSON = -32700
+FAILED = -32000
+MAYBE_DONE = -32001
+REFUSED = -32002
+NOTHING = -32003
+
+
+class Failure(Exception):
+    """What the host is told instead of an answer."""
+
+    def __init__(self, message, code=FAILED):
+        super().__init__(message)
+        self.code = code
+
+
+def claim():
+    """The protocol's two streams. From now on descriptor 1 is standard error and 0 is empty."""
+    incoming = os.fdopen(os.dup(0), "rb", buffering=1 << 16)
+    outgoing = os.fdopen(os.dup(1), "wb", buffering=0)
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    sys.stdout = sys.stderr
+    sys.stdin = open(os.devnull)
+    return incoming, outgoing
+
+
+class Wire:
+    def __init__(self, incoming, outgoing):
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self.writing = threading.Lock()
+
+    def messages(self):
+        """Every message until the host closes its end."""
+        while True:
+            line = self.incoming.readline(LINE_MAX + 1)
+            if not line:
+                return
+            if len(line) > LINE_MAX:
+                # There is no telling where the next message begins.
+                return
+            if not line.strip():
+                continue
+            try:
+                message = json.loads(line)
+            except ValueError as error:
+                self.refuse(None, NOT_JSON, f"A line was not JSON: {error}")
+                continue
+            if isinstance(message, dict):
+                yield message
+
+    def answer(self, identity, result):
+        line = self._line({"jsonrpc": "2.0", "id": identity, "result": result})
+        if len(line) > LINE_MAX:
+            line = self._line(_refusal(identity, FAILED, f"The answer is longer than {LINE_MAX} bytes."))
+        self._write(line)
+
+    def refuse(self, identity, code, message):
+        self._write(self._line(_refusal(identity, code, message)))
+
+    def log(self, level, message):
+        self._write(self._line({"jsonrpc": "2.0", "method": "log", "params": {"level": level, "message": message}}))
+
+    @staticmethod
+    def _line(message):
+        # `default`: a plugin may put anything into a result; half an answer beats none.
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=str)
+        return text.encode("utf-8", "replace") + b"\n"
+
+    def _write(self, line):
+        with self.writing:
+            view = memoryview(line)
+            try:
+                while view:
+                    view = view[self.outgoing.write(view) :]
+            except (BrokenPipeError, ValueError):
+                pass  # nobody reads any more; the end of the input says so, too
+
+
+def _refusal(identity, code, message):
+    return {"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": message[:4000]}}

@@ -1,0 +1,175 @@
+"""Context engines: Hermes' own compressor, the oldest signature there is, one that takes anything, and a graph."""
+
+import json
+import os
+import unittest
+
+from harness import HermesCase, Refused, scope
+from model import Model
+
+
+def conversation(turns, size=1200):
+    """Turns with the fields the gateway sends along, and a tool call in the middle."""
+    messages = []
+    for index in range(turns):
+        messages.append(
+            {
+                "role": "user",
+                "content": f"Question {index}: " + "bees and honey " * (size // 15),
+                "timestamp": 1794830400.0 + index,
+                "message_id": f"m{index}",
+            }
+        )
+        if index == turns // 2:
+            call = {"id": "call_1", "type": "function", "function": {"name": "web_search", "arguments": "{}"}}
+            messages.append({"role": "assistant", "content": "", "tool_calls": [call], "timestamp": 1794830400.2 + index})
+            messages.append({"role": "tool", "content": "found", "tool_call_id": "call_1", "tool_name": "web_search"})
+        messages.append(
+            {"role": "assistant", "content": f"Answer {index}: " + "yes " * 40, "timestamp": 1794830400.5 + index, "finish_reason": "stop"}
+        )
+    return messages
+
+
+def common_end(old, new):
+    count = 0
+    while count < min(len(old), len(new)) and old[-1 - count] == new[-1 - count]:
+        count += 1
+    return count
+
+
+class Compressor(HermesCase):
+    settings = {"engine": "compressor"}
+
+    def setUp(self):
+        super().setUp()
+        self.model = Model()
+        self.addCleanup(self.model.close)
+        self.configure(
+            "model:\n  default: tiny\n  provider: custom\n"
+            f"  base_url: {self.model.address}\n  api_key: none\n  context_length: 131072\n"
+            f"auxiliary:\n  compression:\n    provider: custom\n    model: tiny\n    base_url: {self.model.address}\n    api_key: none\n"
+            "compression:\n  protect_last_n: 4\n  protect_first_n: 2\n"
+        )
+
+    def asked(self, messages, **options):
+        return {"scope": scope(), "messages": messages, "tokens": 60000, "window": 131072, "options": options}
+
+    def test_it_summarises_and_leaves_both_ends_as_they_were(self):
+        peer = self.start()
+        engine = peer.ability["engine"]
+        self.assertEqual(engine["name"], "compressor")
+        self.assertIn("focus", engine["options"])
+        messages = conversation(40, size=9000)
+        self.assertTrue(peer.call("engine/has_content", self.asked(messages))["has_content"])
+        compressed = peer.call("engine/compress", self.asked(messages))["messages"]
+        self.assertLess(len(compressed), len(messages))
+        self.assertIn("BEES-SUMMARY", json.dumps(compressed))
+        self.assertEqual(compressed[0], messages[0])
+        self.assertGreaterEqual(common_end(messages, compressed), 3)
+
+    def test_a_focus_reaches_the_model(self):
+        peer = self.start()
+        peer.call("engine/compress", self.asked(conversation(40, size=9000), focus="the queen of hive seven"))
+        self.assertIn("the queen of hive seven", json.dumps(self.model.asked))
+
+    def test_a_model_that_fails_leaves_the_conversation_whole(self):
+        peer = self.start()
+        self.model.failing = True
+        with self.assertRaises(Refused) as refused:
+            peer.call("engine/compress", self.asked(conversation(40, size=9000)), seconds=180)
+        self.assertEqual(refused.exception.code, -32000)
+
+    def test_it_decides_by_the_window(self):
+        peer = self.start()
+        little = {"prompt_tokens": 1000, "completion_tokens": 10, "expected_tokens": 1010}
+        much = {"prompt_tokens": 120000, "completion_tokens": 10, "expected_tokens": 120010}
+        ask = {"scope": scope(), "window": 131072}
+        self.assertFalse(peer.call("engine/should_compress", dict(ask, usage=little))["compress"])
+        self.assertTrue(peer.call("engine/should_compress", dict(ask, usage=much))["compress"])
+        self.assertFalse(peer.call("engine/should_compress", dict(ask, usage=much, window=1048576))["compress"])
+        self.assertIn("context_length", peer.call("engine/status", {"scope": scope()})["text"])
+
+    def test_a_short_conversation_is_nothing_to_compress(self):
+        peer = self.start()
+        with self.assertRaises(Refused) as refused:
+            peer.call("engine/compress", self.asked(conversation(1, size=15)))
+        self.assertEqual(refused.exception.code, -32003)
+
+
+class Written(HermesCase):
+    """Engines that a home's plugins register."""
+
+    def begin(self, name, **settings):
+        self.plugin(name)
+        self.configure(f"plugins:\n  enabled: [{name}]\ncontext:\n  engine: {name}\n")
+        return self.start(engine=name, **settings)
+
+    def compress(self, peer, messages, session="s-1", **options):
+        asked = {"scope": scope(session), "messages": messages, "tokens": 9000, "window": 100000, "options": options}
+        return peer.call("engine/compress", asked)
+
+    def test_the_strict_old_signature(self):
+        peer = self.begin("strict")
+        self.assertEqual(peer.ability["engine"]["options"], ["keep_last"])
+        messages = conversation(10)
+        for options in ({}, {"focus": "bees", "force": True}):
+            answer = self.compress(peer, messages, **options)
+            self.assertEqual(answer["messages"][1:], messages[-4:])
+            self.assertNotIn("remark", answer)
+        usage = {"prompt_tokens": 10, "completion_tokens": 1}
+        self.assertFalse(peer.call("engine/should_compress", {"scope": scope("s-1"), "usage": usage, "window": 100000})["compress"])
+
+    def test_one_that_takes_anything_and_then_refuses_it(self):
+        peer = self.begin("moody")
+        self.assertEqual(peer.ability["engine"]["options"], ["focus", "force", "memory_context", "keep_last"])
+        messages = conversation(10)
+        self.assertNotIn("remark", self.compress(peer, messages))
+        answer = self.compress(peer, messages, focus="bees")
+        self.assertEqual(answer["messages"][1:], messages[-4:])
+        self.assertIn("focus", answer["remark"])
+
+    def test_the_end_that_is_to_stay_is_not_shown(self):
+        peer = self.begin("strict")
+        messages = conversation(10)
+        answer = self.compress(peer, messages, keep_last=3)["messages"]
+        self.assertEqual(answer[-3:], messages[-3:])
+        self.assertEqual(len(answer), 1 + 4 + 3)
+
+    def test_a_graph_keeps_its_lineage_across_ten_compressions(self):
+        peer = self.begin("graph")
+        self.assertEqual([tool["name"] for tool in peer.ability["engine"]["tools"]], ["graph_describe", "graph_expand"])
+        messages = conversation(6)
+        for round in range(10):
+            if round == 5:
+                peer.kill()
+                peer = self.start(engine="graph")
+            if round == 7:
+                self.compress(peer, conversation(8), session="s-other")
+            messages = self.compress(peer, messages)["messages"] + conversation(3)
+        described = json.loads(self.tool(peer, "graph_describe", {}))
+        self.assertEqual([node["parent"] for node in described], [None] + [node["id"] for node in described[:-1]])
+        self.assertEqual(len(described), 10)
+        self.assertEqual({node["session"] for node in described}, {"s-1"})
+        oldest = json.loads(self.tool(peer, "graph_expand", {"id": described[0]["id"]}))
+        self.assertEqual(oldest[0]["content"], conversation(6)[0]["content"])
+
+    def test_copies_are_recognised(self):
+        peer = self.begin("graph")
+        messages = conversation(6) + [{"role": "user", "content": "same"}, {"role": "assistant", "content": "same"}] * 2
+        answer = self.compress(peer, messages)["messages"]
+        self.assertEqual(answer[1:], messages[-4:])
+
+    def test_the_end_of_a_session_is_told(self):
+        peer = self.begin("graph")
+        self.compress(peer, conversation(6))
+        peer.call("scope/close", {"scope": scope("s-1"), "reason": "new", "next": "s-2", "messages": conversation(1)})
+        with open(os.path.join(self.home, "graph.log")) as log:
+            told = [line.split() for line in log]
+        self.assertEqual(told, [["start", "s-1", "None"], ["start", "s-1", "compression"], ["end", "s-1", "4"]])
+
+    def tool(self, peer, name, arguments):
+        return peer.call("tool/call", {"scope": scope("s-1"), "key": name, "name": name, "arguments": arguments})["content"]
+
+
+if __name__ == "__main__":
+    unittest.main()
