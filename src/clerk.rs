@@ -511,7 +511,7 @@ fn replace(file: &Path, text: &str) -> Result<(), String> {
         }
         new.as_file().sync_all()?;
         new.persist(file).map_err(|error| error.error)?;
-        fs::File::open(directory)?.sync_all()
+        crate::home::sync_directory(directory)
     });
     written.map_err(|error| format!("could not write {}: {error}", file.display()))
 }

@@ -107,7 +107,15 @@ impl Environment {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        Self(std::env::vars_os().filter_map(text).collect())
+        let mut variables: HashMap<String, String> = std::env::vars_os().filter_map(text).collect();
+        if cfg!(windows) {
+            // `Path` and `PATH` are one there, and the user's directory has another name.
+            variables = variables.into_iter().map(|(name, value)| (name.to_uppercase(), value)).collect();
+            if let Some(user) = variables.get("USERPROFILE").cloned() {
+                variables.entry("HOME".to_owned()).or_insert(user);
+            }
+        }
+        Self(variables)
     }
 
     pub fn get(&self, name: &str) -> Option<String> {

@@ -83,17 +83,28 @@ pub fn choose(given: &[PathBuf], variable: &dyn Fn(&str) -> Option<String>) -> a
     Ok(vec![Home::new(&user.join(".throughline"), ChosenBy::Default)])
 }
 
+/// Where Hermes lives if nobody says otherwise.
+fn hermes_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let user = user_directory(variable)?;
+    if cfg!(not(windows)) {
+        return Some(user.join(".hermes"));
+    }
+    let local = variable("LOCALAPPDATA").filter(|path| !path.trim().is_empty()).map(PathBuf::from);
+    Some(local.unwrap_or_else(|| user.join("AppData/Local")).join("hermes"))
+}
+
 /// `~/.hermes`, if it is there while nobody said which home to use: worth a word to its owner.
 pub fn hermes_beside(home: &Home, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
-    let hermes = user_directory(variable)?.join(".hermes");
+    let hermes = hermes_directory(variable)?;
     (home.chosen_by == ChosenBy::Default && hermes.is_dir()).then_some(hermes)
 }
 
 /// Where homes usually are: `~/.throughline`, `~/.hermes`, and the profiles below both.
 pub fn usual(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Home> {
     let Some(user) = user_directory(variable) else { return Vec::new() };
-    let hermes = variable("HERMES_HOME").map_or_else(|| user.join(".hermes"), PathBuf::from);
-    let roots = [user.join(".throughline"), hermes].map(|root| Home::new(&root, ChosenBy::Default));
+    let hermes = variable("HERMES_HOME").map(PathBuf::from).or_else(|| hermes_directory(variable));
+    let roots = [Some(user.join(".throughline")), hermes].into_iter().flatten();
+    let roots: Vec<Home> = roots.map(|root| Home::new(&root, ChosenBy::Default)).collect();
     let homes = roots.iter().flat_map(|root| profiles(root).unwrap_or_default());
     homes.map(|(_, home)| home).filter(|home| home.path().is_dir()).collect()
 }
@@ -517,8 +528,15 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
+    sync_directory(directory)
+}
+
+/// The names in a directory are on disk, too. Windows opens no directory as a file, and its file
+/// systems keep names in a journal of their own.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
-    File::open(directory)?.sync_all()?; // the name is on disk, too
+    File::open(path)?.sync_all()?;
+    let _ = path;
     Ok(())
 }
 
