@@ -178,6 +178,7 @@ pub struct Settings {
     /// Through how many agents a message may pass.
     pub hops_max: Sourced<u64>,
     /// Local commands are kept from the homes' secrets and policy.
+    #[cfg_attr(not(unix), allow(dead_code))] // there are no commands to confine
     pub landlock: Sourced<bool>,
     /// Without a memory provider: conversations that begin are reminded of earlier ones.
     pub recollects: Sourced<bool>,

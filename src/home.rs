@@ -480,6 +480,7 @@ pub fn private_directory() -> DirBuilder {
 }
 
 pub fn private_file() -> OpenOptions {
+    #[cfg_attr(not(unix), allow(unused_mut))]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

@@ -17,6 +17,7 @@ pub fn directory() -> DirBuilder {
 
 /// 0600, if it is made.
 pub fn file() -> OpenOptions {
+    #[cfg_attr(not(unix), allow(unused_mut))]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

@@ -176,3 +176,44 @@ pub fn is_same(file: &File, path: &Path) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p31_a_name_that_means_another_file_is_refused() {
+        for name in
+            [".env::$DATA", "notes.txt:hidden", ".env.", ".env ", "NUL", "con.txt", "Com1", "lpt9.log"]
+        {
+            assert!(plain_name(name).is_err(), "{name}");
+        }
+        for name in [".env", "notes.txt", "console", "com", "common.rs", "nullable.txt", "ü.md", "a b"] {
+            assert_eq!(plain_name(name), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_exists_is_called_as_the_system_calls_it_and_the_rest_as_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(directory.path()).unwrap();
+        fs::create_dir(root.join("there")).unwrap();
+        assert_eq!(real(&directory.path().join("there")).unwrap(), root.join("there"));
+        let new = root.join("there").join("new").join("file.txt");
+        assert_eq!(real(&new).unwrap(), new);
+        assert_eq!(real(&new).unwrap(), real(&real(&new).unwrap()).unwrap(), "resolving is final");
+    }
+
+    #[test]
+    fn what_is_opened_and_held_is_what_was_decided_about() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(directory.path()).unwrap();
+        fs::write(root.join("a"), "a").unwrap();
+        fs::write(root.join("b"), "b").unwrap();
+        let file = open(&root.join("a")).unwrap();
+        assert!(lies_at(&file, &root.join("a")) && !lies_at(&file, &root.join("b")));
+        assert!(open(&root).unwrap().metadata().unwrap().is_dir());
+        assert_eq!(Held::open(&root).unwrap().path(), root);
+        assert!(Held::open(&root.join("a")).is_err());
+    }
+}
