@@ -550,16 +550,11 @@ pub fn replace_lightly(path: &Path, text: &str) -> io::Result<()> {
 
 const NO_KEY: &str = "could not read random bytes for a key of the API; set API_SERVER_KEY in .env";
 
-#[cfg(not(unix))]
-fn new_key() -> io::Result<String> {
-    Err(ErrorKind::Unsupported.into())
-}
-
 /// 32 random bytes, in a form that is known for a secret wherever it turns up.
-#[cfg(unix)]
 fn new_key() -> io::Result<String> {
     let mut bytes = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random bytes"))?;
     Ok(bytes.iter().fold("tl-".to_owned(), |key, byte| format!("{key}{byte:02x}")))
 }
 

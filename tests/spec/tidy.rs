@@ -405,7 +405,7 @@ mod windows {
     fn is_word(source: &[u8], at: usize) -> bool {
         let before = |back: usize| at.checked_sub(back).map_or(b' ', |at| source[at]);
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        is_letter(before(1)) && !(before(1) == b'b' && !is_letter(before(2)))
+        is_letter(before(1)) && (before(1) != b'b' || is_letter(before(2)))
     }
 
     fn quoted(text: &[u8]) -> usize {
