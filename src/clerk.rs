@@ -95,7 +95,16 @@ impl Attendant {
         memory: Memory,
     ) -> Self {
         let (home, environment) = (home.clone(), environment.clone());
-        Self { home, name: name.to_owned(), environment, tools, memory, restart: None, servers: None, plugins: None }
+        Self {
+            home,
+            name: name.to_owned(),
+            environment,
+            tools,
+            memory,
+            restart: None,
+            servers: None,
+            plugins: None,
+        }
     }
 
     fn config(&self) -> Result<Config, String> {
@@ -548,7 +557,7 @@ fn replace(file: &Path, text: &str) -> Result<(), String> {
         }
         new.as_file().sync_all()?;
         new.persist(file).map_err(|error| error.error)?;
-        fs::File::open(directory)?.sync_all()
+        crate::home::sync_directory(directory)
     });
     written.map_err(|error| format!("could not write {}: {error}", file.display()))
 }

@@ -108,7 +108,15 @@ impl Environment {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        Self(std::env::vars_os().filter_map(text).collect())
+        let mut variables: HashMap<String, String> = std::env::vars_os().filter_map(text).collect();
+        if cfg!(windows) {
+            // `Path` and `PATH` are one there, and the user's directory has another name.
+            variables = variables.into_iter().map(|(name, value)| (name.to_uppercase(), value)).collect();
+            if let Some(user) = variables.get("USERPROFILE").cloned() {
+                variables.entry("HOME".to_owned()).or_insert(user);
+            }
+        }
+        Self(variables)
     }
 
     pub fn get(&self, name: &str) -> Option<String> {
@@ -171,6 +179,7 @@ pub struct Settings {
     /// Through how many agents a message may pass.
     pub hops_max: Sourced<u64>,
     /// Local commands are kept from the homes' secrets and policy.
+    #[cfg_attr(not(unix), allow(dead_code))] // there are no commands to confine
     pub landlock: Sourced<bool>,
     /// Without a memory provider: conversations that begin are reminded of earlier ones.
     pub recollects: Sourced<bool>,

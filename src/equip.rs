@@ -1,27 +1,29 @@
 //! An agent's hands, put together from its settings: files, terminal, skills, memory, servers of the
 //! Model Context Protocol, and the prompt that tells it about them. No logic beyond "which is which".
 
+#[cfg(unix)]
 mod allowlist;
+#[cfg(unix)]
 mod assessor;
+#[cfg(unix)]
+mod bell;
 pub mod compressor;
 mod hooks;
 pub mod plugins;
 mod provider;
 mod servers;
+#[cfg(unix)]
 mod terminal;
 
 use crate::config::{ModelChoice, Settings};
 use crate::home::Home;
 use plugins::Plugins;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::path::{Path, PathBuf, is_separator};
+use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::input::{Birth, DedupeKey, Kind};
-use throughline_core::port::{Briefing, Desk, Engine, Model, Refusal, Submission};
-use throughline_core::route::Target;
+use throughline_core::port::{Briefing, Desk, Engine, Model};
 use throughline_core::session::review::Fill;
 use throughline_core::tool::{Caller, Kit, Tools};
-use throughline_core::{Content, SessionId};
 use throughline_gateway::{Agents, Delegation, EngineKit, Fills, Hands, HandsSettings, Memory as Outside};
 use throughline_hermes::config::Given;
 use throughline_mcp::client::{Client as Servers, ServerStatus};
@@ -31,7 +33,6 @@ use throughline_tools::files::{self, Files};
 use throughline_tools::paths::Reach;
 use throughline_tools::skills::{SkillSettings, Skills};
 use throughline_tools::spill::Spill;
-use throughline_tools::terminal::Notice;
 use throughline_tools::todo::Todo;
 use throughline_tools::toolbox::{Gate, Toolbox};
 
@@ -62,14 +63,26 @@ pub struct Equipment {
     pub fills: Fills,
     /// What is off although it is built in, and why.
     pub off: Vec<String>,
-    bell: Arc<Bell>,
+    #[cfg(unix)]
+    bell: Arc<bell::Bell>,
 }
 
 impl Equipment {
     /// Processes that end, or say what was waited for, are told through this door from now on.
     pub fn rings_at(&self, desk: Arc<dyn Desk>) {
+        #[cfg(unix)]
         self.bell.opens(desk);
+        #[cfg(not(unix))]
+        drop(desk); // where there is no terminal, nothing outlives a turn
     }
+}
+
+/// Where things are.
+struct Place<'a> {
+    home: &'a Path,
+    homes: &'a [PathBuf],
+    workspace: &'a Path,
+    user_home: Option<&'a Path>,
 }
 
 /// Must be called within a runtime.
@@ -85,21 +98,28 @@ pub async fn equip(
     let path = home.path();
     let user_home = settings.environment.get("HOME").map(PathBuf::from);
     let workspace = workspace(path, settings);
-    let bell = Arc::new(Bell::default());
 
     let skills = Arc::new(Skills::new(skill_settings(path, settings)).matching(files::replaced));
     let memory = Memory::new(memory_settings(path, settings));
     let fills = fills(memory.clone());
     let servers = Servers::start(servers::settings(&settings.tools), servers::surroundings(path, settings));
-    let place = terminal::Place { home: path, homes, workspace: &workspace, user_home: user_home.as_deref() };
-    let terminal = Arc::new(terminal::terminal(&place, settings, model, bell.clone().rings(), &mut off));
-    let standing = terminal.clone();
-    let files = Files::new(reach(&place, settings), file_settings(settings))
-        .following(Box::new(move |session: &SessionId| standing.standing(session)));
+    let place = Place { home: path, homes, workspace: &workspace, user_home: user_home.as_deref() };
+    let files = Files::new(reach(&place, settings), file_settings(settings));
+    let mut kits: Vec<Arc<dyn Kit>> = Vec::new();
+    #[cfg(unix)]
+    let bell = Arc::new(bell::Bell::default());
+    #[cfg(unix)]
+    let files = {
+        let rings = bell.clone().rings();
+        let terminal = Arc::new(terminal::terminal(&place, settings, model, rings, &mut off));
+        kits.push(terminal.clone());
+        files.following(Box::new(move |session: &throughline_core::SessionId| terminal.standing(session)))
+    };
+    #[cfg(not(unix))]
+    off.extend(not_here(settings));
     let hands = Arc::new(Hands::new(hands_settings(settings), agents.clone()));
     let outside = provider::memory(home, settings, &workspace, &plugins, &mut off);
-    let mut kits: Vec<Arc<dyn Kit>> = vec![
-        terminal,
+    let everywhere: [Arc<dyn Kit>; 7] = [
         Arc::new(files),
         skills.clone(),
         Arc::new(Todo::of_home(path)),
@@ -108,6 +128,7 @@ pub async fn equip(
         servers.clone(),
         Arc::new(EngineKit { engine, hands: hands.clone() }),
     ];
+    kits.extend(everywhere);
     kits.extend(outside.clone().map(|outside| Arc::new(outside) as Arc<dyn Kit>));
     kits.extend(plugins.kits(&hands));
     let window = match &settings.model {
@@ -154,6 +175,7 @@ pub async fn equip(
         outside,
         fills,
         off,
+        #[cfg(unix)]
         bell,
     }
 }
@@ -181,6 +203,19 @@ impl Mcp {
     }
 }
 
+/// What there is on Unix only.
+#[cfg(not(unix))]
+fn not_here(settings: &Settings) -> Vec<String> {
+    let mut off = vec![
+        "terminal: commands are run on Linux and macOS only; everything that needs no command works"
+            .to_owned(),
+    ];
+    if given(&settings.tools.skills.inline_shell) == Some(true) {
+        off.push("skills.inline_shell: commands in skills are run on Linux and macOS only".to_owned());
+    }
+    off
+}
+
 /// Where commands begin and relative paths count from: what the settings say, else the directory the
 /// gateway was started in, unless that is a home itself.
 fn workspace(home: &Path, settings: &Settings) -> PathBuf {
@@ -189,13 +224,13 @@ fn workspace(home: &Path, settings: &Settings) -> PathBuf {
     match written {
         None | Some("" | "." | "auto" | "cwd") => here(),
         Some(path) => match (path.strip_prefix("~"), settings.environment.get("HOME")) {
-            (Some(rest), Some(user)) => PathBuf::from(user).join(rest.trim_start_matches('/')),
+            (Some(rest), Some(user)) => PathBuf::from(user).join(rest.trim_start_matches(is_separator)),
             _ => PathBuf::from(path),
         },
     }
 }
 
-fn reach(place: &terminal::Place<'_>, settings: &Settings) -> Reach {
+fn reach(place: &Place<'_>, settings: &Settings) -> Reach {
     let safe = settings.environment.get("HERMES_WRITE_SAFE_ROOT").unwrap_or_default();
     Reach {
         workspace: place.workspace.to_owned(),
@@ -204,7 +239,7 @@ fn reach(place: &terminal::Place<'_>, settings: &Settings) -> Reach {
         user_home: place.user_home.map(Path::to_owned).unwrap_or_default(),
         confined: false,
         readable: Vec::new(),
-        write_roots: safe.split(':').filter(|root| !root.is_empty()).map(PathBuf::from).collect(),
+        write_roots: std::env::split_paths(&safe).filter(|root| !root.as_os_str().is_empty()).collect(),
     }
 }
 
@@ -280,6 +315,7 @@ fn backend_name(settings: &Settings) -> &str {
     use throughline_hermes::config::tools::Backend;
     match settings.tools.terminal.backend.as_ref().map(|backend| &backend.value) {
         None | Some(Backend::Local) => "local",
+        Some(_) if cfg!(not(unix)) => "local", // nothing runs anywhere else either
         Some(Backend::Docker) => "docker",
         Some(Backend::Ssh) => "ssh",
         Some(Backend::Other(name)) => name,
@@ -321,64 +357,5 @@ impl Snapshot for Remembered {
         let outside = self.1.as_ref().filter(|_| caller.task.is_none());
         blocks.extend(outside.and_then(|outside| outside.provider.prompt()));
         blocks
-    }
-}
-
-/// Where processes are heard that outlive the turn they were started in. What they say comes in as a
-/// message like any other: durable, once, and never as a person's.
-#[derive(Default)]
-struct Bell {
-    desk: OnceLock<Arc<dyn Desk>>,
-    /// What was said before there was a door to say it through.
-    early: Mutex<Vec<Notice>>,
-}
-
-/// A door that is closed for the moment is tried again for about as long as a drain takes.
-const RINGS_MAX: u32 = 60;
-const RING_PAUSE: Duration = Duration::from_secs(1);
-
-impl Bell {
-    fn rings(self: Arc<Self>) -> Arc<dyn Fn(Notice) + Send + Sync> {
-        let runtime = tokio::runtime::Handle::current();
-        Arc::new(move |notice| match self.desk.get().cloned() {
-            Some(desk) => drop(runtime.spawn(ring(desk, notice))),
-            None => self.early.lock().expect("nothing panics while it holds this").push(notice),
-        })
-    }
-
-    fn opens(&self, desk: Arc<dyn Desk>) {
-        let _ = self.desk.set(desk.clone());
-        let early = std::mem::take(&mut *self.early.lock().expect("nothing panics while it holds this"));
-        early.into_iter().for_each(|notice| drop(tokio::spawn(ring(desk.clone(), notice))));
-    }
-}
-
-async fn ring(desk: Arc<dyn Desk>, notice: Notice) {
-    for _ in 0..RINGS_MAX {
-        match desk.submit(told(desk.as_ref(), notice.clone())).await {
-            Ok(_) => return,
-            Err(Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_)) => {
-                tokio::time::sleep(RING_PAUSE).await;
-            }
-            Err(refusal) => {
-                tracing::warn!(session = %notice.session, %refusal, "a process had something to say, and nobody hears it");
-                return;
-            }
-        }
-    }
-}
-
-fn told(desk: &dyn Desk, notice: Notice) -> Submission {
-    Submission {
-        target: Target::Session(notice.session),
-        birth: Birth::default(),
-        at: desk.now(),
-        key: DedupeKey::of(&["process", &notice.key]),
-        kind: Kind::Chat(Content::text(notice.text)),
-        reply_to: None,
-        sender: None,
-        platform_id: None,
-        trace: notice.trace,
-        may_be_retry: false,
     }
 }

@@ -83,17 +83,28 @@ pub fn choose(given: &[PathBuf], variable: &dyn Fn(&str) -> Option<String>) -> a
     Ok(vec![Home::new(&user.join(".throughline"), ChosenBy::Default)])
 }
 
+/// Where Hermes lives if nobody says otherwise.
+fn hermes_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let user = user_directory(variable)?;
+    if cfg!(not(windows)) {
+        return Some(user.join(".hermes"));
+    }
+    let local = variable("LOCALAPPDATA").filter(|path| !path.trim().is_empty()).map(PathBuf::from);
+    Some(local.unwrap_or_else(|| user.join("AppData/Local")).join("hermes"))
+}
+
 /// `~/.hermes`, if it is there while nobody said which home to use: worth a word to its owner.
 pub fn hermes_beside(home: &Home, variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
-    let hermes = user_directory(variable)?.join(".hermes");
+    let hermes = hermes_directory(variable)?;
     (home.chosen_by == ChosenBy::Default && hermes.is_dir()).then_some(hermes)
 }
 
 /// Where homes usually are: `~/.throughline`, `~/.hermes`, and the profiles below both.
 pub fn usual(variable: &dyn Fn(&str) -> Option<String>) -> Vec<Home> {
     let Some(user) = user_directory(variable) else { return Vec::new() };
-    let hermes = variable("HERMES_HOME").map_or_else(|| user.join(".hermes"), PathBuf::from);
-    let roots = [user.join(".throughline"), hermes].map(|root| Home::new(&root, ChosenBy::Default));
+    let hermes = variable("HERMES_HOME").map(PathBuf::from).or_else(|| hermes_directory(variable));
+    let roots = [Some(user.join(".throughline")), hermes].into_iter().flatten();
+    let roots: Vec<Home> = roots.map(|root| Home::new(&root, ChosenBy::Default)).collect();
     let homes = roots.iter().flat_map(|root| profiles(root).unwrap_or_default());
     homes.map(|(_, home)| home).filter(|home| home.path().is_dir()).collect()
 }
@@ -469,6 +480,7 @@ pub fn private_directory() -> DirBuilder {
 }
 
 pub fn private_file() -> OpenOptions {
+    #[cfg_attr(not(unix), allow(unused_mut))]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -517,8 +529,15 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
+    sync_directory(directory)
+}
+
+/// The names in a directory are on disk, too. Windows opens no directory as a file, and its file
+/// systems keep names in a journal of their own.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
-    File::open(directory)?.sync_all()?; // the name is on disk, too
+    File::open(path)?.sync_all()?;
+    let _ = path;
     Ok(())
 }
 
@@ -531,16 +550,11 @@ pub fn replace_lightly(path: &Path, text: &str) -> io::Result<()> {
 
 const NO_KEY: &str = "could not read random bytes for a key of the API; set API_SERVER_KEY in .env";
 
-#[cfg(not(unix))]
-fn new_key() -> io::Result<String> {
-    Err(ErrorKind::Unsupported.into())
-}
-
 /// 32 random bytes, in a form that is known for a secret wherever it turns up.
-#[cfg(unix)]
 fn new_key() -> io::Result<String> {
     let mut bytes = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random bytes"))?;
     Ok(bytes.iter().fold("tl-".to_owned(), |key, byte| format!("{key}{byte:02x}")))
 }
 

@@ -1,5 +1,6 @@
 //! A word to systemd: ready, stopping, still alive. Silent where nobody listens.
 
+#[cfg(unix)]
 use std::io;
 use std::time::Duration;
 

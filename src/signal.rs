@@ -18,7 +18,8 @@ impl Stop {
         Ok(Self { signals: [listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?] })
     }
 
-    /// Ctrl-C, SIGTERM; on Windows also a closed console, the end of the session, a service's stop.
+    /// Ctrl-C, SIGTERM; on Windows Ctrl-C, Ctrl-Break, a closed console, log-off and shutdown. A service's
+    /// stop reaches no console: whatever runs this as a service turns it into one of these.
     #[cfg(unix)]
     pub async fn asked(&mut self) {
         let [interrupt, terminate] = &mut self.signals;

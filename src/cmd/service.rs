@@ -51,6 +51,9 @@ impl Service {
         variable: &dyn Fn(&str) -> Option<String>,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
+        if cfg!(windows) {
+            bail!("units are systemd's; docs/operations.md says how this runs as a service on Windows");
+        }
         let program = std::env::current_exe().context("could not tell where this program is")?;
         match self {
             Service::Print(unit) => {

@@ -35,7 +35,7 @@ impl Allowed {
             }
             file.as_file().sync_all()?;
             file.persist(&self.file).map_err(|error| error.error)?;
-            fs::File::open(directory)?.sync_all()
+            crate::home::sync_directory(directory)
         });
         written.map_err(|error| format!("could not write {shown}: {error}"))
     }

@@ -33,10 +33,28 @@ pub fn hooks(home: &Path, workspace: &Path, settings: &Settings, off: &mut Vec<S
                 (true, true) => None,
             };
             off.extend(list.iter().filter_map(|hook| Some(named(hook, refusal(hook)?))));
-            list.iter().filter(|hook| refusal(hook).is_none()).cloned().collect()
+            let agreed = list.iter().filter(|hook| refusal(hook).is_none());
+            match cfg!(unix) {
+                true => agreed.cloned().collect(),
+                false => {
+                    off.extend(agreed.clone().map(|hook| named(hook, not_here(hook))));
+                    agreed.filter(|hook| hook.is_before_a_call()).cloned().collect()
+                }
+            }
         }
     };
     Arc::new(ShellHooks::new(running, workspace.to_owned(), home.join(RUNS), user_home.as_deref()))
+}
+
+/// Why what was agreed to does not run elsewhere than on Unix. One that may forbid a call is not left
+/// out: it cannot be asked there, and so forbids it.
+fn not_here(hook: &Hook) -> &'static str {
+    match hook.is_before_a_call() {
+        true => {
+            "hooks are run on Linux and macOS only; it cannot be asked here, so the tools it decides about are refused"
+        }
+        false => "hooks are run on Linux and macOS only",
+    }
 }
 
 fn is_on(settings: &Settings, variable: &str) -> bool {

@@ -27,8 +27,8 @@ use throughline_hermes::config::plugins::Plugin;
 use throughline_hermes::toolset::is_toolset;
 use throughline_plugins::protocol::{CommandRun, ModelSaid};
 use throughline_plugins::{
-    AnswerModel, CallError, Deadlines, Host, PluginEngine, PluginHooks, PluginKit, PluginProvider, PluginSettings,
-    Status, scope, settings,
+    AnswerModel, CallError, Deadlines, Host, PluginEngine, PluginHooks, PluginKit, PluginProvider,
+    PluginSettings, Status, scope, settings,
 };
 
 /// Where plugins are at home, below the agent's home.
@@ -80,7 +80,11 @@ impl Plugins {
                 Err(error) => off.push(format!(
                     "plugin {}: {error} What it brings is missing until it can be started; see {}.",
                     host.name(),
-                    home.path().join(DIRECTORY).join(host.name()).join(throughline_plugins::LOG_FILE).display()
+                    home.path()
+                        .join(DIRECTORY)
+                        .join(host.name())
+                        .join(throughline_plugins::LOG_FILE)
+                        .display()
                 )),
             }
         }
@@ -103,7 +107,8 @@ impl Plugins {
     pub fn engine(&self, shares: &boundary::Settings) -> Option<Arc<dyn Engine>> {
         let (window, shares) = (shares.window, shares.clone());
         let threshold = Arc::new(move |usage: &_| is_full(&shares, usage));
-        PluginEngine::new(self.engine.clone()?, window, threshold).map(|engine| Arc::new(engine) as Arc<dyn Engine>)
+        PluginEngine::new(self.engine.clone()?, window, threshold)
+            .map(|engine| Arc::new(engine) as Arc<dyn Engine>)
     }
 
     pub fn provider(&self) -> Option<Arc<dyn Provider>> {
@@ -115,8 +120,10 @@ impl Plugins {
         let kit = |host: &Host| {
             let hands = hands.clone();
             let scope = Arc::new(move |caller: &_| {
-                let (hands, caller): (Arc<Hands>, throughline_core::tool::Caller) = (hands.clone(), Clone::clone(caller));
-                Box::pin(async move { hands.scope_of(&caller).await }) as throughline_core::port::Promise<'static, _>
+                let (hands, caller): (Arc<Hands>, throughline_core::tool::Caller) =
+                    (hands.clone(), Clone::clone(caller));
+                Box::pin(async move { hands.scope_of(&caller).await })
+                    as throughline_core::port::Promise<'static, _>
             });
             Arc::new(PluginKit::new(host.clone(), scope)) as Arc<dyn Kit>
         };
@@ -153,7 +160,12 @@ impl Plugins {
     }
 
     /// None: nobody knows this order.
-    pub async fn command(&self, scope: &Scope, name: &str, argument: &str) -> Option<Result<String, CallError>> {
+    pub async fn command(
+        &self,
+        scope: &Scope,
+        name: &str,
+        argument: &str,
+    ) -> Option<Result<String, CallError>> {
         let knows = |host: &&Host| {
             host.abilities().is_some_and(|known| known.commands.iter().any(|command| command.name == name))
         };
@@ -250,7 +262,8 @@ struct Wanted {
 
 impl Wanted {
     fn of(home: &Home, settings: &Settings, off: &mut Vec<String>) -> Self {
-        let own = |name: &str| settings.plugins.list.iter().any(|plugin| plugin.enabled && plugin.name == name);
+        let own =
+            |name: &str| settings.plugins.list.iter().any(|plugin| plugin.enabled && plugin.name == name);
         let engine = settings.tools.switches.context_engine.as_deref().unwrap_or_default();
         let engine = Some(engine.trim()).filter(|name| !BUILT_IN.contains(name));
         let provider = settings.tools.memory.provider.as_ref().map_or("", |provider| provider.value.trim());
@@ -305,7 +318,9 @@ impl Wanted {
         let mut lost: Vec<String> = Vec::new();
         lost.extend(provider.map(|name| format!("memory provider {name}: {why}")));
         lost.extend(engine.map(|name| format!("context engine {name}: {why}")));
-        lost.extend(self.handlers.iter().map(|name| format!("hook {name}: its handler.py needs Python, and {why}")));
+        lost.extend(
+            self.handlers.iter().map(|name| format!("hook {name}: its handler.py needs Python, and {why}")),
+        );
         lost.extend(self.plugins.iter().map(|name| format!("plugin {name}: {why}")));
         lost.extend(self.toolsets.iter().map(|name| format!("toolset {name} of Hermes: {why}")));
         lost

@@ -2,7 +2,7 @@
 
 use super::allowlist::Allowed;
 use super::assessor::Asking;
-use super::{backend_name, count, given};
+use super::{Place, backend_name, count, given};
 use crate::config::Settings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +15,6 @@ use throughline_tools::sandbox::{self, Confine};
 use throughline_tools::terminal::{
     Backend, DockerSettings, HomeMode, Notices, SshSettings, Terminal, TerminalSettings,
 };
-
-/// Where things are.
-pub struct Place<'a> {
-    pub home: &'a Path,
-    pub homes: &'a [PathBuf],
-    pub workspace: &'a Path,
-    pub user_home: Option<&'a Path>,
-}
 
 pub fn terminal(
     place: &Place<'_>,

@@ -141,3 +141,293 @@ fn nothing_of_the_machine_it_was_written_on_is_left_behind() {
         }
     }
 }
+
+/// What Windows does not have. Where one of these is compiled there, nothing is.
+const OF_UNIX: [&str; 24] = [
+    "std::os::unix",
+    "std::os::fd",
+    "std::os::linux",
+    "libc::",
+    "rustix::",
+    "landlock::",
+    "signal::unix",
+    "net::unix",
+    "UnixStream",
+    "UnixListener",
+    "UnixDatagram",
+    "ProcessGroup",
+    ".process_group(",
+    ".custom_flags(libc",
+    ".mode(0o",
+    "permissions().mode()",
+    "from_mode(",
+    ".dev()",
+    ".ino()",
+    ".nlink()",
+    ".mtime()",
+    "as_raw_fd",
+    "OwnedFd",
+    "mkfifo",
+];
+
+/// No system's compiler is needed for this: what stands under a `cfg` that does not hold on Windows is
+/// taken away, with all that follows from it, and what is left must not name anything of Unix. It is
+/// read as text: a name that a `use` brings in under another one is not found out, the `use` is.
+#[test]
+fn nothing_of_unix_is_compiled_on_windows() {
+    let mut roots = vec![root().join("src/main.rs")];
+    for entry in fs::read_dir(root().join("crates")).expect("there are crates") {
+        let path = entry.expect("an entry can be read").path();
+        let names = ["src/lib.rs", "src/main.rs"].iter();
+        roots.extend(names.map(|name| path.join(name)).filter(|file| file.exists()));
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).expect("every crate has a manifest");
+        let section = manifest.split("[dependencies]").nth(1).unwrap_or_default();
+        let everywhere = section.split("\n[").next().unwrap_or_default();
+        for line in everywhere.lines() {
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            assert!(
+                !["landlock", "rustix", "nix"].contains(&name),
+                "{}: {name} belongs below [target.'cfg(unix)'.dependencies]",
+                path.display()
+            );
+        }
+    }
+    let mut found = Vec::new();
+    let mut files = 0;
+    while let Some(path) = roots.pop() {
+        files += 1;
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| {
+            panic!("{}: {error}; a `mod` names it, and `#[path]` is not understood here", path.display())
+        });
+        let left = windows::left(&text);
+        roots.extend(windows::modules(&left).iter().map(|name| windows::file_of(&path, name)));
+        for (number, line) in left.lines().enumerate() {
+            let names = OF_UNIX.iter().filter(|name| line.contains(**name));
+            found.extend(names.map(|name| format!("{}:{}: {name}", path.display(), number + 1)));
+            if line.contains("File::open(") && line.contains(".sync_all()") {
+                found.push(format!("{}:{}: a directory is opened as a file", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(files > 300, "only {files} files were looked at");
+    assert!(
+        found.is_empty(),
+        "this is compiled on Windows, too, and is of Unix:\n  {}\nPut `#[cfg(unix)]` (or `cfg(target_os = \"linux\")`) \
+         before the item or the `mod`, and give other systems a version of their own where somebody calls it. Private \
+         files and directories: see `private.rs` of the crate. What is off there is named by `src/equip.rs`.",
+        found.join("\n  ")
+    );
+}
+
+#[test]
+fn what_windows_compiles_is_known_by_its_cfg() {
+    let text = r#"
+        use std::os::unix::a; // kept
+        #[cfg(unix)]
+        use std::os::unix::{b, c};
+        #[cfg(all(test, unix))]
+        mod tests { fn d() { "}"; } }
+        #[cfg(unix)]
+        pub mod gone;
+        pub mod stays;
+        struct S { #[cfg(unix)] e: Vec<u8>, f: u8 }
+        fn g() -> u8 { #[cfg(not(unix))] h(); #[cfg(target_os = "linux")] i('{'); j() }
+        #[cfg(any(unix, windows))]
+        fn k() {}
+        #[cfg(unix)]
+        #[allow(unused)]
+        fn l<A, B>(m: [u8; 2]) -> u8 { let n = "}"; 1 } fn o() {}
+    "#;
+    let left = windows::left(text);
+    for kept in ["unix::a", "stays", "f:", "h()", "j()", "fn k", "fn o"] {
+        assert!(left.contains(kept), "{kept} is missing from {left}");
+    }
+    for gone in ["kept", "{b, c}", "fn d", "gone", "e:", "i(", "fn l", "let n"] {
+        assert!(!left.contains(gone), "{gone} is left in {left}");
+    }
+    assert_eq!(windows::modules(&left), ["stays"]);
+    assert_eq!(left.len(), text.len(), "every line keeps its number");
+}
+
+/// What of a source file is compiled on Windows.
+mod windows {
+    use std::path::{Path, PathBuf};
+
+    /// The code alone, without what a `cfg` takes away there. All else is blank.
+    pub fn left(text: &str) -> String {
+        let source = text.as_bytes();
+        let mut code = bare(source);
+        let mut at = 0;
+        while let Some(found) = find(&code, b"#[cfg(", at) {
+            let end = closing(&code, found + 1); // of the attribute
+            let predicate = String::from_utf8_lossy(&source[found + 6..end - 1]).into_owned();
+            at = end + 1;
+            if !holds(predicate.trim().trim_end_matches(',')) {
+                let end = item_end(&code, at);
+                blank(&mut code[found..end]);
+                at = end;
+            }
+        }
+        String::from_utf8_lossy(&code).into_owned()
+    }
+
+    /// `mod name;` in code.
+    pub fn modules(code: &str) -> Vec<String> {
+        let words: Vec<&str> = code.split_whitespace().collect();
+        let named = words.windows(2).filter(|pair| pair[0] == "mod");
+        named.filter_map(|pair| pair[1].strip_suffix(';')).map(str::to_owned).collect()
+    }
+
+    pub fn file_of(parent: &Path, name: &str) -> PathBuf {
+        let stem = parent.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let directory = match stem {
+            "lib" | "main" | "mod" => parent.parent().unwrap_or(parent).to_owned(),
+            _ => parent.with_extension(""),
+        };
+        let nested = directory.join(name).join("mod.rs");
+        if nested.exists() { nested } else { directory.join(format!("{name}.rs")) }
+    }
+
+    /// Whether a predicate holds on Windows, outside tests. What it says of anything else may hold.
+    fn holds(predicate: &str) -> bool {
+        let inside = |name: &str| {
+            let rest = predicate.strip_prefix(name)?.trim_start();
+            rest.strip_prefix('(')?.strip_suffix(')')
+        };
+        if let Some(rest) = inside("not") {
+            return !holds(rest.trim());
+        }
+        if let Some(rest) = inside("all") {
+            return parts(rest).iter().all(|part| holds(part));
+        }
+        if let Some(rest) = inside("any") {
+            return parts(rest).iter().any(|part| holds(part));
+        }
+        match predicate {
+            "unix" | "test" => false,
+            other if other.starts_with("target_os") => other.contains("\"windows\""),
+            _ => true,
+        }
+    }
+
+    /// What stands between the outer commas.
+    fn parts(list: &str) -> Vec<&str> {
+        let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
+        for (at, letter) in list.char_indices() {
+            match letter {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                ',' if depth == 0 => {
+                    parts.push(list[start..at].trim());
+                    start = at + 1;
+                }
+                _ => {}
+            }
+        }
+        parts.push(list[start..].trim());
+        parts.into_iter().filter(|part| !part.is_empty()).collect()
+    }
+
+    /// Where the item, statement, field or arm that begins here ends.
+    fn item_end(code: &[u8], start: usize) -> usize {
+        let mut at = start;
+        loop {
+            at += code[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            match code[at..].starts_with(b"#[") {
+                true => at = closing(code, at + 1) + 1, // another attribute
+                false => break,
+            }
+        }
+        let first = |words: &[&str]| words.iter().any(|word| code[at..].starts_with(word.as_bytes()));
+        let ends_with_a_semicolon = first(&["use ", "pub use ", "let ", "const ", "static ", "type "]);
+        let has_a_body =
+            first(&["fn ", "pub", "async ", "unsafe ", "impl", "struct ", "enum ", "trait ", "mod "]);
+        while at < code.len() {
+            match code[at] {
+                b';' => return at + 1,
+                b',' if !ends_with_a_semicolon && !has_a_body => return at + 1,
+                b'{' if !ends_with_a_semicolon => return closing(code, at) + 1,
+                b'(' | b'[' | b'{' => at = closing(code, at) + 1,
+                b')' | b']' | b'}' => return at, // of what it stands in
+                _ => at += 1,
+            }
+        }
+        at
+    }
+
+    /// The bracket that closes the one at `open`.
+    fn closing(code: &[u8], open: usize) -> usize {
+        let mut depth = 0;
+        for (at, byte) in code.iter().enumerate().skip(open) {
+            match byte {
+                b'(' | b'[' | b'{' => depth += 1,
+                b')' | b']' | b'}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return at;
+            }
+        }
+        code.len() - 1
+    }
+
+    fn find(code: &[u8], what: &[u8], from: usize) -> Option<usize> {
+        code.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| at + from)
+    }
+
+    fn blank(bytes: &mut [u8]) {
+        bytes.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+    }
+
+    /// Without comments and without what stands in quotes.
+    fn bare(source: &[u8]) -> Vec<u8> {
+        let mut code = source.to_vec();
+        let mut at = 0;
+        while at < source.len() {
+            let rest = &source[at..];
+            let end = match rest {
+                [b'/', b'/', ..] => rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
+                [b'/', b'*', ..] => find(rest, b"*/", 2).map_or(rest.len(), |end| end + 2),
+                [b'"', ..] => quoted(rest),
+                [b'r', b'"' | b'#', ..] if !is_word(source, at) => raw(rest),
+                [b'\'', b'\\', ..] => {
+                    rest[2..].iter().skip(1).position(|byte| *byte == b'\'').map_or(1, |end| end + 4)
+                }
+                [b'\'', _, b'\'', ..] => 3,
+                _ => 0,
+            };
+            blank(&mut code[at..at + end]);
+            at += end.max(1);
+        }
+        code
+    }
+
+    /// Whether the letter here goes on with a word; `br"…"` does, and begins a text all the same.
+    fn is_word(source: &[u8], at: usize) -> bool {
+        let before = |back: usize| at.checked_sub(back).map_or(b' ', |at| source[at]);
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        is_letter(before(1)) && (before(1) != b'b' || is_letter(before(2)))
+    }
+
+    fn quoted(text: &[u8]) -> usize {
+        let mut at = 1;
+        while at < text.len() {
+            match text[at] {
+                b'\\' => at += 2,
+                b'"' => return at + 1,
+                _ => at += 1,
+            }
+        }
+        text.len()
+    }
+
+    /// `r"…"` and `r#"…"#`; none for `r#name`.
+    fn raw(text: &[u8]) -> usize {
+        let hashes = text[1..].iter().take_while(|byte| **byte == b'#').count();
+        if text.get(1 + hashes) != Some(&b'"') {
+            return 0;
+        }
+        let end = [b"\"".as_slice(), &b"#".repeat(hashes)].concat();
+        find(text, &end, 2 + hashes).map_or(text.len(), |at| at + end.len())
+    }
+}

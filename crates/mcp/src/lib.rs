@@ -3,5 +3,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod client;
+mod private;
 pub mod serve;
 pub mod settings;

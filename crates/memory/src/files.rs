@@ -9,10 +9,10 @@
 //!   file or the new one.
 //! - Files are 0600, directories 0700. Where the file is a symlink, the file it names is replaced.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use crate::private::{self, sync_directory};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
@@ -133,9 +133,9 @@ impl MemoryFile {
     }
 
     fn lock_file(&self) -> io::Result<File> {
-        create_directory(parent(&self.path))?;
+        private::directory().create(parent(&self.path))?;
         let path = with_suffix(&self.path, ".lock");
-        OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)
+        private::file().create(true).append(true).read(true).open(path)
     }
 
     fn unusable(&self, why: String) -> FileError {
@@ -247,15 +247,6 @@ pub fn put_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let prepared = Prepared::write(path, bytes)?;
     prepared.temporary.persist_noclobber(path).map_err(|failed| failed.error)?;
     sync_directory(parent(path))
-}
-
-/// 0700, with its parents, if it is not there. What is there keeps its mode.
-pub fn create_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-pub fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 /// Where a symlink leads, even to a file that does not exist yet: the link survives a write.

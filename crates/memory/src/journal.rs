@@ -8,13 +8,12 @@
 //! - 0600, like the files. Deliberately absent: a bound. An archive that forgets is none, and its lines
 //!   are as short as what fits into a prompt.
 
-use crate::files::{create_directory, sync_directory};
 use crate::origin::{Origin, Record, What, Writer};
+use crate::private::{self, sync_directory};
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use throughline_core::time::Time;
 
@@ -52,12 +51,11 @@ impl Journal {
             lines.push(b'\n');
         }
         let directory = self.path.parent().expect("it lies in a directory of its own");
-        create_directory(directory)?;
+        private::directory().create(directory)?;
         if fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::other("it is not a regular file"));
         }
-        let mut file =
-            OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(&self.path)?;
+        let mut file = private::file().create(true).append(true).read(true).open(&self.path)?;
         let length = file.metadata()?.len();
         if has_open_end(&mut file, length)? {
             lines.insert(0, b'\n');

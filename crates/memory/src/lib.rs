@@ -25,6 +25,7 @@ mod journal;
 mod keep;
 mod origin;
 mod pending;
+mod private;
 mod prompt;
 pub mod settings;
 mod size;

@@ -5,9 +5,10 @@
 //! came now, and goes once it is done: what fails stays, for another try or a no.
 
 use crate::arguments::{self, Request, Wish};
-use crate::files::{FileError, create_directory, put_new};
+use crate::files::{FileError, put_new};
 use crate::keep::{Ended, Keeper};
 use crate::origin::{Origin, Writer};
+use crate::private;
 use crate::survey::in_words;
 use crate::text::{head, strip};
 use crate::tool::Memory;
@@ -145,7 +146,7 @@ pub fn stage(home: &Path, proposal: &Proposal, origin: &Origin) -> Result<String
 }
 
 fn put(directory: &Path, proposal: &Proposal, origin: &Origin) -> io::Result<String> {
-    create_directory(directory)?;
+    private::directory().create(directory)?;
     let mut tried = Err(io::Error::from(io::ErrorKind::AlreadyExists));
     for _ in 0..IDS_TRIED_MAX {
         let id = new_id();

@@ -147,7 +147,9 @@ fn replace(directory: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&temporary, directory.join(FILE))?;
-    File::open(directory)?.sync_all()
+    #[cfg(unix)]
+    File::open(directory)?.sync_all()?; // the name is on disk, too; Windows keeps a journal of names
+    Ok(())
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -21,6 +21,7 @@
 mod detect;
 mod flags;
 mod glob;
+mod judge;
 mod rules;
 mod shell;
 
@@ -31,8 +32,8 @@ pub(crate) fn split(text: &[char]) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests;
 
-pub use crate::terminal::judge::{Judge, Judgement};
 use detect::{Detector, Reading, SUDO_GUESS};
+pub use judge::{Judge, Judgement};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

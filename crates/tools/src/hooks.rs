@@ -7,13 +7,22 @@
 //!   it, and whoever comes after finds out how they ended instead of beginning them a second time
 //! - all others are told once at most, and nobody waits for them
 //!
+//! Elsewhere than on Unix no program is run (`nowhere`): there are no process groups to end them by,
+//! and no `/bin/sh` to outlive this process in. One that may forbid a call forbids it there.
+//!
 //! Deliberately absent: who has agreed to which hook. Only those that may run are handed in.
 
+#[cfg(unix)]
 mod apart;
+#[cfg(not(unix))]
+mod nowhere;
+#[cfg(unix)]
 mod once;
 
+#[cfg(unix)]
 use apart::Apart;
-use once::Ran;
+#[cfg(not(unix))]
+use nowhere::{self as once, Apart};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -43,6 +52,20 @@ struct Program {
     matcher: Option<Matcher>,
     /// Its words, or why it has none.
     words: Result<Vec<String>, String>,
+}
+
+/// How a run ended.
+#[cfg_attr(not(unix), allow(dead_code))] // there, none begins
+enum Ran {
+    /// It never began.
+    NotAtAll(String),
+    TooLong(Duration),
+    /// A negative code is the signal that ended it.
+    ToItsEnd {
+        code: i32,
+        answer: String,
+        complaint: String,
+    },
 }
 
 enum Matcher {

@@ -11,15 +11,20 @@
 //!
 //! Deliberately absent: the terminal. What a command may touch is the sandbox's matter.
 
-use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Component, Path, PathBuf};
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
-/// As many links as Linux itself follows.
-const LINKS_MAX: usize = 40;
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Component, Path, PathBuf, is_separator};
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+pub use system::{Held, real};
 
 /// What a home holds that no tool reads: keys, tokens, and the files that the store keeps open.
 const SECRET_FILES: [&str; 9] = [
@@ -55,15 +60,6 @@ const USER_DIRECTORIES: [&str; 8] =
     [".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".config/gh", ".config/gcloud"];
 /// What of them may be read: it tells of no key.
 const USER_READABLE: [&str; 3] = [".ssh/config", ".ssh/known_hosts", ".aws/config"];
-
-const SYSTEM_DIRECTORIES: [&str; 7] =
-    ["/etc", "/boot", "/usr/lib/systemd", "/private/etc", "/dev", "/proc", "/sys"];
-const SYSTEM_FILES: [&str; 2] = ["/var/run/docker.sock", "/run/docker.sock"];
-const SYSTEM_SECRETS: [&str; 4] = ["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"];
-
-/// What the kernel tells of a process that may hold its environment or its memory.
-const PROCESS_FILES: [&str; 9] =
-    ["environ", "cmdline", "maps", "smaps", "smaps_rollup", "numa_maps", "mem", "auxv", "pagemap"];
 
 /// The settings from which reach is decided.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +120,9 @@ impl Reach {
     pub fn expand(&self, path: &str) -> PathBuf {
         match path.strip_prefix('~') {
             Some("") => self.user_home.clone(),
-            Some(rest) if rest.starts_with('/') => self.user_home.join(rest.trim_start_matches('/')),
+            Some(rest) if rest.starts_with(is_separator) => {
+                self.user_home.join(rest.trim_start_matches(is_separator))
+            }
             _ => PathBuf::from(path),
         }
     }
@@ -132,7 +130,8 @@ impl Reach {
     /// Why this may not be read. `resolved` comes from [`Reach::resolve`], `path` is how it was named.
     pub fn read_refusal(&self, resolved: &Path, path: &str) -> Option<String> {
         let named = |what: &str| Some(format!("Access denied: {} {what}", resolved.display()));
-        if is_device(resolved) || is_device(&lexical(&self.workspace.join(self.expand(path)))) {
+        if system::is_device(resolved) || system::is_device(&lexical(&self.workspace.join(self.expand(path))))
+        {
             return Some(device(path));
         }
         if let Some(within) = self.within(resolved) {
@@ -160,8 +159,7 @@ impl Reach {
                  to check the file structure, read .env.example instead.",
             );
         }
-        if self.is_users_secret(resolved) || SYSTEM_SECRETS.iter().any(|secret| resolved.starts_with(secret))
-        {
+        if self.is_users_secret(resolved) || system::is_secret(resolved) {
             return named("is a protected system/credential file and cannot be read directly.");
         }
         if self.confined && !self.may_read(resolved) {
@@ -173,9 +171,7 @@ impl Reach {
     /// Why this may not be changed.
     pub fn change_refusal(&self, resolved: &Path, path: &str, change: Change) -> Option<String> {
         let word = change.word();
-        if SYSTEM_DIRECTORIES.iter().any(|directory| resolved.starts_with(directory))
-            || SYSTEM_FILES.iter().any(|file| resolved == Path::new(file))
-        {
+        if system::is_protected(resolved) {
             return Some(format!(
                 "Refusing to write to sensitive system path: {path}\nUse the terminal tool with sudo if you need to \
                  modify system files."
@@ -243,13 +239,9 @@ impl Reach {
 
     /// Opens a regular file for reading, at a path that was resolved and is allowed.
     pub fn open(&self, resolved: &Path, path: &str) -> Result<(File, Metadata), Unopened> {
-        // Without waiting: a FIFO would wait for its writer, a terminal for its user.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(resolved)?;
+        let file = system::open(resolved)?;
         let facts = file.metadata()?;
-        if !lies_at(&file, resolved) {
+        if !system::lies_at(&file, resolved) {
             return Err(Unopened::Refused(format!(
                 "Access denied: {path} changed while it was being opened. Try again with its real path."
             )));
@@ -260,7 +252,7 @@ impl Reach {
         if !facts.is_file() {
             return Err(Unopened::Refused(device(path)));
         }
-        if facts.nlink() > 1 && self.is_secret_by_another_name(&facts) {
+        if system::may_have_another_name(&facts) && self.is_secret_by_another_name(&file) {
             return Err(Unopened::Refused(format!(
                 "Access denied: {} is a Hermes credential store and cannot be read directly.",
                 resolved.display()
@@ -272,14 +264,7 @@ impl Reach {
     /// Holds the directory of a file that is about to be changed, so that it stays the one that was
     /// decided about.
     pub fn hold(&self, directory: &Path) -> io::Result<Held> {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
-            .open(directory)?;
-        if !lies_at(&file, directory) {
-            return Err(io::Error::other("the directory changed while it was being opened"));
-        }
-        Ok(Held { directory: directory.to_owned(), file })
+        Held::open(directory)
     }
 
     fn outside(&self, path: &str) -> String {
@@ -321,13 +306,13 @@ impl Reach {
         homes.push(root);
         homes.retain(|home| !home.as_os_str().is_empty() && resolved.starts_with(home));
         let home = homes.into_iter().max_by_key(|home| home.as_os_str().len())?;
-        let rest = resolved.strip_prefix(&home).unwrap_or(Path::new("")).to_owned();
+        let rest = folded(resolved.strip_prefix(&home).unwrap_or(Path::new("")));
         Some(Within { home, rest })
     }
 
     fn users(&self, resolved: &Path) -> Option<PathBuf> {
         let home = real(&self.user_home).ok().filter(|home| home.parent().is_some())?;
-        resolved.strip_prefix(home).ok().map(Path::to_owned)
+        resolved.strip_prefix(home).ok().map(folded)
     }
 
     fn is_users(&self, resolved: &Path) -> bool {
@@ -345,12 +330,11 @@ impl Reach {
     }
 
     /// Whether this is the file of a secret, reached over a second name of it.
-    fn is_secret_by_another_name(&self, facts: &Metadata) -> bool {
+    fn is_secret_by_another_name(&self, file: &File) -> bool {
         let mut homes: Vec<PathBuf> = self.homes.clone();
         homes.extend([self.home.clone(), self.root()]);
-        homes.iter().flat_map(|home| SECRET_FILES.iter().map(move |file| home.join(file))).any(|secret| {
-            fs::metadata(secret).is_ok_and(|other| other.dev() == facts.dev() && other.ino() == facts.ino())
-        })
+        let secrets = homes.iter().flat_map(|home| SECRET_FILES.iter().map(move |file| home.join(file)));
+        secrets.into_iter().any(|secret| system::is_same(file, &secret))
     }
 }
 
@@ -366,88 +350,13 @@ pub enum Unopened {
 impl From<io::Error> for Unopened {
     fn from(error: io::Error) -> Self {
         // A link appeared where the resolved path had none.
-        if error.raw_os_error() == Some(libc::ELOOP) {
+        if system::met_a_link(&error) {
             return Self::Refused(
                 "Access denied: the path became a link while it was being opened.".to_owned(),
             );
         }
         Self::Failed(error)
     }
-}
-
-/// A directory that is held open.
-pub struct Held {
-    directory: PathBuf,
-    file: File,
-}
-
-impl Held {
-    /// A path to the directory itself, wherever its name leads by now.
-    pub fn path(&self) -> PathBuf {
-        let held = descriptor(&self.file);
-        if held.exists() { held } else { self.directory.clone() }
-    }
-
-    /// What is in the directory has the names it has now, also after a power cut.
-    pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()
-    }
-}
-
-fn descriptor(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-/// Whether what was opened lies where the decision was made about.
-fn lies_at(file: &File, resolved: &Path) -> bool {
-    match fs::read_link(descriptor(file)) {
-        Ok(place) => place == resolved,
-        // No such directory here: the path must still mean itself, and the same file.
-        Err(_) => {
-            let same = |facts: Metadata| {
-                file.metadata().is_ok_and(|own| own.dev() == facts.dev() && own.ino() == facts.ino())
-            };
-            real(resolved).is_ok_and(|again| again == resolved) && fs::metadata(resolved).is_ok_and(same)
-        }
-    }
-}
-
-/// The path with links and `..` resolved as far as it exists.
-pub fn real(path: &Path) -> io::Result<PathBuf> {
-    let mut rest: Vec<OsString> = parts(path);
-    let mut out = PathBuf::from("/");
-    let mut links = 0;
-    while let Some(part) = rest.pop() {
-        if part == ".." {
-            out.pop();
-            continue;
-        }
-        let next = out.join(&part);
-        if !fs::symlink_metadata(&next).is_ok_and(|facts| facts.is_symlink()) {
-            out = next;
-            continue;
-        }
-        links += 1;
-        if links > LINKS_MAX {
-            return Err(io::Error::from_raw_os_error(libc::ELOOP));
-        }
-        let target = fs::read_link(&next)?;
-        if target.is_absolute() {
-            out = PathBuf::from("/");
-        }
-        rest.extend(parts(&target));
-    }
-    Ok(out)
-}
-
-/// Last part first.
-fn parts(path: &Path) -> Vec<OsString> {
-    let parts = path.components().rev().filter_map(|part| match part {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some(OsString::from("..")),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    });
-    parts.collect()
 }
 
 /// The path with `..` taken back by name alone.
@@ -477,15 +386,12 @@ fn device(path: &str) -> String {
     format!("Cannot read '{path}': this is a device file that would block or produce infinite output.")
 }
 
-fn is_device(path: &Path) -> bool {
-    if path.starts_with("/dev") {
-        // Shared memory is made of ordinary files.
-        return !path.starts_with("/dev/shm");
+/// A name as the lists above have it: elsewhere than on Linux, `.ENV` may well open `.env`.
+fn folded(path: &Path) -> PathBuf {
+    match cfg!(target_os = "linux") {
+        true => path.to_owned(),
+        false => path.to_string_lossy().to_lowercase().into(),
     }
-    let Ok(rest) = path.strip_prefix("/proc") else { return false };
-    let descriptor = rest.parent().is_some_and(|parent| parent.file_name().is_some_and(|name| name == "fd"));
-    let told = rest.file_name().is_some_and(|name| PROCESS_FILES.iter().any(|file| name == *file));
-    descriptor || (told && rest.components().count() > 1)
 }
 
 /// The database has files beside it, whatever they are called.
@@ -527,10 +433,11 @@ fn mirror(resolved: &Path) -> Option<PathBuf> {
     Some(parts[..start + 5].iter().collect())
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     struct World {

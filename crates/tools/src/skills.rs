@@ -22,6 +22,8 @@ mod pending;
 mod render;
 mod replace;
 mod shelf;
+#[cfg(unix)]
+mod snippet;
 mod usage;
 mod view;
 

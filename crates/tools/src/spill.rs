@@ -7,12 +7,12 @@
 //!
 //! Deliberately absent: what the output means. Secrets are redacted by whoever made the text.
 
+use crate::private;
 use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
@@ -304,7 +304,7 @@ impl Drop for Writer {
 }
 
 fn make_directory(directory: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    private::directory().create(directory)
 }
 
 /// A file nobody else made: the name can be foreseen, and a link in its place would lead elsewhere.
@@ -314,7 +314,7 @@ fn open(directory: &Path, path: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    private::file().write(true).create_new(true).open(path)
 }
 
 /// Hermes' name for the file of a call.

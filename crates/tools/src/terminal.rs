@@ -14,7 +14,6 @@
 mod advice;
 mod environment;
 pub(crate) mod group;
-pub mod judge;
 pub mod output;
 mod pty;
 mod registry;
@@ -28,10 +27,11 @@ mod watch;
 pub use registry::{Notice, Notices};
 pub use settings::{Backend, DockerSettings, HomeMode, SshSettings, TerminalSettings};
 
+use crate::approval::{Judge, Judgement};
+use crate::private;
 use crate::sandbox::Confine;
 use environment::Variables;
 use group::{Identity, Running};
-use judge::{Judge, Judgement};
 use output::{Directory, Spool, Whole, strip_ansi, token};
 use registry::{Limits, Registry, Started, Wish};
 use request::{Request, Wrong};
@@ -42,7 +42,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -626,8 +625,8 @@ impl Terminal {
     fn channel(&self, id: &str) -> io::Result<(OwnedFd, Receiver, Option<PathBuf>)> {
         let path = self.pipes.join(format!("{id}.fifo"));
         let named = || -> io::Result<(OwnedFd, Receiver)> {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.pipes)?;
-            rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+            private::directory().create(&self.pipes)?;
+            make_pipe(&path)?;
             let both: File = OpenOptions::new().read(true).write(true).open(&path)?;
             Ok((both.into(), PipeOptions::new().open_receiver(&path)?))
         };
@@ -665,6 +664,18 @@ impl Place {
         prepared.current_dir(nearest_directory(Path::new(&self.directory)));
         prepared
     }
+}
+
+#[cfg(target_os = "linux")]
+fn make_pipe(path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    Ok(mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// A pipe that its only user holds open at both ends is Linux's own.
+#[cfg(not(target_os = "linux"))]
+fn make_pipe(_: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 async fn start_on_pty(place: &Place, setsid: &Path, command: &str, id: String) -> io::Result<Started> {

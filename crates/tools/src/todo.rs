@@ -8,12 +8,12 @@
 //! tool is safe to repeat.
 
 use crate::arguments;
+use crate::private;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use throughline_core::id::SessionId;
@@ -184,12 +184,12 @@ impl Lists {
     }
 
     fn save(&self, session: &SessionId, items: &[Item]) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        private::directory().create(&self.directory)?;
         let mut file = tempfile::Builder::new().prefix(".todo-").tempfile_in(&self.directory)?;
         file.write_all(&serde_json::to_vec(items)?)?;
         file.as_file().sync_all()?;
         file.persist(self.path(session)).map_err(|error| error.error)?;
-        fs::File::open(&self.directory)?.sync_all()
+        private::sync_directory(&self.directory)
     }
 }
 

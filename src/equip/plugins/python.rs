@@ -88,7 +88,8 @@ pub fn plugins(home: &Path, hermes: &Hermes) -> Vec<String> {
 fn directories(of: &Path, is_one: impl Fn(&Path) -> bool) -> Vec<String> {
     let entries = fs::read_dir(of).into_iter().flatten().flatten();
     let named = entries.filter(|entry| is_one(&entry.path()));
-    let mut found: Vec<String> = named.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut found: Vec<String> =
+        named.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     found.sort();
     found
 }

@@ -8,6 +8,28 @@ use std::path::{Path, PathBuf};
 use throughline_core::redact::Secret;
 
 const PASSED: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "SHELL", "TMPDIR"];
+/// Without these, programs on Windows find neither the system nor a place for their files.
+const PASSED_ON_WINDOWS: [&str; 14] = [
+    "SYSTEMROOT",
+    "SYSTEMDRIVE",
+    "WINDIR",
+    "COMSPEC",
+    "PATHEXT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "NUMBER_OF_PROCESSORS",
+];
+
+/// Between two directories of `PATH`.
+const BETWEEN: &str = if cfg!(windows) { ";" } else { ":" };
+/// What the name of a program may end with beyond what is written.
+const ENDINGS: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
 
 /// Programs that are looked for beyond `PATH` as well: services are often started without one that
 /// has Node in it.
@@ -37,7 +59,7 @@ pub fn program(command: &str, env: &[(String, Secret)], ours: &[(String, String)
 }
 
 fn is_passed(name: &str) -> bool {
-    PASSED.contains(&name) || name.starts_with("XDG_")
+    PASSED.contains(&name) || name.starts_with("XDG_") || cfg!(windows) && PASSED_ON_WINDOWS.contains(&name)
 }
 
 fn found(command: &str, environment: &BTreeMap<String, String>, user: Option<&Path>, home: &Path) -> PathBuf {
@@ -55,23 +77,32 @@ fn found(command: &str, environment: &BTreeMap<String, String>, user: Option<&Pa
         places.extend(user.map(|user| user.join(".local/bin")));
         places.push(PathBuf::from("/usr/local/bin"));
     }
-    let mut candidates = places.iter().map(|place| place.join(&command));
+    let names = ENDINGS.iter().map(|ending| format!("{}{ending}", command.display())).collect::<Vec<_>>();
+    let mut candidates = places.iter().flat_map(|place| names.iter().map(|name| place.join(name)));
     candidates.find(|candidate| is_program(candidate)).unwrap_or(command)
 }
 
+#[cfg(unix)]
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
+/// By its ending, which `found` adds.
+#[cfg(not(unix))]
+fn is_program(path: &Path) -> bool {
+    path.is_file()
+}
+
 fn with_directory(path: Option<&String>, directory: &Path) -> String {
     let path = path.map(String::as_str).unwrap_or_default();
     let directory = directory.to_string_lossy();
-    if path.split(':').any(|part| part == directory) {
+    if path.split(BETWEEN).any(|part| part == directory) {
         return path.to_owned();
     }
-    let parts = std::iter::once(directory.as_ref()).chain(path.split(':').filter(|part| !part.is_empty()));
-    parts.collect::<Vec<_>>().join(":")
+    let parts =
+        std::iter::once(directory.as_ref()).chain(path.split(BETWEEN).filter(|part| !part.is_empty()));
+    parts.collect::<Vec<_>>().join(BETWEEN)
 }
 
 #[cfg(test)]

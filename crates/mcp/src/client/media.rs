@@ -1,13 +1,13 @@
 //! Files out of results: pictures, sounds and documents that came as base64, put where Hermes puts
 //! them (`cache/images` and its kin), so that everything that knows those paths finds them.
 
+use crate::private;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The largest file that a single block of a result may become.
@@ -60,7 +60,7 @@ pub fn kept(home: &Path, kind: Kind, suffix: &str, bytes: &[u8]) -> io::Result<P
             Kind::Document => format!("doc_{unique}_{suffix}"),
         };
         let path = directory.join(name);
-        match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+        match private::file().write(true).create_new(true).open(&path) {
             Ok(mut file) => return file.write_all(bytes).map(|()| path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

@@ -3,10 +3,10 @@
 //! Losing these files costs exactly that, and nothing else.
 
 use super::offer::{Listing, sanitised};
+use crate::private;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// As much as a server can say in one message. A larger file is none of ours.
@@ -44,7 +44,7 @@ pub fn remember(home: &Path, server: &str, listing: &Listing) -> io::Result<()> 
         fs::create_dir_all(directory)?;
     }
     let beside = path.with_extension("json.new");
-    let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let mut out = private::file().write(true).create(true).truncate(true).open(&beside)?;
     out.write_all(text.as_bytes())?;
     out.sync_all()?;
     fs::rename(&beside, &path)

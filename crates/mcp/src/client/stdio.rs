@@ -1,6 +1,6 @@
 //! A server as a process of ours.
 //!
-//! It leads a process group, because what users write is often a launcher (`npx`, `uvx`) whose child
+//! It leads a process group (on Windows, a job), because what users write is often a launcher (`npx`, `uvx`) whose child
 //! is the server: they end together, with the connection or with the gateway. A message longer than
 //! [`MESSAGE_LENGTH_MAX`] ends the connection, not the memory of the gateway.
 
@@ -8,7 +8,11 @@ use super::environment::{self, Program};
 use super::log::Log;
 use super::redact::Redactor;
 use super::{MESSAGE_LENGTH_MAX, Surroundings};
-use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
+#[cfg(windows)]
+use process_wrap::tokio::JobObject;
+#[cfg(unix)]
+use process_wrap::tokio::ProcessGroup;
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -62,7 +66,11 @@ impl Process {
             command.current_dir(cwd);
         }
         let mut wrapped = CommandWrap::from(command);
-        wrapped.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
+        #[cfg(unix)]
+        wrapped.wrap(ProcessGroup::leader());
+        #[cfg(windows)]
+        wrapped.wrap(JobObject);
+        wrapped.wrap(KillOnDrop);
         let mut child = wrapped.spawn()?;
         let taken = (child.stdin().take(), child.stdout().take(), child.stderr().take());
         let (Some(input), Some(output), Some(errors)) = taken else {

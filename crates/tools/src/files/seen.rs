@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::hash::Hash;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
 use throughline_core::id::SessionId;
 
 /// Sessions at a time, and what is remembered of each: Hermes' numbers, where it has one.
@@ -50,19 +50,30 @@ impl<K: Eq + Hash + Clone, V> Bounded<K, V> {
 /// By what a changed file is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    changed: (i64, i64),
+    changed: Option<SystemTime>,
     length: u64,
     node: u64,
 }
 
 impl Stamp {
     pub fn of(facts: &Metadata) -> Self {
-        Self { changed: (facts.mtime(), facts.mtime_nsec()), length: facts.len(), node: facts.ino() }
+        Self { changed: facts.modified().ok(), length: facts.len(), node: node(facts) }
     }
 
     pub fn at(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|facts| Self::of(&facts))
     }
+}
+
+#[cfg(unix)]
+fn node(facts: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(facts)
+}
+
+/// Windows does not tell with the rest.
+#[cfg(not(unix))]
+fn node(_: &Metadata) -> u64 {
+    0
 }
 
 /// Which part of a file.

@@ -3,9 +3,8 @@
 use crate::paths::Held;
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 pub const BOM: char = '\u{feff}';
@@ -111,21 +110,24 @@ pub fn quoted(text: &str) -> String {
 pub fn replace(held: &Held, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let directory = held.path();
     let place = directory.join(name);
-    let permissions = match fs::symlink_metadata(&place) {
+    let before = match fs::symlink_metadata(&place) {
         Ok(facts) if facts.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
         Ok(facts) if !facts.is_file() => return Err(io::Error::other("it is no regular file")),
-        Ok(facts) => facts.permissions(),
-        // What `open` would ask for: the user's mask takes its share.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Permissions::from_mode(0o666),
+        Ok(facts) => Some(facts.permissions()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let fresh = !place.exists();
-    let mut file = tempfile::Builder::new()
-        .prefix(".hermes-tmp.")
-        .permissions(permissions.clone())
-        .tempfile_in(&directory)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".hermes-tmp.");
+    #[cfg(unix)]
+    {
+        // What `open` would ask for: the user's mask takes its share.
+        let usual = || std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        builder.permissions(before.clone().unwrap_or_else(usual));
+    }
+    let mut file = builder.tempfile_in(&directory)?;
     file.write_all(bytes)?;
-    if !fresh {
+    if let Some(permissions) = before {
         file.as_file().set_permissions(permissions)?;
     }
     file.as_file().sync_all()?;

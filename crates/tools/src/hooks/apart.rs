@@ -11,12 +11,12 @@
 //!   `idempotency_key` in what it is told
 
 use super::once::in_words;
+use crate::private;
 use crate::terminal::group::{self, FOREGROUND_GRACE, Identity};
 use rustix::process::{Pid, test_kill_process};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -166,9 +166,8 @@ fn begin(run: &Path, words: &[String], input: &str, directory: &Path) -> Result<
         return Err("command not found".to_owned());
     }
     let kept = |error: io::Error| format!("its run could not be kept in {}: {error}", run.display());
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(run).map_err(kept)?;
-    let mut file = fs::OpenOptions::new();
-    let file = file.write(true).create(true).truncate(true).mode(0o600).open(run.join("input"));
+    private::directory().create(run).map_err(kept)?;
+    let file = private::file().write(true).create(true).truncate(true).open(run.join("input"));
     io::Write::write_all(&mut file.map_err(kept)?, input.as_bytes()).map_err(kept)?;
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(SHELL).arg("throughline-hook").arg(run).args(words);

@@ -1,5 +1,6 @@
 //! One run of one program, waited for here: its answer, and no longer than its time.
 
+use super::Ran;
 use crate::terminal::group::{self, FOREGROUND_GRACE, Identity, code_of};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -14,18 +15,6 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// What a program has said by its end is there at once; a grandchild may hold the pipe open for ever.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-
-pub enum Ran {
-    /// It never began.
-    NotAtAll(String),
-    TooLong(Duration),
-    /// A negative code is the signal that ended it.
-    ToItsEnd {
-        code: i32,
-        answer: String,
-        complaint: String,
-    },
-}
 
 /// Blocks.
 pub fn run(words: &[String], directory: &Path, input: &str, timeout: Duration) -> Ran {

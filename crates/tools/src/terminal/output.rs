@@ -4,13 +4,13 @@
 //! than a result may be, all of its bytes go to a file through a [`Spool`], which the result names.
 //! Bytes that are no UTF-8 show as U+FFFD in the text and are kept as they are in the file.
 
+use crate::private;
 use regex::Regex;
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
@@ -36,10 +36,10 @@ pub struct Directory(pub PathBuf);
 
 impl Spool for Directory {
     fn begin(&self, _key: &str) -> io::Result<(PathBuf, File)> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
+        private::directory().create(&self.0)?;
         forget_old(&self.0);
         let path = self.0.join(format!("output-{}.txt", token()));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        let file = private::file().read(true).write(true).create_new(true).open(&path)?;
         Ok((path, file))
     }
 }

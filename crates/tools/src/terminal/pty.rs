@@ -26,7 +26,11 @@ pub struct Keyboard(Mutex<Sender>);
 /// Screen and keyboard are one file that behaves like a pipe's ends, which is how they are read and
 /// written. When the last program has gone, reading the screen fails.
 pub fn open() -> io::Result<(Receiver, Keyboard, File)> {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    #[cfg(target_os = "linux")]
+    let flags = flags | OpenptFlags::CLOEXEC;
+    let master = openpt(flags)?;
+    rustix::io::fcntl_setfd(&master, rustix::io::FdFlags::CLOEXEC)?; // where it could not be asked for
     grantpt(&master)?;
     unlockpt(&master)?;
     tcsetwinsize(&master, SIZE)?;

@@ -3,7 +3,6 @@
 mod background;
 mod elsewhere;
 
-use super::judge::{Judge, Judgement};
 use super::settings::{Backend, TerminalSettings};
 use super::*;
 use crate::sandbox::Unconfined;

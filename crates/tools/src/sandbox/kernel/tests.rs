@@ -2,6 +2,7 @@
 //! beside them, as it is for most people.
 
 use super::*;
+use crate::sandbox::{Unconfined, confine};
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
 use tempfile::TempDir;

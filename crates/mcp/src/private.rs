@@ -1,0 +1,14 @@
+//! What no other user of this machine may look into.
+//!
+//! Modes are Unix's; on Windows the rights of the user's own profile are inherited.
+
+use std::fs::OpenOptions;
+
+/// 0600, if it is made.
+pub fn file() -> OpenOptions {
+    #[cfg_attr(not(unix), allow(unused_mut))]
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
