@@ -460,6 +460,7 @@ impl Check {
         }
         life.link.tell(method::OPENED, &Scoped { scope: scope() });
         let close = Close {
+            key: "check/1".into(),
             scope: scope(),
             reason: "new".to_owned(),
             next: Some("check-next".to_owned()),

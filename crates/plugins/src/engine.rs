@@ -13,12 +13,15 @@ use crate::protocol::{
     self, Close, Compress, Compressed, EngineAbility, HasContent, Options, Scoped, ShouldCompress, Text,
     Usage, code, method,
 };
-use crate::scope::{of_caller, of_session};
+use crate::scope::of_memory;
 use crate::words::{Kept, Unusable, joined, to_wire};
 use std::sync::{Arc, Mutex, PoisonError};
-use throughline_core::SessionId;
+use throughline_core::memory::Scope;
 use throughline_core::port::{Condensed, ContextUsage, Engine, EngineError, Past, Promise, Takes, Wishes};
 use throughline_core::tool::{Call, Done, Returned, Spec};
+
+/// Hermes' name for the tools of an engine, by which users switch them on and off.
+const TOOLSET: &str = "context_engine";
 
 /// Whether it is time, where the engine does not say.
 pub type Threshold = Arc<dyn Fn(&ContextUsage) -> bool + Send + Sync>;
@@ -84,7 +87,7 @@ impl PluginEngine {
             keep_last: wishes.keep_last.filter(|_| takes.keep_last),
         };
         Ok(Compress {
-            scope: scope_of(past),
+            scope: of_memory(&past.scope),
             messages: to_wire(&past.messages)?,
             tokens: past.tokens,
             window: self.window,
@@ -127,11 +130,6 @@ impl PluginEngine {
     }
 }
 
-/// On whose behalf a past is compressed.
-fn scope_of(past: &Past) -> protocol::Scope {
-    of_session(&past.session)
-}
-
 fn named(options: &Options) -> String {
     let all = [
         ("focus", options.focus.is_some()),
@@ -151,8 +149,8 @@ impl Engine for PluginEngine {
         &self.name
     }
 
-    fn should_compress(&self, usage: &ContextUsage) -> bool {
-        (self.threshold)(usage)
+    fn should_compress<'a>(&'a self, scope: &'a Scope, usage: &'a ContextUsage) -> Promise<'a, bool> {
+        Box::pin(self.is_time(of_memory(scope), usage))
     }
 
     fn compress<'a>(
@@ -196,17 +194,16 @@ impl Engine for PluginEngine {
         })
     }
 
-    fn session_began(&self, session: &SessionId) {
-        if self.has("scope") {
-            self.host.opened(of_session(session));
-        }
+    fn follows_sessions(&self) -> bool {
+        self.has("scope")
     }
 
-    fn session_ended(&self, session: &SessionId) {
-        if !self.has("scope") {
-            return;
-        }
-        let (host, close) = (self.host.clone(), Close { scope: of_session(session), ..Close::default() });
+    fn session_began(&self, scope: &Scope) {
+        self.host.opened(of_memory(scope));
+    }
+
+    fn session_ended(&self, scope: &Scope) {
+        let (host, close) = (self.host.clone(), Close { scope: of_memory(scope), ..Close::default() });
         tokio::spawn(async move {
             if let Err(error) = host.close(&close).await {
                 tracing::warn!(%error, "a context engine was not told that a session is over");
@@ -215,13 +212,13 @@ impl Engine for PluginEngine {
     }
 
     fn tools(&self) -> Vec<Spec> {
-        self.ability().map(|ability| specs(&self.host, &ability.tools)).unwrap_or_default()
+        let tools = self.ability().map(|ability| specs(&self.host, &ability.tools)).unwrap_or_default();
+        tools.into_iter().map(|tool| Spec { toolset: TOOLSET.to_owned(), ..tool }).collect()
     }
 
-    fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
+    fn call<'a>(&'a self, scope: &'a Scope, call: &'a Call) -> Promise<'a, Returned> {
         Box::pin(async move {
-            let scope = of_caller(&call.caller);
-            let content = called(&self.host, scope, &call.key, &call.name, &call.arguments).await;
+            let content = called(&self.host, of_memory(scope), &call.key, &call.name, &call.arguments).await;
             Returned::Done(Done { content, sends: Vec::new() })
         })
     }

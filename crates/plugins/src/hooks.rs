@@ -14,10 +14,10 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 use throughline_core::message::Content;
 use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
-use throughline_core::tool::{Call, Done, Returned};
+use throughline_core::tool::{Call, Done, Returned, Witness};
 use throughline_hermes::config::hooks::event_of;
 use tokio::sync::Semaphore;
 
@@ -37,58 +37,6 @@ type Running = Shared<BoxFuture<'static, Result<(), String>>>;
 impl PluginHooks {
     pub fn new(host: Host) -> Self {
         Self { host, running: Mutex::default(), told: Arc::new(Semaphore::new(TOLD_MAX)) }
-    }
-
-    /// The first hook that forbids a call, in its words.
-    pub async fn forbids(&self, call: &Call) -> Option<String> {
-        for hook in self.of_events(&["pre_tool_call"]) {
-            let run = self.of_call(&hook, call, Map::new());
-            let asked = self.host.ask::<_, HookAnswer>(method::HOOK, &run, self.host.deadlines().hook).await;
-            match asked {
-                Ok(HookAnswer { block: None }) => {}
-                Ok(HookAnswer { block: Some(why) }) if why.trim().is_empty() => {
-                    return Some(FORBIDDEN.to_owned());
-                }
-                Ok(HookAnswer { block: Some(why) }) => return Some(why),
-                Err(error) => {
-                    tracing::warn!(
-                        hook = hook.name,
-                        %error,
-                        "a hook that may forbid a call could not be asked: the call is not run"
-                    );
-                    return Some(format!(
-                        "The hook {} of the plugin {} decides about this tool and could not be asked ({error}), so \
-                         the tool was not run.",
-                        hook.name,
-                        self.host.name()
-                    ));
-                }
-            }
-        }
-        None
-    }
-
-    /// Tells those that want to know how a call went.
-    pub fn called(&self, call: &Call, returned: &Returned, began: Instant, blocked: Option<&str>) {
-        let Returned::Done(Done { content, .. }) = returned else { return };
-        let hooks = self.of_events(&["post_tool_call"]);
-        if hooks.is_empty() {
-            return;
-        }
-        let text = match content {
-            Content::Text(text) => text.clone(),
-            other => other.plain(),
-        };
-        let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut extra = Map::new();
-        extra.insert("result".into(), json!(text));
-        extra.insert("status".into(), json!(if blocked.is_some() { "blocked" } else { "ok" }));
-        extra.insert("error_type".into(), json!(blocked.map(|_| "plugin_block")));
-        extra.insert("error_message".into(), json!(blocked));
-        extra.insert("duration_ms".into(), json!(milliseconds));
-        for hook in hooks {
-            self.tell_later(self.of_call(&hook, call, extra.clone()));
-        }
     }
 
     /// Tells all that want to know of an event that is none of the gateway's own occasions
@@ -189,6 +137,61 @@ fn run_of(hook: &Hook, happening: &Happening) -> HookRun {
         name: hook.name.clone(),
         key: happening.key.clone(),
         facts: happening.facts.iter().map(|(name, fact)| ((*name).to_owned(), value(fact))).collect(),
+    }
+}
+
+impl Witness for PluginHooks {
+    fn forbids<'a>(&'a self, call: &'a Call) -> Promise<'a, Option<String>> {
+        Box::pin(async move {
+            for hook in self.of_events(&["pre_tool_call"]) {
+                let run = self.of_call(&hook, call, Map::new());
+                let asked =
+                    self.host.ask::<_, HookAnswer>(method::HOOK, &run, self.host.deadlines().hook).await;
+                match asked {
+                    Ok(HookAnswer { block: None }) => {}
+                    Ok(HookAnswer { block: Some(why) }) if why.trim().is_empty() => {
+                        return Some(FORBIDDEN.to_owned());
+                    }
+                    Ok(HookAnswer { block: Some(why) }) => return Some(why),
+                    Err(error) => {
+                        tracing::warn!(
+                            hook = hook.name,
+                            %error,
+                            "a hook that may forbid a call could not be asked: the call is not run"
+                        );
+                        return Some(format!(
+                            "The hook {} of the plugin {} decides about this tool and could not be asked ({error}), so \
+                             the tool was not run.",
+                            hook.name,
+                            self.host.name()
+                        ));
+                    }
+                }
+            }
+            None
+        })
+    }
+
+    fn called(&self, call: &Call, returned: &Returned, took: Duration, forbidden: Option<&str>) {
+        let Returned::Done(Done { content, .. }) = returned else { return };
+        let hooks = self.of_events(&["post_tool_call"]);
+        if hooks.is_empty() {
+            return;
+        }
+        let text = match content {
+            Content::Text(text) => text.clone(),
+            other => other.plain(),
+        };
+        let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let mut extra = Map::new();
+        extra.insert("result".into(), json!(text));
+        extra.insert("status".into(), json!(if forbidden.is_some() { "blocked" } else { "ok" }));
+        extra.insert("error_type".into(), json!(forbidden.map(|_| "plugin_block")));
+        extra.insert("error_message".into(), json!(forbidden));
+        extra.insert("duration_ms".into(), json!(milliseconds));
+        for hook in hooks {
+            self.tell_later(self.of_call(&hook, call, extra.clone()));
+        }
     }
 }
 

@@ -7,20 +7,26 @@
 
 use crate::host::Host;
 use crate::protocol::{Scope, Tool, ToolCall, ToolResult, method};
-use crate::scope::of_caller;
+use crate::scope::of_memory;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use throughline_core::memory;
 use throughline_core::message::{Content, JsonText};
 use throughline_core::port::Promise;
-use throughline_core::tool::{Call, Done, Kit, Returned, Spec};
+use throughline_core::tool::{Call, Caller, Done, Kit, Returned, Spec};
 use throughline_hermes::row::content_from_json;
+
+/// Finds out on whose behalf a call is made. An error is what the model reads.
+pub type ScopeOf = Arc<dyn Fn(&Caller) -> Promise<'static, Result<memory::Scope, Returned>> + Send + Sync>;
 
 pub struct PluginKit {
     host: Host,
+    scope_of: ScopeOf,
 }
 
 impl PluginKit {
-    pub fn new(host: Host) -> Self {
-        Self { host }
+    pub fn new(host: Host, scope_of: ScopeOf) -> Self {
+        Self { host, scope_of }
     }
 }
 
@@ -35,7 +41,10 @@ impl Kit for PluginKit {
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
         Box::pin(async move {
-            let scope = of_caller(&call.caller);
+            let scope = match (self.scope_of)(&call.caller).await {
+                Ok(scope) => of_memory(&scope),
+                Err(returned) => return returned,
+            };
             let content = called(&self.host, scope, &call.key, &call.name, &call.arguments).await;
             Returned::Done(Done { content, sends: Vec::new() })
         })

@@ -241,6 +241,9 @@ pub struct Scoped {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Close {
     pub scope: Scope,
+    /// The same however often it is told, and no other end's.
+    #[serde(default)]
+    pub key: String,
     /// `new`, `resume`, `branch`, `undo`, `expired`, `deleted` …
     #[serde(default)]
     pub reason: String,

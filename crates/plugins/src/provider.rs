@@ -6,7 +6,9 @@
 
 use crate::host::{CallError, Host};
 use crate::kit::{called, specs};
-use crate::protocol::{BeforeCompression, Documents, ProviderAbility, Recall, Retain, Text, code, method};
+use crate::protocol::{
+    BeforeCompression, Close, Documents, ProviderAbility, Recall, Retain, Text, code, method,
+};
 use crate::scope::of_memory;
 use crate::words::to_wire;
 use serde::de::IgnoredAny;
@@ -14,11 +16,14 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicU64, Ordering};
 use throughline_core::Message;
-use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
+use throughline_core::memory::{Ending, MemoryError, Naming, Provider, Retention, Scope};
 use throughline_core::message::Content;
 use throughline_core::port::Promise;
 use throughline_core::tool::Spec;
 use throughline_hermes::row::content_to_json;
+
+/// Hermes' name for the tools of a provider, by which users switch them on and off.
+const TOOLSET: &str = "memory";
 
 pub struct PluginProvider {
     host: Host,
@@ -35,11 +40,6 @@ impl PluginProvider {
 
     pub fn host(&self) -> &Host {
         &self.host
-    }
-
-    /// Fixed words for the system prompt; empty if there are none.
-    pub fn prompt(&self) -> String {
-        self.ability().map(|ability| ability.prompt).unwrap_or_default()
     }
 
     fn ability(&self) -> Option<ProviderAbility> {
@@ -118,8 +118,30 @@ impl Provider for PluginProvider {
         })
     }
 
+    fn follows_sessions(&self) -> bool {
+        self.has("scope")
+    }
+
+    fn session_ended<'a>(&'a self, scope: &'a Scope, ending: &'a Ending) -> Promise<'a, Result<(), String>> {
+        Box::pin(async move {
+            let close = Close {
+                scope: of_memory(scope),
+                key: ending.key.clone(),
+                reason: ending.reason.clone(),
+                next: ending.next.as_ref().map(ToString::to_string),
+                messages: to_wire(&ending.messages)?,
+            };
+            self.host.close(&close).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn prompt(&self) -> Option<String> {
+        self.ability().map(|ability| ability.prompt).filter(|prompt| !prompt.trim().is_empty())
+    }
+
     fn tools(&self) -> Vec<Spec> {
-        self.ability().map(|ability| specs(&self.host, &ability.tools)).unwrap_or_default()
+        let tools = self.ability().map(|ability| specs(&self.host, &ability.tools)).unwrap_or_default();
+        tools.into_iter().map(|tool| Spec { toolset: TOOLSET.to_owned(), ..tool }).collect()
     }
 
     fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
