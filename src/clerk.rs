@@ -548,7 +548,7 @@ fn with_variables(text: &str, variables: &[(String, String)]) -> String {
 }
 
 /// The whole file or nothing of it, with the rights that it had; secrets may be in it.
-fn replace(file: &Path, text: &str) -> Result<(), String> {
+pub fn replace(file: &Path, text: &str) -> Result<(), String> {
     let directory = file.parent().unwrap_or(Path::new("."));
     let written = tempfile::NamedTempFile::new_in(directory).and_then(|mut new| {
         new.write_all(text.as_bytes())?;

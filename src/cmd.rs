@@ -8,6 +8,7 @@ pub mod jobs;
 pub mod mcp;
 pub mod memory;
 pub mod pairing;
+pub mod plugin;
 pub mod restart;
 pub mod run;
 pub mod service;

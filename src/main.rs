@@ -65,6 +65,9 @@ enum Command {
     Pairing(cmd::pairing::Pairing),
     Stop(cmd::stop::Stop),
     Resume(cmd::stop::Resume),
+    /// Programs of others that work for an agent
+    #[command(subcommand)]
+    Plugin(cmd::plugin::Plugin),
     /// The Model Context Protocol
     #[command(subcommand)]
     Mcp(cmd::mcp::Mcp),
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Some(Command::Resume(command)) => wire::order(homes, all_profiles, &environment, async |gateways| {
             command.run(gateways, &mut out).await
         }),
+        Some(Command::Plugin(command)) => wire::plugin(command, homes, &environment, &page, &mut out),
         Some(Command::Mcp(command)) => wire::mcp(command, homes, &environment),
         Some(Command::Eval(command)) => wire::evaluate(command, homes, &environment, &mut out),
     };

@@ -12,6 +12,7 @@ use crate::cmd::jobs::Retry;
 use crate::cmd::mcp::Mcp;
 use crate::cmd::memory::{Memory, Order};
 use crate::cmd::pairing::Pairing;
+use crate::cmd::plugin::{Known, Plugin};
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::Place;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
@@ -225,8 +226,10 @@ pub async fn start(
     equipment.rings_at(agent.desk());
     company.agents.join(name, agent.desk());
 
-    let router =
-        throughline_server::router(agent.desk(), surface(name, &key, settings, model.as_ref(), company));
+    let router = throughline_server::router(
+        agent.desk(),
+        surface(name, &key, settings, model.as_ref(), &equipment.plugins, company),
+    );
     if let Some(porch) = &company.porch {
         porch.open(name, router.clone());
     }
@@ -279,9 +282,11 @@ fn surface(
     key: &Secret,
     settings: &Settings,
     model: &dyn Model,
+    plugins: &Arc<Plugins>,
     company: &Company,
 ) -> throughline_server::Options {
     let agents = company.agents.clone();
+    let plugins = plugins.clone();
     throughline_server::Options {
         api_key: key.expose().to_owned(),
         body_bytes_max: usize::try_from(settings.api.body_limit_bytes.value).unwrap_or(usize::MAX),
@@ -291,6 +296,7 @@ fn surface(
         keep_alive: throughline_server::KEEP_ALIVE,
         neighbours: Arc::new(move || agents.all()),
         host: company.host.clone(),
+        plugins: Arc::new(move || plugins.status()),
     }
 }
 
@@ -423,6 +429,45 @@ pub fn pairing(
         None => environment.get(name),
     };
     command.run(&Pairings::of(home.path()), &variable, SystemClock::new().now(), out)
+}
+
+/// What is configured, and what a gateway says that runs.
+pub fn plugin(
+    command: Plugin,
+    homes: &[PathBuf],
+    environment: &Environment,
+    page: &Page,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let command = match command {
+        Plugin::Check(check) => return check.run(out),
+        Plugin::New(new) => return new.run(out),
+        command => command,
+    };
+    let home = only(homes, environment)?;
+    home.refuse_other_than_directory()?;
+    if let Plugin::Logs(logs) = &command {
+        return logs.run(&home, out);
+    }
+    let written = Written::read(&home, environment, Overrides::default())?;
+    let (settings, _) = written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+    match command {
+        Plugin::Enable(enable) => enable.run(&home, &settings.plugins, out),
+        Plugin::Disable(disable) => disable.run(&home, &settings.plugins, out),
+        Plugin::List(list) => {
+            let endpoint = published(&home, &settings)?.filter(|_| home.owner().is_some());
+            let running = match endpoint {
+                None => None,
+                Some(endpoint) => {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                    let standing = runtime.block_on(client::Client::new(endpoint)?.standing());
+                    Some(standing.context("the running gateway does not say how its plugins are doing")?["plugins"].take())
+                }
+            };
+            list.run(&Known { plugins: settings.plugins, running }, page, out)
+        }
+        Plugin::Check(_) | Plugin::New(_) | Plugin::Logs(_) => unreachable!("taken care of above"),
+    }
 }
 
 /// On the files of a home, whoever has it: their lock keeps writers apart.

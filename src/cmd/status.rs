@@ -141,6 +141,17 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
             counted(count("parked"), "turn", "turns")
         ));
     }
+    for plugin in agent["plugins"].as_array().into_iter().flatten() {
+        if matches!(plugin["state"].as_str(), Some("died" | "silent" | "unusable")) {
+            let why =
+                plugin["why"].as_str().or(plugin["last_error"].as_str()).map(one_line).unwrap_or_default();
+            let (name, state) =
+                (plugin["name"].as_str().unwrap_or_default(), &plugin["state"].as_str().unwrap_or_default());
+            found.push(format!(
+                "the plugin {name} is {state}: {why}; `throughline plugin logs {name}` shows what it said"
+            ));
+        }
+    }
     if agent["home_halted"] == true {
         found.push("silenced by its operator; `throughline resume` lets it go on".to_owned());
     }

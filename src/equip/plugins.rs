@@ -20,15 +20,15 @@ use throughline_core::compression::boundary;
 use throughline_core::compression::engine::is_full;
 use throughline_core::memory::{Provider, Scope};
 use throughline_core::port::{Engine, Summariser};
-use throughline_core::tool::{Kit, Witness};
+use throughline_core::tool::Kit;
 use throughline_gateway::Hands;
 use throughline_hermes::config::Tools;
 use throughline_hermes::config::plugins::Plugin;
 use throughline_hermes::toolset::is_toolset;
-use throughline_plugins::protocol::{CommandRun, ModelSaid};
+use throughline_plugins::protocol::{CommandRun, Initialized, ModelSaid};
 use throughline_plugins::{
     AnswerModel, CallError, Deadlines, Host, PluginEngine, PluginHooks, PluginKit, PluginProvider,
-    PluginSettings, Status, scope, settings,
+    PluginSettings, State, Status, scope, settings,
 };
 
 /// Where plugins are at home, below the agent's home.
@@ -174,13 +174,60 @@ impl Plugins {
         Some(host.command(&CommandRun { scope, name: name.to_owned(), arguments: argument.to_owned() }).await)
     }
 
-    pub fn status(&self) -> Vec<Status> {
-        self.hosts.iter().map(Host::status).collect()
+    /// How they are doing, for `throughline status` and `plugin list`.
+    pub fn status(&self) -> Value {
+        self.hosts.iter().map(|host| shown(&host.status(), host.abilities().as_deref())).collect()
     }
 
     pub async fn stop(&self) {
         futures_util::future::join_all(self.hosts.iter().map(Host::stop)).await;
     }
+}
+
+fn shown(status: &Status, abilities: Option<&Initialized>) -> Value {
+    let (state, why) = match &status.state {
+        State::Idle => ("idle", None),
+        State::Running => ("running", None),
+        State::BackingOff(time) => {
+            ("died", Some(format!("it is started again in {} s at the earliest", time.as_secs())))
+        }
+        State::Broken(time) => {
+            ("silent", Some(format!("it is asked again in {} s at the earliest", time.as_secs())))
+        }
+        State::Refused(why) => ("unusable", Some(why.clone())),
+        State::Stopped => ("stopped", None),
+    };
+    json!({
+        "name": status.plugin,
+        "version": status.version,
+        "state": state,
+        "why": why,
+        "what": abilities.map(what).unwrap_or_default(),
+        "process": status.process,
+        "calls": status.calls,
+        "failures": status.failures,
+        "timeouts": status.timeouts,
+        "restarts": status.restarts,
+        "nonsense": status.nonsense,
+        "last_error": status.last_error,
+        "notes": status.notes,
+    })
+}
+
+/// What it brings, in a few words.
+fn what(abilities: &Initialized) -> String {
+    let several = |count: usize, one: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {one}s")),
+    };
+    let mut parts = Vec::new();
+    parts.extend(abilities.engine.as_ref().map(|engine| format!("engine {}", engine.name)));
+    parts.extend(abilities.provider.as_ref().map(|provider| format!("memory provider {}", provider.name)));
+    parts.extend(several(abilities.tools.len(), "tool"));
+    parts.extend(several(abilities.hooks.len(), "hook"));
+    parts.extend(several(abilities.commands.len(), "command"));
+    parts.join(", ")
 }
 
 /// Whoever summarises for the built-in engine answers plugins, too.

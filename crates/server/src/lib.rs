@@ -81,6 +81,8 @@ pub struct Options {
     pub neighbours: Neighbours,
     /// The process that this agent is part of.
     pub host: Arc<dyn Host>,
+    /// Programs of others that work for this agent, as `/api/status` lists them.
+    pub plugins: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
 }
 
 pub type Neighbours = Arc<dyn Fn() -> Vec<(String, Arc<dyn Desk>)> + Send + Sync>;

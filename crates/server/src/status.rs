@@ -78,6 +78,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "now": seconds(app.desk.now()),
         "model": status.model,
         "engine": status.engine,
+        "plugins": (app.options.plugins)(),
     });
     merge(&mut shown, gauges(&status));
     merge(&mut shown, standing_json(&standing));

@@ -4,8 +4,8 @@ use crate::world::{Plugin, TIME, call, gone, happening, past, retention, scope, 
 use std::time::{Duration, Instant};
 use throughline_core::memory::{MemoryError, Provider};
 use throughline_core::port::{ContextUsage, Engine, EngineError, Hooks, Wishes};
-use throughline_core::tool::{Done, Kit, Returned};
-use throughline_plugins::scope::of_session;
+use throughline_core::tool::{Done, Kit, Returned, Witness};
+use throughline_plugins::scope::of_memory;
 
 const METHODS: [&str; 9] = [
     "engine/should_compress",
@@ -27,7 +27,7 @@ async fn done(plugin: &Plugin, method: &str) -> bool {
     match method {
         // Thresholds say no, the plugin says yes: what it says is heard.
         "engine/should_compress" => {
-            plugin.engine.is_time(of_session(&past().session), &ContextUsage::default()).await
+            plugin.engine.is_time(of_memory(&past().scope), &ContextUsage::default()).await
         }
         // Whoever does not say it is asked to do it.
         "engine/has_content" => plugin.engine.has_content_to_compress(&past(), &Wishes::default()).await,

@@ -1,12 +1,12 @@
 //! How a plugin is started, confined, left alone and ended.
 
-use crate::world::{Plugin, TIME, call, gone, happening, retention, scope, settings};
+use crate::world::{Plugin, TIME, call, gone, happening, kit, retention, scope, settings};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 use throughline_core::memory::Provider;
 use throughline_core::port::{Hooks, Occasion};
 use throughline_core::tool::{Done, Kit, Returned};
-use throughline_plugins::{CallError, Host, LOG_FILE, Limits, PluginKit, State};
+use throughline_plugins::{CallError, Host, LOG_FILE, Limits, State};
 
 fn text(returned: Returned) -> String {
     let Returned::Done(Done { content, .. }) = returned else { panic!("a tool asks nothing") };
@@ -117,7 +117,7 @@ async fn one_that_does_not_answer_is_left_alone_until_it_does() {
 async fn what_it_says_the_second_time_counts() {
     let directory = tempfile::tempdir().unwrap();
     let host = Host::new(settings(directory.path(), &["chaos", "other", "initialize", "1"]), None);
-    let kit = PluginKit::new(host.clone());
+    let kit = kit(host.clone());
     assert!(kit.specs().is_empty());
     host.start().await.unwrap();
     let names = || -> Vec<(String, String, bool)> {

@@ -53,9 +53,20 @@ impl Plugin {
         host.start().await.unwrap();
         let engine = PluginEngine::new(host.clone(), 1000, Arc::new(|_| false)).unwrap();
         let provider = PluginProvider::new(host.clone()).unwrap();
-        let (kit, hooks) = (PluginKit::new(host.clone()), PluginHooks::new(host.clone()));
+        let (kit, hooks) = (kit(host.clone()), PluginHooks::new(host.clone()));
         Self { host, engine, provider, kit, hooks, directory }
     }
+}
+
+/// Whoever calls is known by the session alone.
+pub fn kit(host: Host) -> PluginKit {
+    PluginKit::new(
+        host,
+        Arc::new(|caller: &Caller| {
+            let scope = Scope::of(caller.session.clone());
+            Box::pin(async move { Ok(scope) })
+        }),
+    )
 }
 
 pub fn scope() -> Scope {
@@ -92,7 +103,7 @@ pub fn retention() -> Retention {
 pub fn past() -> Past {
     let message =
         |number: i64| Message::user(Time(number * 1_000_000), Content::text(format!("message {number}")));
-    Past { session: "s1".parse().unwrap(), messages: (0..10).map(message).collect(), tokens: 900 }
+    Past { scope: Scope::of("s1".parse().unwrap()), messages: (0..10).map(message).collect(), tokens: 900 }
 }
 
 pub fn call(name: &str, arguments: &str) -> Call {

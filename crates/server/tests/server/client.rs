@@ -23,6 +23,7 @@ pub fn options() -> Options {
         keep_alive: Duration::from_secs(15),
         neighbours: std::sync::Arc::new(Vec::new),
         host: std::sync::Arc::new(throughline_server::Alone),
+        plugins: std::sync::Arc::new(|| serde_json::json!([])),
     }
 }
 

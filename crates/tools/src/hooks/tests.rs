@@ -109,7 +109,7 @@ async fn p31_a_hook_forbids_a_call_and_so_does_one_that_cannot_be_asked() {
     let [fails, sleeps, missing] =
         [place.script("fails.sh", "exit 3"), place.script("sleeps.sh", "sleep 30"), "no-such-program".into()];
     assert_eq!(hooks(&fails, "").forbids(&harmless).await, None, "it ran, and has nothing against it");
-    let began = Instant::now();
+    let began = std::time::Instant::now();
     for (command, rest, why) in [
         (&missing, "", "command not found"),
         (&sleeps, ", timeout: 1", "longer than 1 seconds"),

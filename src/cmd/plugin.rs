@@ -1,0 +1,346 @@
+//! `throughline plugin`: which plugins an agent has and how they are doing, and what whoever writes one needs.
+//!
+//! `list` asks the running gateway and is content with the configuration where none runs; `enable` and `disable`
+//! change one word in `config.yaml`; `check` and `new` need no home at all.
+
+use crate::equip::plugins::{DIRECTORY, HERMES};
+use crate::home::Home;
+use crate::out::{Column, Page, Table, Tint, write_json};
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use throughline_hermes::config::edit::{self, Scalar};
+use throughline_hermes::config::plugins::{Plugin as Written, Plugins};
+use throughline_plugins::check::check;
+use throughline_plugins::{Deadlines, LOG_FILE, PluginSettings, settings};
+
+#[derive(clap::Subcommand)]
+pub enum Plugin {
+    List(List),
+    Enable(Enable),
+    Disable(Disable),
+    Logs(Logs),
+    Check(Check),
+    New(New),
+}
+
+/// Show the plugins of an agent, and how they are doing
+#[derive(clap::Args)]
+pub struct List {
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Let a plugin run from the next start on
+#[derive(clap::Args)]
+pub struct Enable {
+    name: String,
+}
+
+/// Keep a plugin from running from the next start on
+#[derive(clap::Args)]
+pub struct Disable {
+    name: String,
+}
+
+/// Show what a plugin has logged
+#[derive(clap::Args)]
+pub struct Logs {
+    name: String,
+    /// So many lines, from the end
+    #[arg(short = 'n', long, default_value_t = 50)]
+    lines: usize,
+}
+
+/// Put a plugin through its paces: whether it keeps to the protocol, whatever happens
+#[derive(clap::Args)]
+pub struct Check {
+    /// How long it may take for an answer, in seconds
+    #[arg(long, default_value_t = 30)]
+    patience: u64,
+    /// What it is told as its settings, as JSON
+    #[arg(long, value_name = "JSON")]
+    settings: Option<String>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+/// Write a plugin that works, to begin with
+#[derive(clap::Args)]
+pub struct New {
+    /// Of the plugin and its directory
+    name: String,
+    #[arg(long, value_enum, default_value_t = Language::Python)]
+    lang: Language,
+    #[arg(long, value_enum, default_value_t = Kind::Engine)]
+    kind: Kind,
+    /// Where the crate throughline-plugins lies, for Rust
+    #[arg(long, value_name = "DIRECTORY")]
+    sdk: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Language {
+    Rust,
+    Python,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    Engine,
+    Provider,
+}
+
+/// What `list` shows: the configuration, and what the gateway says if one runs.
+pub struct Known {
+    pub plugins: Plugins,
+    pub running: Option<Value>,
+}
+
+impl List {
+    pub fn run(&self, known: &Known, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let rows = rows(known);
+        if self.json {
+            write_json(&json!({"object": "list", "data": rows}), out)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if rows.is_empty() {
+            writeln!(out, "There are no plugins. docs/plugins.md tells how to add one.")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let columns = [
+            Column::text("NAME"),
+            Column::text("STATE"),
+            Column::number("CALLS"),
+            Column::number("FAILED"),
+            Column::flexible("WHAT IT IS"),
+        ];
+        let mut table = Table::new(columns);
+        for row in &rows {
+            let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+            let count = |name: &str| row[name].as_u64().map_or("-".to_owned(), |count| count.to_string());
+            table.row([text("name"), text("state"), count("calls"), count("failures"), text("what")]);
+        }
+        table.write(page, out)?;
+        for row in &rows {
+            for note in row["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                writeln!(out, "{}  {note}", page.paint(Tint::Dim, row["name"].as_str().unwrap_or_default()))?;
+            }
+            if let Some(error) = row["last_error"].as_str() {
+                writeln!(
+                    out,
+                    "{}  last error: {error}",
+                    page.paint(Tint::Dim, row["name"].as_str().unwrap_or_default())
+                )?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is configured and what runs, each once.
+fn rows(known: &Known) -> Vec<Value> {
+    let running = known.running.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut rows: Vec<Value> = Vec::new();
+    for Written { name, enabled, command, .. } in &known.plugins.list {
+        let state = match (enabled, &known.running) {
+            (false, _) => "disabled",
+            (true, None) => "configured",
+            (true, Some(_)) => "after the next start",
+        };
+        let live = running.iter().find(|plugin| plugin["name"] == name.as_str());
+        let mut row = live.cloned().unwrap_or_else(|| json!({"name": name, "state": state}));
+        if row["what"].as_str().is_none_or(str::is_empty) {
+            row["what"] = command.join(" ").into();
+        }
+        rows.push(row);
+    }
+    let others = running
+        .into_iter()
+        .filter(|plugin| !known.plugins.list.iter().any(|written| plugin["name"] == written.name.as_str()));
+    rows.extend(others);
+    rows
+}
+
+/// Changes one word of `config.yaml`.
+pub fn switch(
+    home: &Home,
+    plugins: &Plugins,
+    name: &str,
+    on: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let (verb, word) = if on { ("enable", "on") } else { ("disable", "off") };
+    let key = match name {
+        HERMES => "throughline.hermes.enabled".to_owned(),
+        name if plugins.list.iter().any(|plugin| plugin.name == name) => {
+            format!("throughline.plugins.{name}.enabled")
+        }
+        name => bail!(
+            "config.yaml has no plugin {name:?} under throughline.plugins. A plugin of Hermes is switched by \
+             `hermes plugins {verb} {name}`; all of them together by `throughline plugin {verb} {HERMES}`."
+        ),
+    };
+    let file = home.path().join("config.yaml");
+    let text = fs::read_to_string(&file).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(String::new()),
+        _ => Err(error),
+    });
+    let text = text.with_context(|| format!("could not read {}", file.display()))?;
+    let text = edit::set(&text, &key, Scalar::Bool(on))
+        .with_context(|| format!("could not change {}", file.display()))?;
+    crate::clerk::replace(&file, &text).map_err(anyhow::Error::msg)?;
+    writeln!(out, "{name} is {word} from the next start on ({key}).")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Enable {
+    pub fn run(&self, home: &Home, plugins: &Plugins, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        switch(home, plugins, &self.name, true, out)
+    }
+}
+
+impl Disable {
+    pub fn run(&self, home: &Home, plugins: &Plugins, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        switch(home, plugins, &self.name, false, out)
+    }
+}
+
+impl Logs {
+    pub fn run(&self, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+        if self.name.is_empty() || !self.name.chars().all(is_plain) {
+            bail!("{:?} is no name of a plugin.", self.name);
+        }
+        let file = home.path().join(DIRECTORY).join(&self.name).join(LOG_FILE);
+        let text = match fs::read(&file) {
+            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bail!("{} has logged nothing yet: there is no {}.", self.name, file.display())
+            }
+            Err(error) => return Err(error).with_context(|| format!("could not read {}", file.display())),
+        };
+        let lines: Vec<&str> = text.lines().collect();
+        for line in &lines[lines.len().saturating_sub(self.lines)..] {
+            writeln!(out, "{line}")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Check {
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let told = self.settings.as_deref().map(serde_json::from_str).transpose();
+        let told = told.context("--settings is no JSON")?;
+        let directory = tempfile::tempdir().context("there is no place for the plugin to work in")?;
+        let settings = PluginSettings {
+            environment: settings::environment(std::env::vars(), &[], &Default::default()),
+            settings: told.unwrap_or(Value::Null),
+            home: directory.path().to_owned(),
+            deadlines: Deadlines::all(Duration::from_secs(self.patience.clamp(1, 600))),
+            command: self.command,
+            ..PluginSettings::new("checked", Vec::new(), directory.path().join("checked"))
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let report = runtime.block_on(check(settings));
+        writeln!(out, "{report}")?;
+        Ok(if report.has_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+const PYTHON_SDK: &str = include_str!("../../plugins/sdk/python/throughline_plugin.py");
+const PYTHON_ENGINE: &str = include_str!("../../plugins/examples/engine.py");
+const PYTHON_PROVIDER: &str = include_str!("../../plugins/examples/provider.py");
+const RUST_ENGINE: &str = include_str!("../../crates/plugins/examples/engine.rs");
+const RUST_PROVIDER: &str = include_str!("../../crates/plugins/examples/provider.rs");
+
+impl New {
+    pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let directory = Path::new(&self.name);
+        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+        if name.is_empty() || !name.chars().all(is_plain) {
+            bail!("a plugin's name has letters, digits, `-` and `_`: {name:?} has something else");
+        }
+        if directory.exists() {
+            bail!("{} is there already. Nothing was written.", directory.display());
+        }
+        let (files, command) = match self.lang {
+            Language::Python => self.python(),
+            Language::Rust => self.rust(name),
+        };
+        for (file, text) in files {
+            let file = directory.join(file);
+            let parent = file.parent().expect("a file in a directory has one");
+            fs::create_dir_all(parent).with_context(|| format!("could not make {}", parent.display()))?;
+            fs::write(&file, text).with_context(|| format!("could not write {}", file.display()))?;
+        }
+        let place = std::path::absolute(directory)?;
+        let command: Vec<String> =
+            command.iter().map(|word| word.replace("{}", &place.display().to_string())).collect();
+        let key = match self.kind {
+            Kind::Engine => format!("context:\n  engine: {name}\n"),
+            Kind::Provider => format!("memory:\n  provider: {name}\n"),
+        };
+        writeln!(out, "{} is written. See that it keeps to the protocol:\n", directory.display())?;
+        writeln!(out, "  throughline plugin check {}\n\nand use it, in config.yaml:\n", command.join(" "))?;
+        writeln!(out, "throughline:\n  plugins:\n    {name}:\n      command: {}", json!(command))?;
+        write!(out, "{key}")?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn python(&self) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
+        let example = match self.kind {
+            Kind::Engine => PYTHON_ENGINE,
+            Kind::Provider => PYTHON_PROVIDER,
+        };
+        let name = Path::new(&self.name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // In the repository the SDK lies elsewhere; here it lies beside.
+        let own = example
+            .lines()
+            .filter(|line| {
+                !line.starts_with("sys.path.append") && !matches!(*line, "import os" | "import sys")
+            })
+            .map(|line| line.split("  # noqa: E402").next().unwrap_or(line))
+            .collect::<Vec<_>>()
+            .join("\n");
+        let own = own.replace("\n\n\nimport throughline_plugin", "\n\nimport throughline_plugin");
+        let own = named(&own, &name) + "\n";
+        (
+            vec![("plugin.py", own), ("throughline_plugin.py", PYTHON_SDK.to_owned())],
+            vec!["python3", "{}/plugin.py"],
+        )
+    }
+
+    fn rust(&self, name: &str) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
+        let example = match self.kind {
+            Kind::Engine => RUST_ENGINE,
+            Kind::Provider => RUST_PROVIDER,
+        };
+        let sdk = match &self.sdk {
+            Some(path) => format!("{{ path = {} }}", json!(path.display().to_string())),
+            None => format!("\"{}\"", env!("CARGO_PKG_VERSION")),
+        };
+        let manifest = format!(
+            "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[[bin]]\nname = \"plugin\"\npath = \
+             \"src/main.rs\"\n\n[dependencies]\n# `--sdk DIRECTORY` writes a path here: where crates/plugins of Throughline \
+             lies.\nthroughline-plugins = {sdk}\nserde_json = \"1\"\ntokio = {{ version = \"1\", features = [\"full\"] \
+             }}\n\n[workspace]\n"
+        );
+        let files = vec![("Cargo.toml", manifest), ("src/main.rs", named(example, name))];
+        (files, vec!["{}/target/release/plugin"])
+    }
+}
+
+/// The example under its own name: as whoever writes it will call it.
+fn named(example: &str, name: &str) -> String {
+    ["digest", "diary", "brief", "notebook"]
+        .iter()
+        .fold(example.to_owned(), |text, known| text.replace(&format!("\"{known}\""), &format!("\"{name}\"")))
+}
