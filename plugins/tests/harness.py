@@ -51,7 +51,11 @@ class Peer:
 
     def _read(self):
         for line in self.process.stdout:
-            message = json.loads(line)  # anything else on the line fails the test by never answering
+            try:
+                message = json.loads(line)
+            except ValueError:
+                self._break(f"the plugin wrote what is not a message: {line!r}")
+                return
             if message.get("method") == "log":
                 self.logged.append(message["params"]["message"])
             elif "method" in message:
@@ -61,6 +65,11 @@ class Peer:
                     waiting = self.answers.get(message["id"])
                 if waiting:
                     waiting.put(message)
+
+    def _break(self, why):
+        with self.guard:
+            for waiting in self.answers.values():
+                waiting.put({"error": {"code": 0, "message": why}})
 
     def asked(self, message):
         """The plugin asks the host; a test that offered something replaces this."""

@@ -127,6 +127,7 @@ class Written(HermesCase):
         answer = self.compress(peer, messages, focus="bees")
         self.assertEqual(answer["messages"][1:], messages[-4:])
         self.assertIn("focus", answer["remark"])
+        self.assertIn("Question 0", answer["messages"][0]["content"])
 
     def test_the_end_that_is_to_stay_is_not_shown(self):
         peer = self.begin("strict")

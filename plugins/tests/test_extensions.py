@@ -36,9 +36,9 @@ class Tools(HermesCase):
     def test_what_needs_consent_is_not_run_unless_the_host_asks(self):
         path = os.path.join(self.place, "ran")
         peer = self.start(tools=["code_execution"])
-        done = self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
-        if done["status"] == "success":
+        if peer.ability["version"].startswith("0.14."):
             self.skipTest("this Hermes asks nobody about code")
+        self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
         self.assertFalse(os.path.exists(path))
         self.assertTrue(any("consent" in note for note in peer.ability["notes"]))
         peer = self.start(tools=["code_execution"], approvals="host")
