@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import time
 import unittest
 
 from harness import HermesCase, Refused, retain, scope
@@ -128,6 +129,16 @@ class Written(HermesCase):
             peer.call("provider/retain", turn)
         peer.call("provider/retain", dict(turn, tried=True))
         self.assertEqual(self.turns(), [])
+
+    def test_a_question_does_not_wait_for_a_turn_that_is_being_kept(self):
+        peer = self.start()
+        peer.call("provider/recall", {"scope": scope(), "query": "warm"})
+        kept = peer.begin("provider/retain", retain(scope(), 1, "slow", "yes"))
+        began = time.monotonic()
+        peer.call("provider/recall", {"scope": scope(), "query": "quick"})
+        self.assertLess(time.monotonic() - began, 1)
+        peer.result(kept)
+        self.assertEqual(self.turns(), ["slow"])
 
     def test_sessions_do_not_meet(self):
         peer = self.start()
