@@ -176,7 +176,8 @@ class Written(HermesCase):
         peer.kill()
         peer = self.start()
         peer.call("provider/retain", retain(scope("s-2", parent="s-1"), 2, "e", "f"))
-        keys = {line["about"].get("gateway_session_key") for line in self.told() if line["what"] == "initialize" and line["session"]}
+        begun = [line for line in self.told() if line["what"] == "initialize" and line["session"]]
+        keys = {line["about"].get("gateway_session_key") for line in begun}
         self.assertEqual(keys, {"agent:main:telegram:dm:42"})
 
     def test_closing_ends_then_switches_then_shuts_down_under_the_old_name(self):

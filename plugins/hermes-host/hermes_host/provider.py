@@ -253,5 +253,5 @@ def _close_key(params):
     """The same for a repeated close; another as soon as the session went on in between."""
     scope = params["scope"]
     told = [scope.get("session"), scope.get("generation"), params.get("reason"), params.get("next"), params.get("messages")]
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
     return f"close:{digest}"
