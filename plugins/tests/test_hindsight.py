@@ -11,6 +11,7 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -169,6 +170,7 @@ class Real(HermesCase):
             return
         script, directory = str(ROOT / "tests" / "peers" / "hindsight"), tempfile.mkdtemp(prefix="hindsight-")
         ports = [str(_free_port()) for _ in range(3)]
+        cls.addClassCleanup(shutil.rmtree, directory, ignore_errors=True)
         cls.addClassCleanup(subprocess.run, [script, "stop", directory], check=False)
         subprocess.run([script, "start", directory, *ports], check=True, timeout=420)
         cls.address = f"http://127.0.0.1:{ports[0]}"
