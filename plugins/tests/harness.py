@@ -25,6 +25,15 @@ def hermes_python():
     return named or str(ROOT / ".cache" / "peers" / "hermes-0.19.0" / "bin" / "python")
 
 
+def need(path, how):
+    """Skips where something is missing; where peers are required, that is a failure."""
+    if not os.path.exists(path):
+        missing = f"{path} is missing: run {how}"
+        if os.environ.get("THROUGHLINE_PEERS") == "required":
+            raise AssertionError(missing)
+        raise unittest.SkipTest(missing)
+
+
 class Refused(Exception):
     def __init__(self, error):
         super().__init__(error["message"])
@@ -51,7 +60,11 @@ class Peer:
 
     def _read(self):
         for line in self.process.stdout:
-            message = json.loads(line)  # anything else on the line fails the test by never answering
+            try:
+                message = json.loads(line)
+            except ValueError:
+                self._break(f"the plugin wrote what is not a message: {line!r}")
+                return
             if message.get("method") == "log":
                 self.logged.append(message["params"]["message"])
             elif "method" in message:
@@ -61,6 +74,11 @@ class Peer:
                     waiting = self.answers.get(message["id"])
                 if waiting:
                     waiting.put(message)
+
+    def _break(self, why):
+        with self.guard:
+            for waiting in self.answers.values():
+                waiting.put({"error": {"code": 0, "message": why}})
 
     def asked(self, message):
         """The plugin asks the host; a test that offered something replaces this."""
@@ -124,8 +142,7 @@ class HermesCase(unittest.TestCase):
     settings = {}
 
     def setUp(self):
-        if not os.path.exists(hermes_python()):
-            self.skipTest(f"no Hermes at {hermes_python()}: run tests/peers/install")
+        need(hermes_python(), "tests/peers/install")
         self.place = tempfile.mkdtemp(prefix="hermes-host-")
         self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
         self.home = os.path.join(self.place, "home")

@@ -30,7 +30,8 @@ class Model:
                 message = {"role": "assistant", "content": model.reply}
                 choice = {"index": 0, "message": message, "finish_reason": "stop"}
                 usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-                self._answer({"id": "c", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [choice], "usage": usage})
+                said = {"id": "c", "object": "chat.completion", "created": 1, "model": "tiny"}
+                self._answer({**said, "choices": [choice], "usage": usage})
 
             def _stream(self):
                 self.send_response(200)

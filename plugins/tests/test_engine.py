@@ -24,9 +24,8 @@ def conversation(turns, size=1200):
             call = {"id": "call_1", "type": "function", "function": {"name": "web_search", "arguments": "{}"}}
             messages.append({"role": "assistant", "content": "", "tool_calls": [call], "timestamp": 1794830400.2 + index})
             messages.append({"role": "tool", "content": "found", "tool_call_id": "call_1", "tool_name": "web_search"})
-        messages.append(
-            {"role": "assistant", "content": f"Answer {index}: " + "yes " * 40, "timestamp": 1794830400.5 + index, "finish_reason": "stop"}
-        )
+        answer = {"role": "assistant", "content": f"Answer {index}: " + "yes " * 40, "finish_reason": "stop"}
+        messages.append({**answer, "timestamp": 1794830400.5 + index})
     return messages
 
 
@@ -47,7 +46,8 @@ class Compressor(HermesCase):
         self.configure(
             "model:\n  default: tiny\n  provider: custom\n"
             f"  base_url: {self.model.address}\n  api_key: none\n  context_length: 131072\n"
-            f"auxiliary:\n  compression:\n    provider: custom\n    model: tiny\n    base_url: {self.model.address}\n    api_key: none\n"
+            "auxiliary:\n  compression:\n    provider: custom\n    model: tiny\n"
+            f"    base_url: {self.model.address}\n    api_key: none\n"
             "compression:\n  protect_last_n: 4\n  protect_first_n: 2\n"
         )
 
@@ -127,6 +127,7 @@ class Written(HermesCase):
         answer = self.compress(peer, messages, focus="bees")
         self.assertEqual(answer["messages"][1:], messages[-4:])
         self.assertIn("focus", answer["remark"])
+        self.assertIn("Question 0", answer["messages"][0]["content"])
 
     def test_the_end_that_is_to_stay_is_not_shown(self):
         peer = self.begin("strict")

@@ -36,9 +36,9 @@ class Tools(HermesCase):
     def test_what_needs_consent_is_not_run_unless_the_host_asks(self):
         path = os.path.join(self.place, "ran")
         peer = self.start(tools=["code_execution"])
-        done = self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
-        if done["status"] == "success":
+        if peer.ability["version"].startswith("0.14."):
             self.skipTest("this Hermes asks nobody about code")
+        self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
         self.assertFalse(os.path.exists(path))
         self.assertTrue(any("consent" in note for note in peer.ability["notes"]))
         peer = self.start(tools=["code_execution"], approvals="host")
@@ -50,7 +50,8 @@ class Tools(HermesCase):
         calls = []
         for number in range(2):
             arguments = {"code": f"import time; time.sleep(0.5); print('answer', {number})"}
-            calls.append(peer.begin("tool/call", {"scope": scope(f"s-{number}"), "key": "k", "name": "execute_code", "arguments": arguments}))
+            call = {"scope": scope(f"s-{number}"), "key": "k", "name": "execute_code", "arguments": arguments}
+            calls.append(peer.begin("tool/call", call))
         for number, call in enumerate(calls):
             self.assertIn(f"answer {number}", peer.result(call)["content"])
 
@@ -135,7 +136,8 @@ class Plugins(HermesCase):
         (broken / "plugin.yaml").write_text("name: weeds\n")
         (broken / "__init__.py").write_text("def register(ctx):\n    ctx.register_time_machine()\n")
         peer = self.start(plugins=True)
-        self.assertTrue(any("weeds" in note and "register_time_machine" in note for note in peer.ability["notes"]), peer.ability["notes"])
+        named = [note for note in peer.ability["notes"] if "weeds" in note and "register_time_machine" in note]
+        self.assertTrue(named, peer.ability["notes"])
         self.assertTrue(peer.ability["tools"])
 
 

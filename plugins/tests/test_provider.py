@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import time
 import unittest
 
 from harness import HermesCase, Refused, retain, scope
@@ -129,6 +130,16 @@ class Written(HermesCase):
         peer.call("provider/retain", dict(turn, tried=True))
         self.assertEqual(self.turns(), [])
 
+    def test_a_question_does_not_wait_for_a_turn_that_is_being_kept(self):
+        peer = self.start()
+        peer.call("provider/recall", {"scope": scope(), "query": "warm"})
+        kept = peer.begin("provider/retain", retain(scope(), 1, "slow", "yes"))
+        began = time.monotonic()
+        peer.call("provider/recall", {"scope": scope(), "query": "quick"})
+        self.assertLess(time.monotonic() - began, 1)
+        peer.result(kept)
+        self.assertEqual(self.turns(), ["slow"])
+
     def test_sessions_do_not_meet(self):
         peer = self.start()
         first, second = scope("s-first"), scope("s-second", user="7")
@@ -165,16 +176,19 @@ class Written(HermesCase):
         peer.kill()
         peer = self.start()
         peer.call("provider/retain", retain(scope("s-2", parent="s-1"), 2, "e", "f"))
-        keys = {line["about"].get("gateway_session_key") for line in self.told() if line["what"] == "initialize" and line["session"]}
+        begun = [line for line in self.told() if line["what"] == "initialize" and line["session"]]
+        keys = {line["about"].get("gateway_session_key") for line in begun}
         self.assertEqual(keys, {"agent:main:telegram:dm:42"})
 
     def test_closing_ends_then_switches_then_shuts_down_under_the_old_name(self):
         peer = self.start()
         peer.call("provider/retain", retain(scope("s-1"), 1, "a", "b"))
         messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-        peer.call("scope/close", {"scope": scope("s-1"), "reason": "new", "next": "s-2", "messages": messages})
+        close = {"scope": scope("s-1"), "reason": "new", "next": "s-2", "messages": messages}
+        peer.call("scope/close", close)
+        peer.call("scope/close", close)
         order = [(line["what"], line.get("session")) for line in self.told() if line["what"] in ("end", "switch", "shutdown")]
-        self.assertEqual(order[-3:], [("end", "s-1"), ("switch", "s-1"), ("shutdown", "s-1")])
+        self.assertEqual(order[1:], [("end", "s-1"), ("switch", "s-1"), ("shutdown", "s-1")])
         switched = [line for line in self.told() if line["what"] == "switch"][0]
         self.assertEqual((switched["to"], switched["parent"], switched["reset"]), ("s-2", "s-1", True))
 

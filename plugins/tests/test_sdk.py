@@ -1,7 +1,6 @@
 """The SDK in one file, by way of its examples: real processes, no Hermes."""
 
 import json
-import os
 import pathlib
 import shutil
 import sys
@@ -94,6 +93,7 @@ class Protocol(SdkCase):
                 "@plugin.hook('command:*', name='any')\ndef heard(scope, facts):\n    plugin.log('heard it')\n"
                 "@plugin.command('hi', 'Says hi.')\ndef hi(scope, arguments):\n    return 'hi ' + arguments\n"
                 "@plugin.tool('fail')\ndef fail(scope):\n    raise throughline.MaybeDone('who knows')\n"
+                "@plugin.tool('odd')\ndef odd(scope, what):\n    return [float('nan')] if what == 'nan' else {1, 2}\n"
                 "plugin.serve()\n"
             )
         )
@@ -106,6 +106,8 @@ class Protocol(SdkCase):
         self.assertEqual(peer.call("command/run", {"scope": scope(), "name": "hi", "arguments": "you"}), {"text": "hi you"})
         for call, code in (
             (("tool/call", {"scope": scope(), "key": "k", "name": "fail", "arguments": {}}), -32001),
+            (("tool/call", {"scope": scope(), "key": "k", "name": "odd", "arguments": {"what": "nan"}}), -32000),
+            (("tool/call", {"scope": scope(), "key": "k", "name": "odd", "arguments": {"what": "set"}}), -32000),
             (("engine/compress", {"scope": scope(), "messages": []}), -32601),
             (("not/known", {}), -32601),
         ):

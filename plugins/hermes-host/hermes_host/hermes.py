@@ -17,8 +17,8 @@ def prepare(home):
         import hermes_constants  # noqa: F401
     except ImportError:
         return (
-            f"Hermes is not installed in the environment of {sys.executable}: start the host with the Python "
-            "that runs Hermes, which `hermes --version` names."
+            f"Hermes is not installed in the environment of {sys.executable}: start the host with the Python of "
+            "the environment that Hermes is installed in."
         )
     try:
         from hermes_cli.env_loader import load_hermes_dotenv

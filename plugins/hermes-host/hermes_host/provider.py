@@ -156,6 +156,7 @@ class Provider:
 
     def _rest(self, entry, seconds):
         if not lineage.settle(entry.token, seconds, holder=entry.instance):
+            lineage.tolerate(entry.token, holder=entry.instance)
             raise Failure(f"After {seconds:.0f} s the end of the session was still being kept.", FAILED)
 
     def tool(self, params):
@@ -205,7 +206,7 @@ class Provider:
             return
         with entry.writing, lineage.acting(entry.token, "close"):
             try:
-                lineage.settle(entry.token, 10, holder=entry.instance)
+                lineage.settle(entry.token, 4, holder=entry.instance)
                 entry.instance.shutdown()
             except Exception as error:
                 self.log("warning", f"The memory provider {self.name} did not shut down: {error}")
@@ -252,5 +253,5 @@ def _close_key(params):
     """The same for a repeated close; another as soon as the session went on in between."""
     scope = params["scope"]
     told = [scope.get("session"), scope.get("generation"), params.get("reason"), params.get("next"), params.get("messages")]
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
     return f"close:{digest}"

@@ -57,14 +57,18 @@ class Scopes:
             resting = self._resting()
         for old in resting:
             self.let_go(old)
-        with entry.writing:
-            if entry.instance is None:
-                try:
-                    entry.instance = self.make(scope, entry)
-                except BaseException:
-                    self.forget(entry)
-                    raise
+        if entry.instance is None:  # asked first, since a turn that is being kept holds the lock
+            with entry.writing:
+                self._fill(entry, scope)
         return entry
+
+    def _fill(self, entry, scope):
+        if entry.instance is None:
+            try:
+                entry.instance = self.make(scope, entry)
+            except BaseException:
+                self.forget(entry)
+                raise
 
     def known(self, session):
         with self.guard:

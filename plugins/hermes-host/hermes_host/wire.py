@@ -69,7 +69,10 @@ class Wire:
                 yield message
 
     def answer(self, identity, result):
-        line = self._line({"jsonrpc": "2.0", "id": identity, "result": result})
+        try:
+            line = self._line({"jsonrpc": "2.0", "id": identity, "result": result})
+        except (ValueError, TypeError, RecursionError) as error:
+            line = self._line(_refusal(identity, FAILED, f"The answer cannot be written as JSON: {error}"))
         if len(line) > LINE_MAX:
             line = self._line(_refusal(identity, FAILED, f"The answer is longer than {LINE_MAX} bytes."))
         self._write(line)
@@ -83,7 +86,7 @@ class Wire:
     @staticmethod
     def _line(message):
         # `default`: a plugin may put anything into a result; half an answer beats none.
-        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=str)
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
         return text.encode("utf-8", "replace") + b"\n"
 
     def _write(self, line):

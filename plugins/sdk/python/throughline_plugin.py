@@ -248,11 +248,18 @@ class Plugin:
             if not isinstance(error, Failed):
                 traceback.print_exc()
             answer["error"] = {"code": getattr(error, "code", Failed.code), "message": str(error) or type(error).__name__}
-        if number is not None:
+        if number is None:
+            return
+        try:
             self._send({"id": number, **answer})
+        except (ValueError, TypeError) as error:
+            self._send({"id": number, "error": {"code": Failed.code, "message": f"The answer is not JSON: {error}"}})
 
     def _send(self, message):
-        line = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        text = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        line = text.encode("utf-8", "replace") + b"\n"
+        if len(line) > LINE_MAX:
+            raise ValueError(f"it is longer than {LINE_MAX} bytes")
         with self._guard:
             view = memoryview(line)
             try:
