@@ -204,6 +204,7 @@ pub async fn start(
     let mut attendant = Attendant::new(&home, name, &settings.environment, tools, own);
     attendant.restart = company.is_host.then(|| Box::new(restart) as Box<dyn Fn() + Send + Sync>);
     attendant.servers = Some(equipment.mcp.clone());
+    attendant.provider = equipment.outside.clone();
     let parts = Parts {
         reviewer: self::reviewer(settings, reviewer, &equipment),
         clerk: Arc::new(attendant),
