@@ -5,7 +5,8 @@
 //! it were done once, but for a `quick_commands` entry that runs a program: that is begun at most once for an
 //! order, and an order whose outcome nobody knows says so.
 
-use crate::cmd::memory::{Order, Typed};
+use crate::cmd::memory::{Memory as Remembers, Order, Typed};
+use crate::cmd::status::remembering as remembering_line;
 use crate::config::{Environment, Overrides, Written};
 use crate::equip::Mcp;
 use crate::equip::plugins::Plugins;
@@ -52,6 +53,8 @@ pub struct Attendant {
     pub servers: Option<Arc<Mcp>>,
     /// Programs of others, some of which know orders of their own, and who knows on whose behalf.
     pub plugins: Option<(Arc<Plugins>, Arc<Hands>)>,
+    /// The memory outside.
+    pub provider: Option<throughline_gateway::Memory>,
 }
 
 /// The models that the home's configuration can reach.
@@ -104,6 +107,7 @@ impl Attendant {
             restart: None,
             servers: None,
             plugins: None,
+            provider: None,
         }
     }
 
@@ -131,15 +135,7 @@ impl Attendant {
         let (name, _) = skills.into_iter().find(|(name, _)| slug(name) == wanted)?;
         let shown = self.ask(asked, "skill_view", json!({ "name": name })).await?;
         let content = shown.get("content").and_then(Json::as_str)?;
-        let mut words = format!(
-            "I want you to follow the skill \"{name}\" for this. Here is all of it:\n\n{}",
-            content.trim()
-        );
-        if !asked.argument.is_empty() {
-            words.push_str("\n\nAnd this is what I want done with it:\n\n");
-            words.push_str(&asked.argument);
-        }
-        Some(Expansion::Words(words))
+        Some(Expansion::Words(command::skill::invoked(&name, content, &asked.argument)))
     }
 
     fn quick(&self, name: &str) -> Option<Node> {
@@ -298,8 +294,13 @@ impl Attendant {
             Ok(command) => command,
             Err(usage) => return usage,
         };
-        let (memory, source) = (self.memory.clone(), asked.source.clone());
         let now = SystemClock::new().now();
+        let tells_of_provider = command.tells_of_provider();
+        let command = match self.of_provider(command, now).await {
+            Ok(said) => return cut(&said, OUTPUT_CHARS_MAX),
+            Err(command) => command,
+        };
+        let (memory, source) = (self.memory.clone(), asked.source.clone());
         let run = move || {
             let mut out = Vec::new();
             let done = command.run(&memory, Order { source: &source, now }, &Page::plain(), &mut out);
@@ -310,7 +311,36 @@ impl Attendant {
             }
         };
         let said = tokio::task::spawn_blocking(run).await;
-        cut(&said.unwrap_or_else(|_| "Memory could not be looked at.".into()), OUTPUT_CHARS_MAX)
+        let mut said = said.unwrap_or_else(|_| "Memory could not be looked at.".into());
+        if let (true, Some(provider)) = (tells_of_provider, &self.provider) {
+            let line = match provider.stands().await {
+                Ok((remembering, standing)) => {
+                    remembering_line(&throughline_server::remembering_json(&remembering, &standing))
+                }
+                Err(why) => Some(why.to_string()),
+            };
+            said.extend(line.map(|line| format!("\n\n{line}")));
+        }
+        cut(&said, OUTPUT_CHARS_MAX)
+    }
+
+    /// What only the store and the provider know. Err: it is about the files.
+    async fn of_provider(&self, command: Remembers, now: Time) -> Result<String, Remembers> {
+        let said = match (command, &self.provider) {
+            (Remembers::Jobs(jobs), Some(provider)) => match provider.unkept().await {
+                Ok(unkept) => jobs.told(&unkept, now),
+                Err(why) => why.to_string(),
+            },
+            (Remembers::Retry(retry), Some(provider)) => {
+                retry.within(provider).await.unwrap_or_else(|why| format!("{why:#}"))
+            }
+            (Remembers::Jobs(_) | Remembers::Retry(_), None) => {
+                "No memory provider is connected. On the machine itself `throughline memory jobs` shows what waits for one."
+                    .to_owned()
+            }
+            (command, _) => return Err(command),
+        };
+        Ok(said.trim().to_owned())
     }
 
     fn set_home(&self, asked: &Assignment) -> String {

@@ -212,6 +212,7 @@ pub async fn start(
     attendant.restart = company.is_host.then(|| Box::new(restart) as Box<dyn Fn() + Send + Sync>);
     attendant.servers = Some(equipment.mcp.clone());
     attendant.plugins = Some((equipment.plugins.clone(), equipment.hands.clone()));
+    attendant.provider = equipment.outside.clone();
     let parts = Parts {
         reviewer: self::reviewer(settings, reviewer, &equipment),
         clerk: Arc::new(attendant),

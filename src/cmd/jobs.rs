@@ -1,7 +1,7 @@
 //! `throughline memory jobs` and `retry`: turns that the memory provider does not have yet.
 
 use crate::client::Client;
-use crate::out::{one_line, write_json};
+use crate::out::one_line;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use throughline_core::Time;
 use throughline_core::memory::{Errand, Progress, RetentionChange};
 use throughline_core::port::{Commit, Read, Store};
+use throughline_gateway::Memory;
 
 /// Show turns that the memory provider does not have yet, and why
 #[derive(Debug, clap::Args)]
@@ -27,14 +28,18 @@ pub struct Retry {
 
 impl Jobs {
     pub fn run(self, store: &dyn Read, now: Time, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-        let unkept = store.unkept()?;
-        if self.json {
-            let jobs: Vec<Value> = unkept.iter().map(in_json).collect();
-            write_json(&json!({"jobs": jobs}), out)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        write!(out, "{}", told(&unkept, now))?;
+        write!(out, "{}", self.told(&store.unkept()?, now))?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    pub fn told(&self, unkept: &[Errand], now: Time) -> String {
+        match self.json {
+            true => {
+                let jobs: Vec<Value> = unkept.iter().map(in_json).collect();
+                format!("{:#}\n", json!({"jobs": jobs}))
+            }
+            false => told(unkept, now),
+        }
     }
 }
 
@@ -111,6 +116,13 @@ impl Retry {
         }
         store.close(now)?;
         said(commits.len(), "at the next start", out)
+    }
+
+    /// By the agent itself, for somebody in one of its chats.
+    pub async fn within(self, provider: &Memory) -> anyhow::Result<String> {
+        let (retried, mut out) = (provider.retry(self.turn).await?, Vec::new());
+        said(retried, "now", &mut out)?;
+        Ok(String::from_utf8_lossy(&out).trim().to_owned())
     }
 
     /// On a home that a gateway has.

@@ -114,6 +114,11 @@ pub struct Order<'a> {
 }
 
 impl Memory {
+    /// A person wants to know how memory is, not what is in it.
+    pub fn tells_of_provider(&self) -> bool {
+        matches!(self, Memory::Status(Overview { json: false }) | Memory::Show(Show { brief: true, .. }))
+    }
+
     pub fn run(
         self,
         memory: &memory::Memory,
@@ -155,9 +160,9 @@ pub struct Typed {
 
 /// In the words of a chat: a terminal's long list would not help there.
 pub const USAGE: &str = "/memory, /memory status, /memory show [memory|user], /memory history [memory|user] [--all], \
-                         /memory restore <name>, /memory pending, /memory approve <id|all>, /memory reject <id|all>. \
-                         On the machine itself `throughline memory export` writes all of it to a file, and \
-                         `throughline memory jobs` shows what the memory provider does not have yet.";
+                         /memory restore <name>, /memory pending, /memory approve <id|all>, /memory reject <id|all>, \
+                         /memory jobs, /memory retry [turn]. On the machine itself `throughline memory export` writes \
+                         all of it to a file.";
 
 impl Typed {
     /// The error says what can be typed.
@@ -166,9 +171,7 @@ impl Typed {
         let typed = <Self as clap::Parser>::try_parse_from(words);
         match typed.map(|typed| typed.command) {
             Ok(None) => Ok(Memory::Show(Show { target: None, brief: true, json: false })),
-            Ok(Some(Memory::Export(_) | Memory::Jobs(_) | Memory::Retry(_))) | Err(_) => {
-                Err(format!("This can be ordered: {USAGE}"))
-            }
+            Ok(Some(Memory::Export(_))) | Err(_) => Err(format!("This can be ordered: {USAGE}")),
             Ok(Some(command)) => Ok(command),
         }
     }

@@ -152,6 +152,12 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
             ));
         }
     }
+    if count("unkept_refused") > 0 {
+        found.push(format!(
+            "the memory provider refused {}; `throughline memory jobs` shows why",
+            counted(count("unkept_refused"), "turn", "turns")
+        ));
+    }
     if agent["home_halted"] == true {
         found.push("silenced by its operator; `throughline resume` lets it go on".to_owned());
     }
@@ -263,6 +269,7 @@ fn detail(agent: &Value, now: Time, page: &Page, out: &mut dyn Write) -> io::Res
             counted(count("reviews_parked"), "review", "reviews")
         ));
     }
+    lines.extend(remembering(agent));
     let waiting = &agent["oldest_waiting"];
     if !waiting.is_null() {
         let why = match waiting["why"].as_str().unwrap_or_default() {
@@ -298,6 +305,34 @@ fn detail(agent: &Value, now: Time, page: &Page, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
+/// The memory outside in a line, as a status tells of it. None: there is none, and nothing waits for one.
+pub fn remembering(agent: &Value) -> Option<String> {
+    let memory = &agent["memory"];
+    let count = |name: &str| agent[name].as_u64().unwrap_or(0);
+    let (unkept, refused, missed) = (count("unkept"), count("unkept_refused"), count("recalls_missed"));
+    let name = match (memory["provider"].as_str(), unkept + refused) {
+        (None, 0) => return None,
+        (name, _) => name.unwrap_or_default(),
+    };
+    let mut parts = Vec::new();
+    match memory["failures"].as_u64() {
+        Some(0) => parts.push("in use".to_owned()),
+        Some(failures) => parts.push(format!("not reached {}", counted(failures, "time", "times in a row"))),
+        None => {}
+    }
+    parts.push(match unkept {
+        0 => "has every turn".to_owned(),
+        _ => format!("{} to be handed over", counted(unkept, "turn", "turns")),
+    });
+    parts.extend((refused > 0).then(|| format!("{refused} refused")));
+    parts.extend((missed > 0).then(|| format!("{} missed so far", counted(missed, "reminder", "reminders"))));
+    let tools: Vec<&str> =
+        memory["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    parts.extend((!tools.is_empty()).then(|| format!("tools: {}", tools.join(", "))));
+    parts.extend(agent["unkept_error"].as_str().map(|error| format!("last error: {}", one_line(error))));
+    Some(format!("memory provider {name}: {}", parts.join("; ")).replace(" : ", ": "))
+}
+
 fn age(value: &Value, now: Time) -> Duration {
     value["since"].as_f64().map_or(Duration::ZERO, |since| now.since(Time::from_seconds(since)))
 }
@@ -330,6 +365,8 @@ mod tests {
             "platforms": [{"name": "agent", "state": "up"}, {"name": "x", "state": "waiting", "detail": "429"}],
             "running": [{"session": "S", "source": "x", "since": 999_700.0, "step": 2, "tools": ["terminal"], "asking": false}],
             "oldest_waiting": {"session": "S", "number": 7, "since": 999_000.0, "why": "turn"},
+            "memory": {"provider": "hindsight", "state": "away", "failures": 2, "tools": ["recall"]},
+            "unkept": 3, "unkept_refused": 0, "recalls_missed": 1, "unkept_error": "it is\naway",
             "oldest_undelivered": {"key": "S/6/reply", "platform": "x", "since": 990_000.0, "attempts": 3, "error": "chat\nnot found"},
         })
     }
@@ -346,6 +383,8 @@ mod tests {
             "AGENT  STATE    SESSIONS  RUNNING  WAITING  UNSENT  LAST IN   LAST OUT  PLATFORMS",
             "work   running         3        1        2       1  10 s ago  -         x (waiting)",
             "work  turn in S (x) for 5 min, step 2: calling terminal",
+            "work  memory provider hindsight: not reached 2 times in a row; 3 turns to be handed over; 1 reminder missed so \
+             far; tools: recall; last error: it is away",
             "work  oldest unanswered S/7, for 16 min: the turn before it runs",
             "work  oldest unsent S/6/reply to x, for 2 h: 3 attempts, last: chat not found",
             "work  ! x: 429",
@@ -367,6 +406,7 @@ mod tests {
             ("unwritable", json!("no space left")),
             ("refused_replies", json!(1)),
             ("parked", json!(2)),
+            ("unkept_refused", json!(1)),
             ("home_halted", json!(true)),
             ("oldest_waiting", json!({"why": "next", "since": 0.0})),
             ("platforms", json!([{"name": "x", "state": "refused", "detail": "revoked"}])),

@@ -94,6 +94,7 @@ fn honcho(
     let mut places: Vec<PathBuf> = vec![home.path().join("honcho.json")];
     places.extend(root.map(|root| root.join("honcho.json")));
     places.extend(user.map(|user| user.join(".honcho/config.json")));
+    let looked_for: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let mut files = Vec::new();
     for place in &places {
         if let Some(text) = text(place)? {
@@ -105,9 +106,18 @@ fn honcho(
     let read = honcho::Settings::parse(&given, |name: &str| settings.variable(name));
     let read = read.map_err(|error| error.to_string())?;
     if !read.enabled {
-        return Err(
-            "it is switched off in its own file. Set `enabled` there, or empty `memory.provider`.".into()
-        );
+        return Err(match files.first() {
+            Some(file) => format!(
+                "{} does not enable it, and has neither `apiKey` nor `baseUrl`. Set `enabled` there, or empty \
+                 `memory.provider`.",
+                file.path
+            ),
+            None => format!(
+                "neither honcho.json (looked for: {}) nor HONCHO_API_KEY or HONCHO_BASE_URL was found. Write one of \
+                 them, or empty `memory.provider`.",
+                looked_for.join(", ")
+            ),
+        });
     }
     let surroundings = |company| Surroundings {
         directory: workspace.display().to_string(),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod audit;
+mod bank;
 mod chats;
 mod commands;
 mod compression;
@@ -28,5 +29,7 @@ mod reviews;
 mod servers;
 mod simulation;
 mod snapshots;
+mod switches;
 mod tidy;
 mod torture;
+mod wire;

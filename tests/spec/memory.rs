@@ -5,9 +5,9 @@
 
 use crate::chats::World;
 use crate::gateway::Place;
-use crate::model::{ModelServer, last};
+use crate::model::{ModelServer, calls, last, said as words_only, text};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 use throughline_servers::honcho::{Fault, HonchoServer, Kept};
@@ -41,9 +41,12 @@ fn answer(request: &Value) -> String {
 
 impl Remembered {
     fn by_honcho(settings: Value) -> Self {
+        Self::around(ModelServer::saying(Duration::ZERO, answer), settings)
+    }
+
+    fn around(model: ModelServer, settings: Value) -> Self {
         let runtime = Runtime::new().unwrap();
         let honcho = runtime.block_on(HonchoServer::start());
-        let model = ModelServer::saying(Duration::ZERO, answer);
         let world = World::around(Place::new(), model, "TELEGRAM_ALLOWED_USERS=42,43");
         let mut own = json!({"enabled": true, "workspace": WORKSPACE, "recallMode": "context"});
         own.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
@@ -178,13 +181,57 @@ fn p26_a_provider_that_is_away_delays_no_reply_and_is_back_filled_in_order() {
     assert!(status.stdout.contains("to be handed over"), "{status:?}");
     let retried = remembered.world.place.launch().arg("memory").arg("retry").run();
     assert!(retried.status.success(), "{retried:?}");
+    // Whoever is in a chat sees the same, and how the provider is.
+    remembered.honcho.fail("POST messages", [Fault::Status(503), Fault::Status(503)]);
+    remembered.hears(42, "six");
+    for (order, told) in [
+        ("/memory jobs", "to be handed over"),
+        ("/memory status", "memory provider honcho: "),
+        ("/memory", "memory provider honcho: "),
+        ("/memory retry", "handed over again now"),
+        ("/memory retry none/1", "no turn none/1 waits"),
+    ] {
+        remembered.says(42, order);
+        let shown = |world: &World| world.shown().iter().any(|shown| shown.contains(told));
+        remembered.world.until(order, shown);
+    }
+    let status = remembered.world.place.launch().arg("status").run();
+    assert!(status.stdout.contains("memory provider honcho: "), "{status:?}");
     remembered.until("all of it", |remembered| {
         let _ = remembered.world.place.launch().arg("memory").arg("retry").run(); // nobody wants to wait
-        remembered.kept(CHAT).len() >= 10
+        remembered.kept(CHAT).len() >= 12
     });
     remembered.until("nothing waits", |remembered| remembered.jobs() == json!([]));
-    assert_eq!(words(&remembered.kept(CHAT)), both(&texts));
+    assert_eq!(words(&remembered.kept(CHAT)), both(&["one", "two", "three", "four", "five", "six"]));
+    let status = remembered.world.place.launch().arg("status").arg("--json").run();
+    let status: Value = serde_json::from_str(&status.stdout).unwrap();
+    let agent = &status["data"][0];
+    assert_eq!((&agent["memory"]["provider"], &agent["unkept"]), (&json!("honcho"), &json!(0)), "{agent}");
     assert!(gateway.stop().success());
+}
+
+#[test]
+fn a_honcho_that_is_not_enabled_says_which_file_or_that_there_is_none() {
+    for (file, words) in [
+        (None, "neither honcho.json (looked for: "),
+        (Some("{}"), "home/honcho.json does not enable it"),
+        (Some(r#"{"apiKey": "k", "enabled": false}"#), "home/honcho.json does not enable it"),
+    ] {
+        let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42");
+        world.place.append("home/config.yaml", "memory: {provider: honcho}\n");
+        if let Some(text) = file {
+            world.place.write("home/honcho.json", text);
+        }
+        let gateway = world.launch.start();
+        let logged = || {
+            let log =
+                |name: &str| std::fs::read_to_string(world.place.file("logs").join(name)).unwrap_or_default();
+            format!("{}{}", log("stdout"), log("stderr"))
+        };
+        world.until(words, |_| logged().contains(words));
+        assert!(!logged().contains("in its own file"));
+        assert!(gateway.stop().success());
+    }
 }
 
 /// Whatever has a mark of one person in it is that person's.
@@ -245,9 +292,48 @@ fn p31_two_people_write_at_once_through_kills_and_no_mark_of_one_reaches_the_oth
     assert!(gateway.stop().success());
 }
 
+/// Some turns have something written down, and so has each review.
+fn writes_down(request: &Value) -> Value {
+    let messages = request["messages"].as_array().unwrap();
+    let asked = messages.iter().rev().find(|message| message["role"] == "user").map(text).unwrap_or_default();
+    let number = messages.iter().filter(|message| message["role"] == "user").count();
+    let write = |target: &str, what: &str| {
+        let content = format!("{what} {number}");
+        calls(&[("memory", json!({"action": "add", "target": target, "content": content}))])
+    };
+    let is_first = messages.last().unwrap()["role"] != "tool";
+    match (is_first, asked.starts_with("[Review]")) {
+        _ if messages.len() == 1 => words_only(&answer(request)),
+        (true, true) => write("user", "They count, also at"),
+        (false, true) => words_only("Nothing more."),
+        (true, false) if asked.starts_with("note ") => write("memory", "Noted at"),
+        _ => words_only(&format!("re: {}", asked.split("\n\n<memory-context>").next().unwrap())),
+    }
+}
+
+/// How much of it was seen before, by a cache that knows every request message by message, as providers' do.
+fn cached_share<'a>(requests: impl Iterator<Item = &'a Value>) -> f64 {
+    let mut known = BTreeSet::new();
+    let (mut cached, mut total) = (0, 0);
+    for request in requests {
+        let mut pieces = vec![request["tools"].to_string()];
+        pieces.extend(request["messages"].as_array().unwrap().iter().map(Value::to_string));
+        let mut prefix = String::new();
+        let mut fresh = false;
+        for piece in pieces {
+            prefix.push_str(&piece);
+            total += piece.len();
+            fresh |= known.insert(prefix.clone());
+            cached += if fresh { 0 } else { piece.len() };
+        }
+    }
+    cached as f64 / total as f64
+}
+
 #[test]
-fn p22_with_recall_reviews_and_a_restart_most_input_is_cached() {
-    let remembered = Remembered::by_honcho(json!({}));
+fn p22_over_100_turns_with_recall_reviews_memory_writes_a_compression_and_a_restart_95_percent_is_cached() {
+    let model = ModelServer::answering(Duration::ZERO, writes_down);
+    let remembered = Remembered::around(model, json!({}));
     remembered.honcho.represent(WORKSPACE, "hermes", "42", "They like tea.");
     let config = std::fs::read_to_string(remembered.world.place.file("home/config.yaml")).unwrap();
     let config = config.replace("nudge_interval: 0", "nudge_interval: 10");
@@ -257,31 +343,29 @@ fn p22_with_recall_reviews_and_a_restart_most_input_is_cached() {
     remembered.world.place.write("home/config.yaml", config);
     let mut gateway = remembered.world.launch.start();
     let long = "and so on, ".repeat(40);
-    for turn in 0..40 {
-        remembered.says(42, &format!("turn {turn} {long}"));
-        let reply = format!("re: turn {turn} ");
+    for turn in 0..100 {
+        // What is written down in a turn puts off the next review.
+        let kind = if turn % 25 == 4 { "note" } else { "turn" };
+        remembered.says(42, &format!("{kind} {turn} {long}"));
+        let reply = format!("re: {kind} {turn} ");
         remembered.world.until(&reply, |world| world.shown().iter().any(|shown| shown.starts_with(&reply)));
-        if turn == 20 {
+        if turn == 50 {
             assert!(gateway.stop().success());
             gateway = remembered.world.launch.start();
         }
     }
-    // A cache that knows every request it has seen, message by message, as providers' caches do.
-    let mut known: BTreeMap<String, ()> = BTreeMap::new();
-    let (mut cached, mut total) = (0, 0);
-    for request in remembered.world.model.requests() {
-        let mut pieces = vec![request["tools"].to_string()];
-        pieces.extend(request["messages"].as_array().unwrap().iter().map(Value::to_string));
-        let mut prefix = String::new();
-        let mut fresh = false;
-        for piece in pieces {
-            prefix.push_str(&piece);
-            total += piece.len();
-            fresh |= known.insert(prefix.clone(), ()).is_none();
-            cached += if fresh { 0 } else { piece.len() };
-        }
+    let requests = remembered.world.model.requests();
+    let summaries = |request: &&Value| request["messages"].as_array().unwrap().len() == 1;
+    let reviews = |request: &&Value| last(request).starts_with("[Review]");
+    let (summaries, reviews) =
+        (requests.iter().filter(summaries).count(), requests.iter().filter(reviews).count());
+    assert!(summaries >= 1 && reviews >= 6, "{summaries} summaries, {reviews} reviews");
+    for (file, written, times) in [("MEMORY.md", "Noted at", 4), ("USER.md", "They count", 5)] {
+        let file = remembered.world.place.file("home/memories").join(file);
+        assert!(std::fs::read_to_string(file).unwrap().matches(written).count() >= times, "{written}");
     }
-    let share = cached as f64 / total as f64;
-    assert!(share >= 0.95, "{:.1} % of {total} bytes were cached", share * 100.0);
+    let share = cached_share(requests.iter());
+    println!("{:.2} % cached; {summaries} summaries, {reviews} reviews", share * 100.0);
+    assert!(share >= 0.95, "{:.1} % were cached; {summaries} summaries", share * 100.0);
     assert!(gateway.stop().success());
 }

@@ -1,14 +1,14 @@
 //! A model behind OpenAI's API, for gateways that are processes of their own. It says what a test wants
 //! to hear, remembers what it was asked, and can be made to think for as long as the test likes.
 
+use crate::wire::{self, Answer};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-type Says = dyn Fn(&Value) -> String + Send + Sync;
+type Answers = dyn Fn(&Value) -> Value + Send + Sync;
 
 pub struct ModelServer {
     pub address: SocketAddr,
@@ -16,9 +16,10 @@ pub struct ModelServer {
 }
 
 struct Mind {
-    says: Box<Says>,
+    answers: Box<Answers>,
     latency: Duration,
-    asked: Mutex<Vec<Value>>,
+    /// As they came, byte by byte.
+    asked: Mutex<Vec<String>>,
     answered: Mutex<usize>,
     held: Mutex<bool>,
     released: Condvar,
@@ -31,10 +32,13 @@ impl ModelServer {
     }
 
     pub fn saying(latency: Duration, says: impl Fn(&Value) -> String + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        Self::answering(latency, move |request| said(&says(request)))
+    }
+
+    /// One that answers with whole messages: [`said`], [`calls`].
+    pub fn answering(latency: Duration, answers: impl Fn(&Value) -> Value + Send + Sync + 'static) -> Self {
         let mind = Arc::new(Mind {
-            says: Box::new(says),
+            answers: Box::new(answers),
             latency,
             asked: Mutex::default(),
             answered: Mutex::default(),
@@ -42,12 +46,7 @@ impl ModelServer {
             released: Condvar::new(),
         });
         let minded = mind.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let mind = minded.clone();
-                thread::spawn(move || while answer(&stream, &mind).is_some() {});
-            }
-        });
+        let address = wire::serve(move |request| minded.answer(&request.body));
         Self { address, mind }
     }
 
@@ -59,8 +58,13 @@ impl ModelServer {
         )
     }
 
-    pub fn requests(&self) -> Vec<Value> {
+    /// The bodies of all requests, in order.
+    pub fn bodies(&self) -> Vec<String> {
         self.mind.asked.lock().unwrap().clone()
+    }
+
+    pub fn requests(&self) -> Vec<Value> {
+        self.bodies().iter().map(|body| serde_json::from_str(body).unwrap()).collect()
     }
 
     /// What was said last in each request, in order.
@@ -85,6 +89,21 @@ impl ModelServer {
     }
 }
 
+/// An answer in words.
+pub fn said(text: &str) -> Value {
+    json!({"role": "assistant", "content": text})
+}
+
+/// An answer that calls tools, by name and arguments.
+pub fn calls(calls: &[(&str, Value)]) -> Value {
+    let call = |(place, (name, arguments)): (usize, &(&str, Value))| {
+        json!({"index": place, "id": format!("call-{place}"), "type": "function",
+               "function": {"name": name, "arguments": arguments.to_string()}})
+    };
+    let calls: Vec<Value> = calls.iter().enumerate().map(call).collect();
+    json!({"role": "assistant", "content": "", "tool_calls": calls})
+}
+
 /// What was said last, without what a memory adds to it for this request alone.
 pub fn last(request: &Value) -> String {
     let last = request["messages"].as_array().and_then(|messages| messages.last()).map(text);
@@ -99,51 +118,28 @@ pub fn text(message: &Value) -> String {
     }
 }
 
-fn answer(stream: &TcpStream, mind: &Mind) -> Option<()> {
-    let mut reader = BufReader::new(stream);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        let line = line.trim().to_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().ok()?;
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    let request: Value = serde_json::from_slice(&body).ok()?;
-    let said = (mind.says)(&request);
-    let is_streamed = request["stream"] == json!(true);
-    mind.asked.lock().unwrap().push(request);
-    thread::sleep(mind.latency);
-    drop(mind.released.wait_while(mind.held.lock().unwrap(), |held| *held).unwrap());
-    let tokens = length / 4;
-    let usage = json!({"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5});
-    let (kind, content) = match is_streamed {
-        true => {
-            let delta = json!({"id": "c", "object": "chat.completion.chunk", "choices": [
-                {"index": 0, "delta": {"role": "assistant", "content": said}, "finish_reason": null}]});
-            let end = json!({"id": "c", "object": "chat.completion.chunk", "usage": usage, "choices": [
-                {"index": 0, "delta": {}, "finish_reason": "stop"}]});
-            ("text/event-stream", format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
-        }
-        false => {
+impl Mind {
+    fn answer(&self, body: &[u8]) -> Option<Answer> {
+        let body = String::from_utf8(body.to_vec()).ok()?;
+        let request: Value = serde_json::from_str(&body).ok()?;
+        let tokens = body.len() / 4;
+        self.asked.lock().unwrap().push(body);
+        let message = (self.answers)(&request);
+        thread::sleep(self.latency);
+        drop(self.released.wait_while(self.held.lock().unwrap(), |held| *held).unwrap());
+        *self.answered.lock().unwrap() += 1;
+        let finish = if message.get("tool_calls").is_some() { "tool_calls" } else { "stop" };
+        let usage = json!({"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5});
+        if request["stream"] != json!(true) {
             let answer = json!({"id": "c", "object": "chat.completion", "usage": usage, "choices": [
-                {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}]});
-            ("application/json", answer.to_string())
+                {"index": 0, "message": message, "finish_reason": finish}]});
+            return Some(Answer { kind: "application/json", content: answer.to_string() });
         }
-    };
-    let mut stream = stream;
-    let head =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", content.len());
-    stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(content.as_bytes()).ok()?;
-    *mind.answered.lock().unwrap() += 1;
-    Some(())
+        let delta = json!({"id": "c", "object": "chat.completion.chunk", "choices": [
+            {"index": 0, "delta": message, "finish_reason": null}]});
+        let end = json!({"id": "c", "object": "chat.completion.chunk", "usage": usage, "choices": [
+            {"index": 0, "delta": {}, "finish_reason": finish}]});
+        let content = format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+        Some(Answer { kind: "text/event-stream", content })
+    }
 }

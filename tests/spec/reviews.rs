@@ -4,172 +4,88 @@
 //! The tenth turn is followed by one review, which begins with the bytes of that turn's request, may only
 //! write down, is told of once, and is run again when the process was killed in the middle of it.
 
-use crate::gateway::{Launch, Place};
+use crate::chats::World;
+use crate::gateway::Place;
+use crate::model::{ModelServer, calls, last, said, text};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use throughline_servers::TelegramServer;
-use throughline_servers::telegram::{Chat, TOKEN, User};
+use throughline_servers::telegram::{Chat, User};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const ADA: i64 = 42;
 const NOTICE: &str = "💾 Self-improvement review: User profile updated";
-
-/// Answers `re: <what was said last>`. A review is answered with calls first, and then with a word.
-#[derive(Clone, Default)]
-struct Model {
-    /// The bodies of all requests, in order.
-    asked: Arc<Mutex<Vec<String>>>,
-    /// How long a review waits for an answer, in milliseconds.
-    hesitation: Arc<AtomicU64>,
-    workspace: String,
-}
-
-impl Model {
-    fn start(workspace: String) -> (Self, SocketAddr) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let model = Self { workspace, ..Self::default() };
-        let serving = model.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let serving = serving.clone();
-                thread::spawn(move || while serving.answer(&stream).is_some() {});
-            }
-        });
-        (model, address)
-    }
-
-    fn requests(&self) -> Vec<Value> {
-        let asked = self.asked.lock().unwrap();
-        asked.iter().map(|body| serde_json::from_str(body).unwrap()).collect()
-    }
-
-    /// Bodies of the requests with which a review begins.
-    fn reviews(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap().clone();
-        let begins = |body: &&String| {
-            let request: Value = serde_json::from_str(body).unwrap();
-            is_review(request["messages"].as_array().unwrap().last().unwrap())
-        };
-        asked.iter().filter(begins).cloned().collect()
-    }
-
-    fn answer(&self, stream: &TcpStream) -> Option<()> {
-        let mut reader = BufReader::new(stream);
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).ok()? == 0 {
-                return None;
-            }
-            let line = line.trim().to_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().ok()?;
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).ok()?;
-        let body = String::from_utf8(body).ok()?;
-        let request: Value = serde_json::from_str(&body).ok()?;
-        let messages = request["messages"].as_array()?.clone();
-        self.asked.lock().unwrap().push(body);
-        let last = messages.last()?;
-        let mut delta = json!({"role": "assistant", "content": format!("re: {}", text(last))});
-        if is_review(last) {
-            thread::sleep(Duration::from_millis(self.hesitation.load(Ordering::Relaxed)));
-            let call = |place: usize, name: &str, arguments: Value| {
-                json!({"index": place, "id": format!("call-{place}"), "type": "function",
-                       "function": {"name": name, "arguments": arguments.to_string()}})
-            };
-            delta = json!({"role": "assistant", "content": "", "tool_calls": [
-                call(0, "memory", json!({"action": "add", "target": "user", "content": "Ada likes tea"})),
-                call(1, "terminal", json!({"command": format!("touch {}/ran", self.workspace)})),
-                call(2, "memory", json!({"action": "add", "target": "memory",
-                     "content": "Some earlier messages in this conversation are missing."})),
-            ]});
-        } else if last["role"] == "tool" {
-            delta = json!({"role": "assistant", "content": "Nothing more."});
-        }
-        let finish = if delta.get("tool_calls").is_some() { "tool_calls" } else { "stop" };
-        let chunk = |delta: Value, finish: Value| {
-            json!({"id": "c", "object": "chat.completion.chunk", "choices": [
-                {"index": 0, "delta": delta, "finish_reason": finish}]})
-        };
-        let content = match request["stream"] == json!(true) {
-            true => {
-                let (said, end) = (chunk(delta, Value::Null), chunk(json!({}), json!(finish)));
-                format!("data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n")
-            }
-            false => {
-                let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
-                json!({"id": "c", "object": "chat.completion", "usage": usage, "choices": [
-                    {"index": 0, "message": delta, "finish_reason": finish}]})
-                .to_string()
-            }
-        };
-        let kind = if content.starts_with("data:") { "text/event-stream" } else { "application/json" };
-        let mut stream = stream;
-        let head =
-            format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", content.len());
-        stream.write_all(head.as_bytes()).ok()?;
-        stream.write_all(content.as_bytes()).ok()
-    }
-}
-
-fn text(message: &Value) -> String {
-    match &message["content"] {
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
-        other => other.as_str().unwrap_or_default().to_owned(),
-    }
-}
 
 fn is_review(message: &Value) -> bool {
     message["role"] == "user" && text(message).starts_with("[Review]")
 }
 
-struct World {
-    place: Place,
-    telegram: TelegramServer,
-    model: Model,
-    launch: Launch,
+fn messages(request: &Value) -> &[Value] {
+    request["messages"].as_array().unwrap()
 }
 
-impl World {
+/// A world in which somebody looks back.
+struct Reviewed {
+    world: World,
+    /// How long a review waits for an answer, in milliseconds.
+    hesitation: Arc<AtomicU64>,
+}
+
+impl Deref for Reviewed {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl Reviewed {
+    /// Answers `re: <what was said last>`. A review is answered with calls first, and then with a word.
     fn new(config: &str) -> Self {
-        let (place, telegram) = (Place::new(), TelegramServer::start_now());
-        let (model, address) = Model::start(place.path().display().to_string());
-        place.write(
-            "home/config.yaml",
-            format!(
-                "model: {{default: test-model, provider: custom, base_url: 'http://{address}/v1', api_key: none}}\n\
-                 platforms: {{telegram: {{extra: {{base_url: '{}/bot'}}}}}}\n{config}",
-                telegram.url()
-            ),
-        );
-        place.write("home/.env", format!("TELEGRAM_BOT_TOKEN={TOKEN}\nTELEGRAM_ALLOWED_USERS={ADA}\n"));
-        let launch = place.launch();
-        Self { place, telegram, model, launch }
+        let place = Place::new();
+        let touch = format!("touch {}/ran", place.path().display());
+        Self::by(place, config, move |_| {
+            calls(&[
+                ("memory", json!({"action": "add", "target": "user", "content": "Ada likes tea"})),
+                ("terminal", json!({"command": touch})),
+                (
+                    "memory",
+                    json!({"action": "add", "target": "memory",
+                           "content": "Some earlier messages in this conversation are missing."}),
+                ),
+            ])
+        })
     }
 
-    fn shown(&self) -> Vec<String> {
-        let sent = self.telegram.sent().into_iter().filter(|sent| !sent.deleted);
-        sent.map(|sent| sent.text).collect()
+    /// A review is answered so, from what it was asked.
+    fn by(place: Place, config: &str, looks_back: impl Fn(&str) -> Value + Send + Sync + 'static) -> Self {
+        let hesitation = Arc::new(AtomicU64::new(0));
+        let hesitating = hesitation.clone();
+        let model = ModelServer::answering(Duration::ZERO, move |request| {
+            let asked = messages(request).last().unwrap();
+            if is_review(asked) {
+                thread::sleep(Duration::from_millis(hesitating.load(Ordering::Relaxed)));
+                return looks_back(&text(asked));
+            }
+            match asked["role"] == "tool" {
+                true => said("Nothing more."),
+                false => said(&format!("re: {}", last(request))),
+            }
+        });
+        let world = World::around(place, model, &format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+        world.place.append("home/config.yaml", config);
+        Self { world, hesitation }
     }
 
-    fn times_shown(&self, text: &str) -> usize {
-        self.shown().iter().filter(|shown| shown.as_str() == text).count()
-    }
-
-    fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
-        self.telegram.until(PATIENCE, what, |_| holds(self));
+    /// Bodies of the requests with which a review begins.
+    fn reviews(&self) -> Vec<String> {
+        let begins = |body: &String| {
+            let request: Value = serde_json::from_str(body).unwrap();
+            is_review(messages(&request).last().unwrap())
+        };
+        self.model.bodies().into_iter().filter(begins).collect()
     }
 
     /// Ada says something, and is answered.
@@ -180,12 +96,11 @@ impl World {
 
     /// What is asked of the model in this turn, as it was sent.
     fn asked_for(&self, said: &str) -> String {
-        let asked = self.model.asked.lock().unwrap().clone();
         let is_it = |body: &String| {
             let request: Value = serde_json::from_str(body).unwrap();
-            text(request["messages"].as_array().unwrap().last().unwrap()) == said
+            text(messages(&request).last().unwrap()) == said
         };
-        asked.into_iter().find(is_it).unwrap()
+        self.model.bodies().into_iter().find(is_it).unwrap()
     }
 
     fn profile(&self) -> String {
@@ -217,14 +132,14 @@ fn list<'a>(body: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn p22_the_tenth_turn_is_looked_back_at_on_its_own_bytes_and_told_once() {
-    let world = World::new("");
+    let world = Reviewed::new("");
     let gateway = world.launch.start();
     (1..=9).for_each(|turn| world.turn(&format!("message {turn}")));
-    assert_eq!(world.model.reviews(), [""; 0], "it is not due yet");
+    assert_eq!(world.reviews(), [""; 0], "it is not due yet");
     world.turn("message 10");
     world.until("the notice", |world| world.times_shown(NOTICE) == 1);
 
-    let (live, review) = (world.asked_for("message 10"), world.model.reviews());
+    let (live, review) = (world.asked_for("message 10"), world.reviews());
     assert_eq!(review.len(), 1);
     let (before, after) = (list(&live, "messages"), list(&review[0], "messages"));
     assert!(after.starts_with(before), "the review does not begin as the turn did:\n{before}\n{after}");
@@ -255,31 +170,31 @@ fn p22_the_tenth_turn_is_looked_back_at_on_its_own_bytes_and_told_once() {
     assert!(gateway.stop().success());
     let gateway = world.launch.start();
     world.turn("message 12");
-    assert_eq!((world.model.reviews().len(), world.times_shown(NOTICE)), (1, 1), "once is enough");
+    assert_eq!((world.reviews().len(), world.times_shown(NOTICE)), (1, 1), "once is enough");
     assert!(gateway.stop().success());
 }
 
 #[test]
 fn p22_a_review_that_is_killed_is_run_again_and_told_once() {
-    let world = World::new("memory: {nudge_interval: 2}\n");
-    world.model.hesitation.store(60_000, Ordering::Relaxed);
+    let world = Reviewed::new("memory: {nudge_interval: 2}\n");
+    world.hesitation.store(60_000, Ordering::Relaxed);
     let gateway = world.launch.start();
     world.turn("one");
     world.turn("two");
-    world.until("a review", |world| world.model.reviews().len() == 1);
+    world.until("a review", |_| world.reviews().len() == 1);
     world.turn("meanwhile"); // nobody waits for it
     gateway.kill();
-    world.model.hesitation.store(0, Ordering::Relaxed);
+    world.hesitation.store(0, Ordering::Relaxed);
     let gateway = world.launch.start();
     world.until("the notice", |world| world.times_shown(NOTICE) == 1);
-    let reviews = world.model.reviews();
+    let reviews = world.reviews();
     assert_eq!(reviews.len(), 2);
     assert_eq!(reviews[0], reviews[1], "it is about the view it fell due on");
     assert!(!reviews[1].contains("meanwhile"));
     gateway.kill();
     let gateway = world.launch.start();
     world.turn("three");
-    world.until("the next review", |world| world.model.reviews().len() == 3);
+    world.until("the next review", |_| world.reviews().len() == 3);
     let ends = |request: &Value| request["messages"].as_array().unwrap().last().unwrap()["role"] == "tool";
     world
         .until("its end", |world| world.model.requests().iter().filter(|request| ends(request)).count() == 2);
@@ -291,10 +206,91 @@ fn p22_a_review_that_is_killed_is_run_again_and_told_once() {
 
 #[test]
 fn p22_who_wants_no_reviews_gets_none() {
-    let world = World::new("memory: {nudge_interval: 0}\nskills: {creation_nudge_interval: 0}\n");
+    let world = Reviewed::new("memory: {nudge_interval: 0}\nskills: {creation_nudge_interval: 0}\n");
     let gateway = world.launch.start();
     (1..=11).for_each(|turn| world.turn(&format!("message {turn}")));
     thread::sleep(Duration::from_millis(300));
-    assert_eq!(world.model.reviews(), [""; 0]);
+    assert_eq!(world.reviews(), [""; 0]);
     assert!(gateway.stop().success());
+}
+
+/// Entries of a hundred characters and one that fills up to exactly `size`, with their separators.
+fn filled(size: usize) -> String {
+    let mut entries = Vec::new();
+    let mut left = size;
+    while left > 203 {
+        entries.push(format!("{:x<100}", format!("fact {} ", entries.len())));
+        left -= 103;
+    }
+    entries.push(format!("{:y<left$}", "the last fact "));
+    let text = entries.join("\n§\n");
+    assert_eq!(text.chars().count(), size);
+    text
+}
+
+/// The entries that a review lists, by their beginnings, with their sizes.
+fn listed(review: &str) -> Vec<(usize, &str)> {
+    let lines = review.lines().filter_map(|line| line.strip_prefix("- ")?.split_once(" characters: "));
+    lines.filter_map(|(size, beginning)| Some((size.parse().ok()?, beginning))).collect()
+}
+
+/// Goes by what a review says and nothing else: whatever is listed as long becomes short, in one call.
+fn consolidates(review: &str) -> Value {
+    let long = listed(review).into_iter().filter(|(size, _)| *size >= 100);
+    let replace = |(number, (_, beginning)): (usize, (usize, &str))| {
+        let old = beginning.trim_end_matches(['…', '.']);
+        json!({"action": "replace", "old_text": old, "content": format!("short {number}")})
+    };
+    let mut operations: Vec<Value> = long.enumerate().map(replace).collect();
+    operations.push(json!({"action": "add", "content": "Ada likes tea"}));
+    calls(&[("memory", json!({"target": "memory", "operations": operations}))])
+}
+
+#[test]
+fn p23_at_89_91_and_100_percent_the_review_is_asked_what_the_store_needs_and_a_model_gets_out_by_that_alone()
+{
+    const LIMIT: usize = 2200;
+    for (percent, asked) in [(89, false), (91, true), (100, true)] {
+        let place = Place::new();
+        let before = filled(LIMIT * percent / 100);
+        place.write("home/memories/MEMORY.md", &before);
+        let world = Reviewed::by(place, "memory: {nudge_interval: 2}\n", consolidates);
+        let gateway = world.launch.start();
+        world.turn("one");
+        world.turn("two");
+        world.until("its end", |world| {
+            world.model.requests().iter().any(|request| messages(request).last().unwrap()["role"] == "tool")
+        });
+        let review: Value = serde_json::from_str(&world.reviews()[0]).unwrap();
+        let review = text(messages(&review).last().unwrap());
+        let size = format!("{} of {LIMIT} characters ({percent} %)", before.chars().count());
+        assert_eq!(
+            (review.contains(&size), review.contains("Consolidate it first")),
+            (asked, asked),
+            "{review}"
+        );
+        let sizes: Vec<usize> = before.split("\n§\n").map(|entry| entry.chars().count()).collect();
+        let told: Vec<usize> = listed(&review).iter().map(|(size, _)| *size).collect();
+        assert_eq!(told, if asked { sizes } else { Vec::new() }, "{review}");
+
+        // Every call it made was good, nothing was lost on the way, and there is room.
+        let results: Vec<Value> = world.model.requests().last().unwrap()["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|message| message["role"] == "tool")
+            .map(|message| serde_json::from_str(&text(message)).unwrap())
+            .collect();
+        assert!(!results.is_empty() && results.iter().all(|result| result["success"] == true), "{results:?}");
+        let after = std::fs::read_to_string(world.place.home().join("memories/MEMORY.md")).unwrap();
+        assert!(after.contains("Ada likes tea"), "{after}");
+        if asked {
+            assert!(after.chars().count() < LIMIT / 2, "{after}");
+            let gone = world.place.launch().arg("memory").arg("history").arg("--json").run();
+            assert!(before.split("\n§\n").all(|entry| gone.stdout.contains(entry)), "{gone:?}");
+        } else {
+            assert!(after.starts_with(&before), "{after}");
+        }
+        assert!(gateway.stop().success());
+    }
 }

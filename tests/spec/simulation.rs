@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use throughline_core::session::BusyInput;
 use throughline_sim::disk::Image;
-use throughline_sim::plan::BURST;
+use throughline_sim::plan::{BURST, RememberPlan};
 use throughline_sim::{Crash, Mutant, Plan, Report, World, audited, crash_after, play, template};
 
 /// Plays a fixed plan with a crash between every two of its commits. Returns how many there were.
@@ -78,6 +78,21 @@ fn p22_reviews_survive_a_crash_after_any_commit_and_nobody_waits_for_them() {
     assert!(points > 40, "the script has become shorter: {points} commits");
     let report = World::new(5, Plan::retrospect(), &template(), None).play();
     assert!(report.tally["reviews done"] >= 4, "{:?}", report.tally);
+}
+
+/// Nothing of a conversation is handed over before it ends: by `/new`, because nobody writes, or because the
+/// day is over.
+#[test]
+fn p24_every_end_and_every_expiry_hands_over_what_was_buffered() {
+    let remembering = Plan::remembered().remembering.map(|plan| RememberPlan { every: 1000, ..plan });
+    let plan = Plan { remembering, ..Plan::seasons() };
+    let template = template();
+    for seed in 0..30 {
+        let report = World::new(seed, plan.clone(), &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        let tally = &report.tally;
+        assert!(tally["hand-overs"] > 0 && tally["turns remembered outside"] >= 7, "seed {seed}: {tally:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Orders to the gateway, as people type them: `/new`, `/stop`, `/steer`, `/approve` …
 
 mod errand;
+pub mod skill;
 mod table;
 
 pub use errand::{Errand, Found, Past};

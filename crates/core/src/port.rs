@@ -1212,6 +1212,16 @@ impl Running {
     }
 }
 
+/// A memory provider, as the process that uses it knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembering {
+    pub provider: String,
+    /// How often in a row it could not be reached.
+    pub failures: usize,
+    /// What it offers to the model.
+    pub tools: Vec<String>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Takes in new messages.
@@ -1235,6 +1245,8 @@ pub struct Status {
     pub tended: bool,
     /// What the context engine says of itself.
     pub engine: Option<String>,
+    /// The memory outside, if there is one.
+    pub memory: Option<Remembering>,
     /// The platforms it is connected to, by name.
     pub platforms: Vec<(String, Health)>,
     /// How often the writer has come round, and whether it still lives.

@@ -26,6 +26,12 @@ pub struct Standing {
     /// Reviews that are due, and those that were set aside.
     pub reviews_due: u64,
     pub reviews_parked: u64,
+    /// Turns that the memory provider does not have yet, those it refused, and what it said last.
+    pub unkept: u64,
+    pub unkept_refused: u64,
+    pub unkept_error: Option<String>,
+    /// Turns that went on without what their memory knows, ever: it came too late, or not at all.
+    pub recalls_missed: u64,
     /// Sessions that the operator silenced, and whether all of the home is.
     pub halted_sessions: u64,
     pub halted: bool,

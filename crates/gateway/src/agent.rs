@@ -396,6 +396,7 @@ impl Agent {
     pub async fn stop(self, deadline: Duration) -> Result<Stopped, StoreError> {
         let home = self.home;
         home.draining.store(true, Ordering::Relaxed);
+        home.stirred.notify_waiters(); // whoever waits for a memory does so no longer than a stop may take
         let _ = timeout(deadline, quiet(&home)).await;
         let left = Stopped {
             running_turns: home.gauges.running.load(Ordering::Relaxed),
@@ -427,6 +428,17 @@ fn is_awaited(key: &str, unfinished: &[SessionId], undelivered: &[Outgoing]) -> 
         |session: &SessionId| key.strip_prefix(session.as_str()).is_some_and(|rest| rest.starts_with('/'));
     unfinished.iter().any(is_of)
         || undelivered.iter().any(|outgoing| Outgoing::draft_key(&outgoing.key) == key)
+}
+
+/// When the gateway begins to stop.
+pub(crate) async fn stopping(home: &Home) {
+    loop {
+        let stirred = home.stirred.notified();
+        if home.draining.load(Ordering::Relaxed) {
+            return;
+        }
+        stirred.await;
+    }
 }
 
 async fn quiet(home: &Home) {

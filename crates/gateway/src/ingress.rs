@@ -192,6 +192,7 @@ impl Desk for Door {
             batches: home.library.meter.batches.load(Ordering::Relaxed),
             tended: home.library.meter.tended.load(Ordering::Relaxed),
             engine: home.compressor.status(),
+            memory: home.memory.as_ref().map(|memory| memory.standing(home)),
             platforms: home
                 .platforms
                 .iter()

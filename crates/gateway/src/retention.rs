@@ -20,7 +20,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::memory::{Errand, MemoryError, Progress, Provider, RetentionChange};
-use throughline_core::port::{Commit, Promise, Refusal, StoreError};
+use throughline_core::port::{Commit, Promise, Refusal, Remembering, StoreError};
+use throughline_core::standing::Standing;
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -39,6 +40,39 @@ pub struct Memory {
 impl Memory {
     pub fn new(profile: &str, provider: Arc<dyn Provider>, patience: Duration) -> Self {
         Self { provider, patience, profile: profile.into(), home: Arc::default() }
+    }
+
+    /// How the provider is, and what it offers.
+    pub(crate) fn standing(&self, home: &Home) -> Remembering {
+        let tools = self.provider.tools().into_iter().map(|spec| spec.name.to_string());
+        Remembering {
+            provider: self.provider.name().to_owned(),
+            failures: home.retaining.failures.load(Ordering::Relaxed),
+            tools: tools.collect(),
+        }
+    }
+
+    /// Turns that it does not have yet, for whoever asks in a chat.
+    pub async fn unkept(&self) -> Result<Vec<Errand>, Refusal> {
+        let home = self.at_home()?;
+        home.library.read(|store| store.unkept()).await.map_err(|error| Refusal::Internal(error.in_full()))
+    }
+
+    /// Has them handed over again; only this one, if it is named.
+    pub async fn retry(&self, turn: Option<String>) -> Result<usize, Refusal> {
+        retry(&self.at_home()?, turn).await
+    }
+
+    /// Where the home stands, and how the provider is.
+    pub async fn stands(&self) -> Result<(Remembering, Standing), Refusal> {
+        let home = self.at_home()?;
+        let standing = home.library.read(|store| store.standing()).await;
+        let standing = standing.map_err(|error| Refusal::Internal(error.in_full()))?;
+        Ok((self.standing(&home), standing))
+    }
+
+    fn at_home(&self) -> Result<Arc<Home>, Refusal> {
+        self.home.get().and_then(Weak::upgrade).ok_or(Refusal::Draining)
     }
 
     pub(crate) fn belongs_to(&self, home: &Arc<Home>) {
@@ -81,7 +115,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(300);
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
 const DISK_RETRY: Duration = Duration::from_secs(1);
 /// No provider is waited for longer than this when the gateway stops.
-const STOP_PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Default)]
 pub(crate) struct Retaining {

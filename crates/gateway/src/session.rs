@@ -195,6 +195,8 @@ pub(crate) struct Actor {
     /// The last row, if somebody said it.
     heard: Option<(RowId, Message)>,
     recalled: Option<Recalled>,
+    /// The turn that waits for a reminder.
+    recalling: Option<TurnId>,
     /// On whose behalf it remembers, once somebody has asked.
     scope: Option<Scope>,
 }
@@ -258,6 +260,7 @@ impl Actor {
             found: Found::default(),
             heard: None,
             recalled: None,
+            recalling: None,
             scope: None,
         }
     }
@@ -411,6 +414,9 @@ impl Actor {
                 Ok(())
             }
             Mail::Recalled { turn, text } => {
+                if self.recalling.take_if(|recalling| *recalling == turn).is_none() {
+                    return Ok(()); // nobody waited for it any more
+                }
                 self.recall(turn, &text);
                 self.jobs.retain(|job, _| !matches!(job, Job::Ask { turn: asked, .. } if *asked == turn));
                 self.start_jobs().await
@@ -1242,6 +1248,7 @@ impl Actor {
     /// Starts what the state implies and is not running; ends what it no longer implies.
     async fn start_jobs(&mut self) -> Result<(), StoreError> {
         let implied = self.state.jobs();
+        self.hurry();
         self.jobs.retain(|job, handle| {
             let keep = implied.contains(job);
             if !keep {
@@ -1300,6 +1307,7 @@ impl Actor {
                 let (prompt, mark) = self.composed().await?;
                 if let Some(query) = self.wants_recall() {
                     let reminder = self.reminder().await?;
+                    self.recalling = Some(*turn);
                     return Ok(desk.start(recall::remind(desk.clone(), *turn, reminder, query)));
                 }
                 let feed = self.feed.clone();

@@ -40,7 +40,7 @@ mod written;
 
 pub use intake::completion_id;
 pub use porch::Porch;
-pub use status::{Alone, Condition, Host, Member, standing_json};
+pub use status::{Alone, Condition, Host, Member, remembering_json, standing_json};
 pub use ticket::Ticket;
 
 use crate::auth::Guard;

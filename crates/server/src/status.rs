@@ -15,7 +15,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use throughline_core::Time;
-use throughline_core::port::{Desk, Health, Question, Reading, Status};
+use throughline_core::port::{Desk, Health, Question, Reading, Remembering, Status};
 use throughline_core::redact::redacted;
 use throughline_core::standing::{Standing, Why};
 
@@ -79,6 +79,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "model": status.model,
         "engine": status.engine,
         "plugins": (app.options.plugins)(),
+        "memory": status.memory.as_ref().map(provider),
     });
     merge(&mut shown, gauges(&status));
     merge(&mut shown, standing_json(&standing));
@@ -115,6 +116,22 @@ fn gauges(status: &Status) -> Value {
         "waiting_inputs": status.waiting_inputs,
         "undelivered": status.undelivered,
     })
+}
+
+fn provider(memory: &Remembering) -> Value {
+    json!({
+        "provider": memory.provider,
+        "state": if memory.failures == 0 { "up" } else { "away" },
+        "failures": memory.failures,
+        "tools": memory.tools,
+    })
+}
+
+/// The memory outside, and where the home stands: what `/memory` tells of it.
+pub fn remembering_json(memory: &Remembering, standing: &Standing) -> Value {
+    let mut shown = standing_json(standing);
+    shown["memory"] = provider(memory);
+    shown
 }
 
 fn platforms(status: &Status) -> Value {
@@ -219,6 +236,10 @@ pub fn standing_json(standing: &Standing) -> Value {
         "handing_over": standing.handing_over,
         "reviews_due": standing.reviews_due,
         "reviews_parked": standing.reviews_parked,
+        "unkept": standing.unkept,
+        "unkept_refused": standing.unkept_refused,
+        "unkept_error": standing.unkept_error.as_deref().map(redacted),
+        "recalls_missed": standing.recalls_missed,
         "halted_sessions": standing.halted_sessions,
         "home_halted": standing.halted,
         "parked": standing.parked,

@@ -85,6 +85,12 @@ const CHECKS: &[Check] = &[
         applies: |can| can.has_session_key,
     },
     Check {
+        name: "nothing_kept_back",
+        says: "what is to be remembered of a conversation that is over waits for no more of it",
+        sql: "SELECT k.key FROM tl_retention k JOIN tl_session t ON t.id = k.session WHERE k.state = 0 AND t.phase = 2",
+        applies: always,
+    },
+    Check {
         name: "positions",
         says: "no more is answered than was received",
         sql: "SELECT id || ': ' || answered || ' of ' || received FROM tl_session WHERE answered > received",

@@ -89,6 +89,7 @@ pub fn suite(sites: Sites<'_>) {
     what_was_said_around_a_row_can_be_read(sites);
     p30_a_message_can_be_followed(sites);
     p26_a_turn_is_kept_until_its_provider_has_it(sites);
+    p26_of_what_is_kept_the_last_rows_stay(sites);
     p26_nothing_stays_buffered_over_a_stop(sites);
     p27_a_name_stays_and_two_chats_never_share_one(sites);
     p30_calls_questions_and_stops_can_be_followed(sites);
@@ -1959,6 +1960,7 @@ fn p22_a_review_is_about_the_view_it_fell_due_on(sites: Sites<'_>) {
                     Move::Reports { place },
                     errand,
                     Move::Finds { place, how },
+                    Move::Restores { place, which: how },
                     Move::Tends,
                 ]
             })
@@ -2493,6 +2495,33 @@ fn p26_a_turn_is_kept_until_its_provider_has_it(sites: Sites<'_>) {
     assert_eq!(world.store.unkept().expect("can be asked"), []);
     let again = Commit::Retention { key: "k1/1".into(), change: RetentionChange::Attempting, at: world.now };
     assert!(world.store.commit(&[again])[0].is_err(), "what is kept is not handed over again");
+}
+
+/// P26: of what its provider has, a session's last rows stay: they number the next, and recognise one again.
+fn p26_of_what_is_kept_the_last_rows_stay(sites: Sites<'_>) {
+    let mut world = world(sites);
+    keeps(&mut world, "k1", "agent:main:telegram:dm:1", Naming { name: "one".into(), otherwise: None });
+    let again = |world: &mut World, turn: u64| {
+        let naming = Naming { name: "one".into(), otherwise: None };
+        let scope = scope(&id("k1"), Some("agent:main:telegram:dm:1"));
+        let filing = Some(Filing { provider: "named".into(), scope, naming, every: 1 });
+        let kept =
+            KeptTurn { turn: TurnId(Seq(turn)), said: vec!["hello".into()], replied: "yes".into(), filing };
+        let state = Box::new(Session::new(id("k1")));
+        let acts = vec![Act::Retain(Box::new(kept))];
+        let commit = Commit::Session { expect: Generation(0), state, acts, at: world.now };
+        world.store.commit(&[commit]).remove(0).expect("it is committed");
+        world.store.retentions("named").expect("can be asked")
+    };
+    for turn in 1..=40 {
+        let due = again(&mut world, turn);
+        assert_eq!((due.len(), due[0].retention.index), (1, turn), "numbers go on");
+        let key = format!("k1/{turn}");
+        changes(&mut world, &key, RetentionChange::Attempting);
+        changes(&mut world, &key, RetentionChange::Kept);
+    }
+    assert_eq!(again(&mut world, 40), [], "the last is recognised");
+    assert_eq!(again(&mut world, 1).len(), 1, "the first is forgotten here");
 }
 
 /// P27: a name is given once, to one conversation, and stays.

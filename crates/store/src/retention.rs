@@ -3,6 +3,7 @@
 //! - what a row carries is fixed when its turn ends: nothing about it is looked up later
 //! - the name a conversation has at its provider is given with its first turn, and kept
 //! - what is kept or refused stays so, until a person has a refused one tried again
+//! - of what is kept, a session's last few rows stay, without what was said; the rest is the provider's alone
 
 use crate::envelope;
 use crate::fault::Fault;
@@ -17,6 +18,9 @@ use throughline_hermes::entry::entry_from_json;
 
 const COLUMNS: &str = "key, provider, document, place, messages, state, attempts, tried, not_before, \
                        created, error, scope, said, replied";
+
+/// Rows of a session whose turn its provider has. A turn is answered again at most while it is the last one.
+const KEPT_MAX: i64 = 16;
 
 impl Scribe<'_> {
     pub(crate) fn retain(&mut self, change: &Change<'_>, kept: &Kept) -> Result<(), Fault> {
@@ -103,7 +107,9 @@ impl Scribe<'_> {
             RetentionChange::Kept => {
                 let sql = "UPDATE tl_retention SET state = 2, error = NULL, said = NULL, replied = NULL, updated = ?2
                            WHERE key = ?1 AND state = 1";
-                self.conn.prepare_cached(sql)?.execute(params![key, at.0])?
+                let changed = self.conn.prepare_cached(sql)?.execute(params![key, at.0])?;
+                self.forget_kept(key)?;
+                changed
             }
             RetentionChange::Postponed { until, error, arrived } => {
                 let sql = "UPDATE tl_retention SET not_before = ?2, error = ?3, tried = ?4, updated = ?5
@@ -128,6 +134,18 @@ impl Scribe<'_> {
             }
             _ => self.note(None, "late_retention_dropped", key, at),
         }
+    }
+
+    /// Of what a session's provider has, the last few stay: they number the next turn, and recognise one that
+    /// comes again.
+    fn forget_kept(&mut self, key: &str) -> Result<(), Fault> {
+        let sql = "DELETE FROM tl_retention WHERE state = 2
+                       AND session = (SELECT session FROM tl_retention WHERE key = ?1)
+                       AND number <= (SELECT number FROM tl_retention WHERE state = 2
+                                      AND session = (SELECT session FROM tl_retention WHERE key = ?1)
+                                      ORDER BY number DESC LIMIT 1 OFFSET ?2)";
+        self.conn.prepare_cached(sql)?.execute(params![key, KEPT_MAX])?;
+        Ok(())
     }
 
     /// What was recalled stands with its row from now on, where the file has room for it.

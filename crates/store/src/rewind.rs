@@ -9,7 +9,7 @@
 use crate::envelope;
 use crate::fault::Fault;
 use crate::read::{ACCIDENTAL_ENDS, Reader, malformed, session_id, stored_message};
-use crate::snapshot::{Kept, Moves, changed_meanwhile, weigh};
+use crate::snapshot::{Kept, Moves, changed_meanwhile, end_of, weigh};
 use crate::write::{Change, Scribe};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
@@ -70,6 +70,7 @@ impl Scribe<'_> {
             after: kept.last().copied().unwrap_or(0),
             cut: before.last().copied().unwrap_or(0),
             rows: &before,
+            upto: end_of(change, &before),
             summary: &[],
         };
         self.record(change, &promoted, &kept, &Moves::default())?;

@@ -61,7 +61,15 @@ pub(crate) struct Kept<'a> {
     pub after: i64,
     pub cut: i64,
     pub rows: &'a [i64],
+    /// What is said above this row is said later than all that it shows.
+    pub upto: i64,
     pub summary: &'a [i64],
+}
+
+/// The last row of a whole view that is kept: the last that was said at all. What had been taken back by then was
+/// said before it, and is none of what was said since, even if it is brought back.
+pub(crate) fn end_of(change: &Change<'_>, view: &[i64]) -> i64 {
+    view.last().copied().unwrap_or(0).max(change.last_row)
 }
 
 impl Scribe<'_> {
@@ -75,6 +83,7 @@ impl Scribe<'_> {
     ) -> Result<Promoted, Fault> {
         let session = change.id();
         let before = self.live(session)?;
+        let end = end_of(change, &before);
         let (after, cut) = (replacement.after.map_or(0, |row| row.0 as i64), replacement.cut.0 as i64);
         let (upto, tail) = before.split_at(before.partition_point(|row| *row <= cut));
         let (head, replaced) = upto.split_at(upto.partition_point(|row| *row <= after));
@@ -106,12 +115,14 @@ impl Scribe<'_> {
             kind: replacement.kind,
             remark: replacement.remark.clone(),
         };
+        let rows = &before[..self.shown(session, &before, upto.len())?];
         let kept = Kept {
             view: operation.base,
             operation: Some(operation.number),
             after,
             cut,
-            rows: &before[..self.shown(session, &before, upto.len())?],
+            rows,
+            upto: if rows.len() == before.len() { end } else { rows.last().copied().unwrap_or(0) },
             summary: &places,
         };
         self.record(change, &promoted, &kept, &moves)?;
@@ -130,6 +141,7 @@ impl Scribe<'_> {
         let session = change.id();
         let Some(record) = self.recorded(session, snapshot)? else { return Err(changed_meanwhile(change)) };
         let before = self.live(session)?;
+        let upto = end_of(change, &before);
         let tokens_before = weigh(self.conn, &self.shape.weight, session)?;
         let wanted = self.restored_view(session, &record, &before)?;
         let (was, will): (HashSet<i64>, HashSet<i64>) =
@@ -156,6 +168,7 @@ impl Scribe<'_> {
             after: 0,
             cut: before.last().copied().unwrap_or(0),
             rows: &before,
+            upto,
             summary: &[],
         };
         self.record(change, &promoted, &kept, &moves)?;
@@ -426,7 +439,7 @@ impl Scribe<'_> {
             change.at.0,
             kept.after,
             kept.cut,
-            kept.rows.last().copied().unwrap_or(0),
+            kept.upto,
             envelope::numbers_text(kept.rows.iter().map(|row| moves.now(*row))),
             envelope::numbers_text(kept.summary.iter().copied()),
             promoted.kind.to_string(),

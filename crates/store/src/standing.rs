@@ -6,7 +6,7 @@
 use crate::envelope;
 use crate::fault::Fault;
 use crate::read::{Reader, malformed, session_id, text, unsigned};
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 use std::collections::BTreeMap;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::message::JsonText;
@@ -40,6 +40,12 @@ impl Reader {
             )?,
             reviews_due: self.number("SELECT count(*) FROM tl_review WHERE state = 0")?,
             reviews_parked: self.number("SELECT count(*) FROM tl_review WHERE state = 2")?,
+            unkept: self.number("SELECT count(*) FROM tl_retention WHERE state IN (0, 1)")?,
+            unkept_refused: self.number("SELECT count(*) FROM tl_retention WHERE state = 3")?,
+            unkept_error: self.unkept_error()?,
+            recalls_missed: self.number(
+                "SELECT COALESCE(SUM(n), 0) FROM tl_count WHERE name IN ('recall_missed', 'recall_failed')",
+            )?,
             halted_sessions: self.number("SELECT count(*) FROM tl_session WHERE halted = 1")?,
             halted: self.number(&format!(
                 "SELECT count(*) FROM tl_cursor WHERE platform = '{HALT}' AND value = '{HALT}'"
@@ -56,6 +62,13 @@ impl Reader {
         let entries = statement.query_map([], |row| row.get::<_, String>(0))?;
         let valid = |entry: rusqlite::Result<String>| Ok(JsonText::from_valid(entry?));
         entries.map(valid).collect()
+    }
+
+    fn unkept_error(&self) -> Result<Option<String>, Fault> {
+        let sql = "SELECT error, updated FROM tl_retention WHERE state IN (0, 1) AND error IS NOT NULL
+                   UNION ALL SELECT error, updated FROM tl_retention WHERE state = 3 ORDER BY updated DESC LIMIT 1";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        Ok(statement.query_row([], |row| row.get(0)).optional()?.flatten())
     }
 
     fn number(&self, sql: &str) -> Result<u64, Fault> {

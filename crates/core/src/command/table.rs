@@ -57,7 +57,7 @@ pub const ALL: &[Entry] = &[
     entry(
         "memory",
         &[],
-        "[status | show | history | restore <name> | pending | approve <id> | reject <id>]",
+        "[status | show | history | restore <name> | pending | approve <id> | reject <id> | jobs | retry [turn]]",
         "what the agent remembers, and what is gone of it",
     ),
     entry("usage", &[], "", "what this conversation has cost"),

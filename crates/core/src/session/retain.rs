@@ -2,10 +2,11 @@
 //!
 //! A turn that was answered is kept with the commit of its answer. Whether enough of them lie there to
 //! be handed over is counted in the store; here is decided what makes them go at once: whatever ends,
-//! leaves or rewrites the conversation. Whoever works for another session is not remembered.
+//! leaves or rewrites the conversation. Whoever works for another session is not remembered, and of a skill that is
+//! used by its name only what a person wrote behind it.
 
 use super::{Act, Rules, Session};
-use crate::command::{Command, Errand};
+use crate::command::{Command, Errand, skill};
 use crate::id::TurnId;
 use crate::input::{Input, Kind};
 use crate::memory::{Filing, unfenced};
@@ -27,7 +28,8 @@ impl Session {
             return;
         }
         let said = turn.inputs.iter().filter_map(|input| words(input));
-        let said: Vec<String> = said.map(|text| unfenced(&text)).filter(|text| !text.is_empty()).collect();
+        let said = said.map(|text| unfenced(skill::written(&text)));
+        let said: Vec<String> = said.filter(|text| !text.is_empty()).collect();
         let replied = unfenced(reply);
         // What is asked again was said before: whoever has the rows adds it.
         let again = turn

@@ -5,19 +5,23 @@
 //! row for good, so that later requests begin with the same bytes. One that is late is dropped, and counted.
 
 use super::{Actor, Mail};
+use crate::agent::stopping;
 use crate::hands::search;
 use crate::recollect::recollect;
+use crate::retention::STOP_PATIENCE;
 use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
+use throughline_core::command::{Command, Errand, skill};
+use throughline_core::input::Kind;
 use throughline_core::memory::{Filing, MemoryError, Scope, fenced, unfenced};
 use throughline_core::message::{Body, Content};
 use throughline_core::port::{self, StoreError};
-use throughline_core::session::{Act, Phase};
+use throughline_core::session::{Act, Job, Phase};
 use throughline_core::{Message, RowId, Seq, TurnId};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// What was recalled for a turn.
 pub(super) struct Recalled {
@@ -36,12 +40,12 @@ impl Actor {
             return None;
         }
         let asked = self.recalled.as_ref().is_some_and(|recalled| recalled.turn == turn.id);
-        if asked || turn.step != turn.first_step || turn.task().is_some() {
+        if asked || turn.step != turn.first_step || turn.task().is_some() || self.is_being_left() {
             return None;
         }
         let (_, heard) = self.heard.as_ref()?;
         let Content::Text(text) = heard.content() else { return None };
-        Some(unfenced(text)).filter(|text| !text.is_empty() && heard.sent_as.is_none())
+        Some(unfenced(skill::written(text))).filter(|text| !text.is_empty() && heard.sent_as.is_none())
     }
 
     /// Whom the running turn asks.
@@ -58,6 +62,34 @@ impl Actor {
         if self.home.memory.is_some() || self.home.recollects {
             self.heard = matches!(message.body, Body::User(_)).then(|| (row, message.clone()));
         }
+    }
+
+    /// Somebody has ordered what the running turn holds up.
+    fn is_being_left(&self) -> bool {
+        let leaves =
+            |command: &Command| command.ends() || matches!(command, Command::Errand(Errand::Undo { .. }));
+        self.state
+            .waiting
+            .iter()
+            .any(|input| matches!(&input.kind, Kind::Command(command) if leaves(command)))
+    }
+
+    /// A switch waits for the turn, but the turn waits no longer for its reminder then.
+    pub(super) fn hurry(&mut self) {
+        let running =
+            |turn: &TurnId| matches!(&self.state.phase, Phase::Turn(current) if current.id == *turn);
+        self.recalling = self.recalling.filter(running);
+        let Some(turn) = self.recalling.filter(|_| self.is_being_left()) else { return };
+        self.jobs.retain(|job, handle| {
+            let recalls = matches!(job, Job::Ask { turn: asked, .. } if *asked == turn);
+            if recalls {
+                handle.abort();
+            }
+            !recalls
+        });
+        self.home.note(Some(self.id.clone()), "recall_missed", format!("turn {turn} was being left"));
+        self.recalling = None;
+        self.recall(turn, "");
     }
 
     /// A reminder has come, or will not.
@@ -119,7 +151,8 @@ impl Actor {
             let Some(memory) = self.home.memory.clone() else { continue };
             let scope = self.scope().await?;
             if kept.said.is_empty() {
-                kept.said.extend(self.said.clone());
+                let said = self.said.as_deref().map(skill::written);
+                kept.said.extend(said.filter(|said| !said.is_empty()).map(str::to_owned));
             }
             let provider = memory.provider.name().to_owned();
             let every = memory.provider.every().unwrap_or(1);
@@ -147,19 +180,30 @@ async fn asked(desk: &Desk, reminder: Reminder, query: &str) -> Result<String, M
 /// How long a turn waits for its own store.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Asks, but not for long: nobody waits for a memory that does not come.
+/// Asks, but not for long: nobody waits for a memory that does not come, and a gateway that stops even less.
 pub(super) async fn remind(desk: Desk, turn: TurnId, reminder: Reminder, query: String) {
     let patience = desk.home.memory.as_ref().map_or(PATIENCE, |memory| memory.patience);
     let asking = AssertUnwindSafe(asked(&desk, reminder, &query)).catch_unwind();
-    let (text, missed) = match timeout(patience, asking).await {
-        Ok(Ok(Ok(text))) => (text, None),
-        Ok(Ok(Err(MemoryError::Later(why) | MemoryError::Unknown(why) | MemoryError::Refused(why)))) => {
+    let stopping = async {
+        stopping(&desk.home).await;
+        sleep(STOP_PATIENCE).await;
+    };
+    let asked = tokio::select! {
+        asked = timeout(patience, asking) => asked.ok(),
+        () = stopping => None,
+    };
+    let (text, missed) = match asked {
+        Some(Ok(Ok(text))) => (text, None),
+        Some(Ok(Err(MemoryError::Later(why) | MemoryError::Unknown(why) | MemoryError::Refused(why)))) => {
             (String::new(), Some(("recall_failed", why)))
         }
-        Ok(Err(_)) => {
+        Some(Err(_)) => {
             (String::new(), Some(("recall_failed", "the provider failed inside the gateway".into())))
         }
-        Err(_) => (String::new(), Some(("recall_missed", format!("nothing within {patience:?}")))),
+        None => (
+            String::new(),
+            Some(("recall_missed", format!("nothing within {patience:?}, or before the stop"))),
+        ),
     };
     if let Some((name, why)) = missed {
         tracing::warn!(why, "the turn goes on without what its memory knows");

@@ -1,0 +1,150 @@
+//! A Hindsight for gateways that are processes of their own. It keeps what it is told at once, knows which
+//! calls were open at the same time, and can be made to wait.
+
+use crate::wire::{self, Answer, Request};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+pub struct Bank {
+    address: SocketAddr,
+    books: Arc<Books>,
+}
+
+/// A turn, as it lies there.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pub document: String,
+    pub session: String,
+    /// The session it grew out of.
+    pub parent: Option<String>,
+    pub user: String,
+    /// The how-manieth of its session, and how many messages that had then.
+    pub index: String,
+    pub message_count: String,
+    pub text: String,
+}
+
+#[derive(Default)]
+struct Books {
+    kept: Mutex<Vec<Kept>>,
+    /// The sessions of the calls that are open.
+    open: Mutex<Vec<String>>,
+    /// Calls that came while another one of their session was open.
+    crossed: Mutex<Vec<String>>,
+    asked: Mutex<Vec<String>>,
+    held: Mutex<bool>,
+    released: Condvar,
+    recall_takes: Mutex<Duration>,
+}
+
+impl Bank {
+    pub fn start() -> Self {
+        let books = Arc::new(Books::default());
+        let keeping = books.clone();
+        let address = wire::serve(move |request| {
+            let answer = keeping.answer(request);
+            Some(Answer { kind: "application/json", content: answer.to_string() })
+        });
+        Self { address, books }
+    }
+
+    /// For `hindsight/config.json`.
+    pub fn settings(&self, every: u64) -> String {
+        let url = format!("http://{}", self.address);
+        json!({"mode": "local_external", "api_url": url, "memory_mode": "context", "retain_every_n_turns": every,
+               "timeout": 60})
+        .to_string()
+    }
+
+    pub fn kept(&self) -> Vec<Kept> {
+        self.books.kept.lock().unwrap().clone()
+    }
+
+    pub fn kept_of(&self, user: i64) -> Vec<Kept> {
+        self.kept().into_iter().filter(|kept| kept.user == user.to_string()).collect()
+    }
+
+    /// How many turns are being handed over.
+    pub fn open(&self) -> usize {
+        self.books.open.lock().unwrap().len()
+    }
+
+    pub fn crossed(&self) -> Vec<String> {
+        self.books.crossed.lock().unwrap().clone()
+    }
+
+    /// What somebody wanted to be reminded by, in order.
+    pub fn asked(&self) -> Vec<String> {
+        self.books.asked.lock().unwrap().clone()
+    }
+
+    /// Whoever hands over a turn from now on waits …
+    pub fn hold(&self) {
+        *self.books.held.lock().unwrap() = true;
+    }
+
+    /// … until this.
+    pub fn release(&self) {
+        *self.books.held.lock().unwrap() = false;
+        self.books.released.notify_all();
+    }
+
+    pub fn recall_takes(&self, time: Duration) {
+        *self.books.recall_takes.lock().unwrap() = time;
+    }
+}
+
+/// What is recalled says what it was asked by.
+pub fn recalled(query: &str) -> String {
+    format!("known about {query}")
+}
+
+impl Books {
+    fn answer(&self, request: &Request) -> Value {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        match request.line.as_str() {
+            line if line.ends_with("/memories") => self.keep(&body),
+            line if line.ends_with("/memories/recall") => {
+                let query = body["query"].as_str().unwrap().to_owned();
+                self.asked.lock().unwrap().push(query.clone());
+                let time = *self.recall_takes.lock().unwrap();
+                thread::sleep(time);
+                json!({"results": [{"text": recalled(&query)}]})
+            }
+            _ => json!({}),
+        }
+    }
+
+    fn keep(&self, body: &Value) -> Value {
+        let items = body["items"].as_array().unwrap();
+        assert_eq!(items.len(), 1, "a turn is a document");
+        let item = &items[0];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let tags: Vec<String> = item["tags"].as_array().unwrap().iter().map(text).collect();
+        let kept = Kept {
+            document: text(&item["document_id"]),
+            session: text(&item["metadata"]["session_id"]),
+            parent: tags.iter().find_map(|tag| tag.strip_prefix("parent:")).map(str::to_owned),
+            user: text(&item["metadata"]["user_id"]),
+            index: text(&item["metadata"]["turn_index"]),
+            message_count: text(&item["metadata"]["message_count"]),
+            text: text(&item["content"]),
+        };
+        {
+            let mut open = self.open.lock().unwrap();
+            if open.contains(&kept.session) {
+                self.crossed.lock().unwrap().push(kept.document.clone());
+            }
+            open.push(kept.session.clone());
+        }
+        drop(self.released.wait_while(self.held.lock().unwrap(), |held| *held).unwrap());
+        let mut open = self.open.lock().unwrap();
+        let place = open.iter().position(|session| *session == kept.session).unwrap();
+        open.remove(place);
+        self.kept.lock().unwrap().push(kept);
+        json!({"success": true, "async": false, "items_count": 1})
+    }
+}
