@@ -187,6 +187,10 @@ pub async fn start(
         settings.compression.summariser.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
     let summariser = summariser.context("the model of auxiliary.compression cannot be used")?;
     let summarisers = compressor::summarisers(settings, &model, summariser);
+    if Plugins::need_python(&home, settings) {
+        // Hermes makes a store of its own in a home that has none: ours has to be there first.
+        drop(store.writer(clock.now()).map_err(|error| broken("open the store", error)).map_err(because)?);
+    }
     let mut off = Vec::new();
     let plugins = Plugins::start(&home, name, settings, summarisers.first().cloned(), &mut off).await;
     let plugins = Arc::new(plugins);

@@ -244,13 +244,22 @@ impl Check {
             settings: told.unwrap_or(Value::Null),
             home: directory.path().to_owned(),
             deadlines: Deadlines::all(Duration::from_secs(self.patience.clamp(1, 600))),
-            command: self.command,
+            command: self.command.iter().map(|word| from_here(word)).collect(),
             ..PluginSettings::new("checked", Vec::new(), directory.path().join("checked"))
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let report = runtime.block_on(check(settings));
         writeln!(out, "{report}")?;
         Ok(if report.has_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// It is run in a directory of its own: a file that is meant from here is named in full.
+fn from_here(word: &str) -> String {
+    let path = Path::new(word);
+    match path.is_relative() && path.is_file() {
+        true => std::path::absolute(path).map_or_else(|_| word.to_owned(), |path| path.display().to_string()),
+        false => word.to_owned(),
     }
 }
 

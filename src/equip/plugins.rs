@@ -103,6 +103,11 @@ impl Plugins {
         Self { hosts, engine, provider }
     }
 
+    /// Whether the settings ask for anything of Hermes' Python.
+    pub fn need_python(home: &Home, settings: &Settings) -> bool {
+        Wanted::of(home, settings, &mut Vec::new()).of_hermes().is_some()
+    }
+
     /// The engine that the user chose, if it is not the built-in one.
     pub fn engine(&self, shares: &boundary::Settings) -> Option<Arc<dyn Engine>> {
         let (window, shares) = (shares.window, shares.clone());

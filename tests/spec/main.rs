@@ -22,6 +22,7 @@ mod owners;
 mod pairing;
 mod peers;
 mod platforms;
+mod plugins;
 mod prompts;
 mod refusals;
 mod retries;

@@ -74,6 +74,11 @@ pub fn hermes() -> Vec<Hermes> {
     versions.split(',').filter_map(|version| one_hermes(version.trim())).collect()
 }
 
+/// The Python of one version; None if peers are to be skipped.
+pub fn hermes_python(version: &str) -> Option<PathBuf> {
+    python(&format!("hermes-{version}"))
+}
+
 pub fn one_hermes(version: &str) -> Option<Hermes> {
     let python = python(&format!("hermes-{version}"))?;
     Some(Hermes { version: version.to_owned(), python })

@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// How long a provider may work at what has ended.
-const PROVIDER_PATIENCE: Duration = Duration::from_secs(60);
+const PROVIDER_PATIENCE: Duration = Duration::from_secs(75);
 
 /// A session that has ended, as far as its hand-over has come.
 #[derive(Clone)]

@@ -3,8 +3,10 @@
 
 use crate::agent::Home;
 use std::sync::Arc;
+use throughline_core::input::{Kind, Request};
 use throughline_core::port::{Fact, Happening, Occasion};
 use throughline_core::session::{Act, FailureKind, Outcome, Phase, Session};
+use throughline_core::turn::Turn;
 use throughline_core::{SessionId, Time};
 
 /// Tells of what a commit did.
@@ -28,7 +30,14 @@ pub(crate) fn tell(
         let facts = vec![("model", model()), ("platform", Fact::from(source))];
         home.hooks.tell(happening(Occasion::Begun, format!("{}/begun", after.id), &after.id, facts));
     }
-    let Phase::Turn(turn) = &before.phase else { return };
+    let began = |turn: &&Turn| !matches!(&before.phase, Phase::Turn(before) if before.id == turn.id);
+    let is_wanted = |occasion| !home.hooks.names(occasion).is_empty();
+    if let Some(turn) = running(after).filter(began).filter(|_| is_wanted(Occasion::TurnBegan)) {
+        let facts = vec![("platform", Fact::from(source)), ("message", said(turn))];
+        let key = format!("{}/{}/began", after.id, turn.id);
+        home.hooks.tell(happening(Occasion::TurnBegan, key, &after.id, facts));
+    }
+    let Some(turn) = running(before) else { return };
     if matches!(&after.phase, Phase::Turn(running) if running.id == turn.id) {
         return;
     }
@@ -43,6 +52,10 @@ pub(crate) fn tell(
     let Some(outcome) = outcome else { return };
     let stopped = matches!(outcome, Outcome::Failed(_, failure) if failure.kind == FailureKind::Stopped);
     let completed = matches!(outcome, Outcome::Answered(_));
+    let answered = acts.iter().rev().find_map(|act| match act {
+        Act::Append(message) if message.role() == "assistant" => Some(message.content().plain()),
+        _ => None,
+    });
     let key = format!("{}/{}", after.id, turn.id);
     let facts = vec![
         ("turn_id", Fact::Text(turn.id.to_string())),
@@ -50,18 +63,16 @@ pub(crate) fn tell(
         ("interrupted", Fact::Flag(stopped)),
         ("model", model()),
         ("platform", Fact::from(source)),
+        ("message", said(turn)),
+        ("response", answered.clone().map_or(Fact::Nothing, |text| Fact::Text(excerpt(&text)))),
     ];
     home.hooks.tell(happening(Occasion::TurnEnded, key.clone(), &after.id, facts));
     if let Some(task) = turn.task() {
         let status = if completed { "completed" } else { "error" };
-        let summary = acts.iter().rev().find_map(|act| match act {
-            Act::Append(message) if message.role() == "assistant" => Some(message.content().plain()),
-            _ => None,
-        });
         let facts = vec![
             ("child_session_id", Fact::from(&after.id)),
             ("child_role", Fact::Nothing),
-            ("child_summary", summary.map_or(Fact::Nothing, Fact::Text)),
+            ("child_summary", answered.map_or(Fact::Nothing, Fact::Text)),
             ("child_status", Fact::from(status)),
             (
                 "duration_ms",
@@ -70,4 +81,27 @@ pub(crate) fn tell(
         ];
         home.hooks.tell(happening(Occasion::HelperStopped, key, &task.parent, facts));
     }
+}
+
+fn running(session: &Session) -> Option<&Turn> {
+    match &session.phase {
+        Phase::Turn(turn) => Some(turn),
+        _ => None,
+    }
+}
+
+/// As much of a text as Hermes tells its hooks.
+const EXCERPT_CHARS: usize = 500;
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(EXCERPT_CHARS).collect()
+}
+
+/// What the turn is about, as it was written.
+fn said(turn: &Turn) -> Fact {
+    let words = turn.inputs.iter().filter_map(|input| match &input.kind {
+        Kind::Chat(content) | Kind::Request(Request { content, .. }) => Some(content.plain()),
+        Kind::Command(_) => None,
+    });
+    Fact::Text(excerpt(&words.collect::<Vec<_>>().join("\n")))
 }

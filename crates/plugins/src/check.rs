@@ -59,7 +59,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "{} {}", self.name, self.version)?;
+        if !self.name.is_empty() {
+            writeln!(formatter, "{} {}", self.name, self.version)?;
+        }
         for Finding { what, outcome } in &self.findings {
             match outcome {
                 Outcome::Passed => writeln!(formatter, "  ok      {what}")?,

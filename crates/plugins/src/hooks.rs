@@ -112,6 +112,7 @@ async fn told(host: &Host, run: &HookRun) -> Result<(), String> {
 fn events_of(occasion: Occasion) -> [&'static str; 2] {
     let gateway = match occasion {
         Occasion::Begun => "session:start",
+        Occasion::TurnBegan => "agent:start",
         Occasion::TurnEnded => "agent:end",
         Occasion::Finalised => "session:end",
         Occasion::Reset => "session:reset",
@@ -136,7 +137,11 @@ fn run_of(hook: &Hook, happening: &Happening) -> HookRun {
         event: hook.event.clone(),
         name: hook.name.clone(),
         key: happening.key.clone(),
-        facts: happening.facts.iter().map(|(name, fact)| ((*name).to_owned(), value(fact))).collect(),
+        facts: [("session_id", json!(happening.session.as_str())), ("platform", json!(happening.source))]
+            .into_iter()
+            .chain(happening.facts.iter().map(|(name, fact)| (*name, value(fact))))
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
     }
 }
 

@@ -289,22 +289,24 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it has no command"));
     };
     let directory = settings.directory.canonicalize()?;
+    let unstarted =
+        |error: io::Error| io::Error::new(error.kind(), format!("{program} could not be started: {error}"));
     let mut command = Command::new(program);
     command.args(arguments).env_clear().env("TMPDIR", directory.join("tmp")).envs(&settings.environment);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir(&directory);
     let mut wrapped = CommandWrap::from(command);
     wrapped.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
     if !settings.confined {
-        return Ok((wrapped.spawn()?, None));
+        return Ok((wrapped.spawn().map_err(unstarted)?, None));
     }
     if !confine::is_available() {
         let note = "This kernel cannot confine it (Landlock is not there or not switched on): it can write \
                     wherever you can.";
-        return Ok((wrapped.spawn()?, Some(note.to_owned())));
+        return Ok((wrapped.spawn().map_err(unstarted)?, Some(note.to_owned())));
     }
     let mut writable = settings.writable.clone();
     writable.push(directory);
-    Ok((confine::spawn(wrapped, writable)?, None))
+    Ok((confine::spawn(wrapped, writable).map_err(unstarted)?, None))
 }
 
 struct Group(Box<dyn ChildWrapper>);

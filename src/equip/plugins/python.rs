@@ -13,6 +13,9 @@ use throughline_plugins::{Deadlines, PluginSettings};
 
 /// Hermes imports half of the world.
 const START: Duration = Duration::from_secs(90);
+/// Longer than it waits itself until a provider's own threads have come to rest.
+const RETAIN: Duration = Duration::from_secs(120);
+const CLOSE: Duration = Duration::from_secs(70);
 
 /// How the process is started, or why it cannot be.
 pub fn host(home: &Home, agent: &str, settings: &Settings, asked: Value) -> Result<PluginSettings, String> {
@@ -31,7 +34,7 @@ pub fn host(home: &Home, agent: &str, settings: &Settings, asked: Value) -> Resu
         settings: asked,
         home: home.path().to_owned(),
         agent: agent.to_owned(),
-        deadlines: Deadlines { start: START, ..Deadlines::default() },
+        deadlines: Deadlines { start: START, retain: RETAIN, close: CLOSE, ..Deadlines::default() },
         command: command.to_vec(),
         ..PluginSettings::new(HERMES, Vec::new(), home.path().join(DIRECTORY).join(HERMES))
     })

@@ -65,6 +65,8 @@ pub struct Happening {
 pub enum Occasion {
     /// A session began.
     Begun,
+    /// A turn began.
+    TurnBegan,
     /// A turn ended, however it ended.
     TurnEnded,
     /// A session has ended and is handed over.

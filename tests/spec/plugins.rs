@@ -1,0 +1,363 @@
+//! Programs of others beside the real binary: our examples, one that writes down what it hears, and what people
+//! have written for Hermes, under the real Hermes' Python. People write on a local Bot API.
+
+use crate::chats::World;
+use crate::gateway::Place;
+use crate::model::{ModelServer, calls, last, said, text};
+use crate::peers;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+use throughline_servers::telegram::{Chat, User};
+
+const ADA: i64 = 4711;
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A provider, an engine and a hook that do next to nothing, and write down each call with its scope.
+const WITNESS: &str = r#"
+import json, os, sys
+
+TOOL = {"name": "witness_look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
+log = None
+for line in sys.stdin:
+    call = json.loads(line)
+    method, params = call["method"], call.get("params", {})
+    if method == "initialize":
+        log = open(os.path.join(params["directory"], "heard.jsonl"), "a", buffering=1)
+        result = {"protocol": 1, "name": "witness", "version": "1",
+                  "provider": {"name": "witness", "methods": ["recall", "retain", "before_compression", "scope"]},
+                  "tools": [TOOL], "hooks": [{"event": "pre_tool_call", "name": "guard"}],
+                  "commands": [{"name": "wave", "description": "waves back"}]}
+    else:
+        log.write(json.dumps({"method": method, "params": params}) + "\n")
+        result = {}
+        if method == "provider/recall":
+            result = {"text": "a witness remembers"}
+        elif method == "tool/call":
+            result = {"content": "it looked"}
+        elif method == "hook/run" and params["facts"].get("tool_name") == "todo":
+            result = {"block": "no lists here"}
+        elif method == "command/run":
+            result = {"text": "waving at " + params["arguments"]}
+    if "id" in call:
+        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
+    if method == "shutdown":
+        break
+"#;
+
+struct Company {
+    world: World,
+}
+
+impl Company {
+    /// `config` joins what is needed to write to the agent.
+    fn with(model: ModelServer, config: &str) -> Self {
+        let world = World::around(Place::new(), model, &format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+        world.place.append("home/config.yaml", config);
+        Self { world }
+    }
+
+    fn with_witness(model: ModelServer) -> Self {
+        let company = Self::with(model, "memory: {provider: witness, nudge_interval: 0}\n");
+        let script = company.world.place.write("witness.py", WITNESS);
+        let plugin =
+            format!("throughline: {{plugins: {{witness: {{command: [python3, {}]}}}}}}\n", script.display());
+        company.world.place.append("home/config.yaml", &plugin);
+        company
+    }
+
+    fn directory(&self, plugin: &str) -> PathBuf {
+        self.world.place.home().join("throughline.plugins").join(plugin)
+    }
+
+    fn says(&self, line: &str) {
+        self.world.telegram.say(&Chat::private(ADA, "Ada"), &User::new(ADA, "Ada"), line);
+    }
+
+    /// Says it, and waits for the reply.
+    fn hears(&self, line: &str) {
+        self.says(line);
+        let reply = format!("re: {line}");
+        self.world.until(&reply, |world| world.times_shown(&reply) == 1);
+    }
+
+    /// Orders it, and reads what the agent has to say about it.
+    fn orders(&self, order: &str) -> String {
+        let before = self.world.shown().len();
+        self.says(order);
+        self.world.until(order, |world| world.shown().len() > before);
+        self.world.shown().pop().unwrap()
+    }
+
+    fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(began.elapsed() < PATIENCE, "waited for {what}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What the witness heard, by method.
+    fn heard(&self, method: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.directory("witness").join("heard.jsonl")).unwrap_or_default();
+        let calls = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        calls.filter(|call| call["method"] == method).map(|mut call| call["params"].take()).collect()
+    }
+
+    fn plugins(&self) -> Value {
+        let listed = self.world.place.launch().arg("plugin").arg("list").arg("--json").run();
+        serde_json::from_str(&listed.stdout).unwrap_or_else(|_| panic!("{listed:?}"))
+    }
+}
+
+fn chatty() -> ModelServer {
+    ModelServer::saying(Duration::ZERO, |request| format!("re: {}", last(request)))
+}
+
+/// Whoever is asked one thing without a prompt is asked for a summary.
+fn summarising() -> ModelServer {
+    ModelServer::saying(Duration::ZERO, |request| match request["messages"].as_array().unwrap().len() {
+        1 => {
+            format!("## Goal\nTo talk.\n\n## Completed Actions\n{}", "1. Talked about the moon. ".repeat(20))
+        }
+        _ => format!("re: {}", last(request)),
+    })
+}
+
+fn kill(pid: u64) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn p26_a_provider_hears_the_same_chat_key_across_new_compress_and_restart() {
+    let company = Company::with_witness(summarising());
+    let gateway = company.world.launch.start();
+    for line in ["one", "two", "three", "four", "five", "six"] {
+        company.hears(&format!("{line} {}", "and more of it ".repeat(60)).trim_end().to_owned());
+    }
+    company.orders("/compress here 1");
+    company.hears("after the compression");
+    company.orders("/new");
+    company.hears("in another conversation");
+    assert!(gateway.stop().success());
+    let gateway = company.world.launch.start();
+    company.hears("after the restart");
+    company.until("nine turns", || company.heard("provider/retain").len() == 9);
+    assert!(gateway.stop().success());
+
+    let retained = company.heard("provider/retain");
+    let of = |name: &str| {
+        let mut all: Vec<String> =
+            retained.iter().map(|kept| kept["scope"][name].as_str().unwrap_or_default().to_owned()).collect();
+        all.dedup();
+        all
+    };
+    assert_eq!(of("chat_key"), ["agent:main:telegram:dm:4711"]);
+    assert_eq!(of("session").len(), 2, "one before /new and one after it: {:?}", of("session"));
+    assert_eq!(of("user"), [ADA.to_string()]);
+    let mut keys: Vec<_> = retained.iter().map(|kept| kept["key"].as_str().unwrap()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 9, "each turn once");
+    // The end of the first conversation was told once, with what was said in it; a compression is no end.
+    let closed = company.heard("scope/close");
+    assert_eq!(closed.len(), 1, "{closed:?}");
+    assert_eq!(closed[0]["scope"]["session"], retained[0]["scope"]["session"]);
+    assert_eq!(closed[0]["next"], retained[8]["scope"]["session"]);
+}
+
+#[test]
+fn p24_each_turn_is_kept_once_by_a_plugin_that_is_killed_and_by_a_gateway_that_is() {
+    let company = Company::with(chatty(), "memory: {provider: diary, nudge_interval: 0}\n");
+    let script = root().join("plugins/examples/provider.py");
+    let plugin =
+        format!("throughline: {{plugins: {{diary: {{command: [python3, {}]}}}}}}\n", script.display());
+    company.world.place.append("home/config.yaml", &plugin);
+    let mut gateway = company.world.launch.start();
+    for round in 0..3 {
+        company.hears(&format!("first of round {round}"));
+        let listed = company.plugins();
+        assert_eq!(listed["data"][0]["name"], "diary", "{listed}");
+        assert_eq!(listed["data"][0]["what"], "memory provider diary", "{listed}");
+        kill(listed["data"][0]["process"].as_u64().unwrap());
+        company.hears(&format!("second of round {round}"));
+        gateway.kill();
+        gateway = company.world.launch.start();
+        company.hears(&format!("third of round {round}"));
+    }
+    let database = company.directory("diary").join("diary.db");
+    let kept = || -> Vec<String> {
+        let database = rusqlite::Connection::open(&database).unwrap();
+        let mut rows = database.prepare("SELECT said FROM turn ORDER BY at").unwrap();
+        let rows = rows.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    company.until("all nine turns", || kept().len() >= 9);
+    let expected: Vec<String> = (0..3)
+        .flat_map(|round| ["first", "second", "third"].map(|word| format!("{word} of round {round}")))
+        .collect();
+    assert_eq!(kept(), expected);
+    // And what was kept is recalled.
+    company.hears("what was said in round 1?");
+    let asked = company.world.model.requests().pop().unwrap();
+    let words = text(asked["messages"].as_array().unwrap().last().unwrap());
+    assert!(words.contains("<memory-context>") && words.contains("second of round 1"), "{words}");
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p18_an_engine_from_outside_compresses_and_the_session_stays_itself() {
+    let company = Company::with(summarising(), "context: {engine: digest}\nmemory: {nudge_interval: 0}\n");
+    let script = root().join("plugins/examples/engine.py");
+    let plugin =
+        format!("throughline: {{plugins: {{digest: {{command: [python3, {}]}}}}}}\n", script.display());
+    company.world.place.append("home/config.yaml", &plugin);
+    let gateway = company.world.launch.start();
+    let lines: Vec<String> =
+        (0..10).map(|nth| format!("line {nth} about the moon {}", "and on ".repeat(40))).collect();
+    lines.iter().for_each(|line| company.hears(line.trim_end()));
+    let told = company.orders("/compress the moon");
+    assert!(told.contains("snapshot"), "{told}");
+    company.hears("and now?");
+    let asked = company.world.model.requests().pop().unwrap();
+    let messages: Vec<String> = asked["messages"].as_array().unwrap().iter().map(text).collect();
+    let summary = messages.iter().find(|message| message.starts_with("[Earlier in this conversation]"));
+    assert!(summary.is_some_and(|summary| summary.contains("Talked about the moon")), "{messages:#?}");
+    assert!(messages.len() < 16, "{messages:#?}");
+    // The user's summariser wrote it, asked over the protocol: the plugin has no key of its own.
+    let summaries = company.world.model.requests();
+    let asked: Vec<&Value> =
+        summaries.iter().filter(|request| request["messages"].as_array().unwrap().len() == 1).collect();
+    assert_eq!(asked.len(), 1);
+    assert!(text(&asked[0]["messages"][0]).contains("Above all keep what concerns: the moon"));
+    let audit = company.world.place.launch().arg("audit").run();
+    assert!(audit.status.success(), "{audit:?}");
+
+    // It dies in the middle of everything: nothing is lost, and it is there again for the next one.
+    let listed = company.plugins();
+    kill(listed["data"][0]["process"].as_u64().unwrap());
+    company.hears("still there?");
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
+    let model = ModelServer::answering(Duration::ZERO, |request| match last(request).as_str() {
+        "look" => calls(&[("witness_look", json!({})), ("todo", json!({"todos": []}))]),
+        other => said(&format!("re: {other}")),
+    });
+    let company = Company::with_witness(model);
+    let gateway = company.world.launch.start();
+    company.says("look");
+    let asked = |world: &World| world.model.requests().pop().unwrap_or_default();
+    company.until("two requests", || company.world.model.requests().len() >= 2);
+    eprintln!("{:#}", asked(&company.world));
+    company.world.until("both results", |world| {
+        world.model.requests().last().is_some_and(|request| {
+            let results: Vec<String> = request["messages"].as_array().unwrap().iter().map(text).collect();
+            results.iter().any(|result| result.contains("it looked"))
+                && results.iter().any(|result| result.contains("no lists here"))
+        })
+    });
+    let called = company.heard("tool/call");
+    assert_eq!(called.len(), 1, "{called:?}");
+    assert_eq!(called[0]["scope"]["chat_key"], "agent:main:telegram:dm:4711");
+    assert_eq!(company.orders("/wave everybody"), "waving at everybody");
+    assert!(company.orders("/commands").contains("/wave"), "its order is listed");
+    let status = company.world.place.launch().arg("status").run();
+    assert!(status.status.success(), "{status:?}");
+
+    // A guard that cannot be asked lets nothing pass.
+    let listed = company.plugins();
+    fs::write(company.world.place.file("witness.py"), "raise SystemExit(1)").unwrap();
+    kill(listed["data"][0]["process"].as_u64().unwrap());
+    company.says("look");
+    company.world.until("a refusal", |world| {
+        world.model.requests().last().is_some_and(|request| {
+            let results = request["messages"].as_array().unwrap();
+            results.iter().map(text).any(|result| result.contains("could not be asked"))
+        })
+    });
+    let status = company.world.place.launch().arg("status").run();
+    assert!(!status.status.success() && status.stdout.contains("plugin witness"), "{status:?}");
+    gateway.kill();
+}
+
+#[test]
+fn a_plugin_that_does_not_start_is_named_and_the_agent_answers() {
+    let config = "memory: {provider: nowhere}\ncontext: {engine: lcm}\n\
+                  throughline: {plugins: {gone: {command: [/no/such/program]}, mute: {command: [sleep, '60'], start_seconds: 1}}}\n";
+    let company = Company::with(chatty(), config);
+    let gateway = company.world.launch.start();
+    company.hears("hello");
+    let log = gateway.log();
+    for words in ["plugin gone", "plugin mute", "memory provider nowhere", "context engine lcm"] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn hermes_own_provider_engine_hook_and_tool_run_under_our_host() {
+    let Some(python) = peers::hermes_python("0.19.0") else { return };
+    let model = ModelServer::answering(Duration::ZERO, |request| {
+        let messages = request["messages"].as_array().unwrap();
+        match (messages.len(), last(request).as_str()) {
+            (1, _) => {
+                said(&format!("## Goal\nTo talk.\n\n## Completed Actions\n{}", "1. Talked. ".repeat(40)))
+            }
+            (_, "compute") => calls(&[("execute_code", json!({"code": "print(6 * 7)"}))]),
+            (_, other) => said(&format!("re: {other}")),
+        }
+    });
+    let config = format!(
+        "memory: {{provider: holographic, nudge_interval: 0}}\ncontext: {{engine: 'hermes:compressor'}}\n\
+         approvals: {{mode: 'off'}}\nplugins: {{hermes-memory-store: {{auto_extract: true}}}}\n\
+         throughline: {{hermes: {{python: {}, tools: [code_execution]}}}}\n",
+        python.display()
+    );
+    let company = Company::with(model, &config);
+    let place = &company.world.place;
+    place.write(
+        "home/hooks/scribe/HOOK.yaml",
+        "name: scribe\ndescription: writes down\nevents: [agent:end, session:end]\n",
+    );
+    place.write(
+        "home/hooks/scribe/handler.py",
+        "import os\ndef handle(event_type, context):\n    with open(os.path.join(os.environ['HERMES_HOME'], 'scribe.log'), 'a') as log:\n        \
+         log.write(event_type + ' ' + str(context.get('session_id') or context.get('old_session_id')) + '\\n')\n",
+    );
+    let gateway = company.world.launch.start();
+    for nth in 0..8 {
+        company
+            .hears(format!("line {nth}: I prefer tea number {nth} {}", "and so on ".repeat(60)).trim_end());
+    }
+    let told = company.orders("/compress tea");
+    assert!(told.contains("snapshot"), "{told}\n{}", gateway.log());
+    company.hears("after the compression");
+    company.says("compute");
+    company.world.until("the result of execute_code", |world| {
+        world.model.requests().last().is_some_and(|request| {
+            request["messages"].as_array().unwrap().iter().map(text).any(|result| result.contains("42"))
+        })
+    });
+    gateway.kill();
+    let gateway = company.world.launch.start();
+    company.hears("after a kill");
+    company.orders("/new");
+    company.hears("and in another one");
+    let scribe = || fs::read_to_string(place.home().join("scribe.log")).unwrap_or_default();
+    company.until("the hook has heard of the end", || scribe().contains("session:end"));
+    assert_eq!(scribe().matches("session:end").count(), 1, "{}", scribe());
+    assert!(scribe().matches("agent:end").count() >= 10, "{}", scribe());
+    let store = place.home().join("memory_store.db");
+    company.until("the provider has its store", || store.exists());
+    assert!(gateway.stop().success());
+}
