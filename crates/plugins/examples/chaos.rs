@@ -132,6 +132,7 @@ fn answer(method: &str, params: &Value) -> Result<Value, i64> {
             let messages = params["messages"].as_array().cloned().unwrap_or_default();
             let mut shorter = vec![json!({"role": "user", "content": "a summary"})];
             shorter.extend(messages.last().cloned());
+            let shorter = if messages.len() < 3 { messages } else { shorter };
             json!({"messages": shorter, "model": "m"})
         }
         "engine/status" | "provider/recall" | "provider/before_compression" | "command/run" => {

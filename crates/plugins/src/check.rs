@@ -326,7 +326,7 @@ impl Check {
                 }
                 _ => {
                     let asked = self.ask(life, method::STATUS, &Scoped { scope }, deadlines.look).await;
-                    asked.and_then(read::<Text>).map(drop)
+                    asked.and_then(read::<Option<Text>>).map(drop)
                 }
             };
             self.found(format!("engine/{name}"), tried);
@@ -366,7 +366,7 @@ impl Check {
                 {
                     let asked = Recall { scope: scope(), query };
                     let said = self.ask(life, method::RECALL, &asked, deadlines.recall).await;
-                    tried = tried.and(said.and_then(read::<Text>).map(drop));
+                    tried = tried.and(said.and_then(read::<Option<Text>>).map(drop));
                 }
                 self.found("provider/recall", tried);
             }
@@ -390,7 +390,7 @@ impl Check {
                 let asked = BeforeCompression { scope: scope(), messages };
                 let said =
                     self.ask(life, method::BEFORE_COMPRESSION, &asked, deadlines.before_compression).await;
-                self.found("provider/before_compression", said.and_then(read::<Text>).map(drop));
+                self.found("provider/before_compression", said.and_then(read::<Option<Text>>).map(drop));
             }
             false => self.absent("provider/before_compression"),
         }

@@ -150,9 +150,11 @@ impl Witness for PluginHooks {
         Box::pin(async move {
             for hook in self.of_events(&["pre_tool_call"]) {
                 let run = self.of_call(&hook, call, Map::new());
-                let asked =
-                    self.host.ask::<_, HookAnswer>(method::HOOK, &run, self.host.deadlines().hook).await;
-                match asked {
+                let asked = self
+                    .host
+                    .ask::<_, Option<HookAnswer>>(method::HOOK, &run, self.host.deadlines().hook)
+                    .await;
+                match asked.map(Option::unwrap_or_default) {
                     Ok(HookAnswer { block: None }) => {}
                     Ok(HookAnswer { block: Some(why) }) if why.trim().is_empty() => {
                         return Some(FORBIDDEN.to_owned());

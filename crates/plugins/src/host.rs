@@ -53,6 +53,9 @@ impl CallError {
     }
 }
 
+/// What may take longer is not counted with what may not.
+const SOON: Duration = Duration::from_secs(60);
+
 /// How a plugin is doing, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -97,7 +100,8 @@ struct Inner {
     settings: PluginSettings,
     redactor: Redactor,
     model: Option<AnswerModel>,
-    slots: Semaphore,
+    /// For what is soon done, and for what takes its time: a slow tool must not hold up a turn.
+    slots: [Semaphore; 2],
     standing: Mutex<Standing>,
     tally: Arc<Tally>,
     calls: AtomicU64,
@@ -151,7 +155,7 @@ impl Host {
     pub fn new(settings: PluginSettings, model: Option<AnswerModel>) -> Self {
         let inner = Inner {
             redactor: Redactor::new(&settings),
-            slots: Semaphore::new(settings.limits.at_once.max(1)),
+            slots: [(); 2].map(|()| Semaphore::new(settings.limits.at_once.max(1))),
             settings,
             model,
             standing: Mutex::default(),
@@ -221,7 +225,8 @@ impl Host {
             CallError::Unasked(format!("{who} was too busy to be asked {method} within {seconds} s."))
         };
         self.0.gate_is_shut()?; // nobody waits for what is refused anyway
-        let _slot = match timeout_at(until, self.0.slots.acquire()).await {
+        let slots = &self.0.slots[usize::from(time > SOON)];
+        let _slot = match timeout_at(until, slots.acquire()).await {
             Ok(Ok(slot)) => slot,
             Ok(Err(_)) | Err(_) => return Err(busy()),
         };
@@ -305,8 +310,8 @@ impl Host {
 
     /// Somebody wrote `/name arguments`, and it is one of the plugin's.
     pub async fn command(&self, run: &CommandRun) -> Result<String, CallError> {
-        let said: Text = self.ask(method::COMMAND, run, self.deadlines().command).await?;
-        Ok(said.text)
+        let said: Option<Text> = self.ask(method::COMMAND, run, self.deadlines().command).await?;
+        Ok(said.unwrap_or_default().text)
     }
 
     /// Ends it for good: it is told, its input ends, and what is left of it after its time is killed.

@@ -157,6 +157,9 @@ impl Link {
         params: &T,
         until: Instant,
     ) -> Result<Box<RawValue>, Unanswered> {
+        if Instant::now() >= until {
+            return Err(Unanswered::Late { sent: false }); // it would only be bothered
+        }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let line = wire::request(id, method, params)
             .map_err(|error| Unanswered::Fault(Fault { code: code::FAILED, message: error.to_string() }))?;

@@ -76,8 +76,9 @@ impl Provider for PluginProvider {
                 return Ok(String::new());
             }
             let asked = Recall { scope: of_memory(scope), query: query.to_owned() };
-            let said = self.host.ask::<_, Text>(method::RECALL, &asked, self.host.deadlines().recall).await;
-            said.map(|said| said.text).map_err(error)
+            let said =
+                self.host.ask::<_, Option<Text>>(method::RECALL, &asked, self.host.deadlines().recall).await;
+            said.map(|said| said.unwrap_or_default().text).map_err(error)
         })
     }
 
@@ -113,8 +114,8 @@ impl Provider for PluginProvider {
             let messages = to_wire(messages).map_err(MemoryError::Refused)?;
             let asked = BeforeCompression { scope: of_memory(scope), messages };
             let time = self.host.deadlines().before_compression;
-            let said = self.host.ask::<_, Text>(method::BEFORE_COMPRESSION, &asked, time).await;
-            said.map(|said| said.text).map_err(error)
+            let said = self.host.ask::<_, Option<Text>>(method::BEFORE_COMPRESSION, &asked, time).await;
+            said.map(|said| said.unwrap_or_default().text).map_err(error)
         })
     }
 

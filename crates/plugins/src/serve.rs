@@ -17,10 +17,13 @@ use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
+/// How long the last calls may take once it is over.
+const FAREWELL: Duration = Duration::from_secs(3);
 /// Lines on their way to the host.
 const OUTGOING_MAX: usize = 64;
 
@@ -183,7 +186,7 @@ pub async fn serve_over<P: Plugin>(
     let client = Client { outgoing: outgoing.clone(), waiting: Waiting::default(), next: Arc::default() };
     let served = Server { plugin: Arc::new(plugin), client, outgoing, running: HashMap::new() };
     let ended = served.run(Lines::new(input, LINE_MAX)).await;
-    let _ = writing.await;
+    let _ = tokio::time::timeout(FAREWELL, writing).await; // somebody may have kept a way back
     ended
 }
 
@@ -219,6 +222,9 @@ impl<P: Plugin> Server<P> {
                 Ok(Incoming::Told { method, params }) => self.told(&method, params, &mut tasks),
                 Ok(Incoming::Asked { id, method, params }) => match method.as_str() {
                     method::SHUTDOWN => {
+                        self.running.drain().for_each(|(_, task)| task.abort());
+                        let ended = async { while tasks.join_next().await.is_some() {} };
+                        let _ = tokio::time::timeout(FAREWELL, ended).await; // what writes may finish
                         self.say(wire::answer(&id, &Nothing {})).await;
                         return Ok(());
                     }

@@ -142,7 +142,8 @@ impl Deadlines {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// So many calls are with the plugin at once. Others wait, within their own time.
+    /// So many calls are with the plugin at once, and as many of those that may take more than a minute.
+    /// Others wait, within their own time.
     pub at_once: usize,
     /// After so many calls without an answer in a row it is left alone.
     pub failures_max: u32,

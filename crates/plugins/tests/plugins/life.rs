@@ -1,12 +1,17 @@
 //! How a plugin is started, confined, left alone and ended.
 
-use crate::world::{Plugin, TIME, call, gone, happening, kit, retention, scope, settings};
+use crate::world::{Plugin, TIME, call, gone, happening, kit, past, retention, scope, settings};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use throughline_core::memory::Provider;
-use throughline_core::port::{Hooks, Occasion};
+use throughline_core::Message;
+use throughline_core::memory::{MemoryError, Provider};
+use throughline_core::message::Content;
+use throughline_core::port::{Engine, Hooks, Occasion, Wishes};
+use throughline_core::time::Time;
 use throughline_core::tool::{Done, Kit, Returned};
-use throughline_plugins::{CallError, Host, LOG_FILE, Limits, State};
+use throughline_plugins::protocol::ModelSaid;
+use throughline_plugins::{AnswerModel, CallError, Host, LOG_FILE, Limits, PluginEngine, State};
 
 fn text(returned: Returned) -> String {
     let Returned::Done(Done { content, .. }) = returned else { panic!("a tool asks nothing") };
@@ -218,4 +223,43 @@ async fn p25_a_chat_keeps_its_document_across_sessions() {
     assert_eq!(plugin.provider.naming(&scope()), plugin.provider.naming(&other));
     other.chat = None;
     assert_eq!(plugin.provider.naming(&other).name, "s2");
+}
+
+#[tokio::test]
+async fn a_plugin_asks_a_model_only_where_that_is_offered() {
+    let directory = tempfile::tempdir().unwrap();
+    let answer: AnswerModel = Arc::new(|asked| {
+        Box::pin(async move {
+            assert!(asked.prompt.contains("message 3"), "{}", asked.prompt);
+            Ok(ModelSaid { text: "it was about tea".into(), model: "small".into() })
+        })
+    });
+    let mut past = past();
+    past.messages.extend((10..30).map(|n| Message::user(Time(n), Content::text(format!("message {n}")))));
+    for (model, expected) in [(Some(answer), "it was about tea"), (None, "user: message 3")] {
+        let offered = model.is_some();
+        let host = Host::new(settings(directory.path(), &["engine"]), model);
+        host.start().await.unwrap();
+        let engine = PluginEngine::new(host.clone(), 1000, Arc::new(|_| false)).unwrap();
+        let made = engine.compress(&past, &Wishes::default()).await.unwrap();
+        assert!(made.messages[0].content().plain().contains(expected), "{made:?}");
+        assert_eq!((made.keep_first, made.model.as_str()), (2, if offered { "small" } else { "" }));
+        host.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn waiting_for_others_counts_against_the_deadline() {
+    let plugin = Plugin::with(&["chaos", "silent", "provider/recall"], |settings| {
+        settings.limits.at_once = 1;
+    })
+    .await;
+    let began = Instant::now();
+    let scope = scope();
+    let nothing = serde_json::json!({});
+    let soon = plugin.host.ask::<_, serde_json::Value>("ping", &nothing, TIME / 2);
+    let (one, two) = tokio::join!(plugin.provider.recall(&scope, "one?"), soon);
+    assert!(began.elapsed() < 2 * TIME, "{:?}", began.elapsed());
+    assert!(matches!(one, Err(MemoryError::Unknown(_))), "{one:?}");
+    assert!(matches!(two, Err(CallError::Unasked(_))), "{two:?}");
 }
