@@ -36,7 +36,7 @@ struct Arguments {
     agents: usize,
     #[arg(long, default_value_t = 50)]
     chats: usize,
-    /// Only this measurement: throughput, start, long, tools, compression, memory or host
+    /// Only this measurement: throughput, start, long, tools, compression, memory, flight or host
     #[arg(long)]
     only: Option<String>,
     /// Where the homes are made; must be a real disk
@@ -66,6 +66,9 @@ async fn main() -> Result<()> {
     }
     if wanted("memory") {
         memory(&arguments).await?;
+    }
+    if wanted("flight") {
+        flight(&arguments).await?;
     }
     if wanted("host") {
         host::measure(&arguments).await?;
@@ -253,6 +256,34 @@ async fn memory(arguments: &Arguments) -> Result<()> {
     let sessions = arguments.sessions;
     println!(
         "  {sessions} known, 500 active     {:6.1} MB (ready after {ready:.1} ms)",
+        gateway.resident_mb()?
+    );
+    gateway.stop().await
+}
+
+/// As many questions to a slow model as the issue of many agents asks for.
+const IN_FLIGHT: usize = 1_000;
+const THINKS_MS: usize = 5_000;
+
+/// What it takes to wait for a thousand answers at once.
+async fn flight(arguments: &Arguments) -> Result<()> {
+    let script = std::path::absolute(arguments.directory.join("thinks.json"))?;
+    std::fs::write(
+        &script,
+        format!(r#"{{"rules":[{{"when":{{}},"say":"noted","latency_ms":{THINKS_MS}}}]}}"#),
+    )?;
+    let config = "model: {default: rehearsal}\n";
+    let gateway = Gateway::start_with(&arguments.directory.join("flight"), config, Some(&script)).await?;
+    let cpu = gateway.cpu_seconds()?;
+    let load = Load { clients: IN_FLIGHT, turns: Some(1), seconds: 120, name: "flight" };
+    let mut done = client::run(&gateway, &load).await?;
+    println!(
+        "\n{} of {IN_FLIGHT} questions in flight at once, a model that thinks for {THINKS_MS} ms: p50 {:.0} ms, p99 {:.0} ms, \
+         {:.2} ms CPU each, {:.1} MB",
+        done.latencies.len(),
+        done.percentile(50),
+        done.percentile(99),
+        (gateway.cpu_seconds()? - cpu) * 1e3 / IN_FLIGHT as f64,
         gateway.resident_mb()?
     );
     gateway.stop().await

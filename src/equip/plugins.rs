@@ -20,14 +20,15 @@ use throughline_core::compression::boundary;
 use throughline_core::compression::engine::is_full;
 use throughline_core::memory::{Provider, Scope};
 use throughline_core::port::{Engine, Summariser};
-use throughline_core::tool::Kit;
+use throughline_core::tool::{Caller, Kit};
 use throughline_gateway::Hands;
 use throughline_hermes::config::Tools;
 use throughline_hermes::config::plugins::Plugin;
 use throughline_hermes::toolset::is_toolset;
+use throughline_plugins::kit::ScopeOf;
 use throughline_plugins::protocol::{CommandRun, Initialized, ModelSaid};
 use throughline_plugins::{
-    AnswerModel, CallError, Deadlines, Host, PluginEngine, PluginHooks, PluginKit, PluginProvider,
+    AnswerModel, CallError, Deadlines, Host, LOG_FILE, PluginEngine, PluginHooks, PluginKit, PluginProvider,
     PluginSettings, State, Status, scope, settings,
 };
 
@@ -75,25 +76,37 @@ impl Plugins {
         let starting = hosts.iter().map(|host| host.start());
         let started = futures_util::future::join_all(starting).await;
         for (host, started) in hosts.iter().zip(started) {
+            let directory = home.path().join(DIRECTORY).join(host.name());
             match started {
-                Ok(abilities) => off.extend(abilities.notes.iter().cloned()),
-                Err(error) => off.push(format!(
-                    "plugin {}: {error} What it brings is missing until it can be started; see {}.",
-                    host.name(),
-                    home.path()
-                        .join(DIRECTORY)
-                        .join(host.name())
-                        .join(throughline_plugins::LOG_FILE)
-                        .display()
-                )),
+                Ok(abilities) => {
+                    keep(&directory, &abilities);
+                    off.extend(abilities.notes.iter().cloned());
+                }
+                Err(error) => {
+                    let known = kept(&directory).map(|abilities| host.remembered_as(abilities));
+                    let consequence = match known {
+                        Some(()) => "What it is to keep waits for it, and what is asked of it fails",
+                        None => "What it brings is missing",
+                    };
+                    off.push(format!(
+                        "plugin {}: {error} {consequence} until it can be started; see {}.",
+                        host.name(),
+                        directory.join(LOG_FILE).display()
+                    ));
+                }
             }
         }
-        let by = |name: &Option<String>, is: fn(&Host) -> Option<String>| {
+        let by = |name: &Option<String>, is: fn(&Initialized) -> Option<&str>| {
             let name = name.as_deref()?;
-            hosts.iter().find(|host| is(host).is_some_and(|known| known.eq_ignore_ascii_case(name))).cloned()
+            let meant = |host: &&Host| {
+                host.abilities().is_some_and(|abilities| {
+                    is(&abilities).is_some_and(|known| [known, host.name()].contains(&name))
+                })
+            };
+            hosts.iter().find(meant).cloned()
         };
-        let engine = by(&wanted.engine, |host| Some(host.abilities()?.engine.as_ref()?.name.clone()));
-        let provider = by(&wanted.provider, |host| Some(host.abilities()?.provider.as_ref()?.name.clone()));
+        let engine = by(&wanted.engine, |abilities| Some(&abilities.engine.as_ref()?.name));
+        let provider = by(&wanted.provider, |abilities| Some(&abilities.provider.as_ref()?.name));
         if let (Some(name), None) = (&wanted.engine, &engine) {
             off.push(format!(
                 "context engine {name}: no plugin of that name runs; the built-in engine compresses instead. Name one \
@@ -121,18 +134,9 @@ impl Plugins {
     }
 
     /// The tools that they bring along, beside those of engine and provider. `hands` know on whose behalf.
-    pub fn kits(&self, hands: &Arc<Hands>) -> impl Iterator<Item = Arc<dyn Kit>> {
-        let kit = |host: &Host| {
-            let hands = hands.clone();
-            let scope = Arc::new(move |caller: &_| {
-                let (hands, caller): (Arc<Hands>, throughline_core::tool::Caller) =
-                    (hands.clone(), Clone::clone(caller));
-                Box::pin(async move { hands.scope_of(&caller).await })
-                    as throughline_core::port::Promise<'static, _>
-            });
-            Arc::new(PluginKit::new(host.clone(), scope)) as Arc<dyn Kit>
-        };
-        self.hosts.iter().map(kit).collect::<Vec<_>>().into_iter()
+    pub fn kits(&self, hands: &Arc<Hands>) -> Vec<Arc<dyn Kit>> {
+        let kit = |host: &Host| Arc::new(PluginKit::new(host.clone(), scope_of(hands))) as Arc<dyn Kit>;
+        self.hosts.iter().map(kit).collect()
     }
 
     pub fn hooks(&self) -> impl Iterator<Item = Arc<PluginHooks>> {
@@ -187,6 +191,29 @@ impl Plugins {
     pub async fn stop(&self) {
         futures_util::future::join_all(self.hosts.iter().map(Host::stop)).await;
     }
+}
+
+/// What a plugin could do when it was last met: a provider that cannot be started today is still owed every turn.
+const ABILITIES: &str = "abilities.json";
+
+fn keep(directory: &Path, abilities: &Initialized) {
+    let written = serde_json::to_string(abilities).map_err(|error| error.to_string());
+    let written = written.and_then(|text| crate::clerk::replace(&directory.join(ABILITIES), &text));
+    if let Err(error) = written {
+        tracing::warn!(error, "what a plugin can do could not be written down");
+    }
+}
+
+fn kept(directory: &Path) -> Option<Initialized> {
+    serde_json::from_str(&std::fs::read_to_string(directory.join(ABILITIES)).ok()?).ok()
+}
+
+fn scope_of(hands: &Arc<Hands>) -> ScopeOf {
+    let hands = hands.clone();
+    Arc::new(move |caller: &Caller| {
+        let (hands, caller) = (hands.clone(), caller.clone());
+        Box::pin(async move { hands.scope_of(&caller).await })
+    })
 }
 
 fn shown(status: &Status, abilities: Option<&Initialized>) -> Value {

@@ -256,9 +256,8 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
     let company = Company::with_witness(model);
     let gateway = company.world.launch.start();
     company.says("look");
-    let asked = |world: &World| world.model.requests().pop().unwrap_or_default();
     company.until("two requests", || company.world.model.requests().len() >= 2);
-    eprintln!("{:#}", asked(&company.world));
+    eprintln!("{:#}", company.world.model.requests().pop().unwrap());
     company.world.until("both results", |world| {
         world.model.requests().last().is_some_and(|request| {
             let results: Vec<String> = request["messages"].as_array().unwrap().iter().map(text).collect();
@@ -288,6 +287,28 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
     let status = company.world.place.launch().arg("status").run();
     assert!(!status.status.success() && status.stdout.contains("plugin witness"), "{status:?}");
     gateway.kill();
+}
+
+#[test]
+fn p24_a_provider_that_cannot_be_started_today_is_owed_every_turn() {
+    let company = Company::with_witness(chatty());
+    let script = company.world.place.file("witness.py");
+    let gateway = company.world.launch.start();
+    company.hears("while it works");
+    company.until("the first turn", || company.heard("provider/retain").len() == 1);
+    assert!(gateway.stop().success());
+    fs::write(&script, "raise SystemExit(1)").unwrap();
+    let gateway = company.world.launch.start();
+    company.hears("while it does not");
+    company.hears("and once more");
+    assert!(gateway.stop().success());
+    fs::write(&script, WITNESS).unwrap();
+    let gateway = company.world.launch.start();
+    company.until("all that was said", || company.heard("provider/retain").len() == 3);
+    let said: Vec<Value> =
+        company.heard("provider/retain").iter().map(|kept| kept["said"][0].clone()).collect();
+    assert_eq!(said, ["while it works", "while it does not", "and once more"]);
+    assert!(gateway.stop().success());
 }
 
 #[test]

@@ -190,6 +190,15 @@ impl Host {
         self.0.standing().abilities.clone()
     }
 
+    /// What it could do when somebody last met it, for as long as it has not introduced itself.
+    pub fn remembered_as(&self, abilities: Initialized) {
+        let mut standing = self.0.standing();
+        if standing.abilities.is_none() {
+            standing.abilities = Some(Arc::new(abilities));
+            self.0.revision.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Changes whenever what it can do has changed.
     pub fn revision(&self) -> u64 {
         self.0.revision.load(Ordering::Relaxed)
