@@ -25,7 +25,7 @@ use throughline_gateway::Hands;
 use throughline_hermes::config::Tools;
 use throughline_hermes::config::plugins::Plugin;
 use throughline_hermes::toolset::is_toolset;
-use throughline_plugins::kit::ScopeOf;
+use throughline_plugins::kit::{ScopeOf, toolset_of};
 use throughline_plugins::protocol::{CommandRun, Initialized, ModelSaid};
 use throughline_plugins::{
     AnswerModel, CallError, Deadlines, Host, LOG_FILE, PluginEngine, PluginHooks, PluginKit, PluginProvider,
@@ -149,7 +149,7 @@ impl Plugins {
         let mut tools = tools.clone();
         for (host, abilities) in self.hosts.iter().filter_map(|host| Some((host, host.abilities()?))) {
             for tool in &abilities.tools {
-                let toolset = tool.toolset.clone().unwrap_or_else(|| host.name().to_owned());
+                let toolset = toolset_of(host, tool);
                 tools.switches.off.retain(|off| off.toolset != toolset);
                 if !is_toolset(&toolset) && !tools.switches.servers.contains(&toolset) {
                     tools.switches.servers.push(toolset);

@@ -256,8 +256,6 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
     let company = Company::with_witness(model);
     let gateway = company.world.launch.start();
     company.says("look");
-    company.until("two requests", || company.world.model.requests().len() >= 2);
-    eprintln!("{:#}", company.world.model.requests().pop().unwrap());
     company.world.until("both results", |world| {
         world.model.requests().last().is_some_and(|request| {
             let results: Vec<String> = request["messages"].as_array().unwrap().iter().map(text).collect();

@@ -15,6 +15,7 @@ use throughline_core::message::{Content, JsonText};
 use throughline_core::port::Promise;
 use throughline_core::tool::{Call, Caller, Done, Kit, Returned, Spec};
 use throughline_hermes::row::content_from_json;
+use throughline_hermes::toolset::{MCP, is_toolset};
 
 /// Finds out on whose behalf a call is made. An error is what the model reads.
 pub type ScopeOf = Arc<dyn Fn(&Caller) -> Promise<'static, Result<memory::Scope, Returned>> + Send + Sync>;
@@ -51,10 +52,23 @@ impl Kit for PluginKit {
     }
 }
 
+/// The name by which users switch a tool on and off: the plugin's own, unless it says otherwise.
+pub fn toolset_of(host: &Host, tool: &Tool) -> String {
+    tool.toolset.clone().unwrap_or_else(|| host.name().to_owned())
+}
+
+/// A toolset that Hermes knows is that one; any other is on where servers of the Model Context Protocol are.
+fn group(toolset: &str) -> String {
+    match is_toolset(toolset) {
+        true => toolset.to_owned(),
+        false => format!("{MCP}{toolset}"),
+    }
+}
+
 pub(crate) fn specs(host: &Host, tools: &[Tool]) -> Vec<Spec> {
     let spec = |tool: &Tool| Spec {
         name: tool.name.clone(),
-        toolset: tool.toolset.clone().unwrap_or_else(|| host.name().to_owned()),
+        toolset: group(&toolset_of(host, tool)),
         description: tool.description.clone(),
         parameters: JsonText::from_valid(match tool.parameters.is_object() {
             true => tool.parameters.to_string(),

@@ -20,6 +20,7 @@ pub mod host;
 pub mod kit;
 mod link;
 mod log;
+mod private;
 pub mod protocol;
 pub mod provider;
 pub mod schema;

@@ -10,17 +10,19 @@
 
 use crate::confine;
 use crate::log::{Log, Redactor};
+use crate::private;
 use crate::protocol::{AskModel, Cancel, LINE_MAX, Log as Said, ModelSaid, code, method};
 use crate::settings::PluginSettings;
 use crate::wire::{self, Fault, Incoming, Lines, Pace};
-use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop, ProcessGroup};
+#[cfg(windows)]
+use process_wrap::tokio::JobObject;
+#[cfg(unix)]
+use process_wrap::tokio::ProcessGroup;
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -243,8 +245,8 @@ pub(crate) struct Begun {
 
 pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
     let settings = cradle.settings;
-    make_directory(&settings.directory)?;
-    make_directory(&settings.directory.join("tmp"))?;
+    private::directory(&settings.directory)?;
+    private::directory(&settings.directory.join("tmp"))?;
     let (mut child, note) = spawn(settings).await?;
     let taken = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let process = child.id();
@@ -282,11 +284,6 @@ pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
     Ok(Begun { link, life: Box::pin(life), note })
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-}
-
 async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, Option<String>)> {
     let Some((program, arguments)) = settings.command.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it has no command"));
@@ -298,7 +295,11 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
     command.args(arguments).env_clear().env("TMPDIR", directory.join("tmp")).envs(&settings.environment);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir(&directory);
     let mut wrapped = CommandWrap::from(command);
-    wrapped.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
+    #[cfg(unix)]
+    wrapped.wrap(ProcessGroup::leader());
+    #[cfg(windows)]
+    wrapped.wrap(JobObject);
+    wrapped.wrap(KillOnDrop);
     if !settings.confined {
         return Ok((wrapped.spawn().map_err(unstarted)?, None));
     }

@@ -5,12 +5,12 @@
 //! - the file is cut in two before it grows large
 //! - a plugin that talks faster than it is written down waits; the gateway's memory does not grow
 
+use crate::private;
 use crate::settings::{PluginSettings, is_common};
 use crate::wire::Pace;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -178,7 +178,7 @@ fn cut(line: &str) -> &str {
 }
 
 fn append(path: &Path, lines: &[String]) -> io::Result<()> {
-    let open = || fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    let open = || private::file().create(true).append(true).open(path);
     let mut file = open()?;
     if file.metadata()?.len() > FILE_LENGTH_MAX {
         fs::rename(path, path.with_extension("log.1"))?;
