@@ -76,7 +76,7 @@ fn p9_fifty_kills_during_a_call_repeat_no_side_effect() {
     for (nth, word) in words.iter().enumerate() {
         let gateway = launch.start();
         let _ = begin(&gateway.client, &format!("s{nth}"), word);
-        sleep(Duration::from_millis((nth as u64 * 37) % 220));
+        sleep(Duration::from_millis((nth as u64 * 37) % 420));
         gateway.kill();
     }
     let gateway = launch.start();

@@ -344,6 +344,12 @@ fn hermes_own_provider_engine_hook_and_tool_run_under_our_host() {
     );
     let company = Company::with(model, &config);
     let place = &company.world.place;
+    // A window in which Hermes finds something to summarise.
+    let written = fs::read_to_string(place.file("home/config.yaml")).unwrap();
+    place.write(
+        "home/config.yaml",
+        written.replace("api_key: none}", "api_key: none, context_length: 60000}"),
+    );
     place.write(
         "home/hooks/scribe/HOOK.yaml",
         "name: scribe\ndescription: writes down\nevents: [agent:end, session:end]\n",
