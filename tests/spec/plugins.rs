@@ -360,9 +360,9 @@ fn hermes_own_provider_engine_hook_and_tool_run_under_our_host() {
          log.write(event_type + ' ' + str(context.get('session_id') or context.get('old_session_id')) + '\\n')\n",
     );
     let gateway = company.world.launch.start();
-    for nth in 0..8 {
-        company
-            .hears(format!("line {nth}: I prefer tea number {nth} {}", "and so on ".repeat(60)).trim_end());
+    for nth in 0..12 {
+        let line = format!("line {nth}: I prefer tea number {nth} {}", "and so on ".repeat(300));
+        company.hears(line.trim_end());
     }
     let told = company.orders("/compress tea");
     assert!(told.contains("snapshot"), "{told}\n{}", gateway.log());
