@@ -281,6 +281,16 @@ fn expanded(path: &str, settings: &Settings) -> PathBuf {
     }
 }
 
+/// What the memory outside is called, if there is one. Err: why it is off.
+pub fn memory_outside(home: &Home, settings: &Settings) -> Result<Option<String>, String> {
+    let mut off = Vec::new();
+    let outside = provider::memory(home, settings, &workspace(home.path(), settings), &mut off);
+    match off.pop() {
+        Some(why) => Err(why),
+        None => Ok(outside.map(|outside| outside.provider.name().to_owned())),
+    }
+}
+
 /// Also for whoever looks at the files without an agent.
 pub fn memory_settings(home: &Path, settings: &Settings) -> MemorySettings {
     let written = &settings.tools.memory;

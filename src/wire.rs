@@ -14,7 +14,7 @@ use crate::cmd::memory::{Memory, Order};
 use crate::cmd::pairing::Pairing;
 use crate::cmd::plugin::{Known, Plugin};
 use crate::cmd::sessions::snapshots::Restore;
-use crate::cmd::status::Place;
+use crate::cmd::status::{Place, outside as outside_of};
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
 use crate::equip::plugins::Plugins;
 use crate::equip::{self, Equipment, compressor};
@@ -499,6 +499,15 @@ pub fn memory(
     };
     let (settings, _) = report.into_settings()?;
     let memory = throughline_memory::Memory::new(equip::memory_settings(home.path(), &settings));
+    if let Memory::Status(overview) = command {
+        let written = equip::memory_outside(&home, &settings);
+        let occupied = home.owner().map(|owner| owner.to_string());
+        let place = Place { gateway: gateway_of(&home)?, name: String::new(), home, occupied };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let outside = runtime.block_on(outside_of(&place, written));
+        overview.run(&memory, Some(&outside), page, out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let order = Order { source: "cli", now: SystemClock::new().now() };
     command.run(&memory, order, page, out)
 }

@@ -5,6 +5,7 @@
 
 use crate::cmd::jobs::{Jobs, Retry};
 use crate::cmd::sessions::{Existing, write_file};
+use crate::cmd::status::remembering;
 use crate::out::{Page, Tint, indented, one_line, visible, write_json};
 use anyhow::{anyhow, bail, ensure};
 use serde_json::{Value, json};
@@ -127,7 +128,7 @@ impl Memory {
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         match self {
-            Memory::Status(status) => status.run(memory, page, out)?,
+            Memory::Status(status) => status.run(memory, None, page, out)?,
             Memory::Show(show) => show.run(memory, page, out)?,
             Memory::History(history) => history.run(memory, page, out)?,
             Memory::Restore(restore) => restore.run(memory, order, out)?,
@@ -180,11 +181,22 @@ impl Typed {
 // ------------------------------------------------------------------------------------------ status
 
 impl Overview {
-    fn run(self, memory: &memory::Memory, page: &Page, out: &mut dyn Write) -> anyhow::Result<()> {
+    /// `outside`: the memory outside, as a status of the agent has it. None: somebody else tells of it.
+    pub fn run(
+        self,
+        memory: &memory::Memory,
+        outside: Option<&Value>,
+        page: &Page,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
         let (status, pending) = (memory.status(), memory.pending().len());
         if self.json {
             let files: Vec<Value> = status.iter().map(status_in_json).collect();
-            return Ok(write_json(&json!({"files": files, "pending": pending}), out)?);
+            let mut shown = json!({"files": files, "pending": pending});
+            if let Some(outside) = outside {
+                shown["outside"] = outside_in_json(outside);
+            }
+            return Ok(write_json(&shown, out)?);
         }
         for status in &status {
             writeln!(out, "{}", heading(status, page))?;
@@ -197,8 +209,36 @@ impl Overview {
             1 => writeln!(out, "1 write waits for approval; `memory pending` shows it.")?,
             many => writeln!(out, "{many} writes wait for approval; `memory pending` shows them.")?,
         }
+        if let Some(line) = outside.and_then(outside_in_words) {
+            writeln!(out, "{line}")?;
+        }
         Ok(())
     }
+}
+
+/// None: there is no provider, and nothing waits for one.
+fn outside_in_words(outside: &Value) -> Option<String> {
+    let name = outside["memory"]["provider"].as_str();
+    match (outside["memory"]["off"].as_str(), outside["unreadable"].as_str()) {
+        (Some(why), _) => Some(one_line(why)),
+        (None, Some(why)) => Some(format!(
+            "memory provider {}: what it does not have yet cannot be said, because the store cannot be read: {}",
+            name?,
+            one_line(why)
+        )),
+        (None, None) => remembering(outside),
+    }
+}
+
+fn outside_in_json(outside: &Value) -> Value {
+    let mut shown = json!({});
+    for name in ["provider", "state", "failures", "tools", "off"] {
+        shown[name] = outside["memory"][name].clone();
+    }
+    for name in ["unkept", "unkept_refused", "unkept_error", "recalls_missed", "unreadable"] {
+        shown[name] = outside[name].clone();
+    }
+    shown
 }
 
 /// `MEMORY.md  93% — 2,046/2,200 chars, 21 entries`

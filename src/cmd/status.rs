@@ -113,6 +113,19 @@ async fn look(place: &Place) -> Value {
     agent
 }
 
+/// The memory outside of one home, as [`remembering`] tells of it. `written`: what it is called, or why it is off,
+/// where no gateway says so.
+pub async fn outside(place: &Place, written: Result<Option<String>, String>) -> Value {
+    let mut agent = look(place).await;
+    if agent["memory"].is_null() {
+        agent["memory"] = match written {
+            Ok(name) => json!({ "provider": name }),
+            Err(why) => json!({ "off": why }),
+        };
+    }
+    agent
+}
+
 /// What needs a person, in sentences.
 fn troubles(agent: &Value, now: Time) -> Vec<String> {
     let mut found = Vec::new();

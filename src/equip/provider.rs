@@ -106,18 +106,7 @@ fn honcho(
     let read = honcho::Settings::parse(&given, |name: &str| settings.variable(name));
     let read = read.map_err(|error| error.to_string())?;
     if !read.enabled {
-        return Err(match files.first() {
-            Some(file) => format!(
-                "{} does not enable it, and has neither `apiKey` nor `baseUrl`. Set `enabled` there, or empty \
-                 `memory.provider`.",
-                file.path
-            ),
-            None => format!(
-                "neither honcho.json (looked for: {}) nor HONCHO_API_KEY or HONCHO_BASE_URL was found. Write one of \
-                 them, or empty `memory.provider`.",
-                looked_for.join(", ")
-            ),
-        });
+        return Err(disabled(&read, files.first(), &looked_for));
     }
     let surroundings = |company| Surroundings {
         directory: workspace.display().to_string(),
@@ -131,6 +120,26 @@ fn honcho(
     };
     let files = Some(Files { home: home.path().to_owned(), honcho: many.clone(), brought: Mutex::default() });
     Ok(Arc::new(Remembering { one, many: Arc::new(many), files }))
+}
+
+/// Why Honcho is off, and what to do about it.
+fn disabled(read: &honcho::Settings, file: Option<&File<'_>>, looked_for: &[String]) -> String {
+    match file {
+        Some(file) if read.is_reachable => format!(
+            "{} says that it is not enabled. Set `enabled` to true there, or empty `memory.provider`.",
+            file.path
+        ),
+        Some(file) => format!(
+            "{} has neither `apiKey` nor `baseUrl`, and does not enable it. Write one of them there, or empty \
+             `memory.provider`.",
+            file.path
+        ),
+        None => format!(
+            "neither honcho.json (looked for: {}) nor HONCHO_API_KEY or HONCHO_BASE_URL was found. Write one of \
+             them, or empty `memory.provider`.",
+            looked_for.join(", ")
+        ),
+    }
 }
 
 /// A provider, as its one person sees it and as everybody else does.
@@ -291,4 +300,35 @@ fn user_home(settings: &Settings) -> Option<PathBuf> {
 fn repository(workspace: &Path) -> Option<String> {
     let root = workspace.ancestors().find(|directory| directory.join(".git").exists())?;
     Some(root.file_name()?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_honcho_that_is_off_says_only_what_its_file_lacks() {
+        for (text, said) in [
+            (r#"{"apiKey": "k", "enabled": false}"#, "honcho.json says that it is not enabled."),
+            (
+                r#"{"baseUrl": "http://127.0.0.1:1", "enabled": false}"#,
+                "honcho.json says that it is not enabled.",
+            ),
+            (
+                r#"{"enabled": false}"#,
+                "honcho.json has neither `apiKey` nor `baseUrl`, and does not enable it.",
+            ),
+            ("{}", "honcho.json has neither `apiKey` nor `baseUrl`, and does not enable it."),
+        ] {
+            let files = [File { path: "honcho.json", text }];
+            let given = Given { files: &files, ..Given::default() };
+            let read = honcho::Settings::parse(&given, |_: &str| None).unwrap();
+            assert!(!read.enabled, "{text}");
+            let told = disabled(&read, files.first(), &[]);
+            assert!(told.starts_with(said), "{text}: {told}");
+        }
+        let read = honcho::Settings::parse(&Given::default(), |_: &str| None).unwrap();
+        let told = disabled(&read, None, &["a".to_owned(), "b".to_owned()]);
+        assert!(told.starts_with("neither honcho.json (looked for: a, b) nor HONCHO_API_KEY"), "{told}");
+    }
 }

@@ -195,8 +195,10 @@ fn p26_a_provider_that_is_away_delays_no_reply_and_is_back_filled_in_order() {
         let shown = |world: &World| world.shown().iter().any(|shown| shown.contains(told));
         remembered.world.until(order, shown);
     }
-    let status = remembered.world.place.launch().arg("status").run();
-    assert!(status.stdout.contains("memory provider honcho: "), "{status:?}");
+    for words in [&["status"][..], &["memory", "status"]] {
+        let told = words.iter().fold(remembered.world.place.launch(), |launch, word| launch.arg(*word)).run();
+        assert!(told.stdout.contains("memory provider honcho: "), "{words:?}: {told:?}");
+    }
     remembered.until("all of it", |remembered| {
         let _ = remembered.world.place.launch().arg("memory").arg("retry").run(); // nobody wants to wait
         remembered.kept(CHAT).len() >= 12
@@ -208,14 +210,22 @@ fn p26_a_provider_that_is_away_delays_no_reply_and_is_back_filled_in_order() {
     let agent = &status["data"][0];
     assert_eq!((&agent["memory"]["provider"], &agent["unkept"]), (&json!("honcho"), &json!(0)), "{agent}");
     assert!(gateway.stop().success());
+    let told = remembered.world.place.launch().arg("memory").arg("status").run();
+    assert!(told.stdout.contains("\nmemory provider honcho: has every turn"), "{told:?}");
+    let told = remembered.world.place.launch().arg("memory").arg("status").arg("--json").run();
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let outside = json!({"provider": "honcho", "unkept": 0, "unkept_refused": 0, "unkept_error": null});
+    for (name, value) in outside.as_object().unwrap() {
+        assert_eq!(&told["outside"][name], value, "{name}: {told}");
+    }
 }
 
 #[test]
 fn a_honcho_that_is_not_enabled_says_which_file_or_that_there_is_none() {
     for (file, words) in [
         (None, "neither honcho.json (looked for: "),
-        (Some("{}"), "home/honcho.json does not enable it"),
-        (Some(r#"{"apiKey": "k", "enabled": false}"#), "home/honcho.json does not enable it"),
+        (Some("{}"), "home/honcho.json has neither `apiKey` nor `baseUrl`"),
+        (Some(r#"{"apiKey": "k", "enabled": false}"#), "home/honcho.json says that it is not enabled"),
     ] {
         let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42");
         world.place.append("home/config.yaml", "memory: {provider: honcho}\n");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use throughline_core::session::BusyInput;
 use throughline_sim::disk::Image;
-use throughline_sim::plan::{BURST, RememberPlan};
+use throughline_sim::plan::BURST;
 use throughline_sim::{Crash, Mutant, Plan, Report, World, audited, crash_after, play, template};
 
 /// Plays a fixed plan with a crash between every two of its commits. Returns how many there were.
@@ -80,15 +80,32 @@ fn p22_reviews_survive_a_crash_after_any_commit_and_nobody_waits_for_them() {
     assert!(report.tally["reviews done"] >= 4, "{:?}", report.tally);
 }
 
-/// Nothing of a conversation is handed over before it ends: by `/new`, because nobody writes, or because the
-/// day is over.
+/// "Later" says of one attempt that it was not shown, not of those before it.
+#[test]
+fn p10_a_reply_that_was_shown_says_so_when_it_comes_again_whatever_was_answered_meanwhile() {
+    let template = template();
+    let mut marked = 0;
+    for seed in 0..30 {
+        let report = World::new(seed, Plan::trouble(), &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        marked += report.tally["replies marked"];
+    }
+    assert!(marked > 20, "a preview that was taken away is rare: {marked}");
+    let points = crash_everywhere(&Plan::trouble());
+    assert!(points > 5, "the trouble makes more commits than {points}");
+}
+
+#[test]
+fn p10_p24_p26_what_was_kept_back_is_handed_over_once_through_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::harvest());
+    assert!(points > 60, "the harvest makes more commits than {points}");
+}
+
 #[test]
 fn p24_every_end_and_every_expiry_hands_over_what_was_buffered() {
-    let remembering = Plan::remembered().remembering.map(|plan| RememberPlan { every: 1000, ..plan });
-    let plan = Plan { remembering, ..Plan::seasons() };
     let template = template();
     for seed in 0..30 {
-        let report = World::new(seed, plan.clone(), &template, None).play();
+        let report = World::new(seed, Plan::harvest(), &template, None).play();
         assert_eq!(report.wrong, [""; 0], "seed {seed}");
         let tally = &report.tally;
         assert!(tally["hand-overs"] > 0 && tally["turns remembered outside"] >= 7, "seed {seed}: {tally:?}");

@@ -223,7 +223,7 @@ fn p25_a_recall_that_hangs_delays_a_stop_by_three_seconds_at_most() {
 
 /// That a provider is heard before a compression the simulator shows: neither of the two has anything to say.
 #[test]
-fn p24_summaries_and_reviews_are_neither_remembered_nor_reminded() {
+fn p24_p28_summaries_reviews_and_what_is_done_beside_a_conversation_are_neither_remembered_nor_reminded() {
     let banked = Banked::by(1, "memory: {provider: hindsight, nudge_interval: 2}\n");
     let config = std::fs::read_to_string(banked.world.place.file("home/config.yaml")).unwrap();
     let config = config.replace("api_key: none", "api_key: none, context_length: 40000");
@@ -242,6 +242,9 @@ fn p24_summaries_and_reviews_are_neither_remembered_nor_reminded() {
     banked.world.until("a summary", summarised);
     let reviewed = |world: &World| world.model.bodies().iter().any(|body| body.contains("[Review]"));
     banked.world.until("a review", reviewed);
+    banked.orders(42, "/background look at the moon");
+    let done = |world: &World| world.times_shown("re: look at the moon") >= 1;
+    banked.world.until("what is done beside it", done);
     banked.hears(42, "the last turn");
     let kept = banked.keeps(42, turns + 1);
     thread::sleep(A_WHILE);

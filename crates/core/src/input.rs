@@ -107,6 +107,9 @@ pub struct Root {
     pub session: SessionId,
 }
 
+/// The first field of the key under which a person has something done beside their conversation.
+pub const BACKGROUND: &str = "background";
+
 /// What one session was asked to do for another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {

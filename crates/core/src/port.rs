@@ -63,10 +63,12 @@ pub enum DeliveryChange {
     Delivered {
         platform_id: Option<String>,
     },
-    /// To be tried again at this time.
+    /// To be tried again at this time: this attempt did not arrive. Whether an earlier one did may be unknown,
+    /// since then.
     Postponed {
         until: Time,
         error: String,
+        unknown_since: Option<Time>,
     },
     /// The platform will never take it.
     Refused {

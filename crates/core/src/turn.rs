@@ -6,7 +6,7 @@
 
 use crate::guard::{Limits, Repeated};
 use crate::id::TurnId;
-use crate::input::{Input, Kind, Task, Trace};
+use crate::input::{BACKGROUND, Input, Kind, Task, Trace};
 use crate::message::{Assistant, Body, Content, Message, ToolResult};
 use crate::prompt::Mark;
 use crate::session::FailureKind;
@@ -174,6 +174,13 @@ impl Turn {
         let of_task = self.task().and_then(|task| task.tokens_max);
         let max = limits.turn_tokens_max.into_iter().chain(of_task).min()?;
         Some(max.saturating_sub(self.spent))
+    }
+
+    /// Nobody's conversation: another session asked for it, or a person has it done beside theirs. Of that
+    /// nothing is remembered, and nothing reminds of it.
+    pub fn is_aside(&self) -> bool {
+        let begun = |input: &Arc<Input>| input.key.fields().first().is_some_and(|first| first == BACKGROUND);
+        self.task().is_some() || self.inputs.iter().any(begun)
     }
 
     /// Set if another session asked for it.

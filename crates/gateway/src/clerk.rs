@@ -13,7 +13,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::command::{ALL, Entry, Errand, Found, Past};
-use throughline_core::input::{Birth, DedupeKey, Kind, Request, Trace};
+use throughline_core::input::{BACKGROUND, Birth, DedupeKey, Kind, Request, Trace};
 use throughline_core::message::Body;
 use throughline_core::port::{
     Assignment, Clerk, Desk as _, Model, Models, Promise, Refusal, Resumable, Scope, SessionFilter,
@@ -281,7 +281,7 @@ impl Order {
                 ..Birth::default()
             },
             at: door.now(),
-            key: DedupeKey::of(&["background", key]),
+            key: DedupeKey::of(&[BACKGROUND, key]),
             kind: Kind::Request(Request { content: Content::text(text), ..Request::default() }),
             reply_to: place.clone(),
             sender: None,

@@ -212,8 +212,10 @@ async fn attempt(
         Err(SendError::Later { after, message }) if outgoing.attempts < ATTEMPTS_MAX => {
             let delay = after.unwrap_or_else(|| backoff(outgoing.attempts));
             let until = home.clock.now().plus(delay);
-            (outgoing.attempting, outgoing.attempted) = (None, None); // it certainly did not arrive
-            settle(home, outgoing, DeliveryChange::Postponed { until, error: message }).await;
+            // This attempt certainly did not arrive; an earlier one may have.
+            (outgoing.attempting, outgoing.attempted) = earlier;
+            let unknown_since = outgoing.attempted;
+            settle(home, outgoing, DeliveryChange::Postponed { until, error: message, unknown_since }).await;
             Attempt::Again(delay)
         }
         Err(

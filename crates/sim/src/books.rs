@@ -15,6 +15,8 @@ pub type Moment = u64;
 
 #[derive(Default)]
 pub struct Books {
+    /// How often something was sent to a platform.
+    pub sends: usize,
     /// Which life of the process this is: 1, 2, 3 …
     pub life: u32,
     pub chats: Vec<ChatBook>,

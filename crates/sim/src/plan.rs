@@ -74,6 +74,19 @@ pub struct PlatformPlan {
     pub streams: bool,
     /// What is longer leaves in pieces.
     pub piece_chars: Option<usize>,
+    /// What becomes of the first attempts to send, one after the other. Later ones have their luck.
+    pub troubles: Vec<Trouble>,
+}
+
+/// How an attempt to send comes to nothing, or seems to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The platform wants it later, and has shown nothing.
+    Later,
+    /// It is shown, but nobody says so.
+    Unknown,
+    /// Somebody has taken away the preview that was to become it.
+    Gone,
 }
 
 /// One chat on a platform: what people write there.
@@ -256,6 +269,7 @@ impl Plan {
         let platforms = PlatformPlan {
             streams: seed.chance(1, 2),
             piece_chars: seed.chance(1, 3).then(|| 30 + pick(seed, 20)),
+            troubles: Vec::new(),
         };
         Self {
             busy,
@@ -328,7 +342,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 10] {
+    pub fn fixed() -> [(&'static str, Plan); 12] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -338,7 +352,9 @@ impl Plan {
             ("squeeze", Plan::squeeze()),
             ("past", Plan::past()),
             ("seasons", Plan::seasons()),
+            ("trouble", Plan::trouble()),
             ("remembered", Plan::remembered()),
+            ("harvest", Plan::harvest()),
             ("retrospect", Plan::retrospect()),
         ]
     }
@@ -386,7 +402,7 @@ impl Plan {
             lifecycle: LifecyclePlan::default(),
             reviews: None,
             disk: DiskPlan { full: None },
-            platforms: PlatformPlan { streams: true, piece_chars: None },
+            platforms: PlatformPlan { streams: true, piece_chars: None, troubles: Vec::new() },
             crashes: Vec::new(),
             remembering: None,
         }
@@ -635,6 +651,27 @@ impl Plan {
                 failures_max: 6,
             }),
             ..Self::squeeze()
+        }
+    }
+
+    /// Seasons of which nothing is handed over before a conversation ends: by `/new`, because nobody writes, or
+    /// because the day is over.
+    pub fn harvest() -> Self {
+        let remembering = Self::remembered().remembering.map(|plan| RememberPlan { every: 1000, ..plan });
+        Self { remembering, ..Self::seasons() }
+    }
+
+    /// One reply that was shown and that nobody heard of, that is then to come later, and whose preview is gone
+    /// by then.
+    pub fn trouble() -> Self {
+        let script = Self::script();
+        let troubles = vec![Trouble::Unknown, Trouble::Later, Trouble::Gone];
+        Self {
+            chats: vec![chat(false, &[("c0.1", 0)])],
+            clients: Vec::new(),
+            model: ModelPlan { calling_percent: 0, script: Vec::new(), falls: 0, ..script.model.clone() },
+            platforms: PlatformPlan { troubles, ..script.platforms.clone() },
+            ..script
         }
     }
 

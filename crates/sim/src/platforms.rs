@@ -3,6 +3,7 @@
 
 use crate::books::{AgentLetter, Books, Preview, Reaction, Shown, Stage};
 use crate::mutant::Mutant;
+use crate::plan::Trouble;
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,13 +66,21 @@ impl Platform for SimPlatform {
                 }
             });
             outside.pause(Duration::from_millis(300)).await;
-            let fate = outside.draw(|seed| seed.below(20));
+            let trouble = self.trouble();
+            let fate = match (trouble, outside.draw(|seed| seed.below(20))) {
+                (Some(Trouble::Later), _) => 0,
+                (Some(Trouble::Unknown), _) => 1,
+                (Some(Trouble::Gone), _) => 2,
+                (None, fate) => fate,
+            };
             if fate == 0 {
                 return Err(SendError::Later { after: None, message: "slow down".into() });
             }
             let draft = outgoing.draft.as_ref().filter(|_| outside.mutant != Some(Mutant::SendAnew));
             if let Some(id) = draft {
-                if outside.draw(|seed| seed.chance(1, 40)) {
+                if outside.draw(|seed| seed.chance(1, 40)) && trouble.is_none()
+                    || trouble == Some(Trouble::Gone)
+                {
                     outside.write(|books| preview(books, id).stage = Stage::Over); // somebody takes it away
                     return Err(SendError::Never { message: "there is no such message".into() });
                 }
@@ -190,6 +199,15 @@ pub fn display(streams: bool) -> Display {
 }
 
 impl SimPlatform {
+    /// What is planned for the next attempt to send.
+    fn trouble(&self) -> Option<Trouble> {
+        let number = self.outside.write(|books| {
+            books.sends += 1;
+            books.sends - 1
+        });
+        self.outside.plan.platforms.troubles.get(number).copied()
+    }
+
     /// The preview is the reply from here on. The same twice is the same.
     fn replace(&self, id: &str, outgoing: &Outgoing, marked: bool) {
         let known = self.outside.write(|books| {

@@ -1028,9 +1028,11 @@ impl World {
                 DeliveryChange::Delivered { platform_id: Some("77".into()) }
             }
             2 => {
-                (sent.attempting, sent.attempted) = (None, None);
+                // Half of the time an earlier attempt may have arrived.
+                let unknown_since = sent.attempted.filter(|_| change & 4 != 0);
+                (sent.attempting, sent.attempted) = (unknown_since.map(|_| boot), unknown_since);
                 sent.not_before = Time(now.0 + 5);
-                DeliveryChange::Postponed { until: Time(now.0 + 5), error: "later".into() }
+                DeliveryChange::Postponed { until: Time(now.0 + 5), error: "later".into(), unknown_since }
             }
             _ => {
                 sent.over = true;
@@ -2117,12 +2119,14 @@ fn p10_a_delivered_reply_stays_delivered(sites: Sites<'_>) {
     let mut world = world(sites);
     world.play(&[says(0, "hi"), answers(0, "hello"), says(1, "ho"), answers(1, "yes")]);
     let deliver = |change| Move::Delivers { reply: 0, change };
-    world.play(&[deliver(0), Move::Reopens, deliver(4), deliver(2), deliver(0), deliver(1)]);
+    world.play(&[deliver(0), Move::Reopens, deliver(4), deliver(6), Move::Reopens, deliver(0)]);
+    assert!(world.replies[0].attempted.is_some(), "what may have arrived stays so, whatever comes later");
+    world.play(&[deliver(2), deliver(0), deliver(1)]);
     let key = world.replies[0].key.clone();
     let commit = |change| Commit::Delivery { key: key.clone(), boot: world.boot, change, at: world.now };
     let again = one(world.store.as_mut(), commit(DeliveryChange::Attempting { marked: false }));
     assert!(again.is_err(), "what is delivered is not attempted again");
-    let late = DeliveryChange::Postponed { until: world.now, error: "late".into() };
+    let late = DeliveryChange::Postponed { until: world.now, error: "late".into(), unknown_since: None };
     one(world.store.as_mut(), commit(late)).expect("a late word about it changes nothing");
     world.compare_replies();
     world.play(&[deliver(3)]);

@@ -52,11 +52,15 @@ impl Scribe<'_> {
                            WHERE key = ?1 AND state < 2";
                 self.conn.prepare_cached(sql)?.execute(params![key, platform_id, at.0])?
             }
-            DeliveryChange::Postponed { until, error } => {
+            DeliveryChange::Postponed { until, error, unknown_since } => {
                 let sql =
-                    "UPDATE tl_outbox SET state = 0, boot = NULL, not_before = ?2, error = ?3, updated = ?4
+                    "UPDATE tl_outbox SET state = ?2, boot = ?3, not_before = ?4, error = ?5, updated = ?6
                            WHERE key = ?1 AND state < 2";
-                self.conn.prepare_cached(sql)?.execute(params![key, until.0, error, at.0])?
+                let boot = unknown_since.map(|_| boot.0 as i64);
+                let (state, updated) = (i64::from(boot.is_some()), unknown_since.unwrap_or(at));
+                self.conn
+                    .prepare_cached(sql)?
+                    .execute(params![key, state, boot, until.0, error, updated.0])?
             }
             DeliveryChange::Refused { error } => {
                 let sql = "UPDATE tl_outbox SET state = 3, boot = NULL, error = ?2, updated = ?3

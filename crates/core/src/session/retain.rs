@@ -2,8 +2,8 @@
 //!
 //! A turn that was answered is kept with the commit of its answer. Whether enough of them lie there to
 //! be handed over is counted in the store; here is decided what makes them go at once: whatever ends,
-//! leaves or rewrites the conversation. Whoever works for another session is not remembered, and of a skill that is
-//! used by its name only what a person wrote behind it.
+//! leaves or rewrites the conversation. Whoever works for another session, or beside a
+//! conversation, is not remembered, and of a skill that is used by its name only what a person wrote behind it.
 
 use super::{Act, Rules, Session};
 use crate::command::{Command, Errand, skill};
@@ -24,7 +24,7 @@ pub struct Kept {
 
 impl Session {
     pub(super) fn keep(&self, turn: &Turn, reply: &str, rules: &Rules, acts: &mut Vec<Act>) {
-        if !rules.remembers || turn.task().is_some() {
+        if !rules.remembers || turn.is_aside() {
             return;
         }
         let said = turn.inputs.iter().filter_map(|input| words(input));

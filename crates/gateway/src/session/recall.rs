@@ -40,7 +40,7 @@ impl Actor {
             return None;
         }
         let asked = self.recalled.as_ref().is_some_and(|recalled| recalled.turn == turn.id);
-        if asked || turn.step != turn.first_step || turn.task().is_some() || self.is_being_left() {
+        if asked || turn.step != turn.first_step || turn.is_aside() || self.is_being_left() {
             return None;
         }
         let (_, heard) = self.heard.as_ref()?;

@@ -49,6 +49,8 @@ pub struct File<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub enabled: bool,
+    /// It is known how to reach it: there is a key, or a server of its own.
+    pub is_reachable: bool,
     /// Which block of the file applies, and the default name of workspace and agent.
     pub host: String,
     pub workspace: String,
@@ -222,6 +224,7 @@ impl Settings {
         let depth = read.number("dialecticDepth").unwrap_or(1).clamp(1, 3) as usize;
         let settings = Self {
             enabled,
+            is_reachable: is_known,
             workspace: read.id("workspace", workspace),
             ai_peer: read.word("aiPeer").unwrap_or_else(|| host.clone()),
             host,
