@@ -283,8 +283,13 @@ fn expanded(path: &str, settings: &Settings) -> PathBuf {
 
 /// What the memory outside is called, if there is one. Err: why it is off.
 pub fn memory_outside(home: &Home, settings: &Settings) -> Result<Option<String>, String> {
+    let name = settings.tools.memory.provider.as_ref().map_or("", |provider| provider.value.trim());
+    if !provider::is_native(name) {
+        return Ok(Some(name.to_owned())); // a plugin's, which only a gateway can ask
+    }
     let mut off = Vec::new();
-    let outside = provider::memory(home, settings, &workspace(home.path(), settings), &mut off);
+    let workspace = workspace(home.path(), settings);
+    let outside = provider::memory(home, settings, &workspace, &Plugins::default(), &mut off);
     match off.pop() {
         Some(why) => Err(why),
         None => Ok(outside.map(|outside| outside.provider.name().to_owned())),

@@ -25,6 +25,7 @@ use throughline_gateway::Hands;
 use throughline_hermes::config::Tools;
 use throughline_hermes::config::plugins::Plugin;
 use throughline_hermes::toolset::is_toolset;
+use throughline_plugins::hooks::happens;
 use throughline_plugins::kit::{ScopeOf, toolset_of};
 use throughline_plugins::protocol::{CommandRun, Initialized, ModelSaid};
 use throughline_plugins::{
@@ -81,6 +82,15 @@ impl Plugins {
                 Ok(abilities) => {
                     keep(&directory, &abilities);
                     off.extend(abilities.notes.iter().cloned());
+                    let unheard = abilities.hooks.iter().filter(|hook| !happens(&hook.event));
+                    off.extend(unheard.map(|hook| {
+                        format!(
+                            "hook {} of {}: nothing called {} happens in this version",
+                            hook.name,
+                            host.name(),
+                            hook.event
+                        )
+                    }));
                 }
                 Err(error) => {
                     let known = kept(&directory).map(|abilities| host.remembered_as(abilities));

@@ -39,21 +39,6 @@ impl PluginHooks {
         Self { host, running: Mutex::default(), told: Arc::new(Semaphore::new(TOLD_MAX)) }
     }
 
-    /// Tells all that want to know of an event that is none of the gateway's own occasions
-    /// (`agent:start`, `gateway:startup`, `command:new` …). Nobody waits for it.
-    pub fn emit(&self, event: &str, scope: &Scope, key: &str, facts: &BTreeMap<String, Value>) {
-        let any = event.split_once(':').map(|(kind, _)| format!("{kind}:*")).unwrap_or_default();
-        for hook in self.of_events(&[event, &any]) {
-            self.tell_later(HookRun {
-                scope: scope.clone(),
-                event: event.to_owned(),
-                name: hook.name,
-                key: key.to_owned(),
-                facts: facts.clone(),
-            });
-        }
-    }
-
     fn of_events(&self, events: &[&str]) -> Vec<Hook> {
         let Some(abilities) = self.host.abilities() else { return Vec::new() };
         abilities.hooks.iter().filter(|hook| events.contains(&hook.event.as_str())).cloned().collect()
@@ -119,6 +104,20 @@ fn events_of(occasion: Occasion) -> [&'static str; 2] {
         Occasion::HelperStopped => "subagent_stop",
     };
     [event_of(occasion), gateway]
+}
+
+/// Whether anything of that name ever happens here.
+pub fn happens(event: &str) -> bool {
+    let all = [
+        Occasion::Begun,
+        Occasion::TurnBegan,
+        Occasion::TurnEnded,
+        Occasion::Finalised,
+        Occasion::Reset,
+        Occasion::HelperStopped,
+    ];
+    ["pre_tool_call", "post_tool_call"].contains(&event)
+        || all.into_iter().flat_map(events_of).any(|known| known == event)
 }
 
 fn named(host: &Host, hook: &Hook) -> String {

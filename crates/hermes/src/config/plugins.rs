@@ -46,7 +46,7 @@ pub struct Hermes {
     pub off: bool,
     /// The interpreter that has Hermes. None: it is looked for.
     pub python: Option<String>,
-    /// Which of its toolsets come along. None: those that are switched on and not built in here.
+    /// Which of its toolsets come along. None: no tools of it.
     pub tools: Option<Vec<String>>,
     /// Variables that are passed on beside those of `.env`.
     pub environment: Vec<String>,
