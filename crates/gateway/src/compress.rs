@@ -121,15 +121,17 @@ pub(crate) struct Standing {
 
 /// What a survey has read, for the summary that most often follows it at once.
 #[derive(Clone, Default)]
-pub(crate) struct Found(Arc<Mutex<Option<(View, Vec<(RowId, Message)>)>>>);
+pub(crate) struct Found(Arc<Mutex<Option<(View, Rows)>>>);
+
+type Rows = Vec<(RowId, Message)>;
 
 impl Found {
-    fn keep(&self, view: View, rows: Vec<(RowId, Message)>) {
+    fn keep(&self, view: View, rows: Rows) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((view, rows));
     }
 
     /// The rows of this view, if they were read and this one is among them. They are gone afterwards.
-    fn take(&self, view: View, cut: RowId) -> Option<Vec<(RowId, Message)>> {
+    fn take(&self, view: View, cut: RowId) -> Option<Rows> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (of, rows) = kept?;
         (of == view && rows.iter().any(|(row, _)| *row == cut)).then_some(rows)
