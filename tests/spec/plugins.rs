@@ -140,7 +140,7 @@ fn p26_a_provider_hears_the_same_chat_key_across_new_compress_and_restart() {
     let company = Company::with_witness(summarising());
     let gateway = company.world.launch.start();
     for line in ["one", "two", "three", "four", "five", "six"] {
-        company.hears(&format!("{line} {}", "and more of it ".repeat(60)).trim_end().to_owned());
+        company.hears(format!("{line} {}", "and more of it ".repeat(60)).trim_end());
     }
     company.orders("/compress here 1");
     company.hears("after the compression");
