@@ -122,7 +122,8 @@ impl Scribe<'_> {
             after,
             cut,
             rows,
-            upto: if rows.len() == before.len() { end } else { rows.last().copied().unwrap_or(0) },
+            // What lies between the last row shown and the next that is live was replaced long before.
+            upto: before.get(rows.len()).map_or(end, |next| next - 1),
             summary: &places,
         };
         self.record(change, &promoted, &kept, &moves)?;

@@ -128,7 +128,7 @@ async fn what_it_says_the_second_time_counts() {
     let names = || -> Vec<(String, String, bool)> {
         kit.specs().into_iter().map(|spec| (spec.name, spec.toolset, spec.repeatable)).collect()
     };
-    assert_eq!((names(), kit.revision()), (vec![("b".into(), "chaos".into(), false)], 1));
+    assert_eq!((names(), kit.revision()), (vec![("b".into(), "mcp-chaos".into(), false)], 1));
     let process = host.status().process.unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-9", &process]).status().unwrap().success());
     while host.status().process.is_some() {
@@ -136,7 +136,7 @@ async fn what_it_says_the_second_time_counts() {
     }
     assert_eq!(names().len(), 1, "what it could do is remembered while it is gone");
     host.start().await.unwrap();
-    let expected = vec![("z".into(), "chaos".into(), false), ("a".into(), "chaos".into(), true)];
+    let expected = vec![("z".into(), "mcp-chaos".into(), false), ("a".into(), "mcp-chaos".into(), true)];
     assert_eq!((names(), kit.revision()), (expected, 2));
     assert!(host.status().notes.iter().any(|note| note.contains("something else")), "{:?}", host.status());
 }
