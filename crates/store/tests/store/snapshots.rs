@@ -518,6 +518,26 @@ fn play(kind: Made, story: &[Step]) {
     indexed_once(directory.path(), store.as_mut().unwrap());
 }
 
+/// A summary has fewer rows than it stands for: what it replaced lies above its last row.
+#[test]
+fn p11_what_a_summary_replaced_does_not_come_back_with_a_later_snapshot() {
+    let compress = |first, last, rows| Step::Compress { session: 0, first, last, rows };
+    let (turn, hermes) = (Step::Turn { session: 0 }, Step::HermesSays { session: 0 });
+    let restore = Step::Restore { session: 0, which: 226 };
+    let story = [
+        compress(0, 0, 0),
+        turn.clone(),
+        hermes,
+        turn,
+        compress(1, 148, 20),
+        compress(178, 233, 252),
+        restore,
+    ];
+    for kind in ALL {
+        play(kind, &story);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
