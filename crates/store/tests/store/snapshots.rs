@@ -523,16 +523,10 @@ fn play(kind: Made, story: &[Step]) {
 fn p11_what_a_summary_replaced_does_not_come_back_with_a_later_snapshot() {
     let compress = |first, last, rows| Step::Compress { session: 0, first, last, rows };
     let (turn, hermes) = (Step::Turn { session: 0 }, Step::HermesSays { session: 0 });
-    let restore = Step::Restore { session: 0, which: 226 };
-    let story = [
-        compress(0, 0, 0),
-        turn.clone(),
-        hermes,
-        turn,
-        compress(1, 148, 20),
-        compress(178, 233, 252),
-        restore,
-    ];
+    let restore = |which| Step::Restore { session: 0, which };
+    let said = [compress(0, 0, 0), turn.clone(), hermes, turn];
+    let changed = [compress(1, 148, 20), compress(178, 233, 252), restore(226), restore(38)];
+    let story: Vec<Step> = said.into_iter().chain(changed).collect();
     for kind in ALL {
         play(kind, &story);
     }
