@@ -43,6 +43,8 @@ use tokio::time::{Instant, sleep, timeout};
 pub const DAWN: i64 = 1_767_225_600_000_000;
 /// A world that has not come to rest by then is stuck.
 const DUSK: Duration = Duration::from_secs(3600);
+/// What ends at dusk is handed over after it, with hooks that fail and are waited for.
+const NIGHT: Duration = Duration::from_secs(3600);
 
 /// Everything outside the gateway, and whether there is still power.
 pub struct Outside {
@@ -299,7 +301,7 @@ impl World {
                 biased;
                 () = outside.death() => Ended::Died,
                 () = strike(at) => Ended::Died,
-                ended = timeout(DUSK, life_of(outside.clone(), agents.clone())) => {
+                ended = timeout(DUSK + NIGHT, life_of(outside.clone(), agents.clone())) => {
                     ended.unwrap_or_else(|_| Ended::Stuck("it never came to rest".into()))
                 }
             };
