@@ -38,7 +38,7 @@ pub mod method {
     pub const HOOK: &str = "hook/run";
     pub const COMMAND: &str = "command/run";
     // told by the host
-    /// A session began, or goes on after a start.
+    /// A session began. One that goes on after a start of the gateway is not told again.
     pub const OPENED: &str = "scope/opened";
     pub const CANCEL: &str = "cancel";
     // told or asked by the plugin

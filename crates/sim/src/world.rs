@@ -41,7 +41,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// When every world begins: 2026-01-01T00:00:00Z.
 pub const DAWN: i64 = 1_767_225_600_000_000;
-/// A world that has not come to rest by then is stuck.
+/// When the day is over. A world that has not come to rest by the end of its night is stuck.
 const DUSK: Duration = Duration::from_secs(3600);
 /// What ends at dusk is handed over after it, with hooks that fail and are waited for.
 const NIGHT: Duration = Duration::from_secs(3600);
