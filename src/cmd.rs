@@ -1,5 +1,6 @@
 //! The commands: one, one file.
 
+pub mod adopt;
 pub mod audit;
 pub mod chat;
 pub mod config;

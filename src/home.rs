@@ -84,7 +84,7 @@ pub fn choose(given: &[PathBuf], variable: &dyn Fn(&str) -> Option<String>) -> a
 }
 
 /// Where Hermes lives if nobody says otherwise.
-fn hermes_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
+pub fn hermes_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let user = user_directory(variable)?;
     if cfg!(not(windows)) {
         return Some(user.join(".hermes"));
@@ -523,7 +523,7 @@ fn write_record(mut file: &File, record: &str) -> io::Result<()> {
 }
 
 /// Writes a small file whole or not at all, for its owner alone.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(text.as_bytes())?;

@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod adopt;
 mod chat;
 mod chats;
 mod clerk;
@@ -54,6 +55,7 @@ enum Command {
     Sessions(cmd::sessions::Sessions),
     Why(cmd::why::Why),
     Audit(cmd::audit::Audit),
+    Adopt(cmd::adopt::Adopt),
     /// What is remembered, where it comes from, and what is gone
     #[command(subcommand)]
     Memory(cmd::memory::Memory),
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         Some(Command::Why(command)) => {
             wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
         }
+        Some(Command::Adopt(command)) => command.run(&environment, wire::now(), &page, &mut out),
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
         Some(Command::Memory(command)) => wire::memory(command, homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),

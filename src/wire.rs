@@ -763,7 +763,7 @@ fn meant(
     Ok(found)
 }
 
-fn gateway_of(home: &Home) -> anyhow::Result<Option<client::Client>> {
+pub fn gateway_of(home: &Home) -> anyhow::Result<Option<client::Client>> {
     match (home.address(), home.key()) {
         (Some(address), Ok(Some(key))) => client::Client::new(endpoint(&address, &key)).map(Some),
         _ => Ok(None),
@@ -802,6 +802,10 @@ fn mint(settings: &Settings) -> Mint {
             _ => id::gateway_id(now, &zone, [a, b, c, d]),
         }
     })
+}
+
+pub fn now() -> Time {
+    SystemClock::new().now()
 }
 
 /// The way to models, which agents of one process share.

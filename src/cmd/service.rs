@@ -106,6 +106,10 @@ impl Service {
 }
 
 impl Unit {
+    pub fn new(name: &str, system: bool) -> Self {
+        Self { system, user: None, name: name.to_owned() }
+    }
+
     fn unit(&self) -> String {
         format!("{}.service", self.name.trim_end_matches(".service"))
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod adopt;
 mod audit;
 mod bank;
 mod chats;

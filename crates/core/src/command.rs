@@ -5,7 +5,7 @@ pub mod skill;
 mod table;
 
 pub use errand::{Errand, Found, Past};
-pub use table::{ALL, Entry, find, help, instead_of};
+pub use table::{ALL, Entry, elsewhere, find, help, instead_of};
 
 use crate::id::SessionId;
 use crate::session::ToolProgress;

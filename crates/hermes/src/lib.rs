@@ -10,6 +10,7 @@ pub mod access;
 mod call;
 pub mod config;
 mod content;
+pub mod elsewhere;
 pub mod entry;
 pub mod env;
 mod fields;

@@ -14,6 +14,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod call;
+mod census;
 mod check;
 mod commit;
 mod compression;
@@ -47,6 +48,7 @@ mod write;
 
 pub mod conformance;
 
+pub use census::Census;
 pub use commit::Writer;
 pub use open::{Durability, FileSystem, Home, OpenError};
 pub use read::Reader;

@@ -156,6 +156,13 @@ pub fn instead_of(name: &str) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| *instead)
 }
 
+/// Names of commands that people know from elsewhere and that are not here, in order.
+pub fn elsewhere() -> Vec<&'static str> {
+    let mut names: Vec<_> = ELSEWHERE.iter().flat_map(|(names, _)| names.iter().copied()).collect();
+    names.sort_unstable();
+    names
+}
+
 /// All of them, one on a line.
 pub fn help() -> String {
     let lines: Vec<String> = ALL.iter().map(Entry::line).collect();

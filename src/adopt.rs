@@ -1,0 +1,295 @@
+//! The move of agents from Hermes to us, and back.
+//!
+//! - looking changes nothing, and asks nobody to stop
+//! - the steps of a move are written down before they are taken ([`record`]): whatever a crash leaves is gone on with by
+//!   the next `adopt`, and `--undo` goes back from anywhere
+//! - nothing is changed before a backup is there that was read back
+//! - Hermes' files stay where they are, and so do its units, which are only switched off
+//! - going back takes no message away: what was said meanwhile lies where Hermes reads
+//!
+//! Deliberately absent: repairs. What is damaged is named; `throughline doctor` mends it.
+
+pub mod record;
+pub mod survey;
+pub mod unit;
+
+use crate::client::{Client, Page as Slice};
+use crate::cmd::service::{Service, Unit};
+use crate::home::{Home, Occupied};
+use crate::wire;
+use anyhow::{Context, bail};
+use record::{Keeper, Record, Step};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use survey::Survey;
+use throughline_hermes::profile;
+use unit::HermesUnit;
+
+/// Hermes lets running turns finish, and so do we.
+const QUIET_PATIENCE: Duration = Duration::from_secs(150);
+/// From the start of a process to its first answer, with many agents on a slow disk.
+const START_PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What moves, and how it is done.
+pub struct Move<'a> {
+    /// The home whose record it is: the root if all of its profiles move together, else the one that moves.
+    pub home: &'a Home,
+    pub homes: Vec<Home>,
+    /// Several in one process.
+    pub together: bool,
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// Makes a backup that was read back, and says where.
+    pub back_up: &'a dyn Fn(&Home, &mut dyn Write) -> anyhow::Result<PathBuf>,
+}
+
+impl Move<'_> {
+    /// From where it stands to the end. What was done already is not done again.
+    pub fn go(&self, surveys: &[Survey], now: String, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut record = match Record::of(self.home)? {
+            Some(record) => {
+                writeln!(out, "going on with the move that was begun on {}", record.began)?;
+                record
+            }
+            None => self.plan(surveys, now),
+        };
+        record.keep(self.home)?;
+        if record.step == Step::BackingUp {
+            for home in &self.homes {
+                let backup = (self.back_up)(home, out)?;
+                writeln!(out, "backed up {} to {}", home.path().display(), backup.display())?;
+                record.backups.push(backup);
+            }
+            record.step = Step::Silencing;
+            record.keep(self.home)?;
+        }
+        if record.step == Step::Silencing {
+            self.silence(&mut record, out)?;
+            record.step = Step::Starting;
+            record.keep(self.home)?;
+        }
+        if record.step == Step::Starting {
+            self.start(&record, out)?;
+            self.prove(out)?;
+            record.step = Step::Done;
+            record.keep(self.home)?;
+        }
+        Ok(())
+    }
+
+    fn plan(&self, surveys: &[Survey], now: String) -> Record {
+        let units: Vec<HermesUnit> = surveys.iter().flat_map(|survey| survey.units.clone()).collect();
+        // Whoever has Hermes kept by systemd wants us kept by it, too.
+        let keeper = match units.iter().find(|unit| unit.is_enabled || unit.is_active) {
+            Some(unit) => Keeper::Unit { name: self.unit_name(), system: unit.system },
+            None => Keeper::Nobody,
+        };
+        let messages =
+            surveys.iter().filter_map(|survey| survey.census.as_ref()).map(|census| census.messages).sum();
+        Record {
+            step: Step::BackingUp,
+            began: now,
+            homes: self.homes.iter().map(|home| home.path().to_owned()).collect(),
+            units,
+            by_hand: Vec::new(),
+            backups: Vec::new(),
+            keeper,
+            messages,
+        }
+    }
+
+    fn unit_name(&self) -> String {
+        match wire::name(self.home) {
+            name if self.together || name == profile::DEFAULT => "throughline".to_owned(),
+            name => format!("throughline-{name}"),
+        }
+    }
+
+    /// Hermes stops, and does not come back by itself.
+    fn silence(&self, record: &mut Record, out: &mut dyn Write) -> anyhow::Result<()> {
+        for unit in &record.units {
+            unit.switch_off()?;
+            writeln!(out, "stopped and disabled {}", unit.name)?;
+        }
+        for home in &self.homes {
+            if let Some(Occupied { owner: Some(owner), .. }) = home.owner().filter(is_hermes) {
+                if !record.by_hand.iter().any(|path| path == home.path()) {
+                    record.by_hand.push(home.path().to_owned());
+                    record.keep(self.home)?;
+                }
+                terminate(owner.pid)?;
+                writeln!(out, "asked Hermes in {} (pid {}) to stop", home.path().display(), owner.pid)?;
+            }
+            out.flush()?;
+            wait_until_free(home, is_hermes)?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, record: &Record, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.homes.iter().all(|home| home.owner().as_ref().is_some_and(is_ours)) {
+            return Ok(()); // by an earlier attempt
+        }
+        match &record.keeper {
+            Keeper::Unit { name, system } => {
+                let unit = Unit::new(name, *system);
+                Service::Install(unit).run(self.home, self.together, self.variable, out).map(drop)
+            }
+            Keeper::Nobody => {
+                let program = std::env::current_exe().context("could not tell where this program is")?;
+                let mut command = Command::new(&program);
+                command.arg("--home").arg(self.home.path()).args(self.together.then_some("--all-profiles"));
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                #[cfg(unix)]
+                std::os::unix::process::CommandExt::process_group(&mut command, 0); // Ctrl-C is for us, not for it
+                command.spawn().with_context(|| format!("could not start {}", program.display()))?;
+                writeln!(
+                    out,
+                    "started; no systemd keeps it, so after a boot start it with `throughline --home {}`",
+                    self.home.path().display()
+                )?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Each agent answers, without a model: a conversation of its own is asked where it stands.
+    fn prove(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        for home in &self.homes {
+            out.flush()?;
+            let said = runtime.block_on(round_trip(home))?;
+            writeln!(out, "{} answers: {said}", wire::name(home))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives the agents back to Hermes, from wherever the move stands.
+pub fn undo(
+    home: &Home,
+    variable: &dyn Fn(&str) -> Option<String>,
+    census: &dyn Fn(&Path) -> anyhow::Result<u64>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let Some(record) = Record::of(home)? else {
+        bail!(
+            "{} was not moved here by `throughline adopt`, or was given back already",
+            home.path().display()
+        );
+    };
+    let homes: Vec<Home> = record.homes.iter().map(|path| Home::new(path, home.chosen_by)).collect();
+    if record.step >= Step::Starting {
+        if let Keeper::Unit { name, system } = &record.keeper {
+            Service::Uninstall(Unit::new(name, *system)).run(home, false, variable, out)?;
+        }
+        for home in &homes {
+            if let Some(Occupied { owner: Some(owner), .. }) = home.owner().filter(is_ours) {
+                terminate(owner.pid)?;
+                writeln!(out, "asked the gateway in {} (pid {}) to stop", home.path().display(), owner.pid)?;
+            }
+            out.flush()?;
+            wait_until_free(home, is_ours)?;
+        }
+    }
+    let mut messages = 0;
+    for home in &homes {
+        messages += census(home.path())?;
+    }
+    for unit in &record.units {
+        unit.put_back()?;
+        writeln!(out, "{} is as it was", unit.name)?;
+    }
+    for path in &record.by_hand {
+        let path = path.display();
+        writeln!(
+            out,
+            "Hermes ran without a unit in {path}; start it with `HERMES_HOME={path} hermes gateway run`"
+        )?;
+    }
+    Record::forget(home)?;
+    match messages.saturating_sub(record.messages) {
+        0 => writeln!(out, "nothing was said meanwhile")?,
+        said => writeln!(out, "{said} messages were added meanwhile; Hermes finds them in its own tables")?,
+    }
+    for backup in &record.backups {
+        writeln!(out, "the backup of before stays in {}", backup.display())?;
+    }
+    Ok(())
+}
+
+fn is_ours(occupied: &Occupied) -> bool {
+    occupied.owner.as_ref().is_some_and(|owner| owner.throughline.is_some())
+}
+
+fn is_hermes(occupied: &Occupied) -> bool {
+    !is_ours(occupied)
+}
+
+fn wait_until_free(home: &Home, by: fn(&Occupied) -> bool) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while let Some(occupied) = home.owner().filter(by) {
+        if began.elapsed() > QUIET_PATIENCE {
+            bail!(
+                "{occupied}\nIt did not stop within {} s; run this again when it has",
+                QUIET_PATIENCE.as_secs()
+            );
+        }
+        sleep(PAUSE);
+    }
+    Ok(())
+}
+
+async fn round_trip(home: &Home) -> anyhow::Result<String> {
+    let began = Instant::now();
+    let (client, status) = loop {
+        if let Some(client) = wire::gateway_of(home)?
+            && let Ok(status) = client.status().await
+        {
+            break (client, status);
+        }
+        if began.elapsed() > START_PATIENCE {
+            bail!(
+                "the gateway in {} did not answer within {} s; its logs/errors.log says why. \
+                 `throughline adopt --undo` gives the agent back to Hermes",
+                home.path().display(),
+                START_PATIENCE.as_secs()
+            );
+        }
+        tokio::time::sleep(PAUSE).await;
+    };
+    let answered = ask_where_it_stands(&client).await;
+    Ok(answered.unwrap_or_else(|| format!("{} is there; nobody has spoken yet", status.agent)))
+}
+
+/// None: there is no conversation that is open.
+async fn ask_where_it_stands(client: &Client) -> Option<String> {
+    let newest = client.sessions(None, Slice { limit: 20, offset: 0 }).await.ok()?;
+    for known in newest.into_iter().filter(|known| known.ended.is_none()) {
+        if let Ok(said) = client.order(&known.id, "/status").await {
+            return Some(said.lines().next().unwrap_or_default().to_owned());
+        }
+    }
+    None
+}
+
+#[cfg(unix)]
+fn terminate(pid: u32) -> anyhow::Result<()> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let known = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let known = known.with_context(|| format!("{pid} is no process"))?;
+    match kill_process(known, Signal::TERM) {
+        Err(error) if error != rustix::io::Errno::SRCH => {
+            Err(error).with_context(|| format!("could not ask the process {pid} to stop"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn terminate(pid: u32) -> anyhow::Result<()> {
+    bail!("stop the process {pid} and run this again")
+}
