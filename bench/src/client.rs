@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+/// Long enough for what a turn leaves to be done behind it.
+const ALONE: Duration = Duration::from_millis(60);
+
 pub struct Load {
     pub clients: usize,
     /// How many turns each client takes; None: as many as fit.
@@ -46,6 +49,17 @@ pub async fn run_saying(gateway: &Gateway, load: &Load, words: &'static str) -> 
         latencies.extend(client.await??);
     }
     Ok(Done { latencies, seconds: began.elapsed().as_secs_f64() })
+}
+
+/// The same, but one session after the other, each left alone for a moment: what one of them costs by itself.
+pub async fn run_in_turn(gateway: &Gateway, load: &Load, words: &'static str) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(load.seconds);
+    for client in 0..load.clients {
+        let session = format!("bench-{}-{client}", load.name);
+        converse(gateway.port, session, words, load.turns, until).await?;
+        tokio::time::sleep(ALONE).await;
+    }
+    Ok(())
 }
 
 async fn converse(

@@ -32,20 +32,19 @@ pub async fn measure(arguments: &Arguments) -> Result<()> {
 
     let gateway =
         Gateway::start_with(&arguments.directory.join("compression"), &config, Some(&quick)).await?;
-    let say = async |words, turns| {
-        let load = Load { clients: SESSIONS, turns: Some(turns), seconds: 600, name: "squeezed" };
-        client::run_saying(&gateway, &load, words).await
-    };
-    say(words, MESSAGES / 2 - 2).await?;
+    let load = |turns| Load { clients: SESSIONS, turns: Some(turns), seconds: 600, name: "squeezed" };
+    client::run_saying(&gateway, &load(MESSAGES / 2 - 2), words).await?;
     gateway.wait_until_indexed().await?;
+    // One session after the other: twenty at once would measure how they get into each other's way.
+    let say = async |words| client::run_in_turn(&gateway, &load(1), words).await;
     let before = gateway.cpu_seconds()?;
-    say(words, 2).await?;
+    say(words).await?;
+    say(words).await?;
     gateway.wait_until_indexed().await?;
     let plain = gateway.cpu_seconds()? - before;
     let before = gateway.cpu_seconds()?;
-    say(FULL, 1).await?;
-    tokio::time::sleep(Duration::from_secs(3)).await; // the summaries are written meanwhile
-    say("go on", 1).await?;
+    say(FULL).await?; // its summary is written while the next one is left alone
+    say("go on").await?;
     gateway.wait_until_indexed().await?;
     let compressed = gateway.cpu_seconds()? - before;
     let each = (compressed - plain) * 1e3 / SESSIONS as f64;
@@ -98,9 +97,12 @@ pub async fn measure(arguments: &Arguments) -> Result<()> {
 
 fn script(directory: &Path, name: &str, latency: u64, full: u64) -> Result<PathBuf> {
     let path = std::path::absolute(directory.join(format!("{name}.json")))?;
+    // As long as what is said to it, so that the text weighs what the usage says.
+    let noted = "note ".repeat(CHARACTERS / 5);
     let rules = format!(
         r#"{{"rules":[{{"when":{{"contains":"{ASKS}"}},"say":"{SUMMARY}","latency_ms":{latency}}},
             {{"when":{{"contains":"{FULL}"}},"say":"ok","usage":{{"input":{full},"output":5}}}},
+            {{"when":{{"contains":"box box"}},"say":"{noted}","usage":{{"input":1000,"output":5}}}},
             {{"when":{{}},"say":"noted","usage":{{"input":1000,"output":5}}}}]}}"#
     );
     std::fs::write(&path, rules)?;

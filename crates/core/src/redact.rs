@@ -95,21 +95,135 @@ pub fn redacted_for(purpose: Purpose, text: &str) -> String {
 }
 
 fn round(purpose: Purpose, text: &str) -> String {
-    let mut text = tokens::without_key_blocks(text);
-    text = tokens::without_tokens(&text, purpose);
-    text = fields::without_headers(&text);
-    if purpose.names_count() {
-        text = fields::without_assignments(&text);
-        text = fields::without_quoted_fields(&text);
-        text = fields::without_settings(&text);
-    }
-    text = urls::without_credentials(&text, purpose);
-    if purpose == Purpose::Log {
-        text = urls::without_parameters(&text);
-        text = tokens::without_phone_numbers(&text);
-    }
-    urls::without_form_fields(&text)
+    applied(purpose, text, &Signs::of(text))
 }
+
+/// Every rule of which there is a sign. What a rule leaves may bear signs that were not there before; then the text
+/// has changed, and is gone over again.
+fn applied(purpose: Purpose, text: &str, signs: &Signs) -> String {
+    let mut text = text.to_owned();
+    let mut apply = |is_due: bool, rule: &dyn Fn(&str) -> String| {
+        if is_due {
+            text = rule(&text);
+        }
+    };
+    apply(signs.block, &tokens::without_key_blocks);
+    apply(signs.key, &|text| tokens::without_tokens(text, purpose));
+    apply(signs.header, &fields::without_headers);
+    if purpose.names_count() {
+        apply(signs.value, &fields::without_assignments);
+        apply(signs.setting, &fields::without_quoted_fields);
+        apply(signs.setting, &fields::without_settings);
+    }
+    apply(signs.user, &|text| urls::without_credentials(text, purpose));
+    if purpose == Purpose::Log {
+        apply(signs.parameter, &urls::without_parameters);
+        apply(signs.number, &tokens::without_phone_numbers);
+    }
+    apply(signs.pair, &urls::without_form_fields);
+    text
+}
+
+/// What a text has in it that a secret could not do without, found in one look: most texts have nothing, and a long
+/// past is mostly texts.
+struct Signs {
+    /// Five dashes in a row.
+    block: bool,
+    /// A run of key's bytes as long as the shortest key.
+    key: bool,
+    /// Part of a header's name.
+    header: bool,
+    /// What gives a name its value, in a shell, and in a file of settings.
+    value: bool,
+    setting: bool,
+    /// What divides a user from a host.
+    user: bool,
+    /// What begins a parameter, and what gives it its value.
+    parameter: bool,
+    number: bool,
+    /// What divides the fields of a form.
+    pair: bool,
+}
+
+impl Signs {
+    #[cfg(test)]
+    const EVERY: Self = Self {
+        block: true,
+        key: true,
+        header: true,
+        value: true,
+        setting: true,
+        user: true,
+        parameter: true,
+        number: true,
+        pair: true,
+    };
+
+    fn of(text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let mut met = 0u8;
+        let (mut run, mut longest, mut header) = (0usize, 0usize, false);
+        for (at, byte) in bytes.iter().enumerate() {
+            let class = CLASSES[usize::from(*byte)];
+            met |= class;
+            if class & KEY != 0 {
+                run += 1;
+                header |= class & PART != 0 && fields::is_part_of_header(&bytes[at..]);
+            } else {
+                longest = longest.max(run);
+                run = 0;
+            }
+        }
+        longest = longest.max(run);
+        let has = |class: u8| met & class != 0;
+        Self {
+            block: has(DASH) && text.contains("-----"),
+            key: longest >= tokens::LENGTH_MIN,
+            header,
+            value: has(EQUALS),
+            setting: has(COLON),
+            user: has(AT),
+            parameter: has(DIVIDES) && has(EQUALS),
+            number: has(PLUS),
+            pair: has(DIVIDES) && has(EQUALS),
+        }
+    }
+}
+
+const KEY: u8 = 1;
+/// Begins a part of a header's name, in whichever case.
+const PART: u8 = 2;
+const DASH: u8 = 4;
+const AT: u8 = 8;
+const DIVIDES: u8 = 16;
+const EQUALS: u8 = 32;
+const PLUS: u8 = 64;
+const COLON: u8 = 128;
+
+/// What each byte may be a sign of.
+const CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let it = byte as u8;
+        let mut class = if tokens::is_key_byte(it) { KEY } else { 0 };
+        if matches!(it.to_ascii_lowercase(), b'a' | b't' | b'b') {
+            class |= PART;
+        }
+        class |= match it {
+            b'-' => DASH,
+            b'@' => AT,
+            b'?' | b'#' | b'&' | b';' => DIVIDES,
+            b'=' => EQUALS,
+            b'+' => PLUS,
+            b':' => COLON,
+            _ => 0,
+        };
+        classes[byte] = class;
+        byte += 1;
+    }
+    classes
+};
 
 /// Whether a command prints environment variables: its output is for [`Purpose::Environment`].
 pub fn lists_environment(command: &str) -> bool {

@@ -123,7 +123,11 @@ pub(crate) struct Standing {
 #[derive(Clone, Default)]
 pub(crate) struct Found(Arc<Mutex<Option<(View, Rows)>>>);
 
-type Rows = Vec<(RowId, Message)>;
+/// A view: its rows, and what stands in each of them.
+struct Rows {
+    ids: Vec<RowId>,
+    messages: Vec<Message>,
+}
 
 impl Found {
     fn keep(&self, view: View, rows: Rows) {
@@ -134,7 +138,7 @@ impl Found {
     fn take(&self, view: View, cut: RowId) -> Option<Rows> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (of, rows) = kept?;
-        (of == view && rows.iter().any(|(row, _)| *row == cut)).then_some(rows)
+        (of == view && rows.ids.contains(&cut)).then_some(rows)
     }
 }
 
@@ -157,12 +161,12 @@ pub(crate) async fn survey(desk: Desk, asked: SurveyOrder, standing: Standing) {
 
 async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<Option<Extent>, StoreError> {
     let engine = &desk.home.compressor.engine;
-    let rows = read(&desk.home, &desk.session).await?;
-    let messages = rows.len();
-    let reach = reach(&rows, asked.keep, engine.takes().keep_last);
-    let Some((cut, _)) = reach.checked_sub(1).and_then(|last| rows.get(last)) else { return Ok(None) };
-    let cut = *cut;
-    let past = past(&standing.scope, &rows[..reach], standing.context);
+    let Rows { ids, messages: mut within } = read(&desk.home, &desk.session).await?;
+    let messages = within.len();
+    let reach = reach(&within, asked.keep, engine.takes().keep_last);
+    let Some(cut) = reach.checked_sub(1).map(|last| ids[last]) else { return Ok(None) };
+    let after = within.split_off(reach);
+    let past = Past { scope: standing.scope.clone(), messages: within, tokens: standing.context };
     let wishes = offered(engine.as_ref(), &asked.focus, asked.force, asked.keep.is_some(), String::new());
     let looking = async {
         let found = engine.has_content_to_compress(&past, &wishes).await;
@@ -175,10 +179,12 @@ async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<O
         );
         return Ok(None);
     };
-    if found {
-        standing.found.keep(standing.view, rows);
-    }
     let tokens = standing.context.max(past.messages.iter().map(estimate).sum());
+    if found {
+        let mut messages = past.messages;
+        messages.extend(after);
+        standing.found.keep(standing.view, Rows { ids, messages });
+    }
     let beyond = messages - reach;
     let plan = plan.map(|mut plan| {
         plan.keep_last += beyond;
@@ -189,14 +195,13 @@ async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<O
 
 /// How many rows an engine may replace. With `keep`, all before the last so many exchanges. One that
 /// does not know what should stay gets nothing of the last exchange.
-fn reach(rows: &[(RowId, Message)], keep: Option<u32>, knows_what_stays: bool) -> usize {
+fn reach(messages: &[Message], keep: Option<u32>, knows_what_stays: bool) -> usize {
     let exchanges = match keep {
         Some(keep) => keep as usize,
-        None if knows_what_stays => return rows.len(),
+        None if knows_what_stays => return messages.len(),
         None => 1,
     };
-    let asks =
-        rows.iter().enumerate().rev().filter(|(_, (_, message))| matches!(message.body, Body::User(_)));
+    let asks = messages.iter().enumerate().rev().filter(|(_, message)| matches!(message.body, Body::User(_)));
     asks.map(|(place, _)| place).nth(exchanges.saturating_sub(1)).unwrap_or(0)
 }
 
@@ -216,17 +221,18 @@ async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Ev
         Some(rows) => Ok(rows),
         None => read(&desk.home, &desk.session).await,
     };
-    let rows = match rows {
+    let Rows { mut ids, mut messages } = match rows {
         Ok(rows) => rows,
         Err(error) => {
             let reason = format!("The conversation could not be read: {}.", error.in_full());
             return Event::Summarised { operation: number, summary: Err(failed(reason)), digest: None };
         }
     };
-    let reach = rows.iter().take_while(|(row, _)| *row <= operation.cut).count();
-    let scale = scale(&rows, standing.context);
-    let rows = &rows[..reach];
-    let past = past(&standing.scope, rows, standing.context);
+    let scale = scale(&messages, standing.context);
+    let reach = ids.iter().take_while(|row| **row <= operation.cut).count();
+    ids.truncate(reach);
+    messages.truncate(reach);
+    let past = Past { scope: standing.scope, messages, tokens: standing.context };
     let whole = keeps_exactly(&operation);
     let summary = match operation.attempts > ATTEMPTS_MAX {
         true => Err(NoSummary {
@@ -236,11 +242,11 @@ async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Ev
         false => condense(desk, &operation, &past, whole).await,
     };
     let made = summary.and_then(|condensed| {
-        replacement(rows, condensed, Kind::Summary, scale).map(Arc::new).map_err(failed)
+        replacement(&ids, &past, condensed, Kind::Summary, scale).map(Arc::new).map_err(failed)
     });
     // Whoever waits for it at the limit takes whatever is shorter.
     let is_good = made.as_ref().is_ok_and(|made| made.is_worth_it(0));
-    let digest = (!is_good).then(|| digest(desk, &past, rows, whole, scale)).flatten();
+    let digest = (!is_good).then(|| digest(desk, &past, &ids, whole, scale)).flatten();
     Event::Summarised { operation: number, summary: made, digest }
 }
 
@@ -332,16 +338,10 @@ fn offered(engine: &dyn Engine, focus: &Option<String>, force: bool, whole: bool
     }
 }
 
-fn digest(
-    desk: &Desk,
-    past: &Past,
-    rows: &[(RowId, Message)],
-    whole: bool,
-    scale: f64,
-) -> Option<Arc<Replacement>> {
+fn digest(desk: &Desk, past: &Past, ids: &[RowId], whole: bool, scale: f64) -> Option<Arc<Replacement>> {
     let wishes = Wishes { keep_last: whole.then_some(0), ..Wishes::default() };
     let condensed = (desk.home.compressor.digest)(past, &wishes)?;
-    match replacement(rows, condensed, Kind::Digest, scale) {
+    match replacement(ids, past, condensed, Kind::Digest, scale) {
         Ok(replacement) => Some(Arc::new(replacement)),
         Err(reason) => {
             tracing::error!(reason, "there is no digest");
@@ -352,8 +352,8 @@ fn digest(
 
 /// Estimates count characters; the provider counts tokens. Where both are known for the same rows, one
 /// is scaled to the other, within reason: the context holds more than its rows.
-fn scale(rows: &[(RowId, Message)], context: u64) -> f64 {
-    let estimated: u64 = rows.iter().map(|(_, message)| estimate(message)).sum();
+fn scale(messages: &[Message], context: u64) -> f64 {
+    let estimated: u64 = messages.iter().map(estimate).sum();
     match estimated {
         0 => 1.0,
         estimated => (context as f64 / estimated as f64).clamp(0.5, 1.5),
@@ -362,7 +362,8 @@ fn scale(rows: &[(RowId, Message)], context: u64) -> f64 {
 
 /// What an engine returned, as what the store can write; or why it cannot be.
 fn replacement(
-    rows: &[(RowId, Message)],
+    ids: &[RowId],
+    past: &Past,
     condensed: Condensed,
     kind: Kind,
     scale: f64,
@@ -373,7 +374,7 @@ fn replacement(
             *text = redacted(text);
         }
     }
-    let Some(end) = rows.len().checked_sub(keep_last).filter(|end| *end > keep_first) else {
+    let Some(end) = ids.len().checked_sub(keep_last).filter(|end| *end > keep_first) else {
         return Err("The context engine replaced nothing.".into());
     };
     if messages.is_empty() {
@@ -382,17 +383,15 @@ fn replacement(
     if messages.len() > end - keep_first {
         return Err("The context engine returned more messages than it replaced.".into());
     }
-    let message = |(_, message): &(RowId, Message)| message.clone();
-    let before = rows.iter().map(message).collect::<Vec<_>>();
-    let after: Vec<Message> =
-        before[..keep_first].iter().chain(&messages).chain(&before[end..]).cloned().collect();
-    if violations(&after).len() > violations(&before).len() {
+    let before = &past.messages;
+    let after = before[..keep_first].iter().chain(&messages).chain(&before[end..]);
+    if violations(after).len() > violations(before).len() {
         return Err("The context engine tore a tool call from its result.".into());
     }
     let weight = |messages: &[Message]| (messages.iter().map(estimate).sum::<u64>() as f64 * scale) as u64;
     Ok(Replacement {
-        after: keep_first.checked_sub(1).map(|last| rows[last].0),
-        cut: rows[end - 1].0,
+        after: keep_first.checked_sub(1).map(|last| ids[last]),
+        cut: ids[end - 1],
         replaced: end - keep_first,
         before: weight(&before[keep_first..end]),
         after_tokens: weight(&messages),
@@ -416,14 +415,11 @@ pub(crate) async fn report(desk: Desk, operation: u64) {
     }
 }
 
-async fn read(home: &Home, session: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
+async fn read(home: &Home, session: &SessionId) -> Result<Rows, StoreError> {
     let session = session.clone();
-    home.library.read(move |store| store.history(&session)).await
-}
-
-fn past(scope: &Scope, rows: &[(RowId, Message)], tokens: u64) -> Past {
-    let messages = rows.iter().map(|(_, message)| message.clone()).collect();
-    Past { scope: scope.clone(), messages, tokens }
+    let rows = home.library.read(move |store| store.history(&session)).await?;
+    let (ids, messages) = rows.into_iter().unzip();
+    Ok(Rows { ids, messages })
 }
 
 /// The tools that a context engine brings along, among the agent's others.

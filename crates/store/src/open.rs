@@ -10,6 +10,7 @@ use crate::shape::Shape;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 use throughline_core::port::StoreError;
 use throughline_core::time::Time;
@@ -140,6 +141,17 @@ impl From<OpenError> for StoreError {
     }
 }
 
+/// SQLite counts every byte it asks for, behind one lock for the whole process: the readers and writers of all
+/// homes would wait for each other there. Nobody reads these counts.
+#[allow(unsafe_code)]
+fn count_no_memory() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the option takes one integer. Where a connection is open already it is refused, and nothing changes.
+        unsafe { rusqlite::ffi::sqlite3_config(rusqlite::ffi::SQLITE_CONFIG_MEMSTATUS, 0) };
+    });
+}
+
 /// What a file turned out to be.
 enum Found {
     Empty,
@@ -215,6 +227,7 @@ impl Home {
     }
 
     fn connect(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
+        count_no_memory();
         let opened = match &self.vfs {
             Some(vfs) => Connection::open_with_flags_and_vfs(&self.database, flags, vfs.as_str()),
             None => Connection::open_with_flags(&self.database, flags),

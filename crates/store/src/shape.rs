@@ -96,7 +96,11 @@ impl Shape {
         // Hermes takes any other link for a compression.
         let works = "COALESCE(model_config, '') LIKE '%\"_delegate_from\"%'";
         Self {
-            history: format!("SELECT {columns} FROM messages WHERE session_id = ?1{live} ORDER BY id"),
+            // By their ids, which an index has: to sort whole rows would be to copy a whole conversation.
+            history: format!(
+                "SELECT {columns} FROM messages
+                 WHERE id IN (SELECT id FROM messages WHERE session_id = ?1{live}) ORDER BY id"
+            ),
             message: format!("SELECT {columns} FROM messages WHERE id = ?1"),
             live: format!("SELECT id FROM messages WHERE session_id = ?1{live} ORDER BY id"),
             reach: format!("SELECT count(*) FROM messages WHERE session_id = ?1 AND id <= ?2{live}"),

@@ -110,6 +110,11 @@ pub fn one_line(text: &str, most: usize) -> String {
             line.push(' ');
             length += 1;
         }
+        if word.len() <= most.saturating_sub(length) {
+            line.push_str(word); // no more characters than bytes
+            length += word.chars().count();
+            continue;
+        }
         for character in word.chars() {
             if length >= most {
                 line.truncate(line.trim_end().len());

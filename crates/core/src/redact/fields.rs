@@ -20,6 +20,13 @@ const HEADERS: [&str; 8] = [
 ];
 /// Each header has one of these in its name. Most texts have none.
 const HEADER_PARTS: [&str; 4] = ["api", "auth", "token", "bearer"];
+
+/// Whether one of them begins here.
+pub fn is_part_of_header(text: &[u8]) -> bool {
+    let begins =
+        |part: &&str| text.get(..part.len()).is_some_and(|start| start.eq_ignore_ascii_case(part.as_bytes()));
+    HEADER_PARTS.iter().any(|part| begins(&part))
+}
 const SCHEMES: [&str; 9] =
     ["bearer", "basic", "token", "digest", "negotiate", "apikey", "bot", "key", "aws4-hmac-sha256"];
 
@@ -50,9 +57,6 @@ const TYPES: [&str; 20] = [
 /// `Authorization: Bearer …`, `x-api-key: …`, and a bare `Bearer …`.
 pub fn without_headers(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
-    if !HEADER_PARTS.iter().any(|part| lower.contains(part)) {
-        return text.to_owned();
-    }
     let mut names: Vec<(usize, &str)> = lower.match_indices("authorization").collect();
     names.extend(HEADERS.iter().flat_map(|header| lower.match_indices(header)));
     names.extend(lower.match_indices("bearer "));

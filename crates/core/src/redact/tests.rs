@@ -185,6 +185,23 @@ proptest! {
     }
 
     #[test]
+    fn p31_no_rule_is_left_out_that_would_have_cut_something(
+        before in "\\PC{0,40}", after in "\\PC{0,40}", (text, _) in carrier(),
+        noise in "[-=:&?;#@/\"'\\\\ \\nA-Za-c0-3_.+…]{0,80}",
+        word in "(TOKEN|password|Authorization|Bearer|eyJ|sk-|://|\"token\"|x-api-key|-----BEGIN PRIVATE KEY-----|[+]491511234567)",
+    ) {
+        for text in [format!("{before} {text}{after}"), format!("{noise}{word}{noise}{word}{after}")] {
+            for purpose in [Purpose::Log, Purpose::Output, Purpose::Environment, Purpose::File] {
+                let mut slowly = text.clone();
+                for _ in 0..ROUNDS_MAX {
+                    slowly = applied(purpose, &slowly, &Signs::EVERY);
+                }
+                prop_assert_eq!(redacted_for(purpose, &text), slowly, "{:?} of {:?}", purpose, text);
+            }
+        }
+    }
+
+    #[test]
     fn sentences_are_left_alone(words in proptest::collection::vec("[a-z]{1,12}", 1..30)) {
         let text = format!("The {}.", words.join(" "));
         prop_assert_eq!(redacted(&text), text);

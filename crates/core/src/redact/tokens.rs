@@ -15,7 +15,7 @@ enum Body {
 }
 
 impl Body {
-    fn holds(self, byte: u8) -> bool {
+    const fn holds(self, byte: u8) -> bool {
         byte.is_ascii_digit()
             || byte.is_ascii_uppercase()
             || (byte.is_ascii_lowercase() && !matches!(self, Body::Capitals))
@@ -104,10 +104,10 @@ const RANDOM_LENGTH_MIN: usize = 20;
 const WINDOW: usize = 256;
 
 /// No key is shorter than this with its prefix, and every byte of both is one of these.
-const LENGTH_MIN: usize = 13;
+pub const LENGTH_MIN: usize = 13;
 
-fn is_key_byte(byte: &u8) -> bool {
-    Body::Padded.holds(*byte) || Body::Dotted.holds(*byte)
+pub const fn is_key_byte(byte: u8) -> bool {
+    Body::Padded.holds(byte) || Body::Dotted.holds(byte)
 }
 
 /// The beginning of a signed token, in whatever it stands.
@@ -123,17 +123,18 @@ pub fn without_tokens(text: &str, purpose: Purpose) -> String {
     let mut at = 0;
     while at < bytes.len() {
         let touched = at > 0 && bytes[at - 1].is_ascii_alphanumeric();
-        if bytes[at].is_ascii_alphanumeric()
-            && !touched
-            && text.is_char_boundary(at)
-            && let Some((label, end)) = token_at(text, at)
-        {
-            let mark = match purpose {
-                Purpose::File => format!("«redacted:{label}{MARK}»"),
-                _ => format!("{label}{MARK}"),
+        if bytes[at].is_ascii_alphanumeric() {
+            at = match (!touched).then(|| token_at(text, at)).flatten() {
+                Some((label, end)) => {
+                    let mark = match purpose {
+                        Purpose::File => format!("«redacted:{label}{MARK}»"),
+                        _ => format!("{label}{MARK}"),
+                    };
+                    rewriting.replace(at, end, &mark);
+                    end
+                }
+                None => run_end(text, at, |byte| byte.is_ascii_alphanumeric()), // no key begins within a word
             };
-            rewriting.replace(at, end, &mark);
-            at = end;
         } else if bytes[at] == b':'
             && let Some(end) = bot_token_end(text, at)
         {
@@ -149,7 +150,8 @@ pub fn without_tokens(text: &str, purpose: Purpose) -> String {
 /// The prefix of the key that begins here, and where it ends.
 fn token_at(text: &str, at: usize) -> Option<(&'static str, usize)> {
     let rest = &text[at..];
-    let may_be_long = rest.as_bytes().get(..LENGTH_MIN).is_some_and(|start| start.iter().all(is_key_byte));
+    let may_be_long =
+        rest.as_bytes().get(..LENGTH_MIN).is_some_and(|start| start.iter().all(|byte| is_key_byte(*byte)));
     if !may_be_long {
         return None; // most words: the list of prefixes is long
     }
@@ -284,7 +286,7 @@ mod tests {
     fn what_is_passed_over_unseen_is_too_short_for_any_key() {
         for (prefix, _, least) in PREFIXES {
             assert!(prefix.len() + least >= LENGTH_MIN, "{prefix}");
-            assert!(prefix.bytes().all(|byte| is_key_byte(&byte)), "{prefix}");
+            assert!(prefix.bytes().all(is_key_byte), "{prefix}");
         }
     }
 }
