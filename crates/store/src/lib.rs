@@ -17,6 +17,7 @@ mod call;
 mod check;
 mod commit;
 mod compression;
+pub mod doctor;
 mod ending;
 mod envelope;
 mod fault;
