@@ -8,6 +8,7 @@ mod clerk;
 mod client;
 mod cmd;
 mod config;
+mod doctor;
 mod equip;
 mod home;
 mod host;
@@ -15,6 +16,7 @@ mod logs;
 mod notify;
 mod out;
 mod presence;
+mod progress;
 mod signal;
 mod token;
 mod wire;
@@ -54,6 +56,7 @@ enum Command {
     Sessions(cmd::sessions::Sessions),
     Why(cmd::why::Why),
     Audit(cmd::audit::Audit),
+    Doctor(cmd::doctor::Doctor),
     /// What is remembered, where it comes from, and what is gone
     #[command(subcommand)]
     Memory(cmd::memory::Memory),
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
             wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
         }
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
+        Some(Command::Doctor(command)) => command.run(homes, &environment, &page, &mut out),
         Some(Command::Memory(command)) => wire::memory(command, homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),

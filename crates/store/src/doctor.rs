@@ -18,6 +18,7 @@
 
 mod books;
 mod collapse;
+mod copy;
 mod file;
 mod gap;
 mod index;
@@ -29,6 +30,8 @@ mod tree;
 
 #[cfg(test)]
 mod tests;
+
+pub use copy::Holds;
 
 use crate::commit::transact;
 use crate::fault::{Fault, While};
@@ -323,12 +326,7 @@ impl Surgeon {
         self.mended(finding, transcript, now).while_doing("repair what was found")
     }
 
-    fn mended(
-        &self,
-        finding: &Finding,
-        transcript: Option<&Transcript>,
-        now: Time,
-    ) -> Result<Mended, Fault> {
+    fn mended(&self, finding: &Finding, transcript: Option<&Transcript>, now: Time) -> Result<Mended, Fault> {
         if !finding.is_repairable() {
             return Ok(Mended::Left("this is not repaired by itself".to_owned()));
         }

@@ -390,7 +390,7 @@ impl Home {
         conn.execute_batch(sql).map_err(|error| self.sorted(error))
     }
 
-    fn sorted(&self, error: rusqlite::Error) -> OpenError {
+    pub(crate) fn sorted(&self, error: rusqlite::Error) -> OpenError {
         let path = self.database.clone();
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),

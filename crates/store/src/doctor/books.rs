@@ -56,7 +56,8 @@ impl Look<'_> {
     fn rename_snapshots(&self, from: &str, to: &str) -> Result<(), Fault> {
         let conn = &self.reader.conn;
         let (below, above) = names_of(from);
-        let mut statement = conn.prepare_cached("SELECT name FROM tl_snapshot WHERE name > ?1 AND name < ?2")?;
+        let mut statement =
+            conn.prepare_cached("SELECT name FROM tl_snapshot WHERE name > ?1 AND name < ?2")?;
         let names = statement.query_map([below, above], |row| row.get(0))?;
         for name in names.collect::<rusqlite::Result<Vec<String>>>()? {
             let renamed = format!("{to}{}", &name[from.len()..]);
@@ -108,7 +109,8 @@ impl Look<'_> {
                 counts.push(column);
             }
         }
-        let sums: Vec<String> = counts.iter().map(|column| format!("{column} = {column} + excluded.{column}")).collect();
+        let sums: Vec<String> =
+            counts.iter().map(|column| format!("{column} = {column} + excluded.{column}")).collect();
         let sql = format!(
             "INSERT INTO session_model_usage (session_id, {key}, {columns}, first_seen, last_seen)
              SELECT ?2, {key}, {columns}, first_seen, last_seen FROM session_model_usage
@@ -118,7 +120,8 @@ impl Look<'_> {
             columns = counts.join(", "),
         );
         conn.prepare_cached(&sql)?.execute([from, to])?;
-        conn.prepare_cached("DELETE FROM session_model_usage WHERE session_id = ?1")?.execute(params![from])?;
+        conn.prepare_cached("DELETE FROM session_model_usage WHERE session_id = ?1")?
+            .execute(params![from])?;
         Ok(())
     }
 }

@@ -88,7 +88,8 @@ impl Look<'_> {
         let mut time = from;
         loop {
             let name = format!("{root}{SNAPSHOT_INFIX}{}", time.compact());
-            let sql = "SELECT 1 FROM tl_snapshot WHERE name = ?1 UNION ALL SELECT 1 FROM sessions WHERE id = ?1";
+            let sql =
+                "SELECT 1 FROM tl_snapshot WHERE name = ?1 UNION ALL SELECT 1 FROM sessions WHERE id = ?1";
             if !conn.prepare_cached(sql)?.exists([&name])? {
                 *at = time;
                 let (below, _) = names_of(root);
@@ -150,7 +151,8 @@ impl Look<'_> {
 
     pub(super) fn record_snapshot(&self, record: &Record<'_>) -> Result<(), Fault> {
         let last = record.rows.iter().copied().max().unwrap_or(0);
-        let sql = "INSERT INTO tl_snapshot (name, session, view, operation, at, after, cut, upto, rows, summary,
+        let sql =
+            "INSERT INTO tl_snapshot (name, session, view, operation, at, after, cut, upto, rows, summary,
                           kind, messages_before, messages_after, tokens_before, tokens_after, remark)
                    VALUES (?1, ?2, ?3, NULL, ?4, 0, ?5, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12)";
         self.reader.conn.prepare_cached(sql)?.execute(params![
@@ -184,7 +186,9 @@ impl Look<'_> {
         let all = "SELECT value FROM json_each(?4)";
         let sums: String = counts
             .iter()
-            .map(|column| format!(", {column} = (SELECT sum(c.{column}) FROM sessions c WHERE c.id IN ({all}))"))
+            .map(|column| {
+                format!(", {column} = (SELECT sum(c.{column}) FROM sessions c WHERE c.id IN ({all}))")
+            })
             .collect();
         let mut chat: String = self
             .reader

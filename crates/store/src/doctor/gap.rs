@@ -105,7 +105,11 @@ impl Look<'_> {
         Ok(known)
     }
 
-    pub(super) fn close_gap(&self, finding: &Finding, transcript: Option<&Transcript>) -> Result<Mended, Fault> {
+    pub(super) fn close_gap(
+        &self,
+        finding: &Finding,
+        transcript: Option<&Transcript>,
+    ) -> Result<Mended, Fault> {
         let Some(transcript) = transcript else {
             return Ok(Mended::Left("the file is gone".to_owned()));
         };

@@ -15,7 +15,8 @@ impl Look<'_> {
                 evidence.push(format!("{} cannot be found in {table}", counted(missing.len(), "message")));
             }
             if !surplus.is_empty() {
-                evidence.push(format!("{table} knows {} that are not there", counted(surplus.len(), "message")));
+                evidence
+                    .push(format!("{table} knows {} that are not there", counted(surplus.len(), "message")));
             }
             rows.extend(missing.iter().chain(&surplus).take(ROWS_MAX));
         }
@@ -50,7 +51,9 @@ impl Look<'_> {
         let conn = &self.reader.conn;
         let mut count = 0;
         for table in self.reader.shape.indexes() {
-            let sql = format!("INSERT INTO {table}(rowid, content) SELECT id, {INDEXED_TEXT} FROM messages WHERE id = ?1");
+            let sql = format!(
+                "INSERT INTO {table}(rowid, content) SELECT id, {INDEXED_TEXT} FROM messages WHERE id = ?1"
+            );
             for row in self.absent(table)? {
                 count += conn.prepare_cached(&sql)?.execute([row])?;
             }

@@ -154,7 +154,9 @@ impl Look<'_> {
 fn dead_end(tree: &Part) -> Finding {
     let does = match tree.is_routed {
         true => "it is opened again, so that its chat goes on in it",
-        false => "it is marked as closed by accident, so that it can be resumed and nothing is looked for behind it",
+        false => {
+            "it is marked as closed by accident, so that it can be resumed and nothing is looked for behind it"
+        }
     };
     Finding {
         kind: Kind::DeadEnd,

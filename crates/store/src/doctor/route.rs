@@ -132,8 +132,10 @@ impl Look<'_> {
     }
 
     fn misled(&self, kind: Kind, session: &str, entries: &[Entry]) -> Result<Finding, Fault> {
-        let mut evidence: Vec<String> =
-            entries.iter().map(|entry| format!("{} leads to {session} ({})", entry.chat, entry.place)).collect();
+        let mut evidence: Vec<String> = entries
+            .iter()
+            .map(|entry| format!("{} leads to {session} ({})", entry.chat, entry.place))
+            .collect();
         let sql = "SELECT end_reason, message_count FROM sessions WHERE id = ?1";
         let about = self.reader.conn.prepare_cached(sql)?.query_row([session], |row| {
             Ok((text(row, 0)?.unwrap_or_default(), row.get::<_, Option<i64>>(1)?.unwrap_or(0)))
@@ -144,8 +146,12 @@ impl Look<'_> {
         let mut does = Vec::new();
         for entry in entries {
             does.push(match self.live_session_of(&entry.chat, session)? {
-                Some(other) => format!("{} leads to {other}, its latest session that is not over", entry.chat),
-                None => format!("the route of {} is removed; the next message there begins a session", entry.chat),
+                Some(other) => {
+                    format!("{} leads to {other}, its latest session that is not over", entry.chat)
+                }
+                None => {
+                    format!("the route of {} is removed; the next message there begins a session", entry.chat)
+                }
             });
         }
         let remedy = Remedy::Repair(does.join("; "));
@@ -231,7 +237,9 @@ impl Look<'_> {
             let last: f64 = self.reader.conn.prepare_cached(sql)?.query_row([&id], |row| row.get(0))?;
             dated.push((Some(&id) != led.as_ref(), -last, id));
         }
-        dated.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2)));
+        dated.sort_by(|one, other| {
+            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2))
+        });
         Ok(dated.into_iter().map(|(_, _, id)| id).collect())
     }
 
@@ -244,7 +252,9 @@ impl Look<'_> {
             Kind::ForkedSiblings | Kind::RotatedChain => led = self.leads_of(finding.subject())?,
             Kind::RouteToEnded | Kind::RouteToMissing => {
                 let mut by_chat = HashMap::new();
-                for entry in self.all_entries()?.into_iter().filter(|entry| entry.session == finding.subject()) {
+                for entry in
+                    self.all_entries()?.into_iter().filter(|entry| entry.session == finding.subject())
+                {
                     let to = self.live_session_of(&entry.chat, &entry.session)?;
                     by_chat.insert(entry.chat, to);
                 }
@@ -257,7 +267,9 @@ impl Look<'_> {
             Kind::DeadResumeFlag => {
                 let of = finding.subject().to_owned();
                 return Ok(Some(Box::new(move |_, entry| {
-                    if session_in(entry) != Some(&of) || entry.get("resume_pending") != Some(&Value::Bool(true)) {
+                    if session_in(entry) != Some(&of)
+                        || entry.get("resume_pending") != Some(&Value::Bool(true))
+                    {
                         return Edit::Same;
                     }
                     entry.insert("resume_pending".to_owned(), Value::Bool(false));
@@ -288,7 +300,8 @@ impl Look<'_> {
     fn change_entries(&self, session: &str, change: &dyn Fn(&mut SessionEntry)) -> Result<(), Fault> {
         let conn = &self.reader.conn;
         let mut statement = conn.prepare_cached("SELECT chat, entry FROM tl_route WHERE session = ?1")?;
-        let rows = statement.query_map([session], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let rows =
+            statement.query_map([session], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
         for (chat, text) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
             let Ok(mut entry) = entry_from_json(&text) else { continue };
             change(&mut entry);
@@ -327,7 +340,8 @@ impl Look<'_> {
                 None => {
                     conn.prepare_cached("DELETE FROM tl_route WHERE chat = ?1")?.execute([&entry.chat])?;
                     if self.reader.shape.can.has_gateway_routing {
-                        let sql = "DELETE FROM gateway_routing WHERE session_key = ?1 AND json_valid(entry_json)
+                        let sql =
+                            "DELETE FROM gateway_routing WHERE session_key = ?1 AND json_valid(entry_json)
                                    AND json_extract(entry_json, '$.session_id') = ?2";
                         conn.prepare_cached(sql)?.execute([&entry.chat, from])?;
                     }

@@ -28,7 +28,9 @@ impl Look<'_> {
                 sessions: Vec::new(),
                 rows: Vec::new(),
                 evidence: vec![sentence],
-                remedy: Remedy::Advice("please report this with the sentence above; it is a defect of ours".into()),
+                remedy: Remedy::Advice(
+                    "please report this with the sentence above; it is a defect of ours".into(),
+                ),
             })
             .collect();
         if !damage.is_empty() {
@@ -44,7 +46,9 @@ impl Look<'_> {
                 ),
             });
         }
-        found.extend(self.rows_without_session().or_else(|fault| check::as_damage(fault).map(|_| Vec::new()))?);
+        found.extend(
+            self.rows_without_session().or_else(|fault| check::as_damage(fault).map(|_| Vec::new()))?,
+        );
         Ok(found)
     }
 
@@ -98,7 +102,9 @@ impl Look<'_> {
                     kind: Kind::FinalisedAlive,
                     rows: Vec::new(),
                     evidence: vec![format!("{id} is marked as handed over, and is not over")],
-                    remedy: Remedy::Repair("the mark is taken off, so that it is handed over when it ends".to_owned()),
+                    remedy: Remedy::Repair(
+                        "the mark is taken off, so that it is handed over when it ends".to_owned(),
+                    ),
                     sessions: vec![id],
                 });
             }

@@ -111,7 +111,9 @@ impl Look<'_> {
                 "the second of each leaves the view; {} kept as a snapshot of {session}",
                 if copies.len() == 1 { "it is" } else { "they are" }
             )),
-            true => Remedy::Advice("this gateway has run on it, and refers to its rows; they are left".to_owned()),
+            true => {
+                Remedy::Advice("this gateway has run on it, and refers to its rows; they are left".to_owned())
+            }
         };
         Ok(Some(Finding {
             kind: Kind::DuplicatedRows,
@@ -223,7 +225,8 @@ impl Look<'_> {
     /// What the last compaction archived behind the last row that it had seen. It saw what it repeats after its
     /// summary; if that cannot be told, nothing is claimed.
     fn lost_update(&self, session: &str) -> Result<Option<Lost>, Fault> {
-        let sql = "SELECT id, timestamp, role, content, tool_call_id, tool_calls, active IS NOT 0 FROM messages
+        let sql =
+            "SELECT id, timestamp, role, content, tool_call_id, tool_calls, active IS NOT 0 FROM messages
                    WHERE session_id = ?1 AND (active IS NOT 0 OR compacted IS 1) ORDER BY id";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let mut found = statement.query([session])?;
@@ -240,7 +243,8 @@ impl Look<'_> {
         let Some((count, end)) = longest_run(repeated, &archived) else { return Ok(None) };
         let unseen = &archived[end..];
         let told: HashSet<u128> = repeated.iter().map(|row| row.said).collect();
-        let is_lost = unseen.iter().any(|row| row.is_user) && unseen.iter().all(|row| !told.contains(&row.said));
+        let is_lost =
+            unseen.iter().any(|row| row.is_user) && unseen.iter().all(|row| !told.contains(&row.said));
         let listed = self.listed(session)?;
         if !is_lost || unseen.iter().any(|row| row.is_summary || listed.contains(&row.id)) {
             return Ok(None);
@@ -328,7 +332,8 @@ fn disorder(session: &str, rows: &[Glance]) -> Option<Finding> {
         )],
         rows: found.into_iter().take(ROWS_MAX).collect(),
         remedy: Remedy::Advice(
-            "nothing has to be done: Hermes and Throughline go by the order in which messages were stored".to_owned(),
+            "nothing has to be done: Hermes and Throughline go by the order in which messages were stored"
+                .to_owned(),
         ),
     })
 }
@@ -336,9 +341,13 @@ fn disorder(session: &str, rows: &[Glance]) -> Option<Finding> {
 /// Whether this call belongs to the last group, behind which nothing was said.
 fn is_open_at_end(violation: &Violation, live: &[&Glance]) -> bool {
     let Violation::Open { call } = violation else { return false };
-    let last = live.iter().rposition(|row| row.call.as_ref().is_some_and(|message| !message.calls().is_empty()));
+    let last =
+        live.iter().rposition(|row| row.call.as_ref().is_some_and(|message| !message.calls().is_empty()));
     last.is_some_and(|place| {
-        let group = live[place].call.as_ref().is_some_and(|message| message.calls().iter().any(|known| known.id == *call));
+        let group = live[place]
+            .call
+            .as_ref()
+            .is_some_and(|message| message.calls().iter().any(|known| known.id == *call));
         group && live[place + 1..].iter().all(|row| !row.speaks)
     })
 }

@@ -182,22 +182,27 @@ impl Part {
             settled.kept.push(part.as_kept(Why::Joined, Vec::new()));
             settled.tip.clone_from(&part.id);
         }
-        let mut summary: Vec<i64> = first.rows[..prefix].iter().map(|row| row.id).collect();
+        let summary: Vec<i64> = first.rows[..prefix].iter().map(|row| row.id).collect();
+        let mut own = self.as_kept(Why::Compressed, summary);
         let says_nothing_new = joined.is_empty() && first.children.is_empty() && prefix == first.rows.len();
         if !late.is_empty() && says_nothing_new {
             // The conversation went on here as if nothing had been compressed.
             kept.push(first.as_kept(Why::Contained, Vec::new()));
             settled.live = self.rows.iter().map(|row| row.id).collect();
             settled.tip.clone_from(&self.id);
-            summary.clear();
+            own.rows.clear();
         } else if let Some(since) = late.first() {
             match settled.live.iter().all(|row| *row < since.id) {
-                true => settled.live.extend(late.iter().map(|row| row.id)),
+                true => {
+                    settled.live.extend(late.iter().map(|row| row.id));
+                    own.rows.retain(|row| *row < since.id);
+                }
                 false => settled.left_behind.extend(late.iter().map(|row| row.id)),
             }
         }
         settled.kept.append(&mut kept);
-        settled.kept.push(self.as_kept(Why::Compressed, summary));
+        settled.kept.push(own);
+        settled.kept.retain(|kept| !kept.rows.is_empty());
         settled.kept.sort_by(|one, other| one.at.total_cmp(&other.at));
         settled
     }
@@ -223,7 +228,9 @@ impl Part {
                     && (nth < other_nth || !self.is_told_in(other, part))
             });
             match told_elsewhere {
-                true => kept.extend(part.all().into_iter().map(|part| part.as_kept(Why::Contained, Vec::new()))),
+                true => {
+                    kept.extend(part.all().into_iter().map(|part| part.as_kept(Why::Contained, Vec::new())))
+                }
                 false => left.push(part),
             }
         }
@@ -269,7 +276,8 @@ impl Part {
 impl Look<'_> {
     /// Sessions that a compression ended and that continue none themselves.
     pub(super) fn roots(&self) -> Result<Vec<String>, Fault> {
-        let sql = "SELECT c.id FROM sessions c WHERE c.end_reason = 'compression' AND instr(c.id, '.snapshot.') = 0
+        let sql =
+            "SELECT c.id FROM sessions c WHERE c.end_reason = 'compression' AND instr(c.id, '.snapshot.') = 0
                    ORDER BY c.started_at, c.id";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let ids = statement.query_map([], |row| row.get(0))?;
@@ -389,7 +397,12 @@ pub(super) fn identity(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     let content = text(row, 3)?.unwrap_or_default();
     let mut hash = Sha256::new();
     // Hermes trims what it repeats.
-    for part in [role.as_str(), content.trim(), &text(row, 4)?.unwrap_or_default(), &text(row, 5)?.unwrap_or_default()] {
+    for part in [
+        role.as_str(),
+        content.trim(),
+        &text(row, 4)?.unwrap_or_default(),
+        &text(row, 5)?.unwrap_or_default(),
+    ] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
