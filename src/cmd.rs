@@ -4,6 +4,7 @@ pub mod adopt;
 pub mod audit;
 pub mod chat;
 pub mod config;
+pub mod doctor;
 pub mod eval;
 pub mod jobs;
 pub mod mcp;

@@ -9,6 +9,7 @@ mod clerk;
 mod client;
 mod cmd;
 mod config;
+mod doctor;
 mod equip;
 mod home;
 mod host;
@@ -16,6 +17,7 @@ mod logs;
 mod notify;
 mod out;
 mod presence;
+mod progress;
 mod signal;
 mod token;
 mod wire;
@@ -56,6 +58,7 @@ enum Command {
     Why(cmd::why::Why),
     Audit(cmd::audit::Audit),
     Adopt(cmd::adopt::Adopt),
+    Doctor(cmd::doctor::Doctor),
     /// What is remembered, where it comes from, and what is gone
     #[command(subcommand)]
     Memory(cmd::memory::Memory),
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Adopt(command)) => command.run(&environment, wire::now(), &page, &mut out),
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
+        Some(Command::Doctor(command)) => command.run(homes, &environment, &page, &mut out),
         Some(Command::Memory(command)) => wire::memory(command, homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),

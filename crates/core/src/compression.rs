@@ -115,6 +115,8 @@ pub enum Kind {
     Restored,
     /// Nothing: it was taken back.
     Undone,
+    /// Whatever a repair made live in its place.
+    Mended,
 }
 
 /// What a survey found worth compressing.
@@ -251,6 +253,7 @@ impl fmt::Display for Kind {
             Kind::Digest => "digest",
             Kind::Restored => "restored",
             Kind::Undone => "undone",
+            Kind::Mended => "mended",
         })
     }
 }

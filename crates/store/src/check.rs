@@ -554,14 +554,7 @@ const FOREIGN_KEYS: Check = Check {
 /// Every invariant that does not hold, in words. Where the file is too damaged for a question, that
 /// is the finding.
 pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fault> {
-    let mut found = Vec::new();
-    let mut unreadable = Vec::new();
-    for check in CHECKS.iter().chain([&FOREIGN_KEYS]).filter(|check| (check.applies)(&shape.can)) {
-        match texts(conn, check.sql) {
-            Ok(breaches) => found.extend(sentence(check.name, check.says, &breaches)),
-            Err(fault) => unreadable.push(as_damage(fault)?),
-        }
-    }
+    let (mut found, unreadable) = broken(conn, shape, CHECKS.iter().chain([&FOREIGN_KEYS]))?;
     let damage = match damage(conn, shape) {
         Ok(damage) if damage.is_empty() => unreadable,
         Ok(damage) => damage,
@@ -571,8 +564,34 @@ pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<String>
     Ok(found)
 }
 
+/// Of the invariants of what only we write, those that do not hold, but for these; and what was too damaged
+/// to be asked.
+pub(crate) fn of_ours(
+    conn: &Connection,
+    shape: &Shape,
+    but: &[&str],
+) -> Result<(Vec<String>, Vec<String>), Fault> {
+    broken(conn, shape, CHECKS.iter().filter(|check| !but.contains(&check.name)))
+}
+
+fn broken<'a>(
+    conn: &Connection,
+    shape: &Shape,
+    checks: impl Iterator<Item = &'a Check>,
+) -> Result<(Vec<String>, Vec<String>), Fault> {
+    let mut found = Vec::new();
+    let mut unreadable = Vec::new();
+    for check in checks.filter(|check| (check.applies)(&shape.can)) {
+        match texts(conn, check.sql) {
+            Ok(breaches) => found.extend(sentence(check.name, check.says, &breaches)),
+            Err(fault) => unreadable.push(as_damage(fault)?),
+        }
+    }
+    Ok((found, unreadable))
+}
+
 /// What SQLite says about the damage it met, if that is what it met.
-fn as_damage(fault: Fault) -> Result<String, Fault> {
+pub(crate) fn as_damage(fault: Fault) -> Result<String, Fault> {
     match &fault {
         Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
             Ok(error.to_string())
@@ -583,7 +602,7 @@ fn as_damage(fault: Fault) -> Result<String, Fault> {
 
 /// SQLite's own findings. Its older releases, which Hermes may run on, cut a text short at a NUL when
 /// they index its trigrams; newer ones call the index malformed for that. No word is lost by it.
-fn damage(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fault> {
+pub(crate) fn damage(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fault> {
     for index in shape.indexes() {
         // Its own check goes by what this connection last saw of the index, unless it is asked something first.
         texts(conn, &format!("SELECT rowid FROM {index} LIMIT 1"))?;

@@ -766,6 +766,7 @@ pub(crate) fn replaced_by(name: &str) -> Read<Replaced> {
         "digest" => Ok(Replaced::Digest),
         "restored" => Ok(Replaced::Restored),
         "undone" => Ok(Replaced::Undone),
+        "mended" => Ok(Replaced::Mended),
         _ => Err("a replacement of an unknown kind"),
     }
 }

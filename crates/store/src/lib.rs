@@ -18,6 +18,7 @@ mod census;
 mod check;
 mod commit;
 mod compression;
+pub mod doctor;
 mod ending;
 mod envelope;
 mod fault;

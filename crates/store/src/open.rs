@@ -216,6 +216,24 @@ impl Home {
         Ok(Reader { conn, shape })
     }
 
+    /// To repair a home that this process has claimed: as a writer, but nothing is taken over from Hermes
+    /// first, and Hermes' triggers stay on, because a repair changes rows that it wrote.
+    pub(crate) fn mending(&self, now: Time) -> Result<Reader, OpenError> {
+        self.refuse_unsafe_filesystem()?;
+        if self.vfs.is_none() && !self.database.exists() {
+            return Err(OpenError::Missing(self.database.clone()));
+        }
+        let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let Found::Hermes(shape) = self.inspect(&conn)? else {
+            return Err(OpenError::Missing(self.database.clone()));
+        };
+        self.refuse_newer(&conn)?;
+        self.switch_to_log(&conn)?;
+        self.migrate(&conn)?;
+        self.set_baseline(&conn, now)?;
+        Ok(Reader { conn, shape })
+    }
+
     fn refuse_unsafe_filesystem(&self) -> Result<(), OpenError> {
         if self.vfs.is_some() || self.filesystem == FileSystem::Trusted {
             return Ok(());

@@ -19,7 +19,7 @@ use throughline_core::port::StoreError;
 use throughline_core::time::Time;
 use throughline_hermes::index::{Index, Standing};
 
-const FILE: &str = "sessions.json";
+pub(crate) const FILE: &str = "sessions.json";
 /// Where a file goes that is not what it should be.
 const UNREADABLE: &str = "sessions.json.unreadable";
 /// Hermes looks for its own leftovers under this pattern.
@@ -140,7 +140,7 @@ impl Writer {
 }
 
 /// The old file or the new one, whenever the power fails.
-fn replace(directory: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(directory: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let temporary = directory.join(TEMPORARY);
     let mut file = File::create(&temporary)?;

@@ -40,7 +40,7 @@ pub struct Reader {
 
 impl Reader {
     /// Several statements as one look: what a writer commits meanwhile is seen by none of them.
-    fn at_once<T>(&self, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(crate) fn at_once<T>(&self, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
         run(&self.conn, "BEGIN")?;
         let seen = look();
         // Nothing was written. On a damaged file even this complains, and what was seen stands all the same.

@@ -299,7 +299,7 @@ fn live_tip(conn: &Connection, session: &str) -> Result<Option<String>, Fault> {
 }
 
 /// A session without a row has yet to begin, unless it was ours: then Hermes has deleted it.
-fn has_ended(conn: &Connection, session: &str) -> Result<bool, Fault> {
+pub(crate) fn has_ended(conn: &Connection, session: &str) -> Result<bool, Fault> {
     let [one, other] = ACCIDENTAL_ENDS;
     let sql = "SELECT 1 FROM sessions WHERE id = ?1 AND ended_at IS NOT NULL
                AND COALESCE(end_reason, '') NOT IN (?2, ?3)

@@ -69,6 +69,7 @@ fn what_followed(snapshot: &SnapshotSummary) -> String {
         Kind::Digest => "a digest made without a model",
         Kind::Restored => "a restore",
         Kind::Undone => "what was taken back",
+        Kind::Mended => "a repair",
     };
     format!("{what}: {} messages became {}", snapshot.messages_before, snapshot.messages_after)
 }

@@ -489,7 +489,7 @@ fn done_text(promoted: &Promoted) -> String {
         promoted;
     let what = match kind {
         Kind::Digest => "Compressed without a model",
-        Kind::Summary | Kind::Restored | Kind::Undone => "Compressed",
+        Kind::Summary | Kind::Restored | Kind::Undone | Kind::Mended => "Compressed",
     };
     let (before, after) = (thousands(*tokens_before), thousands(*tokens_after));
     let mut text = format!(

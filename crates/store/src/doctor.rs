@@ -1,0 +1,381 @@
+//! What is wrong with a home, and how it is made right.
+//!
+//! Hermes splits a conversation when it compresses, and forgets to lead its chat along; it rewrites
+//! transcripts from a copy that is too old; a crash between two of its commits leaves a route to nowhere.
+//! Here is the one place that judges a home and the one place that repairs it.
+//!
+//! - [`Examiner::examine`] only reads. It works beside a running Hermes, in one look, and a home that was
+//!   never ours stays byte for byte as it was
+//! - a [`Finding`] names what it is about (sessions, rows) and what a repair would do, or what a person can
+//!   do where we do not repair by ourselves
+//! - [`Surgeon::mend`] is one transaction each: killed at any moment, a home is as before or as after it
+//! - **no repair deletes a message.** What leaves a view stays under a snapshot's name, readable and
+//!   findable; rows are moved, marked or added, and counted before the commit
+//! - what cannot be told from messages' identity and order is not guessed: it is kept and said
+//!
+//! Deliberately absent: the backup before a repair, whoever has to be asked, and what only files know.
+//! Those are the program's (`src/doctor.rs`), which hands in what it read.
+
+mod books;
+mod collapse;
+mod copy;
+mod file;
+mod gap;
+mod index;
+mod lineage;
+mod route;
+mod state;
+mod transcript;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use copy::Holds;
+
+use crate::commit::transact;
+use crate::fault::{Fault, While};
+use crate::open::{Home, OpenError};
+use crate::read::Reader;
+use std::cell::OnceCell;
+use std::fmt;
+use std::str::FromStr;
+use throughline_core::Message;
+use throughline_core::port::StoreError;
+use throughline_core::time::Time;
+
+/// How bad it is, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Somebody's words are not where the agent looks, or are at risk.
+    Grave,
+    /// A conversation goes astray, or is told twice.
+    Serious,
+    /// Nothing is lost; something is untidy, or may surprise.
+    Minor,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident: $name:literal, $severity:ident, $says:literal;)*) => {
+        /// What can be wrong. Names are stable; the order is that of a report.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl Kind {
+            pub const ALL: &[Kind] = &[$(Kind::$kind),*];
+
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$kind => $name,)* }
+            }
+
+            pub fn severity(self) -> Severity {
+                match self { $(Kind::$kind => Severity::$severity,)* }
+            }
+
+            /// What it means, for a person.
+            pub fn says(self) -> &'static str {
+                match self { $(Kind::$kind => $says,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Integrity: "integrity", Grave, "the database file is damaged";
+    RowsWithoutSession: "rows_without_session", Grave, "messages belong to a session that does not exist";
+    TranscriptGap: "transcript_gap", Grave, "a transcript was rewritten, and a file still holds what it lost";
+    ForkedSiblings: "forked_siblings", Grave, "compressions split one conversation into parallel ones";
+    ArchivedUnsummarised: "archived_unsummarised", Grave,
+        "messages were archived by a compression that never saw them";
+    RotatedChain: "rotated_chain", Serious, "compressions changed the id of a conversation";
+    DeadEnd: "dead_end", Serious, "a conversation ended with a compression that nothing followed";
+    RouteToEnded: "route_to_ended", Serious, "a chat leads to a session that has ended";
+    TwoLiveSessions: "two_live_sessions", Serious, "a chat has more than one live session";
+    DuplicatedRows: "duplicated_rows", Serious, "messages stand in a transcript twice";
+    BrokenToolGroup: "broken_tool_group", Serious, "a tool call has no result, or a result no call";
+    FinalisedAlive: "finalised_alive", Serious, "a session was handed over as ended, and goes on";
+    BrokenInvariant: "broken_invariant", Serious, "something that only we write is not as it should be";
+    SecretInLog: "secret_in_log", Serious, "a log holds what looks like a secret";
+    UnsafePermissions: "unsafe_permissions", Serious, "others on this machine can read private files";
+    MemoryOverLimit: "memory_over_limit", Serious, "a memory file is larger than its limit";
+    RouteToMissing: "route_to_missing", Minor, "a chat leads to a session that does not exist";
+    EmptyOrphan: "empty_orphan", Minor, "a compression left an empty session behind";
+    EndedNotFinalised: "ended_not_finalised", Minor, "a session ended by itself, and was never handed over";
+    DeadResumeFlag: "dead_resume_flag", Minor, "a chat waits to be resumed, too long after it was interrupted";
+    StaleCompressionLock: "stale_compression_lock", Minor, "a compression's lock outlived it";
+    RowsOutOfOrder: "rows_out_of_order", Minor, "messages are in another order than the clock says";
+    IndexOutOfStep: "index_out_of_step", Minor, "the search index does not match the messages";
+    LargeLog: "large_wal", Minor, "the write-ahead log was never folded back into the database";
+    MemoryDuplicated: "memory_duplicated", Minor, "a memory file says something twice";
+    MemoryDrifted: "memory_drifted", Minor, "a memory file was changed outside, and its older text kept aside";
+    MemoryClaim: "memory_claim", Minor, "a memory claims amnesia or another self; it is damage that was remembered";
+    ProviderRenamed: "provider_renamed", Minor, "a memory provider's sessions would get other names";
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Kind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+            format!("there is no kind of finding called {name:?}; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// The order in which repairs build on each other: what is missing first, then who goes on, then where
+/// chats lead, then what follows from both.
+const MENDING: &[Kind] = &[
+    Kind::RowsWithoutSession,
+    Kind::TranscriptGap,
+    Kind::DuplicatedRows,
+    Kind::ArchivedUnsummarised,
+    Kind::EmptyOrphan,
+    Kind::ForkedSiblings,
+    Kind::RotatedChain,
+    Kind::DeadEnd,
+    Kind::RouteToEnded,
+    Kind::RouteToMissing,
+    Kind::TwoLiveSessions,
+    Kind::FinalisedAlive,
+    Kind::DeadResumeFlag,
+    Kind::StaleCompressionLock,
+    Kind::IndexOutOfStep,
+];
+
+/// Where a finding's repair comes among the others.
+pub fn turn_of(kind: Kind) -> usize {
+    MENDING.iter().position(|other| *other == kind).unwrap_or(MENDING.len())
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub kind: Kind,
+    /// The one it is about first.
+    pub sessions: Vec<String>,
+    /// Rows of `messages`, as far as they help to find it.
+    pub rows: Vec<i64>,
+    pub evidence: Vec<String>,
+    pub remedy: Remedy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// What a repair would do.
+    Repair(String),
+    /// We do not touch it: what a person can do, or why nothing needs to be done.
+    Advice(String),
+}
+
+impl Finding {
+    pub fn is_repairable(&self) -> bool {
+        matches!(self.remedy, Remedy::Repair(_))
+    }
+
+    /// The session, chat or file it is about.
+    pub fn subject(&self) -> &str {
+        self.sessions.first().map_or("", String::as_str)
+    }
+}
+
+/// How many rows a finding names. All are counted in its evidence.
+const ROWS_MAX: usize = 50;
+/// How many findings of one kind about one file or table are worth naming one by one.
+const EACH_MAX: usize = 10_000;
+
+/// A transcript that lies beside the database, as the program read it.
+#[derive(Clone, Debug)]
+pub struct Transcript {
+    pub session: String,
+    pub file: String,
+    pub messages: Vec<Message>,
+}
+
+/// What the database does not know.
+pub struct Outside<'a> {
+    /// One after the other: together they may be larger than memory.
+    pub transcripts: &'a mut dyn Iterator<Item = Transcript>,
+    /// Whether a gateway runs on this home: what has just begun is then no damage.
+    pub is_running: bool,
+}
+
+/// What is being done, how much of it is done, and how much there is.
+pub type Watch<'a> = &'a mut dyn FnMut(&'static str, u64, u64);
+
+/// Reads a home, and changes nothing.
+pub struct Examiner {
+    reader: Reader,
+    home: Home,
+}
+
+/// Repairs a home that its process has claimed.
+pub struct Surgeon {
+    examiner: Examiner,
+}
+
+/// What a repair did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mended {
+    /// In one sentence.
+    Done(String),
+    /// It was no longer there.
+    Unneeded,
+    /// It could not be decided after all; nothing was changed. In one sentence.
+    Left(String),
+}
+
+/// How long ago something must have begun beside a running gateway to count as left behind.
+const SETTLED_AFTER_SECONDS: f64 = 3_600.0;
+
+/// What every part of an examination is given.
+pub(crate) struct Look<'a> {
+    pub reader: &'a Reader,
+    pub home: &'a Home,
+    pub now: Time,
+    pub is_running: bool,
+    /// Where chats lead, once somebody has asked.
+    entries: OnceCell<Vec<route::Entry>>,
+}
+
+impl<'a> Look<'a> {
+    fn new(examiner: &'a Examiner, now: Time, is_running: bool) -> Self {
+        let Examiner { reader, home } = examiner;
+        Self { reader, home, now, is_running, entries: OnceCell::new() }
+    }
+
+    /// Whether something that began then is finished with, one way or the other.
+    pub fn is_settled(&self, began: f64) -> bool {
+        !self.is_running || self.now.as_seconds() - began > SETTLED_AFTER_SECONDS
+    }
+}
+
+impl Home {
+    pub fn examiner(&self) -> Result<Examiner, OpenError> {
+        Ok(Examiner { reader: self.reader()?, home: self.clone() })
+    }
+
+    /// Only for a process that owns the home.
+    pub fn surgeon(&self, now: Time) -> Result<Surgeon, OpenError> {
+        Ok(Surgeon { examiner: Examiner { reader: self.mending(now)?, home: self.clone() } })
+    }
+}
+
+impl Examiner {
+    /// Everything that is wrong with the database and with what it was given from outside, worst first.
+    pub fn examine(
+        &self,
+        outside: Outside<'_>,
+        now: Time,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Finding>, StoreError> {
+        let look = Look::new(self, now, outside.is_running);
+        let found = self.reader.at_once(|| look.all(outside.transcripts, watch));
+        let mut found = found.while_doing("examine the home")?;
+        found.sort_by(|one, other| (one.kind, &one.sessions).cmp(&(other.kind, &other.sessions)));
+        Ok(found)
+    }
+}
+
+impl Look<'_> {
+    fn all(
+        &self,
+        transcripts: &mut dyn Iterator<Item = Transcript>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Finding>, Fault> {
+        let mut found = Vec::new();
+        watch("checking the file", 0, 1);
+        found.extend(self.damage()?);
+        if found.iter().any(|finding| finding.kind == Kind::Integrity) {
+            // What a damaged file answers is not worth judging, as far as it answers at all.
+            found.extend(self.lineage().unwrap_or_default());
+            return Ok(found);
+        }
+        watch("following compressions", 0, 1);
+        found.extend(self.lineage()?);
+        found.extend(self.routes()?);
+        found.extend(self.states()?);
+        watch("checking the search index", 0, 1);
+        found.extend(self.index()?);
+        found.extend(self.transcripts(watch)?);
+        found.extend(self.gaps(transcripts, watch)?);
+        Ok(found)
+    }
+}
+
+impl Surgeon {
+    pub fn examiner(&self) -> &Examiner {
+        &self.examiner
+    }
+
+    /// One repair, in one transaction. What it is about is looked at again first: others may have changed it.
+    pub fn mend(
+        &mut self,
+        finding: &Finding,
+        transcript: Option<&Transcript>,
+        now: Time,
+    ) -> Result<Mended, StoreError> {
+        self.mended(finding, transcript, now).while_doing("repair what was found")
+    }
+
+    fn mended(&self, finding: &Finding, transcript: Option<&Transcript>, now: Time) -> Result<Mended, Fault> {
+        if !finding.is_repairable() {
+            return Ok(Mended::Left("this is not repaired by itself".to_owned()));
+        }
+        let look = Look::new(&self.examiner, now, false);
+        if let Some(leads) = look.leads(finding)? {
+            // Before the transaction: whoever is killed in between finds chats led to the session that goes
+            // on, which is there before and after it.
+            look.lead_in_file(&leads)?;
+        }
+        transact(&self.examiner.reader.conn, |_| {
+            let before = look.messages()?;
+            let mended = match finding.kind {
+                Kind::RowsWithoutSession => look.found_sessions(finding),
+                Kind::TranscriptGap => look.close_gap(finding, transcript),
+                Kind::DuplicatedRows => look.set_copies_aside(finding),
+                Kind::ArchivedUnsummarised => look.bring_back(finding),
+                Kind::EmptyOrphan => look.remove_orphan(finding),
+                Kind::ForkedSiblings | Kind::RotatedChain => look.collapse(finding.subject()),
+                Kind::DeadEnd => look.reopen_dead_end(finding.subject()),
+                Kind::RouteToEnded | Kind::RouteToMissing => look.lead_on(finding),
+                Kind::TwoLiveSessions => look.end_others(finding),
+                Kind::FinalisedAlive => look.unfinalise(finding),
+                Kind::DeadResumeFlag => look.clear_resume_flag(finding),
+                Kind::StaleCompressionLock => look.release_lock(finding),
+                Kind::IndexOutOfStep => look.put_in_step(),
+                _ => Ok(Mended::Left("this is not repaired by itself".to_owned())),
+            }?;
+            let after = look.messages()?;
+            if after < before {
+                return Err(Fault::Malformed(format!(
+                    "a repair would have left {after} of {before} messages; nothing was changed"
+                )));
+            }
+            Ok(mended)
+        })
+    }
+}
+
+impl Look<'_> {
+    fn messages(&self) -> Result<i64, Fault> {
+        let sql = "SELECT count(*) FROM messages";
+        Ok(self.reader.conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    }
+}
+
+/// `1 message`, `2 messages`
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}

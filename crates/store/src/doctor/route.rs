@@ -1,0 +1,398 @@
+//! Where chats lead, by our books and by Hermes', and what is wrong with it.
+//!
+//! Hermes keeps a route in two places and a session's end in a third, written one after the other. A crash in
+//! between leaves a chat that leads to a session that is over or was never begun. On a home that we have run
+//! on, our own routes are the truth; Hermes' copy of a route that we dropped stays as a trace, and is no damage.
+
+use super::file::{Edit, Editing};
+use super::{Finding, Kind, Look, Mended, Remedy, counted};
+use crate::fault::Fault;
+use crate::read::{ACCIDENTAL_ENDS, text};
+use rusqlite::{OptionalExtension, params};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
+use throughline_core::time::Time;
+use throughline_hermes::entry::{SessionEntry, entry_from_json, entry_json};
+use throughline_hermes::index::Index;
+use throughline_hermes::local::{LocalTime, system_zone};
+
+/// Hermes resumes nothing that was interrupted longer ago, unless it was told another time.
+const RESUMED_WITHIN_SECONDS: f64 = 3_600.0;
+
+/// As a condition on `s`: a conversation of its own.
+const OF_ITS_OWN: &str = "s.source NOT IN ('tool', 'subagent') AND instr(s.id, '.snapshot.') = 0
+    AND COALESCE(s.model_config, '') NOT LIKE '%\"_branched_from\"%'
+    AND COALESCE(s.model_config, '') NOT LIKE '%\"_delegate_from\"%'";
+
+/// One route.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub chat: String,
+    pub session: String,
+    /// Where it is written.
+    pub place: &'static str,
+    pub finalised: bool,
+    suspended: bool,
+    resume_pending: bool,
+    marked: Option<Time>,
+}
+
+impl Entry {
+    fn of(entry: &SessionEntry, place: &'static str) -> Self {
+        Self {
+            chat: entry.session_key.to_string(),
+            session: entry.session_id.to_string(),
+            place,
+            finalised: entry.expiry_finalized,
+            suspended: entry.suspended,
+            resume_pending: entry.resume_pending,
+            marked: entry.last_resume_marked_at.map(|at| LocalTime::at(at, &system_zone())),
+        }
+    }
+}
+
+impl Look<'_> {
+    /// Every route that counts, by chat.
+    pub(super) fn all_entries(&self) -> Result<Vec<Entry>, Fault> {
+        if let Some(known) = self.entries.get() {
+            return Ok(known.clone());
+        }
+        let found = self.read_entries()?;
+        Ok(self.entries.get_or_init(|| found).clone())
+    }
+
+    fn read_entries(&self) -> Result<Vec<Entry>, Fault> {
+        let conn = &self.reader.conn;
+        let mut found = BTreeMap::new();
+        let ours = "SELECT 1 FROM tl_route UNION ALL SELECT 1 FROM tl_meta WHERE key = 'boot'";
+        let is_ours = conn.prepare_cached(ours)?.exists([])?;
+        if !is_ours && let Some(text) = self.sessions_file() {
+            let index = Index::parse(&text).unwrap_or_default(); // whoever starts on it is told
+            for (chat, entry) in &index.entries {
+                found.insert(chat.to_string(), Entry::of(entry, "sessions.json"));
+            }
+        }
+        if self.reader.shape.can.has_gateway_routing {
+            let sql = match is_ours {
+                false => "SELECT entry_json FROM gateway_routing WHERE scope = ?1",
+                // As we wrote it, or as Hermes changed it since.
+                true => {
+                    "SELECT g.entry_json FROM gateway_routing g JOIN tl_route r ON r.chat = g.session_key
+                     WHERE g.scope = ?1"
+                }
+            };
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query([&self.home.scope])?;
+            while let Some(row) = rows.next()? {
+                let Some(Ok(entry)) = text(row, 0)?.map(|text| entry_from_json(&text)) else { continue };
+                found.insert(entry.session_key.to_string(), Entry::of(&entry, "gateway_routing"));
+            }
+        }
+        let mut statement = conn.prepare_cached("SELECT entry FROM tl_route")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let Ok(entry) = entry_from_json(&row.get::<_, String>(0)?) else { continue };
+            found.entry(entry.session_key.to_string()).or_insert_with(|| Entry::of(&entry, "our routes"));
+        }
+        Ok(found.into_values().collect())
+    }
+
+    pub(super) fn routes(&self) -> Result<Vec<Finding>, Fault> {
+        let mut ended: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+        let mut missing: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for entry in self.all_entries()? {
+            let sql = "SELECT ended_at IS NOT NULL, end_reason FROM sessions WHERE id = ?1";
+            let row = self.reader.conn.prepare_cached(sql)?.query_row([&entry.session], |row| {
+                Ok((row.get::<_, bool>(0)?, text(row, 1)?.unwrap_or_default()))
+            });
+            found.extend(self.dead_resume(&entry));
+            match row.optional()? {
+                None => missing.entry(entry.session.clone()).or_default().push(entry),
+                // Where a compression was the end, the conversation is judged as a whole.
+                Some((true, reason))
+                    if !entry.finalised
+                        && !entry.suspended
+                        && reason != "compression"
+                        && !ACCIDENTAL_ENDS.contains(&reason.as_str()) =>
+                {
+                    ended.entry(entry.session.clone()).or_default().push(entry);
+                }
+                Some(_) => {}
+            }
+        }
+        for (session, entries) in ended {
+            found.push(self.misled(Kind::RouteToEnded, &session, &entries)?);
+        }
+        for (session, entries) in missing {
+            found.push(self.misled(Kind::RouteToMissing, &session, &entries)?);
+        }
+        found.extend(self.two_live()?);
+        Ok(found)
+    }
+
+    fn misled(&self, kind: Kind, session: &str, entries: &[Entry]) -> Result<Finding, Fault> {
+        let mut evidence: Vec<String> = entries
+            .iter()
+            .map(|entry| format!("{} leads to {session} ({})", entry.chat, entry.place))
+            .collect();
+        let sql = "SELECT end_reason, message_count FROM sessions WHERE id = ?1";
+        let about = self.reader.conn.prepare_cached(sql)?.query_row([session], |row| {
+            Ok((text(row, 0)?.unwrap_or_default(), row.get::<_, Option<i64>>(1)?.unwrap_or(0)))
+        });
+        if let Some((reason, messages)) = about.optional()? {
+            evidence.push(format!("{session} ended by {reason:?}, with {messages} messages"));
+        }
+        let mut does = Vec::new();
+        for entry in entries {
+            does.push(match self.live_session_of(&entry.chat, session)? {
+                Some(other) => {
+                    format!("{} leads to {other}, its latest session that is not over", entry.chat)
+                }
+                None => {
+                    format!("the route of {} is removed; the next message there begins a session", entry.chat)
+                }
+            });
+        }
+        let remedy = Remedy::Repair(does.join("; "));
+        Ok(Finding { kind, sessions: vec![session.to_owned()], rows: Vec::new(), evidence, remedy })
+    }
+
+    /// The chat's newest session that is not over and has something in it, as Hermes looks for it.
+    fn live_session_of(&self, chat: &str, but: &str) -> Result<Option<String>, Fault> {
+        if !self.reader.shape.can.has_session_key {
+            return Ok(None);
+        }
+        let [one, other] = ACCIDENTAL_ENDS;
+        let sql = format!(
+            "SELECT s.id FROM sessions s WHERE s.session_key = ?1 AND s.id <> ?2 AND {OF_ITS_OWN}
+               AND (s.ended_at IS NULL OR s.end_reason IN (?3, ?4))
+               AND EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id)
+             ORDER BY s.started_at DESC, s.id DESC LIMIT 1"
+        );
+        let mut statement = self.reader.conn.prepare_cached(&sql)?;
+        Ok(statement.query_row([chat, but, one, other], |row| row.get(0)).optional()?)
+    }
+
+    fn dead_resume(&self, entry: &Entry) -> Option<Finding> {
+        let marked = entry.marked.map_or(0.0, Time::as_seconds);
+        let age = self.now.as_seconds() - marked;
+        if !entry.resume_pending || age < RESUMED_WITHIN_SECONDS {
+            return None;
+        }
+        let when = match entry.marked {
+            Some(_) => format!("{} hours ago", (age / 3_600.0).round() as i64),
+            None => "nobody knows when".to_owned(),
+        };
+        Some(Finding {
+            kind: Kind::DeadResumeFlag,
+            sessions: vec![entry.session.clone()],
+            rows: Vec::new(),
+            evidence: vec![format!("{} was to be resumed, marked {when} ({})", entry.chat, entry.place)],
+            remedy: Remedy::Repair("the mark is taken off; the conversation stays as it is".to_owned()),
+        })
+    }
+
+    fn two_live(&self) -> Result<Vec<Finding>, Fault> {
+        if !self.reader.shape.can.has_session_key {
+            return Ok(Vec::new()); // an older home does not keep which chat a session was begun in
+        }
+        let sql = format!(
+            "SELECT s.session_key, json_group_array(s.id) FROM sessions s
+             WHERE s.session_key IS NOT NULL AND s.session_key <> '' AND s.ended_at IS NULL AND {OF_ITS_OWN}
+             GROUP BY s.session_key HAVING count(*) > 1"
+        );
+        let mut statement = self.reader.conn.prepare_cached(&sql)?;
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (chat, list): (String, String) = (row.get(0)?, row.get(1)?);
+            let ids: Vec<String> = serde_json::from_str(&list).unwrap_or_default();
+            let mut ids = self.led_first(&chat, ids)?;
+            // A chat may lead to a session that another chat was begun in.
+            let routed = self.routed_sessions()?;
+            let first = ids.remove(0);
+            ids.retain(|id| !routed.contains(id));
+            if ids.is_empty() {
+                continue;
+            }
+            let evidence = vec![format!("{chat}: {first} and {} are not over", ids.join(", "))];
+            let does = format!(
+                "{first} goes on; {} ended as left for another, with every message in place, and can be resumed",
+                if ids.len() == 1 { format!("{} is", ids[0]) } else { format!("{} others are", ids.len()) }
+            );
+            let sessions = std::iter::once(first).chain(ids).collect();
+            let kind = Kind::TwoLiveSessions;
+            found.push(Finding { kind, sessions, rows: Vec::new(), evidence, remedy: Remedy::Repair(does) });
+        }
+        Ok(found)
+    }
+
+    /// The one that the chat leads to, else the one that was last spoken in; then the others.
+    fn led_first(&self, chat: &str, ids: Vec<String>) -> Result<Vec<String>, Fault> {
+        let led = self.all_entries()?.into_iter().find(|entry| entry.chat == chat).map(|entry| entry.session);
+        let mut dated = Vec::new();
+        for id in ids {
+            let sql = "SELECT COALESCE((SELECT max(timestamp) FROM messages WHERE session_id = ?1), 0.0)";
+            let last: f64 = self.reader.conn.prepare_cached(sql)?.query_row([&id], |row| row.get(0))?;
+            dated.push((Some(&id) != led.as_ref(), -last, id));
+        }
+        dated.sort_by(|one, other| {
+            one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2))
+        });
+        Ok(dated.into_iter().map(|(_, _, id)| id).collect())
+    }
+
+    // ------------------------------------------------------------------------------------------ repair
+
+    /// How `sessions.json` has to change for this repair; None: not at all.
+    pub(super) fn leads(&self, finding: &Finding) -> Result<Option<Editing>, Fault> {
+        let mut led: HashMap<String, Option<String>> = HashMap::new();
+        match finding.kind {
+            Kind::ForkedSiblings | Kind::RotatedChain => led = self.leads_of(finding.subject())?,
+            Kind::RouteToEnded | Kind::RouteToMissing => {
+                let mut by_chat = HashMap::new();
+                for entry in
+                    self.all_entries()?.into_iter().filter(|entry| entry.session == finding.subject())
+                {
+                    let to = self.live_session_of(&entry.chat, &entry.session)?;
+                    by_chat.insert(entry.chat, to);
+                }
+                let from = finding.subject().to_owned();
+                return Ok(Some(Box::new(move |chat, entry| match (session_in(entry), by_chat.get(chat)) {
+                    (Some(session), Some(to)) if session == from => led_to(entry, to.as_deref()),
+                    _ => Edit::Same,
+                })));
+            }
+            Kind::DeadResumeFlag => {
+                let of = finding.subject().to_owned();
+                return Ok(Some(Box::new(move |_, entry| {
+                    if session_in(entry) != Some(&of)
+                        || entry.get("resume_pending") != Some(&Value::Bool(true))
+                    {
+                        return Edit::Same;
+                    }
+                    entry.insert("resume_pending".to_owned(), Value::Bool(false));
+                    entry.insert("resume_reason".to_owned(), Value::Null);
+                    entry.insert("last_resume_marked_at".to_owned(), Value::Null);
+                    Edit::Changed
+                })));
+            }
+            _ => {}
+        }
+        if led.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(move |_, entry| {
+            match session_in(entry).and_then(|session| led.get(session)).cloned() {
+                Some(to) => led_to(entry, to.as_deref()),
+                None => Edit::Same,
+            }
+        })))
+    }
+
+    /// Whatever leads to one session leads to another, in our table and in Hermes'.
+    pub(super) fn lead_in_tables(&self, from: &str, to: &str) -> Result<(), Fault> {
+        let to: throughline_core::SessionId = crate::read::session_id(to)?;
+        self.change_entries(from, &|entry| entry.session_id.clone_from(&to))
+    }
+
+    fn change_entries(&self, session: &str, change: &dyn Fn(&mut SessionEntry)) -> Result<(), Fault> {
+        let conn = &self.reader.conn;
+        let mut statement = conn.prepare_cached("SELECT chat, entry FROM tl_route WHERE session = ?1")?;
+        let rows =
+            statement.query_map([session], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        for (chat, text) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+            let Ok(mut entry) = entry_from_json(&text) else { continue };
+            change(&mut entry);
+            let sql = "UPDATE tl_route SET session = ?2, entry = ?3 WHERE chat = ?1";
+            conn.prepare_cached(sql)?.execute([&chat, entry.session_id.as_str(), &entry_json(&entry)])?;
+            crate::write::note(conn, Some(entry.session_id.as_str()), "route_bound", &chat, self.now)?;
+        }
+        if !self.reader.shape.can.has_gateway_routing {
+            return Ok(());
+        }
+        let sql = "SELECT scope, session_key, entry_json FROM gateway_routing
+                   WHERE json_valid(entry_json) AND json_extract(entry_json, '$.session_id') = ?1";
+        let mut statement = conn.prepare_cached(sql)?;
+        let rows = statement.query_map([session], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+        })?;
+        for (scope, chat, text) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+            let Ok(mut entry) = entry_from_json(&text) else { continue };
+            change(&mut entry);
+            let sql = "UPDATE gateway_routing SET entry_json = ?3 WHERE scope = ?1 AND session_key = ?2";
+            conn.prepare_cached(sql)?.execute([&scope, &chat, &entry_json(&entry)])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn lead_on(&self, finding: &Finding) -> Result<Mended, Fault> {
+        let conn = &self.reader.conn;
+        let from = finding.subject();
+        let mut done = Vec::new();
+        for entry in self.all_entries()?.into_iter().filter(|entry| entry.session == from) {
+            match self.live_session_of(&entry.chat, from)? {
+                Some(to) => {
+                    self.lead_in_tables(from, &to)?;
+                    done.push(format!("{} leads to {to}", entry.chat));
+                }
+                None => {
+                    conn.prepare_cached("DELETE FROM tl_route WHERE chat = ?1")?.execute([&entry.chat])?;
+                    if self.reader.shape.can.has_gateway_routing {
+                        let sql =
+                            "DELETE FROM gateway_routing WHERE session_key = ?1 AND json_valid(entry_json)
+                                   AND json_extract(entry_json, '$.session_id') = ?2";
+                        conn.prepare_cached(sql)?.execute([&entry.chat, from])?;
+                    }
+                    crate::write::note(conn, None, "route_dropped", &entry.chat, self.now)?;
+                    done.push(format!("{} begins afresh", entry.chat));
+                }
+            }
+        }
+        Ok(if done.is_empty() { Mended::Unneeded } else { Mended::Done(done.join("; ")) })
+    }
+
+    pub(super) fn end_others(&self, finding: &Finding) -> Result<Mended, Fault> {
+        let routed = self.routed_sessions()?;
+        let mut count = 0;
+        for id in finding.sessions.iter().skip(1).filter(|id| !routed.contains(*id)) {
+            let sql = "UPDATE sessions SET ended_at = ?2, end_reason = 'session_switch'
+                       WHERE id = ?1 AND ended_at IS NULL";
+            let now = self.now.as_seconds();
+            count += self.reader.conn.prepare_cached(sql)?.execute(params![id, now])?;
+        }
+        Ok(match count {
+            0 => Mended::Unneeded,
+            _ => Mended::Done(format!("{} goes on; {} ended", finding.subject(), counted(count, "other"))),
+        })
+    }
+
+    pub(super) fn clear_resume_flag(&self, finding: &Finding) -> Result<Mended, Fault> {
+        self.change_entries(finding.subject(), &|entry| {
+            entry.resume_pending = false;
+            entry.resume_reason = None;
+            entry.last_resume_marked_at = None;
+        })?;
+        Ok(Mended::Done(format!("{} no longer waits to be resumed", finding.subject())))
+    }
+
+    pub(super) fn unfinalise(&self, finding: &Finding) -> Result<Mended, Fault> {
+        let sql = "UPDATE sessions SET expiry_finalized = 0 WHERE id = ?1 AND expiry_finalized = 1 AND ended_at IS NULL";
+        if self.reader.conn.prepare_cached(sql)?.execute([finding.subject()])? == 0 {
+            return Ok(Mended::Unneeded);
+        }
+        self.change_entries(finding.subject(), &|entry| entry.expiry_finalized = false)?;
+        Ok(Mended::Done(format!("{} is handed over when it ends", finding.subject())))
+    }
+}
+
+fn session_in(entry: &Map<String, Value>) -> Option<&str> {
+    entry.get("session_id").and_then(Value::as_str)
+}
+
+fn led_to(entry: &mut Map<String, Value>, to: Option<&str>) -> Edit {
+    let Some(to) = to else { return Edit::Gone };
+    entry.insert("session_id".to_owned(), Value::from(to));
+    Edit::Changed
+}

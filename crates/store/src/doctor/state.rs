@@ -1,0 +1,172 @@
+//! The file itself, and what Hermes keeps about a session beside its words.
+
+use super::{EACH_MAX, Finding, Kind, Look, Mended, ROWS_MAX, Remedy, counted};
+use crate::check;
+use crate::fault::Fault;
+use rusqlite::params;
+use throughline_core::id::SNAPSHOT_INFIX;
+
+/// Reasons for which Hermes 0.19 ends a session that nobody ended.
+const BY_ITSELF: &str = "('idle', 'daily', 'suspended', 'resume_pending_expired')";
+/// Invariants whose breach is found under a name of its own.
+const TOLD_ELSEWHERE: &[&str] = &["route_live", "one_live_session_per_chat", "findable", "unindexed_exist"];
+
+impl Look<'_> {
+    /// SQLite's own opinion, and our invariants.
+    pub(super) fn damage(&self) -> Result<Vec<Finding>, Fault> {
+        let (conn, shape) = (&self.reader.conn, &self.reader.shape);
+        let (broken, unreadable) = check::of_ours(conn, shape, TOLD_ELSEWHERE)?;
+        let damage = match check::damage(conn, shape) {
+            Ok(damage) if damage.is_empty() => unreadable,
+            Ok(damage) => damage,
+            Err(fault) => vec![check::as_damage(fault)?],
+        };
+        let mut found: Vec<Finding> = broken
+            .into_iter()
+            .map(|sentence| Finding {
+                kind: Kind::BrokenInvariant,
+                sessions: Vec::new(),
+                rows: Vec::new(),
+                evidence: vec![sentence],
+                remedy: Remedy::Advice(
+                    "please report this with the sentence above; it is a defect of ours".into(),
+                ),
+            })
+            .collect();
+        if !damage.is_empty() {
+            found.push(Finding {
+                kind: Kind::Integrity,
+                sessions: Vec::new(),
+                rows: Vec::new(),
+                evidence: damage,
+                remedy: Remedy::Advice(
+                    "stop every program that uses it and restore a backup, or try `sqlite3 state.db .recover` on a copy; \
+                     nothing is repaired on a damaged file"
+                        .to_owned(),
+                ),
+            });
+        }
+        found.extend(
+            self.rows_without_session().or_else(|fault| check::as_damage(fault).map(|_| Vec::new()))?,
+        );
+        Ok(found)
+    }
+
+    fn rows_without_session(&self) -> Result<Vec<Finding>, Fault> {
+        let sql = "SELECT m.session_id, count(*), min(m.id) FROM messages m
+                   WHERE m.session_id NOT IN (SELECT id FROM sessions) GROUP BY m.session_id LIMIT ?1";
+        let mut statement = self.reader.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([EACH_MAX as i64])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (session, count): (String, i64) = (row.get(0)?, row.get(1)?);
+            found.push(Finding {
+                kind: Kind::RowsWithoutSession,
+                rows: vec![row.get(2)?],
+                evidence: vec![format!(
+                    "{} of {session}, which has no row of its own",
+                    counted(count as usize, "message")
+                )],
+                remedy: Remedy::Repair(format!("{session} gets a row again, as one that can be resumed")),
+                sessions: vec![session],
+            });
+        }
+        Ok(found)
+    }
+
+    pub(super) fn found_sessions(&self, finding: &Finding) -> Result<Mended, Fault> {
+        let session = finding.subject();
+        let (source, parent, reason) = match session.split_once(SNAPSHOT_INFIX) {
+            Some((owner, _)) => ("tool", Some(owner), "snapshot"),
+            None => ("unknown", None, "agent_close"),
+        };
+        let sql = "INSERT INTO sessions (id, source, parent_session_id, started_at, ended_at, end_reason, message_count)
+                   SELECT ?1, ?2, (SELECT id FROM sessions WHERE id = ?3), min(timestamp), max(timestamp), ?4, count(*)
+                   FROM messages WHERE session_id = ?1 HAVING count(*) > 0
+                   ON CONFLICT(id) DO NOTHING";
+        let values = params![session, source, parent, reason];
+        match self.reader.conn.prepare_cached(sql)?.execute(values)? {
+            0 => Ok(Mended::Unneeded),
+            _ => Ok(Mended::Done(format!("{session} can be read again"))),
+        }
+    }
+
+    /// Flags and locks.
+    pub(super) fn states(&self) -> Result<Vec<Finding>, Fault> {
+        let can = &self.reader.shape.can;
+        let mut found = Vec::new();
+        if can.has_expiry_finalized {
+            let sql = "SELECT id FROM sessions WHERE expiry_finalized = 1 AND ended_at IS NULL ORDER BY id LIMIT ?1";
+            for id in self.ids(sql)? {
+                found.push(Finding {
+                    kind: Kind::FinalisedAlive,
+                    rows: Vec::new(),
+                    evidence: vec![format!("{id} is marked as handed over, and is not over")],
+                    remedy: Remedy::Repair(
+                        "the mark is taken off, so that it is handed over when it ends".to_owned(),
+                    ),
+                    sessions: vec![id],
+                });
+            }
+            let sql = format!(
+                "SELECT id FROM sessions WHERE ended_at IS NOT NULL AND expiry_finalized = 0
+                 AND end_reason IN {BY_ITSELF} AND message_count > 0
+                 AND id NOT IN (SELECT session FROM tl_finalisation) ORDER BY id LIMIT ?1"
+            );
+            let ids = self.ids(&sql)?;
+            if !ids.is_empty() {
+                found.push(Finding {
+                    kind: Kind::EndedNotFinalised,
+                    rows: Vec::new(),
+                    evidence: vec![format!(
+                        "{} ended by itself without its hooks and its memory provider being told",
+                        counted(ids.len(), "session")
+                    )],
+                    remedy: Remedy::Advice(
+                        "what is past is not handed over later by itself; every message is in place. Resume a session \
+                         to go on with it"
+                            .to_owned(),
+                    ),
+                    sessions: ids.into_iter().take(ROWS_MAX).collect(),
+                });
+            }
+        }
+        if can.has_compression_locks {
+            found.extend(self.stale_locks()?);
+        }
+        Ok(found)
+    }
+
+    fn ids(&self, sql: &str) -> Result<Vec<String>, Fault> {
+        let mut statement = self.reader.conn.prepare_cached(sql)?;
+        let ids = statement.query_map([EACH_MAX as i64], |row| row.get(0))?;
+        Ok(ids.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn stale_locks(&self) -> Result<Vec<Finding>, Fault> {
+        let sql = "SELECT session_id, holder, expires_at FROM compression_locks
+                   WHERE expires_at < ?1 OR NOT ?2 ORDER BY session_id";
+        let mut statement = self.reader.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params![self.now.as_seconds(), self.is_running])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (session, holder): (String, String) = (row.get(0)?, row.get(1)?);
+            found.push(Finding {
+                kind: Kind::StaleCompressionLock,
+                rows: Vec::new(),
+                evidence: vec![format!("{session} is locked by {holder}, which is gone")],
+                remedy: Remedy::Repair("the lock is removed".to_owned()),
+                sessions: vec![session],
+            });
+        }
+        Ok(found)
+    }
+
+    pub(super) fn release_lock(&self, finding: &Finding) -> Result<Mended, Fault> {
+        let sql = "DELETE FROM compression_locks WHERE session_id = ?1";
+        match self.reader.conn.prepare_cached(sql)?.execute([finding.subject()])? {
+            0 => Ok(Mended::Unneeded),
+            _ => Ok(Mended::Done(format!("{} is no longer locked", finding.subject()))),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! P16: damage that a generator does to healthy homes, several kinds at once, is named exactly, and repaired
+//! without losing a word.
+//!
+//! `THROUGHLINE_DOCTOR_CASES=10000 cargo test -p throughline-store --test doctor` runs more than usual.
+
+#![allow(clippy::unwrap_used)]
+
+mod chance;
+mod damage;
+mod world;
+
+use damage::Damage;
+use std::collections::{BTreeMap, BTreeSet};
+use throughline_core::port::{Read, SessionFilter, Store};
+use throughline_store::doctor::{Kind, Mended};
+use world::{NOW, Schema, World};
+
+/// What a home holds beyond its rows: told by kind and subject.
+type Named = BTreeSet<(Kind, String)>;
+
+fn cases() -> u64 {
+    std::env::var("THROUGHLINE_DOCTOR_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
+}
+
+fn named(world: &World) -> Named {
+    world.examine().iter().map(|finding| (finding.kind, finding.subject().to_owned())).collect()
+}
+
+/// Mends all that can be, in order, at most so many.
+fn repair(world: &World, most: usize) -> usize {
+    let mut findings = world.examine();
+    findings.retain(|finding| finding.is_repairable());
+    findings.sort_by_key(|finding| throughline_store::doctor::turn_of(finding.kind));
+    let mut surgeon = world.home().surgeon(NOW).unwrap();
+    let mut done = 0;
+    for finding in findings.iter().take(most) {
+        let file = finding.sessions.get(1);
+        let transcript = world.transcripts.iter().find(|transcript| Some(&transcript.file) == file);
+        match surgeon.mend(finding, transcript, NOW).unwrap() {
+            Mended::Left(why) => panic!("{finding:?}: {why}"),
+            Mended::Done(_) | Mended::Unneeded => done += 1,
+        }
+    }
+    done
+}
+
+/// Each thing that was said, and how often.
+fn said(world: &World) -> BTreeMap<(String, String), usize> {
+    let mut said = BTreeMap::new();
+    for row in world.rows() {
+        *said.entry(row).or_default() += 1;
+    }
+    said
+}
+
+/// The first lines that differ.
+fn difference<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str)> {
+    let mut lines = one.lines().zip(other.lines());
+    lines.find(|(one, other)| one != other).or((one.len() != other.len()).then_some(("longer", "shorter")))
+}
+
+fn nothing_is_lost(world: &World, before: &BTreeMap<(String, String), usize>, seed: u64) {
+    let after = said(world);
+    for (row, count) in before {
+        let now = after.get(row).copied().unwrap_or(0);
+        assert!(now >= *count, "seed {seed}: {row:?} was there {count} times, and is {now} times");
+    }
+}
+
+/// What people said is live or in a snapshot, and is found.
+fn everything_is_readable(world: &World, seed: u64) {
+    let reader = world.home().reader().unwrap();
+    let mut readable: BTreeSet<String> = BTreeSet::new();
+    for session in world.sessions() {
+        let Ok(id) = session.parse() else { continue };
+        let history = reader.history(&id).unwrap();
+        readable.extend(history.iter().map(|(_, message)| message.content().plain()));
+        for snapshot in reader.snapshots(&id).unwrap() {
+            let shown = reader.snapshot(&snapshot.name).unwrap().unwrap();
+            readable.extend(shown.rows.iter().map(|(_, message)| message.content().plain()));
+        }
+    }
+    for (nth, text) in world.told.iter().enumerate() {
+        assert!(readable.contains(text), "seed {seed}: {text:?} can no longer be read");
+        if nth % 3 == 0 {
+            let word = text.split(' ').next().unwrap();
+            let hits = reader.search(word, &SessionFilter { limit: 5, ..SessionFilter::default() }).unwrap();
+            assert!(!hits.is_empty(), "seed {seed}: {word:?} is no longer found");
+        }
+    }
+}
+
+#[test]
+fn p16_a_healthy_home_has_nothing_wrong_with_it_and_a_repair_changes_nothing() {
+    for seed in 0..40 {
+        for schema in [Schema::Eleven, Schema::TwentyTwo] {
+            let world = World::healthy(schema, seed);
+            let before = world.bytes();
+            assert_eq!(world.examine(), [], "seed {seed}, {schema:?}");
+            assert_eq!(world.bytes(), before, "to examine a home is not to touch it");
+            assert_eq!(repair(&world, usize::MAX), 0);
+        }
+    }
+}
+
+#[test]
+fn p16_generated_damage_is_named_exactly_and_repaired_without_losing_a_word() {
+    for seed in 0..cases() {
+        let schema = if seed % 2 == 0 { Schema::Eleven } else { Schema::TwentyTwo };
+        let mut world = World::healthy(schema, seed);
+        let done: Named = Damage::several(&mut world);
+        assert_eq!(named(&world), done, "seed {seed}, {schema:?}");
+        let before = said(&world);
+        repair(&world, usize::MAX);
+        let left: Named = done.iter().filter(|(kind, _)| Damage::is_only_reported(*kind)).cloned().collect();
+        let still = world.examine();
+        assert_eq!(named(&world), left, "seed {seed}: left after the repair of {done:?}: {still:#?}");
+        nothing_is_lost(&world, &before, seed);
+        everything_is_readable(&world, seed);
+        assert_eq!(
+            world.home().reader().unwrap().check().unwrap(),
+            [] as [String; 0],
+            "seed {seed}: {done:?}"
+        );
+
+        let once = world.dump();
+        assert_eq!(repair(&world, usize::MAX), 0, "seed {seed}: a second repair has nothing to do");
+        assert_eq!(difference(&world.dump(), &once), None, "seed {seed}: and changes nothing");
+
+        // The gateway takes it up.
+        let mut store = world.home().writer(NOW).unwrap();
+        assert_eq!(store.check().unwrap(), [] as [String; 0], "seed {seed}: {done:?}");
+        store.close(NOW).unwrap();
+    }
+}
+
+/// One transaction each: whoever is killed between two of them finds the home as after the first, and a second run
+/// ends where an undisturbed one would have.
+#[test]
+fn p16_a_repair_that_is_cut_short_after_any_transaction_is_finished_by_the_next() {
+    for seed in 1_000..1_012 {
+        let schema = if seed % 2 == 0 { Schema::Eleven } else { Schema::TwentyTwo };
+        let mut whole = World::healthy(schema, seed);
+        Damage::several(&mut whole);
+        let before = said(&whole);
+        repair(&whole, usize::MAX);
+        let wanted = whole.dump();
+        for most in 0.. {
+            let mut world = World::healthy(schema, seed);
+            let damage = Damage::several(&mut world);
+            let done = repair(&world, most);
+            nothing_is_lost(&world, &before, seed);
+            repair(&world, usize::MAX);
+            let ended = world.dump();
+            let differs = difference(&ended, &wanted);
+            assert_eq!(differs, None, "seed {seed}, cut short after {most}: {damage:?}");
+            if done < most {
+                break; // every transaction has had its turn
+            }
+        }
+    }
+}

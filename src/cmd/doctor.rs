@@ -1,0 +1,332 @@
+//! `throughline doctor`: what is wrong with a home, and, if asked, how it is made right.
+//!
+//! - without `--repair` and `--undo` nothing is changed, and a gateway may run meanwhile
+//! - a repair begins with a backup, is shown before it is asked for, and is one transaction each: it can be
+//!   interrupted at any moment, and run again
+//! - what was repaired is looked for again, by the same examination
+//!
+//! Deliberately absent: what is wrong, and how it is repaired (`store::doctor`), and what files say (`crate::doctor`).
+
+use crate::config::Environment;
+use crate::doctor::backup::{Backup, Before};
+use crate::doctor::{examine, transcript};
+use crate::home::{self, Home, Occupied, Ownership};
+use crate::out::{Page, Tint, indented, one_line, visible, write_json};
+use crate::progress::Progress;
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use throughline_core::Time;
+use throughline_gateway::{Clock, SystemClock};
+use throughline_store::doctor::{Finding, Kind, Mended, Remedy, Severity, turn_of};
+
+/// As opposed to a failure to look; as an audit's.
+const WITH_FINDINGS: u8 = 2;
+/// How many findings of one kind are shown to a person, and how many lines of evidence of each.
+const SHOWN_MAX: usize = 20;
+const LINES_MAX: usize = 8;
+
+/// Find what is wrong with a home; repair it on request
+#[derive(Debug, clap::Args)]
+pub struct Doctor {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Repair what can be repaired: backup first, shown before it is done
+    #[arg(long, conflicts_with = "undo")]
+    repair: bool,
+    /// Only findings of this kind
+    #[arg(long, value_name = "KIND")]
+    only: Option<Kind>,
+    /// Only findings about this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Put back what the last repair began with
+    #[arg(long)]
+    undo: bool,
+}
+
+impl Doctor {
+    pub fn run(
+        self,
+        homes: &[PathBuf],
+        environment: &Environment,
+        page: &Page,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        let homes = home::choose(homes, &|name| environment.get(name))?;
+        if (self.repair || self.undo) && homes.len() > 1 {
+            bail!("one home at a time is repaired: give one with --home");
+        }
+        let mut found = Vec::new();
+        let mut told = Vec::new();
+        for home in &homes {
+            if !home.path().join("state.db").exists() {
+                bail!("{} has no state.db: there is nothing to examine", home.path().display());
+            }
+            if self.undo {
+                return self.undo(home, out);
+            }
+            if self.repair {
+                return self.repair(home, page, out);
+            }
+            let findings = self.findings(home, home.owner().is_some())?;
+            match self.json {
+                true => told.push(in_json(home, &findings)),
+                false => tell(home, &findings, page, out)?,
+            }
+            found.extend(findings);
+        }
+        if self.json {
+            let value = if told.len() == 1 { told.remove(0) } else { json!({ "homes": told }) };
+            write_json(&value, out)?;
+        } else if found.iter().any(Finding::is_repairable) {
+            writeln!(
+                out,
+                "\n`throughline doctor --repair` repairs what it can; it makes a backup and asks first."
+            )?;
+        }
+        Ok(if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FINDINGS) })
+    }
+
+    fn findings(&self, home: &Home, is_running: bool) -> anyhow::Result<Vec<Finding>> {
+        let mut found = examine(home, is_running, now())
+            .with_context(|| format!("{} could not be examined", home.path().display()))?;
+        found.retain(|finding| {
+            self.only.is_none_or(|kind| finding.kind == kind)
+                && self.session.as_ref().is_none_or(|id| finding.sessions.contains(id))
+        });
+        Ok(found)
+    }
+
+    fn repair(&self, home: &Home, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let _owned = claim(home)?;
+        let mut findings = self.findings(home, false)?;
+        if findings.iter().any(|finding| finding.kind == Kind::Integrity) {
+            tell(home, &findings, page, out)?;
+            bail!("{} is damaged: nothing was repaired", home.path().join("state.db").display());
+        }
+        let others: Vec<Finding> =
+            findings.iter().filter(|finding| !finding.is_repairable()).cloned().collect();
+        findings.retain(Finding::is_repairable);
+        if findings.is_empty() {
+            writeln!(out, "{}: there is nothing to repair", home.path().display())?;
+            return Ok(if others.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FINDINGS) });
+        }
+        findings.sort_by_key(|finding| turn_of(finding.kind));
+        let backup = Backup::make(home, Before::Repair, now())?;
+        writeln!(
+            out,
+            "Backup of {} messages in {} sessions: {}\n\nThe plan:",
+            backup.holds.messages,
+            backup.holds.sessions,
+            backup.path.display()
+        )?;
+        for finding in &findings {
+            writeln!(out, "  {:<24} {}", finding.kind.name(), one_line(does(finding)))?;
+        }
+        out.flush()?;
+        if !self.is_wanted(&format!("Repair {} findings?", findings.len()))? {
+            backup.discard();
+            writeln!(out, "Nothing was changed.")?;
+            return Ok(ExitCode::from(WITH_FINDINGS));
+        }
+        let left = mend_all(home, &findings, page, out)?;
+        backup.repaired(home)?;
+        // By the same examination: what was repaired must not be there any more.
+        let after = self.findings(home, false)?;
+        let still: Vec<&Finding> = after.iter().filter(|finding| finding.is_repairable()).collect();
+        for finding in &still {
+            writeln!(out, "  {:<24} {}", finding.kind.name(), page.paint(Tint::Yellow, "is still there"))?;
+        }
+        writeln!(
+            out,
+            "\n{} of {} repaired; {} others are reported only. `throughline doctor --undo` puts the backup back.",
+            findings.len() - left,
+            findings.len(),
+            others.len()
+        )?;
+        Ok(if after.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FINDINGS) })
+    }
+
+    fn undo(&self, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let _owned = claim(home)?;
+        let backup = Backup::newest(home)?;
+        let since = backup.messages_since(home)?;
+        if since > 0 && !self.yes {
+            bail!(
+                "{since} messages came in since the repair, and the backup does not have them. Say --yes to put it back all \
+                 the same: they stay readable in a backup of the present state, which is made first"
+            );
+        }
+        writeln!(
+            out,
+            "{} goes back to {} messages in {} sessions: {}",
+            home.path().display(),
+            backup.holds.messages,
+            backup.holds.sessions,
+            backup.path.display()
+        )?;
+        out.flush()?;
+        if !self.is_wanted("Put it back?")? {
+            writeln!(out, "Nothing was changed.")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let kept = backup.put_back(home, now())?;
+        writeln!(out, "Done. What was there until now is kept in {}.", kept.path.display())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Whoever sits at the terminal is asked; a program has to say it.
+    fn is_wanted(&self, question: &str) -> anyhow::Result<bool> {
+        if self.yes {
+            return Ok(true);
+        }
+        if !io::stdin().is_terminal() {
+            bail!(
+                "nobody is there to be asked, so nothing was changed; say --yes to go on without a question"
+            );
+        }
+        write!(io::stderr(), "{question} [y/N] ")?;
+        io::stderr().flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+}
+
+/// One transaction each. How many could not be repaired.
+fn mend_all(home: &Home, findings: &[Finding], page: &Page, out: &mut dyn Write) -> anyhow::Result<usize> {
+    let store = throughline_store::Home::at(home.path());
+    let mut surgeon = store.surgeon(now())?;
+    let mut progress = Progress::new("repairing", findings.len() as u64);
+    let mut left = 0;
+    for (nth, finding) in (0..).zip(findings) {
+        progress.reach("repairing", nth, findings.len() as u64);
+        let file = (finding.kind == Kind::TranscriptGap).then(|| transcript(home, finding)).flatten();
+        let line = match surgeon.mend(finding, file.as_ref(), now()) {
+            Ok(Mended::Done(what)) => format!("{} {}", page.paint(Tint::Green, "done:"), one_line(&what)),
+            Ok(Mended::Unneeded) => "was gone already".to_owned(),
+            Ok(Mended::Left(why)) => {
+                left += 1;
+                format!("{} {}", page.paint(Tint::Yellow, "left:"), one_line(&why))
+            }
+            Err(error) => {
+                left += 1;
+                format!(
+                    "{} {}",
+                    page.paint(Tint::Red, "failed, and nothing of it was changed:"),
+                    error.in_full()
+                )
+            }
+        };
+        writeln!(out, "  {:<24} {line}", finding.kind.name())?;
+        out.flush()?;
+    }
+    Ok(left)
+}
+
+/// A repair has the home for itself.
+fn claim(home: &Home) -> anyhow::Result<Ownership> {
+    if home.owner().is_none() {
+        home::take_title().context("could not start again under the name that Hermes knows")?;
+    }
+    home.own(env!("CARGO_PKG_VERSION")).map_err(|error| match error.downcast_ref::<Occupied>() {
+        Some(occupied) => {
+            let how = match &occupied.owner {
+                Some(record) if record.throughline.is_some() => {
+                    "stop it where it was started (Ctrl-C, or its service)"
+                }
+                Some(_) => "stop it with `hermes gateway stop`",
+                None => "end that process",
+            };
+            anyhow::anyhow!("{occupied}. A repair needs the home for itself: {how}, then repair")
+        }
+        None => error,
+    })
+}
+
+fn now() -> Time {
+    SystemClock::new().now()
+}
+
+// --------------------------------------------------------------------------------------- telling
+
+fn does(finding: &Finding) -> &str {
+    match &finding.remedy {
+        Remedy::Repair(text) | Remedy::Advice(text) => text,
+    }
+}
+
+fn word(severity: Severity) -> (&'static str, Tint) {
+    match severity {
+        Severity::Grave => ("grave", Tint::Red),
+        Severity::Serious => ("serious", Tint::Yellow),
+        Severity::Minor => ("minor", Tint::Dim),
+    }
+}
+
+fn tell(home: &Home, findings: &[Finding], page: &Page, out: &mut dyn Write) -> io::Result<()> {
+    if findings.is_empty() {
+        return writeln!(out, "{}: nothing is wrong", home.path().display());
+    }
+    writeln!(out, "{}: {} findings", home.path().display(), findings.len())?;
+    for kind in Kind::ALL {
+        let of_kind: Vec<&Finding> = findings.iter().filter(|finding| finding.kind == *kind).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        let (severity, tint) = word(kind.severity());
+        writeln!(
+            out,
+            "\n{} ({}, {}): {}",
+            page.paint(Tint::Bold, kind.name()),
+            page.paint(tint, severity),
+            of_kind.len(),
+            kind.says()
+        )?;
+        for finding in of_kind.iter().take(SHOWN_MAX) {
+            for line in finding.evidence.iter().take(LINES_MAX) {
+                writeln!(out, "  {}", indented(&visible(line), "    ").trim())?;
+            }
+            if finding.evidence.len() > LINES_MAX {
+                writeln!(out, "    and {} lines more", finding.evidence.len() - LINES_MAX)?;
+            }
+            if !finding.rows.is_empty() {
+                let rows: Vec<String> = finding.rows.iter().take(10).map(i64::to_string).collect();
+                let more = if finding.rows.len() > 10 { " …" } else { "" };
+                writeln!(out, "    rows: {}{more}", rows.join(", "))?;
+            }
+            let what = if finding.is_repairable() { "a repair:" } else { "advice:" };
+            writeln!(out, "    {} {}", page.paint(Tint::Cyan, what), visible(does(finding)))?;
+        }
+        if of_kind.len() > SHOWN_MAX {
+            writeln!(out, "  and {} more; --json has them all", of_kind.len() - SHOWN_MAX)?;
+        }
+    }
+    Ok(())
+}
+
+fn in_json(home: &Home, findings: &[Finding]) -> Value {
+    let told: Vec<Value> = findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "kind": finding.kind.name(),
+                "severity": word(finding.kind.severity()).0,
+                "says": finding.kind.says(),
+                "sessions": finding.sessions,
+                "rows": finding.rows,
+                "evidence": finding.evidence,
+                "repairable": finding.is_repairable(),
+                "remedy": does(finding),
+            })
+        })
+        .collect();
+    json!({"home": home.path(), "findings": told})
+}
