@@ -1,6 +1,7 @@
 //! The commands: one, one file.
 
 pub mod audit;
+pub mod backup;
 pub mod chat;
 pub mod config;
 pub mod eval;
@@ -10,6 +11,7 @@ pub mod memory;
 pub mod pairing;
 pub mod plugin;
 pub mod restart;
+pub mod restore;
 pub mod run;
 pub mod service;
 pub mod sessions;

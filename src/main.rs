@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod archive;
 mod chat;
 mod chats;
 mod clerk;
@@ -14,7 +15,9 @@ mod host;
 mod logs;
 mod notify;
 mod out;
+mod passphrase;
 mod presence;
+mod progress;
 mod signal;
 mod token;
 mod wire;
@@ -54,6 +57,8 @@ enum Command {
     Sessions(cmd::sessions::Sessions),
     Why(cmd::why::Why),
     Audit(cmd::audit::Audit),
+    Backup(cmd::backup::Backup),
+    Restore(cmd::restore::Restore),
     /// What is remembered, where it comes from, and what is gone
     #[command(subcommand)]
     Memory(cmd::memory::Memory),
@@ -106,6 +111,11 @@ fn main() -> ExitCode {
             wire::reader(homes, &environment).and_then(|store| command.run(&store, &page, &mut out))
         }
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
+        Some(Command::Backup(command)) => wire::only(homes, &environment)
+            .and_then(|home| command.run(&home, all_profiles, &environment, &mut out)),
+        Some(Command::Restore(command)) => {
+            command.run(|| wire::only(homes, &environment), &environment, &mut out)
+        }
         Some(Command::Memory(command)) => wire::memory(command, homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),

@@ -17,6 +17,7 @@ mod call;
 mod check;
 mod commit;
 mod compression;
+mod copy;
 mod ending;
 mod envelope;
 mod fault;
@@ -48,5 +49,6 @@ mod write;
 pub mod conformance;
 
 pub use commit::Writer;
+pub use copy::{Copied, CopyError, copy, inspect};
 pub use open::{Durability, FileSystem, Home, OpenError};
 pub use read::Reader;
