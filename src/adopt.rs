@@ -43,7 +43,7 @@ pub struct Move<'a> {
     pub together: bool,
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Makes a backup that was read back, and says where.
-    pub back_up: &'a dyn Fn(&Home, &mut dyn Write) -> anyhow::Result<PathBuf>,
+    pub back_up: &'a dyn Fn(&Home) -> anyhow::Result<PathBuf>,
 }
 
 impl Move<'_> {
@@ -59,7 +59,7 @@ impl Move<'_> {
         record.keep(self.home)?;
         if record.step == Step::BackingUp {
             for home in &self.homes {
-                let backup = (self.back_up)(home, out)?;
+                let backup = (self.back_up)(home)?;
                 writeln!(out, "backed up {} to {}", home.path().display(), backup.display())?;
                 record.backups.push(backup);
             }

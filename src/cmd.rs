@@ -2,6 +2,7 @@
 
 pub mod adopt;
 pub mod audit;
+pub mod backup;
 pub mod chat;
 pub mod config;
 pub mod doctor;
@@ -12,6 +13,7 @@ pub mod memory;
 pub mod pairing;
 pub mod plugin;
 pub mod restart;
+pub mod restore;
 pub mod run;
 pub mod service;
 pub mod sessions;

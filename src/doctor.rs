@@ -1,6 +1,6 @@
 //! What is wrong with a home as a whole: its database, as the store judges it, and what only files know.
 //!
-//! Nothing here changes a home but [`backup`], which writes below `throughline/backups` and puts back what it kept.
+//! Nothing here changes a home but [`backup`], which writes below `backups` and puts back what it kept.
 
 pub mod backup;
 mod files;

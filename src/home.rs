@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: settings, and whatever is in the database.
 
+use crate::archive::survey::RESTORE_MARK;
 use anyhow::{Context, bail};
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -181,6 +182,9 @@ impl Home {
             bail!("the profile {shown} does not exist; create it with `hermes profile create`");
         }
         self.refuse_other_than_directory()?;
+        if self.path.join(RESTORE_MARK).exists() {
+            bail!("{shown} is only half restored; run the same `throughline restore` again, and it goes on");
+        }
         let is_fresh = !self.path.join(BIRTH_FILE).exists() && !self.has_history();
         let builder = private_directory();
         for name in [""].iter().chain(&DIRECTORIES) {
@@ -210,6 +214,11 @@ impl Home {
         replace_lightly(&self.path.join(PID_FILE), &record)
             .with_context(|| format!("could not write {}", self.file(PID_FILE)))?;
         Ok(Ownership { pid_file: self.path.join(PID_FILE), _lock: lock })
+    }
+
+    /// Keeps a gateway from starting here for as long as the file is open, without being one.
+    pub fn hold(&self) -> anyhow::Result<File> {
+        self.lock()
     }
 
     /// Who has this home now, if anybody.

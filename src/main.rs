@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod adopt;
+mod archive;
 mod chat;
 mod chats;
 mod clerk;
@@ -16,6 +17,7 @@ mod host;
 mod logs;
 mod notify;
 mod out;
+mod passphrase;
 mod presence;
 mod progress;
 mod signal;
@@ -59,6 +61,8 @@ enum Command {
     Audit(cmd::audit::Audit),
     Adopt(cmd::adopt::Adopt),
     Doctor(cmd::doctor::Doctor),
+    Backup(cmd::backup::Backup),
+    Restore(cmd::restore::Restore),
     /// What is remembered, where it comes from, and what is gone
     #[command(subcommand)]
     Memory(cmd::memory::Memory),
@@ -113,6 +117,11 @@ fn main() -> ExitCode {
         Some(Command::Adopt(command)) => command.run(&environment, wire::now(), &page, &mut out),
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
         Some(Command::Doctor(command)) => command.run(homes, &environment, &page, &mut out),
+        Some(Command::Backup(command)) => wire::only(homes, &environment)
+            .and_then(|home| command.run(&home, all_profiles, &environment, &mut out)),
+        Some(Command::Restore(command)) => {
+            command.run(|| wire::only(homes, &environment), &environment, &mut out)
+        }
         Some(Command::Memory(command)) => wire::memory(command, homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),

@@ -1,73 +1,132 @@
-//! How far long work is, for whoever waits: how much is done, how fast, and how much time is left.
+//! How far a long piece of work is: one line on standard error, with rate and time left.
 //!
-//! On standard error, and only where that is a terminal: a log or a pipe gets nothing. A line is written over the
-//! one before it, at most ten times a second, and is gone when the work is over.
+//! Nothing is written where standard error is no terminal, and the line is gone when the work is over: a log or a pipe
+//! never sees it. The line is about the work, not part of what was asked for.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-const EVERY: Duration = Duration::from_millis(100);
-/// Work that is over before this shows nothing.
-const PATIENCE: Duration = Duration::from_millis(700);
+/// A line that changes more often cannot be read.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A rate over less than this is a guess.
+const RATE_AFTER: Duration = Duration::from_millis(800);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Bytes,
+    Things,
+}
 
 pub struct Progress {
-    label: &'static str,
-    total: u64,
+    label: String,
+    unit: Unit,
     done: u64,
+    total: u64,
     began: Instant,
+    /// When the line last changed. None: it was never shown.
     shown: Option<Instant>,
-    is_seen: bool,
+    is_terminal: bool,
 }
 
 impl Progress {
-    pub fn new(label: &'static str, total: u64) -> Self {
-        let is_seen = io::stderr().is_terminal();
-        Self { label, total, done: 0, began: Instant::now(), shown: None, is_seen }
+    /// Of `total` things; 0 if nobody knows how many.
+    pub fn new(label: &str, total: u64) -> Self {
+        Self::of(label, Unit::Things, total)
     }
 
-    /// So much of it is done now.
-    pub fn reach(&mut self, label: &'static str, done: u64, total: u64) {
-        if self.label != label {
-            (self.label, self.began) = (label, Instant::now());
+    pub fn bytes(label: &str, total: u64) -> Self {
+        Self::of(label, Unit::Bytes, total)
+    }
+
+    fn of(label: &str, unit: Unit, total: u64) -> Self {
+        Self {
+            label: label.to_owned(),
+            unit,
+            done: 0,
+            total,
+            began: Instant::now(),
+            shown: None,
+            is_terminal: io::stderr().is_terminal(),
         }
-        (self.done, self.total) = (done, total);
-        self.show();
     }
 
-    fn show(&mut self) {
-        let now = Instant::now();
-        let early = now.duration_since(self.began) < PATIENCE;
-        if !self.is_seen || early || self.shown.is_some_and(|shown| now.duration_since(shown) < EVERY) {
+    pub fn advance(&mut self, by: u64) {
+        self.stands_at(self.done + by, self.total);
+    }
+
+    /// The same of work that comes in several parts: a new one begins anew.
+    pub fn reach(&mut self, label: &str, done: u64, total: u64) {
+        if self.label != label {
+            (self.label, self.began) = (label.to_owned(), Instant::now());
+        }
+        self.stands_at(done, total);
+    }
+
+    pub fn stands_at(&mut self, done: u64, total: u64) {
+        (self.done, self.total) = (done, total);
+        if !self.is_terminal || self.shown.unwrap_or(self.began).elapsed() < PAUSE {
             return;
         }
-        self.shown = Some(now);
-        let line = line(self.label, self.done, self.total, now.duration_since(self.began));
-        // Whoever cannot be shown how far it is still gets the result.
-        let _ = write!(io::stderr(), "\r\x1b[2K{line}");
-        let _ = io::stderr().flush();
+        self.shown = Some(Instant::now());
+        let line = line(&self.label, self.unit, (self.done, self.total), self.began.elapsed());
+        let mut terminal = io::stderr().lock();
+        let _ = write!(terminal, "\r\x1b[2K{line}").and_then(|()| terminal.flush());
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[2K");
-            let _ = io::stderr().flush();
+            let mut terminal = io::stderr().lock();
+            let _ = write!(terminal, "\r\x1b[2K").and_then(|()| terminal.flush());
         }
     }
 }
 
-/// `reading transcripts: 4200 of 10000, 1400 a second, 4 s left`
-fn line(label: &str, done: u64, total: u64, took: Duration) -> String {
-    if total <= 1 {
-        return format!("{label} …");
-    }
-    let rate = done as f64 / took.as_secs_f64().max(0.001);
-    let left = match rate > 0.0 {
-        true => format!(", {:.0} a second, {:.0} s left", rate, total.saturating_sub(done) as f64 / rate),
-        false => String::new(),
+/// `copy state.db  34 %  120 of 350 MB  48 MB/s  5 s left`
+fn line(label: &str, unit: Unit, (done, total): (u64, u64), elapsed: Duration) -> String {
+    let amount = |n: u64| match unit {
+        Unit::Bytes => size(n),
+        Unit::Things => n.to_string(),
     };
-    format!("{label}: {done} of {total}{left}")
+    let mut line = label.to_owned();
+    match total {
+        0 => line += &format!("  {}", amount(done)),
+        _ => {
+            let percent = done.min(total) as u128 * 100 / u128::from(total);
+            line += &format!("  {percent} %  {} of {}", amount(done), amount(total));
+        }
+    }
+    if elapsed >= RATE_AFTER && done > 0 {
+        let rate = done as f64 / elapsed.as_secs_f64();
+        line += &format!("  {}/s", amount(rate as u64));
+        if total > done {
+            line += &format!("  {} left", time((total - done) as f64 / rate));
+        }
+    }
+    line
+}
+
+/// `512 B`, `1.4 KB`, `33 MB`
+pub fn size(bytes: u64) -> String {
+    let mut number = bytes as f64;
+    for unit in ["B", "KB", "MB", "GB"] {
+        match number {
+            _ if unit == "B" && number < 1_000.0 => return format!("{bytes} B"),
+            small if unit != "B" && small < 10.0 => return format!("{small:.1} {unit}"),
+            small if small < 1_000.0 => return format!("{small:.0} {unit}"),
+            _ => number /= 1_000.0,
+        }
+    }
+    format!("{number:.1} TB")
+}
+
+fn time(seconds: f64) -> String {
+    match seconds.ceil() as u64 {
+        short @ 0..60 => format!("{short} s"),
+        middling @ 60..3_600 => format!("{} min {} s", middling / 60, middling % 60),
+        long => format!("{} h {} min", long / 3_600, long % 3_600 / 60),
+    }
 }
 
 #[cfg(test)]
@@ -75,9 +134,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_much_how_fast_and_how_long() {
-        let shown = line("reading transcripts", 4_200, 10_000, Duration::from_secs(3));
-        assert_eq!(shown, "reading transcripts: 4200 of 10000, 1400 a second, 4 s left");
-        assert_eq!(line("checking the file", 0, 1, Duration::from_secs(3)), "checking the file …");
+    fn a_line_tells_how_far_how_fast_and_how_long() {
+        let at = |done, total, ms| line("copy", Unit::Bytes, (done, total), Duration::from_millis(ms));
+        assert_eq!(at(0, 350_000_000, 0), "copy  0 %  0 B of 350 MB");
+        assert_eq!(at(100_000_000, 350_000_000, 500), "copy  28 %  100 MB of 350 MB", "too early for a rate");
+        let soon = at(100_000_000, 350_000_000, 2_000);
+        assert_eq!(soon, "copy  28 %  100 MB of 350 MB  50 MB/s  5 s left");
+        assert_eq!(at(350_000_000, 350_000_000, 7_000), "copy  100 %  350 MB of 350 MB  50 MB/s");
+        let things = line("sessions", Unit::Things, (50, 10_000), Duration::from_secs(10));
+        assert_eq!(things, "sessions  0 %  50 of 10000  5/s  33 min 10 s left");
+        assert_eq!(line("lines", Unit::Things, (7, 0), Duration::ZERO), "lines  7");
     }
 }

@@ -3,7 +3,10 @@
 use crate::adopt::record::{Record, Step};
 use crate::adopt::survey::Survey;
 use crate::adopt::{self, Move};
+use crate::archive::survey::Profiles;
+use crate::cmd::backup;
 use crate::config::Environment;
+use crate::doctor;
 use crate::home::{self, ChosenBy, Home};
 use crate::out::{Page, write_json};
 use anyhow::{Context, bail};
@@ -11,7 +14,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use throughline_core::Time;
-use throughline_hermes::profile;
+use throughline_store::doctor::Kind;
 
 /// Move an agent over from Hermes: look, back up, stop Hermes, start here; or back again
 #[derive(Debug, clap::Args)]
@@ -36,6 +39,8 @@ pub struct Adopt {
     json: bool,
 }
 
+/// Where a home keeps what it can go back to.
+const BACKUPS: &str = "backups";
 /// Something is in the way.
 const WITH_OBSTACLES: u8 = 2;
 
@@ -61,6 +66,7 @@ impl Adopt {
                 record.began
             );
         }
+        let damage = |home: &Home| damage(home, now);
         let surveys: Vec<Survey> = agents
             .iter()
             .map(|(name, home)| Survey::of(name, home, environment, &damage, page))
@@ -82,6 +88,7 @@ impl Adopt {
         }
         self.consent(together, out)?;
         let homes = agents.into_iter().map(|(_, home)| home).collect();
+        let back_up = |home: &Home| back_up(home, now);
         let moving = Move { home: &home, homes, together, variable: &variable, back_up: &back_up };
         moving.go(&surveys, page.minute(now), out)?;
         writeln!(
@@ -174,11 +181,32 @@ impl Adopt {
     }
 }
 
-/// TEMPORARY
-fn damage(_home: &Home) -> anyhow::Result<Vec<String>> {
-    Ok(Vec::new())
+/// What `throughline doctor` would say, counted by kind.
+fn damage(home: &Home, now: Time) -> anyhow::Result<Vec<String>> {
+    if !home.path().join("state.db").exists() {
+        return Ok(Vec::new());
+    }
+    let found = doctor::examine(home, home.owner().is_some(), now)?;
+    let mut kinds: Vec<Kind> = found.iter().map(|finding| finding.kind).collect();
+    kinds.dedup();
+    let count = |kind: Kind| found.iter().filter(|finding| finding.kind == kind).count();
+    let lines = kinds.into_iter().map(|kind| format!("{}: {} ({kind})", count(kind), kind.says()));
+    let mut lines: Vec<String> = lines.collect();
+    if !lines.is_empty() {
+        lines.push(format!(
+            "`throughline doctor --home {}` says more, and can repair it",
+            home.path().display()
+        ));
+    }
+    Ok(lines)
 }
 
-fn back_up(_home: &Home, _out: &mut dyn Write) -> anyhow::Result<PathBuf> {
-    bail!("not yet")
+/// In the home's own `backups`, which no backup takes along.
+fn back_up(home: &Home, now: Time) -> anyhow::Result<PathBuf> {
+    let directory = home.path().join(BACKUPS);
+    let doing = || format!("could not make {}", directory.display());
+    home::private_directory().create(&directory).with_context(doing)?;
+    let to = directory.join(format!("adopt-{}.tar.gz", now.compact()));
+    let order = backup::Order { home, profiles: Profiles::Left, to, passphrase: None, replaces: true };
+    backup::make(&order).map(|kept| kept.path)
 }

@@ -1,6 +1,6 @@
 //! What a repair begins with, and what it can be undone with.
 //!
-//! `throughline/backups/doctor-<time>/` below the home, for its owner alone: the database as SQLite copies it, the
+//! `backups/doctor-<time>/` below the home, for its owner alone: the database as SQLite copies it, the
 //! files that a repair may change, and a manifest that says what they held. A directory without its manifest is one
 //! that was never finished, and is not used. After a repair `repaired.json` says where the home stood then, so that an
 //! undo can tell what has come in since.
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use throughline_core::Time;
 use throughline_store::doctor::Holds;
 
-const DIRECTORY: &str = "throughline/backups";
+const DIRECTORY: &str = "backups";
 const DATABASE: &str = "state.db";
 const MANIFEST: &str = "manifest.json";
 const REPAIRED: &str = "repaired.json";

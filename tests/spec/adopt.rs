@@ -98,7 +98,9 @@ impl World {
 
     /// Hermes' gateways, as its own `gateway install` would have them run.
     fn install_hermes(&self, python: &Path) {
-        for (name, home) in ["hermes-gateway.service", "hermes-gateway-coder.service"].iter().zip(self.homes()) {
+        for (name, home) in
+            ["hermes-gateway.service", "hermes-gateway-coder.service"].iter().zip(self.homes())
+        {
             self.unit(
                 name,
                 &format!(
@@ -173,7 +175,9 @@ fn p15_p31_a_dry_run_changes_nothing_and_names_what_is_left_behind() {
         let written = json!(["append_message", ["talk", "user"], {"content": "Where is the map?"}]);
         hermes.does(home, &[begun, written]);
     }
-    world.place.append("user/.hermes/.env", "SIGNAL_HTTP_URL=http://127.0.0.1:1\nSIGNAL_ACCOUNT=+15550001111\n");
+    world
+        .place
+        .append("user/.hermes/.env", "SIGNAL_HTTP_URL=http://127.0.0.1:1\nSIGNAL_ACCOUNT=+15550001111\n");
     world.place.write(
         "user/.hermes/cron/jobs.json",
         r#"{"jobs": [{"id": "a1", "name": "morning news", "schedule_display": "0 8 * * *", "enabled": true}]}"#,
@@ -256,7 +260,8 @@ fn p15_p16_two_profiles_move_over_from_the_real_hermes_and_back_with_every_messa
     // What Hermes asked the model last holds everything that was said, by whomever it was answered.
     for nth in [0, 1] {
         let asked = world.model.bodies();
-        let last = asked.iter().rev().find(|body| body.contains(&format!("said to Hermes again, {nth}"))).unwrap();
+        let last =
+            asked.iter().rev().find(|body| body.contains(&format!("said to Hermes again, {nth}"))).unwrap();
         assert!(last.contains(&format!("said to us, {nth}")), "{last}");
         assert!(last.contains("said to Hermes"), "{last}");
     }
@@ -268,7 +273,8 @@ fn p16_kill_9_during_a_move_and_it_is_gone_on_with_or_taken_back() {
     let [root, _] = world.homes();
     let Some(hermes) = peers::one_hermes("0.19.0") else { return };
     let begun = json!(["create_session", ["talk", "telegram"], {}]);
-    hermes.does(&root, &[begun, json!(["append_message", ["talk", "user"], {"content": "Where is the map?"}])]);
+    hermes
+        .does(&root, &[begun, json!(["append_message", ["talk", "user"], {"content": "Where is the map?"}])]);
     world.unit(
         "hermes-gateway.service",
         &format!(
@@ -286,7 +292,10 @@ fn p16_kill_9_during_a_move_and_it_is_gone_on_with_or_taken_back() {
                 let moved = world.adopt(&["--yes"]).run();
                 let done = moved.status.success() || moved.stderr.contains("was moved here");
                 assert!(done, "after {delay} ms: {}{}", moved.stdout, moved.stderr);
-                assert!(world.is("active", "throughline.service") && !world.is("active", "hermes-gateway.service"));
+                assert!(
+                    world.is("active", "throughline.service")
+                        && !world.is("active", "hermes-gateway.service")
+                );
                 world.say(0, &format!("said after {delay} ms"));
                 let back = world.adopt(&["--undo", "--yes"]).run();
                 assert!(back.status.success(), "after {delay} ms: {}{}", back.stdout, back.stderr);

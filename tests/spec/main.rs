@@ -15,6 +15,7 @@ mod hands;
 mod homes;
 mod host;
 mod interop;
+mod keep;
 mod lifecycle;
 mod memory;
 mod model;

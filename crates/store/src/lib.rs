@@ -18,6 +18,7 @@ mod census;
 mod check;
 mod commit;
 mod compression;
+mod copy;
 pub mod doctor;
 mod ending;
 mod envelope;
@@ -51,5 +52,6 @@ pub mod conformance;
 
 pub use census::Census;
 pub use commit::Writer;
+pub use copy::{Copied, CopyError, copy, inspect};
 pub use open::{Durability, FileSystem, Home, OpenError};
 pub use read::Reader;

@@ -172,6 +172,18 @@ impl Home {
         }
     }
 
+    /// A database by itself, to be read.
+    pub(crate) fn database_alone(path: &Path) -> Self {
+        Self {
+            database: path.to_owned(),
+            sessions: None,
+            scope: String::new(),
+            filesystem: FileSystem::Trusted,
+            vfs: None,
+            durability: Durability::Full,
+        }
+    }
+
     /// The one writer of this home. An empty place becomes a home that Hermes can open, too.
     pub fn writer(&self, now: Time) -> Result<Writer, OpenError> {
         self.refuse_unsafe_filesystem()?;
@@ -261,16 +273,18 @@ impl Home {
 
     /// A home on a disk that cannot be written has no place for the log's index. If there is no
     /// log either, the file is all there is, and can be read without one.
-    fn connect_to_read(&self) -> Result<Connection, OpenError> {
+    pub(crate) fn connect_to_read(&self) -> Result<Connection, OpenError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let conn = self.connect(flags)?;
         let looked = conn.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
         let log = PathBuf::from(format!("{}-wal", self.database.display()));
         match looked {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && !log.exists() => {
-                let uri = format!("file:{}?immutable=1", percent_encoded(&self.database));
-                let conn = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
-                    .map_err(|error| self.sorted(error))?;
+                let conn = Connection::open_with_flags(
+                    unchanging(&self.database),
+                    flags | OpenFlags::SQLITE_OPEN_URI,
+                )
+                .map_err(|error| self.sorted(error))?;
                 self.prepare(&conn)?;
                 Ok(conn)
             }
@@ -460,6 +474,11 @@ fn resolved(path: &Path) -> PathBuf {
         }
     }
     absolute
+}
+
+/// A file that nobody changes, and that is read without a log.
+pub(crate) fn unchanging(path: &Path) -> String {
+    format!("file:{}?immutable=1", percent_encoded(path))
 }
 
 fn percent_encoded(path: &Path) -> String {

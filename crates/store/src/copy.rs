@@ -1,0 +1,229 @@
+//! A copy of a database, as it was at one moment, while others go on writing to it.
+//!
+//! - beside a write-ahead log the copy is read within one transaction: it is of one moment however long it takes,
+//!   and no writer waits for it
+//! - without one it is made in short steps, and begins anew whenever somebody wrote in between
+//! - what was copied is counted on both sides, and looked through; damage that the original has is copied, and told
+//!
+//! Any SQLite database can be copied, not only Hermes': a home has several. The original is never written to.
+
+use crate::open::Home;
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A few megabytes: often enough for whoever watches.
+const PAGES_AT_ONCE: i32 = 1_000;
+/// Somebody holds the original; a minute of that is not a moment.
+const BUSY_MAX: u32 = 600;
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// So that a writer without a log gets in between two steps.
+const STEP_PAUSE: Duration = Duration::from_millis(5);
+/// More kinds of damage than these would not be read.
+const DAMAGE_MAX: usize = 20;
+
+/// What a copy holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    pub bytes: u64,
+    /// By table.
+    pub rows: BTreeMap<String, u64>,
+    /// What SQLite finds wrong with it; the original has the same.
+    pub damage: Vec<String>,
+}
+
+/// Why there is no copy.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("{} is held by another process for too long; try again when it is less busy", .0.display())]
+    Busy(PathBuf),
+    #[error("{} could not be copied", path.display())]
+    Broken {
+        path: PathBuf,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error(
+        "the copy of {} has {copied} rows in {table}, the original {counted}; it was not kept",
+        path.display()
+    )]
+    Uneven { path: PathBuf, table: String, counted: u64, copied: u64 },
+}
+
+/// Makes `to`, which must not be there. `progress` hears how many bytes are done, and of how many.
+pub fn copy(from: &Path, to: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied, CopyError> {
+    let broken = |source: rusqlite::Error| CopyError::Broken { path: from.to_owned(), source: source.into() };
+    let original = Home::database_alone(from)
+        .connect_to_read()
+        .map_err(|error| CopyError::Broken { path: from.to_owned(), source: error.into() })?;
+    let mode: String = original.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(broken)?;
+    let is_held = mode == "wal";
+    if is_held {
+        original.execute_batch("BEGIN").map_err(broken)?;
+        // A transaction begins with what it reads.
+        original.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())).map_err(broken)?;
+    }
+    transfer(&original, from, to, if is_held { Duration::ZERO } else { STEP_PAUSE }, progress)?;
+    let rows = if is_held { Some(counted(&original).map_err(broken)?) } else { None };
+    let copied = inspect(to)?;
+    if let Some(rows) = rows {
+        for (table, &rows) in &rows {
+            let copied = copied.rows.get(table).copied().unwrap_or(0);
+            if copied != rows {
+                let table = table.clone();
+                return Err(CopyError::Uneven { path: from.to_owned(), table, counted: rows, copied });
+            }
+        }
+    }
+    Ok(copied)
+}
+
+fn transfer(
+    original: &Connection,
+    from: &Path,
+    to: &Path,
+    pause: Duration,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), CopyError> {
+    let broken = |source: rusqlite::Error| CopyError::Broken { path: from.to_owned(), source: source.into() };
+    let page: u64 = original
+        .query_row("PRAGMA page_size", [], |row| row.get::<_, i64>(0))
+        .map_err(broken)?
+        .try_into()
+        .unwrap_or(4_096);
+    let mut copy = Connection::open(to).map_err(broken)?;
+    // Whoever asked for it puts it on disk when it is whole.
+    copy.execute_batch("PRAGMA synchronous = OFF").map_err(broken)?;
+    let backup = Backup::new(original, &mut copy).map_err(broken)?;
+    let mut busy = 0;
+    loop {
+        let step = backup.step(PAGES_AT_ONCE).map_err(broken)?;
+        let about = backup.progress();
+        let (total, left) = (about.pagecount.max(0) as u64, about.remaining.max(0) as u64);
+        progress((total - left.min(total)) * page, total * page);
+        match step {
+            StepResult::Done => return Ok(()),
+            StepResult::More => {
+                busy = 0;
+                if !pause.is_zero() {
+                    sleep(pause);
+                }
+            }
+            _ if busy == BUSY_MAX => return Err(CopyError::Busy(from.to_owned())),
+            _ => {
+                busy += 1;
+                sleep(BUSY_PAUSE);
+            }
+        }
+    }
+}
+
+/// Looks through a database that nobody else has open. Nothing is written, not even a log beside it.
+pub fn inspect(path: &Path) -> Result<Copied, CopyError> {
+    let look = || -> rusqlite::Result<Copied> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let uri = crate::open::unchanging(path);
+        let database = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?;
+        let mut statement = database.prepare(&format!("PRAGMA integrity_check({DAMAGE_MAX})"))?;
+        let found = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let damage = found.filter(|line| line.as_ref().map_or(true, |line| line != "ok"));
+        let damage = damage.collect::<rusqlite::Result<_>>()?;
+        let bytes = std::fs::metadata(path).map_or(0, |about| about.len());
+        Ok(Copied { bytes, rows: counted(&database)?, damage })
+    };
+    look().map_err(|source| CopyError::Broken { path: path.to_owned(), source: source.into() })
+}
+
+/// Tables proper: an index for searching says nothing that they do not.
+fn counted(database: &Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
+    let sql = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'
+               AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+    let mut statement = database.prepare(sql)?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let names = names.collect::<rusqlite::Result<Vec<_>>>()?;
+    let count = |name: String| {
+        let sql = format!("SELECT count(*) FROM \"{}\"", name.replace('"', "\"\""));
+        let rows: i64 = database.query_row(&sql, [], |row| row.get(0))?;
+        Ok((name, rows.max(0) as u64))
+    };
+    names.into_iter().map(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn filled(path: &Path, rows: u32) -> Connection {
+        let database = Connection::open(path).unwrap();
+        database.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE said (id INTEGER PRIMARY KEY, twin INTEGER, text TEXT)").unwrap();
+        for _ in 0..rows {
+            database.execute("INSERT INTO said (twin, text) VALUES (0, ?1)", ["x".repeat(2_000)]).unwrap();
+        }
+        database
+    }
+
+    #[test]
+    fn a_copy_is_of_one_moment_while_another_writes_and_keeps_nobody_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        drop(filled(&path, 3_000));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let database = Connection::open(&path).unwrap();
+                let (mut written, mut slowest) = (0u32, Duration::ZERO);
+                while !is_over.load(Ordering::Relaxed) {
+                    let began = std::time::Instant::now();
+                    // Two rows that belong together.
+                    database
+                        .execute_batch(
+                            "BEGIN; INSERT INTO said (twin, text) VALUES (1, 'one');
+                             INSERT INTO said (twin, text) VALUES (2, 'other'); COMMIT",
+                        )
+                        .unwrap();
+                    slowest = slowest.max(began.elapsed());
+                    written += 1;
+                }
+                (written, slowest)
+            });
+            for nth in 0..5 {
+                let to = directory.path().join(format!("copy{nth}.db"));
+                let mut heard = Vec::new();
+                let copied = copy(&path, &to, &mut |done, total| heard.push((done, total))).unwrap();
+                assert_eq!(copied.damage, [] as [String; 0]);
+                let (done, total) = *heard.last().unwrap();
+                assert!(done == total && total >= 6_000_000, "{heard:?}");
+                let database = Connection::open(&to).unwrap();
+                let sql =
+                    "SELECT count(*) FILTER (WHERE twin = 1) - count(*) FILTER (WHERE twin = 2) FROM said";
+                assert_eq!(database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            let (written, slowest) = writer.join().unwrap();
+            assert!(written > 5 && slowest < Duration::from_secs(4), "{written} {slowest:?}");
+        });
+    }
+
+    #[test]
+    fn damage_is_copied_and_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let database = filled(&path, 50);
+        database
+            .execute_batch("CREATE INDEX said_text ON said(text); PRAGMA wal_checkpoint(TRUNCATE)")
+            .unwrap();
+        database
+            .execute_batch(
+                "PRAGMA writable_schema = ON;
+                 UPDATE sqlite_master SET sql = 'CREATE INDEX said_text ON said(twin)' WHERE name = 'said_text'",
+            )
+            .unwrap();
+        drop(database);
+        let copied = copy(&path, &directory.path().join("copy.db"), &mut |_, _| ()).unwrap();
+        assert!(!copied.damage.is_empty() && copied.rows["said"] == 50, "{copied:?}");
+    }
+}

@@ -1,0 +1,236 @@
+//! What of a home makes the agent, and what is only there because something runs or ran.
+//!
+//! Everything is kept that is not known to be worthless elsewhere: what somebody put into a home is theirs. Left out are
+//! logs, caches, locks, sockets, records of processes, what can be installed again, and other backups. Profiles are homes
+//! of their own, and come along only if they are asked for.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use throughline_hermes::profile;
+
+/// Nowhere in a home.
+const DIRECTORIES_NOWHERE: [&str; 12] = [
+    "__pycache__",
+    ".git",
+    "node_modules",
+    ".venv",
+    "venv",
+    "site-packages",
+    ".cache",
+    ".tox",
+    ".nox",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+];
+/// Not right below a home; a skill may be called so.
+const DIRECTORIES_NOT_AT_TOP: [&str; 11] = [
+    "logs",
+    "cache",
+    "image_cache",
+    "audio_cache",
+    "video_cache",
+    "document_cache",
+    "backups",
+    "checkpoints",
+    "hermes-agent",
+    "tmp",
+    STAGE,
+];
+/// About a process that is gone where this is restored.
+const FILES_NOT_AT_TOP: [&str; 7] = [
+    "gateway.lock",
+    "gateway.pid",
+    "gateway_state.json",
+    "cron.pid",
+    "processes.json",
+    "throughline.address",
+    RESTORE_MARK,
+];
+const ENDINGS_NOWHERE: [&str; 9] =
+    [".db-wal", ".db-shm", ".db-journal", ".pyc", ".pyo", ".lock", ".pid", ".sock", ".partial"];
+
+/// Where copies of databases lie until they are in the archive.
+pub const STAGE: &str = "backup.partial";
+/// In a home that is half restored.
+pub const RESTORE_MARK: &str = ".throughline-restore";
+
+/// Something to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Below the home, with `/` between names.
+    pub path: String,
+    pub place: PathBuf,
+    pub mode: u32,
+    pub bytes: u64,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Database,
+    Directory,
+    Link,
+}
+
+/// Everything to keep, directories before what is in them; and what could not be looked at.
+#[derive(Debug, Default)]
+pub struct Survey {
+    pub found: Vec<Found>,
+    pub unread: Vec<String>,
+}
+
+/// Whether the profiles below a home belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profiles {
+    Left,
+    Taken,
+}
+
+impl Survey {
+    /// `except`: what is being written right now, if it lies in the home.
+    pub fn of(home: &Path, profiles: Profiles, except: &[PathBuf]) -> io::Result<Self> {
+        let mut survey = Self::default();
+        survey.walk(home, "", profiles, except)?;
+        Ok(survey)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.found.iter().map(|found| found.bytes).sum()
+    }
+
+    fn walk(
+        &mut self,
+        directory: &Path,
+        below: &str,
+        profiles: Profiles,
+        except: &[PathBuf],
+    ) -> io::Result<()> {
+        let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let place = entry.path();
+            let Ok(name) = entry.file_name().into_string() else {
+                self.unread.push(format!("{} has a name that is no text", place.display()));
+                continue;
+            };
+            let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+            let about = match entry.metadata() {
+                Ok(about) => about,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue, // gone meanwhile
+                Err(error) => {
+                    self.unread.push(format!("{}: {error}", place.display()));
+                    continue;
+                }
+            };
+            if except.contains(&place) || is_left_out(&path, about.is_dir(), profiles) {
+                continue;
+            }
+            let kind = match () {
+                () if about.is_symlink() => Kind::Link,
+                () if about.is_dir() => Kind::Directory,
+                () if !about.is_file() => continue, // a socket or a pipe
+                () if is_database(&place) => Kind::Database,
+                () => Kind::File,
+            };
+            let bytes = if matches!(kind, Kind::File | Kind::Database) { about.len() } else { 0 };
+            self.found.push(Found {
+                path: path.clone(),
+                place: place.clone(),
+                mode: mode(&about),
+                bytes,
+                kind,
+            });
+            if kind == Kind::Directory
+                && let Err(error) = self.walk(&place, &path, profiles, except)
+            {
+                self.unread.push(format!("{}: {error}", place.display()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is at the top of a home is so at the top of each of its profiles.
+fn is_left_out(path: &str, is_directory: bool, profiles: Profiles) -> bool {
+    let names: Vec<&str> = path.split('/').collect();
+    let (name, in_home) = match names[..] {
+        [profile::DIRECTORY, _, ref rest @ ..] if !rest.is_empty() => (rest[rest.len() - 1], rest),
+        ref all => (all[all.len() - 1], all),
+    };
+    let is_top = in_home.len() == 1;
+    match is_directory {
+        true => {
+            DIRECTORIES_NOWHERE.contains(&name)
+                || (is_top && DIRECTORIES_NOT_AT_TOP.contains(&name))
+                || (path == profile::DIRECTORY && profiles == Profiles::Left)
+        }
+        false => {
+            (is_top && FILES_NOT_AT_TOP.contains(&name))
+                || ENDINGS_NOWHERE.iter().any(|ending| name.ends_with(ending))
+        }
+    }
+}
+
+fn is_database(path: &Path) -> bool {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    let start = || -> io::Result<[u8; 16]> {
+        let mut start = [0; 16];
+        io::Read::read_exact(&mut fs::File::open(path)?, &mut start)?;
+        Ok(start)
+    };
+    path.extension().is_some_and(|ending| ending == "db" || ending == "sqlite" || ending == "sqlite3")
+        && start().is_ok_and(|start| start == MAGIC)
+}
+
+#[cfg(unix)]
+pub fn mode(about: &fs::Metadata) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o777
+}
+
+#[cfg(not(unix))]
+pub fn mode(about: &fs::Metadata) -> u32 {
+    if about.is_dir() { 0o700 } else { 0o600 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_the_agent_is_kept_and_what_only_runs_is_not() {
+        let kept = [
+            "config.yaml",
+            ".env",
+            "SOUL.md",
+            "state.db",
+            "memories/MEMORY.md",
+            "skills/logs/SKILL.md",
+            "skills/hermes-agent/SKILL.md",
+            "sessions/sessions.json",
+            "cron/jobs.json",
+            "throughline.key",
+            ".throughline",
+        ];
+        let left =
+            ["gateway.lock", "gateway.pid", "state.db-wal", "throughline.address", "memories/MEMORY.md.lock"];
+        for path in kept {
+            assert!(!is_left_out(path, false, Profiles::Left), "{path}");
+            assert!(!is_left_out(&format!("profiles/work/{path}"), false, Profiles::Taken), "{path}");
+        }
+        for path in left {
+            assert!(is_left_out(path, false, Profiles::Left), "{path}");
+            assert!(is_left_out(&format!("profiles/work/{path}"), false, Profiles::Taken), "{path}");
+        }
+        for (path, is_left) in
+            [("logs", true), ("profiles/work/logs", true), ("skills/logs", false), ("cron", false)]
+        {
+            assert_eq!(is_left_out(path, true, Profiles::Taken), is_left, "{path}");
+        }
+        assert!(
+            is_left_out("profiles", true, Profiles::Left) && !is_left_out("profiles", true, Profiles::Taken)
+        );
+    }
+}

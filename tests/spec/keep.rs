@@ -1,0 +1,372 @@
+//! What is kept of a home and comes back: backups, exports, and what may go.
+
+use crate::gateway::{Client, Ended, Gateway, Place};
+use crate::model::{ModelServer, calls, last, said};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Part of every request for a summary, and of nothing else.
+const ASKS: &str = "Historical Task Snapshot";
+const SUMMARY: &str =
+    "## Goal\nMove the archive, box by box.\n\n## Critical Context\nThe code word is heron-7731.";
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+fn throughline(place: &Place, words: &[&str]) -> Ended {
+    words.iter().fold(place.launch(), |launch, word| launch.arg(*word)).run()
+}
+
+fn succeeds(place: &Place, words: &[&str]) -> String {
+    let ended = throughline(place, words);
+    assert!(ended.status.success(), "{words:?}: {ended:?}");
+    ended.stdout
+}
+
+fn fails(place: &Place, words: &[&str]) -> String {
+    let ended = throughline(place, words);
+    assert_eq!(ended.status.code(), Some(1), "{words:?}: {ended:?}");
+    ended.stderr
+}
+
+fn file(place: &Place, name: &str) -> String {
+    place.file(name).display().to_string()
+}
+
+fn order(client: &Client, session: &str, command: &str) -> String {
+    let order = json!({ "command": command });
+    let answer = client.post(&format!("/api/sessions/{session}/commands"), &[], &order).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["said"].as_str().unwrap().to_owned()
+}
+
+/// A model that summarises, remembers when it is told to, and otherwise repeats.
+fn model() -> ModelServer {
+    ModelServer::answering(Duration::ZERO, |request| match last(request) {
+        text if request.to_string().contains(ASKS) && !text.is_empty() => said(SUMMARY),
+        text if text.starts_with("remember") => {
+            let entry = json!({"action": "add", "target": "memory", "content": "The user drinks green tea."});
+            calls(&[("memory", entry)])
+        }
+        text => said(&format!("re: {}", text.chars().take(60).collect::<String>())),
+    })
+}
+
+/// A home with a conversation that was compressed, and something remembered.
+fn lived_in(place: &Place, model: &ModelServer) -> Gateway {
+    place.write("home/config.yaml", format!("model: {}\n", model.setting("m")));
+    place.write("home/SOUL.md", "You are Ada, who keeps boxes.");
+    place.write(
+        "home/skills/boxes/SKILL.md",
+        "---\nname: boxes\ndescription: how boxes are kept\n---\nUpright.\n",
+    );
+    place.write("home/logs/old.log", "nobody needs this");
+    let gateway = place.launch().start();
+    let client = &gateway.client;
+    for number in 0..12 {
+        let text = format!("Box {number} stands on a shelf. {}", "It is grey and heavy. ".repeat(60));
+        assert_eq!(client.say("s", &text).status, 200);
+    }
+    assert_eq!(client.say("s", "remember what I drink").status, 200);
+    let said = order(client, "s", "/compress");
+    assert!(said.contains("snapshot"), "{said}");
+    gateway
+}
+
+/// Everything below a directory, with rights and contents, but for what comes and goes with a process.
+fn tree(directory: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap().flatten() {
+            let (path, about) = (entry.path(), entry.metadata().unwrap());
+            let name = path.strip_prefix(directory).unwrap().display().to_string();
+            let contents = match () {
+                () if about.is_dir() => {
+                    open.push(path);
+                    Vec::new()
+                }
+                () if about.is_symlink() => {
+                    fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+                }
+                () => fs::read(&path).unwrap(),
+            };
+            found.insert(name, (about.permissions().mode() & 0o777, contents));
+        }
+    }
+    found
+}
+
+// ---------------------------------------------------------------------------------------- backup
+
+#[test]
+fn a_home_restored_elsewhere_asks_the_model_for_exactly_the_same_bytes() {
+    let place = Place::new();
+    let model = model();
+    let gateway = lived_in(&place, &model);
+    let (is_over, spoken) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let archive = file(&place, "kept.tar.gz");
+    std::thread::scope(|scope| {
+        let client = &gateway.client;
+        let (is_over, spoken) = (&is_over, &spoken);
+        for speaker in 0..4 {
+            scope.spawn(move || {
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let answer = client.say(&format!("noise-{speaker}"), &format!("noise {number}"));
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                    spoken.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        until("people talk", || spoken.load(Ordering::Relaxed) > 20);
+        let before = spoken.load(Ordering::Relaxed);
+        let told: Value =
+            serde_json::from_str(&succeeds(&place, &["backup", "--to", &archive, "--json"])).unwrap();
+        let after = spoken.load(Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(after > before, "nobody had to wait for it: {before} {after}");
+        assert_eq!(
+            (&told["verified"], &told["databases"][0]["path"]),
+            (&json!(true), &json!("state.db")),
+            "{told}"
+        );
+        assert!(told["databases"][0]["rows"]["messages"].as_u64().unwrap() >= 2 * before as u64, "{told}");
+        assert_eq!(told["databases"][0]["damage"], json!([]), "{told}");
+    });
+    assert_eq!(fs::metadata(&archive).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(gateway.stop().success());
+
+    let restored = succeeds(&place, &["restore", &archive, "--to", &file(&place, "elsewhere")]);
+    assert!(restored.contains("every digest is right"), "{restored}");
+    let kept = tree(&place.file("elsewhere"));
+    assert!(
+        kept.contains_key("memories/MEMORY.md") && kept.contains_key("skills/boxes/SKILL.md"),
+        "{:?}",
+        kept.keys()
+    );
+    for gone in ["logs/old.log", "gateway.pid", "state.db-wal", "throughline.address"] {
+        assert!(!kept.contains_key(gone), "{gone}");
+    }
+    let elsewhere = crate::gateway::Launch::on(&place, &[&place.file("elsewhere")]);
+    let next = |launch: &crate::gateway::Launch, session: &str| {
+        let gateway = launch.start();
+        assert_eq!(gateway.client.say(session, "and now?").status, 200);
+        assert!(gateway.stop().success());
+        model.bodies().pop().unwrap()
+    };
+    for session in ["s", "another"] {
+        let (here, there) = (next(&place.launch(), session), next(&elsewhere, session));
+        assert!(here.contains("and now?") && (session != "s" || here.contains("heron-7731")), "{here}");
+        assert!(session == "s" || here.contains("green tea"), "what is remembered is there: {here}");
+        // Tools tell the model where its skills are.
+        let moved = there.replace(&file(&place, "elsewhere"), &file(&place, "home"));
+        assert_eq!(here, moved, "{session}");
+    }
+    let audit = elsewhere.arg("audit").run();
+    assert!(audit.status.success(), "{audit:?}");
+
+    fs::rename(place.home(), place.file("before")).unwrap();
+    let here = model.bodies().into_iter().find(|body| body.contains("and now?")).unwrap();
+    succeeds(&place, &["restore", &archive]);
+    assert_eq!(here, next(&place.launch(), "s"), "in the same place, byte for byte");
+}
+
+/// Enough that a kill comes in the middle.
+fn heavy(place: &Place) {
+    let mut noise = 0x9E37_79B9_7F4A_7C15u64;
+    for nth in 0..12 {
+        let bytes: Vec<u8> = (0..500_000)
+            .flat_map(|_| {
+                noise ^= noise << 13;
+                noise ^= noise >> 7;
+                noise ^= noise << 17;
+                noise.to_le_bytes()
+            })
+            .collect();
+        place.write(&format!("home/skills/heavy/{nth}.bin"), bytes);
+    }
+    place.write("home/.env", "OPENAI_API_KEY=sk-canary-1\n");
+    fs::set_permissions(place.file("home/.env"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::create_dir_all(place.file("home/cron/empty")).unwrap();
+    std::os::unix::fs::symlink("skills/heavy/0.bin", place.file("home/first")).unwrap();
+    drop(throughline_store::Home::at(&place.home()).writer(throughline_core::Time(1)).unwrap());
+}
+
+#[test]
+fn a_backup_that_is_killed_leaves_nothing_that_looks_like_one_and_the_next_begins_anew() {
+    let place = Place::new();
+    heavy(&place);
+    let archive = place.file("kept.tar.gz");
+    let partial = place.file("kept.tar.gz.partial");
+    let arguments = ["backup", "--to", archive.to_str().unwrap()];
+    for past in [0, 1_000_000, 20_000_000] {
+        let killed = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word)).spawn();
+        until("it writes", || fs::metadata(&partial).is_ok_and(|about| about.len() >= past));
+        killed.kill();
+        assert!(!archive.exists() && partial.exists());
+    }
+    let told = succeeds(&place, &arguments);
+    assert!(told.contains("interrupted") && told.contains("began anew"), "{told}");
+    assert!(archive.exists() && !partial.exists() && !place.file("home/backup.partial").exists());
+    let again = fails(&place, &arguments);
+    assert!(again.contains("is there already") && again.contains("--force"), "{again}");
+    succeeds(&place, &[&arguments[..], &["--force"]].concat());
+}
+
+#[test]
+fn a_restore_that_is_killed_goes_on_where_it_stopped() {
+    let place = Place::new();
+    heavy(&place);
+    let archive = file(&place, "kept.tar.gz");
+    succeeds(&place, &["backup", "--to", &archive]);
+    let target = file(&place, "elsewhere");
+    let restore = ["restore", &archive, "--to", &target];
+    for file in ["skills/heavy/2.bin", "skills/heavy/7.bin"] {
+        let killed = restore.iter().fold(place.launch(), |launch, word| launch.arg(*word)).spawn();
+        until("it writes", || Path::new(&target).join(file).exists());
+        killed.kill();
+        let half = crate::gateway::Launch::on(&place, &[Path::new(&target)]).run();
+        assert!(!half.status.success() && half.stderr.contains("half restored"), "{half:?}");
+    }
+    let told = succeeds(&place, &restore);
+    assert!(told.contains("was interrupted") && told.contains("were there already"), "{told}");
+    let (mut before, mut after) = (tree(&place.home()), tree(Path::new(&target)));
+    for passing in ["state.db", "state.db-wal", "state.db-shm", "gateway.lock", "gateway_state.json"] {
+        before.remove(passing);
+        after.remove(passing);
+    }
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+    assert!(before == after, "contents and rights are the same");
+    let refused = fails(&place, &restore);
+    assert!(refused.contains("is not empty"), "{refused}");
+}
+
+#[test]
+fn rubbish_is_refused_by_name_and_nothing_is_written() {
+    let place = Place::new();
+    place.write("home/SOUL.md", "You are Ada.");
+    place.write("home/.env", "OPENAI_API_KEY=sk-canary-1\n");
+    let archive = file(&place, "kept.tar.gz");
+    succeeds(&place, &["backup", "--to", &archive]);
+    let whole = fs::read(&archive).unwrap();
+    let mut flipped = whole.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 0x10;
+    // A list that fits what is there, so that only the path is wrong.
+    let leading = |path: &str| {
+        let list = json!({"format": "throughline-backup", "version": 1, "at": "now", "databases": [],
+            "entries": [{"path": path.trim_start_matches("home/"), "mode": "600", "bytes": 4,
+                "sha256": "88d4266fd4e6338d13b845fcf289579d209c897823b9217da3e161936f031589"}]});
+        let mut tar =
+            tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        for (name, bytes) in [(path, &b"abcd"[..]), ("manifest.json", list.to_string().as_bytes())] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o600);
+            header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+            header.set_cksum();
+            tar.append(&header, bytes).unwrap();
+        }
+        tar.into_inner().unwrap().finish().unwrap()
+    };
+    for (name, bytes, says) in [
+        ("empty", Vec::new(), "no backup"),
+        ("text", b"hello there".to_vec(), "no backup"),
+        ("short", whole[..whole.len() - 20].to_vec(), "cannot be used"),
+        ("half", whole[..whole.len() / 2].to_vec(), "cannot be used"),
+        ("flipped", flipped, "cannot be used"),
+        ("above", leading("home/../../escaped"), "leads out of the directory"),
+        ("absolute", leading("/tmp/escaped"), "leads out of the directory"),
+        ("beside", leading("other/file"), "no part of a home"),
+        ("ours", leading("home/file"), ""),
+    ] {
+        let path = place.write(name, bytes);
+        let target = file(&place, &format!("to-{name}"));
+        let ended = throughline(&place, &["restore", path.to_str().unwrap(), "--to", &target]);
+        assert_eq!(ended.status.success(), says.is_empty(), "{name}: {ended:?}");
+        assert!(ended.stderr.contains(says), "{name}: {ended:?}");
+        assert!(says.is_empty() || ended.stderr.contains(path.to_str().unwrap()), "{name}: {ended:?}");
+        assert_eq!(Path::new(&target).exists(), says.is_empty(), "{name}: nothing was written");
+    }
+    assert!(!place.file("escaped").exists());
+    let missing = fails(&place, &["restore", &file(&place, "nowhere"), "--to", &file(&place, "x")]);
+    assert!(missing.contains("nowhere cannot be read"), "{missing}");
+
+    let gateway = place.launch().start();
+    let busy = fails(&place, &["restore", &archive]);
+    assert!(
+        busy.contains("is in use by another Throughline") && busy.contains("Nothing was written"),
+        "{busy}"
+    );
+    gateway.stop();
+    let full = fails(&place, &["restore", &archive]);
+    assert!(full.contains("is not empty"), "{full}");
+}
+
+#[test]
+fn p31_an_encrypted_backup_opens_with_its_passphrase_alone() {
+    let place = Place::new();
+    place.write("home/.env", "OPENAI_API_KEY=sk-canary-1\n");
+    place.write("phrase", "the tea is in the tin\n");
+    place.write("wrong", "in the fridge\n");
+    let (archive, phrase) = (file(&place, "kept.tar.gz.age"), file(&place, "phrase"));
+    let nobody = fails(&place, &["backup", "--encrypt", "--to", &archive]);
+    assert!(nobody.contains("no terminal to ask for a passphrase"), "{nobody}");
+    succeeds(&place, &["backup", "--encrypt", "--passphrase-file", &phrase, "--to", &archive]);
+    let bytes = fs::read(&archive).unwrap();
+    assert!(bytes.starts_with(b"age-encryption.org/v1\n-> scrypt "));
+    let target = file(&place, "elsewhere");
+    let wrong =
+        fails(&place, &["restore", &archive, "--to", &target, "--passphrase-file", &file(&place, "wrong")]);
+    assert!(wrong.contains("the passphrase does not open it") && !wrong.contains("fridge"), "{wrong}");
+    assert!(!Path::new(&target).exists());
+    let words = ["restore", &archive, "--to", &target];
+    let launch = words.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+    let ended = launch.env("THROUGHLINE_PASSPHRASE", "the tea is in the tin").run();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(fs::read_to_string(place.file("elsewhere/.env")).unwrap(), "OPENAI_API_KEY=sk-canary-1\n");
+
+    let mut changed = bytes.clone();
+    let end = changed.len() - 3;
+    changed[end] ^= 1;
+    let changed = place.write("changed", changed);
+    let target = file(&place, "never");
+    let words = ["restore", changed.to_str().unwrap(), "--to", &target, "--passphrase-file", &phrase];
+    assert!(fails(&place, &words).contains("changed or cut short"));
+    assert!(!Path::new(&target).exists());
+}
+
+#[test]
+fn a_backup_is_opened_by_everybodys_tools() {
+    let place = Place::new();
+    place.write("home/SOUL.md", "You are Ada.");
+    let archive = file(&place, "kept.tar.gz");
+    succeeds(&place, &["backup", "--to", &archive]);
+    let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(&archive).unwrap()));
+    let mut soul = String::new();
+    for entry in tar.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        if entry.path().unwrap() == Path::new("home/SOUL.md") {
+            entry.read_to_string(&mut soul).unwrap();
+        }
+    }
+    assert_eq!(soul, "You are Ada.");
+    let listed = std::process::Command::new("tar").args(["tzf", &archive]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("home/SOUL.md\n") && listed.ends_with("manifest.json\n"), "{listed}");
+}
