@@ -2,6 +2,7 @@
 //! have written for Hermes, under the real Hermes' Python. People write on a local Bot API.
 
 mod engines;
+mod hindsight;
 
 use crate::chats::World;
 use crate::gateway::Place;
