@@ -1,6 +1,7 @@
 //! Programs of others beside the real binary: our examples, one that writes down what it hears, and what people
 //! have written for Hermes, under the real Hermes' Python. People write on a local Bot API.
 
+mod chaos;
 mod engines;
 mod hindsight;
 
