@@ -4,6 +4,7 @@
 mod chaos;
 mod engines;
 mod hindsight;
+mod lazy;
 
 use crate::chats::World;
 use crate::gateway::Place;
