@@ -164,6 +164,11 @@ impl Plugins {
         self.hosts.iter().map(|host| Arc::new(PluginHooks::new(host.clone())))
     }
 
+    /// The gateway takes messages, on these platforms.
+    pub fn hear_of_the_start(&self, platforms: &[String]) {
+        self.hooks().for_each(|hooks| hooks.started(platforms));
+    }
+
     /// The tools of a home with the toolsets that plugins bring: each is on wherever servers of the Model Context
     /// Protocol are, and what one of them carries is no longer off.
     pub fn offered(&self, tools: &Tools) -> Tools {
