@@ -21,6 +21,7 @@ use throughline_core::compression::boundary;
 use throughline_core::compression::engine::is_full;
 use throughline_core::memory::{Provider, Scope};
 use throughline_core::port::{Engine, Summariser};
+use throughline_core::redact::redacted;
 use throughline_core::tool::{Caller, Kit};
 use throughline_gateway::Hands;
 use throughline_hermes::config::Tools;
@@ -336,6 +337,34 @@ fn what(abilities: &Initialized) -> String {
     parts.join(", ")
 }
 
+/// What is configured, for whoever looks without starting anything: its name, what it is as far as that is known, and
+/// where it comes from; and what is off, with why.
+pub fn configured(home: &Home, settings: &Settings) -> (Vec<[String; 3]>, Vec<String>) {
+    let (mut rows, mut off) = (Vec::new(), Vec::new());
+    let wanted = Wanted::of(home, settings, &mut off);
+    let known = |name: &str| kept(&home.path().join(DIRECTORY).join(name)).map(|(_, abilities)| abilities);
+    for plugin in &settings.plugins.list {
+        let known = known(&plugin.name).filter(|_| plugin.enabled);
+        off.extend(known.iter().flat_map(|abilities| unused(&plugin.name, abilities)));
+        let is = match (plugin.enabled, &known) {
+            (false, _) => "off: `enabled` is false".to_owned(),
+            (true, Some(abilities)) => what(abilities),
+            (true, None) => redacted(&plugin.command.join(" ")),
+        };
+        rows.push([format!("plugin {}", plugin.name), is, format!("config.yaml:{}", plugin.place.line)]);
+    }
+    if wanted.of_hermes().is_some() {
+        match python::interpreter(home.path(), settings) {
+            Ok(python) => {
+                off.extend(known(HERMES).iter().flat_map(|abilities| unused(HERMES, abilities)));
+                rows.push([format!("plugin {HERMES}"), wanted.parts(), python.display().to_string()]);
+            }
+            Err(why) => off.extend(wanted.lost(&why)),
+        }
+    }
+    (rows, off)
+}
+
 /// Whoever summarises for the built-in engine answers plugins, too.
 fn answers(writer: Arc<dyn Summariser>) -> AnswerModel {
     Arc::new(move |asked| {
@@ -470,6 +499,24 @@ impl Wanted {
         });
         let is_wanted = !self.is_tools_only() || !self.toolsets.is_empty();
         is_wanted.then_some(asked)
+    }
+
+    /// The same for people.
+    fn parts(&self) -> String {
+        let several = |kind: &str, names: &[String]| match names.is_empty() {
+            true => None,
+            false => Some(format!("{kind} {}", names.join(", "))),
+        };
+        let engine = self.engine.as_ref().filter(|_| self.engine_of_hermes);
+        let provider = self.provider.as_ref().filter(|_| self.provider_of_hermes);
+        let parts = [
+            engine.map(|name| format!("engine {name}")),
+            provider.map(|name| format!("memory provider {name}")),
+            several("hooks", &self.handlers),
+            several("plugins", &self.plugins),
+            several("toolsets", &self.toolsets),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
     /// What is missing without Hermes' Python, by name.
