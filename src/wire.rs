@@ -250,6 +250,8 @@ pub async fn start(
     let lost = chats.leads_nowhere(&neighbours);
     lost.iter().for_each(|words| tracing::error!(words, "messages will be refused"));
     let off = equipment.off.iter().chain(&chats.off).chain(&lost).cloned().collect();
+    let reached: Vec<String> = chats.platforms().map(|platform| platform.name().to_owned()).collect();
+    equipment.plugins.hear_of_the_start(&reached);
     let listening = chats.listen(&home, &agent.desk(), settings.busy_input.value, &neighbours);
     Ok(Running {
         address,

@@ -86,6 +86,7 @@ class Hooks(HermesCase):
                 ("session:end", "hooks/later"),
             ],
         )
+        self.assertTrue(any("later" in note and "orders" in note for note in peer.ability["notes"]), peer.ability["notes"])
         path = os.path.join(self.place, "heard")
         self.assertEqual(self.run_hook(peer, "agent:end", "hooks/plain", path=path, message="hi"), {})
         self.assertEqual(self.run_hook(peer, "agent:end", "hooks/broken", path=path), {})

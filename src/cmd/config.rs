@@ -1,6 +1,7 @@
 //! `throughline config`: what is configured, and by what.
 
-use crate::config::{Environment, Overrides, Report, Written};
+use crate::config::{Environment, Overrides, Report, Row, Written};
+use crate::equip::plugins;
 use crate::home::{self, Home};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -45,11 +46,19 @@ impl Check {
             if nth > 0 {
                 writeln!(out)?;
             }
-            let report = match Written::read(home, environment, Overrides::default())? {
+            let mut report = match Written::read(home, environment, Overrides::default())? {
                 Ok(written) => written.report(),
                 Err(report) => report,
             };
+            let (rows, off) = match &report.settings {
+                Some(settings) => plugins::configured(home, settings),
+                None => Default::default(),
+            };
+            report.rows.extend(rows.into_iter().map(|[name, value, origin]| Row { name, value, origin }));
             print(&report, out)?;
+            for words in off {
+                writeln!(out, "off: {words}")?;
+            }
             note(home, environment, out)?;
             is_good &= report.errors.is_empty();
         }

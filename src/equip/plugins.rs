@@ -4,7 +4,8 @@
 //! - each runs in a process and a directory of its own, once for each agent
 //! - what is built in here wins over what Hermes has; `hermes:NAME` asks for Hermes' all the same
 //! - what cannot be had is off, and says why; nothing else takes its place without a word
-//! - nothing of Python runs in a home that needs nothing of it
+//! - nothing of Python runs in a home that needs nothing of it; where only tools of Hermes are needed, what they are
+//!   is remembered, and a process is started by the first call
 
 mod bundle;
 mod python;
@@ -20,6 +21,7 @@ use throughline_core::compression::boundary;
 use throughline_core::compression::engine::is_full;
 use throughline_core::memory::{Provider, Scope};
 use throughline_core::port::{Engine, Summariser};
+use throughline_core::redact::redacted;
 use throughline_core::tool::{Caller, Kit};
 use throughline_gateway::Hands;
 use throughline_hermes::config::Tools;
@@ -32,6 +34,7 @@ use throughline_plugins::{
     AnswerModel, CallError, Deadlines, Host, LOG_FILE, PluginEngine, PluginHooks, PluginKit, PluginProvider,
     PluginSettings, State, Status, scope, settings,
 };
+use tokio::sync::Semaphore;
 
 /// Where plugins are at home, below the agent's home.
 pub const DIRECTORY: &str = "throughline.plugins";
@@ -49,6 +52,8 @@ const BUILT_IN: [&str; 3] = ["", "compressor", "default"];
 #[derive(Default)]
 pub struct Plugins {
     hosts: Vec<Host>,
+    /// What was asked of Hermes, also where nobody knows yet what came of it.
+    toolsets: Vec<String>,
     engine: Option<Host>,
     provider: Option<Host>,
 }
@@ -68,32 +73,28 @@ impl Plugins {
         let mut hosts: Vec<Host> = own
             .map(|plugin| Host::new(plugin_settings(plugin, home, agent, settings), model.clone()))
             .collect();
+        let mut resting = None;
         if let Some(asked) = wanted.of_hermes() {
             match python::host(home, agent, settings, asked) {
+                Ok(settings) if wanted.is_tools_only() => {
+                    let mark = python::mark(&settings);
+                    resting = Some((Host::new(settings, model), mark));
+                }
                 Ok(settings) => hosts.push(Host::new(settings, model)),
                 Err(why) => off.extend(wanted.lost(&why)),
             }
+        }
+        for host in &hosts {
+            writes_down(host, home, String::new());
         }
         let starting = hosts.iter().map(|host| host.start());
         let started = futures_util::future::join_all(starting).await;
         for (host, started) in hosts.iter().zip(started) {
             let directory = home.path().join(DIRECTORY).join(host.name());
             match started {
-                Ok(abilities) => {
-                    keep(&directory, &abilities);
-                    off.extend(abilities.notes.iter().cloned());
-                    let unheard = abilities.hooks.iter().filter(|hook| !happens(&hook.event));
-                    off.extend(unheard.map(|hook| {
-                        format!(
-                            "hook {} of {}: nothing called {} happens in this version",
-                            hook.name,
-                            host.name(),
-                            hook.event
-                        )
-                    }));
-                }
+                Ok(abilities) => off.extend(unused(host.name(), &abilities)),
                 Err(error) => {
-                    let known = kept(&directory).map(|abilities| host.remembered_as(abilities));
+                    let known = kept(&directory).map(|(_, abilities)| host.remembered_as(abilities));
                     let consequence = match known {
                         Some(()) => "What it is to keep waits for it, and what is asked of it fails",
                         None => "What it brings is missing",
@@ -105,6 +106,17 @@ impl Plugins {
                     ));
                 }
             }
+        }
+        if let Some((host, mark)) = resting {
+            writes_down(&host, home, mark.clone());
+            match kept(&home.path().join(DIRECTORY).join(host.name())) {
+                Some((known, abilities)) if known == mark => {
+                    off.extend(unused(host.name(), &abilities));
+                    host.settled_as(abilities);
+                }
+                _ => learn(host.clone()),
+            }
+            hosts.push(host);
         }
         let by = |name: &Option<String>, is: fn(&Initialized) -> Option<&str>| {
             let name = name.as_deref()?;
@@ -123,7 +135,7 @@ impl Plugins {
                  under `throughline.plugins`, or empty `context.engine`."
             ));
         }
-        Self { hosts, engine, provider }
+        Self { hosts, toolsets: wanted.toolsets, engine, provider }
     }
 
     /// Whether the settings ask for anything of Hermes' Python.
@@ -153,10 +165,17 @@ impl Plugins {
         self.hosts.iter().map(|host| Arc::new(PluginHooks::new(host.clone())))
     }
 
+    /// The gateway takes messages, on these platforms.
+    pub fn hear_of_the_start(&self, platforms: &[String]) {
+        self.hooks().for_each(|hooks| hooks.started(platforms));
+    }
+
     /// The tools of a home with the toolsets that plugins bring: each is on wherever servers of the Model Context
     /// Protocol are, and what one of them carries is no longer off.
     pub fn offered(&self, tools: &Tools) -> Tools {
         let mut tools = tools.clone();
+        let unknown = self.toolsets.iter().filter(|name| !is_toolset(name));
+        tools.switches.servers.extend(unknown.cloned());
         for (host, abilities) in self.hosts.iter().filter_map(|host| Some((host, host.abilities()?))) {
             for tool in &abilities.tools {
                 let toolset = toolset_of(host, tool);
@@ -203,19 +222,65 @@ impl Plugins {
     }
 }
 
-/// What a plugin could do when it was last met: a provider that cannot be started today is still owed every turn.
+/// What a plugin could do when it was last met: a provider that cannot be started today is still owed every turn, and
+/// tools are listed without a process that runs for them.
 const ABILITIES: &str = "abilities.json";
 
-fn keep(directory: &Path, abilities: &Initialized) {
-    let written = serde_json::to_string(abilities).map_err(|error| error.to_string());
-    let written = written.and_then(|text| crate::clerk::replace(&directory.join(ABILITIES), &text));
-    if let Err(error) = written {
-        tracing::warn!(error, "what a plugin can do could not be written down");
-    }
+/// What it was told of itself then, among the abilities.
+const MARK: &str = "mark";
+
+/// Whatever it says of itself from now on is known to the next process.
+fn writes_down(host: &Host, home: &Home, mark: String) {
+    let directory = home.path().join(DIRECTORY).join(host.name());
+    host.introduces_itself_to(Arc::new(move |abilities| {
+        let written = serde_json::to_value(abilities).map_err(|error| error.to_string());
+        let written = written.and_then(|mut text| {
+            text[MARK] = json!(mark);
+            crate::clerk::replace(&directory.join(ABILITIES), &text.to_string())
+        });
+        if let Err(error) = written {
+            tracing::warn!(error, "what a plugin can do could not be written down");
+        }
+    }));
 }
 
-fn kept(directory: &Path) -> Option<Initialized> {
-    serde_json::from_str(&std::fs::read_to_string(directory.join(ABILITIES)).ok()?).ok()
+/// With the mark of that time.
+fn kept(directory: &Path) -> Option<(String, Initialized)> {
+    let text = std::fs::read_to_string(directory.join(ABILITIES)).ok()?;
+    let mut known: Value = serde_json::from_str(&text).ok()?;
+    let mark = known.as_object_mut()?.remove(MARK);
+    let mark = mark.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some((mark, serde_json::from_value(known).ok()?))
+}
+
+/// Finds out what tools there are, beside everything else, and lets the process go again. Those that it finds are
+/// offered from then on. One agent after the other: each of them is a whole Hermes.
+fn learn(host: Host) {
+    static ONE: Semaphore = Semaphore::const_new(1);
+    tokio::spawn(async move {
+        let Ok(_alone) = ONE.acquire().await else { return };
+        match host.start().await {
+            Ok(abilities) => {
+                for words in unused(host.name(), &abilities) {
+                    tracing::warn!(words, "something of a plugin is off");
+                }
+                host.settled_as(abilities.as_ref().clone());
+                host.rest().await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "Hermes' tools are missing until the next start of the gateway")
+            }
+        }
+    });
+}
+
+/// What of a plugin comes to nothing here, in sentences.
+fn unused(plugin: &str, abilities: &Initialized) -> Vec<String> {
+    let unheard = abilities.hooks.iter().filter(|hook| !happens(&hook.event));
+    let unheard = unheard.map(|hook| {
+        format!("hook {} of {plugin}: nothing called {} happens in this version", hook.name, hook.event)
+    });
+    abilities.notes.iter().cloned().chain(unheard).collect()
 }
 
 fn scope_of(hands: &Arc<Hands>) -> ScopeOf {
@@ -270,6 +335,34 @@ fn what(abilities: &Initialized) -> String {
     parts.extend(several(abilities.hooks.len(), "hook"));
     parts.extend(several(abilities.commands.len(), "command"));
     parts.join(", ")
+}
+
+/// What is configured, for whoever looks without starting anything: its name, what it is as far as that is known, and
+/// where it comes from; and what is off, with why.
+pub fn configured(home: &Home, settings: &Settings) -> (Vec<[String; 3]>, Vec<String>) {
+    let (mut rows, mut off) = (Vec::new(), Vec::new());
+    let wanted = Wanted::of(home, settings, &mut off);
+    let known = |name: &str| kept(&home.path().join(DIRECTORY).join(name)).map(|(_, abilities)| abilities);
+    for plugin in &settings.plugins.list {
+        let known = known(&plugin.name).filter(|_| plugin.enabled);
+        off.extend(known.iter().flat_map(|abilities| unused(&plugin.name, abilities)));
+        let is = match (plugin.enabled, &known) {
+            (false, _) => "off: `enabled` is false".to_owned(),
+            (true, Some(abilities)) => what(abilities),
+            (true, None) => redacted(&plugin.command.join(" ")),
+        };
+        rows.push([format!("plugin {}", plugin.name), is, format!("config.yaml:{}", plugin.place.line)]);
+    }
+    if wanted.of_hermes().is_some() {
+        match python::interpreter(home.path(), settings) {
+            Ok(python) => {
+                off.extend(known(HERMES).iter().flat_map(|abilities| unused(HERMES, abilities)));
+                rows.push([format!("plugin {HERMES}"), wanted.parts(), python.display().to_string()]);
+            }
+            Err(why) => off.extend(wanted.lost(&why)),
+        }
+    }
+    (rows, off)
 }
 
 /// Whoever summarises for the built-in engine answers plugins, too.
@@ -367,7 +460,11 @@ impl Wanted {
             provider_of_hermes: provider.is_some_and(|name| !own(name)),
             handlers: python::handlers(home.path()),
             plugins: python::plugins(home.path(), hermes),
-            toolsets: hermes.tools.clone().unwrap_or_default(),
+            toolsets: match &hermes.tools {
+                Some(named) => named.clone(),
+                None if hermes.off => Vec::new(),
+                None => python::toolsets(home.path(), settings),
+            },
         };
         if hermes.off {
             off.extend(wanted.lost("`throughline.hermes.enabled` is false"));
@@ -383,6 +480,14 @@ impl Wanted {
         wanted
     }
 
+    /// Nothing of Hermes' Python has to run before somebody calls it.
+    fn is_tools_only(&self) -> bool {
+        !self.engine_of_hermes
+            && !self.provider_of_hermes
+            && self.handlers.is_empty()
+            && self.plugins.is_empty()
+    }
+
     /// What Hermes' Python is asked to be. None: nothing.
     fn of_hermes(&self) -> Option<Value> {
         let asked = json!({
@@ -392,12 +497,26 @@ impl Wanted {
             "hooks": !self.handlers.is_empty(),
             "plugins": !self.plugins.is_empty(),
         });
-        let is_wanted = self.engine_of_hermes
-            || self.provider_of_hermes
-            || !self.handlers.is_empty()
-            || !self.plugins.is_empty()
-            || !self.toolsets.is_empty();
+        let is_wanted = !self.is_tools_only() || !self.toolsets.is_empty();
         is_wanted.then_some(asked)
+    }
+
+    /// The same for people.
+    fn parts(&self) -> String {
+        let several = |kind: &str, names: &[String]| match names.is_empty() {
+            true => None,
+            false => Some(format!("{kind} {}", names.join(", "))),
+        };
+        let engine = self.engine.as_ref().filter(|_| self.engine_of_hermes);
+        let provider = self.provider.as_ref().filter(|_| self.provider_of_hermes);
+        let parts = [
+            engine.map(|name| format!("engine {name}")),
+            provider.map(|name| format!("memory provider {name}")),
+            several("hooks", &self.handlers),
+            several("plugins", &self.plugins),
+            several("toolsets", &self.toolsets),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
     /// What is missing without Hermes' Python, by name.

@@ -79,6 +79,12 @@ pub fn hermes_python(version: &str) -> Option<PathBuf> {
     python(&format!("hermes-{version}"))
 }
 
+/// The Python of a Hermes that has Hindsight's client, where a Hindsight is there to be started, too.
+pub fn hermes_with_hindsight() -> Option<PathBuf> {
+    python("hindsight")?; // says what is missing
+    python("hermes-hindsight")
+}
+
 pub fn one_hermes(version: &str) -> Option<Hermes> {
     let python = python(&format!("hermes-{version}"))?;
     Some(Hermes { version: version.to_owned(), python })

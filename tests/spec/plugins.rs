@@ -1,6 +1,11 @@
 //! Programs of others beside the real binary: our examples, one that writes down what it hears, and what people
 //! have written for Hermes, under the real Hermes' Python. People write on a local Bot API.
 
+mod chaos;
+mod engines;
+mod hindsight;
+mod lazy;
+
 use crate::chats::World;
 use crate::gateway::Place;
 use crate::model::{ModelServer, calls, last, said, text};
@@ -287,6 +292,93 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
     gateway.kill();
 }
 
+/// Everything that a plugin may want to hear of, and an engine that follows sessions.
+const EAR: &str = r#"
+import json, os, sys
+
+TOOL = {"name": "witness_look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
+EVENTS = ["gateway:startup", "command:*", "command:status", "command:undo", "agent:start", "agent:step", "agent:end",
+          "pre_llm_call", "post_llm_call", "pre_verify"]
+for line in sys.stdin:
+    call = json.loads(line)
+    method, params, result = call["method"], call.get("params", {}), {}
+    if method == "initialize":
+        log = open(os.path.join(params["directory"], "heard.jsonl"), "a", buffering=1)
+        result = {"protocol": 1, "name": "witness", "version": "1", "engine": {"name": "witness", "methods": ["scope"]},
+                  "tools": [TOOL], "hooks": [{"event": event, "name": "of " + event} for event in EVENTS]}
+    else:
+        log.write(json.dumps({"method": method, "params": params}) + "\n")
+        if method == "tool/call":
+            result = {"content": "it looked"}
+    if "id" in call:
+        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
+    if method == "shutdown":
+        break
+"#;
+
+#[test]
+fn what_happens_is_told_to_hooks_and_sessions_that_go_on_to_the_engine() {
+    let model = ModelServer::answering(Duration::ZERO, |request| match last(request).as_str() {
+        "look" => calls(&[("witness_look", json!({}))]),
+        "it looked" => said("I have looked"),
+        other => said(&format!("re: {other}")),
+    });
+    let company = Company::with(model, "context: {engine: witness}\nmemory: {nudge_interval: 0}\n");
+    let script = company.world.place.write("ear.py", EAR);
+    let plugin =
+        format!("throughline: {{plugins: {{witness: {{command: [python3, {}]}}}}}}\n", script.display());
+    company.world.place.append("home/config.yaml", &plugin);
+    let gateway = company.world.launch.start();
+    assert!(gateway.log().contains("nothing called pre_verify happens"), "{}", gateway.log());
+    company.says("look");
+    company.world.until("the reply", |world| world.times_shown("I have looked") == 1);
+    company.orders("/status");
+    // What is told under each event: by the name of its hook, so that nothing is told to the wrong one.
+    let told = |event: &str| -> Vec<Value> {
+        let runs = company.heard("hook/run").into_iter();
+        runs.filter(|run| run["name"] == format!("of {event}")).collect()
+    };
+    company.until("the last of it", || !told("command:*").is_empty() && !told("post_llm_call").is_empty());
+    let [started] = &told("gateway:startup")[..] else { panic!("{:?}", told("gateway:startup")) };
+    assert_eq!(started["facts"]["platforms"], json!(["telegram"]), "{started}");
+    let steps = told("agent:step");
+    let steps: Vec<_> =
+        steps.iter().map(|step| (&step["facts"]["iteration"], &step["facts"]["tool_names"])).collect();
+    assert_eq!(steps, [(&json!(1), &json!([])), (&json!(2), &json!(["witness_look"]))]);
+    let before = &told("pre_llm_call")[0]["facts"];
+    assert_eq!(
+        (&before["user_message"], &before["conversation_history"]),
+        (&json!("look"), &json!([])),
+        "{before}"
+    );
+    let after = &told("post_llm_call")[0]["facts"];
+    assert_eq!(
+        (&after["user_message"], &after["assistant_response"]),
+        (&json!("look"), &json!("I have looked"))
+    );
+    for hook in ["command:*", "command:status"] {
+        let [ordered] = &told(hook)[..] else { panic!("{hook}: {:?}", told(hook)) };
+        assert_eq!(ordered["event"], "command:status", "{ordered}");
+        assert_eq!(
+            (&ordered["facts"]["command"], &ordered["facts"]["user_id"]),
+            (&json!("status"), &json!(ADA.to_string()))
+        );
+    }
+    assert!(told("command:undo").is_empty());
+
+    let opened = || -> Vec<Value> {
+        company.heard("scope/opened").iter().map(|opened| opened["scope"]["session"].clone()).collect()
+    };
+    company.until("the engine knows of the session", || opened().len() == 1);
+    assert!(gateway.stop().success());
+    let gateway = company.world.launch.start();
+    company.hears("after the restart");
+    company.until("the engine knows that it goes on", || opened().len() == 2);
+    assert_eq!(opened()[0], opened()[1]);
+    assert_eq!(told("gateway:startup").len(), 2, "once for each start");
+    assert!(gateway.stop().success());
+}
+
 #[test]
 fn p24_a_provider_that_cannot_be_started_today_is_owed_every_turn() {
     let company = Company::with_witness(chatty());
@@ -352,7 +444,7 @@ fn hermes_own_provider_engine_hook_and_tool_run_under_our_host() {
     );
     place.write(
         "home/hooks/scribe/HOOK.yaml",
-        "name: scribe\ndescription: writes down\nevents: [agent:end, session:end]\n",
+        "name: scribe\ndescription: writes down\nevents: [agent:end, session:end, gateway:startup, 'command:*']\n",
     );
     place.write(
         "home/hooks/scribe/handler.py",
@@ -382,6 +474,8 @@ fn hermes_own_provider_engine_hook_and_tool_run_under_our_host() {
     company.until("the hook has heard of the end", || scribe().contains("session:end"));
     assert_eq!(scribe().matches("session:end").count(), 1, "{}", scribe());
     assert!(scribe().matches("agent:end").count() >= 10, "{}", scribe());
+    assert_eq!(scribe().matches("gateway:startup").count(), 2, "{}", scribe());
+    assert_eq!(scribe().matches("command:compress").count(), 1, "{}", scribe());
     let store = place.home().join("memory_store.db");
     company.until("the provider has its store", || store.exists());
     assert!(gateway.stop().success());

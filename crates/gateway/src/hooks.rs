@@ -1,8 +1,9 @@
-//! What the user's own programs are told while sessions live: a session began, a turn ended, a helper
-//! is done. Each is told once at most, after it is on disk, and nobody waits.
+//! What the user's own programs are told while sessions live: a session began, an order came, a turn ended, a
+//! helper is done. Each is told once at most, after it is on disk, and nobody waits.
 
 use crate::agent::Home;
 use std::sync::Arc;
+use throughline_core::command::{Command, Errand};
 use throughline_core::input::{Kind, Request};
 use throughline_core::port::{Fact, Happening, Occasion};
 use throughline_core::session::{Act, FailureKind, Outcome, Phase, Session};
@@ -30,12 +31,48 @@ pub(crate) fn tell(
         let facts = vec![("model", model()), ("platform", Fact::from(source))];
         home.hooks.tell(happening(Occasion::Begun, format!("{}/begun", after.id), &after.id, facts));
     }
-    let began = |turn: &&Turn| !matches!(&before.phase, Phase::Turn(before) if before.id == turn.id);
     let is_wanted = |occasion| !home.hooks.names(occasion).is_empty();
-    if let Some(turn) = running(after).filter(began).filter(|_| is_wanted(Occasion::TurnBegan)) {
-        let facts = vec![("platform", Fact::from(source)), ("message", said(turn))];
-        let key = format!("{}/{}/began", after.id, turn.id);
-        home.hooks.tell(happening(Occasion::TurnBegan, key, &after.id, facts));
+    for act in acts {
+        let Act::Accept(input) = act else { continue };
+        let Some((name, argument)) = ordered(&input.kind).filter(|_| is_wanted(Occasion::Ordered)) else {
+            continue;
+        };
+        let sender = input.sender.as_ref().map(|sender| Fact::Text(sender.id.to_string()));
+        let facts = vec![
+            ("platform", Fact::from(source)),
+            ("user_id", sender.unwrap_or(Fact::Nothing)),
+            ("command", Fact::from(name)),
+            ("raw_command", Fact::from(name)),
+            ("args", Fact::from(argument)),
+            ("raw_args", Fact::from(argument)),
+        ];
+        let key = format!("{}/{}/ordered", after.id, input.seq);
+        home.hooks.tell(happening(Occasion::Ordered, key, &after.id, facts));
+    }
+    if let Some(turn) = running(after) {
+        let earlier = running(before).filter(|earlier| earlier.id == turn.id);
+        if earlier.is_none() && is_wanted(Occasion::TurnBegan) {
+            let facts = vec![
+                ("turn_id", Fact::Text(turn.id.to_string())),
+                ("model", model()),
+                ("platform", Fact::from(source)),
+                ("message", Fact::Text(excerpt(&said(turn)))),
+                ("user_message", Fact::Text(said(turn))),
+            ];
+            let key = format!("{}/{}/began", after.id, turn.id);
+            home.hooks.tell(happening(Occasion::TurnBegan, key, &after.id, facts));
+        }
+        if earlier.is_none_or(|earlier| earlier.step < turn.step) && is_wanted(Occasion::Stepped) {
+            let calls = earlier.and_then(|earlier| earlier.group.as_ref()).map(|group| &group.answer.calls);
+            let names = calls.into_iter().flatten().map(|call| call.name.clone()).collect();
+            let facts = vec![
+                ("platform", Fact::from(source)),
+                ("iteration", Fact::Number(u64::from(turn.step - turn.first_step.min(turn.step)) + 1)),
+                ("tool_names", Fact::Names(names)),
+            ];
+            let key = format!("{}/{}/{}/stepped", after.id, turn.id, turn.step);
+            home.hooks.tell(happening(Occasion::Stepped, key, &after.id, facts));
+        }
     }
     let Some(turn) = running(before) else { return };
     if matches!(&after.phase, Phase::Turn(running) if running.id == turn.id) {
@@ -63,8 +100,10 @@ pub(crate) fn tell(
         ("interrupted", Fact::Flag(stopped)),
         ("model", model()),
         ("platform", Fact::from(source)),
-        ("message", said(turn)),
+        ("message", Fact::Text(excerpt(&said(turn)))),
         ("response", answered.clone().map_or(Fact::Nothing, |text| Fact::Text(excerpt(&text)))),
+        ("user_message", Fact::Text(said(turn))),
+        ("assistant_response", answered.clone().map_or(Fact::Nothing, Fact::Text)),
     ];
     home.hooks.tell(happening(Occasion::TurnEnded, key.clone(), &after.id, facts));
     if let Some(task) = turn.task() {
@@ -98,10 +137,25 @@ fn excerpt(text: &str) -> String {
 }
 
 /// What the turn is about, as it was written.
-fn said(turn: &Turn) -> Fact {
+fn said(turn: &Turn) -> String {
     let words = turn.inputs.iter().filter_map(|input| match &input.kind {
         Kind::Chat(content) | Kind::Request(Request { content, .. }) => Some(content.plain()),
         Kind::Command(_) => None,
     });
-    Fact::Text(excerpt(&words.collect::<Vec<_>>().join("\n")))
+    words.collect::<Vec<_>>().join("\n")
+}
+
+/// An order that is one here, by its name, and what was written behind it as far as that is kept.
+fn ordered(kind: &Kind) -> Option<(&str, &str)> {
+    let Kind::Command(command) = kind else { return None };
+    let argument = match command {
+        Command::Absent { .. } | Command::Unknown { .. } | Command::Notice { .. } => return None,
+        Command::Compress { focus: Some(argument), .. }
+        | Command::Errand(Errand::Other { argument, .. })
+        | Command::Errand(Errand::New { title: argument, .. })
+        | Command::Errand(Errand::Title { wanted: Some(argument) })
+        | Command::Errand(Errand::Background { text: argument, .. }) => argument.as_str(),
+        other => other.words().unwrap_or_default(),
+    };
+    Some((command.name(), argument))
 }

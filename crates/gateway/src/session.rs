@@ -326,6 +326,10 @@ impl Actor {
         if let Some(operation) = self.state.compression.as_ref().filter(|it| it.stage != Stage::Promoted) {
             self.log_started(operation); // once more: what the last process logged may be lost
         }
+        if self.born && !self.ended {
+            let compressor = &self.home.compressor;
+            compressor.tell(&self.home, &self.id, |engine, scope| engine.session_began(scope));
+        }
         self.show_questions();
         Ok(())
     }

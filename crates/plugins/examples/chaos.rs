@@ -16,10 +16,19 @@ fn main() {
     for line in std::io::stdin().lock().split(b'\n') {
         let Ok(line) = line else { return };
         let Ok(asked) = serde_json::from_slice::<Value>(&line) else { continue };
-        let Some(id) = asked["id"].as_u64() else { continue };
+        let Some(id) = asked["id"].as_u64() else {
+            if asked["method"] == "cancel" {
+                let _ = std::fs::write("cancelled", asked["params"]["id"].to_string());
+            }
+            continue;
+        };
         let name = asked["method"].as_str().unwrap_or_default();
         let answer = answer(name, &asked["params"]);
-        if name == method && counted() <= times {
+        let is_bad = name == method && counted() <= times;
+        if name == "provider/retain" {
+            noted(&asked["params"], !is_bad);
+        }
+        if is_bad {
             badly(how, id, answer);
             continue;
         }
@@ -37,6 +46,13 @@ fn counted() -> u64 {
     let before: u64 = std::fs::read_to_string("count").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let _ = std::fs::write("count", (before + 1).to_string());
     before + 1
+}
+
+/// Every turn that it was to keep, whether it has been tried before, and whether it was told so.
+fn noted(turn: &Value, well: bool) {
+    let note = json!({"key": turn["key"], "tried": turn["tried"], "well": well});
+    let file = std::fs::OpenOptions::new().create(true).append(true).open("kept");
+    let _ = file.and_then(|mut file| writeln!(file, "{note}"));
 }
 
 fn say(text: &str) {

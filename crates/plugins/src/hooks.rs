@@ -18,7 +18,6 @@ use std::time::Duration;
 use throughline_core::message::Content;
 use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
 use throughline_core::tool::{Call, Done, Returned, Witness};
-use throughline_hermes::config::hooks::event_of;
 use tokio::sync::Semaphore;
 
 /// What is told beside each other and waited for by nobody. More than this is not told at all.
@@ -39,9 +38,18 @@ impl PluginHooks {
         Self { host, running: Mutex::default(), told: Arc::new(Semaphore::new(TOLD_MAX)) }
     }
 
-    fn of_events(&self, events: &[&str]) -> Vec<Hook> {
+    fn of(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Hook> {
         let Some(abilities) = self.host.abilities() else { return Vec::new() };
-        abilities.hooks.iter().filter(|hook| events.contains(&hook.event.as_str())).cloned().collect()
+        abilities.hooks.iter().filter(|hook| is_meant(&hook.event)).cloned().collect()
+    }
+
+    /// The gateway is up, with these platforms.
+    pub fn started(&self, platforms: &[String]) {
+        for hook in self.of(|event| event == STARTED) {
+            let facts = [("platforms".to_owned(), json!(platforms))].into();
+            let (event, name, key) = (hook.event, hook.name, STARTED.to_owned());
+            self.tell_later(HookRun { scope: Scope::default(), event, name, key, facts });
+        }
     }
 
     fn of_call(&self, hook: &Hook, call: &Call, extra: Map<String, Value>) -> HookRun {
@@ -84,7 +92,7 @@ impl PluginHooks {
     }
 
     fn named(&self, name: &str, occasion: Occasion) -> Option<Hook> {
-        self.of_events(&events_of(occasion)).into_iter().find(|hook| named(&self.host, hook) == name)
+        self.of(|event| hears(event, occasion)).into_iter().find(|hook| named(&self.host, hook) == name)
     }
 }
 
@@ -93,61 +101,101 @@ async fn told(host: &Host, run: &HookRun) -> Result<(), String> {
     told.map(drop).map_err(|error| error.to_string())
 }
 
+const STARTED: &str = "gateway:startup";
+/// Before the name of an order, or a star for any of them.
+const ORDERED: &str = "command:";
+/// Around all that a turn asks of the model.
+const BEFORE_MODEL: &str = "pre_llm_call";
+const AFTER_MODEL: &str = "post_llm_call";
+
 /// What Hermes calls an occasion: to its plugins, and to the hooks of its gateway.
-fn events_of(occasion: Occasion) -> [&'static str; 2] {
-    let gateway = match occasion {
-        Occasion::Begun => "session:start",
-        Occasion::TurnBegan => "agent:start",
-        Occasion::TurnEnded => "agent:end",
-        Occasion::Finalised => "session:end",
-        Occasion::Reset => "session:reset",
-        Occasion::HelperStopped => "subagent_stop",
-    };
-    [event_of(occasion), gateway]
+fn events_of(occasion: Occasion) -> &'static [&'static str] {
+    match occasion {
+        Occasion::Begun => &["on_session_start", "session:start"],
+        Occasion::Ordered => &[], // by the order's name
+        Occasion::TurnBegan => &[BEFORE_MODEL, "agent:start"],
+        Occasion::Stepped => &["agent:step"],
+        Occasion::TurnEnded => &["on_session_end", "agent:end", AFTER_MODEL],
+        Occasion::Finalised => &["on_session_finalize", "session:end"],
+        Occasion::Reset => &["on_session_reset", "session:reset"],
+        Occasion::HelperStopped => &["subagent_stop"],
+    }
+}
+
+fn hears(event: &str, occasion: Occasion) -> bool {
+    match occasion {
+        Occasion::Ordered => event.starts_with(ORDERED),
+        occasion => events_of(occasion).contains(&event),
+    }
 }
 
 /// Whether anything of that name ever happens here.
 pub fn happens(event: &str) -> bool {
     let all = [
         Occasion::Begun,
+        Occasion::Ordered,
         Occasion::TurnBegan,
+        Occasion::Stepped,
         Occasion::TurnEnded,
         Occasion::Finalised,
         Occasion::Reset,
         Occasion::HelperStopped,
     ];
-    ["pre_tool_call", "post_tool_call"].contains(&event)
-        || all.into_iter().flat_map(events_of).any(|known| known == event)
+    ["pre_tool_call", "post_tool_call", STARTED].contains(&event)
+        || all.into_iter().any(|occasion| hears(event, occasion))
+}
+
+/// What it is called where it happened: an order has a name of its own.
+fn event_of(hook: &Hook, happening: &Happening) -> Option<String> {
+    let fact = |wanted: &str| happening.facts.iter().find(|(name, _)| *name == wanted).map(|(_, fact)| fact);
+    match (happening.occasion, hook.event.as_str()) {
+        (Occasion::Ordered, wanted) => {
+            let Some(Fact::Text(name)) = fact("command") else { return None };
+            let event = format!("{ORDERED}{name}");
+            (wanted == event || wanted == "command:*").then_some(event)
+        }
+        // Hermes tells it of answers only.
+        (Occasion::TurnEnded, AFTER_MODEL) if fact("completed") != Some(&Fact::Flag(true)) => None,
+        (_, event) => Some(event.to_owned()),
+    }
 }
 
 fn named(host: &Host, hook: &Hook) -> String {
     format!("plugin {}: {}: {}", host.name(), hook.event, hook.name)
 }
 
-fn run_of(hook: &Hook, happening: &Happening) -> HookRun {
+/// None: this one is not for it.
+fn run_of(hook: &Hook, happening: &Happening) -> Option<HookRun> {
     let value = |fact: &Fact| match fact {
         Fact::Text(text) => json!(text),
         Fact::Number(number) => json!(number),
         Fact::Flag(flag) => json!(flag),
+        Fact::Names(names) => json!(names),
         Fact::Nothing => Value::Null,
     };
-    HookRun {
+    // Hermes' plugins name them among what they take, so they are there, though empty.
+    let absent: &[&str] = match [BEFORE_MODEL, AFTER_MODEL].contains(&hook.event.as_str()) {
+        true => &["conversation_history"],
+        false => &[],
+    };
+    Some(HookRun {
         scope: Scope { platform: happening.source.clone(), ..of_session(&happening.session) },
-        event: hook.event.clone(),
+        event: event_of(hook, happening)?,
         name: hook.name.clone(),
         key: happening.key.clone(),
         facts: [("session_id", json!(happening.session.as_str())), ("platform", json!(happening.source))]
             .into_iter()
+            .chain(absent.iter().map(|name| (*name, json!([]))))
             .chain(happening.facts.iter().map(|(name, fact)| (*name, value(fact))))
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
-    }
+    })
 }
 
 impl Witness for PluginHooks {
     fn forbids<'a>(&'a self, call: &'a Call) -> Promise<'a, Option<String>> {
         Box::pin(async move {
-            for hook in self.of_events(&["pre_tool_call"]) {
+            for hook in self.of(|event| event == "pre_tool_call") {
                 let run = self.of_call(&hook, call, Map::new());
                 let asked = self
                     .host
@@ -180,7 +228,7 @@ impl Witness for PluginHooks {
 
     fn called(&self, call: &Call, returned: &Returned, took: Duration, forbidden: Option<&str>) {
         let Returned::Done(Done { content, .. }) = returned else { return };
-        let hooks = self.of_events(&["post_tool_call"]);
+        let hooks = self.of(|event| event == "post_tool_call");
         if hooks.is_empty() {
             return;
         }
@@ -203,19 +251,20 @@ impl Witness for PluginHooks {
 
 impl Hooks for PluginHooks {
     fn names(&self, occasion: Occasion) -> Vec<String> {
-        self.of_events(&events_of(occasion)).iter().map(|hook| named(&self.host, hook)).collect()
+        self.of(|event| hears(event, occasion)).iter().map(|hook| named(&self.host, hook)).collect()
     }
 
     fn run<'a>(&'a self, name: &'a str, happening: &'a Happening) -> Promise<'a, Result<(), String>> {
         Box::pin(async move {
-            let Some(hook) = self.named(name, happening.occasion) else {
+            let hook = self.named(name, happening.occasion);
+            let Some(run) = hook.and_then(|hook| run_of(&hook, happening)) else {
                 return Ok(()); // nobody wants to know any more
             };
             let place = (name.to_owned(), happening.key.clone());
             let running = {
                 let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
                 let begin = || {
-                    let (host, run) = (self.host.clone(), run_of(&hook, happening));
+                    let host = self.host.clone();
                     let task = tokio::spawn(async move { told(&host, &run).await });
                     let gone = || Err("the hook failed inside the gateway".to_owned());
                     async move { task.await.unwrap_or_else(|_| gone()) }.boxed().shared()
@@ -236,8 +285,7 @@ impl Hooks for PluginHooks {
     }
 
     fn tell(&self, happening: Happening) {
-        for hook in self.of_events(&events_of(happening.occasion)) {
-            self.tell_later(run_of(&hook, &happening));
-        }
+        let hooks = self.of(|event| hears(event, happening.occasion));
+        hooks.iter().filter_map(|hook| run_of(hook, &happening)).for_each(|run| self.tell_later(run));
     }
 }

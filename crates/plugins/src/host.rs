@@ -4,7 +4,8 @@
 //! - every call ends within its deadline: starting, waiting for others and being refused included
 //! - a process that died is started again by the next call, at once the first time and ever later after
 //!   that; one that does not answer is left alone, until it answers a [`ping`](method::PING)
-//! - what a plugin can do is known from its first introduction on, and counts until it says otherwise
+//! - what a plugin can do is known from its first introduction on, and counts until it says otherwise;
+//!   where it is remembered from an earlier process, nothing has to run for it to be known
 //!
 //! Deliberately absent: what an answer means. That is for those who ask: [`engine`](crate::engine),
 //! [`provider`](crate::provider), [`kit`](crate::kit), [`hooks`](crate::hooks).
@@ -21,7 +22,7 @@ use futures_util::future::{BoxFuture, Shared};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -53,13 +54,16 @@ impl CallError {
     }
 }
 
+/// Hears what a plugin can do, each time it says so.
+pub type Introduced = Arc<dyn Fn(&Initialized) + Send + Sync>;
+
 /// What may take longer is not counted with what may not.
 const SOON: Duration = Duration::from_secs(60);
 
 /// How a plugin is doing, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody has needed it yet.
+    /// It does not run, and nobody needs it.
     Idle,
     Running,
     /// It died, and is not started again before this has passed.
@@ -103,6 +107,7 @@ struct Inner {
     /// For what is soon done, and for what takes its time: a slow tool must not hold up a turn.
     slots: [Semaphore; 2],
     standing: Mutex<Standing>,
+    introduced: OnceLock<Introduced>,
     tally: Arc<Tally>,
     calls: AtomicU64,
     failures: AtomicU64,
@@ -118,6 +123,8 @@ struct Standing {
     link: Option<Arc<Link>>,
     starting: Option<Starting>,
     abilities: Option<Arc<Initialized>>,
+    /// They stay as they are, whatever it says later.
+    settled: bool,
     /// Deaths one after the other.
     deaths: u32,
     /// Calls without an answer one after the other, and how often that was too much.
@@ -159,6 +166,7 @@ impl Host {
             settings,
             model,
             standing: Mutex::default(),
+            introduced: OnceLock::new(),
             tally: Arc::default(),
             calls: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -197,6 +205,23 @@ impl Host {
             standing.abilities = Some(Arc::new(abilities));
             self.0.revision.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// What it could do when somebody last met it, and counts for as long as this host does: a list of tools that
+    /// changes in the middle of a conversation costs everything that was cached of it. What it says of itself later
+    /// is for those who hear its introductions.
+    pub fn settled_as(&self, abilities: Initialized) {
+        let mut standing = self.0.standing();
+        standing.settled = true;
+        if standing.abilities.as_deref() != Some(&abilities) {
+            standing.abilities = Some(Arc::new(abilities));
+            self.0.revision.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whom it tells what it can do. The first one counts.
+    pub fn introduces_itself_to(&self, introduced: Introduced) {
+        let _ = self.0.introduced.set(introduced);
     }
 
     /// Changes whenever what it can do has changed.
@@ -336,6 +361,14 @@ impl Host {
         }
     }
 
+    /// Lets its process end, unless somebody waits for it. Whoever needs it next starts another.
+    pub async fn rest(&self) {
+        let link = self.0.standing().link.take_if(|link| link.in_flight() == 0);
+        if let Some(link) = link {
+            farewell(&link, self.deadlines().stop).await;
+        }
+    }
+
     pub fn status(&self) -> Status {
         let inner = &self.0;
         let standing = inner.standing();
@@ -447,6 +480,7 @@ fn started(host: Weak<Inner>) -> Starting {
 }
 
 async fn farewell(link: &Link, time: Duration) {
+    link.parts();
     let _ = link.ask(method::SHUTDOWN, &Nothing {}, Instant::now() + time).await;
     link.leave(time);
     link.buried().await;
@@ -643,10 +677,20 @@ impl Inner {
     }
 
     fn remember(&self, abilities: Initialized, note: Option<String>) {
+        if let Some(introduced) = self.introduced.get() {
+            introduced(&abilities);
+        }
         let mut standing = self.standing();
-        standing.notes.retain(|note| note == CHANGED);
+        standing.notes.retain(|note| [CHANGED, LATER].contains(&note.as_str()));
         standing.notes.extend(note);
         let is_same = |known: &Arc<Initialized>| **known == abilities;
+        if standing.settled {
+            let is_news = !standing.abilities.as_ref().is_some_and(is_same);
+            if is_news && !standing.notes.iter().any(|note| note == LATER) {
+                standing.notes.push(LATER.to_owned());
+            }
+            return;
+        }
         if standing.abilities.as_ref().is_some_and(|known| !is_same(known)) {
             tracing::warn!(
                 plugin = self.settings.name,
@@ -674,7 +718,7 @@ impl Inner {
         if is_current {
             standing.link = None;
         }
-        if standing.stopped {
+        if standing.stopped || link.is_parting() {
             return;
         }
         let why = self.redactor.clean(why);
@@ -702,6 +746,8 @@ impl Inner {
 }
 
 const CHANGED: &str = "It was started again and can do something else than before; what it says now counts.";
+
+const LATER: &str = "It can do something else than what was remembered of it; that counts from the next start of the gateway on.";
 
 /// A process that has not introduced itself yet: if nobody waits for that any more, it ends.
 struct Cradled(Option<Arc<Link>>);

@@ -32,7 +32,7 @@ mod words;
 
 pub use engine::PluginEngine;
 pub use hooks::PluginHooks;
-pub use host::{CallError, Host, State, Status};
+pub use host::{CallError, Host, Introduced, State, Status};
 pub use kit::PluginKit;
 pub use link::AnswerModel;
 pub use log::{FILE as LOG_FILE, Redactor};

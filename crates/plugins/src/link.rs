@@ -96,6 +96,7 @@ pub(crate) struct Link {
     orders: watch::Sender<Order>,
     buried: watch::Sender<bool>,
     answered: AtomicBool,
+    parting: AtomicBool,
     pub began: Instant,
     pub process: Option<u32>,
 }
@@ -112,6 +113,15 @@ impl Link {
     /// It answered something beside its introduction.
     pub fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
+    }
+
+    /// It is about to be told to go: its end is no death.
+    pub fn parts(&self) {
+        self.parting.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_parting(&self) -> bool {
+        self.parting.load(Ordering::Relaxed)
     }
 
     pub fn in_flight(&self) -> usize {
@@ -263,6 +273,7 @@ pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
         orders,
         buried: watch::Sender::new(false),
         answered: AtomicBool::new(false),
+        parting: AtomicBool::new(false),
         began: Instant::now(),
         process,
     });

@@ -3,7 +3,8 @@
 //! The gateway's own environment holds keys of every kind. A plugin gets a handful of variables that
 //! carry none, and what the user wrote for it; nothing else passes.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,6 +71,16 @@ impl PluginSettings {
             deadlines: Deadlines::default(),
             limits: Limits::default(),
         }
+    }
+}
+
+impl PluginSettings {
+    /// Another one whenever what the plugin is told of itself is another, or what lies `beside` it and may change what
+    /// it can do.
+    pub fn mark(&self, beside: &[u8]) -> String {
+        let told = json!([self.command, self.environment, self.settings]).to_string();
+        let digest = Sha256::new().chain_update(told).chain_update([0]).chain_update(beside).finalize();
+        digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

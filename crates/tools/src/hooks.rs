@@ -224,6 +224,7 @@ fn value(fact: &Fact) -> Value {
         Fact::Text(text) => json!(text),
         Fact::Number(number) => json!(number),
         Fact::Flag(flag) => json!(flag),
+        Fact::Names(names) => json!(names),
         Fact::Nothing => Value::Null,
     }
 }

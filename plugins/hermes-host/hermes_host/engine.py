@@ -107,7 +107,9 @@ class Engine:
             self.log("warning", f"The context engine {self.name} refused {', '.join(sorted(options))}: {error}")
         # It may have had its hands on the first copies.
         handed = [_bare(message) for message in originals]
-        remark = f"The context engine {self.name} takes no options: it compressed without {_listed(options)}."
+        # Being forced is part of every order; whoever was not asked for anything else misses nothing.
+        missed = [theirs for theirs in options if theirs != "force"]
+        remark = f"The context engine {self.name} takes no options: it compressed without {_listed(missed)}." if missed else None
         return engine.compress(list(handed), **tokens), handed, remark
 
     def status(self, params):
@@ -350,4 +352,4 @@ def _split(messages, keep_last):
 
 def _listed(options):
     ours = {theirs: name.replace("_", " ") for name, theirs in _OPTIONS.items()}
-    return " and ".join(f"the {ours[name]}" if name != "force" else "being forced" for name in sorted(options))
+    return " and ".join(f"the {ours[name]}" for name in sorted(options))

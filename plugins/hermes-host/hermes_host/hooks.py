@@ -1,7 +1,7 @@
 """A home's `hooks/<name>` directories: `HOOK.yaml` says which events, `handle(event_type, context)` hears them.
 
-Hermes' own loader finds and loads them. A handler that raises is logged and changes nothing, as under Hermes. Of
-what a handler answers, only the refusal of a command is carried; `handled` and `rewrite` are not.
+Hermes' own loader finds and loads them. A handler that raises is logged and changes nothing, as under Hermes. Orders
+(`command:*`) are told when they have been accepted: what a handler answers then is passed back, and changes nothing.
 """
 
 import logging
@@ -31,6 +31,8 @@ class Hooks:
             name = PREFIX + str(hook["name"])
             self.handlers[name] = handle
             declared += [{"event": str(event), "name": name} for event in hook["events"]]
+            if any(str(event).startswith("command:") for event in hook["events"]):
+                self.notes.append(f"The hook {hook['name']} is told of orders, and cannot refuse or replace them here.")
         return declared
 
     def knows(self, name):

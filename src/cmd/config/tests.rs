@@ -59,6 +59,24 @@ fn errors_give_exit_code_2_and_the_place() {
 }
 
 #[test]
+fn check_lists_plugins_and_what_of_them_is_off() {
+    let (text, code) = check(
+        "throughline:\n  plugins:\n    notes: {command: [notes, --fast]}\n    old: {command: old, enabled: false}\n\
+         memory: {provider: 'hermes:holographic'}\n",
+        "",
+    );
+    let line =
+        |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        line("plugin notes").contains("notes --fast") && line("plugin notes").ends_with("config.yaml:3"),
+        "{text}"
+    );
+    assert!(line("plugin old").contains("off: `enabled` is false"), "{text}");
+    assert!(line("off: memory provider holographic").contains("Hermes' Python was not found"), "{text}");
+    assert_eq!(code, ExitCode::SUCCESS);
+}
+
+#[test]
 fn check_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("absent");

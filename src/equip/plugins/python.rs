@@ -7,8 +7,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use throughline_hermes::config::plugins::Hermes;
+use throughline_hermes::toolset::Toolsets;
 use throughline_plugins::{Deadlines, PluginSettings};
 
 /// Hermes imports half of the world.
@@ -40,8 +41,55 @@ pub fn host(home: &Home, agent: &str, settings: &Settings, asked: Value) -> Resu
     })
 }
 
+/// Toolsets of Hermes that are not built in here, and whose tools do all their work when they are called. What only
+/// works beside Hermes' own gateway (its jobs, its boards, what belongs to one platform) is not among them.
+const CARRIED: [&str; 13] = [
+    "web",
+    "search",
+    "x_search",
+    "vision",
+    "video",
+    "image_gen",
+    "video_gen",
+    "browser",
+    "computer_use",
+    "code_execution",
+    "tts",
+    "homeassistant",
+    "spotify",
+];
+
+/// Where people meet an agent, beside what its lists name.
+const PLATFORMS: [&str; 6] = ["cli", "api_server", "telegram", "discord", "slack", "webhook"];
+
+/// What is switched on somewhere and can come along, if there is a Python that has it.
+pub fn toolsets(home: &Path, settings: &Settings) -> Vec<String> {
+    if interpreter(home, settings).is_err() {
+        return Vec::new();
+    }
+    let on = PLATFORMS.map(|platform| Toolsets::for_platform(&settings.tools.switches, platform));
+    let is_on = |name: &&str| on.iter().any(|toolsets| toolsets.names().contains(name));
+    CARRIED.iter().filter(|name| is_on(name)).map(|name| (*name).to_owned()).collect()
+}
+
+/// Another one whenever Hermes' tools may have become others: by the user's settings and keys, or by what is installed
+/// beside the interpreter.
+pub fn mark(host: &PluginSettings) -> String {
+    let mut beside = fs::read(host.home.join("config.yaml")).unwrap_or_default();
+    let python = host.command.first().map(Path::new);
+    let libraries = python.and_then(Path::parent).and_then(Path::parent).map(|root| root.join("lib"));
+    let packages =
+        libraries.and_then(|libraries| fs::read_dir(libraries).ok()).into_iter().flatten().flatten();
+    for packages in packages.map(|entry| entry.path().join("site-packages")) {
+        let modified = fs::metadata(&packages).and_then(|packages| packages.modified());
+        let since = modified.ok().and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+        beside.extend(since.unwrap_or_default().as_nanos().to_be_bytes());
+    }
+    host.mark(&beside)
+}
+
 /// What the user named, else the environment that Hermes made for itself, else that of the `hermes` on the path.
-fn interpreter(home: &Path, settings: &Settings) -> Result<PathBuf, String> {
+pub fn interpreter(home: &Path, settings: &Settings) -> Result<PathBuf, String> {
     if let Some(written) = &settings.plugins.hermes.python {
         let python = expanded(written, settings);
         return match python.exists() {

@@ -65,8 +65,12 @@ pub struct Happening {
 pub enum Occasion {
     /// A session began.
     Begun,
+    /// Somebody gave an order.
+    Ordered,
     /// A turn began.
     TurnBegan,
+    /// The model is asked, for the first time in its turn or after calls.
+    Stepped,
     /// A turn ended, however it ended.
     TurnEnded,
     /// A session has ended and is handed over.
@@ -82,6 +86,7 @@ pub enum Fact {
     Text(String),
     Number(u64),
     Flag(bool),
+    Names(Vec<String>),
     Nothing,
 }
 

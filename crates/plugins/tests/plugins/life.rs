@@ -2,7 +2,7 @@
 
 use crate::world::{Plugin, TIME, call, gone, happening, kit, past, retention, scope, settings};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use throughline_core::Message;
 use throughline_core::memory::{MemoryError, Provider};
@@ -11,7 +11,9 @@ use throughline_core::port::{Engine, Hooks, Occasion, Wishes};
 use throughline_core::time::Time;
 use throughline_core::tool::{Done, Kit, Returned};
 use throughline_plugins::protocol::ModelSaid;
-use throughline_plugins::{AnswerModel, CallError, Host, LOG_FILE, Limits, PluginEngine, State};
+use throughline_plugins::{
+    AnswerModel, CallError, Host, LOG_FILE, Limits, PluginEngine, PluginSettings, State,
+};
 
 fn text(returned: Returned) -> String {
     let Returned::Done(Done { content, .. }) = returned else { panic!("a tool asks nothing") };
@@ -116,6 +118,106 @@ async fn one_that_does_not_answer_is_left_alone_until_it_does() {
     assert_eq!(plugin.provider.recall(&scope(), "what?").await.unwrap(), "words");
     assert_eq!((plugin.host.status().state, plugin.host.status().restarts), (State::Running, 0));
     assert_eq!(plugin.host.status().timeouts, 3);
+}
+
+#[tokio::test]
+async fn a_pause_has_a_bound() {
+    let plugin = Plugin::with(&["chaos", "crash", "provider/recall"], |settings| {
+        let (pause, pause_max) = (Duration::from_millis(200), Duration::from_millis(300));
+        settings.limits = Limits { pause, pause_max, failures_max: 100, ..Limits::default() };
+    })
+    .await;
+    let began = Instant::now();
+    while plugin.host.status().restarts < 8 {
+        assert!(began.elapsed() < Duration::from_secs(12), "{:?}", plugin.host.status());
+        let _ = plugin.provider.recall(&scope(), "what?").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn a_mark_changes_with_what_a_plugin_is_told_and_with_nothing_else() {
+    let settings = settings(std::path::Path::new("/own"), &["chaos"]);
+    let mark = settings.mark(b"beside");
+    assert_eq!(mark, PluginSettings { agent: "other".into(), ..settings.clone() }.mark(b"beside"));
+    assert_ne!(mark, settings.mark(b"elsewhere"));
+    let key = [("KEY".to_owned(), "a-secret".to_owned())];
+    for changed in [
+        PluginSettings { command: vec!["another".into()], ..settings.clone() },
+        PluginSettings { settings: serde_json::json!({"tools": ["web"]}), ..settings.clone() },
+        PluginSettings { environment: key.into(), ..settings.clone() },
+    ] {
+        assert_ne!(mark, changed.mark(b"beside"), "{changed:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_answers_again_has_all_its_chances_again() {
+    let plugin = Plugin::with(&["chaos", "silent", "provider/recall", "5"], |settings| {
+        settings.deadlines.recall = Duration::from_millis(100);
+        settings.limits = Limits { pause: Duration::from_millis(300), ..Limits::default() };
+    })
+    .await;
+    for _ in 0..3 {
+        assert!(plugin.provider.recall(&scope(), "what?").await.is_err());
+    }
+    assert!(matches!(plugin.host.status().state, State::Broken(_)), "{:?}", plugin.host.status());
+    tokio::time::sleep(Duration::from_millis(350)).await;
+    // It answers a ping now, and is silent about the rest: that counts from the beginning.
+    for _ in 0..2 {
+        let error = plugin.provider.recall(&scope(), "what?").await.unwrap_err().to_string();
+        assert!(error.contains("within 0.1 s"), "{error}");
+        assert_eq!(plugin.host.status().state, State::Running);
+    }
+    assert_eq!(plugin.provider.recall(&scope(), "what?").await.unwrap(), "words");
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_says_so() {
+    let plugin = Plugin::start(&["chaos", "silent", "provider/recall", "1"]).await;
+    let cancelled = plugin.directory.path().join("plugin/cancelled");
+    assert!(plugin.provider.recall(&scope(), "what?").await.is_err());
+    let began = Instant::now();
+    while !cancelled.exists() {
+        assert!(began.elapsed() < Duration::from_secs(10), "the plugin was not told");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_remembered_needs_no_process_and_stays_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::new(settings(directory.path(), &["chaos"]), None);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hearing = heard.clone();
+    host.introduces_itself_to(Arc::new(move |abilities| hearing.lock().unwrap().push(abilities.tools.len())));
+    let remembered = serde_json::json!({"protocol": 1, "name": "chaos", "tools": [{"name": "a"}]});
+    host.settled_as(serde_json::from_value(remembered).unwrap());
+    let kit = kit(host.clone());
+    assert_eq!((kit.specs().len(), host.status().state), (1, State::Idle));
+    let revision = kit.revision();
+    for round in 1..=2 {
+        assert_eq!(text(kit.call(&call("a", "{\"x\": 1}")).await), "{\"x\":1}", "a call starts it");
+        assert_eq!((kit.specs().len(), kit.revision()), (1, revision), "it says more, and that is for later");
+        assert_eq!(*heard.lock().unwrap(), vec![2; round]);
+        assert!(host.status().notes.iter().any(|note| note.contains("next start")), "{:?}", host.status());
+        let process = host.status().process.unwrap();
+        host.rest().await;
+        gone(process).await;
+        assert_eq!((host.status().state, host.status().last_error), (State::Idle, None), "no death");
+    }
+}
+
+#[tokio::test]
+async fn one_that_somebody_waits_for_does_not_rest() {
+    let plugin = Plugin::start(&["chaos", "late", "tool/call", "1"]).await;
+    let process = plugin.host.status().process;
+    let call = call("a", "{}");
+    let (_, ()) = tokio::join!(plugin.kit.call(&call), async {
+        tokio::time::sleep(TIME / 4).await;
+        plugin.host.rest().await;
+    });
+    assert_eq!((plugin.host.status().process, plugin.host.status().state), (process, State::Running));
 }
 
 #[tokio::test]
