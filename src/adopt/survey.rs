@@ -6,6 +6,7 @@
 
 use super::unit::{self, HermesUnit};
 use crate::config::{Environment, ModelChoice, Overrides, Settings, Written};
+use crate::equip::plugins;
 use crate::home::Home;
 use crate::out::{Page, Tint};
 use anyhow::Context;
@@ -22,6 +23,7 @@ use throughline_store::Census;
 pub enum Part {
     Found,
     Works,
+    Beside,
     LeftBehind,
     Differs,
     Damage,
@@ -29,9 +31,10 @@ pub enum Part {
     Obstacles,
 }
 
-const PARTS: [(Part, &str, &str); 7] = [
+const PARTS: [(Part, &str, &str); 8] = [
     (Part::Found, "found", "What was found"),
     (Part::Works, "works", "What works as before"),
+    (Part::Beside, "beside", "What runs beside us, in a process of its own"),
     (Part::LeftBehind, "left_behind", "What is not carried over"),
     (Part::Differs, "differs", "What differs"),
     (Part::Damage, "damage", "What is damaged"),
@@ -152,6 +155,11 @@ impl Survey {
         for platform in ours {
             self.say(Part::Works, format!("{}: every chat keeps its session", platform.name));
         }
+        let (plugins, off) = plugins::configured(&self.home, settings);
+        for [name, is, from] in plugins {
+            self.say(Part::Beside, format!("{name}: {is} ({from})"));
+        }
+        self.say_all(Part::LeftBehind, off.iter());
         let variable = |name: &str| settings.variable(name);
         for platform in elsewhere::platforms(&settings.platforms, &variable) {
             self.say(Part::LeftBehind, format!("the platform {platform}: nobody answers there while we run"));
