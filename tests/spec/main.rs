@@ -7,6 +7,7 @@ mod bank;
 mod chats;
 mod commands;
 mod compression;
+mod doctor;
 mod drain;
 mod evaluation;
 mod gateway;
