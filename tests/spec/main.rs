@@ -8,6 +8,7 @@ mod bank;
 mod chats;
 mod commands;
 mod compression;
+mod doctor;
 mod drain;
 mod evaluation;
 mod gateway;

@@ -105,6 +105,13 @@ impl Hermes {
         serde_json::from_slice(&said).expect("the script answers in JSON")
     }
 
+    /// Runs its gateway behind its API server, asked several things at once on one session. See
+    /// `tests/peers/hermes_api.py`.
+    pub fn answers(&self, home: &Path, told: &Value) -> Value {
+        let said = self.runs("hermes_api.py", home, told);
+        serde_json::from_slice(&said).expect("the script answers in JSON")
+    }
+
     /// What its status module makes of the gateway that runs on this home. See `tests/peers/hermes_status.py`.
     pub fn sees(&self, home: &Path, why: &str) -> Value {
         let told = self.runs("hermes_status.py", home, &json!({ "why": why }));

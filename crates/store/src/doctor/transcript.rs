@@ -242,9 +242,10 @@ impl Look<'_> {
         let repeated = &live[summary + 1..];
         let Some((count, end)) = longest_run(repeated, &archived) else { return Ok(None) };
         let unseen = &archived[end..];
-        let told: HashSet<u128> = repeated.iter().map(|row| row.said).collect();
-        let is_lost =
-            unseen.iter().any(|row| row.is_user) && unseen.iter().all(|row| !told.contains(&row.said));
+        // What is repeated keeps its moment, even if it was cut short.
+        let moments: HashSet<u64> = repeated.iter().map(|row| row.at.to_bits()).collect();
+        let is_lost = unseen.iter().any(|row| row.is_user)
+            && unseen.iter().all(|row| !moments.contains(&row.at.to_bits()));
         let listed = self.listed(session)?;
         if !is_lost || unseen.iter().any(|row| row.is_summary || listed.contains(&row.id)) {
             return Ok(None);

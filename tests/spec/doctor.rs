@@ -1,0 +1,310 @@
+//! P16: `throughline doctor` finds what the old behaviour did to a home, and repairs it without losing a word.
+//!
+//! The damage is real: Hermes 0.14.0 and 0.19.0 do it by themselves, against a local model, and Hermes 0.19.0 is the
+//! judge of what is left.
+
+use crate::gateway::{Ended, Launch, Place};
+use crate::peers;
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use throughline_core::port::{Read, SessionFilter};
+use throughline_store::{FileSystem, Home};
+
+const TALK: &str = "20260528_093510_66bfaec7";
+
+fn doctor(place: &Place, arguments: &[&str]) -> Ended {
+    let launch = Launch::on(place, &[&place.home()]).arg("doctor");
+    arguments.iter().fold(launch, |launch, argument| launch.arg(*argument)).run()
+}
+
+/// What it says as JSON, and whether its exit code agrees.
+fn findings(place: &Place) -> Vec<Value> {
+    let ended = doctor(place, &["--json"]);
+    let told: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+    let found = told["findings"].as_array().unwrap().clone();
+    assert_eq!(ended.status.code(), Some(if found.is_empty() { 0 } else { 2 }), "{told}");
+    found
+}
+
+fn kinds(findings: &[Value]) -> BTreeSet<String> {
+    findings.iter().map(|finding| finding["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+fn found<'a>(findings: &'a [Value], kind: &str) -> &'a Value {
+    findings
+        .iter()
+        .find(|finding| finding["kind"] == kind)
+        .unwrap_or_else(|| panic!("no {kind}: {}", json!(findings)))
+}
+
+fn repair(place: &Place) {
+    let ended = doctor(place, &["--repair", "--yes"]);
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(matches!(ended.status.code(), Some(0 | 2)), "{said}");
+    assert!(!said.contains("failed") && !said.contains("is still there"), "{said}");
+    let left = findings(place);
+    assert!(left.iter().all(|finding| finding["repairable"] == false), "{}", json!(left));
+}
+
+/// What people said in a home, each thing once.
+fn said_by_people(home: &Path) -> BTreeSet<String> {
+    let conn = Connection::open(home.join("state.db")).unwrap();
+    let sql = "SELECT DISTINCT content FROM messages WHERE role = 'user' AND content NOT LIKE '[CONTEXT %'";
+    let mut statement = conn.prepare(sql).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// The same as our readers tell it: what is live in a session, and what its snapshots show.
+fn readable(home: &Path, session: &str) -> BTreeSet<String> {
+    let reader = Home { filesystem: FileSystem::Trusted, ..Home::at(home) }.reader().unwrap();
+    let id = session.parse().unwrap();
+    let live = reader.history(&id).unwrap();
+    let snapshots = reader.snapshots(&id).unwrap();
+    assert!(snapshots.windows(2).all(|pair| pair[0].name < pair[1].name));
+    let kept = snapshots.iter().flat_map(|snapshot| reader.snapshot(&snapshot.name).unwrap().unwrap().rows);
+    live.into_iter().chain(kept).map(|(_, message)| message.content().plain()).collect()
+}
+
+fn finds(home: &Path, words: &str) -> bool {
+    let reader = Home { filesystem: FileSystem::Trusted, ..Home::at(home) }.reader().unwrap();
+    !reader.search(words, &SessionFilter { limit: 5, ..SessionFilter::default() }).unwrap().is_empty()
+}
+
+fn live(home: &Path, session: &str) -> Vec<String> {
+    let reader = Home { filesystem: FileSystem::Trusted, ..Home::at(home) }.reader().unwrap();
+    let history = reader.history(&session.parse().unwrap()).unwrap();
+    history.iter().map(|(_, message)| message.content().plain()).collect()
+}
+
+/// What Hermes 0.19.0 lists and reads there.
+fn judged_by_hermes(home: &Path, session: &str) -> (Vec<Value>, Vec<Value>) {
+    let hermes = peers::one_hermes("0.19.0").expect("it made the home");
+    let told = hermes.does(
+        home,
+        &[
+            json!(["list_sessions_rich", [], {"limit": 50}]),
+            json!(["get_messages_as_conversation", [session], {}]),
+            json!(["check", [], {}]),
+        ],
+    );
+    assert_eq!(told[2], json!(["ok"]), "the file is whole");
+    (told[0].as_array().unwrap().clone(), told[1].as_array().unwrap().clone())
+}
+
+/// A long session, and two requests on it during one slow summary; then one more.
+fn talk() -> Value {
+    json!({
+        "config": {
+            "model": {"context_length": 131_072},
+            "compression": {"enabled": true, "threshold": 0.5},
+            "gateway": {"api_server": {"max_concurrent_runs": 0}},
+        },
+        "session": TALK, "messages": 48, "characters": 8_000, "summary_seconds": 3, "pause": 1,
+        "rounds": [["first meanwhile", "second meanwhile"], ["third, alone"]],
+    })
+}
+
+#[test]
+fn p16_what_hermes_0_14_0_forks_is_one_conversation_again() {
+    let Some(hermes) = peers::one_hermes("0.14.0") else { return };
+    let place = Place::new();
+    hermes.answers(&place.home(), &talk());
+    let before = said_by_people(&place.home());
+    assert!(before.contains("first meanwhile") && before.contains("third, alone"));
+    let untouched = std::fs::read(place.file("home/state.db")).unwrap();
+    let told = findings(&place);
+    assert_eq!(kinds(&told), BTreeSet::from(["forked_siblings".to_owned()]), "{}", json!(told));
+    let forked = found(&told, "forked_siblings");
+    assert_eq!(forked["sessions"][0], TALK);
+    assert_eq!(forked["sessions"].as_array().unwrap().len(), 4, "itself and three continuations: {forked}");
+    assert_eq!(std::fs::read(place.file("home/state.db")).unwrap(), untouched, "to look is not to touch");
+
+    repair(&place);
+    let told: BTreeSet<String> = readable(&place.home(), TALK);
+    assert!(before.iter().all(|text| told.contains(text)), "every word of every part");
+    assert!(finds(&place.home(), "\"second meanwhile\"") && finds(&place.home(), "\"first meanwhile\""));
+    let (listed, said) = judged_by_hermes(&place.home(), TALK);
+    let ids: Vec<&str> = listed.iter().map(|session| session["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [TALK], "one session");
+    assert!(
+        said.iter().any(|message| message["content"] == "third, alone"),
+        "it goes on where it was: {said:?}"
+    );
+    let again = doctor(&place, &["--repair", "--yes"]);
+    assert!(again.stdout.contains("there is nothing to repair"), "{}", again.stdout);
+}
+
+#[test]
+fn p16_what_hermes_0_19_0_archives_unseen_comes_back() {
+    let Some(hermes) = peers::one_hermes("0.19.0") else { return };
+    let place = Place::new();
+    hermes.answers(&place.home(), &talk());
+    let before = live(&place.home(), TALK);
+    let meanwhile = ["first meanwhile", "second meanwhile"];
+    let lost: Vec<&str> =
+        meanwhile.into_iter().filter(|text| !before.iter().any(|known| known == text)).collect();
+    assert_eq!(lost.len(), 1, "one of them is out of sight: {before:?}");
+    let told = findings(&place);
+    assert_eq!(kinds(&told), BTreeSet::from(["archived_unsummarised".to_owned()]), "{}", json!(told));
+    repair(&place);
+    let after = live(&place.home(), TALK);
+    let place_of = |text: &str| after.iter().position(|known| known == text).unwrap();
+    assert!(place_of(lost[0]) < place_of("third, alone"), "in its place: {after:?}");
+    assert_eq!(after.len(), before.len() + 2, "with its answer");
+    let (_, said) = judged_by_hermes(&place.home(), TALK);
+    assert!(said.iter().any(|message| message["content"] == lost[0]), "Hermes tells it again");
+}
+
+#[test]
+fn p16_what_hermes_0_14_0_rotates_in_a_chat_leads_to_one_session() {
+    let Some(hermes) = peers::one_hermes("0.14.0") else { return };
+    let place = Place::new();
+    let number = "+15550000001";
+    hermes.serves(
+        &place.home(),
+        &json!({
+            "config": {"model": {"context_length": 131_072}, "compression": {"enabled": true, "threshold": 0.5}},
+            "chats": [{"number": number, "messages": 40, "characters": 8_000, "turns": 4}],
+        }),
+    );
+    let before = said_by_people(&place.home());
+    let told = findings(&place);
+    let chain = found(&told, "rotated_chain");
+    let first = chain["sessions"][0].as_str().unwrap().to_owned();
+    let evidence = chain["evidence"].to_string();
+    assert!(evidence.contains(&format!("dm:{number} leads to")), "{evidence}");
+    repair(&place);
+    let told = readable(&place.home(), &first);
+    assert!(before.iter().all(|text| told.contains(text)), "every word of every part");
+    let routes: Value =
+        serde_json::from_str(&std::fs::read_to_string(place.file("home/sessions/sessions.json")).unwrap())
+            .unwrap();
+    let led: Vec<&Value> = routes.as_object().unwrap().values().map(|entry| &entry["session_id"]).collect();
+    assert_eq!(led, [&json!(first)]);
+    let (listed, _) = judged_by_hermes(&place.home(), &first);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["id"], first);
+
+    // And back: the home is what Hermes left.
+    let undone = doctor(&place, &["--undo", "--yes"]);
+    assert!(undone.status.success(), "{}{}", undone.stdout, undone.stderr);
+    assert!(kinds(&findings(&place)).contains("rotated_chain"));
+    assert_eq!(said_by_people(&place.home()), before);
+}
+
+// ------------------------------------------------------------------------------------------ by hand
+
+/// A home with so many conversations that were rotated twice.
+fn rotated(place: &Place, count: usize) -> i64 {
+    std::fs::create_dir_all(place.home()).unwrap();
+    let conn = Connection::open(place.file("home/state.db")).unwrap();
+    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; BEGIN").unwrap();
+    throughline_hermes::schema::FRESH.iter().for_each(|text| conn.execute_batch(text).unwrap());
+    let mut at = 1_763_000_000.0;
+    for nth in 0..count {
+        let mut parent: Option<String> = None;
+        for part in 0..3 {
+            at += 60.0;
+            let id = format!("20251113_{nth:06}_{part:08x}");
+            let over = (part < 2).then_some(at + 50.0);
+            let reason = (part < 2).then_some("compression");
+            let sql = "INSERT INTO sessions (id, source, parent_session_id, started_at, ended_at, end_reason, message_count)
+                       VALUES (?1, 'cli', ?2, ?3, ?4, ?5, 4)";
+            conn.execute(sql, params![id, parent, at, over, reason]).unwrap();
+            for line in 0..4 {
+                let role = if line % 2 == 0 { "user" } else { "assistant" };
+                let text = format!("talk {nth}, part {part}, line {line}");
+                let sql =
+                    "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?1, ?2, ?3, ?4)";
+                conn.execute(sql, params![id, role, text, at + f64::from(line)]).unwrap();
+            }
+            parent = Some(id);
+        }
+    }
+    conn.execute_batch("COMMIT").unwrap();
+    conn.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)).unwrap()
+}
+
+fn messages(place: &Place) -> i64 {
+    let conn = Connection::open(place.file("home/state.db")).unwrap();
+    let opinion: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(opinion, "ok");
+    conn.query_row("SELECT count(*) FROM messages", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn p16_a_repair_survives_kill_9_at_any_moment() {
+    let place = Place::new();
+    let all = rotated(&place, 150);
+    let launch = place.launch().arg("doctor").arg("--repair").arg("--yes");
+    for wait in [150, 300, 450, 600, 800] {
+        let running = launch.spawn();
+        std::thread::sleep(Duration::from_millis(wait));
+        running.kill();
+        assert_eq!(messages(&place), all, "after {wait} ms");
+        let left = findings(&place).len();
+        assert!(left <= 150, "each is as before or as after: {left}");
+    }
+    repair(&place);
+    assert_eq!((messages(&place), findings(&place)), (all, Vec::new()));
+    assert!(readable(&place.home(), "20251113_000149_00000000").contains("talk 149, part 0, line 0"));
+}
+
+#[test]
+fn p16_a_home_in_use_is_examined_and_not_repaired() {
+    let place = Place::new();
+    rotated(&place, 2);
+    let gateway = place.rehearsing(&json!({"rules": [{"when": {}, "say": "yes"}]})).start();
+    assert_eq!(kinds(&findings(&place)), BTreeSet::from(["rotated_chain".to_owned()]));
+    let refused = doctor(&place, &["--repair", "--yes"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.stdout);
+    assert!(refused.stderr.contains("pid") && refused.stderr.contains("stop it"), "{}", refused.stderr);
+    drop(gateway);
+    repair(&place);
+}
+
+#[test]
+fn p16_nobody_is_surprised_by_a_repair() {
+    let place = Place::new();
+    let all = rotated(&place, 2);
+    let asked = doctor(&place, &["--repair"]);
+    assert_eq!(asked.status.code(), Some(1));
+    assert!(asked.stderr.contains("say --yes"), "{}", asked.stderr);
+    assert!(
+        asked.stdout.contains("Backup of 24 messages") && asked.stdout.contains("The plan:"),
+        "{}",
+        asked.stdout
+    );
+    assert_eq!(findings(&place).len(), 2, "nothing was changed");
+
+    let only = doctor(&place, &["--repair", "--yes", "--session", "20251113_000001_00000000"]);
+    assert!(only.stdout.contains("1 of 1 repaired"), "{}{}", only.stdout, only.stderr);
+    assert_eq!(findings(&place).len(), 1);
+
+    // Somebody speaks; an undo says so, and keeps what was said.
+    let conn = Connection::open(place.file("home/state.db")).unwrap();
+    let sql = "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('20251113_000001_00000000', 'user', 'since then', 1763200000.0)";
+    conn.execute(sql, []).unwrap();
+    drop(conn);
+    let refused = doctor(&place, &["--undo"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(refused.stderr.contains("1 messages came in since"), "{}", refused.stderr);
+    let undone = doctor(&place, &["--undo", "--yes"]);
+    assert!(undone.status.success(), "{}", undone.stderr);
+    assert_eq!((messages(&place), findings(&place).len()), (all, 2));
+    let kept = undone.stdout.split("is kept in ").nth(1).unwrap().trim().trim_end_matches('.');
+    let conn = Connection::open(Path::new(kept).join("state.db")).unwrap();
+    let said: i64 = conn
+        .query_row("SELECT count(*) FROM messages WHERE content = 'since then'", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(said, 1);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(Path::new(kept)), mode(&Path::new(kept).join("state.db"))), (0o700, 0o600));
+    }
+}
