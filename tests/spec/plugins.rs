@@ -268,6 +268,7 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
                 && results.iter().any(|result| result.contains("no lists here"))
         })
     });
+    company.world.until("the reply", |world| !world.shown().is_empty());
     let called = company.heard("tool/call");
     assert_eq!(called.len(), 1, "{called:?}");
     assert_eq!(called[0]["scope"]["chat_key"], "agent:main:telegram:dm:4711");
