@@ -168,7 +168,7 @@ impl Signs {
             met |= class;
             if class & KEY != 0 {
                 run += 1;
-                header |= class & PART != 0 && fields::is_part_of_header(&bytes[at..]);
+                header |= class & PART != 0 && !header && fields::is_part_of_header(&bytes[at..]);
             } else {
                 longest = longest.max(run);
                 run = 0;

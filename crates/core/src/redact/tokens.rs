@@ -120,8 +120,16 @@ pub fn is_prefix(text: &str) -> bool {
 pub fn without_tokens(text: &str, purpose: Purpose) -> String {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
-    let mut at = 0;
+    let (mut at, mut run_to) = (0, 0);
     while at < bytes.len() {
+        if at >= run_to {
+            run_to = run_end(text, at, is_key_byte); // once for each run, however many words it has
+            let touched = touches(at.checked_sub(1).map(|before| &bytes[before]));
+            if (1..LENGTH_MIN).contains(&(run_to - at)) && !touched {
+                at = run_to; // most words
+                continue;
+            }
+        }
         let touched = at > 0 && bytes[at - 1].is_ascii_alphanumeric();
         if bytes[at].is_ascii_alphanumeric() {
             at = match (!touched).then(|| token_at(text, at)).flatten() {
