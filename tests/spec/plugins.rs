@@ -330,7 +330,6 @@ fn what_happens_is_told_to_hooks_and_sessions_that_go_on_to_the_engine() {
         format!("throughline: {{plugins: {{witness: {{command: [python3, {}]}}}}}}\n", script.display());
     company.world.place.append("home/config.yaml", &plugin);
     let gateway = company.world.launch.start();
-    assert!(gateway.log().contains("nothing called pre_verify happens"), "{}", gateway.log());
     company.says("look");
     company.world.until("the reply", |world| world.times_shown("I have looked") == 1);
     company.orders("/status");
@@ -366,6 +365,7 @@ fn what_happens_is_told_to_hooks_and_sessions_that_go_on_to_the_engine() {
         );
     }
     assert!(told("command:undo").is_empty());
+    assert!(gateway.log().contains("nothing called pre_verify happens"), "{}", gateway.log());
 
     let opened = || -> Vec<Value> {
         company.heard("scope/opened").iter().map(|opened| opened["scope"]["session"].clone()).collect()
