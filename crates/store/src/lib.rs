@@ -33,6 +33,7 @@ mod open;
 mod outbox;
 mod passage;
 mod projection;
+mod prune;
 mod read;
 mod retention;
 mod review;
@@ -42,13 +43,16 @@ mod search;
 mod shape;
 mod snapshot;
 mod standing;
+mod timeline;
 mod trace;
 mod transcript;
 mod write;
 
 pub mod conformance;
 
+pub use check::Breach;
 pub use commit::Writer;
 pub use copy::{Copied, CopyError, copy, inspect};
 pub use open::{Durability, FileSystem, Home, OpenError};
+pub use prune::{Owed, Prunable};
 pub use read::Reader;
