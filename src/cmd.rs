@@ -12,6 +12,7 @@ pub mod mcp;
 pub mod memory;
 pub mod pairing;
 pub mod plugin;
+pub mod prune;
 pub mod restart;
 pub mod restore;
 pub mod run;

@@ -21,6 +21,7 @@ mod passphrase;
 mod presence;
 mod progress;
 mod signal;
+mod span;
 mod token;
 mod wire;
 
@@ -63,6 +64,7 @@ enum Command {
     Doctor(cmd::doctor::Doctor),
     Backup(cmd::backup::Backup),
     Restore(cmd::restore::Restore),
+    Prune(cmd::prune::Prune),
     /// What is remembered, where it comes from, and what is gone
     #[command(subcommand)]
     Memory(cmd::memory::Memory),
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Some(Command::Restore(command)) => {
             command.run(|| wire::only(homes, &environment), &environment, &mut out)
         }
+        Some(Command::Prune(command)) => wire::prune(&command, homes, &environment, &page, &mut out),
         Some(Command::Memory(command)) => wire::memory(command, homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),

@@ -13,6 +13,7 @@ use crate::cmd::mcp::Mcp;
 use crate::cmd::memory::{Memory, Order};
 use crate::cmd::pairing::Pairing;
 use crate::cmd::plugin::{Known, Plugin};
+use crate::cmd::prune::Prune;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::{Place, outside as outside_of};
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
@@ -525,6 +526,33 @@ fn retry_memory(
     match held(&home, environment)? {
         Held::There(gateway, runtime) => runtime.block_on(command.there(&gateway, out)),
         Held::Here(mut store, _ownership) => command.here(&mut store, SystemClock::new().now(), out),
+    }
+}
+
+/// Looks beside a running gateway, and deletes without one.
+pub fn prune(
+    command: &Prune,
+    homes: &[PathBuf],
+    environment: &Environment,
+    page: &Page,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let home = only(homes, environment)?;
+    let now = SystemClock::new().now();
+    let reader = throughline_store::Home::at(home.path()).reader()?;
+    let found = command.look(home.path(), &reader, now)?;
+    if !command.deletes() {
+        return command.tell(&found, page, out);
+    }
+    drop(reader);
+    if let Some(occupied) = home.owner() {
+        bail!("{occupied}. Nothing was deleted: a gateway owns what is in its home");
+    }
+    match held(&home, environment)? {
+        Held::There(..) => {
+            bail!("a gateway has just started in {}; nothing was deleted", home.path().display())
+        }
+        Held::Here(mut store, _ownership) => command.run(home.path(), found, &mut store, now, out),
     }
 }
 

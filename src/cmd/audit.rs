@@ -1,5 +1,8 @@
-//! `throughline audit`: whether compressions kept the thread, by what logs and the store say.
+//! `throughline audit`: whether the promises about messages and sessions were kept, by what logs and the store say.
 //!
+//! - the store is asked for P1, P3, P7, P8, P11, P12, P20 and P24, and for every other invariant that it has; a
+//!   violation names the messages
+//! - with `--since` only what was written since counts; older lines are still read, for what began with them
 //! - a log is read once, from its beginning, whatever its size
 //! - rotated files are one log, read in the order they were written
 //! - what could not be read is named; an audit of nothing at all is an error, not a clean result
@@ -9,17 +12,21 @@
 use crate::config::Environment;
 use crate::home::{self, Home};
 use crate::out::{Column, Page, Table, Tint, one_line, visible, write_json};
+use crate::span::Since;
 use anyhow::{Context, bail};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use throughline_core::Time;
 use throughline_core::audit::{Audit as Judge, Entry, Finding, Kind, Place, Tally};
-use throughline_core::port::Read;
+use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::log;
-use throughline_store::OpenError;
+use throughline_store::{Breach, OpenError};
 
 #[cfg(test)]
 mod tests;
@@ -32,15 +39,33 @@ const KEPT_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 20;
 /// As opposed to a failure to look.
 const WITH_VIOLATIONS: u8 = 2;
+/// What an audit is about, before everything else.
+const PROMISES: [&str; 8] = ["P1", "P3", "P7", "P8", "P11", "P12", "P20", "P24"];
+
+/// What the contract calls it.
+fn promise(kind: Kind) -> &'static str {
+    match kind {
+        Kind::IdChanged => "P1",
+        Kind::Discontinuity => "P8",
+        Kind::ForeignSnapshot => "P11",
+        Kind::Overlap => "P12",
+        Kind::ForeignContext | Kind::Unpaired => "P13",
+    }
+}
+
 /// Where Hermes logs, and where our own log goes if it is kept in the home.
 const NAMES: [&str; 2] = ["agent.log", "throughline.log"];
 
-/// Verify that compressions kept the thread, in logs and in the store; fails if any did not
+/// Verify that nothing was lost, doubled or misled, in logs and in the store; fails if anything was
 #[derive(Debug, clap::Args)]
 pub struct Audit {
     /// A log of this gateway, or Hermes' agent.log; - is standard input. Without --home only this is read
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+
+    /// Only what happened since: 24h, 7d, or 2026-05-28T09:35
+    #[arg(long, value_name = "TIME")]
+    since: Option<Since>,
 
     /// As JSON
     #[arg(long)]
@@ -59,7 +84,9 @@ impl Audit {
             true => Vec::new(),
             false => home::choose(homes, &|name| environment.get(name))?,
         };
-        let mut verdict = Verdict::default();
+        let now = SystemClock::new().now();
+        let since = self.since.map(|since| since.before(now));
+        let mut verdict = Verdict { since, ..Verdict::default() };
         match &self.log {
             Some(path) if path == Path::new("-") => verdict.read_input(io::stdin().lock())?,
             Some(path) => verdict.read_file(path)?,
@@ -79,6 +106,7 @@ impl Audit {
 /// Everything that was looked at, and what came of it.
 #[derive(Default)]
 struct Verdict {
+    since: Option<Time>,
     logs: Vec<Log>,
     stores: Vec<Checked>,
     /// What could not be looked at, and why.
@@ -96,12 +124,25 @@ struct Log {
 
 struct Checked {
     database: PathBuf,
-    breaches: Vec<String>,
+    breaches: Vec<Breach>,
+}
+
+/// How many messages of one breach are shown to a person; programs get [`KEPT_MAX`].
+const NAMED_MAX: usize = 10;
+
+fn in_words(breach: &Breach) -> String {
+    let Breach { promise, name, says, found } = breach;
+    let named: Vec<&str> = found.iter().take(NAMED_MAX).map(String::as_str).collect();
+    let more = match found.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{promise} {name}: it should hold that {says}; it does not for {}{more}", named.join(", "))
 }
 
 impl Verdict {
     fn read_input(&mut self, input: impl BufRead) -> anyhow::Result<()> {
-        let mut reading = Reading::default();
+        let mut reading = Reading { since: self.since, ..Reading::default() };
         let file = Open { name: "standard input".into(), text: input };
         if !reading.take(file)? {
             bail!(
@@ -113,7 +154,7 @@ impl Verdict {
     }
 
     fn read_file(&mut self, path: &Path) -> anyhow::Result<()> {
-        let mut reading = Reading::default();
+        let mut reading = Reading { since: self.since, ..Reading::default() };
         if !reading.take(open(path)?)? {
             bail!("{} is empty: there is nothing to verify", path.display());
         }
@@ -131,7 +172,7 @@ impl Verdict {
         let store = throughline_store::Home::at(home.path());
         match store.reader() {
             Ok(reader) => {
-                let breaches = reader.check()?;
+                let breaches = reader.breaches(self.since)?;
                 self.stores.push(Checked { database: home.path().join("state.db"), breaches });
             }
             Err(OpenError::Missing(_)) if has_logs => {
@@ -158,7 +199,7 @@ impl Verdict {
     }
 
     fn read_rotated(&mut self, directory: &Path, name: &str) -> anyhow::Result<()> {
-        let mut reading = Reading::default();
+        let mut reading = Reading { since: self.since, ..Reading::default() };
         for path in rotated(directory, name) {
             let taken = open(&path).and_then(|file| reading.take(file));
             if let Err(error) = taken {
@@ -177,6 +218,18 @@ impl Verdict {
 
     fn broken(&self) -> u64 {
         self.stores.iter().map(|store| store.breaches.len() as u64).sum()
+    }
+
+    /// How often each promise was broken. Those that are always asked for are always there.
+    fn promises(&self) -> BTreeMap<&'static str, u64> {
+        let mut promises: BTreeMap<&str, u64> = PROMISES.into_iter().map(|promise| (promise, 0)).collect();
+        for kind in Kind::ALL {
+            *promises.entry(promise(kind)).or_default() += self.count(kind);
+        }
+        for breach in self.stores.iter().flat_map(|store| &store.breaches) {
+            *promises.entry(breach.promise).or_default() += 1;
+        }
+        promises
     }
 
     fn violations(&self) -> u64 {
@@ -225,6 +278,8 @@ fn rotated(directory: &Path, name: &str) -> Vec<PathBuf> {
 
 #[derive(Default)]
 struct Reading {
+    /// What was found before is not told.
+    since: Option<Time>,
     judge: Judge,
     files: Vec<String>,
     lines: u64,
@@ -245,7 +300,9 @@ impl Reading {
             place.line += 1;
             if let Some((at, news)) = log::read(&String::from_utf8_lossy(&line)) {
                 let found = self.judge.read(&Entry { place, at: Some(at), news });
-                self.keep(found);
+                if !found.is_empty() && self.since.is_none_or(|since| moment(&line, at) >= since) {
+                    self.keep(found);
+                }
             }
         }
         self.files.push(name);
@@ -269,6 +326,16 @@ impl Reading {
         let Reading { files, lines, counts, findings, .. } = self;
         Log { files, lines, tally, counts, findings }
     }
+}
+
+/// When a line was written. Hermes' form is the clock on the wall, read as if that were in Greenwich.
+fn moment(line: &[u8], at: Time) -> Time {
+    let is_local = line.get(10) == Some(&b' ') && line.get(19) == Some(&b',');
+    let local = || {
+        let wall = TimeZone::UTC.to_datetime(Timestamp::from_microsecond(at.0).ok()?);
+        Some(Time(wall.to_zoned(TimeZone::system()).ok()?.timestamp().as_microsecond()))
+    };
+    is_local.then(local).flatten().unwrap_or(at)
 }
 
 /// The next line without its end, at most [`LINE_MAX`] of it; false if there is none.
@@ -324,6 +391,11 @@ impl Verdict {
         writeln!(out)?;
         self.table().write(page, out)?;
         writeln!(out)?;
+        if !self.stores.is_empty() {
+            let kept: Vec<String> =
+                self.promises().iter().map(|(promise, count)| format!("{promise} {count}")).collect();
+            writeln!(out, "Broken, by promise: {}", kept.join(", "))?;
+        }
         match self.violations() {
             0 => writeln!(out, "{}", page.paint(Tint::Green, "No violations."))?,
             _ => self.tell_findings(page, out)?,
@@ -353,7 +425,7 @@ impl Verdict {
         });
         let from_stores = self.stores.iter().flat_map(|store| {
             let database = store.database.display().to_string();
-            store.breaches.iter().map(move |breach| ("store", database.clone(), one_line(breach)))
+            store.breaches.iter().map(move |breach| ("store", database.clone(), one_line(&in_words(breach))))
         });
         for (kind, place, says) in from_logs.chain(from_stores).take(SHOWN_MAX) {
             writeln!(out, "{}  {}: {says}", page.paint(Tint::Red, kind), page.paint(Tint::Dim, &place))?;
@@ -369,18 +441,28 @@ impl Verdict {
         let kinds = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), json!(self.count(kind))));
         let counts: serde_json::Map<String, Value> =
             kinds.chain([("store".to_owned(), json!(self.broken()))]).collect();
+        let promises: serde_json::Map<String, Value> =
+            self.promises().into_iter().map(|(promise, count)| (promise.to_owned(), json!(count))).collect();
         let findings: Vec<Value> =
             self.logs.iter().flat_map(|log| log.findings.iter().map(|one| log.in_json(one))).collect();
         let found: u64 = self.logs.iter().flat_map(|log| log.counts.values()).sum();
         json!({
             "violations": self.violations(),
             "counts": counts,
+            "promises": promises,
             "left_off": found - findings.len() as u64,
             "findings": findings,
             "logs": self.logs.iter().map(Log::about).collect::<Vec<_>>(),
             "stores": self.stores.iter().map(|store| json!({
                 "database": store.database.display().to_string(),
-                "breaches": store.breaches,
+                "breaches": store.breaches.iter().map(in_words).collect::<Vec<_>>(),
+                "violations": store.breaches.iter().map(|breach| json!({
+                    "promise": breach.promise,
+                    "name": breach.name,
+                    "says": breach.says,
+                    "count": breach.found.len(),
+                    "messages": &breach.found[..breach.found.len().min(KEPT_MAX)],
+                })).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
             "notes": self.unread,
         })

@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use throughline_core::message::{Body, Content, Part, ToolCall};
 use throughline_core::port::{Hit, Read, SessionFilter, SessionSummary};
 use throughline_core::{Message, RowId, SessionId};
 use throughline_hermes::row::message_to_json;
+use throughline_store::Reader;
 
 /// Show what was said
 #[derive(Debug, clap::Subcommand)]
@@ -22,13 +23,13 @@ pub enum Sessions {
     List(List),
     Show(Show),
     Search(Search),
-    Export(Export),
+    Export(export::Export),
     Snapshots(snapshots::Snapshots),
     Restore(snapshots::Restore),
 }
 
 impl Sessions {
-    pub fn run(self, store: &dyn Read, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub fn run(self, store: &Reader, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         match self {
             Sessions::List(list) => list.run(store, page, out),
             Sessions::Show(show) => show.run(store, page, out),
@@ -333,94 +334,6 @@ fn highlighted(snippet: &str, page: &Page) -> String {
 
 // ---------------------------------------------------------------------------------------- export
 
-/// Write out a session with everything that is stored of it
-#[derive(Debug, clap::Args)]
-pub struct Export {
-    /// Its id, or the beginning of it
-    session: String,
-
-    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-    format: Format,
-
-    /// Write to this file instead of the standard output
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-
-    /// Replace the file if it is there
-    #[arg(long)]
-    force: bool,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Format {
-    /// A line for the session, then a line for each message, nothing left out
-    Jsonl,
-    /// To be read
-    Markdown,
-}
-
-impl Export {
-    fn run(self, store: &dyn Read, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-        let summary = find(store, &self.session)?;
-        let history = store.history(&summary.id)?;
-        let write = |out: &mut dyn Write| match self.format {
-            Format::Jsonl => export_lines(&summary, &history, out),
-            Format::Markdown => export_markdown(&summary, &history, page, out),
-        };
-        match &self.output {
-            None => write(out)?,
-            Some(path) if path.as_os_str() == "-" => write(out)?,
-            Some(path) => {
-                let existing = if self.force { Existing::Replaced } else { Existing::Kept };
-                write_file(path, existing, write)?;
-            }
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn export_lines(
-    summary: &SessionSummary,
-    history: &[(RowId, Message)],
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut session = json!({"type": "session"});
-    if let (Value::Object(line), Value::Object(fields)) = (&mut session, session_in_json(summary)) {
-        line.extend(fields);
-    }
-    writeln!(out, "{session}")?;
-    history.iter().try_for_each(|(_, message)| writeln!(out, "{}", message_to_json(message)))
-}
-
-fn export_markdown(
-    summary: &SessionSummary,
-    history: &[(RowId, Message)],
-    page: &Page,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    writeln!(out, "# {}\n\n{}", one_line(about(summary)), facts(summary, page))?;
-    for (_, message) in history {
-        writeln!(out, "\n## {}, {}", speaker(message), page.second(message.at))?;
-        let text = readable(message.content());
-        match &message.body {
-            _ if text.is_empty() => {}
-            Body::Result(_) => writeln!(out, "\n{}", fenced(&text, ""))?,
-            _ => writeln!(out, "\n{}", text.trim_end())?,
-        }
-        for call in message.calls() {
-            writeln!(out, "\nCalls `{}`:\n\n{}", one_line(&call.name), fenced(&call.arguments, "json"))?;
-        }
-    }
-    Ok(())
-}
-
-/// In a block that nothing inside it can end.
-fn fenced(text: &str, language: &str) -> String {
-    let ticks = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(ticks.max(2) + 1);
-    format!("{fence}{language}\n{}\n{fence}", text.trim_end())
-}
-
 /// What becomes of a file that is in the way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
@@ -582,6 +495,7 @@ fn hit_in_json(hit: &Hit) -> Value {
     })
 }
 
+mod export;
 pub mod snapshots;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `throughline why <message>`: what happened to a message, in order.
+//! `throughline why`: what happened to a message, a reply, a session or in a compression, in order; and why a reply
+//! was late.
 
 use crate::out::{Page, Tint, indented, one_line, visible, write_json};
 use anyhow::bail;
@@ -9,11 +10,11 @@ use throughline_core::port::{Read, SessionFilter, StoreError, Trace};
 use throughline_core::{Seq, SessionId};
 use throughline_server::{Ticket, completion_id};
 
-/// Tell what happened to a message: received, queued, answered, delivered
+/// Tell what happened to a message, a reply, a session or in a compression, and why it was late
 #[derive(Debug, clap::Args)]
 pub struct Why {
     /// A platform's id, an idempotency key, an answer's id (chatcmpl-…, resp_…), <session>/<number>,
-    /// or the number of a row
+    /// the number of a row; a session's id; a reply's key; a compression's operation or snapshot
     message: String,
 
     /// As JSON
@@ -35,7 +36,8 @@ impl Why {
                  the Idempotency-Key that it was sent with\n  \
                  the id of its answer, chatcmpl-… or resp_…\n  \
                  <session>/<number>, as in the header X-Request-Id of its answer\n  \
-                 the number of its row, as in `throughline sessions search`"
+                 the number of its row, as in `throughline sessions search`\n\
+                 Or give the id of a session, or a compression's operation (op=… in the log) or snapshot"
             );
         }
         match self.json {
@@ -180,6 +182,53 @@ Session next
 09:35:11.000  waiting        for the turn before it
 "
         );
+    }
+
+    const TEA: &str = "20260528_093510_66bfaec7";
+
+    #[test]
+    fn p30_a_late_reply_says_where_its_time_went() {
+        let mut home = Home::with_tea();
+        home.says(TEA, "And the milk?");
+        home.says(TEA, "And the sugar?"); // waits behind it
+        home.later(30);
+        home.answers(TEA, "In the fridge.");
+        home.later(2);
+        home.answers(TEA, "Next to it.");
+        let told = why(&home, &format!("{TEA}/3"));
+        assert!(told.contains("queued             number 3 of its session, behind number 2\n"), "{told}");
+        let last = told.lines().last().unwrap();
+        assert_eq!(
+            last,
+            format!(
+                "09:35:45.000  late               34 s from its arrival until it was answered: it waited 31 s behind \
+                 message {TEA}/2; the model and its tools took 3.0 s"
+            )
+        );
+        assert!(!why(&home, &format!("{TEA}/1")).contains("late"), "a second is not late");
+    }
+
+    #[test]
+    fn p30_a_session_and_its_compressions_are_told_in_order() {
+        let mut home = Home::with_tea();
+        home.says(TEA, "And the sugar?");
+        home.answers(TEA, "Next to it.");
+        let snapshot = home.compresses(TEA, 2, "[SUMMARY] Tea is in the tin.");
+        let told = why(&home, TEA);
+        let names: Vec<&str> =
+            told.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        assert_eq!(names, ["began", "turn", "turn", "compression_began", "compression_done"], "{told}");
+        assert!(told.contains(&format!(
+            "turn               1, of {TEA}/1: over after 1.0 s; 1 steps, 12 tokens read"
+        )));
+        assert!(told.contains("on order: 4 messages") && told.contains(&snapshot), "{told}");
+        let operation = told.split("operation ").nth(1).unwrap().split([',', ' ']).next().unwrap();
+        for name in [snapshot.as_str(), operation] {
+            let told = why(&home, name);
+            let names: Vec<&str> =
+                told.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1)).collect();
+            assert_eq!(names, ["compression_began", "compression_done"], "{name}: {told}");
+        }
     }
 
     #[test]

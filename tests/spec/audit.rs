@@ -257,3 +257,43 @@ fn what_cannot_be_audited_is_refused_in_clear_words() {
     assert_eq!(ended.status.code(), Some(1));
     assert!(ended.stderr.contains("there is nothing to verify in"), "{}", ended.stderr);
 }
+
+/// The lines of a busy gateway: one in fifty is about compression.
+fn long_log(place: &Place, bytes: usize) -> std::path::PathBuf {
+    let mut log = String::with_capacity(bytes + 1_000);
+    let mut nth = 0u64;
+    while log.len() < bytes {
+        nth += 1;
+        let (second, micros) = (nth / 1_000 % 60, nth % 1_000);
+        let head = format!(
+            "2026-05-28T09:{:02}:{second:02}.{micros:03}000Z  INFO session{{session=s{}}}: ",
+            nth / 60_000 % 60,
+            nth % 500
+        );
+        log += &match nth % 50 {
+            0 => format!(
+                "{head}throughline_gateway::session: [s{0}] context compression started: session=s{0} op={nth:012x} messages=200 tokens=~26000 model=m\n{head}throughline_gateway::session: [s{0}] context compression done: session=s{0} op={nth:012x} messages=200->24 tokens=~3000 snapshot=s{0}.snapshot.20260528T09{1:016}Z ms=8 kind=summary\n",
+                nth % 500,
+                nth
+            ),
+            _ => format!(
+                "{head}throughline_gateway::turn: step {nth} by gpt-5.2 answered: 1234 tokens read, 56 written, nothing of it is about anything else\n"
+            ),
+        };
+    }
+    place.write("long.log", log)
+}
+
+/// Run by hand, on a quiet machine: the figure is in docs/benchmarks.md.
+#[test]
+#[ignore = "a measurement"]
+fn a_log_of_100_mb_is_audited_within_two_seconds() {
+    let place = Place::new();
+    let log = long_log(&place, 100_000_000);
+    let began = std::time::Instant::now();
+    let verdict = verdict(&place, &[], &["--log", log.to_str().unwrap()]);
+    let took = began.elapsed();
+    println!("100 MB, {} lines: {took:?}", verdict["logs"][0]["lines"]);
+    assert_eq!(verdict["violations"], 0, "{verdict}");
+    assert!(took < std::time::Duration::from_secs(2), "{took:?}");
+}

@@ -5,13 +5,83 @@
 
 use crate::call;
 use crate::envelope;
-use crate::fault::Fault;
+use crate::fault::{Fault, While};
 use crate::read::{Reader, session_id};
 use crate::shape::Shape;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use throughline_core::history;
+use throughline_core::port::StoreError;
 use throughline_core::session::Session;
+use throughline_core::time::Time;
 use throughline_hermes::schema::Capabilities;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// The promise that it breaks.
+    pub promise: &'static str,
+    pub name: &'static str,
+    /// What should hold.
+    pub says: &'static str,
+    /// For what it does not: messages as `session/number` or `row 7`, sessions, chats.
+    pub found: Vec<String>,
+}
+
+impl Breach {
+    fn new(name: &'static str, says: &'static str, found: Vec<String>) -> Option<Self> {
+        (!found.is_empty()).then(|| Self { promise: promise(name), name, says, found })
+    }
+
+    pub(crate) fn in_words(&self) -> String {
+        let Self { name, says, found, .. } = self;
+        let first = found.first().map_or("", String::as_str);
+        let more = match found.len() {
+            0 | 1 => String::new(),
+            many => format!(" and {} more", many - 1),
+        };
+        format!("{name}: it should hold that {says}; it does not for {first}{more}")
+    }
+}
+
+/// What the contract calls it.
+fn promise(name: &str) -> &'static str {
+    match name {
+        "route_live" | "route_one_id" | "one_live_session_per_chat" | "compression_ends_nothing" => "P1",
+        "compression_fenced" | "generations_rise" => "P3",
+        "seen_and_kept" | "inbox_owned" => "P7",
+        "positions"
+        | "inbox_numbered"
+        | "settled_prefix"
+        | "turn_inputs"
+        | "outcome_iff_settled"
+        | "answer_kept"
+        | "said_once"
+        | "said_in_order"
+        | "unfinished" => "P8",
+        "open_calls" | "asked_in_a_turn" | "results_kept" | "groups_closed" => "P9",
+        "outbox" | "drafts" => "P10",
+        "snapshot_of_promotion"
+        | "snapshot_named"
+        | "snapshot_whole"
+        | "snapshot_unrouted"
+        | "replaced_not_live"
+        | "archived_kept"
+        | "moved_kept"
+        | "live_in_place"
+        | "taken_back_kept"
+        | "taken_back_hidden"
+        | "stride" => "P11",
+        "one_compression" | "orders_wait" | "snapshot_of_its_own" => "P12",
+        "finalised_once"
+        | "hooks_in_a_hand_over"
+        | "parked_at_a_step"
+        | "reset_remembered"
+        | "closed_ended" => "P20",
+        "reviews_counted" => "P22",
+        "nothing_kept_back" | "kept_in_order" | "kept_as_its_own" | "kept_once" => "P24",
+        _ => "P15",
+    }
+}
 
 struct Check {
     name: &'static str,
@@ -382,6 +452,50 @@ const CHECKS: &[Check] = &[
         applies: |can| !can.has_compacted,
     },
     Check {
+        name: "compression_ends_nothing",
+        says: "no session that is ours alone was ended by a compression",
+        sql: concat!("SELECT s.id FROM sessions s WHERE s.end_reason = 'compression' AND s.id IN ", only_ours!()),
+        applies: always,
+    },
+    Check {
+        name: "generations_rise",
+        says: "no compression was begun by a later owner than its session has had",
+        sql: "SELECT c.session || ', operation ' || c.operation FROM tl_compression c JOIN tl_session t ON t.id = c.session
+              WHERE c.generation > t.generation",
+        applies: always,
+    },
+    Check {
+        name: "snapshot_of_its_own",
+        says: "a snapshot holds rows of its own session and of no other",
+        sql: "SELECT n.name || ', row ' || m.id FROM tl_snapshot n, json_each(n.rows) r
+              JOIN messages m ON m.id = r.value
+              WHERE m.session_id <> n.session
+                AND substr(m.session_id, 1, length(n.session) + 10) <> n.session || '.snapshot.'",
+        applies: always,
+    },
+    Check {
+        name: "kept_in_order",
+        says: "what is to be remembered in one document is remembered in order",
+        sql: "SELECT l.key || ' before ' || e.key FROM tl_retention e
+              JOIN tl_retention l ON l.provider = e.provider AND l.document = e.document AND l.number > e.number
+              WHERE e.state = 1 AND l.state = 2 AND l.updated > e.updated",
+        applies: always,
+    },
+    Check {
+        name: "kept_as_its_own",
+        says: "what is to be remembered names the session that it was said in",
+        sql: "SELECT key FROM tl_retention WHERE substr(key, 1, length(session) + 1) <> session || '/'
+                 OR json_extract(scope, '$.session') <> session",
+        applies: always,
+    },
+    Check {
+        name: "kept_once",
+        says: "a turn is to be remembered once",
+        sql: "SELECT session || ', turn ' || place || ' of what is remembered' FROM tl_retention
+              GROUP BY provider, session, place HAVING count(*) > 1",
+        applies: always,
+    },
+    Check {
         name: "finalised_once",
         says: "a closed session has one record of its hand-over in this life, at the stage its state says",
         sql: "SELECT t.id FROM tl_session t LEFT JOIN tl_finalisation f ON f.session = t.id AND f.epoch = t.epoch
@@ -553,14 +667,14 @@ const FOREIGN_KEYS: Check = Check {
 
 /// Every invariant that does not hold, in words. Where the file is too damaged for a question, that
 /// is the finding.
-pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fault> {
+pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<Breach>, Fault> {
     let (mut found, unreadable) = broken(conn, shape, CHECKS.iter().chain([&FOREIGN_KEYS]))?;
     let damage = match damage(conn, shape) {
         Ok(damage) if damage.is_empty() => unreadable,
         Ok(damage) => damage,
         Err(fault) => vec![as_damage(fault)?],
     };
-    found.extend(sentence("integrity", "the file is whole", &damage));
+    found.extend(Breach::new("integrity", "the file is whole", damage));
     Ok(found)
 }
 
@@ -571,19 +685,20 @@ pub(crate) fn of_ours(
     shape: &Shape,
     but: &[&str],
 ) -> Result<(Vec<String>, Vec<String>), Fault> {
-    broken(conn, shape, CHECKS.iter().filter(|check| !but.contains(&check.name)))
+    let (found, unreadable) = broken(conn, shape, CHECKS.iter().filter(|check| !but.contains(&check.name)))?;
+    Ok((found.iter().map(Breach::in_words).collect(), unreadable))
 }
 
 fn broken<'a>(
     conn: &Connection,
     shape: &Shape,
     checks: impl Iterator<Item = &'a Check>,
-) -> Result<(Vec<String>, Vec<String>), Fault> {
+) -> Result<(Vec<Breach>, Vec<String>), Fault> {
     let mut found = Vec::new();
     let mut unreadable = Vec::new();
     for check in checks.filter(|check| (check.applies)(&shape.can)) {
         match texts(conn, check.sql) {
-            Ok(breaches) => found.extend(sentence(check.name, check.says, &breaches)),
+            Ok(breaches) => found.extend(Breach::new(check.name, check.says, breaches)),
             Err(fault) => unreadable.push(as_damage(fault)?),
         }
     }
@@ -620,13 +735,61 @@ pub(crate) fn damage(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fa
 }
 
 impl Reader {
+    /// Every invariant that does not hold, with everything that it does not hold for. With a time, only for what is
+    /// not known to be older.
+    pub fn breaches(&self, since: Option<Time>) -> Result<Vec<Breach>, StoreError> {
+        let look = || -> Result<Vec<Breach>, Fault> {
+            let mut breaches = self.broken()?;
+            if let Some(since) = since {
+                for breach in &mut breaches {
+                    let mut recent = Vec::new();
+                    for found in std::mem::take(&mut breach.found) {
+                        if self.time_of(&found)?.is_none_or(|at| at >= since) {
+                            recent.push(found);
+                        }
+                    }
+                    breach.found = recent;
+                }
+                breaches.retain(|breach| !breach.found.is_empty());
+            }
+            Ok(breaches)
+        };
+        self.at_once(look).while_doing("check the store")
+    }
+
+    pub(crate) fn broken(&self) -> Result<Vec<Breach>, Fault> {
+        let mut found = violations(&self.conn, &self.shape)?;
+        found.extend(self.open_groups()?);
+        found.extend(self.unreadable()?);
+        Ok(found)
+    }
+
+    /// When a message came that is named `… row 7` or `session/number`.
+    fn time_of(&self, found: &str) -> Result<Option<Time>, Fault> {
+        if let Some(row) = found.rsplit_once("row ").and_then(|(_, row)| row.parse::<i64>().ok()) {
+            let sql = "SELECT timestamp FROM messages WHERE id = ?1";
+            let at: Option<f64> =
+                self.conn.prepare_cached(sql)?.query_row([row], |row| row.get(0)).optional()?;
+            return Ok(at.map(Time::from_seconds));
+        }
+        let Some((session, number)) = found.rsplit_once('/') else { return Ok(None) };
+        let Ok(number) = number.parse::<i64>() else { return Ok(None) };
+        let sql = "SELECT at FROM tl_inbox WHERE session = ?1 AND seq = ?2";
+        let at: Option<i64> = self
+            .conn
+            .prepare_cached(sql)?
+            .query_row(rusqlite::params![session, number], |row| row.get(0))
+            .optional()?;
+        Ok(at.map(Time))
+    }
+
     /// Groups in the transcript are closed: what we wrote, any provider accepts.
-    pub(crate) fn open_groups(&self) -> Result<Vec<String>, Fault> {
+    pub(crate) fn open_groups(&self) -> Result<Vec<Breach>, Fault> {
         // What is too damaged to be read has been found by then.
         self.readable_open_groups().or_else(|fault| as_damage(fault).map(|_| Vec::new()))
     }
 
-    fn readable_open_groups(&self) -> Result<Vec<String>, Fault> {
+    fn readable_open_groups(&self) -> Result<Vec<Breach>, Fault> {
         let sql = concat!(
             "SELECT DISTINCT session FROM tl_step WHERE calls > 0 AND message IS NOT NULL AND session IN ",
             only_ours!()
@@ -638,17 +801,17 @@ impl Reader {
             open.extend(broken.iter().map(|violation| format!("{session}: {violation:?}")));
         }
         let says = "every tool call in the transcript is followed by its result";
-        Ok(sentence("groups_closed", says, &open).into_iter().collect())
+        Ok(Breach::new("groups_closed", says, open).into_iter().collect())
     }
 }
 
 impl Reader {
     /// Our own columns of JSON read as what they hold.
-    pub(crate) fn unreadable(&self) -> Result<Vec<String>, Fault> {
+    pub(crate) fn unreadable(&self) -> Result<Vec<Breach>, Fault> {
         self.readable_columns().or_else(|fault| as_damage(fault).map(|_| Vec::new()))
     }
 
-    fn readable_columns(&self) -> Result<Vec<String>, Fault> {
+    fn readable_columns(&self) -> Result<Vec<Breach>, Fault> {
         let traces = "SELECT key, trace FROM tl_outbox WHERE trace IS NOT NULL";
         let rests = "SELECT id, rest FROM tl_session WHERE rest IS NOT NULL";
         let upkeeps = "SELECT id, upkeep FROM tl_session WHERE upkeep IS NOT NULL";
@@ -663,7 +826,7 @@ impl Reader {
             let calls = format!("SELECT session || ': {what}', detail FROM tl_call WHERE state = {number}");
             broken.extend(self.misread(&calls, |text| call::slot(number, text).is_ok())?);
         }
-        Ok(sentence("readable", "what we wrote as JSON can be read back", &broken).into_iter().collect())
+        Ok(Breach::new("readable", "what we wrote as JSON can be read back", broken).into_iter().collect())
     }
 
     /// The names of rows whose text does not read.
@@ -685,13 +848,4 @@ fn texts(conn: &Connection, sql: &str) -> Result<Vec<String>, Fault> {
     let mut statement = conn.prepare(sql)?;
     let rows = statement.query_map([], |row| Ok(crate::read::text(row, 0)?.unwrap_or_default()))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-fn sentence(name: &str, says: &str, breaches: &[String]) -> Option<String> {
-    let first = breaches.first()?;
-    let more = match breaches.len() {
-        1 => String::new(),
-        many => format!(" and {} more", many - 1),
-    };
-    Some(format!("{name}: it should hold that {says}; it does not for {first}{more}"))
 }

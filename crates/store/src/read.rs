@@ -233,6 +233,29 @@ impl Reader {
         Ok(history)
     }
 
+    /// The live transcript in order, message by message, until `take` has enough: however long it is, one is held.
+    pub fn each(
+        &self,
+        id: &SessionId,
+        take: &mut dyn FnMut(RowId, &Message) -> bool,
+    ) -> Result<(), StoreError> {
+        // By their ids: to put whole rows in order, all of them would have to be held.
+        let read = || -> Result<(), Fault> {
+            let mut statement = self.conn.prepare_cached(&self.shape.live)?;
+            let ids = statement
+                .query_map([id.as_str()], |row| row.get(0))?
+                .collect::<rusqlite::Result<Vec<i64>>>()?;
+            for id in ids {
+                let Some(message) = self.message(id)? else { continue };
+                if !take(RowId(id as u64), &message) {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        self.at_once(read).while_doing("read a transcript")
+    }
+
     pub(crate) fn message(&self, id: i64) -> Result<Option<Message>, Fault> {
         let mut statement = self.conn.prepare_cached(&self.shape.message)?;
         let found = statement.query_row([id], stored_message).optional()?;
@@ -625,10 +648,8 @@ impl Read for Reader {
 
     fn check(&self) -> Result<Vec<String>, StoreError> {
         let found = self.at_once(|| {
-            let mut found = crate::check::violations(&self.conn, &self.shape)?;
-            found.extend(self.open_groups()?);
-            found.extend(self.unreadable()?);
-            Ok(found)
+            let found = self.broken()?;
+            Ok(found.iter().map(crate::check::Breach::in_words).collect())
         });
         found.while_doing("check the store")
     }

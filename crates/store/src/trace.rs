@@ -41,7 +41,11 @@ impl Reader {
                 places.insert(moved);
             }
         }
-        story.sort_by_key(|trace| trace.at);
+        if story.is_empty() {
+            return self.timeline(name);
+        }
+        // What is said about the end stands at the end.
+        story.sort_by_key(|trace| (trace.at, trace.name == "late"));
         Ok(story)
     }
 
@@ -135,7 +139,9 @@ impl Reader {
         let (turn, began): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
         if let (Some(turn), Some(began)) = (turn, began) {
             if began > input.at.0 {
-                tell(input.at.0, "queued", format!("number {seq} of its session"));
+                let behind = self.behind(session, *seq, input.at.0)?;
+                let behind = behind.map_or(String::new(), |behind| format!(", behind number {behind}"));
+                tell(input.at.0, "queued", format!("number {seq} of its session{behind}"));
             }
             let message = row.get::<_, Option<i64>>(5)?;
             let detail = match (message, row.get::<_, Option<i64>>(8)?) {
@@ -171,6 +177,8 @@ impl Reader {
         let turn = turn.unwrap_or(seq.0 as i64);
         self.tell_steps(session, turn, story)?;
         self.tell_replies(session, turn, *seq, story)?;
+        self.tell_retention(session, turn, story)?;
+        self.tell_late(session, *seq, story)?;
         self.tell_cut(&input, session, story)?;
         self.tell_events(session, input.at.0, over, story)?;
         self.tell_handing_over(session, story)?;
@@ -179,16 +187,20 @@ impl Reader {
 
     fn tell_steps(&self, session: &SessionId, turn: i64, story: &mut Vec<Trace>) -> Result<(), Fault> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT at, number, step, model, input + cache_read + cache_write, output, calls, message, open IS NOT NULL
-             FROM tl_step WHERE session = ?1 AND turn = ?2",
+            "SELECT at, number, step, model, input + cache_read + cache_write, output, calls, message, open IS NOT NULL,
+                    cache_read FROM tl_step WHERE session = ?1 AND turn = ?2",
         )?;
         let mut rows = statement.query(params![session.as_str(), turn])?;
         while let Some(row) = rows.next()? {
             let (number, step): (i64, i64) = (row.get(1)?, row.get(2)?);
             let (at, model): (i64, String) = (row.get(0)?, row.get(3)?);
             let mut calls = Vec::new();
+            let cached = match row.get::<_, i64>(9)? {
+                0 => String::new(),
+                cached => format!(" ({cached} of them cached)"),
+            };
             let mut detail = format!(
-                "step {} by {model}: {} tokens read, {} written",
+                "step {} by {model}: {} tokens read{cached}, {} written",
                 step + 1,
                 row.get::<_, i64>(4)?,
                 row.get::<_, i64>(5)?
@@ -367,7 +379,7 @@ impl Reader {
         Ok(())
     }
 
-    fn tell_handing_over(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    pub(crate) fn tell_handing_over(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
         let sql = "SELECT at, name, detail FROM tl_event WHERE session = ?1
                    AND (name GLOB 'finalisation_*' OR name = 'session_expired') ORDER BY id LIMIT ?2";
         let mut statement = self.conn.prepare_cached(sql)?;

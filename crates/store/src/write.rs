@@ -328,7 +328,7 @@ impl<'a> Scribe<'a> {
     }
 
     /// A session that Hermes deleted leaves nothing of ours behind, but for the keys it has seen.
-    fn forget_deleted(&mut self, id: &str) -> Result<bool, Fault> {
+    pub(crate) fn forget_deleted(&mut self, id: &str) -> Result<bool, Fault> {
         let there = self.conn.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([id])?;
         if there {
             return Ok(false);
@@ -341,6 +341,8 @@ impl<'a> Scribe<'a> {
             "DELETE FROM tl_thread WHERE session = ?1",
             "DELETE FROM tl_compression WHERE session = ?1",
             "DELETE FROM tl_draft WHERE session = ?1",
+            // A session of the same name begins to count anew, and so do the keys of its replies.
+            "DELETE FROM tl_outbox WHERE session = ?1 AND state >= 2",
             "DELETE FROM tl_place WHERE session = ?1",
             "DELETE FROM messages WHERE session_id IN (SELECT name FROM tl_snapshot WHERE session = ?1)",
             "DELETE FROM sessions WHERE id IN (SELECT name FROM tl_snapshot WHERE session = ?1)",

@@ -117,3 +117,17 @@ fn rotated_files_are_one_log_in_the_order_they_were_written() {
         told(&verdict).contains("lines agent.log.2:1 and agent.log:2: a compression of a ended as one of b")
     );
 }
+
+#[test]
+fn p13_what_is_older_is_read_and_not_told() {
+    let text = format!(
+        "{LINE}started: session=a op=1 messages=9 tokens=~100 model=m\n{LINE}done: session=b op=1 messages=9->3 tokens=~10\n"
+    );
+    let at = "2026-05-28T09:35:10Z".parse::<jiff::Timestamp>().unwrap().as_microsecond();
+    for (since, expected) in [(at, 1), (at + 60_000_000, 0)] {
+        let mut verdict = Verdict { since: Some(Time(since)), ..Verdict::default() };
+        verdict.read_input(Cursor::new(text.clone())).unwrap();
+        assert_eq!(verdict.violations(), expected);
+        assert_eq!(verdict.in_json()["promises"]["P1"], expected);
+    }
+}

@@ -114,13 +114,7 @@ pub fn show_json(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
 pub fn show_text(snapshot: &Snapshot, page: &Page, out: &mut dyn Write) -> io::Result<()> {
     let Snapshot { summary, rows } = snapshot;
     writeln!(out, "{}", page.paint(Tint::Bold, &one_line(&summary.name)))?;
-    let facts = format!(
-        "Of session {}, taken {}, {} messages; then {}",
-        summary.session,
-        page.minute(summary.at),
-        rows.len(),
-        what_followed(summary)
-    );
+    let facts = facts(summary, rows.len(), page);
     writeln!(out, "{}", page.paint(Tint::Dim, &facts))?;
     let mut day = String::new();
     for (_, message) in rows {
@@ -135,8 +129,14 @@ pub fn show_text(snapshot: &Snapshot, page: &Page, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
+/// `Of session a, taken 2026-05-28 09:35, 4 messages; then a summary: 4 messages became 3`
+pub fn facts(summary: &SnapshotSummary, rows: usize, page: &Page) -> String {
+    let (session, taken, then) = (&summary.session, page.minute(summary.at), what_followed(summary));
+    format!("Of session {session}, taken {taken}, {rows} messages; then {then}")
+}
+
 /// By the names that a list of sessions has, where it has them.
-fn in_json(snapshot: &SnapshotSummary) -> Value {
+pub fn in_json(snapshot: &SnapshotSummary) -> Value {
     json!({
         "name": snapshot.name,
         "session_id": snapshot.session.as_str(),

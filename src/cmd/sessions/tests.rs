@@ -244,7 +244,7 @@ Two lines:
 one, two.
 "
     );
-    assert_eq!(fenced("a ```` b", ""), "`````\na ```` b\n`````");
+    assert_eq!(export::fenced("a ```` b", ""), "`````\na ```` b\n`````");
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn a_session_goes_by_any_beginning_that_only_it_has() {
     );
     assert!(refused(&home, &["show", "a/b"]).starts_with("an id must have 1 to 256 printable characters"));
     let snapshot = "20260528_093510_66bfaec7.snapshot.20260528T093510000000Z";
-    assert!(refused(&home, &["export", snapshot]).contains("names a snapshot"));
+    assert!(refused(&home, &["export", snapshot]).contains("there is no snapshot"));
 }
 
 #[test]

@@ -172,6 +172,27 @@ fn every_breach_is_noticed_by_name() {
         ("live_in_place", "INSERT INTO tl_place SELECT max(id), 'b', 1 FROM messages WHERE session_id = 'b'"),
         ("readable", "UPDATE tl_session SET upkeep = '{}' WHERE id = 'a'"),
         ("readable", "UPDATE tl_compression SET summary = '{}' WHERE session = 'short'"),
+        ("compression_ends_nothing", "UPDATE sessions SET ended_at = 1, end_reason = 'compression' WHERE id = 'b'"),
+        ("generations_rise", "UPDATE tl_compression SET generation = 99 WHERE session = 'short' AND operation = 1"),
+        (
+            "snapshot_of_its_own",
+            "UPDATE tl_snapshot SET rows = json_insert(rows, '$[#]', (SELECT max(id) FROM messages WHERE session_id = 'b'))",
+        ),
+        (
+            "kept_in_order",
+            "INSERT INTO tl_retention (number, key, provider, document, session, place, messages, state, created, updated, scope)
+             VALUES (1, 'a/1', 'p', 'd', 'a', 1, 2, 1, 0, 5, '{\"session\":\"a\"}'), (2, 'a/2', 'p', 'd', 'a', 2, 2, 2, 0, 9, '{\"session\":\"a\"}')",
+        ),
+        (
+            "kept_as_its_own",
+            "INSERT INTO tl_retention (number, key, provider, document, session, place, messages, state, created, updated, scope)
+             VALUES (1, 'a/1', 'p', 'd', 'a', 1, 2, 1, 0, 5, '{\"session\":\"b\"}')",
+        ),
+        (
+            "kept_once",
+            "INSERT INTO tl_retention (number, key, provider, document, session, place, messages, state, created, updated, scope)
+             VALUES (1, 'a/1', 'p', 'd', 'a', 1, 2, 2, 0, 5, '{\"session\":\"a\"}'), (2, 'a/2', 'p', 'd', 'a', 1, 2, 2, 0, 9, '{\"session\":\"a\"}')",
+        ),
         ("finalised_once", "UPDATE tl_session SET phase = 2, stage = 0 WHERE id = 'b'"),
         (
             "finalised_once",
@@ -230,4 +251,25 @@ fn a_damaged_index_is_noticed() {
     drop(conn);
     let broken = home(directory.path()).reader().unwrap().check().unwrap();
     assert!(broken.iter().any(|sentence| sentence.starts_with("integrity: ")), "{broken:?}");
+}
+
+#[test]
+fn a_breach_names_its_promise_and_every_message_and_looks_away_from_what_is_older() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    lived_in(&mut store);
+    hermes(directory.path()).execute_batch("UPDATE tl_inbox SET outcome = NULL WHERE state = 2").unwrap();
+    let settled: i64 = hermes(directory.path())
+        .query_row("SELECT count(*) FROM tl_inbox WHERE state = 2", [], |row| row.get(0))
+        .unwrap();
+    let reader = home(directory.path()).reader().unwrap();
+    let named = |since| {
+        let breaches = reader.breaches(since).unwrap();
+        let breach = breaches.into_iter().find(|breach| breach.name == "outcome_iff_settled");
+        breach.map(|breach| (breach.promise, breach.found))
+    };
+    let (promise, found) = named(None).unwrap();
+    assert_eq!((promise, found.len() as i64), ("P8", settled));
+    assert!(settled > 1 && found.contains(&"a/1".to_owned()), "{found:?}");
+    assert_eq!(named(Some(throughline_core::Time(i64::MAX))), None);
 }

@@ -5,6 +5,7 @@
 mod adoption;
 mod check;
 mod conformance;
+mod copy;
 mod home;
 mod opening;
 mod search;
