@@ -5,7 +5,7 @@ use crate::client::{self, Load};
 use crate::gateway::Gateway;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The clock of a process ticks a hundred times a second: one compression alone would not be seen.
 const SESSIONS: usize = 20;

@@ -30,7 +30,7 @@ pub fn is_part_of_header(text: &[u8]) -> bool {
     );
     let begins =
         |part: &&str| text.get(..part.len()).is_some_and(|start| start.eq_ignore_ascii_case(part.as_bytes()));
-    may_be && HEADER_PARTS.iter().any(|part| begins(&part))
+    may_be && HEADER_PARTS.iter().any(begins)
 }
 const SCHEMES: [&str; 9] =
     ["bearer", "basic", "token", "digest", "negotiate", "apikey", "bot", "key", "aws4-hmac-sha256"];
