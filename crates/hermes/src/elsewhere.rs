@@ -47,7 +47,7 @@ pub fn platforms(written: &Platforms, variable: &dyn Fn(&str) -> Option<String>)
     let off = |name: &str| written.all.iter().any(|platform| platform.name == name && !platform.enabled);
     let by_file =
         written.all.iter().filter(|platform| platform.enabled).map(|platform| platform.name.as_str());
-    let by_variable = BY_VARIABLE.iter().filter(|(_, names)| names.iter().all(|name| is_given(name)));
+    let by_variable = BY_VARIABLE.iter().filter(|(_, names)| names.iter().all(&is_given));
     let by_variable = by_variable.map(|(platform, _)| *platform).filter(|platform| !off(platform));
     let mut found: Vec<String> =
         by_file.chain(by_variable).filter(|name| !CARRIED.contains(name)).map(str::to_owned).collect();
