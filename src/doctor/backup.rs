@@ -56,7 +56,7 @@ impl Backup {
         let holds = store
             .copy_to(&database, &mut |label, done, total| progress.reach(label, done, total))
             .with_context(doing)?;
-        File::open(&database).and_then(|file| file.sync_all()).with_context(doing)?;
+        File::options().write(true).open(&database).and_then(|file| file.sync_all()).with_context(doing)?;
         let mut files = vec![described(&path, DATABASE).with_context(doing)?];
         for name in FILES {
             let Ok(bytes) = fs::read(home.path().join(name)) else { continue };

@@ -220,8 +220,8 @@ fn permissions(home: &Path) -> Option<Finding> {
         "sessions/sessions.json",
     ];
     let mode = |path: &Path| Some(fs::metadata(path).ok()?.permissions().mode() & 0o777);
-    // What nobody else can enter needs no locks inside; a group may be meant to.
-    if mode(home)? & 0o007 == 0 {
+    // Where nobody else can pass, nothing inside needs a lock of its own.
+    if home.ancestors().any(|path| mode(path).is_some_and(|mode| mode & 0o001 == 0)) {
         return None;
     }
     let open: Vec<String> = private

@@ -29,8 +29,10 @@ fn findings(place: &Place) -> Vec<Value> {
     found
 }
 
+/// But for what the logs of a Hermes hold, which is not at stake here.
 fn kinds(findings: &[Value]) -> BTreeSet<String> {
-    findings.iter().map(|finding| finding["kind"].as_str().unwrap().to_owned()).collect()
+    let kinds = findings.iter().map(|finding| finding["kind"].as_str().unwrap().to_owned());
+    kinds.filter(|kind| kind != "secret_in_log").collect()
 }
 
 fn found<'a>(findings: &'a [Value], kind: &str) -> &'a Value {
@@ -200,6 +202,11 @@ fn p16_what_hermes_0_14_0_rotates_in_a_chat_leads_to_one_session() {
 /// A home with so many conversations that were rotated twice.
 fn rotated(place: &Place, count: usize) -> i64 {
     std::fs::create_dir_all(place.home()).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(place.home(), std::fs::Permissions::from_mode(0o700)).unwrap(); // as Hermes does
+    }
     let conn = Connection::open(place.file("home/state.db")).unwrap();
     conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; BEGIN").unwrap();
     throughline_hermes::schema::FRESH.iter().for_each(|text| conn.execute_batch(text).unwrap());
