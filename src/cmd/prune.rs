@@ -141,13 +141,14 @@ impl Prune {
         }
         drop(progress);
         let mut progress = Progress::new("events", found.events);
-        while self.events {
-            match store.prune_events(found.before)? {
-                0 => break,
-                went => {
-                    gone.events += went;
-                    progress.advance(went);
+        if self.events {
+            loop {
+                let went = store.prune_events(found.before)?;
+                if went == 0 {
+                    break;
                 }
+                gone.events += went;
+                progress.advance(went);
             }
         }
         drop(progress);
