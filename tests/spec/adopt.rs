@@ -161,7 +161,8 @@ fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             false => {
                 let (name, text) = (entry.file_name(), fs::read(&path).unwrap_or_default());
                 let name = name.to_string_lossy();
-                if !name.ends_with("-shm") && !(name.ends_with("-wal") && text.is_empty()) {
+                let is_left = name.ends_with("-shm") || name.ends_with("-wal") && text.is_empty();
+                if !is_left {
                     found.insert(path, text);
                 }
             }
