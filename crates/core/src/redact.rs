@@ -161,69 +161,22 @@ impl Signs {
 
     fn of(text: &str) -> Self {
         let bytes = text.as_bytes();
-        let mut met = 0u8;
-        let (mut run, mut longest, mut header) = (0usize, 0usize, false);
-        for (at, byte) in bytes.iter().enumerate() {
-            let class = CLASSES[usize::from(*byte)];
-            met |= class;
-            if class & KEY != 0 {
-                run += 1;
-                header |= class & PART != 0 && !header && fields::is_part_of_header(&bytes[at..]);
-            } else {
-                longest = longest.max(run);
-                run = 0;
-            }
-        }
-        longest = longest.max(run);
-        let has = |class: u8| met & class != 0;
+        let has = |byte: u8| bytes.contains(&byte);
+        let value = has(b'=');
+        let divided = value && (has(b'&') || has(b'?') || has(b'#') || has(b';'));
         Self {
-            block: has(DASH) && text.contains("-----"),
-            key: longest >= tokens::LENGTH_MIN,
-            header,
-            value: has(EQUALS),
-            setting: has(COLON),
-            user: has(AT),
-            parameter: has(DIVIDES) && has(EQUALS),
-            number: has(PLUS),
-            pair: has(DIVIDES) && has(EQUALS),
+            block: has(b'-') && text.contains("-----"),
+            key: tokens::long_runs(bytes).next().is_some(),
+            header: fields::may_name_header(bytes),
+            value,
+            setting: has(b':'),
+            user: has(b'@'),
+            parameter: divided,
+            number: has(b'+'),
+            pair: divided,
         }
     }
 }
-
-const KEY: u8 = 1;
-/// Begins a part of a header's name, in whichever case.
-const PART: u8 = 2;
-const DASH: u8 = 4;
-const AT: u8 = 8;
-const DIVIDES: u8 = 16;
-const EQUALS: u8 = 32;
-const PLUS: u8 = 64;
-const COLON: u8 = 128;
-
-/// What each byte may be a sign of.
-const CLASSES: [u8; 256] = {
-    let mut classes = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let it = byte as u8;
-        let mut class = if tokens::is_key_byte(it) { KEY } else { 0 };
-        if matches!(it.to_ascii_lowercase(), b'a' | b't' | b'b') {
-            class |= PART;
-        }
-        class |= match it {
-            b'-' => DASH,
-            b'@' => AT,
-            b'?' | b'#' | b'&' | b';' => DIVIDES,
-            b'=' => EQUALS,
-            b'+' => PLUS,
-            b':' => COLON,
-            _ => 0,
-        };
-        classes[byte] = class;
-        byte += 1;
-    }
-    classes
-};
 
 /// Whether a command prints environment variables: its output is for [`Purpose::Environment`].
 pub fn lists_environment(command: &str) -> bool {

@@ -276,7 +276,8 @@ pub fn tidied(text: &str) -> String {
 pub fn without_marks(text: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(text);
     for mark in [END, FENCE, FENCE_END, MERGED, MERGED_SUMMARY] {
-        if text.contains(mark) {
+        // Most texts have not even the first of its letters.
+        if text.as_bytes().contains(&mark.as_bytes()[0]) && text.contains(mark) {
             text = Cow::Owned(text.replace(mark, ""));
         }
     }

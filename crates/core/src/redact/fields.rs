@@ -21,17 +21,18 @@ const HEADERS: [&str; 8] = [
 /// Each header has one of these in its name. Most texts have none.
 const HEADER_PARTS: [&str; 4] = ["api", "auth", "token", "bearer"];
 
-/// Whether one of them begins here. Two letters tell that most words do not.
-pub fn is_part_of_header(text: &[u8]) -> bool {
-    let [first, second, ..] = text else { return false };
-    let may_be = matches!(
-        (first.to_ascii_lowercase(), second.to_ascii_lowercase()),
-        (b'a', b'p' | b'u') | (b't', b'o') | (b'b', b'e')
-    );
-    let begins =
-        |part: &&str| text.get(..part.len()).is_some_and(|start| start.eq_ignore_ascii_case(part.as_bytes()));
-    may_be && HEADER_PARTS.iter().any(begins)
+/// Whether one of them may be in a text, by its first three letters: all of it is looked at, without a question that
+/// depends on the last, which is what a processor does quickest.
+pub fn may_name_header(text: &[u8]) -> bool {
+    let (Some(second), Some(third)) = (text.get(1..), text.get(2..)) else { return false };
+    text.iter().zip(second).zip(third).fold(false, |met, ((one, two), three)| {
+        let is = |letters: &[u8; 3]| {
+            (one | 0x20 == letters[0]) & (two | 0x20 == letters[1]) & (three | 0x20 == letters[2])
+        };
+        met | is(b"api") | is(b"aut") | is(b"tok") | is(b"bea")
+    })
 }
+
 const SCHEMES: [&str; 9] =
     ["bearer", "basic", "token", "digest", "negotiate", "apikey", "bot", "key", "aws4-hmac-sha256"];
 
@@ -62,6 +63,9 @@ const TYPES: [&str; 20] = [
 /// `Authorization: Bearer …`, `x-api-key: …`, and a bare `Bearer …`.
 pub fn without_headers(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
+    if !HEADER_PARTS.iter().any(|part| lower.contains(part)) {
+        return text.to_owned();
+    }
     let mut names: Vec<(usize, &str)> = lower.match_indices("authorization").collect();
     names.extend(HEADERS.iter().flat_map(|header| lower.match_indices(header)));
     names.extend(lower.match_indices("bearer "));
@@ -436,7 +440,8 @@ mod tests {
     fn no_header_is_passed_over_unseen() {
         for header in HEADERS.iter().chain(&["authorization", "bearer "]) {
             assert!(HEADER_PARTS.iter().any(|part| header.contains(part)), "{header}");
-            assert!((0..header.len()).any(|at| is_part_of_header(&header.as_bytes()[at..])), "{header}");
+            assert!(may_name_header(header.as_bytes()), "{header}");
+            assert!(may_name_header(header.to_uppercase().as_bytes()), "{header}");
         }
     }
 }

@@ -104,9 +104,9 @@ const RANDOM_LENGTH_MIN: usize = 20;
 const WINDOW: usize = 256;
 
 /// No key is shorter than this with its prefix, and every byte of both is one of these.
-pub const LENGTH_MIN: usize = 13;
+const LENGTH_MIN: usize = 13;
 
-pub const fn is_key_byte(byte: u8) -> bool {
+const fn is_key_byte(byte: u8) -> bool {
     Body::Padded.holds(byte) || Body::Dotted.holds(byte)
 }
 
@@ -117,39 +117,67 @@ pub fn is_prefix(text: &str) -> bool {
     PREFIXES.iter().any(|(prefix, ..)| *prefix == text)
 }
 
+/// Where bytes of keys stand in a row that is long enough for one. Most words are too short, and are not even read: of
+/// every so many bytes one is looked at, and its neighbours only where it could be part of a key.
+pub fn long_runs(bytes: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let is_key = |at: usize| bytes.get(at).is_some_and(|byte| IS_KEY[usize::from(*byte)]);
+    let mut from = 0; // nothing of a key stands before it
+    std::iter::from_fn(move || {
+        loop {
+            let probe = from + LENGTH_MIN - 1;
+            if probe >= bytes.len() {
+                return None;
+            }
+            if !is_key(probe) {
+                from = probe + 1;
+                continue;
+            }
+            let start = (from..probe).rev().take_while(|at| is_key(*at)).last().unwrap_or(probe);
+            let end = (probe..).find(|at| !is_key(*at)).unwrap_or(bytes.len());
+            from = end + 1;
+            if end - start >= LENGTH_MIN {
+                return Some(start..end);
+            }
+        }
+    })
+}
+
+const IS_KEY: [bool; 256] = {
+    let mut is_key = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        is_key[byte] = is_key_byte(byte as u8);
+        byte += 1;
+    }
+    is_key
+};
+
 pub fn without_tokens(text: &str, purpose: Purpose) -> String {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
-    let (mut at, mut run_to) = (0, 0);
-    while at < bytes.len() {
-        if at >= run_to {
-            run_to = run_end(text, at, is_key_byte); // once for each run, however many words it has
-            let touched = touches(at.checked_sub(1).map(|before| &bytes[before]));
-            if (1..LENGTH_MIN).contains(&(run_to - at)) && !touched {
-                at = run_to; // most words
-                continue;
-            }
-        }
-        let touched = at > 0 && bytes[at - 1].is_ascii_alphanumeric();
-        if bytes[at].is_ascii_alphanumeric() {
-            at = match (!touched).then(|| token_at(text, at)).flatten() {
-                Some((label, end)) => {
-                    let mark = match purpose {
-                        Purpose::File => format!("«redacted:{label}{MARK}»"),
-                        _ => format!("{label}{MARK}"),
-                    };
-                    rewriting.replace(at, end, &mark);
-                    end
-                }
-                None => run_end(text, at, |byte| byte.is_ascii_alphanumeric()), // no key begins within a word
-            };
-        } else if bytes[at] == b':'
-            && let Some(end) = bot_token_end(text, at)
-        {
-            rewriting.replace(at + 1, end, MARK);
+    for run in long_runs(bytes) {
+        let colon = run.start.checked_sub(1).filter(|before| bytes[*before] == b':');
+        let mut at = run.start;
+        if let Some(end) = colon.and_then(|colon| bot_token_end(text, colon)) {
+            rewriting.replace(run.start, end, MARK);
             at = end;
-        } else {
-            at += 1;
+        }
+        while at < run.end {
+            let touched = at > 0 && bytes[at - 1].is_ascii_alphanumeric();
+            at = match bytes[at].is_ascii_alphanumeric() {
+                false => at + 1,
+                true => match (!touched).then(|| token_at(text, at)).flatten() {
+                    Some((label, end)) => {
+                        let mark = match purpose {
+                            Purpose::File => format!("«redacted:{label}{MARK}»"),
+                            _ => format!("{label}{MARK}"),
+                        };
+                        rewriting.replace(at, end, &mark);
+                        end
+                    }
+                    None => run_end(text, at, |byte| byte.is_ascii_alphanumeric()), // no key begins within a word
+                },
+            };
         }
     }
     rewriting.done()
