@@ -61,7 +61,7 @@ impl Survey {
     ) -> anyhow::Result<Self> {
         let path = home.path();
         if !path.is_dir() {
-            anyhow::bail!("{} is not there; give the home that Hermes lives in", path.display());
+            anyhow::bail!("{} is no directory; give the home that Hermes lives in", path.display());
         }
         let variable = |name: &str| environment.get(name);
         let usual = variable("HOME").map(|user| PathBuf::from(user).join(".hermes"));

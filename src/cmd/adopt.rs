@@ -113,7 +113,7 @@ impl Adopt {
     /// Who moves: all profiles of a root, or the one that is named.
     fn agents(&self, root: &Home) -> anyhow::Result<Vec<(String, Home)>> {
         if !root.path().is_dir() {
-            bail!("{} is not there; give the directory that Hermes lives in", root.path().display());
+            bail!("{} is no directory; give the one that Hermes lives in", root.path().display());
         }
         let mut all = home::profiles(root)?;
         let Some(wanted) = &self.profile else {
