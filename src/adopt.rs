@@ -50,6 +50,15 @@ impl Move<'_> {
     /// From where it stands to the end. What was done already is not done again.
     pub fn go(&self, surveys: &[Survey], now: String, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut record = match Record::of(self.home)? {
+            Some(record)
+                if !record.homes.iter().map(PathBuf::as_path).eq(self.homes.iter().map(Home::path)) =>
+            {
+                bail!(
+                    "a move of {} was begun on {} and is not over; give the same profiles again to go on with it, or --undo to take it back",
+                    listed(&record.homes),
+                    record.began
+                )
+            }
             Some(record) => {
                 writeln!(out, "going on with the move that was begun on {}", record.began)?;
                 record
@@ -219,6 +228,11 @@ pub fn undo(
         writeln!(out, "the backup of before stays in {}", backup.display())?;
     }
     Ok(())
+}
+
+fn listed(homes: &[PathBuf]) -> String {
+    let shown: Vec<String> = homes.iter().map(|home| home.display().to_string()).collect();
+    shown.join(", ")
 }
 
 fn is_ours(occupied: &Occupied) -> bool {

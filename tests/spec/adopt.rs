@@ -321,6 +321,19 @@ fn p16_kill_9_during_a_move_and_it_is_gone_on_with_or_taken_back() {
         assert!(world.is("active", "hermes-gateway.service"), "after {delay} ms");
         assert!(!world.is("active", "throughline.service"), "after {delay} ms");
     }
+    // Whoever gives other profiles than those that were on their way moves nobody.
+    let moving = world.adopt(&["--yes"]).spawn();
+    while !root.join("throughline.adoption").exists() {
+        sleep(Duration::from_millis(1));
+    }
+    moving.kill();
+    let other = world.adopt(&["--yes", "--profile", "default"]).run();
+    let refused =
+        other.stderr.contains("give the same profiles again") || other.stderr.contains("was moved here");
+    assert!(!other.status.success() && refused, "{}{}", other.stdout, other.stderr);
+    assert!(world.adopt(&["--undo", "--yes"]).run().status.success());
+    assert!(world.is("active", "hermes-gateway.service"));
+
     let told = hermes.did(&root, json!(["get_messages", ["talk"], {}])).to_string();
     for said in ["Where is the map?", "said after 20 ms", "said after 700 ms"] {
         assert!(told.contains(said), "{said}: {told}");
