@@ -361,6 +361,23 @@ fn a_session_that_hermes_deleted_can_begin_anew_and_its_keys_stay_known() {
     whole(&store);
 }
 
+#[test]
+fn p10_replies_of_a_session_that_hermes_deleted_do_not_stand_in_the_way_of_its_namesake() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    let conn = hermes(directory.path());
+    let delivered = conn.execute("UPDATE tl_outbox SET state = 2 WHERE session = 'a'", []).unwrap();
+    assert!(delivered > 0, "a chat is answered through the outbox");
+    conn.execute_batch("DELETE FROM messages WHERE session_id = 'a'; DELETE FROM sessions WHERE id = 'a'")
+        .unwrap();
+    assert!(receive_with_key(&mut store, "a", "another").is_ok());
+    let left: i64 = conn
+        .query_row("SELECT count(*) FROM tl_outbox WHERE session = 'a' AND state >= 2", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 0, "its keys are counted from the beginning, and would be taken for known");
+}
+
 fn receive_with_key(
     store: &mut dyn Store,
     session: &str,
