@@ -19,6 +19,7 @@ mod tests;
 mod tokens;
 mod urls;
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// A text that shows itself to nobody who does not ask for it by name: elsewhere it is only as long
@@ -83,28 +84,27 @@ const ROUNDS_MAX: usize = 6;
 
 /// `text` without its secrets, as whoever reads it needs it.
 pub fn redacted_for(purpose: Purpose, text: &str) -> String {
-    let mut text = text.to_owned();
+    let mut text = Cow::Borrowed(text);
     for _ in 0..ROUNDS_MAX {
-        let next = round(purpose, &text);
-        if next == text {
-            break;
+        match round(purpose, &text) {
+            Cow::Owned(next) if next != *text => text = Cow::Owned(next),
+            _ => break,
         }
-        text = next;
     }
-    text
+    text.into_owned()
 }
 
-fn round(purpose: Purpose, text: &str) -> String {
+fn round(purpose: Purpose, text: &str) -> Cow<'_, str> {
     applied(purpose, text, &Signs::of(text))
 }
 
 /// Every rule of which there is a sign. What a rule leaves may bear signs that were not there before; then the text
 /// has changed, and is gone over again.
-fn applied(purpose: Purpose, text: &str, signs: &Signs) -> String {
-    let mut text = text.to_owned();
-    let mut apply = |is_due: bool, rule: &dyn Fn(&str) -> String| {
-        if is_due {
-            text = rule(&text);
+fn applied<'a>(purpose: Purpose, text: &'a str, signs: &Signs) -> Cow<'a, str> {
+    let mut text = Cow::Borrowed(text);
+    let mut apply = |is_due: bool, rule: &dyn Fn(&str) -> Cow<'_, str>| {
+        if is_due && let Cow::Owned(without) = rule(&text) {
+            text = Cow::Owned(without);
         }
     };
     apply(signs.block, &tokens::without_key_blocks);
@@ -221,9 +221,12 @@ impl<'a> Rewriting<'a> {
         at < self.copied.max(self.seen)
     }
 
-    fn done(mut self) -> String {
+    fn done(mut self) -> Cow<'a, str> {
+        if self.copied == 0 {
+            return Cow::Borrowed(self.text); // nothing was replaced: no piece is empty
+        }
         self.out.push_str(&self.text[self.copied..]);
-        self.out
+        Cow::Owned(self.out)
     }
 }
 

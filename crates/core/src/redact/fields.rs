@@ -1,6 +1,7 @@
 //! Secrets that are known by their name or their place: headers, assignments, fields, settings.
 
 use super::{MARK, Rewriting, is_blank, is_marked, is_reference, run_end};
+use std::borrow::Cow;
 
 /// Longer names than this are not read: nothing is called that.
 const NAME_LENGTH_MAX: usize = 128;
@@ -61,10 +62,10 @@ const TYPES: [&str; 20] = [
 ];
 
 /// `Authorization: Bearer …`, `x-api-key: …`, and a bare `Bearer …`.
-pub fn without_headers(text: &str) -> String {
+pub fn without_headers(text: &str) -> Cow<'_, str> {
     let lower = text.to_ascii_lowercase();
     if !HEADER_PARTS.iter().any(|part| lower.contains(part)) {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let mut names: Vec<(usize, &str)> = lower.match_indices("authorization").collect();
     names.extend(HEADERS.iter().flat_map(|header| lower.match_indices(header)));
@@ -138,7 +139,7 @@ fn bare_bearer(text: &str, from: usize) -> Option<(usize, usize)> {
 
 /// `OPENAI_API_KEY=…`, `spring.datasource.password=…`, `export token=…`, `--password=…`; within a line also
 /// `password=…` where the value looks like one.
-pub fn without_assignments(text: &str) -> String {
+pub fn without_assignments(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
     for (equals, _) in text.match_indices('=') {
@@ -275,7 +276,7 @@ fn value_at(text: &str, start: usize, stops_at_ampersand: bool) -> Option<(usize
 }
 
 /// `"password": "…"`, also where the quotes are single or themselves quoted.
-pub fn without_quoted_fields(text: &str) -> String {
+pub fn without_quoted_fields(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
     for (colon, _) in text.match_indices(':') {
@@ -350,7 +351,7 @@ fn names_secret_field(name: &str) -> bool {
 }
 
 /// `password: …` at the beginning of a line; within one only where the value looks like a secret.
-pub fn without_settings(text: &str) -> String {
+pub fn without_settings(text: &str) -> Cow<'_, str> {
     let mut rewriting = Rewriting::of(text);
     let mut start = 0;
     for line in text.split_inclusive('\n') {

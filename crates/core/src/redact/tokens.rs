@@ -1,6 +1,7 @@
 //! Secrets that are known by their form, wherever they stand.
 
 use super::{MARK, Purpose, Rewriting, run_end};
+use std::borrow::Cow;
 
 /// Which characters a key is made of.
 #[derive(Clone, Copy)]
@@ -152,7 +153,7 @@ const IS_KEY: [bool; 256] = {
     is_key
 };
 
-pub fn without_tokens(text: &str, purpose: Purpose) -> String {
+pub fn without_tokens(text: &str, purpose: Purpose) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
     for run in long_runs(bytes) {
@@ -247,7 +248,7 @@ fn bot_token_end(text: &str, colon: usize) -> Option<usize> {
 }
 
 /// Key blocks (`-----BEGIN … PRIVATE KEY-----`), also those that are cut off.
-pub fn without_key_blocks(text: &str) -> String {
+pub fn without_key_blocks(text: &str) -> Cow<'_, str> {
     const BEGIN: &str = "-----BEGIN ";
     const END: &str = "-----END ";
     let mut rewriting = Rewriting::of(text);
@@ -297,7 +298,7 @@ fn cut_block_end(text: &str, from: usize) -> usize {
 }
 
 /// `+` and seven to fifteen digits: the first and last few remain.
-pub fn without_phone_numbers(text: &str) -> String {
+pub fn without_phone_numbers(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
     for (plus, _) in text.match_indices('+') {

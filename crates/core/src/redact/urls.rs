@@ -1,6 +1,7 @@
 //! Secrets in addresses: `user:password@`, a bare token before `@`, and parameters that carry one.
 
 use super::{MARK, Purpose, Rewriting, is_marked, is_reference, run_end};
+use std::borrow::Cow;
 
 /// Databases and brokers: what stands before `@` there is never meant to be followed.
 const STORES: [&str; 8] =
@@ -50,7 +51,7 @@ const FORM_FIELDS: [&str; 14] = [
 
 /// What a reader of ordinary output may need, a callback or a link that was sent for following, stays
 /// for [`Purpose::Output`] and its kin: there only stores and bare tokens are cut.
-pub fn without_credentials(text: &str, purpose: Purpose) -> String {
+pub fn without_credentials(text: &str, purpose: Purpose) -> Cow<'_, str> {
     let mut rewriting = Rewriting::of(text);
     for (at, separator) in text.match_indices("://") {
         let start = at + separator.len();
@@ -95,7 +96,7 @@ fn userinfo_end(text: &str, start: usize, is_store: bool) -> Option<usize> {
 }
 
 /// `?token=…`, `&code=…`, also in fragments and in addresses without a scheme.
-pub fn without_parameters(text: &str) -> String {
+pub fn without_parameters(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut rewriting = Rewriting::of(text);
     let signs =
@@ -158,7 +159,7 @@ fn decoded(text: &str) -> String {
 }
 
 /// A text that is nothing but a submitted form.
-pub fn without_form_fields(text: &str) -> String {
+pub fn without_form_fields(text: &str) -> Cow<'_, str> {
     let form = text.trim();
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -166,7 +167,7 @@ pub fn without_form_fields(text: &str) -> String {
     };
     let is_pair = |pair: &str| pair.split_once('=').is_some_and(|(name, _)| is_name(name));
     if !form.contains('&') || form.contains(char::is_whitespace) || !form.split('&').all(is_pair) {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let begin = text.len() - text.trim_start().len();
     let mut rewriting = Rewriting::of(text);
