@@ -62,6 +62,9 @@ pub struct Host {
     starting: Semaphore,
 }
 
+/// Everybody's first attempt.
+pub struct First(Vec<(Candidate, oneshot::Receiver<anyhow::Result<Introduction>>)>);
+
 /// What became of the first attempt.
 pub struct Started {
     pub candidate: Candidate,
@@ -105,8 +108,9 @@ impl Host {
         Arc::new(Self { crew, company, logs, read: Box::new(read), door: Box::new(door), starting })
     }
 
-    /// Returns when each of them runs, or has failed to for the first time.
-    pub async fn keep(self: &Arc<Self>, candidates: Vec<Candidate>) -> (Kept, Vec<Started>) {
+    /// From now on each of them is kept running; what became of their first attempts is told apart, so that they can
+    /// be stopped in order before that is known.
+    pub fn keep(self: &Arc<Self>, candidates: Vec<Candidate>) -> (Kept, First) {
         let (stop, stopping) = watch::channel(None);
         let mut keepers = JoinSet::new();
         let mut first = Vec::new();
@@ -117,12 +121,7 @@ impl Host {
             let keeper = Keeper { host: self.clone(), candidate, stopping: stopping.clone() };
             keepers.spawn(keeper.run(claimed, told));
         }
-        let mut started = Vec::new();
-        for (candidate, hears) in first {
-            let gone = || Err(anyhow::anyhow!("its keeper fell over"));
-            started.push(Started { candidate, result: hears.await.unwrap_or_else(|_| gone()) });
-        }
-        (Kept { keepers, stop }, started)
+        (Kept { keepers, stop }, First(first))
     }
 
     fn claim(&self, candidate: &Candidate) -> Claimed {
@@ -130,6 +129,18 @@ impl Host {
         let claim = wire::claim(&candidate.name, &candidate.home, &plan.settings, &self.company)?;
         self.logs.keep(&candidate.name, candidate.home.path(), &plan.settings.logs);
         Ok((plan, claim))
+    }
+}
+
+impl First {
+    /// Returns when each of them runs, or has failed to for the first time.
+    pub async fn all(self) -> Vec<Started> {
+        let mut started = Vec::new();
+        for (candidate, hears) in self.0 {
+            let gone = || Err(anyhow::anyhow!("its keeper fell over"));
+            started.push(Started { candidate, result: hears.await.unwrap_or_else(|_| gone()) });
+        }
+        started
     }
 }
 
@@ -162,7 +173,13 @@ impl Keeper {
         let mut reported = String::new();
         loop {
             let claim = claimed.take().unwrap_or_else(|| self.host.claim(&self.candidate));
-            let why = match self.begin(claim).await {
+            let place = tokio::select! {
+                place = self.host.starting.acquire() => place,
+                _ = self.stopping.wait_for(Option::is_some) => return true,
+            };
+            let begun = self.begin(claim).await;
+            drop(place);
+            let why = match begun {
                 Ok((running, plan)) => {
                     (failures, reported) = (0, String::new());
                     let introduction = running.introduction(plan);
@@ -201,7 +218,6 @@ impl Keeper {
     async fn begin(&self, claimed: Claimed) -> anyhow::Result<(Running, Plan)> {
         let (plan, claim) = claimed?;
         let name = &self.candidate.name;
-        let _place = self.host.starting.acquire().await;
         self.host.crew.starts(name, &self.candidate.home, &self.host.company);
         let span = tracing::error_span!("agent", agent = %name);
         let (host, candidate) = (self.host.clone(), self.candidate.clone());

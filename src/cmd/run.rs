@@ -178,25 +178,34 @@ impl Run {
         let read = move |home: &Home| plan(home, &reading, overrides.clone());
         let host = Host::new(crew.clone(), company, logs.clone(), read, door);
         let heart = tokio::spawn(host::heartbeat(crew.clone(), notify.clone()));
-        let (kept, mut started) = tokio::select! {
-            kept = host.keep(candidates) => kept,
-            () = stopped.asked() => return Ok(Ended::Stopped { clean: true }), // what was begun is on disk
+        let (kept, first) = host.keep(candidates);
+        let started = tokio::select! {
+            started = first.all() => Some(started),
+            () = stopped.asked() => None, // those that run already are stopped like any other
         };
-        if !profiles && let Some(nth) = started.iter().position(|started| started.result.is_err()) {
-            kept.stop(Ending::Stop).await;
-            return Err(started.swap_remove(nth).result.err().context("the first that failed")?);
-        }
-        match &shared {
-            Some(shared) => introduce_all(&started, shared.at, out)?,
-            None => introduce_each(&started, environment, out)?,
-        }
-        writeln!(out, "ready   after {:.0} ms; Ctrl-C stops it", began.elapsed().as_secs_f64() * 1e3)?;
-        out.flush()?;
-        notify.say(&News::Ready);
-
-        let ending = tokio::select! {
-            () = stopped.asked() => Ending::Stop,
-            () = crew.restart_asked() => Ending::Restart,
+        let ending = match started {
+            None => Ending::Stop,
+            Some(mut started) => {
+                if !profiles && let Some(nth) = started.iter().position(|started| started.result.is_err()) {
+                    kept.stop(Ending::Stop).await;
+                    return Err(started.swap_remove(nth).result.err().context("the first that failed")?);
+                }
+                match &shared {
+                    Some(shared) => introduce_all(&started, shared.at, out)?,
+                    None => introduce_each(&started, environment, out)?,
+                }
+                writeln!(
+                    out,
+                    "ready   after {:.0} ms; Ctrl-C stops it",
+                    began.elapsed().as_secs_f64() * 1e3
+                )?;
+                out.flush()?;
+                notify.say(&News::Ready);
+                tokio::select! {
+                    () = stopped.asked() => Ending::Stop,
+                    () = crew.restart_asked() => Ending::Restart,
+                }
+            }
         };
         notify.say(&News::Stopping);
         tracing::info!("stopping: finishing what is running");
