@@ -83,8 +83,9 @@ impl Owner {
         let live = self.store.history(&self.id()).unwrap();
         let cut = live[messages - 1].0;
         let asked = state.survey().unwrap();
-        let found = Some(Extent { cut, messages: live.len(), tokens: 1_000, plan: None });
-        self.happens(&mut state, Event::Surveyed { asked, found });
+        let found =
+            Some(Extent { cut, messages: live.len(), tokens: 1_000, plan: None, engine_is_idle: false });
+        self.happens(&mut state, Event::Surveyed { asked, found: found.into() });
         let replacement = Replacement {
             after: None,
             cut,

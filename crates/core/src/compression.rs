@@ -28,6 +28,7 @@ use crate::input::Input;
 use crate::message::{Assistant, Body, Content, Message, Part};
 use crate::prompt::Digest;
 use crate::time::Time;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ use std::time::Duration;
 pub const ATTEMPTS_MAX: u32 = 3;
 /// A summary that frees less than this part of the context is not worth a break in the prompt.
 pub const WORTH_PERCENT: u64 = 10;
-/// How often within an hour an engine is asked about one session. Then a digest has to do.
+/// How often within an hour an engine is asked in vain about one session. Then a digest has to do.
 pub const ATTEMPTS_AN_HOUR: usize = 6;
 /// How often the view may change before one request. A context that is still too large is not the
 /// fault of what was said.
@@ -130,6 +131,8 @@ pub struct Extent {
     pub tokens: u64,
     /// What would become of them, as far as the engine can tell.
     pub plan: Option<Plan>,
+    /// The engine has nothing to offer, and a digest has: for whoever cannot do without.
+    pub engine_is_idle: bool,
 }
 
 /// How many messages stay at both ends, and how many a summary would stand for.
@@ -167,7 +170,7 @@ pub struct Upkeep {
     pub not_before: Time,
     /// Below this nothing is tried ahead of time: it was not worth it when it was tried.
     pub unworthy: u64,
-    /// When engines were asked in the last hour, oldest first.
+    /// When engines were asked in the last hour without success, oldest first.
     pub recent: Vec<Time>,
     /// The time in the name of the last snapshot: the next is later.
     pub snapshot: Time,
@@ -205,6 +208,7 @@ impl Upkeep {
         self.failures = 0;
         self.not_before = Time::default();
         self.unworthy = 0;
+        self.recent.clear();
     }
 
     /// The name of the next snapshot, later than any before it even if the clock went backwards.
@@ -259,14 +263,21 @@ impl fmt::Display for Kind {
 }
 
 /// What the context weighs once a snapshot is the view again: what stands before the messages, the
-/// rows of the snapshot, and what was said since.
-pub fn weight_restored(context: u64, live: &[(RowId, Message)], snapshot: &[(RowId, Message)]) -> u64 {
+/// rows of the snapshot, and what was said since, be it live or kept by a snapshot that was made `later`.
+pub fn weight_restored(
+    context: u64,
+    live: &[(RowId, Message)],
+    snapshot: &[(RowId, Message)],
+    later: &[(RowId, Message)],
+) -> u64 {
     let weight =
         |rows: &mut dyn Iterator<Item = &(RowId, Message)>| rows.map(|(_, row)| estimate(row)).sum::<u64>();
     let overhead = context.saturating_sub(weight(&mut live.iter()));
-    let listed: std::collections::BTreeSet<RowId> = snapshot.iter().map(|(row, _)| *row).collect();
-    let mut since =
-        live.iter().filter(|(row, message)| !listed.contains(row) && !summary::is_summary(message));
+    let mut listed: BTreeSet<RowId> = snapshot.iter().map(|(row, _)| *row).collect();
+    let mut since = live
+        .iter()
+        .chain(later)
+        .filter(|(row, message)| !summary::is_summary(message) && listed.insert(*row));
     overhead + weight(&mut snapshot.iter()) + weight(&mut since)
 }
 

@@ -223,6 +223,14 @@ pub trait Read: Send {
     fn snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreError>;
     /// One of them by its name, with what stood there.
     fn snapshot(&self, name: &str) -> Result<Option<Snapshot>, StoreError>;
+    /// What the snapshots keep that were made after this one.
+    fn kept_since(&self, id: &SessionId, name: &str) -> Result<Vec<(RowId, Message)>, StoreError> {
+        let mut rows = Vec::new();
+        for later in self.snapshots(id)?.into_iter().filter(|it| it.name.as_str() > name) {
+            rows.extend(self.snapshot(&later.name)?.map(|it| it.rows).unwrap_or_default());
+        }
+        Ok(rows)
+    }
     /// What an operation did, once it is in place.
     fn promoted(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, StoreError>;
     /// Whether the rows that an operation stands for are still those it was begun with: nobody has

@@ -10,7 +10,7 @@
 //! - whatever belongs to an earlier step, turn or generation is an echo, and changes nothing
 
 use crate::command::{Command, Found};
-use crate::compression::{Extent, Operation, Promoted, Replacement, Stage, Upkeep};
+use crate::compression::{Operation, Promoted, Replacement, Stage, Upkeep};
 use crate::guard::{Chains, Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
@@ -22,7 +22,7 @@ use crate::route;
 use crate::time::Time;
 use crate::tool::{Ask, Grant, Letter, Question, Verdict};
 use crate::turn::{Answer, Group, RESUMES_MAX, Slot, Step, Turn};
-use compress::{End, NoSummary, SurveyOrder};
+use compress::{End, Finding, NoSummary, SurveyOrder};
 use lifecycle::{Handing, Handover, Noticed, Run};
 pub use past::{RESTART, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
@@ -192,10 +192,10 @@ pub enum Event {
     },
     /// A person takes it up again after it had ended.
     Reopened,
-    /// Somebody has looked at the rows; None: there is nothing to compress.
+    /// Somebody has looked at the rows.
     Surveyed {
         asked: SurveyOrder,
-        found: Option<Extent>,
+        found: Finding,
     },
     /// What came of an operation, and what can be had without a model.
     Summarised {
@@ -588,13 +588,14 @@ impl Session {
             }
         }
         match &self.compression {
-            None => jobs.extend(self.survey().map(|it| Job::Survey { order: it.order, force: it.force })),
+            None => {}
             Some(Operation { number, stage, .. }) => match stage {
                 Stage::Preparing => jobs.push(Job::Summarise { operation: *number }),
                 Stage::Ready(_) => {}
                 Stage::Promoted => jobs.push(Job::Report { operation: *number }),
             },
         }
+        jobs.extend(self.survey().map(|it| Job::Survey { order: it.order, force: it.force }));
         jobs.extend(self.due().map(|order| Job::Order { seq: order.seq }));
         jobs.extend(self.review_job());
         jobs

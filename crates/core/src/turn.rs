@@ -63,6 +63,8 @@ pub struct Turn {
     pub repeated: Option<Repeated>,
     /// Its next request waits for a compression: it would not fit.
     pub held: bool,
+    /// The provider itself has found its request too long: whatever makes it shorter is welcome.
+    pub refused: bool,
     /// How often the view has changed since the last answer.
     pub promotions: u32,
     /// What it said on the way, before its calls: a client that reads along has seen it.
@@ -145,6 +147,7 @@ impl Turn {
             exhausted: false,
             repeated: None,
             held: false,
+            refused: false,
             promotions: 0,
             said: String::new(),
         }

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use throughline_core::command::Command;
-use throughline_core::compression::{ATTEMPTS_MAX, Extent, Kind, Operation, Replacement, estimate};
+use throughline_core::compression::{ATTEMPTS_MAX, Cause, Extent, Kind, Operation, Replacement, estimate};
 use throughline_core::history::violations;
 use throughline_core::id::View;
 use throughline_core::input;
@@ -24,7 +24,7 @@ use throughline_core::port::{
 };
 use throughline_core::redact::redacted;
 use throughline_core::session::Event;
-use throughline_core::session::compress::{End, NoSummary, SurveyOrder, expected_after};
+use throughline_core::session::compress::{End, Finding, NoSummary, SurveyOrder, expected_after};
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use throughline_core::turn::Answer;
 use throughline_core::{Message, RowId, SessionId};
@@ -148,7 +148,7 @@ pub(crate) async fn survey(desk: Desk, asked: SurveyOrder, standing: Standing) {
             Ok(Ok(found)) => break found,
             Err(_) => {
                 desk.home.compressor.fell_over();
-                break None;
+                break Finding::Unknown(FELL_OVER.into());
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, "could not look for something to compress; trying again");
@@ -159,12 +159,14 @@ pub(crate) async fn survey(desk: Desk, asked: SurveyOrder, standing: Standing) {
     desk.report(Event::Surveyed { asked, found });
 }
 
-async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<Option<Extent>, StoreError> {
+async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<Finding, StoreError> {
     let engine = &desk.home.compressor.engine;
     let Rows { ids, messages: mut within } = read(&desk.home, &desk.session).await?;
     let messages = within.len();
     let reach = reach(&within, asked.keep, engine.takes().keep_last);
-    let Some(cut) = reach.checked_sub(1).map(|last| ids[last]) else { return Ok(None) };
+    let Some(cut) = reach.checked_sub(1).map(|last| ids[last]) else {
+        return Ok(without_engine(desk, asked, standing, &ids, within));
+    };
     let after = within.split_off(reach);
     let past = Past { scope: standing.scope.clone(), messages: within, tokens: standing.context };
     let wishes = offered(engine.as_ref(), &asked.focus, asked.force, asked.keep.is_some(), String::new());
@@ -177,20 +179,48 @@ async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<O
             engine = engine.name(),
             "the context engine did not say whether there is anything to compress"
         );
-        return Ok(None);
+        return Ok(Finding::Unknown(format!("The context engine {} does not answer.", engine.name())));
     };
     let tokens = standing.context.max(past.messages.iter().map(estimate).sum());
-    if found {
-        let mut messages = past.messages;
-        messages.extend(after);
-        standing.found.keep(standing.view, Rows { ids, messages });
+    let mut rows = past.messages;
+    rows.extend(after);
+    if !found {
+        return Ok(without_engine(desk, asked, standing, &ids, rows));
+    }
+    if !asked.preview {
+        standing.found.keep(standing.view, Rows { ids, messages: rows });
     }
     let beyond = messages - reach;
     let plan = plan.map(|mut plan| {
         plan.keep_last += beyond;
         plan
     });
-    Ok(found.then_some(Extent { cut, messages, tokens, plan }))
+    Ok(Finding::Worth(Extent { cut, messages, tokens, plan, engine_is_idle: false }))
+}
+
+/// The engine has nothing to offer. A turn that cannot go on may still be helped by a digest, which can cut where an
+/// engine that does not know what should stay may not.
+fn without_engine(
+    desk: &Desk,
+    asked: &SurveyOrder,
+    standing: &Standing,
+    ids: &[RowId],
+    messages: Vec<Message>,
+) -> Finding {
+    let is_needed = asked.force && asked.order.is_none();
+    let Some(cut) = ids.last().copied().filter(|_| is_needed) else { return Finding::Nothing };
+    let count = messages.len();
+    let past = Past { scope: standing.scope.clone(), messages, tokens: standing.context };
+    match (desk.home.compressor.digest)(&past, &Wishes::default()) {
+        Some(_) => Finding::Worth(Extent {
+            cut,
+            messages: count,
+            tokens: standing.context,
+            plan: None,
+            engine_is_idle: true,
+        }),
+        None => Finding::Nothing,
+    }
 }
 
 /// How many rows an engine may replace. With `keep`, all before the last so many exchanges. One that
@@ -237,7 +267,8 @@ async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Ev
     let summary = match operation.attempts > ATTEMPTS_MAX {
         true => Err(NoSummary {
             end: End::Failed,
-            reason: "The context engine was tried too often; a digest has to do.".into(),
+            reason: "The context engine has nothing to offer, or was tried too often; a digest has to do."
+                .into(),
         }),
         false => condense(desk, &operation, &past, whole).await,
     };
@@ -269,7 +300,9 @@ async fn condense(
     let compressor = &desk.home.compressor;
     let engine = &compressor.engine;
     let memory = heard(compressor, past).await;
-    let mut wishes = offered(engine.as_ref(), &operation.focus, true, whole, memory);
+    // An engine that takes a rest after failures is to go on by itself only where a person or a turn waits for it.
+    let force = operation.cause != Cause::Ahead || !operation.orders.is_empty();
+    let mut wishes = offered(engine.as_ref(), &operation.focus, force, whole, memory);
     let mut refused = operation.focus.is_some() && wishes.focus.is_none();
     for _ in 0..2 {
         let asking = AssertUnwindSafe(timeout(compressor.patience, engine.compress(past, &wishes)));
@@ -350,13 +383,13 @@ fn digest(desk: &Desk, past: &Past, ids: &[RowId], whole: bool, scale: f64) -> O
     }
 }
 
-/// Estimates count characters; the provider counts tokens. Where both are known for the same rows, one
-/// is scaled to the other, within reason: the context holds more than its rows.
+/// Estimates count characters; the provider counts tokens. Rows that it counts for less than was estimated are
+/// scaled down. Never up: what is more may as well be the prompt and the tools, which no compression makes shorter.
 fn scale(messages: &[Message], context: u64) -> f64 {
     let estimated: u64 = messages.iter().map(estimate).sum();
     match estimated {
         0 => 1.0,
-        estimated => (context as f64 / estimated as f64).clamp(0.5, 1.5),
+        estimated => (context as f64 / estimated as f64).clamp(0.5, 1.0),
     }
 }
 
@@ -370,8 +403,14 @@ fn replacement(
 ) -> Result<Replacement, String> {
     let Condensed { keep_first, mut messages, keep_last, model, remark } = condensed;
     for message in &mut messages {
-        if let Body::User(Content::Text(text)) = &mut message.body {
-            *text = redacted(text);
+        match &mut message.body {
+            Body::User(Content::Text(text)) => *text = redacted(text),
+            Body::Assistant(said) => {
+                if let Content::Text(text) = &mut said.content {
+                    *text = redacted(text);
+                }
+            }
+            _ => {}
         }
     }
     let Some(end) = ids.len().checked_sub(keep_last).filter(|end| *end > keep_first) else {

@@ -467,8 +467,12 @@ impl Actor {
             ));
         }
         let id = self.id.clone();
-        let live = self.home.library.read(move |store| store.history(&id)).await?;
-        let context = weight_restored(self.state.upkeep.context, &live, &snapshot.rows);
+        let wanted = name.clone();
+        let reading = move |store: &dyn throughline_core::port::Read| {
+            Ok((store.history(&id)?, store.kept_since(&id, &wanted)?))
+        };
+        let (live, later) = self.home.library.read(reading).await?;
+        let context = weight_restored(self.state.upkeep.context, &live, &snapshot.rows, &later);
         self.persist(Some(Event::Restored { snapshot: name, context })).await?;
         Ok(Ok(()))
     }

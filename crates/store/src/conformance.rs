@@ -873,8 +873,9 @@ impl World {
             messages: book.live.len(),
             tokens: 1_000,
             plan: how.is_multiple_of(2).then_some(Plan { keep_first: 0, replaced: nth + 1, keep_last: 1 }),
+            engine_is_idle: false,
         });
-        self.happens(place, Event::Surveyed { asked, found });
+        self.happens(place, Event::Surveyed { asked, found: found.into() });
     }
 
     fn summarises(&mut self, place: u8, how: u8) {

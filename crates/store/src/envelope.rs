@@ -595,6 +595,9 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
         if turn.held {
             object.value("held", json!(true));
         }
+        if turn.refused {
+            object.value("refused", json!(true));
+        }
         if turn.promotions > 0 {
             object.number("promotions", turn.promotions.into());
         }
@@ -630,6 +633,7 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
         turn.repeated = value.get("repeated").map(repeated_from).transpose()?;
         turn.said = optional_text_of(&value, "said").unwrap_or_default();
         turn.held = value.get("held").and_then(Value::as_bool).unwrap_or(false);
+        turn.refused = value.get("refused").and_then(Value::as_bool).unwrap_or(false);
         turn.promotions = step("promotions").unwrap_or(0);
     }
     Ok(())

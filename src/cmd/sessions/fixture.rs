@@ -130,8 +130,9 @@ impl Home {
         self.receives(id, Kind::Command(Command::Compress { focus: None, keep: None, preview: false }));
         let cut = live[messages - 1].0;
         let asked = self.sessions[id].survey().unwrap();
-        let found = Some(Extent { cut, messages: live.len(), tokens: 1_000, plan: None });
-        self.happens(id, Event::Surveyed { asked, found });
+        let found =
+            Some(Extent { cut, messages: live.len(), tokens: 1_000, plan: None, engine_is_idle: false });
+        self.happens(id, Event::Surveyed { asked, found: found.into() });
         let replacement = Replacement {
             after: None,
             cut,

@@ -192,7 +192,8 @@ impl Restore {
             );
         }
         let live = store.history(&session)?;
-        let context = weight_restored(owned.upkeep.context, &live, &rows);
+        let later = store.reader().kept_since(&session, &snapshot)?;
+        let context = weight_restored(owned.upkeep.context, &live, &rows, &later);
         let (next, more) = owned.step(Event::Restored { snapshot: snapshot.clone(), context }, now, &rules);
         acts.extend(more);
         if !acts.iter().any(|act| matches!(act, Act::Restore { .. })) {

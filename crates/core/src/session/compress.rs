@@ -46,6 +46,8 @@ pub struct SurveyOrder {
     /// So many exchanges at the end are to stay.
     pub keep: Option<u32>,
     pub force: bool,
+    /// Only to tell what would happen.
+    pub preview: bool,
 }
 
 /// What the next request weighs after this answer to one that weighed `context`. The provider's count is the
@@ -72,18 +74,23 @@ impl Session {
 
     /// Whether somebody should look at the rows: on order, of need, or ahead of time.
     pub fn survey(&self) -> Option<SurveyOrder> {
-        if self.compression.is_some() || self.halted || matches!(self.phase, Phase::Closed(_)) {
+        if self.halted || matches!(self.phase, Phase::Closed(_)) {
             return None;
         }
         if let Some(order) = self.next_order()
-            && let input::Kind::Command(Command::Compress { focus, keep, .. }) = &order.kind
+            && let input::Kind::Command(Command::Compress { focus, keep, preview }) = &order.kind
+            && (*preview || self.compression.is_none())
         {
             return Some(SurveyOrder {
                 order: Some(order.seq),
                 focus: focus.clone(),
                 keep: *keep,
                 force: true,
+                preview: *preview,
             });
+        }
+        if self.compression.is_some() {
+            return None;
         }
         let needed = self.is_held();
         (needed || self.upkeep.wanted).then(|| SurveyOrder { force: needed, ..SurveyOrder::default() })
@@ -98,6 +105,7 @@ impl Session {
         self.upkeep.context = expected_after(self.upkeep.context, answer);
         if let Phase::Turn(turn) = &mut self.phase {
             turn.promotions = 0;
+            turn.refused = false;
         }
         if full && self.compression.is_none() && self.upkeep.allows(now) {
             self.upkeep.wanted = true;
@@ -119,8 +127,11 @@ impl Session {
         let over = |session: &Self| rules.hard_tokens.is_some_and(|hard| session.upkeep.context >= hard);
         self.promote(now, acts);
         let full = over(self);
+        // What freed too little to pay for a break is not tried again before there is more of it: the limit is
+        // ours, and the provider has the last word.
+        let hopeful = self.upkeep.context >= self.upkeep.unworthy;
         let Phase::Turn(turn) = &mut self.phase else { return };
-        if full && turn.promotions < PROMOTIONS_MAX {
+        if full && (hopeful || turn.refused) && turn.promotions < PROMOTIONS_MAX {
             turn.held = true;
             // An operation under way is what it waits for.
             if let Some(operation) = &mut self.compression
@@ -141,6 +152,7 @@ impl Session {
             return false;
         }
         turn.held = true;
+        turn.refused = true;
         self.upkeep.context = self.upkeep.context.max(hard);
         if matches!(self.compression, Some(Operation { stage: Stage::Ready(_), .. })) {
             self.promote(now, acts);
@@ -150,36 +162,30 @@ impl Session {
     }
 
     /// Somebody has looked at the rows.
-    pub(super) fn surveyed(
-        &mut self,
-        asked: &SurveyOrder,
-        found: Option<Extent>,
-        now: Time,
-        acts: &mut Vec<Act>,
-    ) {
+    pub(super) fn surveyed(&mut self, asked: &SurveyOrder, found: Finding, now: Time, acts: &mut Vec<Act>) {
         if self.survey().as_ref() != Some(asked) {
             return; // of a moment ago: what is implied now is looked at again
         }
-        self.upkeep.wanted = false;
         let place = self.waiting.iter().position(|input| Some(input.seq) == asked.order);
         let order = place.and_then(|place| self.waiting.remove(place));
-        let preview = matches!(
-            order.as_deref(),
-            Some(Input { kind: input::Kind::Command(Command::Compress { preview: true, .. }), .. })
-        );
-        if let (Some(order), true) = (&order, preview) {
-            let said = preview_text(found.as_ref());
+        if let (Some(order), true) = (&order, asked.preview) {
+            let said = preview_text(&found);
             return self.settle(order, Outcome::Done { said, successor: None }, acts);
         }
+        self.upkeep.wanted = false;
         self.upkeep.operations += 1;
-        let Some(extent) = found else { return self.nothing_found(order, acts) };
+        let extent = match found {
+            Finding::Worth(extent) => extent,
+            Finding::Nothing => return self.nothing_found(order, None, acts),
+            Finding::Unknown(why) => return self.nothing_found(order, Some(why), acts),
+        };
         let cause = match (self.is_held(), &order) {
             (true, _) => Cause::Need,
             (false, Some(_)) => Cause::Order,
             (false, None) => Cause::Ahead,
         };
-        // Too many attempts within the hour: what is needed is done without a model.
-        let spared = cause == Cause::Need && !self.upkeep.has_attempts_left(now);
+        // Too many attempts within the hour, or an engine that has nothing to offer: what is needed is done without it.
+        let spared = cause == Cause::Need && (extent.engine_is_idle || !self.upkeep.has_attempts_left(now));
         if !spared {
             self.upkeep.attempted(now);
         }
@@ -201,23 +207,34 @@ impl Session {
         self.attach(acts);
     }
 
-    fn nothing_found(&mut self, order: Option<Arc<Input>>, acts: &mut Vec<Act>) {
+    fn nothing_found(&mut self, order: Option<Arc<Input>>, why: Option<String>, acts: &mut Vec<Act>) {
         let number = self.upkeep.operations;
-        let reason = "there is nothing to compress".to_owned();
-        acts.push(Act::Abandon { number, end: End::Skipped, reason });
+        let (end, said) = match &why {
+            None => (End::Skipped, NOTHING.to_owned()),
+            Some(why) => (End::Failed, failed_text(why)),
+        };
+        let reason = why.unwrap_or_else(|| "there is nothing to compress".to_owned());
+        acts.push(Act::Abandon { number, end, reason });
         self.upkeep.not_worth_it();
         if let Some(order) = order {
-            self.settle(&order, Outcome::Done { said: NOTHING.into(), successor: None }, acts);
+            self.settle(&order, Outcome::Done { said, successor: None }, acts);
         }
-        self.ask_anyway();
+        self.resign();
     }
 
-    /// There is no way to make it shorter. The provider has the last word.
+    /// It is not made shorter. The provider has the last word.
     fn ask_anyway(&mut self) {
         if let Phase::Turn(turn @ Turn { held: true, .. }) = &mut self.phase {
             turn.held = false;
+        }
+    }
+
+    /// There is no way to make it shorter, whatever the provider says.
+    fn resign(&mut self) {
+        if let Phase::Turn(turn @ Turn { held: true, .. }) = &mut self.phase {
             turn.promotions = PROMOTIONS_MAX;
         }
+        self.ask_anyway();
     }
 
     /// Whoever orders what is under way anyway hears of it when it is done.
@@ -253,13 +270,15 @@ impl Session {
         acts: &mut Vec<Act>,
     ) {
         let held = self.is_held();
+        let refused = matches!(self.phase, Phase::Turn(Turn { refused: true, .. }));
         let context = self.upkeep.context;
         let Some(operation) = self.compression.as_mut().filter(|it| it.number == number && it.is_preparing())
         else {
             return acts.push(Act::Note { name: "late_result_dropped", detail: format!("summary {number}") });
         };
-        // Ahead of time a break in the prompt has to pay. Whoever needs it, or has ordered it, takes what there is.
-        let against = if held || !operation.orders.is_empty() { 0 } else { context };
+        // A break in the prompt has to pay, also at our own limit: what frees next to nothing would be done again with
+        // every message. Whoever has ordered it, or was refused by the provider, takes what there is.
+        let against = if refused || !operation.orders.is_empty() { 0 } else { context };
         let why = match summary {
             Ok(replacement) if replacement.is_worth_it(against) => {
                 operation.stage = Stage::Ready(replacement);
@@ -287,7 +306,14 @@ impl Session {
             }
             None => {
                 self.abandon(why.end, why.reason, acts);
-                self.ask_anyway();
+                match (held, refused) {
+                    (true, true) => self.resign(),
+                    (true, false) => {
+                        self.upkeep.not_worth_it(); // or the turn would be held again at once
+                        self.ask_anyway();
+                    }
+                    (false, _) => {}
+                }
             }
         }
     }
@@ -303,7 +329,8 @@ impl Session {
     /// What somebody ordered takes effect as soon as nothing runs, and so does what an order has to follow.
     pub(super) fn promote_ordered(&mut self, now: Time, acts: &mut Vec<Act>) {
         let ordered = self.compression.as_ref().is_some_and(|operation| !operation.orders.is_empty());
-        if (ordered || self.next_order().is_some()) && self.phase == Phase::Idle {
+        let followed = self.next_order().is_some_and(|order| !is_preview(order));
+        if (ordered || followed) && self.phase == Phase::Idle {
             self.promote(now, acts);
         }
     }
@@ -349,9 +376,7 @@ impl Session {
         let Some(operation) = self.compression.take() else { return };
         let said = match end {
             End::Skipped => format!("Nothing was compressed: {reason}. The conversation is as it was."),
-            End::Failed => {
-                format!("The compression failed. {reason} The conversation is as it was; try again later.")
-            }
+            End::Failed => failed_text(&reason),
             End::Stale => {
                 format!("Nothing was compressed: {reason} meanwhile. The conversation is as it is.")
             }
@@ -451,6 +476,21 @@ impl Session {
     }
 }
 
+/// What somebody has found who looked at the rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    Worth(Extent),
+    Nothing,
+    /// The engine did not say, and why.
+    Unknown(String),
+}
+
+impl From<Option<Extent>> for Finding {
+    fn from(extent: Option<Extent>) -> Self {
+        extent.map_or(Self::Nothing, Self::Worth)
+    }
+}
+
 /// Why there is no summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSummary {
@@ -461,6 +501,14 @@ pub struct NoSummary {
 
 const NOTHING: &str = "There is nothing to compress yet: the conversation is no longer than what is always kept. Nothing was changed.";
 
+fn failed_text(reason: &str) -> String {
+    format!("The compression failed. {reason} The conversation is as it was; try again later.")
+}
+
+fn is_preview(input: &Input) -> bool {
+    matches!(&input.kind, input::Kind::Command(Command::Compress { preview: true, .. }))
+}
+
 pub(super) fn is_order(input: &Input) -> bool {
     matches!(&input.kind, input::Kind::Command(Command::Compress { .. }))
 }
@@ -470,8 +518,12 @@ pub(super) fn ends(input: &Input) -> bool {
     matches!(&input.kind, input::Kind::Command(command) if command.ends())
 }
 
-fn preview_text(found: Option<&Extent>) -> String {
-    let Some(Extent { messages, tokens, plan, .. }) = found else { return NOTHING.into() };
+fn preview_text(found: &Finding) -> String {
+    let Extent { messages, tokens, plan, .. } = match found {
+        Finding::Worth(extent) => extent,
+        Finding::Nothing => return NOTHING.into(),
+        Finding::Unknown(why) => return format!("{why} Nothing was changed."),
+    };
     let tokens = thousands(*tokens);
     match plan {
         Some(plan) => format!(

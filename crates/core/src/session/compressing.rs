@@ -5,7 +5,9 @@ use super::tests::{
     HARD, answered, answered_with, called, chat, command, job, new, play, rules, session, word,
 };
 use super::*;
-use crate::compression::{ATTEMPTS_AN_HOUR, ATTEMPTS_MAX, Kind as Made, Plan, Promoted, snapshot_name};
+use crate::compression::{
+    ATTEMPTS_AN_HOUR, ATTEMPTS_MAX, Extent, Kind as Made, Plan, Promoted, snapshot_name,
+};
 
 pub fn order(kind: u8) -> Command {
     let (focus, keep, preview) = match kind {
@@ -19,8 +21,8 @@ pub fn order(kind: u8) -> Command {
 
 pub fn surveyed(asked: SurveyOrder, worth_it: bool) -> Event {
     let plan = Some(Plan { keep_first: 3, replaced: 30, keep_last: 7 });
-    let extent = Extent { cut: RowId(30), messages: 40, tokens: 900, plan };
-    Event::Surveyed { asked, found: worth_it.then_some(extent) }
+    let extent = Extent { cut: RowId(30), messages: 40, tokens: 900, plan, engine_is_idle: false };
+    Event::Surveyed { asked, found: worth_it.then_some(extent).into() }
 }
 
 fn replacement(kind: Made, before: u64, after_tokens: u64) -> Arc<Replacement> {
@@ -75,8 +77,10 @@ fn needed() -> SurveyOrder {
 }
 
 fn ordered(seq: u64, kind: u8) -> SurveyOrder {
-    let Command::Compress { focus, keep, .. } = order(kind) else { unreachable!("an order to compress") };
-    SurveyOrder { order: Some(Seq(seq)), focus, keep, force: true }
+    let Command::Compress { focus, keep, preview } = order(kind) else {
+        unreachable!("an order to compress")
+    };
+    SurveyOrder { order: Some(Seq(seq)), focus, keep, force: true, preview }
 }
 
 const ANSWERED_1: [&str; 4] = ["step 1.0", "assistant a", "1 answered by 1", "deliver s/1"];
@@ -413,14 +417,86 @@ fn p9_a_start_takes_an_operation_up_again_and_gives_up_in_the_end() {
 }
 
 #[test]
+fn p17_what_succeeds_is_not_counted_among_the_attempts_of_an_hour() {
+    let rules = rules(BusyInput::Queue);
+    let mut session = session();
+    for _ in 0..3 * ATTEMPTS_AN_HOUR {
+        session.upkeep.wanted = true;
+        session = session.step(surveyed(ahead(), true), Time(1), &rules).0;
+        session = session.step(summarised(session.upkeep.operations, 3), Time(1), &rules).0;
+        session.promote(Time(1), &mut Vec::new());
+    }
+    assert!(session.upkeep.allows(Time(2)), "a summariser that works is asked again");
+}
+
+/// A large prompt in a small window: what was said weighs next to nothing, and no compression brings it below the limit.
+#[test]
+fn p17_what_frees_next_to_nothing_is_not_done_again_with_every_message() {
+    let rules = rules(BusyInput::Queue);
+    let mut session = session();
+    session.upkeep.context = 100 * HARD;
+    let held = session.step(chat(1), Time(1), &rules).0;
+    assert!(held.is_held());
+    let begun = held.step(surveyed(needed(), true), Time(1), &rules).0;
+    let (asked, acts) = begun.step(summarised(1, 3), Time(1), &rules);
+    let words: Vec<_> = acts.iter().map(word).collect();
+    assert_eq!(words, ["1 skipped", "context_over_limit"], "800 of so many tokens do not pay for a break");
+    assert_eq!(asked.jobs().iter().map(job).collect::<Vec<_>>(), ["ask 1.0"]);
+    let end = play(asked, &rules, vec![(answered_with(1, 0, &[], 100 * HARD), ANSWERED_1.to_vec(), vec![])]);
+    let (next, acts) = end.step(chat(2), Time(2), &rules);
+    assert!(!next.is_held() && acts.iter().any(|act| word(act) == "context_over_limit"));
+
+    // The provider itself refuses: now anything is better than nothing, twice at most.
+    let refused = next.step(too_long(2, 0), Time(3), &rules).0;
+    assert!(refused.is_held());
+    let begun = refused.step(surveyed(needed(), true), Time(3), &rules).0;
+    let (shorter, acts) = begun.step(summarised(2, 3), Time(3), &rules);
+    assert!(acts.iter().any(|act| word(act) == "promote 2 summary"));
+    assert_eq!(shorter.jobs().iter().map(job).collect::<Vec<_>>(), ["survey"], "and once more");
+    let (last, _) = shorter.step(surveyed(needed(), false), Time(3), &rules);
+    assert_eq!(last.jobs().iter().map(job).collect::<Vec<_>>(), ["ask 2.0"]);
+    assert!(last.step(too_long(2, 0), Time(4), &rules).0.jobs().is_empty(), "it is told, not tried for ever");
+}
+
+#[test]
+fn p17_an_engine_that_has_nothing_to_offer_leaves_a_digest_to_whoever_needs_it() {
+    let rules = rules(BusyInput::Queue);
+    let mut session = session();
+    session.upkeep.context = HARD;
+    session = session.step(chat(1), Time(1), &rules).0;
+    let extent = Extent { cut: RowId(30), messages: 40, tokens: 900, plan: None, engine_is_idle: true };
+    session =
+        session.step(Event::Surveyed { asked: needed(), found: Some(extent).into() }, Time(1), &rules).0;
+    let operation = session.compression.as_ref().expect("a digest is made");
+    assert!(operation.attempts > ATTEMPTS_MAX, "no engine is asked");
+}
+
+#[test]
+fn p19_a_preview_is_answered_beside_an_operation_and_does_not_bring_it_about() {
+    for ready in [false, true] {
+        let rules = rules(BusyInput::Queue);
+        let mut session = session();
+        session.upkeep.wanted = true;
+        session = session.step(surveyed(ahead(), true), Time(1), &rules).0;
+        if ready {
+            session = session.step(summarised(1, 3), Time(1), &rules).0;
+        }
+        let (waits, acts) = session.step(command(1, order(3)), Time(2), &rules);
+        assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), ["accept 1"]);
+        let (told, acts) = waits.step(surveyed(ordered(1, 3), true), Time(2), &rules);
+        assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), ["deliver s/1/done", "1 done"]);
+        assert_eq!((told.view, told.compression), (session.view, session.compression));
+    }
+}
+
+#[test]
 fn p17_so_many_attempts_an_hour_and_then_a_digest_has_to_do() {
     let rules = rules(BusyInput::Queue);
     let mut session = session();
     for _ in 0..ATTEMPTS_AN_HOUR {
         session.upkeep.wanted = true;
         session = session.step(surveyed(ahead(), true), Time(1), &rules).0;
-        session = session.step(summarised(session.upkeep.operations, 3), Time(1), &rules).0;
-        session.promote(Time(1), &mut Vec::new());
+        session = session.step(summarised(session.upkeep.operations, 0), Time(1), &rules).0;
     }
     assert!(!session.upkeep.allows(Time(2)), "nothing more is tried ahead of time");
     session.upkeep.context = HARD;

@@ -72,9 +72,10 @@ impl Owner<'_> {
         self.happens(&mut state, Event::Received(Arc::new(input))).unwrap();
         let live = self.store.history(&id(session)).unwrap();
         let cut = live[last].0;
-        let found = Some(Extent { cut, messages: live.len(), tokens: 1_000, plan: None });
+        let found =
+            Some(Extent { cut, messages: live.len(), tokens: 1_000, plan: None, engine_is_idle: false });
         let asked = state.survey().unwrap();
-        self.happens(&mut state, Event::Surveyed { asked, found }).unwrap();
+        self.happens(&mut state, Event::Surveyed { asked, found: found.into() }).unwrap();
         let replacement = Replacement {
             after: first.checked_sub(1).map(|before| live[before].0),
             cut,
