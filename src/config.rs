@@ -28,6 +28,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
+use throughline_core::compression::boundary;
 use throughline_core::lifecycle::{Mode, Policies, Policy};
 use throughline_core::session::BusyInput;
 use throughline_hermes::config::hooks::Hooks;
@@ -260,6 +261,28 @@ pub struct Compression {
     pub summariser: Option<ModelChoice>,
     /// How long one summary may take.
     pub timeout: Sourced<Duration>,
+}
+
+impl Compression {
+    /// What becomes of it in the window of the model that answers.
+    pub fn shares(&self, model: Option<&ModelChoice>) -> boundary::Settings {
+        let small = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let reserve = match model {
+            Some(ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint)) => {
+                endpoint.max_tokens.as_ref().map_or(0, |max| max.value)
+            }
+            Some(ModelChoice::Rehearsal) | None => 0,
+        };
+        boundary::Settings {
+            window: self.window.value,
+            output_reserve: reserve,
+            threshold: self.threshold.value,
+            target_ratio: self.target_ratio.value,
+            protect_first: small(self.protect_first.value),
+            protect_last: small(self.protect_last.value),
+            floor: self.floor.value,
+        }
+    }
 }
 
 impl Settings {

@@ -190,9 +190,8 @@ impl Verdict {
         if !has_logs {
             let logs = home.path().join("logs");
             self.unread.push(format!(
-                "no log in {}: only the store was verified. Keep one with `throughline 2>> {}`, or give any with --log",
-                logs.display(),
-                logs.join("throughline.log").display()
+                "no log in {}: only the store was verified. A gateway keeps agent.log there; give any other with --log",
+                logs.display()
             ));
         }
         Ok(())

@@ -283,6 +283,10 @@ impl Written {
         report.sourced("compression.protect_first_n", &compression.protect_first);
         report.sourced("compression.protect_last_n", &compression.protect_last);
         report.sourced("throughline.compression_floor", &compression.floor);
+        let limits = compression.shares(model).thresholds();
+        let effective = format!("from {} tokens on; a request waits at {}", limits.soft, limits.hard);
+        report.row("compression (effective)", effective, &compression.window.origin);
+        self.warn_of_compression(report);
         let writes = match &compression.summariser {
             Some(ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint)) => &endpoint.model.value,
             Some(ModelChoice::Rehearsal) | None => "the model that answers",
@@ -292,6 +296,16 @@ impl Written {
         let seconds = format_args!("{} s", compression.timeout.value.as_secs_f64());
         report.row("auxiliary.compression.timeout", seconds, &compression.timeout.origin);
         compression
+    }
+
+    /// What Hermes leaves open is no choice here.
+    fn warn_of_compression(&self, report: &mut Report) {
+        if let Some(At { value: false, place }) = &self.config.settings.compression.in_place {
+            report.warn(
+                &Origin::Config { line: place.line },
+                "`compression.in_place: false` is not followed: a session keeps its id, and what was there before is a snapshot".to_owned(),
+            );
+        }
     }
 
     /// What the user says, else what is assumed of a model of that name.

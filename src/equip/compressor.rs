@@ -4,7 +4,7 @@ use super::plugins::Plugins;
 use crate::config::{Endpoint, ModelChoice, Settings};
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::compression::{boundary, engine};
+use throughline_core::compression::engine;
 use throughline_core::port::{Engine, Model, Past, Summariser, Wishes};
 use throughline_gateway::Compressor;
 use throughline_hermes::config::window;
@@ -36,15 +36,7 @@ pub fn compressor(
     plugins: &Plugins,
 ) -> (Compressor, Option<u64>) {
     let compression = &settings.compression;
-    let shares = boundary::Settings {
-        window: compression.window.value,
-        output_reserve: reserve(&settings.model),
-        threshold: compression.threshold.value,
-        target_ratio: compression.target_ratio.value,
-        protect_first: small(compression.protect_first.value),
-        protect_last: small(compression.protect_last.value),
-        floor: compression.floor.value,
-    };
+    let shares = compression.shares(Some(&settings.model));
     let timeout = compression.timeout.value;
     let name = summarisers[0].name().to_owned();
     let hard = compression.enabled.value.then_some(shares.thresholds().hard);
@@ -69,10 +61,6 @@ pub fn compressor(
     (compressor, hard)
 }
 
-fn reserve(model: &ModelChoice) -> u64 {
-    endpoint(model).and_then(|endpoint| endpoint.max_tokens.as_ref()).map_or(0, |max| max.value)
-}
-
 fn window_of(model: &ModelChoice) -> u64 {
     let Some(endpoint) = endpoint(model) else { return window::UNKNOWN };
     let said = endpoint.context_length.as_ref().map(|length| length.value);
@@ -84,8 +72,4 @@ fn endpoint(model: &ModelChoice) -> Option<&Endpoint> {
         ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => Some(endpoint),
         ModelChoice::Rehearsal => None,
     }
-}
-
-fn small(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }

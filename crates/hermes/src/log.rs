@@ -141,8 +141,8 @@ fn ours(rest: &str) -> Option<News> {
         let after = &rest[word..];
         if let Some(fields) = after.strip_prefix('{') {
             let (fields, after) = fields.split_once("}:")?;
-            agent = field(fields, "agent").map(str::to_owned).or(agent);
-            pinned = field(fields, "session").or(pinned);
+            agent = own(fields, "agent").map(str::to_owned).or(agent);
+            pinned = own(fields, "session").or(pinned);
             rest = after;
         } else if rest[..word].ends_with(':') && after.starts_with(' ') {
             rest = after;
@@ -157,14 +157,14 @@ fn ours(rest: &str) -> Option<News> {
 fn named(message: &str) -> Option<Report> {
     let (step, fields) = message.split_once(": ")?;
     let fields = fields.split_once(" reason=").map_or(fields, |(fields, _)| fields);
-    let session = field(fields, "session")?.to_owned();
-    let operation = Some(field(fields, "op")?.to_owned());
+    let session = own(fields, "session")?.to_owned();
+    let operation = Some(own(fields, "op")?.to_owned());
     let step = match step {
         "started" => Step::Started { messages: number(fields, "messages"), tokens: number(fields, "tokens") },
         "done" => Step::Done {
             messages: number(fields, "messages"),
             left: field(fields, "messages").and_then(|both| both.split_once("->")?.1.parse().ok()),
-            snapshot: field(fields, "snapshot").filter(|name| *name != "-").map(str::to_owned),
+            snapshot: own(fields, "snapshot").filter(|name| *name != "-").map(str::to_owned),
         },
         "skipped" => Step::Skipped,
         "failed" => Step::Failed,
@@ -318,6 +318,11 @@ fn field<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
     let mut words = fields.split([' ', '(', ')']);
     let value = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
     Some(value.trim_matches(['"', ',']))
+}
+
+/// The same in a line of ours: an id may hold whatever is no space.
+fn own<'a>(fields: &'a str, name: &str) -> Option<&'a str> {
+    fields.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Of `~1,234` 1234, of `194->26` what was before.

@@ -50,6 +50,21 @@ fn p13_our_own_lines_are_read() {
 }
 
 #[test]
+fn p13_a_session_may_be_called_anything_without_a_space() {
+    for id in ["chat(1)", "a,b,", "\"quoted\"", "x=y"] {
+        let head = format!(
+            "2026-05-28T09:35:10.123456Z  INFO session{{session={id}}}: throughline_gateway::session:"
+        );
+        let name = format!("{id}.snapshot.20260528T093510123456Z");
+        let line = format!(
+            "{head} [{id}] context compression done: session={id} op=1 messages=9->2 tokens=~5 snapshot={name} ms=1"
+        );
+        let done = Step::Done { messages: Some(9), left: Some(2), snapshot: Some(name) };
+        assert_eq!(report(&line), expected(Some(id), id, Some("1"), done), "{line}");
+    }
+}
+
+#[test]
 fn what_stands_before_a_line_does_not_hide_it() {
     let message = format!("[{S}] context compression stale: session={S} op=1 reason=undone");
     for head in [
