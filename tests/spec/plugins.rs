@@ -5,6 +5,7 @@ mod chaos;
 mod engines;
 mod hindsight;
 mod lazy;
+mod written;
 
 use crate::chats::World;
 use crate::gateway::Place;
