@@ -285,8 +285,9 @@ impl Host {
         };
         let awaited = Awaited::new(&self.0, method);
         let answer = link.ask(method, params, until).await;
-        if !matches!(answer, Err(Unanswered::Late { .. } | Unanswered::Lost { .. })) {
-            awaited.is_answered();
+        match answer {
+            Err(Unanswered::Late { .. } | Unanswered::Lost { .. }) => awaited.is_over(),
+            _ => awaited.is_answered(),
         }
         match answer {
             Ok(said) => {
@@ -528,6 +529,11 @@ struct Awaited<'a> {
 impl<'a> Awaited<'a> {
     fn new(inner: &'a Inner, method: &str) -> Self {
         Self { inner, method: HURRIED.into_iter().find(|hurried| *hurried == method) }
+    }
+
+    /// Whoever asked has waited to the end: what is made of that is for the plugin as a whole.
+    fn is_over(mut self) {
+        self.method = None;
     }
 
     fn is_answered(mut self) {
