@@ -38,8 +38,10 @@ class Tools(HermesCase):
         peer = self.start(tools=["code_execution"])
         if peer.ability["version"].startswith("0.14."):
             self.skipTest("this Hermes asks nobody about code")
-        self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
+        said = self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
         self.assertFalse(os.path.exists(path))
+        self.assertIn("nobody was asked", said["error"])
+        self.assertIn("approvals.mode", said["error"])
         self.assertTrue(any("consent" in note for note in peer.ability["notes"]))
         peer = self.start(tools=["code_execution"], approvals="host")
         self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
@@ -125,6 +127,13 @@ class Plugins(HermesCase):
     def test_one_that_is_not_enabled_brings_nothing(self):
         peer = self.start(plugins=True)
         self.assertFalse(peer.ability.get("tools") or peer.ability.get("hooks") or peer.ability.get("commands"))
+
+    def test_p31_one_that_is_enabled_and_not_there_is_named(self):
+        self.configure("plugins:\n  enabled: [garden, watchman]\n")
+        peer = self.start(plugins=["garden", "watchman"])
+        named = [note for note in peer.ability["notes"] if "watchman" in note and "off" in note]
+        self.assertEqual(len(named), 1, peer.ability["notes"])
+        self.assertTrue(peer.ability["tools"])
 
     def test_disabled_wins(self):
         self.configure("plugins:\n  enabled: [garden]\n  disabled: [garden]\n")

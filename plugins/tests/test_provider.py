@@ -9,6 +9,51 @@ import unittest
 from harness import HermesCase, Refused, retain, scope
 
 
+class Silent(HermesCase):
+    """`dormant`: takes turns and does nothing with them if its server was away when it began."""
+
+    settings = {"provider": "dormant"}
+
+    def setUp(self):
+        super().setUp()
+        self.plugin("dormant")
+
+    def kept(self):
+        path = os.path.join(self.home, "dormant.txt")
+        if not os.path.exists(path):
+            return []
+        with open(path) as lines:
+            return [line.rstrip("\n") for line in lines]
+
+    def test_p26_a_turn_that_nobody_took_is_not_kept_and_goes_out_when_somebody_does(self):
+        peer = self.start()
+        away = os.path.join(self.home, "away")
+        open(away, "w").close()
+        turn = retain(scope(), 1, "hello", "yes")
+        for _ in range(4):  # more often than what may have been kept is tried
+            with self.assertRaises(Refused) as refused:
+                peer.call("provider/retain", turn)
+            self.assertEqual(refused.exception.code, -32000)
+        os.remove(away)
+        peer.call("provider/retain", turn)
+        self.assertEqual(self.kept(), ["hello"])
+
+    def test_p26_a_failure_that_was_made_good_sends_nothing_twice(self):
+        peer = self.start()
+        peer.call("provider/retain", retain(scope(), 1, "stumbles", "yes"))
+        self.assertEqual(self.kept(), ["stumbles"])
+
+    def test_p26_a_turn_in_doubt_is_not_sent_for_ever(self):
+        peer = self.start()
+        codes = []
+        for _ in range(4):
+            with self.assertRaises(Refused) as refused:
+                peer.call("provider/retain", retain(scope(), 1, "complains", "yes", tried=bool(codes)))
+            codes.append(refused.exception.code)
+        self.assertEqual(codes, [-32001, -32001, -32001, -32002])
+        self.assertEqual(self.kept(), ["complains"] * 3)
+
+
 class Holographic(HermesCase):
     settings = {"provider": "holographic"}
 
@@ -65,6 +110,11 @@ class Holographic(HermesCase):
         said = [{"role": "user", "content": "I always walk to work"}]
         peer.call("scope/close", {"scope": scope(), "reason": "expired", "messages": said})
         self.assertEqual(self.facts(), ["I always walk to work"])
+
+
+    def test_one_that_could_not_be_loaded_is_told_nothing(self):
+        peer = self.start(provider="nobody", engine="compressor")
+        self.assertEqual(peer.call("scope/close", {"scope": scope(), "reason": "new"}), {})
 
 
 class Written(HermesCase):
@@ -191,6 +241,14 @@ class Written(HermesCase):
         self.assertEqual(order[1:], [("end", "s-1"), ("switch", "s-1"), ("shutdown", "s-1")])
         switched = [line for line in self.told() if line["what"] == "switch"][0]
         self.assertEqual((switched["to"], switched["parent"], switched["reset"]), ("s-2", "s-1", True))
+
+    def test_p24_an_end_is_told_once_to_the_part_that_it_is_meant_for(self):
+        peer = self.start(provider="witness", engine="compressor")
+        peer.call("provider/retain", retain(scope(), 1, "hello", "yes"))
+        said = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes"}]
+        peer.call("scope/close", {"scope": scope(), "part": "engine"})
+        peer.call("scope/close", {"scope": scope(), "part": "provider", "key": "s/1", "reason": "new", "messages": said})
+        self.assertEqual([line["count"] for line in self.told() if line["what"] == "end"], [2])
 
     def test_a_process_that_ends_ends_no_session(self):
         peer = self.start()

@@ -52,6 +52,24 @@ class Examples(SdkCase):
         odd = peer.call("tool/call", {"scope": scope(), "key": "k", "name": "diary_search", "arguments": {"nothing": 1}})
         self.assertIn("error", json.loads(odd["content"]))
 
+    def test_p24_an_end_is_told_once_to_the_part_that_it_is_meant_for(self):
+        peer = self.start(
+            self.written(
+                "plugin = throughline.Plugin('both')\n"
+                "class Ear:\n"
+                "    def closed(self, scope, reason, following, messages):\n"
+                "        self.plugin.log(f'{self.name} {reason}')\n"
+                "class E(Ear, throughline.Engine):\n    name = 'engine'\n"
+                "    def compress(self, scope, messages, tokens, window):\n        return messages\n"
+                "class P(Ear, throughline.Provider):\n    name = 'provider'\n"
+                "plugin.engine, plugin.provider = E(), P()\n"
+                "plugin.serve()\n"
+            )
+        )
+        peer.call("scope/close", {"scope": scope(), "part": "engine"})
+        peer.call("scope/close", {"scope": scope(), "part": "provider", "reason": "new"})
+        self.assertEqual(peer.logged, ["engine ", "provider new"])
+
     def test_the_engine_keeps_both_ends_and_says_what_it_lacked(self):
         peer = self.start(EXAMPLES / "engine.py")
         self.assertEqual(peer.ability["engine"]["options"], ["focus", "keep_last"])

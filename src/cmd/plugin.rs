@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use throughline_core::redact::redacted;
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::plugins::{Plugin as Written, Plugins};
 use throughline_plugins::check::check;
@@ -80,7 +81,7 @@ pub struct New {
     lang: Language,
     #[arg(long, value_enum, default_value_t = Kind::Engine)]
     kind: Kind,
-    /// Where the crate throughline-plugins lies, for Rust
+    /// Where the crate throughline-plugins lies (crates/plugins of Throughline's sources); Rust needs it
     #[arg(long, value_name = "DIRECTORY")]
     sdk: Option<PathBuf>,
 }
@@ -157,7 +158,7 @@ fn rows(known: &Known) -> Vec<Value> {
         let live = running.iter().find(|plugin| plugin["name"] == name.as_str());
         let mut row = live.cloned().unwrap_or_else(|| json!({"name": name, "state": state}));
         if row["what"].as_str().is_none_or(str::is_empty) {
-            row["what"] = command.join(" ").into();
+            row["what"] = redacted(&command.join(" ")).into();
         }
         rows.push(row);
     }
@@ -282,7 +283,7 @@ impl New {
         }
         let (files, command) = match self.lang {
             Language::Python => self.python(),
-            Language::Rust => self.rust(name),
+            Language::Rust => self.rust(name)?,
         };
         for (file, text) in files {
             let file = directory.join(file);
@@ -310,15 +311,22 @@ impl New {
             Kind::Provider => PYTHON_PROVIDER,
         };
         let name = Path::new(&self.name).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // In the repository the SDK lies elsewhere; here it lies beside.
-        let own = example
+        // In the repository the SDK lies elsewhere; here it lies beside. What was imported to say so goes with it,
+        // unless the example has another use for it.
+        let own: Vec<&str> = example
             .lines()
-            .filter(|line| {
-                !line.starts_with("sys.path.append") && !matches!(*line, "import os" | "import sys")
-            })
+            .filter(|line| !line.starts_with("sys.path.append"))
             .map(|line| line.split("  # noqa: E402").next().unwrap_or(line))
-            .collect::<Vec<_>>()
-            .join("\n");
+            .collect();
+        let is_used = |module: &str| {
+            let meant = format!("{module}.");
+            own.iter().any(|line| line.contains(&meant))
+        };
+        let is_kept = |line: &&str| match line.strip_prefix("import ") {
+            Some(module @ ("os" | "sys")) => is_used(module),
+            _ => true,
+        };
+        let own = own.iter().copied().filter(is_kept).collect::<Vec<_>>().join("\n");
         let own = own.replace("\n\n\nimport throughline_plugin", "\n\nimport throughline_plugin");
         let own = named(&own, &name) + "\n";
         (
@@ -327,23 +335,36 @@ impl New {
         )
     }
 
-    fn rust(&self, name: &str) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
+    fn rust(&self, name: &str) -> anyhow::Result<(Vec<(&'static str, String)>, Vec<&'static str>)> {
+        // The crate is in no registry: a manifest without its place would build nowhere.
+        let Some(sdk) = &self.sdk else {
+            bail!(
+                "a plugin in Rust needs the crate throughline-plugins, which lies in Throughline's sources. Nothing was \
+                 written. Say where it is: `throughline plugin new {} --lang rust --sdk <sources>/crates/plugins`",
+                self.name
+            );
+        };
+        if !sdk.join("Cargo.toml").is_file() {
+            bail!(
+                "there is no Cargo.toml in {}. Nothing was written. `--sdk` names the directory crates/plugins of \
+                 Throughline's sources",
+                sdk.display()
+            );
+        }
+        let sdk = std::path::absolute(sdk)?;
         let example = match self.kind {
             Kind::Engine => RUST_ENGINE,
             Kind::Provider => RUST_PROVIDER,
         };
-        let sdk = match &self.sdk {
-            Some(path) => format!("{{ path = {} }}", json!(path.display().to_string())),
-            None => format!("\"{}\"", env!("CARGO_PKG_VERSION")),
-        };
+        let sdk = format!("{{ path = {} }}", json!(sdk.display().to_string()));
         let manifest = format!(
             "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[[bin]]\nname = \"plugin\"\npath = \
-             \"src/main.rs\"\n\n[dependencies]\n# `--sdk DIRECTORY` writes a path here: where crates/plugins of Throughline \
-             lies.\nthroughline-plugins = {sdk}\nserde_json = \"1\"\ntokio = {{ version = \"1\", features = [\"full\"] \
+             \"src/main.rs\"\n\n[dependencies]\n# crates/plugins of \
+             Throughline.\nthroughline-plugins = {sdk}\nserde_json = \"1\"\ntokio = {{ version = \"1\", features = [\"full\"] \
              }}\n\n[workspace]\n"
         );
         let files = vec![("Cargo.toml", manifest), ("src/main.rs", named(example, name))];
-        (files, vec!["{}/target/release/plugin"])
+        Ok((files, vec!["{}/target/release/plugin"]))
     }
 }
 

@@ -155,7 +155,7 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
         ));
     }
     for plugin in agent["plugins"].as_array().into_iter().flatten() {
-        if matches!(plugin["state"].as_str(), Some("died" | "silent" | "unusable")) {
+        if matches!(plugin["state"].as_str(), Some("died" | "failed" | "silent" | "unusable")) {
             let why =
                 plugin["why"].as_str().or(plugin["last_error"].as_str()).map(one_line).unwrap_or_default();
             let (name, state) =

@@ -75,7 +75,9 @@ impl Plugins {
             .collect();
         let mut resting = None;
         if let Some(asked) = wanted.of_hermes() {
-            match python::host(home, agent, settings, asked) {
+            let host = python::host(home, agent, settings, asked);
+            let host = host.map(|host| PluginSettings { guards: wanted.may_guard(home), ..host });
+            match host {
                 Ok(settings) if wanted.is_tools_only() => {
                     let mark = python::mark(&settings);
                     resting = Some((Host::new(settings, model), mark));
@@ -94,6 +96,7 @@ impl Plugins {
             match started {
                 Ok(abilities) => off.extend(unused(host.name(), &abilities)),
                 Err(error) => {
+                    tried_again(host.clone());
                     let known = kept(&directory).map(|(_, abilities)| host.remembered_as(abilities));
                     let consequence = match known {
                         Some(()) => "What it is to keep waits for it, and what is asked of it fails",
@@ -222,6 +225,34 @@ impl Plugins {
     }
 }
 
+/// Tries a plugin that did not start until it does: nobody else would, because nobody knows what to ask of it.
+fn tried_again(host: Host) {
+    tokio::spawn(async move {
+        let mut pause = RETRY;
+        loop {
+            tokio::time::sleep(pause).await;
+            if host.status().state == State::Stopped {
+                return;
+            }
+            match host.start().await {
+                Ok(_) => {
+                    let plugin = host.name();
+                    tracing::info!(
+                        plugin,
+                        "a plugin that had not started has; an engine or a provider of it counts from the next start on"
+                    );
+                    return;
+                }
+                Err(_) => pause = (pause * 2).min(RETRY_MAX), // its status says why
+            }
+        }
+    });
+}
+
+/// Between two tries of a plugin that does not start: twice as long each time, up to this.
+const RETRY: Duration = Duration::from_secs(2);
+const RETRY_MAX: Duration = Duration::from_secs(120);
+
 /// What a plugin could do when it was last met: a provider that cannot be started today is still owed every turn, and
 /// tools are listed without a process that runs for them.
 const ABILITIES: &str = "abilities.json";
@@ -302,6 +333,7 @@ fn shown(status: &Status, abilities: Option<&Initialized>) -> Value {
             ("silent", Some(format!("it is asked again in {} s at the earliest", time.as_secs())))
         }
         State::Refused(why) => ("unusable", Some(why.clone())),
+        State::Failed => ("failed", status.last_error.clone()),
         State::Stopped => ("stopped", None),
     };
     json!({
@@ -396,6 +428,7 @@ fn plugin_settings(plugin: &Plugin, home: &Home, agent: &str, settings: &Setting
         environment: environment(settings, &plugin.environment, BTreeMap::new()),
         writable: plugin.writable.iter().map(|path| expanded(path, settings)).collect(),
         confined: settings.landlock.value,
+        guards: plugin.guards,
         settings: plugin.settings.clone(),
         home: home.path().to_owned(),
         agent: agent.to_owned(),
@@ -436,7 +469,7 @@ struct Wanted {
     provider_of_hermes: bool,
     /// Hooks with a handler in Python.
     handlers: Vec<String>,
-    /// Hermes' plugins in the home.
+    /// Hermes' plugins that its lists let run, wherever they lie.
     plugins: Vec<String>,
     /// Toolsets that are on and not built in.
     toolsets: Vec<String>,
@@ -459,7 +492,7 @@ impl Wanted {
             engine_of_hermes: engine.is_some_and(|name| !own(name)),
             provider_of_hermes: provider.is_some_and(|name| !own(name)),
             handlers: python::handlers(home.path()),
-            plugins: python::plugins(home.path(), hermes),
+            plugins: python::plugins(hermes),
             toolsets: match &hermes.tools {
                 Some(named) => named.clone(),
                 None if hermes.off => Vec::new(),
@@ -488,6 +521,15 @@ impl Wanted {
             && self.plugins.is_empty()
     }
 
+    /// Whether something of it may decide about tools.
+    fn may_guard(&self, home: &Home) -> bool {
+        let plugins =
+            self.plugins.iter().any(|name| python::may_guard(&home.path().join("plugins").join(name)));
+        let handlers =
+            self.handlers.iter().any(|name| python::may_guard(&home.path().join("hooks").join(name)));
+        plugins || handlers
+    }
+
     /// What Hermes' Python is asked to be. None: nothing.
     fn of_hermes(&self) -> Option<Value> {
         let asked = json!({
@@ -495,7 +537,7 @@ impl Wanted {
             "provider": self.provider.as_ref().filter(|_| self.provider_of_hermes),
             "tools": self.toolsets,
             "hooks": !self.handlers.is_empty(),
-            "plugins": !self.plugins.is_empty(),
+            "plugins": self.plugins,
         });
         let is_wanted = !self.is_tools_only() || !self.toolsets.is_empty();
         is_wanted.then_some(asked)

@@ -5,6 +5,7 @@ mod chaos;
 mod engines;
 mod hindsight;
 mod lazy;
+mod written;
 
 use crate::chats::World;
 use crate::gateway::Place;
@@ -176,6 +177,18 @@ fn p26_a_provider_hears_the_same_chat_key_across_new_compress_and_restart() {
     assert_eq!(closed.len(), 1, "{closed:?}");
     assert_eq!(closed[0]["scope"]["session"], retained[0]["scope"]["session"]);
     assert_eq!(closed[0]["next"], retained[8]["scope"]["session"]);
+    assert_eq!((&closed[0]["reason"], &closed[0]["part"]), (&json!("new"), &json!("provider")));
+    // Under the scope of every call before it (P27), and with all that was said: also what a summary stands for.
+    for name in ["chat_key", "chat", "platform", "user", "user_name"] {
+        assert_eq!(closed[0]["scope"][name], retained[6]["scope"][name], "{name}: {closed:?}");
+    }
+    let told: Vec<String> = closed[0]["messages"].as_array().unwrap().iter().map(text).collect();
+    for line in ["one and", "two and", "three and", "four and", "five and", "six and", "after the"] {
+        let said = told.iter().filter(|said| said.starts_with(line)).count();
+        let replied = told.iter().filter(|said| said.starts_with(&format!("re: {line}"))).count();
+        assert_eq!((said, replied), (1, 1), "{line}: {told:#?}");
+    }
+    assert!(!told.iter().any(|said| said.contains("Talked about the moon")), "no summary: {told:#?}");
 }
 
 #[test]
@@ -417,6 +430,34 @@ fn a_plugin_that_does_not_start_is_named_and_the_agent_answers() {
 }
 
 #[test]
+fn p31_a_guard_that_does_not_start_blocks_tools_is_shown_and_is_tried_again() {
+    let model = ModelServer::answering(Duration::ZERO, |request| match last(request).as_str() {
+        "list" => calls(&[("todo", json!({"todos": []}))]),
+        other => said(&format!("re: {other}")),
+    });
+    let company = Company::with(model, "memory: {nudge_interval: 0}\n");
+    let script = company.world.place.write("witness.py", "raise SystemExit(1)");
+    let plugin = format!(
+        "throughline: {{plugins: {{witness: {{command: [python3, {}], guards: true}}}}}}\n",
+        script.display()
+    );
+    company.world.place.append("home/config.yaml", &plugin);
+    let gateway = company.world.launch.start();
+    company.says("list");
+    company.world.until("a refusal", |world| {
+        world.model.requests().last().is_some_and(|request| {
+            let results = request["messages"].as_array().unwrap();
+            results.iter().map(text).any(|result| result.contains("has not been heard yet"))
+        })
+    });
+    let status = company.world.place.launch().arg("status").run();
+    assert!(!status.status.success() && status.stdout.contains("plugin witness"), "{status:?}");
+    fs::write(&script, WITNESS).unwrap();
+    company.until("it has been tried again", || company.plugins()["data"][0]["state"] == "running");
+    assert!(gateway.stop().success());
+}
+
+#[test]
 fn hermes_own_provider_engine_hook_and_tool_run_under_our_host() {
     let Some(python) = peers::hermes_python("0.19.0") else { return };
     let model = ModelServer::answering(Duration::ZERO, |request| {
@@ -478,6 +519,15 @@ fn hermes_own_provider_engine_hook_and_tool_run_under_our_host() {
     assert_eq!(scribe().matches("gateway:startup").count(), 2, "{}", scribe());
     assert_eq!(scribe().matches("command:compress").count(), 1, "{}", scribe());
     let store = place.home().join("memory_store.db");
-    company.until("the provider has its store", || store.exists());
+    // The end was told with all that was said, also with what the summary stands for.
+    let facts = || -> Vec<String> {
+        let Ok(database) = rusqlite::Connection::open(&store) else { return Vec::new() };
+        let Ok(mut rows) = database.prepare("SELECT content FROM facts") else { return Vec::new() };
+        rows.query_map([], |row| row.get(0)).map(|rows| rows.flatten().collect()).unwrap_or_default()
+    };
+    company.until("every tea is remembered", || {
+        let facts = facts();
+        (0..12).all(|nth| facts.iter().any(|fact| fact.contains(&format!("tea number {nth} "))))
+    });
     assert!(gateway.stop().success());
 }

@@ -172,6 +172,9 @@ pub trait Read: Send {
     fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError>;
     /// The live transcript, in order.
     fn history(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError>;
+    /// All that was said in it, in order: also what summaries stand for by now, without those summaries and
+    /// without what was taken back.
+    fn said(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError>;
     fn route(&self, chat: &crate::id::ChatKey) -> Result<Option<SessionId>, StoreError>;
     fn seen(&self, key: &DedupeKey) -> Result<Option<Seen>, StoreError>;
     /// The newest request that carried this implicit key.

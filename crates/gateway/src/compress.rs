@@ -80,15 +80,30 @@ impl Compressor {
         }
     }
 
-    /// Tells the engine that a session began, or ended. Nobody waits for it.
-    pub(crate) fn tell(&self, home: &Arc<Home>, session: &SessionId, say: fn(&dyn Engine, &Scope)) {
+    /// Tells the engine that a session began. Nobody waits for it.
+    pub(crate) fn tell_beginning(&self, home: &Arc<Home>, session: &SessionId) {
+        self.tell(home, session, None, |engine, scope| engine.session_began(scope));
+    }
+
+    /// That it has ended, and which one goes on in its chat.
+    pub(crate) fn tell_end(&self, home: &Arc<Home>, session: &SessionId, successor: Option<SessionId>) {
+        self.tell(home, session, successor, |engine, scope| engine.session_ended(scope));
+    }
+
+    fn tell(
+        &self,
+        home: &Arc<Home>,
+        session: &SessionId,
+        successor: Option<SessionId>,
+        say: fn(&dyn Engine, &Scope),
+    ) {
         if !self.engine.follows_sessions() {
             return;
         }
         let (home, session) = (home.clone(), session.clone());
         tokio::spawn(async move {
             let compressor = &home.compressor;
-            match scope::of_session(&home, &session).await {
+            match scope::of_ended(&home, &session, successor.as_ref()).await {
                 Ok(scope) => {
                     if catch_unwind(AssertUnwindSafe(|| say(compressor.engine.as_ref(), &scope))).is_err() {
                         compressor.fell_over();

@@ -14,8 +14,8 @@ use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use throughline_core::SessionId;
-use throughline_core::id::Epoch;
-use throughline_core::memory::Ending;
+use throughline_core::id::{Epoch, Generation};
+use throughline_core::memory::{Ending, Scope};
 use throughline_core::port::{Fact, Happening, Occasion};
 use throughline_core::session::lifecycle::{Handing, Handover};
 use throughline_core::session::{Event, Finalisation};
@@ -32,6 +32,7 @@ const PROVIDER_PATIENCE: Duration = Duration::from_secs(75);
 pub(crate) struct Ended {
     pub session: SessionId,
     pub epoch: Epoch,
+    pub generation: Generation,
     pub stage: Finalisation,
     pub handover: Handover,
     pub source: String,
@@ -91,9 +92,7 @@ pub(crate) async fn step(desk: Desk, ended: Ended) {
                 desk.home.hooks.forget(&hook, &told); // the process may have ended before it could
             }
             desk.home.tools.forget(&ended.session);
-            desk.home
-                .compressor
-                .tell(&desk.home, &ended.session, |engine, scope| engine.session_ended(scope));
+            desk.home.compressor.tell_end(&desk.home, &ended.session, ended.handover.successor.clone());
             Event::Finalised(stage)
         }
     };
@@ -101,15 +100,17 @@ pub(crate) async fn step(desk: Desk, ended: Ended) {
 }
 
 /// What a provider is to keep it gets while a session lives, as acts of its own; here it hears of the end, if it
-/// wants to.
+/// wants to, with all that was said: what summaries stand for included.
 async fn provider(desk: &Desk, ended: &Ended) -> Event {
     let stage = Finalisation::Provider;
     let follows = desk.home.memory.as_ref().filter(|memory| memory.provider.follows_sessions());
     let Some(memory) = follows else { return Event::Finalised(stage) };
     let telling = async {
         let session = ended.session.clone();
-        let scope = scope::of_session(&desk.home, &session).await.map_err(|error| error.in_full())?;
-        let rows = desk.home.library.read(move |store| store.history(&session)).await;
+        let scope = scope::of_ended(&desk.home, &session, ended.handover.successor.as_ref()).await;
+        let scope = scope.map_err(|error| error.in_full())?;
+        let scope = Scope { generation: ended.generation, ..scope };
+        let rows = desk.home.library.read(move |store| store.said(&session)).await;
         let rows = rows.map_err(|error| error.in_full())?;
         let ending = Ending {
             key: format!("{}/{}", ended.session, ended.epoch),

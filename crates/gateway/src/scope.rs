@@ -17,6 +17,25 @@ pub(crate) async fn of_session(home: &Home, session: &SessionId) -> Result<Scope
     Ok(Scope { agent, ..scope })
 }
 
+/// The same, of one that has ended. Its chat leads to the `successor` by then, so what is not known of the one is
+/// known of the other: whoever hears of the end hears of it under the scope of every call before.
+pub(crate) async fn of_ended(
+    home: &Home,
+    session: &SessionId,
+    successor: Option<&SessionId>,
+) -> Result<Scope, StoreError> {
+    let mut scope = of_session(home, session).await?;
+    if let (None, Some(successor)) = (&scope.chat, successor) {
+        let next = of_session(home, successor).await?;
+        scope.chat = next.chat;
+        scope.place = next.place;
+        scope.user = scope.user.or(next.user);
+        scope.user_name = scope.user_name.or(next.user_name);
+        scope.document = scope.document.or(next.document);
+    }
+    Ok(scope.on_behalf_of(None))
+}
+
 /// The same, for whoever makes a call in it.
 pub(crate) async fn of_caller(home: &Home, caller: &Caller) -> Result<Scope, StoreError> {
     Ok(of_session(home, &caller.session).await?.on_behalf_of(caller.user.clone()))

@@ -327,8 +327,7 @@ impl Actor {
             self.log_started(operation); // once more: what the last process logged may be lost
         }
         if self.born && !self.ended {
-            let compressor = &self.home.compressor;
-            compressor.tell(&self.home, &self.id, |engine, scope| engine.session_began(scope));
+            self.home.compressor.tell_beginning(&self.home, &self.id);
         }
         self.show_questions();
         Ok(())
@@ -1053,9 +1052,7 @@ impl Actor {
                     self.composition = (!self.born).then(|| self.begin_composition()).flatten();
                 }
                 Act::Open(birth) => {
-                    self.home
-                        .compressor
-                        .tell(&self.home, &self.id, |engine, scope| engine.session_began(scope));
+                    self.home.compressor.tell_beginning(&self.home, &self.id);
                     self.principal.clone_from(&birth.principal);
                     birth.imported.iter().for_each(|message| self.append(message));
                     self.scope = None;
@@ -1104,9 +1101,10 @@ impl Actor {
                     router::mail(&self.home, &successor, Origin::Stored, Mail::Wake);
                 }
                 Act::Switch { to, .. } => {
-                    self.home
-                        .compressor
-                        .tell(&self.home, &self.id, |engine, scope| engine.session_ended(scope));
+                    // The hand-over tells the engine; where Hermes has seen to that, nobody else does.
+                    if !self.is_finalising() {
+                        self.home.compressor.tell_end(&self.home, &self.id, Some(to.clone()));
+                    }
                     self.home.tools.forget(&self.id);
                     self.home.router.forget(&self.id);
                     self.home.router.dismiss_one(&to); // whoever owned it knows of an earlier life only
@@ -1416,6 +1414,7 @@ impl Actor {
         Ended {
             session: self.id.clone(),
             epoch: self.state.epoch,
+            generation: self.state.generation,
             stage,
             handover: self.state.handover.clone(),
             source: self.source.clone(),

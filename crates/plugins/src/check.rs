@@ -462,6 +462,7 @@ impl Check {
         }
         life.link.tell(method::OPENED, &Scoped { scope: scope() });
         let close = Close {
+            part: None,
             key: "check/1".into(),
             scope: scope(),
             reason: "new".to_owned(),

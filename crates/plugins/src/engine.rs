@@ -10,8 +10,8 @@
 use crate::host::{CallError, Host};
 use crate::kit::{called, specs};
 use crate::protocol::{
-    self, Close, Compress, Compressed, EngineAbility, HasContent, Options, Scoped, ShouldCompress, Text,
-    Usage, code, method,
+    self, Close, Compress, Compressed, EngineAbility, HasContent, Options, Part, Scoped, ShouldCompress,
+    Text, Usage, code, method,
 };
 use crate::scope::of_memory;
 use crate::words::{Kept, Unusable, joined, to_wire};
@@ -203,7 +203,8 @@ impl Engine for PluginEngine {
     }
 
     fn session_ended(&self, scope: &Scope) {
-        let (host, close) = (self.host.clone(), Close { scope: of_memory(scope), ..Close::default() });
+        let close = Close { scope: of_memory(scope), part: Some(Part::Engine), ..Close::default() };
+        let host = self.host.clone();
         tokio::spawn(async move {
             if let Err(error) = host.close(&close).await {
                 tracing::warn!(%error, "a context engine was not told that a session is over");

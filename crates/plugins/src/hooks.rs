@@ -1,6 +1,6 @@
 //! A plugin that is told of things, and asked whether a call may be.
 //!
-//! - one that may forbid a call and cannot be asked forbids it
+//! - one that may forbid a call and cannot be asked forbids it, also before it was ever met
 //! - one that hears of the end of a session is told once, however often somebody waits for it: a promise
 //!   that was let go of goes on, and is found again
 //! - all others are told once at most, and nobody waits for them
@@ -195,6 +195,16 @@ fn run_of(hook: &Hook, happening: &Happening) -> Option<HookRun> {
 impl Witness for PluginHooks {
     fn forbids<'a>(&'a self, call: &'a Call) -> Promise<'a, Option<String>> {
         Box::pin(async move {
+            if self.host.is_unheard_guard()
+                && let Err(error) = self.host.start().await
+            {
+                let name = self.host.name();
+                tracing::warn!(plugin = name, %error, "a plugin that decides about tools does not start: the call is not run");
+                return Some(format!(
+                    "The plugin {name} decides about tools and has not been heard yet ({error}), so the tool was not run. \
+                     `throughline plugin logs {name}` shows why."
+                ));
+            }
             for hook in self.of(|event| event == "pre_tool_call") {
                 let run = self.of_call(&hook, call, Map::new());
                 let asked = self

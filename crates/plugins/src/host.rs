@@ -21,6 +21,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -72,6 +73,8 @@ pub enum State {
     Broken(Duration),
     /// It cannot be worked with as it is.
     Refused(String),
+    /// It has not come to life the last time it was started, and is tried again.
+    Failed,
     Stopped,
 }
 
@@ -133,8 +136,19 @@ struct Standing {
     pause: Option<Pause>,
     probing: bool,
     stopped: bool,
+    /// The last start came to nothing.
+    unstarted: bool,
+    /// Questions that a turn waits for, and that nobody got an answer to in time.
+    given_up: HashMap<&'static str, GivenUp>,
     last_error: Option<String>,
     notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct GivenUp {
+    /// One after the other.
+    times: u32,
+    until: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -259,6 +273,7 @@ impl Host {
             CallError::Unasked(format!("{who} was too busy to be asked {method} within {seconds} s."))
         };
         self.0.gate_is_shut()?; // nobody waits for what is refused anyway
+        self.0.is_given_up(method)?;
         let slots = &self.0.slots[usize::from(time > SOON)];
         let _slot = match timeout_at(until, slots.acquire()).await {
             Ok(Ok(slot)) => slot,
@@ -268,11 +283,18 @@ impl Host {
             Ok(link) => link?,
             Err(_) => return Err(busy()),
         };
+        let awaited = Awaited::new(&self.0, method);
         let answer = link.ask(method, params, until).await;
+        match answer {
+            Err(Unanswered::Late { .. } | Unanswered::Lost { .. }) => awaited.is_over(),
+            _ => awaited.is_answered(),
+        }
         match answer {
             Ok(said) => {
                 self.0.answered();
                 serde_json::from_str(said.get()).map_err(|error| {
+                    // What serde says quotes the answer.
+                    let error = self.0.redactor.clean(&error.to_string());
                     let message = format!("{who} answered {method} with something else ({error}).");
                     CallError::Refused { code: code::FAILED, message }
                 })
@@ -308,6 +330,11 @@ impl Host {
                 })
             }
         }
+    }
+
+    /// Whether it decides about tools and nobody knows yet what it says.
+    pub fn is_unheard_guard(&self) -> bool {
+        self.0.settings.guards && self.abilities().is_none()
     }
 
     /// Tells it something, if it runs: one that does not has nothing to be told.
@@ -380,6 +407,7 @@ impl Host {
             (_, Some(pause @ Pause { why: Why::Broken, .. })) => State::Broken(left(pause)),
             (Some(_), _) => State::Running,
             (None, Some(pause)) => State::BackingOff(left(pause)),
+            (None, None) if standing.unstarted => State::Failed,
             (None, None) => State::Idle,
         };
         let abilities = standing.abilities.as_ref();
@@ -464,12 +492,14 @@ fn started(host: Weak<Inner>) -> Starting {
             }
             Ok(link) => {
                 standing.link = Some(link.clone());
+                standing.unstarted = false;
                 if matches!(standing.pause, Some(Pause { why: Why::Died | Why::Refused(_), .. })) {
                     standing.pause = None;
                 }
                 Ok(link)
             }
             Err(error) => {
+                standing.unstarted = true;
                 standing.last_error = Some(error.to_string());
                 Err(error)
             }
@@ -484,6 +514,41 @@ async fn farewell(link: &Link, time: Duration) {
     let _ = link.ask(method::SHUTDOWN, &Nothing {}, Instant::now() + time).await;
     link.leave(time);
     link.buried().await;
+}
+
+/// What a turn waits for, and for a shorter time than a plugin would be given otherwise: whoever asked may have gone
+/// before there is an answer.
+const HURRIED: [&str; 2] = [method::RECALL, method::SHOULD_COMPRESS];
+
+/// A question that is with the plugin. Whoever asked it and goes without an answer has given it up.
+struct Awaited<'a> {
+    inner: &'a Inner,
+    method: Option<&'static str>,
+}
+
+impl<'a> Awaited<'a> {
+    fn new(inner: &'a Inner, method: &str) -> Self {
+        Self { inner, method: HURRIED.into_iter().find(|hurried| *hurried == method) }
+    }
+
+    /// Whoever asked has waited to the end: what is made of that is for the plugin as a whole.
+    fn is_over(mut self) {
+        self.method = None;
+    }
+
+    fn is_answered(mut self) {
+        if let Some(method) = self.method.take() {
+            self.inner.standing().given_up.remove(method);
+        }
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        if let Some(method) = self.method {
+            self.inner.gives_up(method);
+        }
+    }
 }
 
 /// One call at a time finds out whether a plugin is well again.
@@ -559,6 +624,42 @@ impl Inner {
         standing.unanswered = standing.unanswered.saturating_add(1);
         if standing.unanswered >= self.settings.limits.failures_max {
             self.trip(&mut standing);
+        }
+    }
+
+    /// A plugin that is well but too slow for one question answers a ping. So that question has a pause of its own:
+    /// otherwise every turn would wait for it in vain.
+    fn gives_up(&self, method: &'static str) {
+        let mut standing = self.standing();
+        let times = standing.given_up.get(method).map_or(0, |before| before.times).saturating_add(1);
+        let longer = times.saturating_sub(self.settings.limits.failures_max.saturating_sub(1));
+        let pause = if longer == 0 { Duration::ZERO } else { self.pause(longer) };
+        standing.given_up.insert(method, GivenUp { times, until: Instant::now() + pause });
+        let name = &self.settings.name;
+        standing.last_error = Some(format!("The plugin {name} did not answer {method} while a turn waited."));
+        if longer > 0 {
+            let seconds = pause.as_secs_f32();
+            tracing::warn!(
+                plugin = name,
+                method,
+                seconds,
+                "a plugin is too slow for a turn and is not asked this"
+            );
+        }
+    }
+
+    fn is_given_up(&self, method: &str) -> Result<(), CallError> {
+        let standing = self.standing();
+        let Some(given_up) = standing.given_up.get(method) else { return Ok(()) };
+        let left = given_up.until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Ok(()),
+            false => Err(CallError::Unasked(format!(
+                "The plugin {} did not answer {method} in time {} times in a row and is not asked it for {} s.",
+                self.settings.name,
+                given_up.times,
+                left.as_secs() + 1
+            ))),
         }
     }
 
@@ -646,6 +747,7 @@ impl Inner {
             }
         };
         let abilities: Initialized = serde_json::from_str(said.get()).map_err(|error| {
+            let error = self.redactor.clean(&error.to_string());
             let why = format!("its introduction cannot be read ({error}).");
             self.refuse(why.clone());
             format!("The plugin {name} cannot be used: {why}")

@@ -256,7 +256,6 @@ pub(crate) struct Begun {
 pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
     let settings = cradle.settings;
     private::directory(&settings.directory)?;
-    private::directory(&settings.directory.join("tmp"))?;
     let (mut child, note) = spawn(settings).await?;
     let taken = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let process = child.id();
@@ -303,7 +302,8 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
     let unstarted =
         |error: io::Error| io::Error::new(error.kind(), format!("{program} could not be started: {error}"));
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().env("TMPDIR", directory.join("tmp")).envs(&settings.environment);
+    let scratch = private::scratch(&directory)?;
+    command.args(arguments).env_clear().env("TMPDIR", &scratch).envs(&settings.environment);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir(&directory);
     let mut wrapped = CommandWrap::from(command);
     #[cfg(unix)]
@@ -320,7 +320,7 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
         return Ok((wrapped.spawn().map_err(unstarted)?, Some(note.to_owned())));
     }
     let mut writable = settings.writable.clone();
-    writable.push(directory);
+    writable.extend([directory, scratch]);
     Ok((confine::spawn(wrapped, writable).map_err(unstarted)?, None))
 }
 

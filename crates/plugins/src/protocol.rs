@@ -244,15 +244,27 @@ pub struct Close {
     /// The same however often it is told, and no other end's.
     #[serde(default)]
     pub key: String,
-    /// `new`, `resume`, `branch`, `undo`, `expired`, `deleted` …
+    /// Which of a plugin's abilities is told: its engine or its provider, each once. None: both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// `new`: another begins in its chat. `resume`: another goes on there, one that was or a copy. `expired`: its time
+    /// had come. Empty where only the end is known; a later host may say more.
     #[serde(default)]
     pub reason: String,
     /// The session that goes on in its place, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// The conversation as it stands.
+    /// All that was said in it, to a provider: also what summaries stand for by now, and without those.
     #[serde(default)]
     pub messages: Vec<Message>,
+}
+
+/// Which of its abilities a plugin is told something for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    Engine,
+    Provider,
 }
 
 /// A message as Hermes and the OpenAI API write it: `role`, `content`, `tool_calls`, `tool_call_id` …

@@ -7,7 +7,7 @@
 use crate::host::{CallError, Host};
 use crate::kit::{called, specs};
 use crate::protocol::{
-    BeforeCompression, Close, Documents, ProviderAbility, Recall, Retain, Text, code, method,
+    BeforeCompression, Close, Documents, Part, ProviderAbility, Recall, Retain, Text, code, method,
 };
 use crate::scope::of_memory;
 use crate::words::to_wire;
@@ -128,7 +128,8 @@ impl Provider for PluginProvider {
             let close = Close {
                 scope: of_memory(scope),
                 key: ending.key.clone(),
-                reason: ending.reason.clone(),
+                part: Some(Part::Provider),
+                reason: reason(ending).to_owned(),
                 next: ending.next.as_ref().map(ToString::to_string),
                 messages: to_wire(&ending.messages)?,
             };
@@ -189,6 +190,16 @@ fn document(key: &str) -> String {
     format!("{readable}-{hash}")
 }
 
+/// Why a session is over, in the protocol's words: Hermes' are made for its own rows.
+fn reason(ending: &Ending) -> &str {
+    match (ending.reason.as_str(), &ending.next) {
+        ("session_switch", _) => "resume",
+        ("session_reset", Some(_)) => "new",
+        ("session_reset" | "idle" | "daily", None) => "expired",
+        (other, _) => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,5 +223,18 @@ mod tests {
         assert_eq!(refused(code::MAYBE_DONE), MemoryError::Unknown("m".into()));
         assert_eq!(refused(code::REFUSED), MemoryError::Refused("m".into()));
         assert_eq!(refused(-1), MemoryError::Later("m".into()));
+    }
+
+    #[test]
+    fn p24_the_end_of_a_session_has_a_reason_that_the_protocol_knows() {
+        let told = |word: &str, next: Option<&str>| {
+            let next = next.map(|next| next.parse().unwrap());
+            reason(&Ending { key: String::new(), reason: word.into(), next, messages: Vec::new() }).to_owned()
+        };
+        assert_eq!(told("session_reset", Some("after")), "new");
+        assert_eq!(told("session_switch", Some("before")), "resume");
+        for word in ["session_reset", "idle", "daily"] {
+            assert_eq!(told(word, None), "expired");
+        }
     }
 }

@@ -47,6 +47,8 @@ pub struct PluginSettings {
     pub writable: Vec<PathBuf>,
     /// Whether the kernel is to keep it from writing anywhere else, where it can.
     pub confined: bool,
+    /// It is there to decide about tools: while nobody knows what it says, none is run.
+    pub guards: bool,
     /// What the user wrote for it.
     pub settings: Value,
     /// The agent's home.
@@ -66,6 +68,7 @@ impl PluginSettings {
             directory,
             writable: Vec::new(),
             confined: true,
+            guards: false,
             settings: Value::Null,
             agent: "main".to_owned(),
             deadlines: Deadlines::default(),
@@ -91,7 +94,7 @@ pub struct Deadlines {
     pub start: Duration,
     /// A sign of life.
     pub ping: Duration,
-    /// `engine/should_compress`: a turn waits for it.
+    /// `engine/should_compress`: a turn waits for it, and no longer than the gateway lets it.
     pub decide: Duration,
     /// `engine/has_content`, `engine/status`.
     pub look: Duration,

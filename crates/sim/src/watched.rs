@@ -231,6 +231,7 @@ macro_rules! pass_on {
 pass_on! {
     load(id: &SessionId) -> Option<Loaded>;
     history(id: &SessionId) -> Vec<(RowId, Message)>;
+    said(id: &SessionId) -> Vec<(RowId, Message)>;
     retentions(provider: &str) -> Vec<Errand>;
     unkept() -> Vec<Errand>;
     scope(id: &SessionId, provider: &str) -> memory::Scope;

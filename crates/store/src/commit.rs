@@ -269,6 +269,10 @@ impl Read for Writer {
         self.reader.unkept()
     }
 
+    fn said(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
+        self.reader.said(id)
+    }
+
     fn scope(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreError> {
         self.reader.scope(id, provider)
     }

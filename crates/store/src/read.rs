@@ -529,6 +529,10 @@ impl Read for Reader {
         self.open_retentions().while_doing("find what nobody remembers yet")
     }
 
+    fn said(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
+        self.said_in(id).while_doing("read all that was said in a conversation")
+    }
+
     fn scope(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreError> {
         self.scope_of(id, provider).while_doing("find out where a conversation is at home")
     }

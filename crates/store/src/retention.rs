@@ -183,7 +183,15 @@ impl Reader {
         Ok(errands)
     }
 
-    /// Where a session is at home, for whoever remembers it.
+    /// The chat that a session was at home in, though by now that leads elsewhere: as its turns were kept.
+    fn former_chat(&self, id: &SessionId) -> Result<Option<ChatKey>, Fault> {
+        let sql = "SELECT scope FROM tl_retention WHERE session = ?1 ORDER BY number DESC LIMIT 1";
+        let mut kept = self.conn.prepare_cached(sql)?;
+        let kept: Option<String> = kept.query_row([id.as_str()], |row| row.get(0)).optional()?;
+        Ok(kept.and_then(|kept| envelope::scope(&kept).ok()).and_then(|scope| scope.chat))
+    }
+
+    /// Where a session is at home, for whoever remembers it. One that has ended is where it was.
     pub(crate) fn scope_of(&self, id: &SessionId, provider: &str) -> Result<Scope, Fault> {
         let sql = "SELECT COALESCE(s.parent_session_id, t.predecessor), s.source, s.user_id, s.title,
                           r.chat, r.entry
@@ -211,8 +219,14 @@ impl Reader {
             scope.user = text(row, 2)?.filter(|user| !user.is_empty());
             scope.title = text(row, 3)?.filter(|title| !title.is_empty());
             scope.chat = text(row, 4)?.and_then(|chat| chat.parse::<ChatKey>().ok());
-            let entry = text(row, 5)?.and_then(|entry| entry_from_json(&entry).ok());
-            if let Some(entry) = entry {
+            let mut entry = text(row, 5)?;
+            if scope.chat.is_none() {
+                scope.chat = self.former_chat(id)?;
+                let sql = "SELECT entry FROM tl_route WHERE chat = ?1";
+                let chat = scope.chat.as_ref().map(ChatKey::as_str);
+                entry = self.conn.prepare_cached(sql)?.query_row([chat], |row| row.get(0)).optional()?;
+            }
+            if let Some(entry) = entry.and_then(|entry| entry_from_json(&entry).ok()) {
                 let origin = entry.origin.unwrap_or_default();
                 scope.user_name = origin.user_name;
                 scope.place = Place {

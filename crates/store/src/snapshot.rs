@@ -464,19 +464,23 @@ impl Scribe<'_> {
     }
 
     fn lists_of(&self, session: &str) -> Result<Vec<Lists>, Fault> {
-        let (below, above) = names_of(session);
-        let sql = "SELECT name, rows, summary FROM tl_snapshot WHERE name > ?1 AND name < ?2";
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let mut rows = statement.query([below, above])?;
-        let mut lists = Vec::new();
-        while let Some(row) = rows.next()? {
-            let list = |column| -> Result<Vec<i64>, Fault> {
-                envelope::numbers(&row.get::<_, String>(column)?).map_err(malformed("a snapshot"))
-            };
-            lists.push((row.get(0)?, list(1)?, list(2)?));
-        }
-        Ok(lists)
+        lists_of(self.conn, session)
     }
+}
+
+fn lists_of(conn: &Connection, session: &str) -> Result<Vec<Lists>, Fault> {
+    let (below, above) = names_of(session);
+    let sql = "SELECT name, rows, summary FROM tl_snapshot WHERE name > ?1 AND name < ?2";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([below, above])?;
+    let mut lists = Vec::new();
+    while let Some(row) = rows.next()? {
+        let list = |column| -> Result<Vec<i64>, Fault> {
+            envelope::numbers(&row.get::<_, String>(column)?).map_err(malformed("a snapshot"))
+        };
+        lists.push((row.get(0)?, list(1)?, list(2)?));
+    }
+    Ok(lists)
 }
 
 /// Where a summary goes: behind what stays before it, before what stays behind it.
@@ -531,6 +535,35 @@ impl Reader {
             rows.extend(message.map(|message| (RowId(id as u64), message)));
         }
         Ok(Some(Snapshot { summary, rows }))
+    }
+
+    /// What is live or kept by a snapshot, in the places where it was said, but for what we put there ourselves
+    /// and what the user took back.
+    pub(crate) fn said_in(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
+        let mut live = self.conn.prepare_cached(&self.shape.live)?;
+        let live = live.query_map([id.as_str()], |row| row.get(0))?;
+        let mut known = live.collect::<rusqlite::Result<HashSet<i64>>>()?;
+        let mut ours = HashSet::new();
+        for (_, rows, summary) in lists_of(&self.conn, id.as_str())? {
+            known.extend(rows);
+            ours.extend(summary);
+        }
+        let mut standing = self.conn.prepare_cached(&self.shape.standing)?;
+        let mut places = Vec::new();
+        for row in known.into_iter().filter(|row| !ours.contains(row)) {
+            let found = standing.query_row([row], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)));
+            if let Some((place, false)) = found.optional()? {
+                places.push((place, row));
+            }
+        }
+        places.sort_unstable();
+        let mut statement = self.conn.prepare_cached(&self.shape.message)?;
+        let mut said = Vec::new();
+        for (_, row) in places {
+            let message = statement.query_row([row], stored_message).optional()?;
+            said.extend(message.map(|message| (RowId(row as u64), message)));
+        }
+        Ok(said)
     }
 
     /// The ids in a snapshot's list, in order.

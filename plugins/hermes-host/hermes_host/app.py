@@ -21,6 +21,8 @@ class Host:
     def __init__(self, wire):
         self.wire = wire
         self.parts = []
+        self.closing = {}
+        self.notes = []
         self.tools = {}
         self.methods = {"initialize": self.initialize, "ping": lambda params: {}, "shutdown": self.shutdown}
 
@@ -54,8 +56,7 @@ class Host:
             self.methods["scope/opened"] = lambda params: {}
         if self.tools:
             self.methods["tool/call"] = self._tool
-        for part in self.parts:
-            answer["notes"] += part.notes
+        answer["notes"] += self.notes
         return answer
 
     def _provider(self, name, params, answer):
@@ -64,6 +65,7 @@ class Host:
         part = Provider(name, params, self.wire.log)
         ability = self._try(part, f"The memory provider {name}")
         if ability:
+            self.closing["provider"] = part
             answer["provider"] = ability
             self.methods["provider/recall"] = part.recall
             self.methods["provider/retain"] = part.retain
@@ -77,6 +79,7 @@ class Host:
         part = Engine(name, params, self.wire.log)
         ability = self._try(part, f"The context engine {name}")
         if ability:
+            self.closing["engine"] = part
             answer["engine"] = ability
             self.methods["engine/compress"] = part.compress
             self.methods["engine/should_compress"] = part.should_compress
@@ -123,13 +126,16 @@ class Host:
             )
 
     def _try(self, part, what):
-        self.parts.append(part)
+        ability = None
         try:
-            return part.ability()
+            ability = part.ability()
         except Exception as error:
             logging.getLogger("hermes_host").exception("%s", what)
             part.notes.append(f"{what} could not be loaded: {type(error).__name__}: {error}")
-            return None
+        self.notes += part.notes
+        if ability is not None:
+            self.parts.append(part)  # one that was not loaded is told nothing
+        return ability
 
     def _own(self, tools, part):
         for tool in tools:
@@ -143,8 +149,9 @@ class Host:
 
     def _close(self, params):
         failures = []
-        for part in self.parts:
-            if hasattr(part, "close"):
+        told = params.get("part")  # engine and provider hear of an end at different times, each once
+        for name, part in self.closing.items():
+            if told in (None, name):
                 try:
                     part.close(params)
                 except Exception as error:  # of one; the others are told all the same

@@ -53,6 +53,7 @@ class Extensions:
         plugins.discover_plugins()
         manager = plugins.get_plugin_manager()
         self._name_failures(manager)
+        self._name_missing(manager)
         mine = [each for each in self.registered if not _part_of_hermes(each[0])]
         ability = {"tools": self._tools(mine), "hooks": self._hooks(mine), "commands": self._commands(manager)}
         self._name_the_rest(mine)
@@ -123,6 +124,16 @@ class Extensions:
             told = error.startswith(("disabled", "not enabled", "exclusive"))
             if error and not told and not _part_of_hermes(plugin.manifest):
                 self.notes.append(f"The plugin {_key(plugin.manifest)} could not be loaded: {error}")
+
+    def _name_missing(self, manager):
+        """Enabled, and not there: a guard that nobody found guards nothing, and says so."""
+        wanted = self.settings.get("plugins")
+        there = set()
+        for plugin in getattr(manager, "_plugins", {}).values():
+            there |= {_key(plugin.manifest), plugin.manifest.name}
+        for name in wanted if isinstance(wanted, list) else ():
+            if name not in there:
+                self.notes.append(f"The plugin {name} is enabled, and Hermes found none of that name: it is off.")
 
     # ------------------------------------------------------------------------------------ calls
 

@@ -26,6 +26,9 @@ class Ledger:
         self.database.execute(
             "CREATE TABLE IF NOT EXISTS handed (key TEXT PRIMARY KEY, done INTEGER NOT NULL, at REAL NOT NULL)"
         )
+        columns = [row[1] for row in self.database.execute("PRAGMA table_info(handed)")]
+        if "tries" not in columns:
+            self.database.execute("ALTER TABLE handed ADD COLUMN tries INTEGER NOT NULL DEFAULT 0")
         self.database.execute("DELETE FROM handed WHERE at < ?", (time.time() - _KEPT_FOR,))
 
     def state(self, key):
@@ -34,17 +37,32 @@ class Ledger:
             row = self.database.execute("SELECT done FROM handed WHERE key = ?", (key,)).fetchone()
         return None if row is None else "done" if row[0] else "begun"
 
+    def tries(self, key):
+        """How often it was handed over, as far as it may have been heard."""
+        with self.guard:
+            row = self.database.execute("SELECT tries FROM handed WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else 0
+
     def begin(self, key):
-        self._put(key, 0)
+        self._put(key, 0, 1)
 
     def finish(self, key):
-        self._put(key, 1)
+        self._put(key, 1, 0)
 
-    def _put(self, key, done):
+    def unheard(self, key):
+        """The last try reached nobody."""
+        self._put(key, 0, -1)
+
+    def forget(self, key):
+        with self.guard:
+            self.database.execute("DELETE FROM handed WHERE key = ?", (key,))
+
+    def _put(self, key, done, tries):
         with self.guard:
             self.database.execute(
-                "INSERT INTO handed VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET done = excluded.done, at = excluded.at",
-                (key, done, time.time()),
+                "INSERT INTO handed (key, done, at, tries) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
+                " SET done = excluded.done, at = excluded.at, tries = max(0, tries + excluded.tries)",
+                (key, done, time.time(), tries),
             )
 
     def close(self):

@@ -27,6 +27,9 @@ _watches = []
 _guard = threading.RLock()
 _services = weakref.WeakSet()
 _PAUSE = 0.004
+# What makes a failure good that was told before: the request went through in the end.
+_GOOD = re.compile(r"\b(succeeded|success(ful|fully)?|stored|saved|synced|retained|recovered)\b", re.IGNORECASE)
+_DONE = re.compile(r'"HTTP/[\d.]+ 2\d\d\b')
 _SIGNS = re.compile(r"\b(fail(s|ed|ure)?|errors?|could not|cannot|unable|timed out|abandoning|refused)\b", re.IGNORECASE)
 
 
@@ -152,6 +155,7 @@ class _Watch:
         self.owner = owner
         self.apart_from = apart_from
         self.failures = []
+        self.sources = set()
 
 
 class _Listener(logging.Handler):
@@ -159,12 +163,20 @@ class _Listener(logging.Handler):
         if not _watches:
             return
         owner = current()
-        if owner is None or not _sounds_bad(record):
+        if owner is None:
+            return
+        is_bad = _sounds_bad(record)
+        if not is_bad and not _sounds_good(record):
             return
         with _guard:
             for watch in _watches:
-                if watch.owner == owner[0] and owner[1] not in watch.apart_from and len(watch.failures) < 20:
+                if watch.owner != owner[0] or owner[1] in watch.apart_from:
+                    continue
+                if is_bad and len(watch.failures) < 20:
                     watch.failures.append(record.getMessage())
+                    watch.sources.add(record.name)
+                elif not is_bad and (record.name == "httpx" or record.name in watch.sources):
+                    watch.failures.clear()  # the last word counts
 
 
 def _sounds_bad(record):
@@ -172,3 +184,11 @@ def _sounds_bad(record):
         return True
     # The words of whoever wrote the provider, not those of whoever talks to it.
     return isinstance(record.msg, str) and _SIGNS.search(record.msg) is not None
+
+
+def _sounds_good(record):
+    if record.levelno >= logging.WARNING or not isinstance(record.msg, str):
+        return False
+    if record.name == "httpx":
+        return _DONE.search(record.getMessage()) is not None
+    return _GOOD.search(record.msg) is not None

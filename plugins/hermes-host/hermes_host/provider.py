@@ -17,7 +17,7 @@ import os
 
 from . import hermes, lineage
 from .ledger import Ledger
-from .retention import keep
+from .retention import Asleep, keep
 from .scopes import Entry, Scopes
 from .wire import FAILED, Failure
 
@@ -112,7 +112,14 @@ class Provider:
         return hermes.call(provider.prefetch, query, session_id=entry.session) or ""
 
     def retain(self, params):
-        keep(self.scopes.of(params["scope"]), params, self.ledger, self.settings, self.log)
+        entry = self.scopes.of(params["scope"])
+        try:
+            keep(entry, params, self.ledger, self.settings, self.log)
+        except Asleep:
+            # It has given up for as long as it lives. The next try makes another.
+            self.scopes.forget(entry)
+            self._let_go(entry)
+            raise
 
     def before_compression(self, params):
         entry = self.scopes.of(params["scope"])
@@ -251,6 +258,8 @@ def _file_name(name):
 
 def _close_key(params):
     """The same for a repeated close; another as soon as the session went on in between."""
+    if params.get("key"):
+        return f"close:{params['key']}"
     scope = params["scope"]
     told = [scope.get("session"), scope.get("generation"), params.get("reason"), params.get("next"), params.get("messages")]
     digest = hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

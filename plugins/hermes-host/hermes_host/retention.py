@@ -2,8 +2,10 @@
 
 Hermes' contract lets `sync_turn` return at once and work in the background, and its providers tell of a failure in
 their log alone. Here a turn is kept when all of this holds: `sync_turn` returned, whatever it started has come to
-rest (`lineage.settle`), and nothing of that logged a failure (`lineage.heard`). Otherwise the host is told that it
-may have been kept, or, where nobody can have heard it, that it was not.
+rest (`lineage.settle`), and nothing of that logged a failure (`lineage.heard`) that was not made good afterwards.
+Otherwise the host is told that it may have been kept, or, where nobody can have heard it, that it was not. A provider
+that has switched itself off, because its server was away when it began, keeps nothing and says nothing: it is known by
+what it holds (`asleep`), and is made anew.
 
 What goes wrong with the bundled Hindsight provider under Hermes, and why it does not here:
 
@@ -24,8 +26,8 @@ A crash, at each point (the ledger is `ledger.Ledger`):
 1. before `begun`: the provider has seen nothing. The retry sends it: once.
 2. after `begun`, before, while or after the provider sends: nobody knows. The retry finds `begun`. With one document
    each it is sent again under the same name: once. With any other provider it is sent again as well, and may stand
-   twice there: none of them lets itself be asked whether it has a turn. Whoever would rather lose one than have it
-   twice sets `unsure` to `leave`.
+   twice there: none of them lets itself be asked whether it has a turn. After a few tries it is set aside for a person
+   to see. Whoever would rather lose one than have it twice sets `unsure` to `leave`.
    The same holds for a provider with a thread that never rests: a session's first turn is in doubt, and is sent
    again; then that thread is known.
 3. after `done`, before the answer: the retry finds `done` and sends nothing: once.
@@ -38,9 +40,16 @@ import contextlib
 
 from . import lineage
 from .hermes import call
-from .wire import FAILED, MAYBE_DONE, Failure
+from .wire import FAILED, MAYBE_DONE, REFUSED, Failure
 
 _UNHEARD = ("connection refused", "cannot connect", "connect call failed", "name or service not known", "no module named")
+
+# A turn that may have been kept this often is not sent again: more would be as many copies.
+_TRIES_MAX = 3
+
+
+class Asleep(Failure):
+    """The instance keeps nothing, and will not: it has to be made anew."""
 
 
 class OneDocumentEach:
@@ -108,8 +117,20 @@ def keep(entry, retain, ledger, settings, log):
                 ledger.finish(key)
                 return
             log("warning", f"Turn {key} may have been kept already; it is sent again.")
+        if how is AsItIs and ledger.tries(key) >= _TRIES_MAX:
+            ledger.forget(key)  # whoever has it tried again all the same, may
+            raise Failure(
+                f"The turn was handed over {_TRIES_MAX} times, and the provider complained each time. It may stand there "
+                "several times or not at all, so it is not sent again.",
+                REFUSED,
+            )
         ledger.begin(key)
-        _hand_over(entry, how, provider, retain, said, replied, float(settings.get("retain_seconds") or 110))
+        try:
+            _hand_over(entry, how, provider, retain, said, replied, float(settings.get("retain_seconds") or 110))
+        except Failure as failure:
+            if failure.code == FAILED:
+                ledger.unheard(key)
+            raise
         ledger.finish(key)
 
 
@@ -120,6 +141,9 @@ def _hand_over(entry, how, provider, retain, said, replied, seconds):
                 # Some drop a turn that comes before they are ready. What is not ready by then is not getting ready.
                 if not lineage.settle(entry.token, min(seconds, 20), deeds=("initialize",)):
                     lineage.tolerate(entry.token, deeds=("initialize",), holder=provider)
+                slept = how is AsItIs and asleep(provider)
+                if slept and not slept.may_wake:
+                    raise Asleep(f"The turn was not kept: {slept.why}.", FAILED)
                 call(
                     provider.sync_turn,
                     said,
@@ -127,6 +151,8 @@ def _hand_over(entry, how, provider, retain, said, replied, seconds):
                     session_id=entry.session,
                     messages=[{"role": "user", "content": said}, {"role": "assistant", "content": replied}],
                 )
+        except Asleep:
+            raise
         except Exception as error:
             raise Failure(f"The turn was not kept: {type(error).__name__}: {error}", _code([str(error)])) from error
         rests = lineage.settle(entry.token, seconds, deeds=("retain", "initialize"), holder=provider)
@@ -135,6 +161,27 @@ def _hand_over(entry, how, provider, retain, said, replied, seconds):
     if not rests:
         lineage.tolerate(entry.token, deeds=("retain", "initialize"), holder=provider)
         raise Failure(f"After {seconds:.0f} s it was still being kept.", MAYBE_DONE)
+    if slept and asleep(provider):
+        raise Asleep(f"The turn was not kept: {slept.why}.", FAILED)
+
+
+class _Sleep:
+    def __init__(self, why, may_wake):
+        self.why = why
+        self.may_wake = may_wake
+
+
+def asleep(provider):
+    """Why a provider takes turns and does nothing with them, by what Hermes' own ones hold then; or None."""
+    if getattr(provider, "_active", None) is False:
+        return _Sleep("the provider has switched itself off when it began", may_wake=False)
+    is_ready = getattr(provider, "_session_ready", None)
+    if callable(is_ready) and getattr(provider, "_recall_mode", "") != "tools" and not is_ready():
+        return _Sleep("the provider has no session at its server", may_wake=False)
+    if getattr(provider, "_client", provider) is None:
+        # Some make it when they first need it.
+        return _Sleep("the provider has no connection to its server", may_wake=True)
+    return None
 
 
 def _code(failures):

@@ -16,6 +16,8 @@ from .wire import Failure
 # Without the agent loop around them these can only answer that they need it.
 _LOOP = {"todo", "memory", "session_search", "delegate_task", "clarify"}
 
+_ASKING = "Asking the user for approval"
+
 
 class Toolbox:
     def __init__(self, settings):
@@ -86,7 +88,23 @@ def run(scope, name, arguments, host_asks):
         leave()
     if isinstance(result, dict) and isinstance(result.get("content"), list):
         return result["content"]  # parts: text and images
-    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
+    result = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
+    return result if host_asks else _truly(name, result)
+
+
+def _truly(name, result):
+    """Hermes says that it asks the user, and leaves that to its own gateway. Here nobody is asked, and the model is told so."""
+    try:
+        said = json.loads(result)
+    except ValueError:
+        return result
+    if not isinstance(said, dict) or _ASKING not in str(said.get("error") or ""):
+        return result
+    said["error"] = (
+        f"{name} was not run. Hermes wants a person's consent to it, and nobody was asked, because there is no way to ask "
+        "from here. It runs if `approvals.mode` is `off` in config.yaml; tell the user so if it is needed."
+    )
+    return json.dumps(said, ensure_ascii=False)
 
 
 def _enter(scope, host_asks):

@@ -341,7 +341,9 @@ class Plugin:
             part.opened(params["scope"])
 
     def _on_scope_close(self, params):
-        for part in self._parts():
+        told = params.get("part")  # engine and provider hear of an end at different times, each once
+        parts = {"engine": [self.engine], "provider": [self.provider]}.get(told, self._parts())
+        for part in filter(None, parts):
             part.closed(params["scope"], params.get("reason", ""), params.get("next"), params.get("messages") or [])
 
     def _on_tool_call(self, params):

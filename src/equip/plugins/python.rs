@@ -127,13 +127,28 @@ pub fn handlers(home: &Path) -> Vec<String> {
     directories(&home.join("hooks"), |path| path.join("HOOK.yaml").exists())
 }
 
-/// Hermes' plugins in the home that its lists let run.
-pub fn plugins(home: &Path, hermes: &Hermes) -> Vec<String> {
-    let is_one = |path: &Path| path.join("__init__.py").exists() || path.join("plugin.yaml").exists();
-    let mut found = directories(&home.join("plugins"), is_one);
-    let enabled = hermes.plugins.as_deref().unwrap_or_default();
-    found.retain(|name| enabled.contains(name) && !hermes.disabled.contains(name));
-    found
+/// Hermes' plugins that its lists let run. Where they lie (in the home, deeper in it, with Hermes, in a package) and
+/// what they call themselves is for Hermes to find out; what it does not find it names.
+pub fn plugins(hermes: &Hermes) -> Vec<String> {
+    let enabled = hermes.plugins.iter().flatten();
+    let mut wanted: Vec<String> = enabled.filter(|name| !hermes.disabled.contains(name)).cloned().collect();
+    wanted.sort();
+    wanted.dedup();
+    wanted
+}
+
+/// Whether a plugin of Hermes may want to forbid tools. One that lies elsewhere could.
+pub fn may_guard(directory: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return true };
+    entries.flatten().any(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return path.join("__init__.py").exists() && may_guard(&path);
+        }
+        let is_text =
+            path.extension().is_some_and(|kind| ["py", "yaml", "yml"].iter().any(|known| kind == *known));
+        is_text && fs::read_to_string(&path).map_or(true, |text| text.contains("pre_tool_call"))
+    })
 }
 
 fn directories(of: &Path, is_one: impl Fn(&Path) -> bool) -> Vec<String> {

@@ -12,7 +12,8 @@ use super::read::{as_boolean, as_count, as_text, is_nothing};
 use super::tree::{Node, Notice, Place, Value};
 use serde_json::Value as Json;
 
-const KEYS: [&str; 7] = ["command", "env", "settings", "enabled", "write", "start_seconds", "call_seconds"];
+const KEYS: [&str; 8] =
+    ["command", "env", "settings", "enabled", "write", "start_seconds", "call_seconds", "guards"];
 const HERMES_KEYS: [&str; 4] = ["python", "tools", "enabled", "env"];
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +38,8 @@ pub struct Plugin {
     pub writable: Vec<String>,
     pub start_seconds: Option<u64>,
     pub call_seconds: Option<u64>,
+    /// It decides about tools: while it cannot be asked, none is run.
+    pub guards: bool,
 }
 
 /// Hermes' own Python, and what of it is wanted.
@@ -122,6 +125,7 @@ impl Reader {
             writable: self.list(node, &path, "write"),
             start_seconds: self.seconds(node, &path, "start_seconds"),
             call_seconds: self.seconds(node, &path, "call_seconds"),
+            guards: self.boolean(node, &path, "guards").unwrap_or(false),
         })
     }
 
@@ -212,7 +216,7 @@ mod tests {
     fn a_plugin_is_a_program_with_what_it_may_know() {
         let config = parse(
             "throughline:\n  plugins:\n    lcm:\n      command: [python3, engine.py]\n      env: [OPENAI_API_KEY]\n      \
-             settings: {depth: 3, key: '${KEY}'}\n      write: [/srv/lcm]\n      call_seconds: 5\n    other: {command: other, enabled: no}\n  \
+             settings: {depth: 3, key: '${KEY}'}\n      write: [/srv/lcm]\n      call_seconds: 5\n      guards: true\n    other: {command: other, enabled: no}\n  \
              hermes: {python: /opt/python, tools: [web]}\nplugins: {enabled: [a], disabled: [b]}\n",
         );
         assert_eq!(config.errors.len(), 0, "{:?}", config.errors);
@@ -220,7 +224,7 @@ mod tests {
         assert_eq!(lcm.command, ["python3", "engine.py"]);
         assert_eq!(lcm.environment, ["OPENAI_API_KEY"]);
         assert_eq!(lcm.settings.to_string(), r#"{"depth":3,"key":"value"}"#);
-        assert_eq!((lcm.writable.len(), lcm.call_seconds, lcm.enabled), (1, Some(5), true));
+        assert_eq!((lcm.writable.len(), lcm.call_seconds, lcm.enabled, lcm.guards), (1, Some(5), true, true));
         assert_eq!((other.command.len(), other.enabled), (1, false));
         let hermes = &config.plugins.hermes;
         assert_eq!(hermes.python.as_deref(), Some("/opt/python"));

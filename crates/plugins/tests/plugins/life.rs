@@ -9,10 +9,10 @@ use throughline_core::memory::{MemoryError, Provider};
 use throughline_core::message::Content;
 use throughline_core::port::{Engine, Hooks, Occasion, Wishes};
 use throughline_core::time::Time;
-use throughline_core::tool::{Done, Kit, Returned};
+use throughline_core::tool::{Done, Kit, Returned, Witness};
 use throughline_plugins::protocol::ModelSaid;
 use throughline_plugins::{
-    AnswerModel, CallError, Host, LOG_FILE, Limits, PluginEngine, PluginSettings, State,
+    AnswerModel, CallError, Host, LOG_FILE, Limits, PluginEngine, PluginHooks, PluginSettings, State,
 };
 
 fn text(returned: Returned) -> String {
@@ -65,6 +65,32 @@ async fn what_cannot_be_started_is_said_and_left_alone() {
     }
     assert!(matches!(host.status().state, State::BackingOff(_)), "{:?}", host.status());
     assert!(host.status().last_error.unwrap().contains("no-such-program"));
+}
+
+#[tokio::test]
+async fn p31_a_guard_that_was_never_heard_lets_nothing_pass_and_its_state_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    for guards in [true, false] {
+        let settings = PluginSettings { guards, ..settings(directory.path(), &["no-such-program"]) };
+        let host = Host::new(settings, None);
+        host.start().await.unwrap_err();
+        assert_eq!(host.status().state, State::Failed);
+        let forbidden = PluginHooks::new(host).forbids(&call("terminal", "{}")).await;
+        assert_eq!(forbidden.is_some_and(|why| why.contains("no-such-program")), guards);
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_turns_gave_up_three_times_keeps_no_turn_waiting() {
+    let plugin = Plugin::start(&["chaos", "hang", "provider/recall"]).await;
+    let scope = scope();
+    let asked = || tokio::time::timeout(Duration::from_millis(50), plugin.provider.recall(&scope, "bees"));
+    for _ in 0..3 {
+        assert!(asked().await.is_err(), "it hangs");
+    }
+    let said = asked().await.expect("it is refused at once");
+    assert!(matches!(&said, Err(MemoryError::Later(why)) if why.contains("3 times")), "{said:?}");
+    assert!(plugin.host.status().last_error.is_some());
 }
 
 #[tokio::test]

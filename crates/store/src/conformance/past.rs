@@ -169,6 +169,11 @@ pub(super) fn p4_what_is_taken_back_is_kept_and_can_be_brought_back(sites: Sites
     let book = &world.books[&id("s0")];
     let live: Vec<String> = book.shown(&book.view).iter().map(|row| row.content().plain()).collect();
     assert_eq!(live, ["one", "re one", "three"], "what waited goes on where it was taken back");
+    let said = |world: &World| -> Vec<String> {
+        let said = world.store.said(&id("s0")).expect("can be read");
+        said.iter().map(|(_, row)| row.content().plain()).collect()
+    };
+    assert_eq!(said(&world), ["one", "re one", "three"], "what was taken back is not told at the end");
     let found = world.store.search("two", &SessionFilter::default()).expect("can be searched");
     assert_eq!(found, [], "it is not found among what was said");
     let filter = SessionFilter { snapshot: Some(book.kept[0].name.clone()), ..SessionFilter::default() };
