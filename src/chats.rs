@@ -6,20 +6,21 @@
 //!
 //! Deliberately absent: protocols (`throughline_platforms`), and what the settings mean (`hermes`).
 
-use crate::config::Settings;
+use crate::config::{Overrides, Settings, Written};
 use crate::home::Home;
 use crate::token::{TokenLock, Tokens};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::command;
 use throughline_core::port::{Desk, Platform};
 use throughline_core::redact::Secret;
 use throughline_core::session::BusyInput;
-use throughline_gateway::Agents;
+use throughline_gateway::{Agents, HomeChannels};
 use throughline_hermes::config::platforms::{Platform as Described, ReplyMode};
 use throughline_hermes::lock::Token;
 use throughline_hermes::profile::{self, ProfileRoute, ProfileRoutes};
@@ -49,6 +50,8 @@ struct Account {
     settings: platforms::Settings,
     /// Set where commands are shown in a menu that must be published.
     menu: Option<Telegram>,
+    /// What of it is off although it is on itself, and why.
+    off: Vec<String>,
     _tokens: Vec<TokenLock>,
 }
 
@@ -83,7 +86,10 @@ impl Chats {
                 continue;
             }
             match account(place, settings, described) {
-                Ok(account) => chats.accounts.push(account),
+                Ok(account) => {
+                    chats.off.extend(account.off.iter().map(|why| format!("{name}: {why}")));
+                    chats.accounts.push(account);
+                }
                 Err(why) => chats.off.push(format!("{name}: {why}")),
             }
         }
@@ -125,7 +131,7 @@ impl Chats {
         let pairings = Arc::new(Pairings::of(home.path()));
         let mut tasks = Vec::new();
         for account in self.accounts {
-            let Account { adapter, mut settings, menu, _tokens } = account;
+            let Account { adapter, mut settings, menu, off: _, _tokens } = account;
             settings.neighbours = Some(neighbours.clone());
             if let Some(telegram) = menu {
                 tasks.push(tokio::spawn(publish(telegram)));
@@ -206,7 +212,7 @@ fn account(place: &Place<'_>, settings: &Settings, described: &Described) -> Res
         let token = Token { scope, identity: secret.expose() };
         place.tokens.take(place.agent, token, &described.name, place.now)
     };
-    let mut menu = None;
+    let (mut menu, mut off) = (None, Vec::new());
     let (adapter, tokens): (Arc<dyn Adapter>, Vec<TokenLock>) = match described.name.as_str() {
         "telegram" => {
             let made = told.telegram()?;
@@ -225,14 +231,18 @@ fn account(place: &Place<'_>, settings: &Settings, described: &Described) -> Res
             let lock = take("slack-app-token", &made.app_token)?;
             (Arc::new(Slack::new(made)?), vec![lock])
         }
-        "webhook" => (Arc::new(Webhook::new(told.webhook(place))), Vec::new()),
+        "webhook" => {
+            let webhook = Webhook::new(told.webhook(place));
+            off.extend(webhook.off().iter().map(|(route, why)| format!("the route {route} is off: {why}")));
+            (Arc::new(webhook), Vec::new())
+        }
         other => {
             return Err(format!(
                 "Throughline has no adapter for {other} yet; Hermes can go on serving it from another home"
             ));
         }
     };
-    Ok(Account { adapter, settings: intake, menu, _tokens: tokens })
+    Ok(Account { adapter, settings: intake, menu, off, _tokens: tokens })
 }
 
 /// What is written about one platform.
@@ -346,17 +356,26 @@ impl Told<'_> {
     fn webhook(&self, place: &Place<'_>) -> webhook::Settings {
         let made = webhook::Settings::new(place.home.path());
         let port = self.described.extra.get("port").map(plain).and_then(|port| port.parse().ok());
-        let homes = self.settings.platforms.all.iter().filter_map(|platform| {
-            let home = platform.home.as_ref().map(|home| (home.chat.clone(), home.thread.clone()));
-            platform.enabled.then(|| (platform.name.clone(), webhook::Place { account: String::new(), home }))
-        });
-        let homes: BTreeMap<String, webhook::Place> = homes.collect();
+        let (root, own) = seat(place.home.path());
+        // Of one agent alone the prefix of a path says nothing, as in Hermes.
+        let others = place.homes.iter().map(|home| seat(home)).filter(|(theirs, _)| *theirs == root);
+        let mut profiles: BTreeSet<String> = others.map(|(_, profile)| profile).collect();
+        profiles.remove(&own);
+        if !profiles.is_empty() {
+            profiles.insert(own);
+        }
+        let home_channels = home_channels(place.home, self.settings);
+        let known = self.settings.platforms.clone();
         webhook::Settings {
             host: self.text("host"),
             port: port.unwrap_or(made.port),
             secret: self.text("secret").or_else(|| self.variable("WEBHOOK_SECRET")).map(Secret::new),
             routes: self.described.extra.get("routes").cloned().unwrap_or(Value::Null),
-            places: Arc::new(move |platform| homes.get(platform).cloned()),
+            profiles,
+            places: Arc::new(move |platform| {
+                known.all.iter().find(|known| known.name == platform && known.enabled)?;
+                Some(webhook::Place { account: String::new(), home: home_channels(platform) })
+            }),
             ..made
         }
     }
@@ -370,14 +389,105 @@ fn plain(value: &Value) -> String {
     }
 }
 
+/// Home channels as they are written at the time: `/sethome` changes them while the gateway runs. While the files
+/// cannot be read, they are what they were at the start.
+pub fn home_channels(home: &Home, settings: &Settings) -> HomeChannels {
+    let (home, environment) = (home.clone(), settings.environment.clone());
+    let at_start = settings.platforms.clone();
+    Arc::new(move |platform| {
+        let written = Written::read(&home, &environment, Overrides::default()).ok().and_then(Result::ok);
+        let now = written.and_then(|written| written.report().settings).map(|settings| settings.platforms);
+        let platforms = now.as_ref().unwrap_or(&at_start);
+        let described = platforms.all.iter().find(|described| described.name == platform)?;
+        described.home.as_ref().map(|home| (home.chat.clone(), home.thread.clone()))
+    })
+}
+
 /// Files that a reply may send: not those of any agent's home, but for what it was sent or made there.
 fn media_rules(place: &Place<'_>, settings: &Settings) -> media::Rules {
     let own = place.home.path();
-    let homes = place.homes.iter().cloned().chain([own.to_owned()]).collect();
-    let caches = ["image_cache", "audio_cache", "document_cache", "workspace"];
+    let user = settings.environment.get("HOME").map(PathBuf::from);
+    let (root, _) = seat(own);
+    let usual = user.iter().flat_map(|user| [".hermes", ".throughline"].map(|name| user.join(name)));
+    let homes = place.homes.iter().cloned().chain([own.to_owned(), root]).chain(usual).collect();
+    let written = &settings.media_delivery;
+    let says = |name: &str| settings.variable(name).map(|text| text.trim().to_lowercase());
+    let allowed = match written.allow_dirs.is_empty() {
+        true => settings.variable("HERMES_MEDIA_ALLOW_DIRS").into_iter().collect(),
+        false => written.allow_dirs.clone(),
+    };
+    let allowed: Vec<PathBuf> = allowed
+        .iter()
+        .flat_map(|text| std::env::split_paths(text).collect::<Vec<_>>())
+        .flat_map(|path| path.to_string_lossy().split(',').map(str::to_owned).collect::<Vec<_>>())
+        .map(|path| match (path.trim().strip_prefix("~/"), &user) {
+            (Some(below), Some(user)) => user.join(below),
+            _ => PathBuf::from(path.trim()),
+        })
+        .filter(|path| path.is_absolute())
+        .collect();
+    let is_strict = written.strict.unwrap_or_else(|| {
+        matches!(says("HERMES_MEDIA_DELIVERY_STRICT").as_deref(), Some("1" | "true" | "yes" | "on"))
+    });
+    let trusts_recent = written.trust_recent.unwrap_or_else(|| {
+        !matches!(says("HERMES_MEDIA_TRUST_RECENT_FILES").as_deref(), Some("0" | "false" | "no" | "off" | ""))
+    });
+    let seconds = written.recent_seconds.or_else(|| says("HERMES_MEDIA_TRUST_RECENT_SECONDS")?.parse().ok());
+    let recent = seconds.map_or(media::RECENT, |seconds| {
+        Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(media::RECENT)
+    });
     media::Rules {
-        user: settings.environment.get("HOME").map(PathBuf::from),
+        user,
         homes,
-        open: caches.iter().map(|cache| own.join(cache)).collect(),
+        open: media::Rules::sendable(own).chain(allowed).collect(),
+        trust: match (is_strict, trusts_recent) {
+            (false, _) => media::Trust::Everything,
+            (true, true) => media::Trust::Recent(recent),
+            (true, false) => media::Trust::Recent(Duration::ZERO),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Environment;
+    use crate::home::ChosenBy;
+
+    fn settings(home: &Home, config: &str) -> Settings {
+        std::fs::write(home.path().join("config.yaml"), config).unwrap();
+        let written = Written::read(home, &Environment::default(), Overrides::default()).unwrap();
+        written.unwrap_or_else(|report| panic!("{:?}", report.errors)).report().settings.unwrap()
+    }
+
+    #[test]
+    fn p10_a_home_channel_that_is_set_while_the_gateway_runs_is_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), ChosenBy::CommandLine);
+        std::fs::write(directory.path().join(".env"), "TELEGRAM_BOT_TOKEN=1:x\n").unwrap();
+        let channels = home_channels(&home, &settings(&home, "model: rehearsal\n"));
+        assert_eq!(channels("telegram"), None);
+        let said = "TELEGRAM_BOT_TOKEN=1:x\nTELEGRAM_HOME_CHANNEL=42\nTELEGRAM_HOME_CHANNEL_THREAD_ID=7\n";
+        std::fs::write(directory.path().join(".env"), said).unwrap();
+        assert_eq!(channels("telegram"), Some(("42".to_owned(), Some("7".to_owned()))));
+    }
+
+    #[test]
+    fn p31_every_home_of_the_root_is_closed_and_the_operators_words_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("profiles/coder");
+        std::fs::create_dir_all(&path).unwrap();
+        let home = Home::new(&path, ChosenBy::CommandLine);
+        let tokens = Arc::new(Tokens::new(&Environment::default()));
+        let place = Place { agent: "coder", home: &home, homes: &[], tokens: &tokens, now: Time(0) };
+        let rules = media_rules(&place, &settings(&home, "model: rehearsal\n"));
+        assert_eq!(rules.homes, [path.clone(), directory.path().to_owned()]);
+        assert!(rules.open.contains(&path.join("workspace")) && !rules.open.contains(&path));
+        assert_eq!(rules.trust, media::Trust::Everything);
+        let strict = "model: rehearsal\ngateway:\n  strict: true\n  trust_recent_files_seconds: 5\n  \
+                      media_delivery_allow_dirs: ['/srv/out,/srv/more', relative]\n";
+        let rules = media_rules(&place, &settings(&home, strict));
+        assert_eq!(rules.trust, media::Trust::Recent(Duration::from_secs(5)));
+        assert!(rules.open.ends_with(&["/srv/out".into(), "/srv/more".into()]));
     }
 }

@@ -34,7 +34,7 @@ use throughline_core::session::BusyInput;
 use throughline_hermes::config::hooks::Hooks;
 use throughline_hermes::config::platforms::Platforms;
 use throughline_hermes::config::plugins::Plugins;
-use throughline_hermes::config::{At, Config, Place, Secret, Tools, excerpt};
+use throughline_hermes::config::{At, Config, MediaDelivery, Place, Secret, Tools, excerpt};
 use throughline_hermes::env::Dotenv;
 use throughline_hermes::log::Level;
 use throughline_hermes::profile::ProfileRoutes;
@@ -207,6 +207,8 @@ pub struct Settings {
     pub multiplex_profiles: Sourced<bool>,
     /// Which messages to this home's bots are for other profiles.
     pub profile_routes: ProfileRoutes,
+    /// Which files a reply may send.
+    pub media_delivery: MediaDelivery,
     /// The home may lie where a write-ahead log is not known to be safe.
     pub allow_unsafe_filesystem: Sourced<bool>,
 }

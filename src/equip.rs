@@ -15,6 +15,7 @@ mod servers;
 #[cfg(unix)]
 mod terminal;
 
+use crate::chats;
 use crate::config::{ModelChoice, Settings};
 use crate::home::Home;
 use plugins::Plugins;
@@ -117,7 +118,8 @@ pub async fn equip(
     };
     #[cfg(not(unix))]
     off.extend(not_here(settings));
-    let hands = Arc::new(Hands::new(hands_settings(settings), agents.clone()));
+    let hands = Hands::new(hands_settings(settings), agents.clone());
+    let hands = Arc::new(hands.at_home(chats::home_channels(home, settings)));
     let outside = provider::memory(home, settings, &workspace, &plugins, &mut off);
     let everywhere: [Arc<dyn Kit>; 7] = [
         Arc::new(files),

@@ -37,6 +37,10 @@ const DIRECTORIES: [&str; 10] = [
     "skills",
 ];
 
+/// Where a home keeps what was said.
+#[cfg(unix)]
+const SPOKEN: [&str; 4] = ["state.db", "state.db-wal", "state.db-shm", "sessions/sessions.json"];
+
 const LOCK_FILE: &str = "gateway.lock";
 const PID_FILE: &str = "gateway.pid";
 pub const STATE_FILE: &str = "gateway_state.json";
@@ -200,6 +204,38 @@ impl Home {
         }
         Ok(())
     }
+
+    /// Keeps other users of the machine out of a home that was there before us, and away from what was said in it.
+    /// As Hermes: not where the system manages the home, and with the mode that the operator chose. One that
+    /// belongs to somebody else stays as it is; `throughline doctor` names it.
+    #[cfg(unix)]
+    pub fn close_to_others(&self, variable: impl Fn(&str) -> Option<String>) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let is_set = |name: &str| variable(name).is_some_and(|text| !text.trim().is_empty());
+        if is_set("HERMES_MANAGED") || self.path.join(".managed").exists() {
+            return;
+        }
+        let chosen = variable("HERMES_HOME_MODE");
+        let chosen =
+            chosen.and_then(|text| u32::from_str_radix(text.trim().trim_start_matches("0o"), 8).ok());
+        let tighten = |path: &Path, mode: u32| {
+            // Only takes away: what its owner may not write stays so.
+            let Ok(there) = fs::metadata(path).map(|data| data.permissions().mode() & 0o7777) else { return };
+            if there & mode != there
+                && let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(there & mode))
+            {
+                tracing::warn!(path = %path.display(), %error, "others may be able to look into this");
+            }
+        };
+        tighten(&self.path, chosen.unwrap_or(0o700));
+        if !is_set("HERMES_SKIP_CHMOD") {
+            SPOKEN.iter().for_each(|name| tighten(&self.path.join(name), 0o600));
+        }
+    }
+
+    /// The user's profile sees to that.
+    #[cfg(not(unix))]
+    pub fn close_to_others(&self, _: impl Fn(&str) -> Option<String>) {}
 
     // ------------------------------------------------------------------------------------- the lock
 

@@ -139,6 +139,7 @@ struct Listener {
 /// Takes what only one may have.
 pub fn claim(name: &str, home: &Home, settings: &Settings, company: &Company) -> anyhow::Result<Claim> {
     home.prepare()?;
+    home.close_to_others(|name| settings.variable(name));
     let ownership = home.own(env!("CARGO_PKG_VERSION"))?;
     let key = match &settings.api.key {
         Some(key) => home.keep_key(key.value.clone())?,

@@ -37,6 +37,8 @@ pub struct Place {
 
 /// A message that has waited so long, with nothing in its way, is stuck.
 const WAITS_MAX: Duration = Duration::from_secs(60);
+/// How long a reply that will never arrive is told of.
+const REFUSED_TOLD: Duration = Duration::from_secs(7 * 86_400);
 
 impl Status {
     pub async fn run(
@@ -145,9 +147,7 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
             found.push(format!("{}: {}", platform["name"].as_str().unwrap_or_default(), one_line(why)));
         }
     }
-    if count("refused_replies") > 0 {
-        found.push(format!("{} will never arrive", counted(count("refused_replies"), "reply", "replies")));
-    }
+    found.extend(refused(agent, now));
     if count("parked") > 0 {
         found.push(format!(
             "{} set aside after bringing the gateway down",
@@ -179,6 +179,26 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
         found.push(format!("a message has waited for {} and nobody takes it up", span(age(waiting, now))));
     }
     found
+}
+
+/// Replies that will never arrive, the latest by name. What nobody can change is no trouble for ever.
+fn refused(agent: &Value, now: Time) -> Option<String> {
+    let latest = agent["latest_refused_replies"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named: Vec<String> = latest
+        .iter()
+        .filter(|reply| age(reply, now) < REFUSED_TOLD)
+        .map(|reply| {
+            let said = |field: &str| one_line(reply[field].as_str().unwrap_or_default());
+            let why = reply["error"].as_str().map_or("no reason is known".to_owned(), one_line);
+            format!("{} to {} {} ({why})", said("key"), said("platform"), said("chat"))
+        })
+        .collect();
+    if named.is_empty() {
+        return None;
+    }
+    let count = agent["refused_replies"].as_u64().unwrap_or(0).max(named.len() as u64);
+    let latest = if count > named.len() as u64 { "; the latest" } else { "" };
+    Some(format!("{} will never arrive{latest}: {}", counted(count, "reply", "replies"), named.join("; ")))
 }
 
 // ----------------------------------------------------------------------------------------- showing
@@ -407,6 +427,21 @@ mod tests {
     }
 
     #[test]
+    fn p30_a_reply_that_will_never_arrive_is_named_and_forgiven_after_a_week() {
+        let told = |count: u64, since: f64| {
+            let reply =
+                json!({"key": "S/6", "platform": "x", "chat": "42", "since": since, "error": "chat\ngone"});
+            refused(&json!({"refused_replies": count, "latest_refused_replies": [reply]}), NOW)
+        };
+        assert_eq!(told(1, 999_000.0).unwrap(), "1 reply will never arrive: S/6 to x 42 (chat gone)");
+        assert_eq!(
+            told(2, 999_000.0).unwrap(),
+            "2 replies will never arrive; the latest: S/6 to x 42 (chat gone)"
+        );
+        assert_eq!(told(2, 300_000.0), None);
+    }
+
+    #[test]
     fn the_exit_code_tells_trouble_and_only_trouble() {
         let well = json!({"state": "running", "platforms": [{"name": "x", "state": "up", "detail": null}]});
         assert_eq!(troubles(&well, NOW), Vec::<String>::new());
@@ -417,7 +452,7 @@ mod tests {
         for (field, value) in [
             ("state", json!("down")),
             ("unwritable", json!("no space left")),
-            ("refused_replies", json!(1)),
+            ("latest_refused_replies", json!([{"key": "S/6", "since": 999_000.0}])),
             ("parked", json!(2)),
             ("unkept_refused", json!(1)),
             ("home_halted", json!(true)),

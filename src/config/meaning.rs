@@ -103,6 +103,7 @@ impl Written {
                 logs,
                 multiplex_profiles,
                 profile_routes: self.config.settings.profile_routes.clone(),
+                media_delivery: self.config.settings.media_delivery.clone(),
                 allow_unsafe_filesystem,
             });
         }

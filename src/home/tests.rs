@@ -107,6 +107,33 @@ fn p31_a_new_home_is_for_its_owner_alone() {
 }
 
 #[test]
+fn p31_a_home_that_was_open_to_others_is_closed_unless_the_operator_says_otherwise() {
+    let open = || {
+        let (directory, home) = prepared();
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
+        for name in SPOKEN {
+            fs::write(home.path().join(name), "words").unwrap();
+            fs::set_permissions(home.path().join(name), Permissions::from_mode(0o644)).unwrap();
+        }
+        (directory, home)
+    };
+    for (variable, directory, file) in [
+        ("", 0o700, 0o600),
+        ("HERMES_HOME_MODE=0701", 0o701, 0o600),
+        ("HERMES_SKIP_CHMOD=1", 0o700, 0o644),
+        ("HERMES_MANAGED=1", 0o755, 0o644),
+        ("HERMES_HOME_MODE=none", 0o700, 0o600),
+    ] {
+        let (_directory, home) = open();
+        home.close_to_others(|name| variable.strip_prefix(name)?.strip_prefix('=').map(str::to_owned));
+        assert_eq!(mode(home.path()), directory, "{variable}");
+        for name in SPOKEN {
+            assert_eq!(mode(&home.path().join(name)), file, "{variable}: {name}");
+        }
+    }
+}
+
+#[test]
 fn a_home_is_fresh_if_nobody_spoke_in_it_before_us() {
     let (_directory, home) = fresh();
     assert!(home.is_fresh(), "not there yet");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use throughline_core::session::BusyInput;
 use throughline_sim::disk::Image;
-use throughline_sim::plan::BURST;
+use throughline_sim::plan::{BURST, Trouble};
 use throughline_sim::{Crash, Mutant, Plan, Report, World, audited, crash_after, play, template};
 
 /// Plays a fixed plan with a crash between every two of its commits. Returns how many there were.
@@ -93,6 +93,14 @@ fn p10_a_reply_that_was_shown_says_so_when_it_comes_again_whatever_was_answered_
     assert!(marked > 20, "a preview that was taken away is rare: {marked}");
     let points = crash_everywhere(&Plan::trouble());
     assert!(points > 5, "the trouble makes more commits than {points}");
+}
+
+#[test]
+fn p10_a_platform_that_is_out_for_an_hour_and_a_half_costs_no_reply() {
+    let mut plan = Plan::trouble();
+    plan.platforms.troubles = vec![Trouble::Later; 14];
+    let report = World::new(5, plan, &template(), None).play();
+    assert_eq!(report.wrong, [""; 0]);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub struct Standing {
     pub undelivered: u64,
     pub oldest_undelivered: Option<Undelivered>,
     pub refused: u64,
+    /// The last of those that never will, latest first, at most [`REFUSED_SHOWN_MAX`].
+    pub latest_refused: Vec<Refused>,
     /// Oldest first, at most [`SHOWN_MAX`] of each.
     pub running: Vec<Running>,
     pub compressing: Vec<Compressing>,
@@ -41,6 +43,19 @@ pub struct Standing {
 
 /// As many as fit a screen; the counts say how many there are.
 pub const SHOWN_MAX: usize = 20;
+
+/// Enough to see what they have in common.
+pub const REFUSED_SHOWN_MAX: usize = 3;
+
+/// A reply that will never arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub key: String,
+    pub platform: String,
+    pub chat: String,
+    pub since: Time,
+    pub error: Option<String>,
+}
 
 /// One source of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]

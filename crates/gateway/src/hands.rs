@@ -23,6 +23,10 @@ use throughline_core::memory::Scope;
 use throughline_core::port::Promise;
 use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
 
+/// The chat that a platform's messages without a chat go to, and its thread: asked each time, because `/sethome`
+/// may change it.
+pub type HomeChannels = Arc<dyn Fn(&str) -> Option<(String, Option<String>)> + Send + Sync>;
+
 #[derive(Clone, Debug)]
 pub struct HandsSettings {
     /// How long a question to the user waits for its answer.
@@ -56,11 +60,17 @@ pub struct Hands {
     home: OnceLock<Weak<Home>>,
     pub(crate) agents: Arc<Agents>,
     settings: HandsSettings,
+    home_channels: Option<HomeChannels>,
 }
 
 impl Hands {
     pub fn new(settings: HandsSettings, agents: Arc<Agents>) -> Self {
-        Self { home: OnceLock::new(), agents, settings }
+        Self { home: OnceLock::new(), agents, settings, home_channels: None }
+    }
+
+    /// With chats that messages go to which name none.
+    pub fn at_home(self, home_channels: HomeChannels) -> Self {
+        Self { home_channels: Some(home_channels), ..self }
     }
 
     pub(crate) fn belong_to(&self, home: &Arc<Home>) {
@@ -90,7 +100,10 @@ impl Hands {
         };
         match call.name.as_str() {
             clarify::NAME => clarify::run(&self.settings, &arguments),
-            send::NAME => send::run(&home, &self.agents, call, &arguments),
+            send::NAME => {
+                let home_channel = |platform: &str| self.home_channels.as_ref()?(platform);
+                send::run(&home, &self.agents, &home_channel, call, &arguments)
+            }
             delegate::NAME => delegate::run(&home, &self.settings.delegation, call, &arguments).await,
             search::NAME => search::run(&home, call, &arguments).await,
             other => error(&format!("Unknown tool: {other}")),

@@ -27,8 +27,15 @@ use tracing::Instrument;
 
 /// Shown before a reply that may have arrived already.
 const MARK: &str = "♻️ (sent again; you may have seen this)";
-/// After this many tries over about two hours the platform has had its chance.
-const ATTEMPTS_MAX: u32 = 12;
+/// After this many tries, over three quarters of an hour, of which nobody knows whether they arrived, people may
+/// have seen a reply often enough. Counted from each start.
+const UNKNOWN_MAX: u32 = 12;
+/// A platform that certainly took nothing (it is out, limits us, or does not know our token) is tried every
+/// quarter of an hour, for about thirty days: an outage costs no reply, and a bot that nobody repairs within a
+/// month is not coming back.
+const ATTEMPTS_MAX: u32 = 30 * 24 * 4;
+/// So often a platform is believed that names a shorter pause than ours.
+const BELIEVED_MAX: u32 = 12;
 const BACKOFF_MAX: Duration = Duration::from_secs(900);
 /// How long a word about a reply waits before it is tried on a full disk again.
 const DISK_RETRY: Duration = Duration::from_secs(1);
@@ -125,10 +132,11 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
     if outgoing.attempts > 0 {
         sleep(outgoing.not_before.since(home.clock.now()).min(BACKOFF_MAX)).await;
     }
+    let mut unknown = 0;
     loop {
         let preview = home.drafts.close(Outgoing::draft_key(&outgoing.key)).await;
         home.unhalted().await; // silence: what is written stays here until somebody speaks
-        match attempt(home, platform.as_ref(), &mut outgoing, preview).await {
+        match attempt(home, platform.as_ref(), &mut outgoing, preview, &mut unknown).await {
             Attempt::Again(delay) => {
                 sleep(delay).await;
                 let Some(now) = way(home, &outgoing).await else { return };
@@ -169,6 +177,7 @@ async fn attempt(
     platform: &dyn Platform,
     outgoing: &mut Outgoing,
     preview: Option<Preview>,
+    unknown: &mut u32,
 ) -> Attempt {
     let now = home.clock.now();
     outgoing.draft = match &preview {
@@ -195,6 +204,7 @@ async fn attempt(
         Some(question) => platform.ask(outgoing, question, mark).await,
         None => platform.send(outgoing, mark).await,
     };
+    let is_over = sent.as_ref().err().is_some_and(|error| gives_up(error, outgoing.attempts, *unknown));
     match sent {
         Ok(platform_id) => settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await,
         // Somebody took the preview away, or it is too old to change: the reply is a message of its own.
@@ -205,12 +215,13 @@ async fn attempt(
             (outgoing.attempting, outgoing.attempted) = earlier;
             Attempt::Again(Duration::ZERO)
         }
-        Err(SendError::Unknown { message }) if outgoing.attempts < ATTEMPTS_MAX => {
+        Err(SendError::Unknown { message }) if !is_over => {
+            *unknown += 1;
             tracing::warn!(key = outgoing.key, message, "unknown whether a reply arrived");
             Attempt::Again(backoff(outgoing.attempts))
         }
-        Err(SendError::Later { after, message }) if outgoing.attempts < ATTEMPTS_MAX => {
-            let delay = after.unwrap_or_else(|| backoff(outgoing.attempts));
+        Err(SendError::Later { after, message }) if !is_over => {
+            let delay = pause(after, outgoing.attempts);
             let until = home.clock.now().plus(delay);
             // This attempt certainly did not arrive; an earlier one may have.
             (outgoing.attempting, outgoing.attempted) = earlier;
@@ -228,6 +239,15 @@ async fn attempt(
             );
             settle(home, outgoing, DeliveryChange::Refused { error: message }).await
         }
+    }
+}
+
+/// Whether a reply is tried no more. `attempts`: all of them, `unknown`: those of which nobody knows, before this one.
+fn gives_up(error: &SendError, attempts: u32, unknown: u32) -> bool {
+    match error {
+        SendError::Never { .. } => true,
+        SendError::Unknown { .. } => unknown + 1 >= UNKNOWN_MAX,
+        SendError::Later { .. } => attempts >= ATTEMPTS_MAX,
     }
 }
 
@@ -275,6 +295,14 @@ async fn change(home: &Arc<Home>, outgoing: &Outgoing, change: DeliveryChange) -
     }
 }
 
+/// How long a platform is left alone that wants a reply later, and may have said when.
+fn pause(after: Option<Duration>, attempts: u32) -> Duration {
+    match after {
+        Some(after) if attempts <= BELIEVED_MAX => after,
+        after => after.unwrap_or_default().max(backoff(attempts)),
+    }
+}
+
 fn backoff(attempts: u32) -> Duration {
     Duration::from_secs(1 << attempts.min(10)).min(BACKOFF_MAX)
 }
@@ -309,6 +337,25 @@ mod tests {
         ) -> Promise<'a, Result<Option<String>, SendError>> {
             Box::pin(async { Ok(None) })
         }
+    }
+
+    #[test]
+    fn p10_an_outage_costs_no_reply_and_only_what_may_have_arrived_is_given_up_early() {
+        let later = |after| SendError::Later { after, message: String::new() };
+        let unknown = SendError::Unknown { message: String::new() };
+        let a_month = (1..).scan(0, |lasted: &mut u64, attempts| {
+            *lasted += backoff(attempts).as_secs();
+            (!gives_up(&later(None), attempts, 0)).then_some(*lasted)
+        });
+        let days = a_month.last().unwrap() / 86_400;
+        assert!((28..=31).contains(&days), "{days}");
+        assert!(!gives_up(&unknown, 500, 0), "what certainly did not arrive does not count");
+        assert!(gives_up(&unknown, 12, 11));
+        assert!(gives_up(&SendError::Never { message: String::new() }, 1, 0));
+        // A platform that always says "in a second" is not asked every second for ever.
+        assert_eq!(pause(Some(Duration::from_secs(1)), 3), Duration::from_secs(1));
+        assert_eq!(pause(Some(Duration::from_secs(1)), 40), BACKOFF_MAX);
+        assert_eq!(pause(Some(Duration::from_secs(7_200)), 40), Duration::from_secs(7_200));
     }
 
     #[test]

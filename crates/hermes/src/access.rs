@@ -13,6 +13,7 @@
 use crate::source::Source;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
+use throughline_core::command;
 
 /// What is configured about one platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,14 +135,14 @@ impl Orders {
     /// Whether this person may give the order of this name (without a slash).
     pub fn permits(&self, source: &Source, command: &str) -> bool {
         let rank = self.rank(source);
-        let command = command.to_lowercase();
+        let command = canonical(command);
         rank.admins.is_empty()
             || source
                 .user_id
                 .as_deref()
                 .is_some_and(|user| is_one_of(user, rank.admins.iter().map(String::as_str)))
             || ALWAYS_ALLOWED.contains(&command.as_str())
-            || rank.commands.contains(&command)
+            || rank.commands.iter().any(|allowed| canonical(allowed) == command)
     }
 
     pub fn is_admin(&self, source: &Source) -> bool {
@@ -159,6 +160,13 @@ impl Orders {
             _ => &self.group,
         }
     }
+}
+
+/// The name that an order has in the list of them, whichever of its names was typed or written:
+/// menus of platforms have no hyphens.
+fn canonical(command: &str) -> String {
+    let name = command.to_lowercase().replace('_', "-");
+    command::find(&name).map_or(name, |entry| entry.name.to_owned())
 }
 
 /// `*` is everybody.

@@ -293,6 +293,9 @@ impl Adapter for TestAdapter {
 
     fn fetch<'a>(&'a self, attachment: &'a Attachment, limit: usize) -> Promise<'a, Result<Vec<u8>, String>> {
         Box::pin(async move {
+            if attachment.handle.starts_with("slow") {
+                tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+            }
             let file = self.files.get(&attachment.handle).ok_or("the server does not know it")?;
             if file.len() > limit { Err("too large".to_owned()) } else { Ok(file.clone()) }
         })

@@ -169,6 +169,10 @@ impl Porter {
             self.turn_away(&incoming).await;
             return Ok(Taken::Ignored);
         }
+        // What Telegram's Start button sends: a platform's ping, and nobody's words. Hermes is silent, too.
+        if words::command(&incoming).is_some_and(|command| command.eq_ignore_ascii_case("start")) {
+            return Ok(Taken::Ignored);
+        }
         let addressee = match self.addressees.of(&incoming.source) {
             Ok(addressee) => addressee,
             Err(absent) => return self.miss(&incoming, absent).await,
@@ -217,6 +221,10 @@ impl Porter {
             Absent::Now { profile } => Err(NotNow(format!(
                 "a message on {platform} is for the agent {profile}, which does not run yet"
             ))),
+            // A program named it, and can deliver again; there is nobody to tell in words.
+            Absent::Gone { profile } if incoming.source.profile.is_some() => {
+                Err(NotNow(format!("the profile {profile} does not run here")))
+            }
             Absent::Gone { profile } => {
                 tracing::error!(
                     platform,

@@ -1,9 +1,12 @@
 //! Files that leave: which a reply may carry, and what they hold.
 //!
 //! A reply names a file by its path, and whoever talks to the agent can talk it into naming any. So a
-//! path is resolved first, links and all, and then held against what must never leave.
+//! path is resolved first, links and all, and then held against what must never leave. Of two places
+//! that a file lies in, the deeper one decides: a cache is open within a home that is closed, and a
+//! home is closed within a directory that is open.
 
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// What a line of a reply that stands for a file begins with.
 const TAG: &str = "MEDIA:";
@@ -13,8 +16,8 @@ const SYSTEM: [&str; 9] =
 /// And a user, below their home.
 const PERSONAL: [&str; 9] =
     [".ssh", ".aws", ".gnupg", ".kube", ".docker", ".config", ".azure", ".gcloud", "Library/Keychains"];
-/// And Hermes, below its home.
-const HERMES: [&str; 15] = [
+/// And an agent, below its home. All of a home is closed; these are also closed where a link leads to.
+const SECRETS: [&str; 19] = [
     ".env",
     "auth.json",
     "auth.lock",
@@ -30,17 +33,54 @@ const HERMES: [&str; 15] = [
     "cache/bws_cache.json",
     "pairing",
     "mcp-tokens",
+    "throughline.key",
+    "honcho.json",
+    "hindsight",
+    "memories",
 ];
+/// What of a home is there to be sent: what people sent, what tools made, and where the agent works.
+const SENDABLE: [&str; 11] = [
+    "cache/images",
+    "cache/audio",
+    "cache/videos",
+    "cache/documents",
+    "cache/screenshots",
+    "image_cache",
+    "audio_cache",
+    "video_cache",
+    "document_cache",
+    "browser_screenshots",
+    "workspace",
+];
+/// How old a file may be, in strict mode, to count as made for the reply; Hermes' own number.
+pub const RECENT: Duration = Duration::from_secs(600);
 
 /// What may leave as a file. Without any of it, only the system's own places are closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// The user's home directory.
     pub user: Option<PathBuf>,
-    /// The homes of the agents, and the root they share.
+    /// The homes of the agents, and the root they share. Nothing below them leaves, unless it is open.
     pub homes: Vec<PathBuf>,
-    /// Open whatever else is said: caches, directories the operator named.
+    /// Open although it lies in a place that is closed: caches, directories the operator named.
     pub open: Vec<PathBuf>,
+    pub trust: Trust,
+}
+
+/// What may leave of all that is neither open nor closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    #[default]
+    Everything,
+    /// Hermes' strict mode: only what was written this short a time ago.
+    Recent(Duration),
+}
+
+impl Rules {
+    /// What of an agent's own home may be sent.
+    pub fn sendable(home: &Path) -> impl Iterator<Item = PathBuf> {
+        SENDABLE.iter().map(|name| home.join(name))
+    }
 }
 
 /// A file on its way out.
@@ -89,27 +129,71 @@ async fn resolve(path: &str, rules: &Rules) -> Result<PathBuf, String> {
     if !is_file {
         return Err(format!("{path} is not a file, so it cannot be sent"));
     }
-    match may_leave(&resolved, rules) {
-        true => Ok(resolved),
-        false => Err(format!("the file {path} may not leave: it lies where secrets are kept")),
+    match standing(&resolved, rules) {
+        Standing::Open => Ok(resolved),
+        Standing::Closed => Err(format!(
+            "the file {path} may not leave: it lies where secrets and memories are kept; put a copy into the agent's \
+             workspace, or name its directory in gateway.media_delivery_allow_dirs"
+        )),
+        Standing::Neither => match rules.trust {
+            Trust::Everything => Ok(resolved),
+            Trust::Recent(within) if is_recent(&resolved, within).await => Ok(resolved),
+            Trust::Recent(_) => Err(format!(
+                "the file {path} may not leave: gateway.strict is on, and it was not just made; name its directory in \
+                 gateway.media_delivery_allow_dirs"
+            )),
+        },
     }
 }
 
-fn may_leave(resolved: &Path, rules: &Rules) -> bool {
+async fn is_recent(resolved: &Path, within: Duration) -> bool {
+    let written = tokio::fs::metadata(resolved).await.and_then(|data| data.modified());
+    // A time that lies ahead is not long ago.
+    !within.is_zero()
+        && written.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age <= within))
+}
+
+enum Standing {
+    Open,
+    Closed,
+    Neither,
+}
+
+fn standing(resolved: &Path, rules: &Rules) -> Standing {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let within = |place: PathBuf| resolved.starts_with(real(&place));
+    // How deep the deepest of some places lies that the file is in.
+    let depth = |places: &mut dyn Iterator<Item = PathBuf>| {
+        let within = places.map(|place| real(&place)).filter(|place| resolved.starts_with(place));
+        within.map(|place| place.components().count()).max()
+    };
     if resolved.components().any(|part| part == Component::ParentDir) {
-        return false;
+        return Standing::Closed;
     }
-    let secrets = HERMES.iter().flat_map(|name| rules.homes.iter().map(move |home| home.join(name)));
-    if rules.open.iter().any(|place| within(place.clone())) {
-        return true;
-    }
+    let secrets = SECRETS.iter().flat_map(|name| rules.homes.iter().map(move |home| home.join(name)));
     let personal = rules.user.iter().flat_map(|user| PERSONAL.iter().map(move |name| user.join(name)));
     // A gateway that runs as root has its own files below a system directory.
     let own = rules.user.as_deref().map(real);
     let system = SYSTEM.iter().map(PathBuf::from).filter(|place| Some(place) != own.as_ref());
-    !secrets.chain(personal).chain(system).any(within)
+    let homes = rules.homes.iter().cloned();
+    // A cache that is a link into a home, of whomever, opens nothing there.
+    let stays = |place: &PathBuf| {
+        let target = real(place);
+        let at_home = |home: &PathBuf| match place.strip_prefix(home) {
+            Ok(below) => target == real(home).join(below),
+            Err(_) => false,
+        };
+        target == *place
+            || rules.homes.iter().any(at_home)
+            || !rules.homes.iter().any(|home| target.starts_with(real(home)))
+    };
+    let closed = depth(&mut homes.chain(secrets).chain(personal).chain(system));
+    let open = depth(&mut rules.open.iter().filter(|place| stays(place)).cloned());
+    match (open, closed) {
+        (Some(open), Some(closed)) if open <= closed => Standing::Closed,
+        (Some(_), _) => Standing::Open,
+        (None, Some(_)) => Standing::Closed,
+        (None, None) => Standing::Neither,
+    }
 }
 
 fn is_drive(path: &str) -> bool {
@@ -142,25 +226,88 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_must_not_leave_does_not_even_through_a_link() {
+    async fn p31_nothing_of_an_agents_home_leaves_but_what_is_there_to_be_sent_even_through_a_link() {
         let directory = tempfile::tempdir().unwrap();
-        let home = directory.path().join("hermes");
-        std::fs::create_dir_all(home.join("cache")).unwrap();
-        for name in [".env", "report.txt", "cache/picture.png"] {
-            std::fs::write(home.join(name), name).unwrap();
+        let root = directory.path().join("hermes");
+        let (home, other) = (root.join("profiles/coder"), root.join("profiles/other"));
+        let secrets = [
+            ".env",
+            "throughline.key",
+            "state.db",
+            "state.db-wal",
+            "state.db-shm",
+            "logs/agent.log",
+            "sessions/sessions.json",
+            "platforms/pairing/telegram-approved.json",
+            "gateway.json",
+            "honcho.json",
+            "hindsight/config.json",
+            "memories/MEMORY.md",
+            "cache/bws_cache.json",
+            "report.txt",
+        ];
+        let sendable =
+            ["cache/images/a.png", "cache/documents/b.pdf", "image_cache/c.png", "workspace/d.txt"];
+        let write = |path: PathBuf| {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        };
+        for home in [&root, &home, &other] {
+            secrets.iter().chain(&sendable).for_each(|name| write(home.join(name)));
+        }
+        write(directory.path().join("elsewhere.txt"));
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(home.join(".env"), home.join("workspace/innocent.txt")).unwrap();
+            std::os::unix::fs::symlink(&root, home.join("video_cache")).unwrap();
+            std::os::unix::fs::symlink(other.join("memories"), home.join("audio_cache")).unwrap();
+        }
+        let rules = Rules {
+            homes: vec![root.clone(), home.clone()],
+            open: Rules::sendable(&home).chain([directory.path().to_owned()]).collect(),
+            ..Rules::default()
+        };
+        let read = async |path: PathBuf| read(&path.display().to_string(), &rules, 100).await;
+        for name in sendable {
+            assert!(read(home.join(name)).await.is_ok(), "{name}");
+            assert!(read(other.join(name)).await.is_err(), "another agent's {name}");
+        }
+        for name in secrets {
+            for home in [&root, &home, &other] {
+                let told = read(home.join(name)).await.unwrap_err();
+                assert!(told.contains("secrets"), "{name}: {told}");
+            }
         }
         #[cfg(unix)]
-        std::os::unix::fs::symlink(home.join(".env"), home.join("innocent.txt")).unwrap();
-        let rules = Rules { homes: vec![home.clone()], ..Rules::default() };
-        let read = async |name: &str| read(&home.join(name).display().to_string(), &rules, 100).await;
-        assert_eq!(read("report.txt").await.unwrap().bytes, b"report.txt");
-        assert_eq!(read("cache/picture.png").await.unwrap().name, "picture.png");
-        assert!(read(".env").await.unwrap_err().contains("secrets"));
-        #[cfg(unix)]
-        assert!(read("innocent.txt").await.unwrap_err().contains("secrets"));
-        assert!(read("cache").await.unwrap_err().contains("not a file"));
-        assert!(read("gone.txt").await.is_err());
+        for name in ["workspace/innocent.txt", "video_cache/state.db", "audio_cache/MEMORY.md"] {
+            assert!(read(home.join(name)).await.unwrap_err().contains("secrets"), "{name}");
+        }
+        assert!(read(directory.path().join("elsewhere.txt")).await.is_ok());
+        assert!(read(home.join("workspace")).await.unwrap_err().contains("not a file"));
+        assert!(read(home.join("gone.txt")).await.is_err());
         assert!(super::read("/etc/passwd", &rules, 1 << 20).await.is_err());
-        assert!(super::read(&home.join("report.txt").display().to_string(), &rules, 3).await.is_err());
+        assert!(super::read(&home.join("workspace/d.txt").display().to_string(), &rules, 0).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn p31_in_strict_mode_only_what_is_open_or_was_just_made_leaves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::create_dir(path("open")).unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(3600);
+        for (name, at) in [("open/old", long_ago), ("old", long_ago), ("new", SystemTime::now())] {
+            std::fs::File::create(path(name)).unwrap().set_modified(at).unwrap();
+        }
+        for (trust, sent) in [
+            (Trust::Everything, vec!["open/old", "old", "new"]),
+            (Trust::Recent(RECENT), vec!["open/old", "new"]),
+            (Trust::Recent(Duration::ZERO), vec!["open/old"]),
+        ] {
+            let rules = Rules { open: vec![path("open")], trust, ..Rules::default() };
+            for name in ["open/old", "old", "new"] {
+                let read = read(&path(name).display().to_string(), &rules, 100).await;
+                assert_eq!(read.is_ok(), sent.contains(&name), "{name} {trust:?} {read:?}");
+            }
+        }
     }
 }

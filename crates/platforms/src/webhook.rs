@@ -57,6 +57,8 @@ const RETRY_AFTER: &str = "30";
 const ID_MAX: usize = 120;
 const SUBSCRIPTIONS_MAX: u64 = 4 << 20;
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// For deliveries that are being answered when everything stops.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub struct Settings {
@@ -655,10 +657,13 @@ impl Adapter for Webhook {
                     .with_graceful_shutdown(async move { stop.rung().await })
                     .into_future()
             });
-            for ended in futures_util::future::join_all(serving).await {
-                if let Err(error) = ended {
-                    tracing::warn!(%error, "a webhook listener ended");
-                }
+            let served = tokio::select! {
+                served = futures_util::future::join_all(serving) => served,
+                // What is being answered may finish; a sender who says nothing more is not waited for.
+                () = async { stop.rung().await; sleep(FAREWELL).await } => Vec::new(),
+            };
+            for error in served.into_iter().filter_map(Result::err) {
+                tracing::warn!(%error, "a webhook listener ended");
             }
             self.0.state().address = None;
             Ended::Stopped

@@ -193,6 +193,19 @@ pub fn standing_json(standing: &Standing) -> Value {
             "why": why,
         })
     });
+    let refused: Vec<Value> = standing
+        .latest_refused
+        .iter()
+        .map(|reply| {
+            json!({
+                "key": reply.key,
+                "platform": reply.platform,
+                "chat": reply.chat,
+                "since": seconds(reply.since),
+                "error": reply.error.as_deref().map(redacted),
+            })
+        })
+        .collect();
     let undelivered = standing.oldest_undelivered.as_ref().map(|reply| {
         json!({
             "key": reply.key,
@@ -231,6 +244,7 @@ pub fn standing_json(standing: &Standing) -> Value {
         "pending_replies": standing.undelivered,
         "oldest_undelivered": undelivered,
         "refused_replies": standing.refused,
+        "latest_refused_replies": refused,
         "running": running.collect::<Vec<_>>(),
         "compressing": compressing.collect::<Vec<_>>(),
         "handing_over": standing.handing_over,

@@ -190,6 +190,7 @@ impl Home {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        self.reserve();
         let conn = self.connect(flags)?;
         let found = self.inspect(&conn)?;
         self.refuse_newer(&conn)?;
@@ -253,6 +254,17 @@ impl Home {
         match filesystem::unsafe_for_wal(&self.database) {
             Some(filesystem) => Err(OpenError::UnsafeFileSystem { path: self.database.clone(), filesystem }),
             None => Ok(()),
+        }
+    }
+
+    /// Makes the file for its owner alone, if there is none; SQLite gives its mode to the log and its index. What
+    /// goes wrong here goes wrong when it is opened, and is told then.
+    fn reserve(&self) {
+        #[cfg(unix)]
+        if self.vfs.is_none() && !self.database.exists() {
+            let mut options = std::fs::OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            let _ = options.create_new(true).write(true).open(&self.database);
         }
     }
 

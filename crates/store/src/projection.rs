@@ -11,7 +11,7 @@ use crate::route::stored_entry;
 use crate::write::note;
 use rusqlite::OptionalExtension;
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -143,12 +143,16 @@ impl Writer {
 pub(crate) fn replace(directory: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let temporary = directory.join(TEMPORARY);
-    let mut file = File::create(&temporary)?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600); // it names people and their chats
+    let mut file = options.open(&temporary)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&temporary, directory.join(FILE))?;
     #[cfg(unix)]
-    File::open(directory)?.sync_all()?; // the name is on disk, too; Windows keeps a journal of names
+    fs::File::open(directory)?.sync_all()?; // the name is on disk, too; Windows keeps a journal of names
     Ok(())
 }
 

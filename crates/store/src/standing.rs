@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::message::JsonText;
 use throughline_core::standing::{
-    Compressing, Place, Running, SHOWN_MAX, Standing, Undelivered, Waiting, Why,
+    Compressing, Place, REFUSED_SHOWN_MAX, Refused, Running, SHOWN_MAX, Standing, Undelivered, Waiting, Why,
 };
 use throughline_core::time::Time;
 
@@ -33,6 +33,7 @@ impl Reader {
             undelivered,
             oldest_undelivered,
             refused: self.number("SELECT count(*) FROM tl_outbox WHERE state = 3")?,
+            latest_refused: self.latest_refused()?,
             running: self.running()?,
             compressing: self.compressing()?,
             handing_over: self.number(
@@ -151,6 +152,21 @@ impl Reader {
             not_before: Time(row.get(6)?),
         };
         Ok((count, Some(oldest)))
+    }
+
+    fn latest_refused(&self) -> Result<Vec<Refused>, Fault> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT key, destination, updated, error FROM tl_outbox WHERE state = 3 ORDER BY number DESC LIMIT ?1",
+        )?;
+        let mut rows = statement.query([REFUSED_SHOWN_MAX as i64])?;
+        let mut refused = Vec::new();
+        while let Some(row) = rows.next()? {
+            let place: String = row.get(1)?;
+            let place = envelope::destination(&place).map_err(malformed("a destination"))?;
+            let (key, since, error) = (row.get(0)?, Time(row.get(2)?), text(row, 3)?);
+            refused.push(Refused { key, platform: place.platform, chat: place.chat, since, error });
+        }
+        Ok(refused)
     }
 
     fn running(&self) -> Result<Vec<Running>, Fault> {

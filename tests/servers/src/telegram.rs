@@ -25,6 +25,8 @@ pub const USERNAME: &str = "local_test_bot";
 const TEXT_UNITS_MAX: usize = 4096;
 const CAPTION_UNITS_MAX: usize = 1024;
 const DATA_BYTES_MAX: usize = 64;
+/// Some of those that the real one takes; a check mark and a cross are not among them.
+const REACTIONS: [&str; 6] = ["👀", "👍", "👎", "❤", "🔥", "🎉"];
 const DOWNLOAD_BYTES_MAX: usize = 20 << 20;
 /// Between two calls of a webhook that did not take an update.
 const CALL_AGAIN: Duration = Duration::from_millis(100);
@@ -816,7 +818,11 @@ impl State {
             }
             "setMessageReaction" => {
                 let id = parameters["message_id"].as_i64().unwrap_or_default();
+                let signs = parameters["reaction"].as_array().cloned().unwrap_or_default();
+                let is_known =
+                    |sign: &Value| sign["emoji"].as_str().is_some_and(|sign| REACTIONS.contains(&sign));
                 match chat(&mut self.chats, &parameters)?.messages.contains_key(&id) {
+                    true if !signs.iter().all(is_known) => refused(400, "Bad Request: REACTION_INVALID"),
                     true => Ok(json!(true)),
                     false => refused(400, "Bad Request: message to react not found"),
                 }

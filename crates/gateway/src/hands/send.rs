@@ -11,6 +11,9 @@ use throughline_core::tool::{Call, Done, Letter, Returned, Spec};
 
 pub const NAME: &str = "send_message";
 
+/// Finds the chat of a platform, and its thread, that messages go to which name none.
+type HomeChannel<'a> = &'a dyn Fn(&str) -> Option<(String, Option<String>)>;
+
 pub fn spec() -> Spec {
     let parameters = json!({
         "type": "object",
@@ -36,9 +39,15 @@ pub fn spec() -> Spec {
     of(NAME, "messaging", description, parameters)
 }
 
-pub fn run(home: &Home, agents: &Agents, call: &Call, arguments: &Map<String, Value>) -> Returned {
+pub fn run(
+    home: &Home,
+    agents: &Agents,
+    home_channel: HomeChannel<'_>,
+    call: &Call,
+    arguments: &Map<String, Value>,
+) -> Returned {
     match text(arguments, "action").unwrap_or("send") {
-        "send" => send(home, agents, call, arguments),
+        "send" => send(home, agents, home_channel, call, arguments),
         "list" => Returned::text(json!({ "targets": targets(home, agents) }).to_string()),
         action @ ("react" | "unreact") => {
             error(&format!("{action} is not supported by any connected platform."))
@@ -47,7 +56,13 @@ pub fn run(home: &Home, agents: &Agents, call: &Call, arguments: &Map<String, Va
     }
 }
 
-fn send(home: &Home, agents: &Agents, call: &Call, arguments: &Map<String, Value>) -> Returned {
+fn send(
+    home: &Home,
+    agents: &Agents,
+    home_channel: HomeChannel<'_>,
+    call: &Call,
+    arguments: &Map<String, Value>,
+) -> Returned {
     let (Some(target), Some(message)) = (text(arguments, "target"), text(arguments, "message")) else {
         return error("Both 'target' and 'message' are required when action='send'");
     };
@@ -55,7 +70,7 @@ fn send(home: &Home, agents: &Agents, call: &Call, arguments: &Map<String, Value
     let platform = platform.to_ascii_lowercase();
     let destination = match platform.as_str() {
         AGENT_PLATFORM => to_agent(home, agents, rest),
-        name if home.platforms.contains_key(name) => to_chat(call, name, rest),
+        name if home.platforms.contains_key(name) => to_chat(call, name, rest, home_channel(name)),
         name => Err(format!("Platform '{name}' is not configured. Available: {}", available(home))),
     };
     match destination {
@@ -94,13 +109,24 @@ fn to_agent(home: &Home, agents: &Agents, name: &str) -> Result<Destination, Str
     })
 }
 
-fn to_chat(call: &Call, platform: &str, rest: &str) -> Result<Destination, String> {
-    let (chat, thread) = rest.split_once(':').unwrap_or((rest, ""));
-    if chat.is_empty() {
-        return Err(format!(
-            "No home channel set for {platform} to determine where to send the message. Give the chat: {platform}:<chat_id>."
-        ));
-    }
+fn to_chat(
+    call: &Call,
+    platform: &str,
+    rest: &str,
+    home: Option<(String, Option<String>)>,
+) -> Result<Destination, String> {
+    let (chat, thread) = match (rest, home) {
+        ("", Some((chat, thread))) => (chat, thread.unwrap_or_default()),
+        ("", None) => {
+            return Err(format!(
+                "No home channel set for {platform} to determine where to send the message. Give the chat: {platform}:<chat_id>."
+            ));
+        }
+        (rest, _) => {
+            let (chat, thread) = rest.split_once(':').unwrap_or((rest, ""));
+            (chat.to_owned(), thread.to_owned())
+        }
+    };
     if chat.starts_with('#') {
         return Err(format!(
             "Could not resolve '{chat}' on {platform}. Use send_message(action='list') to see available targets."
@@ -111,8 +137,8 @@ fn to_chat(call: &Call, platform: &str, rest: &str) -> Result<Destination, Strin
     Ok(Destination {
         platform: platform.to_owned(),
         account: account.map(|here| here.account.clone()).unwrap_or_default(),
-        chat: chat.to_owned(),
-        thread: (!thread.is_empty()).then(|| thread.to_owned()),
+        chat,
+        thread: Some(thread).filter(|thread| !thread.is_empty()),
         reply_to: None,
     })
 }

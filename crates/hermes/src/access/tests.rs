@@ -62,7 +62,10 @@ fn orders_are_everybodys_until_somebody_is_named() {
     let open = Orders::default();
     assert!(open.permits(&source("dm", "1"), "restart") && open.is_admin(&source("group", "1")));
     let ranked = Orders {
-        direct: Rank { admins: vec!["1".into()], commands: vec!["status".into()] },
+        direct: Rank {
+            admins: vec!["1".into()],
+            commands: vec!["status".into(), "set_home".into(), "q".into()],
+        },
         group: Rank::default(),
     };
     for (kind, user, command, may) in [
@@ -70,6 +73,10 @@ fn orders_are_everybodys_until_somebody_is_named() {
         ("dm", "2", "restart", false),
         ("dm", "2", "Status", true),
         ("dm", "2", "whoami", true),
+        ("dm", "2", "sethome", true), // by any of its names
+        ("dm", "2", "Set-Home", true),
+        ("dm", "2", "queue", true),
+        ("dm", "2", "reload_mcp", false),
         ("group", "2", "restart", true), // another list
     ] {
         assert_eq!(ranked.permits(&source(kind, user), command), may, "{kind} {user} {command}");

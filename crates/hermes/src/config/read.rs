@@ -41,8 +41,22 @@ pub struct Settings {
     /// One gateway serves every profile of the root.
     pub multiplex_profiles: Option<At<bool>>,
     pub profile_routes: ProfileRoutes,
+    pub media_delivery: MediaDelivery,
     /// Plain values at the top: Hermes treats them as environment variables that nobody else set.
     pub variables: Vec<(String, At<Secret>)>,
+}
+
+/// Which files a reply may send. What stands here wins over the variables of the same meaning.
+#[derive(Clone, Debug, Default)]
+pub struct MediaDelivery {
+    /// `gateway.strict`
+    pub strict: Option<bool>,
+    /// `gateway.media_delivery_allow_dirs`: a list, or one text with what separates paths.
+    pub allow_dirs: Vec<String>,
+    /// `gateway.trust_recent_files`
+    pub trust_recent: Option<bool>,
+    /// `gateway.trust_recent_files_seconds`
+    pub recent_seconds: Option<f64>,
 }
 
 /// `model:` is a name, or a mapping with more to say.
@@ -260,7 +274,23 @@ impl<'a> Reader<'a> {
                 .boolean("multiplex_profiles")
                 .or_else(|| self.boolean("gateway.multiplex_profiles")),
             profile_routes: self.profile_routes(),
+            media_delivery: self.media_delivery(),
             variables: self.variables(),
+        }
+    }
+
+    fn media_delivery(&mut self) -> MediaDelivery {
+        let written = self.root.get("gateway.media_delivery_allow_dirs").map(|node| &node.value);
+        let allow_dirs = match written {
+            Some(Value::List(items)) => items.iter().filter_map(|item| as_text(&item.value)).collect(),
+            Some(value) if !is_nothing(value) => as_text(value).into_iter().collect(),
+            _ => Vec::new(),
+        };
+        MediaDelivery {
+            strict: self.boolean("gateway.strict").map(|at| at.value),
+            allow_dirs,
+            trust_recent: self.boolean("gateway.trust_recent_files").map(|at| at.value),
+            recent_seconds: self.number("gateway.trust_recent_files_seconds").map(|at| at.value),
         }
     }
 

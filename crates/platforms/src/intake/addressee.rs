@@ -1,5 +1,5 @@
 //! Whom a message is for: the agent whose bot was written to, or another one of the process, where
-//! Hermes' `profile_routes` say so.
+//! the message itself names its profile (a webhook's path does), or Hermes' `profile_routes` say so.
 //!
 //! - a message that is for another agent is never this one's, whether the other one runs or not
 //! - it lies in the other agent's store, under the key that Hermes gives to that profile's chats, and is
@@ -86,7 +86,8 @@ impl Addressees {
 
     pub fn of(&self, source: &Source) -> Result<Addressee, Absent> {
         let Some(neighbours) = &self.neighbours else { return Ok(self.own.clone()) };
-        match neighbours.routes.profile_of(source).filter(|profile| *profile != neighbours.profile) {
+        let named = source.profile.as_deref().or_else(|| neighbours.routes.profile_of(source));
+        match named.filter(|profile| *profile != neighbours.profile) {
             Some(profile) => self.other(neighbours, profile),
             None => Ok(self.own.clone()),
         }

@@ -12,7 +12,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// Where nobody said how much may be sent, memory still has an end.
 const BYTES_MAX: u64 = 1 << 30;
@@ -20,7 +20,8 @@ const BYTES_MAX: u64 = 1 << 30;
 const PICTURE_BYTES_MAX: usize = 5 << 20;
 /// A text of this size can be read with the message.
 const TEXT_BYTES_MAX: usize = 100 << 10;
-const FETCHED_WITHIN: Duration = Duration::from_secs(120);
+/// All files of a message together: whatever comes behind it on this account waits so long.
+const FETCHED_WITHIN: Duration = Duration::from_secs(20);
 /// File systems take 255 bytes; this leaves room for what stands before a name.
 const NAME_CHARS_MAX: usize = 80;
 
@@ -47,9 +48,10 @@ impl Shelf {
 
     pub async fn keep(&self, adapter: &dyn Adapter, incoming: &Incoming, key: &str) -> Vec<Kept> {
         let mut kept = Vec::new();
+        let until = Instant::now() + FETCHED_WITHIN;
         for (place, attachment) in incoming.attachments.iter().enumerate() {
             let name = shown_name(attachment);
-            kept.push(match self.fetched(adapter, attachment).await {
+            kept.push(match self.fetched(adapter, attachment, until).await {
                 Ok(bytes) => self.put(attachment, &name, &format!("{key}/{place}"), bytes).await,
                 Err(why) => Kept { note: lost(attachment, &name, &why), image: None },
             });
@@ -57,12 +59,17 @@ impl Shelf {
         kept
     }
 
-    async fn fetched(&self, adapter: &dyn Adapter, attachment: &Attachment) -> Result<Vec<u8>, String> {
+    async fn fetched(
+        &self,
+        adapter: &dyn Adapter,
+        attachment: &Attachment,
+        until: Instant,
+    ) -> Result<Vec<u8>, String> {
         if attachment.bytes.is_some_and(|bytes| bytes > self.bytes_max) {
             return Err(format!("it is larger than {} MB", self.bytes_max >> 20));
         }
         let limit = usize::try_from(self.bytes_max).unwrap_or(usize::MAX);
-        match timeout(FETCHED_WITHIN, adapter.fetch(attachment, limit)).await {
+        match timeout_at(until, adapter.fetch(attachment, limit)).await {
             Ok(Ok(bytes)) if bytes.len() as u64 > self.bytes_max => {
                 Err(format!("it is larger than {} MB", self.bytes_max >> 20))
             }

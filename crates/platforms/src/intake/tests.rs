@@ -138,6 +138,31 @@ async fn p2_p31_what_is_for_a_profile_that_does_not_run_is_nobodys_and_its_peopl
 }
 
 #[tokio::test(start_paused = true)]
+async fn p5_a_message_that_names_its_profile_is_that_profiles_or_nobodys() {
+    let to = |profile: &str| {
+        let incoming = direct(7, "hi");
+        Incoming { source: Source { profile: Some(profile.into()), ..incoming.source.clone() }, ..incoming }
+    };
+    let (world, work) = world_beside("[]", here());
+    assert!(world.takes(to("work")).await);
+    let counts = || (world.desk.submitted.lock().unwrap().len(), work.submitted.lock().unwrap().len());
+    assert_eq!(counts(), (0, 1));
+    assert!(world.porter.take(to("stranger")).await.is_err(), "the sender hears that nobody has it");
+    assert_eq!(counts(), (0, 1));
+    assert!(world.takes(to("default")).await);
+    assert_eq!(counts(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p21_the_start_button_is_a_ping_and_neither_a_message_nor_an_unknown_command() {
+    let world = world("", &ANN);
+    for ping in ["/start", "/start@bot", "/Start deep-link"] {
+        assert!(!world.takes(direct(7, ping)).await, "{ping}");
+    }
+    assert!(world.desk.submitted.lock().unwrap().is_empty() && world.said().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn p9_a_turn_that_goes_on_after_a_start_is_shown_where_its_people_wait() {
     let (world, work) = world_beside(TO_WORK, here());
     let mine = Destination { platform: "test".into(), ..direct(7, "").reply_to };
@@ -312,6 +337,22 @@ async fn orders_are_given_by_those_who_may() {
 fn attachment(media: Media, handle: &str, name: Option<&str>, mime: Option<&str>) -> Attachment {
     let text = |text: &str| text.to_owned();
     Attachment { media, handle: handle.into(), name: name.map(text), mime: mime.map(text), bytes: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_files_that_do_not_come_keep_no_message_and_nobody_behind_it_for_long() {
+    let world = world("", &ANN);
+    let mut incoming = direct(1, "look");
+    incoming.attachments =
+        ["slow 1", "slow 2", "slow 3"].map(|handle| attachment(Media::Document, handle, None, None)).into();
+    let began = tokio::time::Instant::now();
+    assert!(world.takes(incoming).await);
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    assert!(
+        world.read().contains("look") && world.read().matches("in time").count() == 3,
+        "{}",
+        world.read()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -355,6 +355,12 @@ impl Bot {
     pub(super) async fn react(&self, place: &Destination, message: &str, sign: &str) {
         let Ok(message) = message.parse::<i32>() else { return };
         let emoji = |sign: &str| ReactionType::Emoji(ReactionTypeEmoji::builder().emoji(sign).build());
+        // Telegram knows a list of its own, without check mark and cross; these are Hermes' signs there.
+        let sign = match sign {
+            "✅" => "👍",
+            "❌" => "👎",
+            other => other,
+        };
         let reaction = if sign.is_empty() { Vec::new() } else { vec![emoji(sign)] };
         let parameters = SetMessageReactionParams::builder()
             .chat_id(Address::of(place).chat)

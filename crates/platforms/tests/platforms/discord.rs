@@ -338,6 +338,23 @@ async fn p3_after_a_long_stop_the_channels_tell_what_was_missed() {
 }
 
 #[tokio::test]
+async fn p8_a_busy_channel_is_caught_up_with_to_the_end() {
+    let scene = Scene::set().await;
+    let life = begin(&scene.server, &scene.book);
+    up(&life).await;
+    life.dies().await;
+    scene.server.lose_sessions();
+    for number in 0..1_050 {
+        scene.server.say_unheard(scene.channel, scene.alice, &format!("missed {number}"));
+    }
+    let life = begin(&scene.server, &scene.book);
+    let book = scene.book.clone();
+    until("all were taken", move || book.texts().len() == 1_050).await;
+    assert_eq!(scene.book.texts().last().map(String::as_str), Some("missed 1049"));
+    life.stops().await;
+}
+
+#[tokio::test]
 async fn p3_a_long_stop_right_after_the_first_start_misses_nothing_either() {
     let scene = Scene::set().await;
     let life = begin(&scene.server, &scene.book);

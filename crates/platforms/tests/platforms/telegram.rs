@@ -880,7 +880,11 @@ async fn signs_and_commands_are_shown() {
     let bot = bot(&server);
     bot.react(&place(&chat), &id.to_string(), "👀").await;
     bot.react(&place(&chat), &id.to_string(), "").await;
+    bot.react(&place(&chat), &id.to_string(), "✅").await;
+    bot.react(&place(&chat), &id.to_string(), "❌").await;
     let calls = server.calls("setMessageReaction");
+    assert_eq!(calls[2].parameters["reaction"], json!([{"type": "emoji", "emoji": "👍"}]));
+    assert_eq!(calls[3].parameters["reaction"], json!([{"type": "emoji", "emoji": "👎"}]));
     assert_eq!(calls[0].parameters["reaction"], json!([{"type": "emoji", "emoji": "👀"}]));
     assert_eq!(calls[1].parameters["reaction"], json!([]));
     let commands =

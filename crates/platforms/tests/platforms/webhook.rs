@@ -388,6 +388,17 @@ async fn a_port_that_is_taken_is_named_and_waited_for() {
 }
 
 #[tokio::test]
+async fn p8_a_sender_who_never_finishes_does_not_keep_the_gateway_from_stopping() {
+    let world = World::new(route(json!({}))).await;
+    let mut silent = tokio::net::TcpStream::connect(world.address).await.unwrap();
+    let begun = b"POST /webhooks/ci HTTP/1.1\r\nhost: localhost\r\ncontent-le";
+    tokio::io::AsyncWriteExt::write_all(&mut silent, begun).await.unwrap();
+    assert_eq!(world.post("/webhooks/none", &[], "{}").await.0, 404); // it listens, and has seen the other
+    let stopped = timeout(Duration::from_secs(20), world.stop()).await;
+    assert_eq!(stopped.expect("it stops although somebody holds a connection"), Ended::Stopped);
+}
+
+#[tokio::test]
 async fn an_open_route_is_for_loopback_only() {
     let open = || json!({"ci": {"secret": "INSECURE_NO_AUTH"}});
     let inside = World::new(open()).await;

@@ -21,6 +21,22 @@ fn set_version(directory: &Path, version: i64) {
         .unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn p31_what_was_said_is_in_files_of_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "hello");
+    let sessions = home(directory.path()).sessions.unwrap();
+    store.close(NOW).unwrap(); // writes what is for Hermes
+    let database = ["state.db", "state.db-wal", "state.db-shm"].map(|name| directory.path().join(name));
+    for file in database.into_iter().chain([sessions.join("sessions.json")]) {
+        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.display());
+    }
+}
+
 #[test]
 fn p15_a_fresh_home_has_hermes_schema_to_the_letter_and_keeps_it() {
     let directory = directory();
