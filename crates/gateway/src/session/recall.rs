@@ -194,9 +194,7 @@ pub(super) async fn remind(desk: Desk, turn: TurnId, reminder: Reminder, query: 
     };
     let (text, missed) = match asked {
         Some(Ok(Ok(text))) => (text, None),
-        Some(Ok(Err(MemoryError::Later(why) | MemoryError::Unknown(why) | MemoryError::Refused(why)))) => {
-            (String::new(), Some(("recall_failed", why)))
-        }
+        Some(Ok(Err(error))) => (String::new(), Some(("recall_failed", error.to_string()))),
         Some(Err(_)) => {
             (String::new(), Some(("recall_failed", "the provider failed inside the gateway".into())))
         }
