@@ -285,7 +285,8 @@ impl Attendant {
 
     /// What `throughline memory` does, for those whose memory it is.
     async fn memory(&self, argument: &str, asked: &Assignment) -> String {
-        if !self.memory.belongs_to(&caller(asked)) {
+        let caller = caller(asked);
+        if !self.memory.belongs_to(&caller) || !self.memory.is_about(&caller) {
             return "This memory belongs to the owner of this agent, and you are known here as somebody else. \
                     Nothing was shown or changed."
                 .into();

@@ -7,6 +7,7 @@ mod allowlist;
 mod assessor;
 #[cfg(unix)]
 mod bell;
+pub mod company;
 pub mod compressor;
 mod hooks;
 pub mod plugins;
@@ -101,7 +102,7 @@ pub async fn equip(
     let workspace = workspace(path, settings);
 
     let skills = Arc::new(Skills::new(skill_settings(path, settings)).matching(files::replaced));
-    let memory = Memory::new(memory_settings(path, settings));
+    let memory = Memory::new(memory_settings(home, settings));
     let fills = fills(memory.clone());
     let servers = Servers::start(servers::settings(&settings.tools), servers::surroundings(path, settings));
     let place = Place { home: path, homes, workspace: &workspace, user_home: user_home.as_deref() };
@@ -299,17 +300,23 @@ pub fn memory_outside(home: &Home, settings: &Settings) -> Result<Option<String>
 }
 
 /// Also for whoever looks at the files without an agent.
-pub fn memory_settings(home: &Path, settings: &Settings) -> MemorySettings {
+pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
     let written = &settings.tools.memory;
-    let usual = MemorySettings::new(home);
+    let usual = MemorySettings::new(home.path());
+    let people = company::People::of(home, settings);
+    // A client that speaks for one user among several has no claim on what the owner's agent remembers.
+    let owns = |caller: &Caller| caller.source != "api_server" || caller.user.is_none();
+    let is_owner = move |caller: &Caller| {
+        caller.source == "cli" || people.is_owner(&caller.source, caller.user.as_deref())
+    };
     MemorySettings {
         memory_enabled: given(&written.memory_enabled).unwrap_or(usual.memory_enabled),
         user_profile_enabled: given(&written.user_profile_enabled).unwrap_or(usual.user_profile_enabled),
         memory_char_limit: count(&written.memory_char_limit).unwrap_or(usual.memory_char_limit),
         user_char_limit: count(&written.user_char_limit).unwrap_or(usual.user_char_limit),
         write_approval: given(&written.write_approval).unwrap_or(usual.write_approval),
-        // A client that speaks for one user among several has no claim on what the owner's agent remembers.
-        owners: Owners::Those(Arc::new(|caller| caller.source != "api_server" || caller.user.is_none())),
+        owners: Owners::Those(Arc::new(owns)),
+        subjects: Owners::Those(Arc::new(is_owner)),
         ..usual
     }
 }

@@ -502,7 +502,7 @@ pub fn memory(
         Err(report) => report,
     };
     let (settings, _) = report.into_settings()?;
-    let memory = throughline_memory::Memory::new(equip::memory_settings(home.path(), &settings));
+    let memory = throughline_memory::Memory::new(equip::memory_settings(&home, &settings));
     if let Memory::Status(overview) = command {
         let written = equip::memory_outside(&home, &settings);
         let occupied = home.owner().map(|owner| owner.to_string());

@@ -4,6 +4,7 @@
 //! name; a client of the API that speaks for one user among several never counts as that person. What cannot be
 //! used is off, and says why: nothing is remembered elsewhere instead.
 
+use super::company::People;
 use super::plugins::Plugins;
 use crate::config::Settings;
 use crate::home::Home;
@@ -16,7 +17,7 @@ use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
 use throughline_core::port::Promise;
 use throughline_core::tool::Spec;
 use throughline_gateway::Memory;
-use throughline_hermes::{pairing, profile};
+use throughline_hermes::profile;
 use throughline_memory::hindsight::{self, Hindsight};
 use throughline_memory::honcho::migration::{Already, LocalFile};
 use throughline_memory::honcho::settings::{File, Given};
@@ -74,19 +75,12 @@ fn hindsight(home: &Home, settings: &Settings) -> Result<Arc<dyn Provider>, Stri
     let read = || hindsight::Settings::read(own.as_deref(), global.as_deref(), &variable);
     let many = Arc::new(Hindsight::new(read()?)?);
     many.settings().notes.iter().for_each(|note| tracing::warn!("{note}"));
-    let one = match company(home, settings) {
-        Company::One => Some(Arc::new(Hindsight::new(read()?)?.of_one_person()) as Arc<dyn Provider>),
-        Company::Many => None,
-    };
-    Ok(Arc::new(Remembering { one, many, files: None }))
+    let one = Arc::new(Hindsight::new(read()?)?.of_one_person());
+    Ok(Arc::new(Remembering { one, many, people: People::of(home, settings), files: None }))
 }
 
-fn honcho(
-    home: &Home,
-    profile: &str,
-    settings: &Settings,
-    workspace: &Path,
-) -> Result<Arc<dyn Provider>, String> {
+/// What Hermes' files say about Honcho, or why it is off.
+fn honcho_settings(home: &Home, profile: &str, settings: &Settings) -> Result<honcho::Settings, String> {
     let user = user_home(settings);
     // A profile without a file of its own uses that of the root it belongs to.
     let root =
@@ -102,24 +96,37 @@ fn honcho(
         }
     }
     let files: Vec<File<'_>> = files.iter().map(|(path, text)| File { path, text }).collect();
-    let given = Given { files: &files, profile: Some(profile), ..Given::default() };
+    let written = &settings.tools.memory;
+    let given = Given {
+        files: &files,
+        profile: Some(profile),
+        base_url: written.honcho_base_url.as_ref().map(|url| url.value.trim()),
+        timeout: written.honcho_timeout.as_ref().map(|seconds| seconds.value),
+    };
     let read = honcho::Settings::parse(&given, |name: &str| settings.variable(name));
     let read = read.map_err(|error| error.to_string())?;
     if !read.enabled {
         return Err(disabled(&read, files.first(), &looked_for));
     }
+    Ok(read)
+}
+
+fn honcho(
+    home: &Home,
+    profile: &str,
+    settings: &Settings,
+    workspace: &Path,
+) -> Result<Arc<dyn Provider>, String> {
+    let read = honcho_settings(home, profile, settings)?;
     let surroundings = |company| Surroundings {
         directory: workspace.display().to_string(),
         repository: repository(workspace),
         company,
     };
     let many = Honcho::new(read.clone(), surroundings(Company::Many));
-    let one = match company(home, settings) {
-        Company::One => Some(Arc::new(Honcho::new(read, surroundings(Company::One))) as Arc<dyn Provider>),
-        Company::Many => None,
-    };
+    let one = Arc::new(Honcho::new(read, surroundings(Company::One)));
     let files = Some(Files { home: home.path().to_owned(), honcho: many.clone(), brought: Mutex::default() });
-    Ok(Arc::new(Remembering { one, many: Arc::new(many), files }))
+    Ok(Arc::new(Remembering { one, many: Arc::new(many), people: People::of(home, settings), files }))
 }
 
 /// Why Honcho is off, and what to do about it.
@@ -144,25 +151,28 @@ fn disabled(read: &honcho::Settings, file: Option<&File<'_>>, looked_for: &[Stri
 
 /// A provider, as its one person sees it and as everybody else does.
 struct Remembering {
-    one: Option<Arc<dyn Provider>>,
+    one: Arc<dyn Provider>,
     many: Arc<dyn Provider>,
+    people: People,
     files: Option<Files>,
 }
 
 impl Remembering {
+    /// Decided for each call: somebody may have been let in since. A group is never one person's, even if only
+    /// one of it may speak to the agent: the others read along.
     fn of(&self, scope: &Scope) -> &dyn Provider {
         let one_of_many = scope.platform == "api_server" && scope.user.is_some();
-        match &self.one {
-            Some(one) if !one_of_many => one.as_ref(),
-            _ => self.many.as_ref(),
+        match scope.is_private() && !one_of_many && self.people.company() == Company::One {
+            true => self.one.as_ref(),
+            false => self.many.as_ref(),
         }
     }
 
     /// Whose files the home's are: whoever sits at its terminal, or is the only one who can write.
     fn role(&self, scope: &Scope) -> Role {
         let at_terminal = scope.platform == "cli" && scope.user.is_none();
-        let alone = self.one.is_some() && scope.platform != "api_server";
-        match at_terminal || alone {
+        let alone = || scope.platform != "api_server" && self.people.company() == Company::One;
+        match scope.is_private() && (at_terminal || alone()) {
             true => Role::Owner,
             false => Role::Guest,
         }
@@ -174,8 +184,9 @@ impl Provider for Remembering {
         self.many.name()
     }
 
+    /// The same for one and for many: whoever is let in later renames nothing.
     fn naming(&self, scope: &Scope) -> Naming {
-        self.of(scope).naming(scope)
+        self.many.naming(scope)
     }
 
     fn every(&self) -> Option<u64> {
@@ -254,36 +265,6 @@ fn profile_of(home: &Home) -> String {
     name.map_or_else(|| profile::DEFAULT.to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Whether one person at most can reach the agent through chats.
-fn company(home: &Home, settings: &Settings) -> Company {
-    let mut people: BTreeSet<(String, String)> = BTreeSet::new();
-    let chats =
-        settings.platforms.all.iter().filter(|platform| platform.enabled && platform.name != "api_server");
-    for platform in chats {
-        let access = &platform.access;
-        let many = access.open
-            || access.gateway_open
-            || access.signed
-            || !access.group_users.is_empty()
-            || !access.group_chats.is_empty()
-            || !access.roles.is_empty()
-            || access.users.iter().chain(&access.gateway_users).any(|user| user == "*");
-        let listed = access.users.iter().chain(&access.gateway_users).cloned();
-        let approved = home.path().join("pairing").join(pairing::approved_file(&platform.name));
-        let paired = std::fs::read_to_string(approved).map(|text| pairing::parse(&text)).unwrap_or_default();
-        let known: BTreeSet<String> = listed.chain(paired.keys().cloned()).collect();
-        if many || known.len() > 1 {
-            return Company::Many;
-        }
-        people.extend(known.into_iter().map(|user| (platform.name.clone(), user)));
-    }
-    // One on each of two platforms may be two.
-    match people.len() {
-        0 | 1 => Company::One,
-        _ => Company::Many,
-    }
-}
-
 fn text(path: &Path) -> Result<Option<String>, String> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -305,6 +286,22 @@ fn repository(workspace: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p31_a_honcho_of_ones_own_in_config_yaml_is_the_one_that_is_used() {
+        use crate::config::{Environment, Overrides, Written};
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), crate::home::ChosenBy::CommandLine);
+        let config = "honcho: {base_url: 'http://127.0.0.1:9', request_timeout: 7}\n";
+        std::fs::write(directory.path().join("config.yaml"), config).unwrap();
+        std::fs::write(directory.path().join("honcho.json"), r#"{"apiKey": "k"}"#).unwrap();
+        let written = Written::read(&home, &Environment::from([]), Overrides::default()).unwrap();
+        let Ok(written) = written else { panic!("the settings cannot be read") };
+        let settings = written.report().settings.unwrap();
+        let read = honcho_settings(&home, "default", &settings).unwrap();
+        assert_eq!(read.base_url, "http://127.0.0.1:9");
+        assert_eq!(read.timeout, Duration::from_secs(7));
+    }
 
     #[test]
     fn a_honcho_that_is_off_says_only_what_its_file_lacks() {

@@ -10,6 +10,7 @@ use crate::port::Promise;
 use crate::time::Time;
 use crate::tool::Spec;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use fence::{fenced, unfenced};
 
@@ -232,6 +233,9 @@ pub enum MemoryError {
     /// It has certainly not arrived. It is tried again.
     #[error("{0}")]
     Later(String),
+    /// The same, and the provider has said when.
+    #[error("{words}")]
+    Busy { words: String, after: Duration },
     /// It may have arrived. It is tried again, marked as [`Retention::tried`].
     #[error("{0}")]
     Unknown(String),

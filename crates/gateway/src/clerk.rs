@@ -7,6 +7,7 @@
 
 use crate::agent::Home;
 use crate::ingress::Door;
+use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::command::{ALL, Entry, Errand, Found, Past};
 use throughline_core::input::{BACKGROUND, Birth, DedupeKey, Kind, Request, Trace};
+use throughline_core::memory::{Naming, Scope as Whose};
 use throughline_core::message::Body;
 use throughline_core::port::{
     Assignment, Clerk, Desk as _, Model, Models, Promise, Refusal, Resumable, Scope, SessionFilter,
@@ -83,7 +85,10 @@ impl Order {
             Errand::Undo { turns } => self.past(home, *turns, "There is nothing to take back.").await,
             Errand::Retry => self.past(home, 1, "There is no message to ask again.").await,
             Errand::New { successor, title } => self.title(home, successor, title).await,
-            Errand::Title { wanted: Some(title) } => self.title(home, &self.session, title).await,
+            Errand::Title { wanted: Some(title) } => match self.title(home, &self.session, title).await? {
+                Found::Titled(Ok(title)) => self.beside_memory(home, title).await,
+                found => Ok(found),
+            },
             Errand::Title { wanted: None } => self.show_title(home).await,
             Errand::Branch { name, .. } => self.copy(home, name.as_deref()).await,
             Errand::Resume { wanted: None, .. } => self.list(home).await,
@@ -124,6 +129,19 @@ impl Order {
             Titling::Free(title) => Ok(title),
             refused => Err(untitled(&refused)),
         }))
+    }
+
+    /// A name that the memory outside has given this conversation stays, whatever it is called here.
+    async fn beside_memory(&self, home: &Home, title: String) -> Result<Found, StoreError> {
+        let Some(memory) = &home.memory else { return Ok(Found::Titled(Ok(title))) };
+        let scope = scope::of_session(home, &self.session).await?;
+        let Some(elsewhere) = scope.document.clone() else { return Ok(Found::Titled(Ok(title))) };
+        let Naming { name, otherwise } =
+            memory.provider.naming(&Whose { title: Some(title.clone()), ..scope });
+        Ok(match name == elsewhere || otherwise.as_ref() == Some(&elsewhere) {
+            true => Found::Titled(Ok(title)),
+            false => Found::TitledHere { title, elsewhere },
+        })
     }
 
     async fn show_title(&self, home: &Home) -> Result<Found, StoreError> {

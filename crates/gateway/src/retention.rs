@@ -3,7 +3,9 @@
 //! - in order within one document, and never two of them at once; different documents go side by side
 //! - a row is marked on disk before it is handed over; found so after a start, it may have arrived, and
 //!   the provider is told to look first
-//! - a provider that is down is asked again after a while, by one row at a time, however long it takes
+//! - a provider that is down is asked again after a while, by one row at a time, however long it takes; each time by
+//!   the document that has waited longest, so one that it never takes holds up no other
+//! - a hand-over that hangs holds up its own document, and none beside it
 //! - nothing is handed over once the gateway stops: what is due is on disk, and first at the next start
 //!
 //! Deliberately absent: a queue in memory. What is to be done is read from the store each time.
@@ -11,12 +13,12 @@
 use crate::agent::Home;
 use crate::committer::CommitError;
 use crate::scope;
-use futures_util::FutureExt;
-use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::memory::{Errand, MemoryError, Progress, Provider, RetentionChange};
@@ -111,6 +113,8 @@ impl Kit for Memory {
 /// So many documents are written to side by side.
 const LANES_MAX: usize = 4;
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// As many documents make the longest pause.
+const DOUBTS_MAX: usize = 10;
 /// How long the outcome of an attempt that broke off is left open: whatever it wrote is there by then.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
 const DISK_RETRY: Duration = Duration::from_secs(1);
@@ -123,9 +127,41 @@ pub(crate) struct Retaining {
     open: AtomicUsize,
     /// How often in a row the provider could not be reached, and why, for whoever asks.
     pub failures: AtomicUsize,
+    doubt: Mutex<Doubt>,
+}
+
+/// What failed since the provider last took something.
+#[derive(Default)]
+struct Doubt {
+    /// The documents that failed. One alone may be at fault itself; the more there are, the less it is worth to
+    /// try another.
+    documents: BTreeSet<String>,
+    /// When the next one is tried.
+    until: Option<Time>,
 }
 
 impl Retaining {
+    /// The provider took something, or refused it: it is there.
+    fn reached(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+        *self.doubt() = Doubt::default();
+    }
+
+    fn failed(&self, document: &str, now: Time) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let mut doubt = self.doubt();
+        if doubt.documents.len() < DOUBTS_MAX {
+            doubt.documents.insert(document.to_owned());
+        }
+        let others = doubt.documents.len().saturating_sub(1);
+        doubt.until = Some(now.plus(Duration::from_secs(1 << others).min(BACKOFF_MAX)));
+    }
+
+    fn doubt(&self) -> std::sync::MutexGuard<'_, Doubt> {
+        // Each change leaves it whole, so a panic elsewhere leaves nothing to mend.
+        self.doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Something may be due.
     pub fn wake(&self) {
         self.due.notify_one();
@@ -166,37 +202,72 @@ pub(crate) async fn run(home: Weak<Home>, memory: Memory) {
     }
 }
 
-/// Hands over what can be, once. Returns when to look again: at once, after a while, or when told to.
+/// Hands over what can be. Returns when there is nothing more, and when to look again: after a while, or when told to.
 async fn round(home: &Arc<Home>, memory: &Memory) -> Result<Option<Duration>, StoreError> {
-    let provider = memory.provider.name().to_owned();
-    let due = home.library.read(move |store| store.retentions(&provider)).await?;
-    let now = home.clock.now();
-    // A provider that does not answer is asked by one row at a time, not by all that wait for it.
-    let lanes = match home.retaining.failures.load(Ordering::Relaxed) {
-        0 => LANES_MAX,
-        _ => 1,
-    };
-    let (ready, later): (Vec<_>, Vec<_>) =
-        first_of_each(due).into_iter().partition(|errand| is_ready(errand, now));
-    if ready.is_empty() {
-        return Ok(later.iter().map(|errand| errand.not_before.since(now)).min());
-    }
-    let waits = lanes == 1 && !later.is_empty();
-    if waits {
-        // The row that was tried last decides when the next try is.
-        let until = later.iter().map(|errand| errand.not_before).max().unwrap_or(now);
-        if until > now {
-            return Ok(Some(until.since(now)));
+    let retaining = &home.retaining;
+    let mut lanes = FuturesUnordered::new();
+    let mut busy: BTreeSet<String> = BTreeSet::new();
+    loop {
+        let rest = match home.draining.load(Ordering::Relaxed) {
+            true => None,
+            false if home.is_halted() => Some(DISK_RETRY), // nothing new is begun in a silence
+            false => {
+                let provider = memory.provider.name().to_owned();
+                let due = match home.library.read(move |store| store.retentions(&provider)).await {
+                    Ok(due) => due,
+                    Err(error) if lanes.is_empty() => return Err(error),
+                    Err(_) => Vec::new(), // looked up again when a lane comes free
+                };
+                let (chosen, rest) = chosen(retaining, due, &busy, home.clock.now());
+                for errand in chosen {
+                    let document = errand.retention.document.clone();
+                    busy.insert(document.clone());
+                    lanes.push(async move { (document, hand_over(home, memory, errand).await) });
+                }
+                rest
+            }
+        };
+        if lanes.is_empty() {
+            return Ok(rest);
+        }
+        let (document, reached) = tokio::select! {
+            Some(done) = lanes.next() => done,
+            () = retaining.due.notified() => continue,
+            () = sleep(rest.unwrap_or(BACKOFF_MAX)) => continue,
+        };
+        busy.remove(&document);
+        match reached {
+            true => retaining.reached(),
+            false => retaining.failed(&document, home.clock.now()),
         }
     }
-    let chosen = ready.into_iter().take(lanes).map(|errand| hand_over(home, memory, errand));
-    let reached = join_all(chosen).await;
-    let failures = &home.retaining.failures;
-    match reached.iter().any(|reached| *reached) {
-        true => failures.store(0, Ordering::Relaxed),
-        false => drop(failures.fetch_add(1, Ordering::Relaxed)),
+}
+
+/// What is handed over now, beside what is on its way, and when to look again.
+fn chosen(
+    retaining: &Retaining,
+    due: Vec<Errand>,
+    busy: &BTreeSet<String>,
+    now: Time,
+) -> (Vec<Errand>, Option<Duration>) {
+    let firsts = first_of_each(due).into_iter().filter(|errand| !busy.contains(&errand.retention.document));
+    let (mut ready, later): (Vec<_>, Vec<_>) = firsts.partition(|errand| is_ready(errand, now));
+    let next = later.iter().map(|errand| errand.not_before.since(now)).min();
+    if retaining.failures.load(Ordering::Relaxed) == 0 {
+        ready.truncate(LANES_MAX.saturating_sub(busy.len()));
+        return (ready, next);
     }
-    Ok(Some(Duration::ZERO))
+    // A provider that does not answer is asked by one row at a time, not by all that wait for it.
+    let until = retaining.doubt().until.filter(|until| *until > now && until.since(now) <= BACKOFF_MAX);
+    match until {
+        Some(until) if !ready.is_empty() => (Vec::new(), Some(until.since(now))),
+        _ if !busy.is_empty() => (Vec::new(), next),
+        _ => {
+            ready.sort_by_key(|errand| errand.not_before); // the order among equals stays
+            ready.truncate(1);
+            (ready, next)
+        }
+    }
 }
 
 /// Not for a clock that was set back.
@@ -237,6 +308,10 @@ async fn hand_over(home: &Arc<Home>, memory: &Memory, errand: Errand) -> bool {
         }
         Err(MemoryError::Later(error)) => {
             let until = now.plus(backoff);
+            (RetentionChange::Postponed { until, error, arrived: retention.tried }, false)
+        }
+        Err(MemoryError::Busy { words: error, after }) => {
+            let until = now.plus(after.max(backoff).min(BACKOFF_MAX));
             (RetentionChange::Postponed { until, error, arrived: retention.tried }, false)
         }
         Err(MemoryError::Unknown(error)) => {
@@ -292,7 +367,7 @@ pub(crate) async fn retry(home: &Arc<Home>, turn: Option<String>) -> Result<usiz
             return Err(Refusal::Internal("the disk cannot be written; try again later".into()));
         }
     }
-    home.retaining.failures.store(0, Ordering::Relaxed);
+    home.retaining.reached();
     home.retaining.wake();
     Ok(keys.len())
 }
@@ -308,4 +383,68 @@ pub(crate) async fn stop(home: &Home) {
     }
     home.retaining.wake();
     home.retaining.finish().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throughline_core::memory::{Retention, Scope};
+    use throughline_core::{Seq, SessionId, TurnId};
+
+    fn errand(document: &str, number: u64, not_before: i64) -> Errand {
+        let session: SessionId = document.parse().expect("a plain id");
+        let retention = Retention {
+            key: format!("{document}/{number}"),
+            document: document.into(),
+            scope: Scope::of(session),
+            turn: TurnId(Seq(number)),
+            index: number,
+            message_count: number,
+            at: Time(0),
+            said: Vec::new(),
+            replied: String::new(),
+            tried: false,
+        };
+        let (provider, progress) = ("p".to_owned(), Progress::Due);
+        Errand { retention, provider, progress, attempts: 0, not_before: Time(not_before), error: None }
+    }
+
+    fn keys(chosen: &[Errand]) -> Vec<&str> {
+        chosen.iter().map(|errand| errand.retention.key.as_str()).collect()
+    }
+
+    #[test]
+    fn p26_a_turn_that_always_fails_holds_up_no_other_document() {
+        let retaining = Retaining::default();
+        let none = BTreeSet::new();
+        let now = Time(1_000_000_000);
+        let due =
+            || vec![errand("bad", 1, now.0), errand("bad", 2, 0), errand("good", 1, 0), errand("good", 2, 0)];
+        let (chosen_now, _) = chosen(&retaining, due(), &none, now);
+        assert_eq!(keys(&chosen_now), ["bad/1", "good/1"]);
+        retaining.failed("bad", now);
+        // A while later it is another's turn, also if the one that failed may be tried again.
+        let (early, rest) = chosen(&retaining, due(), &none, now);
+        assert_eq!((keys(&early), rest), (vec![], Some(Duration::from_secs(1))));
+        let later = now.plus(Duration::from_secs(1));
+        assert_eq!(keys(&chosen(&retaining, due(), &none, later).0), ["good/1"]);
+        // However often it fails by itself, the others wait no longer.
+        (0..20).for_each(|_| retaining.failed("bad", now));
+        assert_eq!(chosen(&retaining, due(), &none, now).1, Some(Duration::from_secs(1)));
+        // A provider that takes nothing of anybody is asked less and less often.
+        (0..20).for_each(|number| retaining.failed(&format!("d{number}"), now));
+        assert_eq!(chosen(&retaining, due(), &none, now).1, Some(BACKOFF_MAX));
+        retaining.reached();
+        assert_eq!(keys(&chosen(&retaining, due(), &none, now).0), ["bad/1", "good/1"]);
+    }
+
+    #[test]
+    fn p26_a_lane_that_hangs_leaves_the_others_free() {
+        let retaining = Retaining::default();
+        let due = || ["a", "b", "c", "d", "e"].map(|document| errand(document, 1, 0)).to_vec();
+        let busy = BTreeSet::from(["a".to_owned()]);
+        assert_eq!(keys(&chosen(&retaining, due(), &busy, Time(0)).0), ["b/1", "c/1", "d/1"]);
+        let full = ["a", "b", "c", "d"].map(str::to_owned).into();
+        assert_eq!(keys(&chosen(&retaining, due(), &full, Time(0)).0), [""; 0]);
+    }
 }

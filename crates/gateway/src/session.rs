@@ -113,6 +113,11 @@ pub(crate) enum Mail {
         turn: TurnId,
         text: String,
     },
+    /// What came of it after the turn had gone on: for the next one of the same person.
+    LateRecall {
+        whose: recall::Whose,
+        text: String,
+    },
     /// Another process wrote to this session.
     Foreign,
     Wake,
@@ -197,6 +202,10 @@ pub(crate) struct Actor {
     recalled: Option<Recalled>,
     /// The turn that waits for a reminder.
     recalling: Option<TurnId>,
+    /// A question that its turn no longer waits for: one at a time.
+    lingering: Option<AbortHandle>,
+    /// Its answer.
+    late: Option<(recall::Whose, String)>,
     /// On whose behalf it remembers, once somebody has asked.
     scope: Option<Scope>,
 }
@@ -261,6 +270,8 @@ impl Actor {
             heard: None,
             recalled: None,
             recalling: None,
+            lingering: None,
+            late: None,
             scope: None,
         }
     }
@@ -421,8 +432,19 @@ impl Actor {
                     return Ok(()); // nobody waited for it any more
                 }
                 self.recall(turn, &text);
-                self.jobs.retain(|job, _| !matches!(job, Job::Ask { turn: asked, .. } if *asked == turn));
+                let lingering = &mut self.lingering;
+                self.jobs.retain(|job, handle| {
+                    let is_over = matches!(job, Job::Ask { turn: asked, .. } if *asked == turn);
+                    if is_over && let Some(before) = lingering.replace(handle.clone()) {
+                        before.abort();
+                    }
+                    !is_over
+                });
                 self.start_jobs().await
+            }
+            Mail::LateRecall { whose, text } => {
+                self.recall_late(whose, text);
+                Ok(())
             }
             Mail::Foreign => self.look_again().await,
             Mail::Wake => Ok(()),
@@ -1313,8 +1335,9 @@ impl Actor {
                 let (prompt, mark) = self.composed().await?;
                 if let Some(query) = self.wants_recall() {
                     let reminder = self.reminder().await?;
+                    let earlier = self.take_late(&reminder);
                     self.recalling = Some(*turn);
-                    return Ok(desk.start(recall::remind(desk.clone(), *turn, reminder, query)));
+                    return Ok(desk.start(recall::remind(desk.clone(), *turn, reminder, query, earlier)));
                 }
                 let feed = self.feed.clone();
                 let model = self.model();

@@ -25,6 +25,7 @@ mod journal;
 mod keep;
 mod origin;
 mod pending;
+mod person;
 mod private;
 mod prompt;
 pub mod settings;

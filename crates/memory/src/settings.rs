@@ -23,6 +23,8 @@ pub struct MemorySettings {
     pub write_approval: bool,
     /// Whose memory it is. Hermes has one for all who talk to a home.
     pub owners: Owners,
+    /// Whom `USER.md` is about, and who may look through both files by order. It is shown to nobody else.
+    pub subjects: Owners,
     /// How long a call waits for another process that holds a file's lock. Hermes holds it for one
     /// small write, so ten seconds mean that something hangs.
     pub lock_patience: Duration,
@@ -39,6 +41,7 @@ impl MemorySettings {
             user_char_limit: 1375,
             write_approval: false,
             owners: Owners::Everyone,
+            subjects: Owners::Everyone,
             lock_patience: Duration::from_secs(10),
         }
     }

@@ -50,7 +50,20 @@ impl Memory {
 
     /// The same, and nothing for those whose memory it is not.
     pub fn blocks_for(&self, caller: &Caller) -> Vec<String> {
-        if self.belongs_to(caller) { self.blocks() } else { Vec::new() }
+        let targets = Target::ALL.into_iter().filter(|target| self.is_open_to(*target, caller));
+        targets.filter_map(|target| prompt::block(target, &self.shared.settings)).collect()
+    }
+
+    fn is_open_to(&self, target: Target, caller: &Caller) -> bool {
+        match target {
+            Target::Memory => self.belongs_to(caller),
+            Target::User => self.belongs_to(caller) && self.is_about(caller),
+        }
+    }
+
+    /// Whether this is the person whom the profile is about: the owner.
+    pub fn is_about(&self, caller: &Caller) -> bool {
+        self.shared.settings.subjects.include(caller)
     }
 
     pub fn belongs_to(&self, caller: &Caller) -> bool {
@@ -82,6 +95,12 @@ impl Memory {
             ));
         }
         let request = arguments::parse(&call.arguments)?;
+        if !self.is_open_to(request.target, &call.caller) {
+            return Err(answer::failed(
+                "The user profile is about the owner of this agent, and this conversation is with someone else. \
+                 Nothing was read or saved; what is worth keeping of others belongs into 'memory'.",
+            ));
+        }
         match request.target.is_enabled(&self.shared.settings) {
             true => Ok(request),
             false => Err(switched_off(request.target)),

@@ -605,6 +605,40 @@ async fn what_is_recalled_is_the_persons_and_in_hermes_form() {
 }
 
 #[tokio::test]
+async fn p31_what_several_people_share_is_shown_to_none_of_them() {
+    let Some(world) = World::made_up().await else { return };
+    let place = world.workspace.as_str();
+    world.server.summarise(place, "garden", "Ann told a CANARY.");
+    let honcho = world.honcho();
+    let of_api = |user: Option<&str>| Scope {
+        platform: "api_server".into(),
+        user: user.map(Into::into),
+        ..Scope { session: format!("api-{}", user.unwrap_or("key")).parse().unwrap(), ..terminal() }
+    };
+    let name = |user: &str| honcho.naming(&of_api(Some(user))).name;
+    assert!(name("ann").starts_with("api-ann-") && name("ann") != name("bob"), "{}", name("ann"));
+    assert_ne!(name("a:b"), name("a-b"));
+    // Also where a conversation of earlier days went.
+    for document in [None, Some("garden".to_owned())] {
+        let bob = Scope { document: document.clone(), ..of_api(Some("bob")) };
+        assert!(!honcho.recall(&bob, "what is new?").await.unwrap().contains("CANARY"), "{document:?}");
+        let context = honcho.call(&bob, "honcho_context", "{}").await;
+        assert!(!context.contains("CANARY"), "{document:?}: {context}");
+    }
+    let chat = Scope { document: Some("garden".into()), ..scope("7") };
+    assert!(!honcho.recall(&chat, "what is new?").await.unwrap().contains("CANARY"));
+    // The terminal and the holder of the key are the owner, and share what the strategy says.
+    for owner in [terminal(), of_api(None)] {
+        assert_eq!(honcho.naming(&owner).name, "garden");
+        assert!(honcho.recall(&owner, "what is new?").await.unwrap().contains("CANARY"));
+    }
+    // What was said of ann is known in her next conversation.
+    world.server.summarise(place, &name("ann"), "Her own.");
+    let next = Scope { session: "api-later".parse().unwrap(), ..of_api(Some("ann")) };
+    assert!(honcho.recall(&next, "what is new?").await.unwrap().contains("Her own."));
+}
+
+#[tokio::test]
 async fn the_first_layer_is_read_as_often_as_the_user_wants() {
     let Some(world) = World::made_up().await else { return };
     world.server.represent(&world.workspace, "hermes", "42", "Drinks tea.");

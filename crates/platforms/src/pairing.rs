@@ -47,6 +47,11 @@ impl Pairings {
         book.is_approved(user)
     }
 
+    /// Everybody who was let in there.
+    pub fn approved(&self, platform: &str) -> Vec<Person> {
+        self.book(platform).known()
+    }
+
     pub fn request(
         &self,
         platform: &str,

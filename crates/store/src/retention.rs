@@ -27,7 +27,10 @@ impl Scribe<'_> {
         let Some(Filing { provider, scope, naming, every }) = &kept.filing else {
             return self.note(Some(change.id()), "retention_without_provider", "", change.at);
         };
-        let key = format!("{}/{}", change.id(), kept.turn);
+        let key = match self.earlier_life(change.id())? {
+            Some(birth) => format!("{}/{birth}/{}", change.id(), kept.turn),
+            None => format!("{}/{}", change.id(), kept.turn),
+        };
         let document = self.document(provider, scope, naming, change.at)?;
         let sql =
             "INSERT INTO tl_retention (key, provider, document, session, place, messages, state, created,
@@ -56,6 +59,18 @@ impl Scribe<'_> {
             self.hand_over_kept(change)?;
         }
         Ok(())
+    }
+
+    /// When this session was born, if one of the same name was there before it. Its turns count anew, and neither
+    /// what still waits of the earlier one nor what the provider has of it may be taken for them.
+    fn earlier_life(&mut self, id: &str) -> Result<Option<i64>, Fault> {
+        // A number of seconds does not keep the last digits.
+        let sql = "SELECT CAST(s.started_at * 1000000 AS INTEGER) FROM sessions s WHERE s.id = ?1
+                     AND (EXISTS (SELECT 1 FROM tl_document d WHERE d.subject = 'session:' || s.id
+                                  AND d.at < s.started_at * 1000000 - 1000)
+                          OR EXISTS (SELECT 1 FROM tl_retention k WHERE k.session = s.id
+                                     AND k.created < s.started_at * 1000000 - 1000))";
+        Ok(self.conn.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()?)
     }
 
     pub(crate) fn hand_over_kept(&mut self, change: &Change<'_>) -> Result<(), Fault> {

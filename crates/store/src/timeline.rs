@@ -219,9 +219,10 @@ impl Reader {
         turn: i64,
         story: &mut Vec<Trace>,
     ) -> Result<(), Fault> {
-        let sql = "SELECT created, updated, state, attempts, provider, document, error FROM tl_retention WHERE key = ?1";
+        let sql = "SELECT created, updated, state, attempts, provider, document, error FROM tl_retention
+                   WHERE session = ?1 AND (key = ?1 || '/' || ?2 OR key LIKE '%/' || ?2) ORDER BY number DESC LIMIT 1";
         let mut statement = self.conn.prepare_cached(sql)?;
-        let mut rows = statement.query([format!("{session}/{turn}")])?;
+        let mut rows = statement.query(rusqlite::params![session.as_str(), turn])?;
         let Some(row) = rows.next()? else { return Ok(()) };
         let (provider, document): (String, String) = (row.get(4)?, row.get(5)?);
         let place = format!("{provider}, document {document}");

@@ -351,6 +351,8 @@ impl<'a> Scribe<'a> {
             "DELETE FROM tl_hook WHERE session = ?1",
             "DELETE FROM tl_reset WHERE session = ?1",
             "DELETE FROM tl_retention WHERE session = ?1 AND state = 2",
+            // Nothing more will come to wait for.
+            "UPDATE tl_retention SET state = 1 WHERE session = ?1 AND state = 0",
             "DELETE FROM tl_review WHERE session = ?1",
             "UPDATE tl_seen SET seq = 0 WHERE session = ?1",
         ] {

@@ -82,6 +82,11 @@ pub enum Found {
     },
     /// A title as it can be stored, which nobody else has. For `/new`: why there is none.
     Titled(Result<String, String>),
+    /// The same, where the memory outside goes on under the name it has.
+    TitledHere {
+        title: String,
+        elsewhere: String,
+    },
     /// Exchanges that can be taken back.
     Past(Past),
     /// What a copy of this conversation is called, and how many rows it has.

@@ -95,6 +95,14 @@ impl Session {
                 acts.push(Act::Title { session: self.id.clone(), title: title.clone() });
                 self.done(&order, format!("This conversation is called \"{title}\" now."), acts);
             }
+            (_, Found::TitledHere { title, elsewhere }) => {
+                let said = format!(
+                    "This conversation is called \"{title}\" now. Its memory outside keeps the name \"{elsewhere}\": \
+                     what is there is not renamed."
+                );
+                acts.push(Act::Title { session: self.id.clone(), title });
+                self.done(&order, said, acts);
+            }
             (_, Found::Titled(Err(why))) => self.done(&order, why, acts),
             (Errand::Retry, Found::Past(past)) => self.ask_again(order, past, now, acts),
             (_, Found::Past(past)) => {

@@ -200,6 +200,20 @@ fn p4_what_is_harmless_is_answered_beside_a_turn() {
 }
 
 #[test]
+fn p27_a_later_title_says_that_the_memory_outside_keeps_its_name() {
+    let mut told = Told::new();
+    told.orders("/title the move");
+    told.finds(1, Found::TitledHere { title: "the move".into(), elsewhere: "chat-42".into() });
+    let titled = |act: &Act| matches!(act, Act::Title { title, .. } if title == "the move");
+    assert!(told.acts.iter().any(titled));
+    let said = told.said(1).unwrap();
+    assert!(
+        said.contains("called \"the move\" now") && said.contains("keeps the name \"chat-42\""),
+        "{said}"
+    );
+}
+
+#[test]
 fn p4_what_was_ordered_before_the_end_is_carried_out_before_it() {
     let mut told = Told::new();
     told.orders("/title the move");

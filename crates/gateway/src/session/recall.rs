@@ -2,7 +2,8 @@
 //!
 //! A recall belongs to the turn that asked for it: it comes back by mail to the one actor that waits for it, and
 //! goes with it. It is shown with the message it was asked for, and from the first answer on it stands with that
-//! row for good, so that later requests begin with the same bytes. One that is late is dropped, and counted.
+//! row for good, so that later requests begin with the same bytes. One that is late is counted as missed, and kept
+//! for the next turn of the same session, generation and user, should that one's own be late, too; for nobody else.
 
 use super::{Actor, Mail};
 use crate::agent::stopping;
@@ -13,6 +14,7 @@ use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::Duration;
 use throughline_core::command::{Command, Errand, skill};
 use throughline_core::input::Kind;
@@ -20,7 +22,8 @@ use throughline_core::memory::{Filing, MemoryError, Scope, fenced, unfenced};
 use throughline_core::message::{Body, Content};
 use throughline_core::port::{self, StoreError};
 use throughline_core::session::{Act, Job, Phase};
-use throughline_core::{Message, RowId, Seq, TurnId};
+use throughline_core::{Generation, Message, RowId, Seq, TurnId};
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 /// What was recalled for a turn.
@@ -31,7 +34,39 @@ pub(super) struct Recalled {
     written: bool,
 }
 
+/// To whom what was recalled may be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Whose {
+    generation: Generation,
+    user: Option<String>,
+}
+
 impl Actor {
+    /// A turn has gone on without this; the next one may have it.
+    pub(super) fn recall_late(&mut self, whose: Whose, text: String) {
+        let is_over = matches!(self.state.phase, Phase::Closed(_)) || self.is_being_left();
+        match is_over || whose.generation != self.state.generation {
+            true => self.drop_late("it came when nobody could use it"),
+            false => self.late = Some((whose, text)),
+        }
+    }
+
+    /// What came too late for the turn before, if it was asked for the same person.
+    pub(super) fn take_late(&mut self, reminder: &Reminder) -> Option<String> {
+        let (whose, text) = self.late.take()?;
+        match reminder {
+            Reminder::Provider(scope) if Whose::of(scope) == whose => Some(text),
+            _ => {
+                self.drop_late("it was somebody else's");
+                None
+            }
+        }
+    }
+
+    fn drop_late(&self, why: &str) {
+        self.home.note(Some(self.id.clone()), "stale_recall_dropped", why.to_owned());
+    }
+
     /// The words that the running turn would be reminded by; None if it is not to be asked, or was.
     pub(super) fn wants_recall(&self) -> Option<String> {
         let Phase::Turn(turn) = &self.state.phase else { return None };
@@ -79,6 +114,13 @@ impl Actor {
         let running =
             |turn: &TurnId| matches!(&self.state.phase, Phase::Turn(current) if current.id == *turn);
         self.recalling = self.recalling.filter(running);
+        if self.is_being_left() {
+            let lingers = self.lingering.take().filter(|lingering| !lingering.is_finished());
+            lingers.iter().for_each(AbortHandle::abort);
+            if self.late.take().is_some() || lingers.is_some() {
+                self.drop_late("the conversation was being left");
+            }
+        }
         let Some(turn) = self.recalling.filter(|_| self.is_being_left()) else { return };
         self.jobs.retain(|job, handle| {
             let recalls = matches!(job, Job::Ask { turn: asked, .. } if *asked == turn);
@@ -180,23 +222,42 @@ async fn asked(desk: &Desk, reminder: Reminder, query: &str) -> Result<String, M
 /// How long a turn waits for its own store.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Asks, but not for long: nobody waits for a memory that does not come, and a gateway that stops even less.
-pub(super) async fn remind(desk: Desk, turn: TurnId, reminder: Reminder, query: String) {
+/// How long an answer that its turn did not wait for is worth having.
+const LATE_MAX: Duration = Duration::from_secs(8);
+
+impl Whose {
+    fn of(scope: &Scope) -> Self {
+        Self { generation: scope.generation, user: scope.user.clone() }
+    }
+}
+
+/// Asks, but not for long: nobody waits for a memory that does not come, and a gateway that stops even less. What
+/// comes later goes to the next turn; `earlier` is what came so from the turn before.
+pub(super) async fn remind(
+    desk: Desk,
+    turn: TurnId,
+    reminder: Reminder,
+    query: String,
+    earlier: Option<String>,
+) {
     let patience = desk.home.memory.as_ref().map_or(PATIENCE, |memory| memory.patience);
-    let asking = AssertUnwindSafe(asked(&desk, reminder, &query)).catch_unwind();
-    let stopping = async {
+    let whose = match &reminder {
+        Reminder::Provider(scope) => Some(Whose::of(scope)),
+        Reminder::Own(_) => None,
+    };
+    let mut asking = pin!(AssertUnwindSafe(asked(&desk, reminder, &query)).catch_unwind());
+    let stopped = async {
         stopping(&desk.home).await;
         sleep(STOP_PATIENCE).await;
     };
     let asked = tokio::select! {
-        asked = timeout(patience, asking) => asked.ok(),
-        () = stopping => None,
+        asked = timeout(patience, &mut asking) => asked.ok(),
+        () = stopped => None,
     };
+    let whose = whose.filter(|_| asked.is_none());
     let (text, missed) = match asked {
         Some(Ok(Ok(text))) => (text, None),
-        Some(Ok(Err(MemoryError::Later(why) | MemoryError::Unknown(why) | MemoryError::Refused(why)))) => {
-            (String::new(), Some(("recall_failed", why)))
-        }
+        Some(Ok(Err(error))) => (String::new(), Some(("recall_failed", error.to_string()))),
         Some(Err(_)) => {
             (String::new(), Some(("recall_failed", "the provider failed inside the gateway".into())))
         }
@@ -205,11 +266,21 @@ pub(super) async fn remind(desk: Desk, turn: TurnId, reminder: Reminder, query: 
             Some(("recall_missed", format!("nothing within {patience:?}, or before the stop"))),
         ),
     };
+    let text = if missed.is_some() { earlier.unwrap_or_default() } else { text };
     if let Some((name, why)) = missed {
         tracing::warn!(why, "the turn goes on without what its memory knows");
         desk.home.note(Some(desk.session.clone()), name, why);
     }
     if let Some(mail) = desk.mail.upgrade() {
         let _ = mail.send(Mail::Recalled { turn, text }); // the actor is gone, and the reminder with it
+    }
+    let Some(whose) = whose else { return };
+    let late = tokio::select! {
+        late = timeout(LATE_MAX, asking) => late,
+        () = stopping(&desk.home) => return,
+    };
+    let Ok(Ok(Ok(text))) = late else { return };
+    if let Some(mail) = desk.mail.upgrade().filter(|_| !text.is_empty()) {
+        let _ = mail.send(Mail::LateRecall { whose, text }); // as above
     }
 }

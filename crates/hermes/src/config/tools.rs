@@ -182,7 +182,7 @@ pub struct Skills {
     pub write_approval: Option<Given<bool>>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     pub memory_enabled: Option<Given<bool>>,
     pub user_profile_enabled: Option<Given<bool>>,
@@ -190,6 +190,10 @@ pub struct Memory {
     pub memory_char_limit: Option<Given<u64>>,
     pub user_char_limit: Option<Given<u64>>,
     pub provider: Option<Given<String>>,
+    /// `honcho.base_url`: a server of one's own.
+    pub honcho_base_url: Option<Given<String>>,
+    /// `honcho.timeout` or `honcho.request_timeout`, in seconds.
+    pub honcho_timeout: Option<Given<f64>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -528,6 +532,7 @@ impl<'a> Reader<'a> {
     fn memory(&mut self) -> Memory {
         self.guarded(&["memory"], |r| {
             r.section("memory");
+            r.section("honcho");
             Memory {
                 memory_enabled: r.boolean("memory.memory_enabled", None),
                 user_profile_enabled: r.boolean("memory.user_profile_enabled", None),
@@ -535,6 +540,10 @@ impl<'a> Reader<'a> {
                 memory_char_limit: r.count("memory.memory_char_limit", None),
                 user_char_limit: r.count("memory.user_char_limit", None),
                 provider: r.text("memory.provider", None),
+                honcho_base_url: r.text("honcho.base_url", None),
+                honcho_timeout: r
+                    .number("honcho.timeout", None)
+                    .or_else(|| r.number("honcho.request_timeout", None)),
             }
         })
     }

@@ -1,5 +1,7 @@
 //! Which bank of the server a scope belongs to, and who else is in it.
 
+use crate::person;
+use std::borrow::Cow;
 use throughline_core::memory::Scope;
 
 /// What Hermes calls the workspace of all its agents.
@@ -53,7 +55,7 @@ impl Bank {
             .iter()
             .map(|piece| match piece {
                 Piece::Text(text) => text.clone(),
-                Piece::Field(field) => sanitised(field.of(scope)),
+                Piece::Field(field) => sanitised(&field.of(scope)),
             })
             .collect();
         let collapsed = collapsed(&collapsed(&rendered, '-'), '_');
@@ -69,7 +71,7 @@ impl Bank {
     pub fn sharing(&self, scope: &Scope) -> Sharing {
         let by_user =
             self.template.as_ref().is_some_and(|pieces| pieces.contains(&Piece::Field(Field::User)));
-        let user = scope.user.as_deref().unwrap_or_default();
+        let user = person::of(scope).unwrap_or_default();
         match by_user && !user.is_empty() && user.chars().all(char::is_alphanumeric) {
             true => Sharing::Own,
             false => Sharing::Shared,
@@ -83,13 +85,13 @@ pub(super) fn is_usable(bank: &str) -> bool {
 }
 
 impl Field {
-    fn of(self, scope: &Scope) -> &str {
+    fn of(self, scope: &Scope) -> Cow<'_, str> {
         match self {
-            Self::Profile => &scope.agent,
-            Self::Workspace => WORKSPACE,
-            Self::Platform => &scope.platform,
-            Self::User => scope.user.as_deref().unwrap_or_default(),
-            Self::Session => scope.session.as_str(),
+            Self::Profile => Cow::Borrowed(&scope.agent),
+            Self::Workspace => Cow::Borrowed(WORKSPACE),
+            Self::Platform => Cow::Borrowed(&scope.platform),
+            Self::User => Cow::Owned(person::of(scope).unwrap_or_default()),
+            Self::Session => Cow::Borrowed(scope.session.as_str()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A turn, or a note of the model, as the server keeps it. The same turn gives the same bytes every time.
 
 use super::settings::Settings;
+use crate::person;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -157,7 +158,7 @@ fn session_tag(scope: &Scope) -> String {
 }
 
 fn user_tag(scope: &Scope) -> Option<String> {
-    scope.user.as_deref().filter(|user| !user.is_empty()).map(|user| format!("user:{user}"))
+    person::of(scope).map(|person| format!("user:{person}"))
 }
 
 fn chat_tag(scope: &Scope) -> Option<String> {

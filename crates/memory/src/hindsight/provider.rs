@@ -5,6 +5,7 @@ use super::document::{Document, is_of_another, own_tag};
 use super::server::{Fault, Operation, Server, Taken};
 use super::settings::{Method, Mode, Settings};
 use super::tools;
+use crate::person;
 use serde_json::{Value, json};
 use std::time::Duration;
 use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
@@ -141,8 +142,8 @@ impl Hindsight {
         self.narrow(scope, &mut question);
         let found = self.server.recall(&self.bank(scope), &question).await?;
         // What the server was asked to leave out it has left out; this is for a bank that two ids share.
-        let foreign = |memory: &Value| match (&scope.user, recall.tags.is_empty() && !self.is_sole) {
-            (Some(user), true) => is_of_another(memory.get("tags"), user),
+        let foreign = |memory: &Value| match (person::of(scope), recall.tags.is_empty() && !self.is_sole) {
+            (Some(user), true) => is_of_another(memory.get("tags"), &user),
             _ => false,
         };
         let own = found.unwrap_or_default().into_iter().filter(|memory| !foreign(memory));

@@ -233,9 +233,13 @@ impl Server {
             400 | 422 => Fault::Other(MemoryError::Refused(format!(
                 "Hindsight at {host} does not take it as it is ({status}).{said}"
             ))),
-            429 | 503 => Fault::Other(MemoryError::Later(format!(
-                "Hindsight at {host} has too much to do ({status}).{said}{wait}"
-            ))),
+            429 | 503 => {
+                let words = format!("Hindsight at {host} has too much to do ({status}).{said}{wait}");
+                Fault::Other(match refusal.retry_after {
+                    Some(after) => MemoryError::Busy { words, after },
+                    None => MemoryError::Later(words),
+                })
+            }
             500.. => {
                 Fault::Other(MemoryError::Unknown(format!("Hindsight at {host} failed ({status}).{said}")))
             }

@@ -1,5 +1,5 @@
 use super::bank::{Bank, Sharing};
-use super::document::{Document, is_of_another};
+use super::document::{Document, is_of_another, own_tag};
 use super::settings::{Method, Mode, Settings};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -203,6 +203,10 @@ fn p31_only_an_id_that_nobody_else_can_have_makes_a_bank_ones_own() {
     ] {
         assert_eq!(bank.sharing(&scope(user)), sharing, "{user:?}");
     }
+    let of_client = Scope { platform: "api_server".into(), ..scope(Some("42")) };
+    assert_eq!(own.sharing(&of_client), Sharing::Shared);
+    assert_eq!(own.of(&of_client), "hermes-api-42");
+    assert_eq!(own_tag(&of_client).as_deref(), Some("user:api:42"), "a client's user is no platform's");
     assert!(is_of_another(Some(&json!(["user:7", "x"])), "42"));
     assert!(!is_of_another(Some(&json!(["user:42", "x"])), "42"));
     assert!(!is_of_another(Some(&json!(["x"])), "42"));

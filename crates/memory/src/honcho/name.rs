@@ -6,10 +6,12 @@
 //!
 //! - a name has 1 to 100 characters of `[A-Za-z0-9_-]`; a longer one ends in a hash of what it was made from
 //! - names of a person, a chat or a session are theirs: two that look alike are told apart; names of a
-//!   directory, a repository or a workspace are there to be shared
+//!   directory, a repository or a workspace are there to be shared, by whoever owns the agent: a user for whom
+//!   a program speaks has a name of their own instead
 
 use super::Surroundings;
 use super::settings::{Settings, Strategy};
+use crate::person;
 use sha2::{Digest, Sha256};
 use throughline_core::memory::{Naming, Scope};
 
@@ -23,16 +25,15 @@ const LONG: usize = 16;
 const LAST: &str = "hermes";
 
 pub fn naming(settings: &Settings, surroundings: &Surroundings, scope: &Scope) -> Naming {
-    let owner = scope.chat.as_ref().map_or(scope.session.as_str(), |chat| chat.as_str());
     let directory = surroundings.directory.as_str();
+    let client = person::of_client(scope);
 
-    if let Some(name) = settings.sessions.get(directory).and_then(|name| fitted(name, "")) {
+    let written = settings.sessions.get(directory).filter(|_| client.is_none());
+    if let Some(name) = written.and_then(|name| fitted(name, "")) {
         return Naming { name, otherwise: None };
     }
-    if let Some(title) = &scope.title
-        && let Some(name) = fitted(title, &settings.session_prefix())
-    {
-        return owned(name, &format!("{title}\n{owner}"));
+    if let Some(title) = titled(settings, scope) {
+        return title;
     }
     if let Some(chat) = &scope.chat
         && let Some(name) = fitted(chat.as_str(), &settings.session_prefix())
@@ -44,6 +45,10 @@ pub fn naming(settings: &Settings, surroundings: &Surroundings, scope: &Scope) -
     {
         return owned(name, scope.session.as_str());
     }
+    if let Some(client) = client {
+        // Nobody else's, so all conversations of this user may share it.
+        return Naming { name: of_client(settings, &client), otherwise: None };
+    }
     let repository =
         surroundings.repository.as_deref().filter(|_| settings.strategy == Strategy::PerRepository);
     let base = directory.trim_end_matches('/').rsplit('/').next();
@@ -52,6 +57,30 @@ pub fn naming(settings: &Settings, surroundings: &Surroundings, scope: &Scope) -
         [repository, base].into_iter().flatten().find_map(|text| fitted(text, &settings.session_prefix()));
     let name = shared.or_else(|| fitted(&settings.workspace, "")).unwrap_or_else(|| LAST.to_owned());
     Naming { name, otherwise: None }
+}
+
+/// Whether what lies under this name was said in the scope's own conversations. A name that only a setting or
+/// a title of earlier days could explain is taken for somebody else's: too little is shown then, never too much.
+pub fn is_own(settings: &Settings, scope: &Scope, name: &str) -> bool {
+    let prefix = settings.session_prefix();
+    let keyed = [scope.chat.as_ref().map(|chat| chat.as_str()), Some(scope.session.as_str())];
+    let keyed = keyed.into_iter().flatten().filter_map(|key| Some(owned(fitted(key, &prefix)?, key)));
+    let mut names = keyed.chain(titled(settings, scope));
+    let is_client = person::of_client(scope).is_some_and(|client| of_client(settings, &client) == name);
+    is_client || names.any(|naming| naming.name == name || naming.otherwise.as_deref() == Some(name))
+}
+
+/// What a person called the session.
+fn titled(settings: &Settings, scope: &Scope) -> Option<Naming> {
+    let owner = scope.chat.as_ref().map_or(scope.session.as_str(), |chat| chat.as_str());
+    let title = scope.title.as_ref()?;
+    let name = fitted(title, &settings.session_prefix())?;
+    Some(owned(name, &format!("{title}\n{owner}")))
+}
+
+/// Always with the hash: two users whose names read alike must not meet.
+fn of_client(settings: &Settings, client: &str) -> String {
+    hashed(&format!("{}{}", settings.session_prefix(), readable(client)), client, LONG)
 }
 
 /// Whether the server can be asked for a session of this name. It answers some others with an error

@@ -2,10 +2,13 @@
 //!
 //! The person's is, in this order: the configured name if it is pinned, the alias of the platform's
 //! user id, the id with the configured prefix, the id, the configured name, and at last one that is
-//! made from the session's name. As Hermes has them, so what it learned of a person stays theirs.
+//! made from the session's name. As Hermes has them, so what it learned of a person stays theirs; but where
+//! several people talk at once the configured name is nobody's, unless it is pinned, and a user for whom a client
+//! of the API speaks is no user of a platform.
 
 use super::name::{bounded_id, digest, id};
 use super::settings::Settings;
+use crate::person;
 use throughline_core::memory::Scope;
 
 /// A hash is lengthened until the peer is nobody's whom the user named.
@@ -30,17 +33,18 @@ fn user(settings: &Settings, scope: &Scope, session: &str) -> String {
     if let Some(name) = named.filter(|_| settings.pin_user_peer) {
         return bounded_id(name);
     }
-    let Some(platform_id) = scope.user.as_deref().map(str::trim).filter(|user| !user.is_empty()) else {
+    let Some(platform_id) = person::of(scope) else {
+        let named = named.filter(|_| scope.is_private());
         return named.map_or_else(|| bounded_id(&format!("user-default-{session}")), bounded_id);
     };
-    if let Some(alias) = settings.user_peer_aliases.get(platform_id) {
+    if let Some(alias) = settings.user_peer_aliases.get(&platform_id) {
         return bounded_id(alias);
     }
     let raw = format!("{}{platform_id}", settings.runtime_peer_prefix);
     let clean = id(&raw);
     // Hermes tells ids apart only if they have a prefix. Nobody may be the agent.
     let is_contested = match settings.runtime_peer_prefix.is_empty() {
-        true => clean == agent(settings),
+        true => clean == agent(settings) || person::of_client(scope).is_some(),
         false => clean != raw || clean == agent(settings) || is_named(settings, &clean),
     };
     match is_contested {
@@ -66,6 +70,7 @@ mod tests {
     use super::*;
     use crate::honcho::name::tests::scope;
     use crate::honcho::settings::tests::settings;
+    use throughline_core::memory::Place;
 
     #[test]
     fn a_person_is_who_the_settings_say_they_are() {
@@ -92,6 +97,25 @@ mod tests {
             let scope = Scope { user: user.map(str::to_owned), ..scope() };
             assert_eq!(peers(&settings(configured), &scope, "chat").user, peer, "{configured} {user:?}");
         }
+    }
+
+    #[test]
+    fn p31_a_group_is_not_its_owner_and_a_client_s_user_is_no_platform_s() {
+        let place = |kind: &str| Place { kind: Some(kind.to_owned()), ..Place::default() };
+        let who = |configured: &str, platform: &str, user: Option<&str>, kind: &str| {
+            let (platform, user) = (platform.to_owned(), user.map(str::to_owned));
+            let scope = Scope { platform, user, place: place(kind), ..scope() };
+            peers(&settings(configured), &scope, "chat").user
+        };
+        let named = r#"{"peerName": "jan"}"#;
+        assert_eq!(who(named, "telegram", None, "dm"), "jan");
+        assert_eq!(who(named, "telegram", None, "group"), "user-default-chat");
+        assert_eq!(who(r#"{"peerName": "jan", "pinUserPeer": true}"#, "telegram", None, "group"), "jan");
+        assert_eq!(who(named, "api_server", Some("42"), "dm"), format!("api-42-{}", digest("api:42", 8)));
+        let aliases = r#"{"userPeerAliases": {"42": "ann", "api:43": "bob"}}"#;
+        assert_eq!(who(aliases, "telegram", Some("42"), "dm"), "ann");
+        assert_ne!(who(aliases, "api_server", Some("42"), "dm"), "ann");
+        assert_eq!(who(aliases, "api_server", Some("43"), "dm"), "bob");
     }
 
     #[test]

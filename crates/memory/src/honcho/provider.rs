@@ -165,6 +165,9 @@ impl Shared {
                 (naming.name, naming.otherwise.is_none())
             }
         };
+        // What several people share is nobody's to be shown. Where nobody is named it is the owner who asks.
+        let is_owner = scope.chat.is_none() && scope.user.is_none();
+        let is_own = is_own && (self.is_alone() || is_owner || name::is_own(&self.settings, scope, &name));
         let session = name::valid(&name);
         let peers = peers(&self.settings, scope, &session);
         Seat { session, peers, is_own }

@@ -22,6 +22,8 @@ fn kind(result: Result<(), MemoryError>) -> (&'static str, String) {
     match result {
         Ok(()) => ("kept", String::new()),
         Err(MemoryError::Later(words)) => ("later", words),
+        Err(MemoryError::Busy { words, after }) if after.as_secs() == 20 => ("in 20 s", words),
+        Err(MemoryError::Busy { words, .. }) => ("busy", words),
         Err(MemoryError::Unknown(words)) => ("unknown", words),
         Err(MemoryError::Refused(words)) => ("refused", words),
     }
@@ -56,11 +58,11 @@ async fn each_refusal_is_what_can_be_done_about_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_to_be_left_alone_or_points_elsewhere_is_quoted() {
+async fn a_server_that_asks_to_be_left_alone_is_and_one_that_points_elsewhere_is_quoted() {
     let busy = StandIn::start(|_, _| Answer::Raw(503, "retry-after: 20\r\n", String::new())).await;
     let (busy_kind, sentence) =
         kind(provider(&busy.url, json!({})).retain(&turn(&scope("s", None), 1, "a", "b")).await);
-    assert!(busy_kind == "later" && sentence.contains("20 s"), "{sentence}");
+    assert!(busy_kind == "in 20 s" && sentence.contains("20 s"), "{sentence}");
     let moved = StandIn::start(|_, _| {
         Answer::Raw(308, "location: https://new.example/x?key=canary\r\n", String::new())
     })

@@ -166,7 +166,7 @@ async fn hand_over(hindsight: &Hindsight, turns: Vec<Retention>, kept: &AtomicUs
                 waiting.pop_front();
             }
             Err(MemoryError::Refused(sentence)) => panic!("{}: {sentence}", turn.key),
-            Err(MemoryError::Later(_) | MemoryError::Unknown(_)) => {
+            Err(MemoryError::Later(_) | MemoryError::Busy { .. } | MemoryError::Unknown(_)) => {
                 vain += 1;
                 turn.tried = true;
                 sleep(Duration::from_millis(200)).await;

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use throughline_core::id::ChatKey;
 use throughline_core::input::Birth;
-use throughline_core::port::{Read, SessionFilter, Store, StoreError};
-use throughline_core::session::{Event, Finalisation, Phase};
-use throughline_core::{SessionId, Time};
+use throughline_core::memory::{Filing, Naming, Scope};
+use throughline_core::port::{Commit, Read, SessionFilter, Store, StoreError};
+use throughline_core::session::{Act, Event, Finalisation, Kept, Phase, Session};
+use throughline_core::{Generation, Seq, SessionId, Time, TurnId};
 
 fn key(number: u32) -> ChatKey {
     chat(number).key
@@ -376,6 +377,35 @@ fn p10_replies_of_a_session_that_hermes_deleted_do_not_stand_in_the_way_of_its_n
         .query_row("SELECT count(*) FROM tl_outbox WHERE session = 'a' AND state >= 2", [], |row| row.get(0))
         .unwrap();
     assert_eq!(left, 0, "its keys are counted from the beginning, and would be taken for known");
+}
+
+#[test]
+fn p24_turns_of_a_session_that_begins_anew_are_kept_beside_those_of_its_namesake() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    remembers(&mut store, "old", NOW);
+    let conn = hermes(directory.path());
+    conn.execute_batch("DELETE FROM messages WHERE session_id = 'a'; DELETE FROM sessions WHERE id = 'a'")
+        .unwrap();
+    assert_eq!(store.load(&id("a")).unwrap(), None);
+    remembers(&mut store, "new", NOW.plus(std::time::Duration::from_secs(60)));
+    let due = store.retentions("provider").unwrap();
+    let said: Vec<&str> = due.iter().map(|errand| errand.retention.said[0].as_str()).collect();
+    assert_eq!(said, ["old", "new"]);
+    assert_ne!(due[0].retention.key, due[1].retention.key);
+    assert_eq!(due[0].retention.turn, due[1].retention.turn);
+}
+
+/// The first turn of a session, with whom it concerns.
+fn remembers(store: &mut dyn Store, said: &str, at: Time) {
+    let naming = Naming { name: "a".into(), otherwise: None };
+    let filing = Filing { provider: "provider".into(), scope: Scope::of(id("a")), naming, every: 1 };
+    let kept =
+        Kept { turn: TurnId(Seq(1)), said: vec![said.into()], replied: "yes".into(), filing: Some(filing) };
+    let acts = vec![Act::Open(Box::default()), Act::Retain(Box::new(kept))];
+    let state = Box::new(Session::new(id("a")));
+    let commit = Commit::Session { expect: Generation(0), state, acts, at };
+    store.commit(&[commit]).remove(0).unwrap();
 }
 
 fn receive_with_key(

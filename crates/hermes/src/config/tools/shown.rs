@@ -189,6 +189,8 @@ impl Memory {
         rows.given("memory.memory_char_limit", &self.memory_char_limit);
         rows.given("memory.user_char_limit", &self.user_char_limit);
         rows.given("memory.provider", &self.provider);
+        rows.given("honcho.base_url", &self.honcho_base_url);
+        rows.given("honcho.timeout", &self.honcho_timeout);
     }
 }
 

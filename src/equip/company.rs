@@ -1,0 +1,141 @@
+//! Who can reach an agent through chats, and who of them it belongs to. Looked up whenever it is asked: somebody
+//! who was paired a moment ago counts already.
+
+use crate::config::Settings;
+use crate::home::Home;
+use std::collections::BTreeSet;
+use throughline_hermes::config::platforms::Platform;
+use throughline_memory::honcho::Company;
+use throughline_platforms::Pairings;
+
+const API: &str = "api_server";
+
+pub struct People {
+    platforms: Vec<Platform>,
+    pairings: Pairings,
+}
+
+impl People {
+    pub fn of(home: &Home, settings: &Settings) -> Self {
+        let chats = settings.platforms.all.iter().filter(|platform| platform.enabled && platform.name != API);
+        Self { platforms: chats.cloned().collect(), pairings: Pairings::of(home.path()) }
+    }
+
+    /// Whether one person at most can reach the agent through chats.
+    pub fn company(&self) -> Company {
+        let mut people: BTreeSet<(&str, String)> = BTreeSet::new();
+        for platform in &self.platforms {
+            let access = &platform.access;
+            let many = access.open
+                || access.gateway_open
+                || access.signed
+                || !access.group_users.is_empty()
+                || !access.group_chats.is_empty()
+                || !access.roles.is_empty()
+                || access.users.iter().chain(&access.gateway_users).any(|user| user == "*");
+            if many {
+                return Company::Many;
+            }
+            let listed = access.users.iter().chain(&access.gateway_users).cloned();
+            let paired = self.pairings.approved(&platform.name).into_iter().map(|person| person.id);
+            people.extend(listed.chain(paired).map(|user| (platform.name.as_str(), user)));
+        }
+        // One on each of two platforms may be two.
+        match people.len() {
+            0 | 1 => Company::One,
+            _ => Company::Many,
+        }
+    }
+
+    /// Whether this is the owner: the only one, or an administrator, or else the first on the allow-list, or else
+    /// the first who was paired. What comes from no chat and names nobody (the terminal, a schedule, another agent)
+    /// is the owner's.
+    pub fn is_owner(&self, platform: &str, user: Option<&str>) -> bool {
+        if self.company() == Company::One {
+            return true;
+        }
+        let Some(user) = user else {
+            return self.platforms.iter().all(|known| known.name != platform);
+        };
+        let admins = |platform: &Platform| platform.access.orders.direct.admins.clone();
+        let listed = |platform: &Platform| {
+            let lists = platform.access.users.iter().chain(&platform.access.gateway_users);
+            lists.filter(|user| *user != "*").take(1).cloned().collect::<Vec<_>>()
+        };
+        for named in [&admins as &dyn Fn(&Platform) -> Vec<String>, &listed] {
+            if self.platforms.iter().any(|platform| !named(platform).is_empty()) {
+                let here = self.platforms.iter().find(|known| known.name == platform);
+                return here.is_some_and(|here| named(here).iter().any(|owner| owner == user));
+            }
+        }
+        let paired = self.platforms.iter().flat_map(|known| {
+            let people = self.pairings.approved(&known.name).into_iter();
+            people.map(|person| (person.since.unwrap_or(f64::MAX), known.name.as_str(), person.id))
+        });
+        let first = paired.min_by(|one, other| one.0.total_cmp(&other.0));
+        first.is_some_and(|(_, its, id)| its == platform && id == user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, Overrides, Written};
+    use crate::home::ChosenBy;
+    use std::fs;
+    use throughline_core::Time;
+
+    const NOW: Time = Time(1_800_000_000_000_000);
+
+    struct World {
+        directory: tempfile::TempDir,
+        people: People,
+    }
+
+    impl World {
+        fn with(variables: &str) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            fs::write(directory.path().join(".env"), format!("TELEGRAM_BOT_TOKEN=1:a\n{variables}")).unwrap();
+            let home = Home::new(directory.path(), ChosenBy::CommandLine);
+            let written = Written::read(&home, &Environment::from([]), Overrides::default()).unwrap();
+            let Ok(written) = written else { panic!("the settings cannot be read") };
+            let people = People::of(&home, &written.report().settings.unwrap());
+            Self { directory, people }
+        }
+
+        fn pairs(&self, user: &str, now: Time) {
+            let pairings = Pairings::of(self.directory.path()); // as the intake sees them
+            let code = pairings.request("telegram", user, "", now).unwrap().unwrap();
+            pairings.approve("telegram", &code, now).unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn p31_whoever_is_paired_counts_at_once() {
+        let world = World::with("");
+        assert_eq!(world.people.company(), Company::One);
+        world.pairs("42", NOW);
+        assert_eq!(world.people.company(), Company::One);
+        world.pairs("7", NOW);
+        assert_eq!(world.people.company(), Company::Many);
+        let listed = World::with("TELEGRAM_ALLOWED_USERS=42\n");
+        assert_eq!(listed.people.company(), Company::One);
+        listed.pairs("42", NOW);
+        assert_eq!(listed.people.company(), Company::One);
+        listed.pairs("7", NOW);
+        assert_eq!(listed.people.company(), Company::Many);
+    }
+
+    #[test]
+    fn p31_among_several_people_one_is_the_owner() {
+        let owner = |world: &World, user: &str| world.people.is_owner("telegram", Some(user));
+        let listed = World::with("TELEGRAM_ALLOWED_USERS=42,7\n");
+        assert!(owner(&listed, "42") && !owner(&listed, "7") && !listed.people.is_owner("slack", Some("42")));
+        assert!(!listed.people.is_owner("telegram", None));
+        let paired = World::with("");
+        paired.pairs("42", NOW);
+        paired.pairs("7", Time(NOW.0 + 1_000_000));
+        assert!(owner(&paired, "42") && !owner(&paired, "7"));
+        assert!(owner(&World::with("TELEGRAM_ALLOWED_USERS=42\n"), "42"));
+    }
+}
