@@ -16,6 +16,7 @@ pub mod unit;
 use crate::client::{Client, Page as Slice};
 use crate::cmd::service::{Service, Unit};
 use crate::home::{Home, Occupied};
+use crate::out::one_line;
 use crate::wire;
 use anyhow::{Context, bail};
 use record::{Keeper, Record, Step};
@@ -44,6 +45,8 @@ pub struct Move<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Makes a backup that was read back, and says where.
     pub back_up: &'a dyn Fn(&Home) -> anyhow::Result<PathBuf>,
+    /// How many messages there are in a home.
+    pub census: &'a dyn Fn(&Path) -> anyhow::Result<u64>,
 }
 
 impl Move<'_> {
@@ -81,8 +84,16 @@ impl Move<'_> {
             record.keep(self.home)?;
         }
         if record.step == Step::Starting {
-            self.start(&record, out)?;
-            self.prove(out)?;
+            if let Err(error) = self.start(&record, out).and_then(|()| self.prove(out)) {
+                writeln!(out, "it does not run here, so it goes back to Hermes")?;
+                undo(self.home, self.variable, self.census, out).with_context(|| {
+                    format!(
+                        "it does not run here ({error:#}), and could not be given back; `{}` tries that again",
+                        undo_command(self.home)
+                    )
+                })?;
+                return Err(error.context("it was given back to Hermes"));
+            }
             record.step = Step::Done;
             record.keep(self.home)?;
         }
@@ -165,7 +176,7 @@ impl Move<'_> {
         }
     }
 
-    /// Each agent answers, without a model: a conversation of its own is asked where it stands.
+    /// Each agent answers, without a model and without being changed: a conversation of its own is looked up.
     fn prove(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         for home in &self.homes {
@@ -204,10 +215,8 @@ pub fn undo(
             wait_until_free(home, is_ours)?;
         }
     }
-    let mut messages = 0;
-    for home in &homes {
-        messages += census(home.path())?;
-    }
+    // Hermes gets its units back whatever the count says: a home that cannot be read is no reason to keep it.
+    let counted: anyhow::Result<Vec<u64>> = homes.iter().map(|home| census(home.path())).collect();
     for unit in &record.units {
         unit.put_back()?;
         writeln!(out, "{} is as it was", unit.name)?;
@@ -220,9 +229,12 @@ pub fn undo(
         )?;
     }
     Record::forget(home)?;
-    match messages.saturating_sub(record.messages) {
-        0 => writeln!(out, "nothing was said meanwhile")?,
-        said => writeln!(out, "{said} messages were added meanwhile; Hermes finds them in its own tables")?,
+    match counted.map(|counts| counts.iter().sum::<u64>().saturating_sub(record.messages)) {
+        Err(error) => writeln!(out, "what was said meanwhile could not be counted: {error:#}")?,
+        Ok(0) => writeln!(out, "nothing was said meanwhile")?,
+        Ok(said) => {
+            writeln!(out, "{said} messages were added meanwhile; Hermes finds them in its own tables")?
+        }
     }
     for backup in &record.backups {
         writeln!(out, "the backup of before stays in {}", backup.display())?;
@@ -267,27 +279,54 @@ async fn round_trip(home: &Home) -> anyhow::Result<String> {
         }
         if began.elapsed() > START_PATIENCE {
             bail!(
-                "the gateway in {} did not answer within {} s; its logs/errors.log says why. \
-                 `throughline adopt --undo` gives the agent back to Hermes",
+                "the gateway in {} did not answer within {} s; its logs/errors.log says why",
                 home.path().display(),
                 START_PATIENCE.as_secs()
             );
         }
         tokio::time::sleep(PAUSE).await;
     };
-    let answered = ask_where_it_stands(&client).await;
-    Ok(answered.unwrap_or_else(|| format!("{} is there; nobody has spoken yet", status.agent)))
+    Ok(match newest_conversation(&client).await? {
+        Some(known) => format!("its newest conversation is {}", one_line(&known)),
+        None => format!("{} is there; nobody has spoken yet", status.agent),
+    })
 }
 
-/// None: there is no conversation that is open.
-async fn ask_where_it_stands(client: &Client) -> Option<String> {
-    let newest = client.sessions(None, Slice { limit: 20, offset: 0 }).await.ok()?;
-    for known in newest.into_iter().filter(|known| known.ended.is_none()) {
-        if let Ok(said) = client.order(&known.id, "/status").await {
-            return Some(said.lines().next().unwrap_or_default().to_owned());
+/// Looked up only: whoever is given an order is taken into our books, and this is a proof, not a beginning.
+async fn newest_conversation(client: &Client) -> anyhow::Result<Option<String>> {
+    let newest = client.sessions(None, Slice { limit: 1, offset: 0 }).await?;
+    let Some(listed) = newest.into_iter().next() else { return Ok(None) };
+    let known = client.session(&listed.id).await?;
+    Ok(known.map(|known| match known.title {
+        Some(title) => format!("{} ({title})", known.id),
+        None => known.id.to_string(),
+    }))
+}
+
+/// How this move is taken back. The home's own directory says which profile it is.
+pub fn undo_command(home: &Home) -> String {
+    let path = home.path().display().to_string();
+    match path.contains(|letter: char| letter.is_whitespace() || letter == '\'') {
+        true => format!("throughline adopt --undo {path:?}"),
+        false => format!("throughline adopt --undo {path}"),
+    }
+}
+
+/// Moves that were begun from elsewhere and have one of these homes: of the root with all its profiles, or of one of them.
+pub fn refuse_overlap(home: &Home, homes: &[Home], everybody: &[Home]) -> anyhow::Result<()> {
+    for other in everybody.iter().filter(|other| *other != home) {
+        let Some(record) = Record::of(other)? else { continue };
+        if let Some(shared) = homes.iter().find(|mine| record.homes.iter().any(|path| path == mine.path())) {
+            bail!(
+                "{} was moved on {} by a move that is kept in {}: nothing was changed. `{}` takes that one back",
+                shared.path().display(),
+                record.began,
+                other.path().display(),
+                undo_command(other)
+            );
         }
     }
-    None
+    Ok(())
 }
 
 #[cfg(unix)]
@@ -306,4 +345,37 @@ fn terminate(pid: u32) -> anyhow::Result<()> {
 #[cfg(not(unix))]
 fn terminate(pid: u32) -> anyhow::Result<()> {
     bail!("stop the process {pid} and run this again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::ChosenBy;
+
+    #[test]
+    fn a_home_is_in_one_move_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            Home::new(&path, ChosenBy::CommandLine)
+        };
+        let everybody = [at("root"), at("root/profiles/coder"), at("root/profiles/work")];
+        let [root, coder, work] = &everybody;
+        let record = Record {
+            step: Step::Done,
+            began: "2026-05-28".into(),
+            homes: vec![coder.path().to_owned()],
+            units: Vec::new(),
+            by_hand: Vec::new(),
+            backups: Vec::new(),
+            keeper: Keeper::Nobody,
+            messages: 0,
+        };
+        record.keep(coder).unwrap();
+        let refused = refuse_overlap(root, &everybody, &everybody).unwrap_err().to_string();
+        assert!(refused.contains(&undo_command(coder)), "{refused}");
+        refuse_overlap(work, std::slice::from_ref(work), &everybody).unwrap();
+        refuse_overlap(coder, std::slice::from_ref(coder), &everybody).unwrap();
+    }
 }

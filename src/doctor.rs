@@ -4,6 +4,7 @@
 
 pub mod backup;
 mod files;
+pub mod holders;
 mod transcripts;
 
 use crate::home::Home;

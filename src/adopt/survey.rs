@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use throughline_core::command;
 use throughline_hermes::elsewhere;
+use throughline_hermes::schema::{Verdict, verdict};
 use throughline_store::Census;
 
 /// What a survey says, under these headings and in this order.
@@ -42,6 +43,14 @@ const PARTS: [(Part, &str, &str); 8] = [
     (Part::Obstacles, "obstacles", "What is in the way"),
 ];
 
+/// What is damaged in a home.
+#[derive(Debug, Default)]
+pub struct Damage {
+    pub lines: Vec<String>,
+    /// With which no gateway would start.
+    pub in_the_way: Vec<String>,
+}
+
 /// One agent, as it would move.
 pub struct Survey {
     pub name: String,
@@ -56,7 +65,7 @@ impl Survey {
         name: &str,
         home: &Home,
         environment: &Environment,
-        damage: &dyn Fn(&Home) -> anyhow::Result<Vec<String>>,
+        damage: &dyn Fn(&Home) -> anyhow::Result<Damage>,
         page: &Page,
     ) -> anyhow::Result<Self> {
         let path = home.path();
@@ -83,7 +92,15 @@ impl Survey {
         }
         survey.jobs();
         survey.differ();
-        survey.say_all(Part::Damage, damage(home)?.iter());
+        if let Some(census) = &survey.census {
+            let verdict = verdict(census.schema);
+            if verdict != Verdict::Open {
+                survey.say(Part::Obstacles, verdict.to_string());
+            }
+        }
+        let damage = damage(home)?;
+        survey.say_all(Part::Damage, damage.lines.iter());
+        survey.say_all(Part::Obstacles, damage.in_the_way.iter());
         survey.foresee();
         Ok(survey)
     }

@@ -1,8 +1,8 @@
 //! What of a home makes the agent, and what is only there because something runs or ran.
 //!
 //! Everything is kept that is not known to be worthless elsewhere: what somebody put into a home is theirs. Left out are
-//! logs, caches, locks, sockets, records of processes, what can be installed again, and other backups. Profiles are homes
-//! of their own, and come along only if they are asked for.
+//! logs, caches, locks, sockets, records of processes, what can be installed again, and other backups; each is named, so
+//! that nobody finds out after a restore. Profiles are homes of their own, and come along only if they are asked for.
 
 use std::fs;
 use std::io;
@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use throughline_hermes::profile;
 
 /// Nowhere in a home.
-const DIRECTORIES_NOWHERE: [&str; 12] = [
+const DIRECTORIES_NOWHERE: [&str; 11] = [
     "__pycache__",
-    ".git",
     "node_modules",
     ".venv",
     "venv",
@@ -39,7 +38,11 @@ const DIRECTORIES_NOT_AT_TOP: [&str; 11] = [
     STAGE,
 ];
 /// About a process that is gone where this is restored.
-const FILES_NOT_AT_TOP: [&str; 7] = [
+const FILES_NOT_AT_TOP: [&str; 10] = [
+    "active_sessions.lock",
+    "auth.lock",
+    // Says that this home is the one that was moved; a copy of it was not.
+    "throughline.adoption",
     "gateway.lock",
     "gateway.pid",
     "gateway_state.json",
@@ -48,8 +51,10 @@ const FILES_NOT_AT_TOP: [&str; 7] = [
     "throughline.address",
     RESTORE_MARK,
 ];
-const ENDINGS_NOWHERE: [&str; 9] =
-    [".db-wal", ".db-shm", ".db-journal", ".pyc", ".pyo", ".lock", ".pid", ".sock", ".partial"];
+const ENDINGS_NOWHERE: [&str; 7] =
+    [".db-wal", ".db-shm", ".db-journal", ".pyc", ".pyo", ".tar.gz.partial", ".tar.gz.age.partial"];
+/// Part of a copy already, or made again by whoever needs it: not worth a word.
+const ENDINGS_UNSAID: [&str; 5] = [".db-wal", ".db-shm", ".db-journal", ".pyc", ".pyo"];
 
 /// Where copies of databases lie until they are in the archive.
 pub const STAGE: &str = "backup.partial";
@@ -80,6 +85,8 @@ pub enum Kind {
 pub struct Survey {
     pub found: Vec<Found>,
     pub unread: Vec<String>,
+    /// What is left out on purpose; a directory stands for what is in it.
+    pub left_out: Vec<String>,
 }
 
 /// Whether the profiles below a home belong to it.
@@ -125,7 +132,13 @@ impl Survey {
                     continue;
                 }
             };
-            if except.contains(&place) || is_left_out(&path, about.is_dir(), profiles) {
+            if except.contains(&place) || path == STAGE {
+                continue;
+            }
+            if is_left_out(&path, about.is_dir(), profiles) {
+                if !ENDINGS_UNSAID.iter().any(|ending| name.ends_with(ending)) {
+                    self.left_out.push(path);
+                }
                 continue;
             }
             let kind = match () {
@@ -169,9 +182,16 @@ fn is_left_out(path: &str, is_directory: bool, profiles: Profiles) -> bool {
         }
         false => {
             (is_top && FILES_NOT_AT_TOP.contains(&name))
+                || is_lock(name)
                 || ENDINGS_NOWHERE.iter().any(|ending| name.ends_with(ending))
         }
     }
+}
+
+/// Hermes' locks and ours are called after a file (`MEMORY.md.lock`) or are hidden (`.tick.lock`). What is called
+/// `uv.lock` or `Cargo.lock` belongs to somebody's work.
+fn is_lock(name: &str) -> bool {
+    name.strip_suffix(".lock").is_some_and(|of| of.contains('.'))
 }
 
 fn is_database(path: &Path) -> bool {
@@ -213,9 +233,21 @@ mod tests {
             "cron/jobs.json",
             "throughline.key",
             ".throughline",
+            "workspace/uv.lock",
+            "workspace/Cargo.lock",
+            "workspace/server.pid",
+            "workspace/download.partial",
         ];
-        let left =
-            ["gateway.lock", "gateway.pid", "state.db-wal", "throughline.address", "memories/MEMORY.md.lock"];
+        let left = [
+            "gateway.lock",
+            "gateway.pid",
+            "state.db-wal",
+            "throughline.address",
+            "throughline.adoption",
+            "memories/MEMORY.md.lock",
+            "cron/.tick.lock",
+            "throughline-main-20260528T093510Z.tar.gz.partial",
+        ];
         for path in kept {
             assert!(!is_left_out(path, false, Profiles::Left), "{path}");
             assert!(!is_left_out(&format!("profiles/work/{path}"), false, Profiles::Taken), "{path}");
@@ -224,9 +256,13 @@ mod tests {
             assert!(is_left_out(path, false, Profiles::Left), "{path}");
             assert!(is_left_out(&format!("profiles/work/{path}"), false, Profiles::Taken), "{path}");
         }
-        for (path, is_left) in
-            [("logs", true), ("profiles/work/logs", true), ("skills/logs", false), ("cron", false)]
-        {
+        for (path, is_left) in [
+            ("logs", true),
+            ("profiles/work/logs", true),
+            ("skills/logs", false),
+            ("cron", false),
+            ("skills/own/.git", false),
+        ] {
             assert_eq!(is_left_out(path, true, Profiles::Taken), is_left, "{path}");
         }
         assert!(

@@ -1,7 +1,7 @@
 //! `throughline adopt`: an agent moves over from Hermes, or back.
 
 use crate::adopt::record::{Record, Step};
-use crate::adopt::survey::Survey;
+use crate::adopt::survey::{Damage, Survey};
 use crate::adopt::{self, Move};
 use crate::archive::survey::Profiles;
 use crate::cmd::backup;
@@ -61,11 +61,15 @@ impl Adopt {
         }
         if let Some(record) = Record::of(&home)?.filter(|record| record.step == Step::Done) {
             bail!(
-                "{} was moved here on {}; `throughline adopt --undo` gives it back to Hermes",
+                "{} was moved here on {}; `{}` gives it back to Hermes",
                 home.path().display(),
-                record.began
+                record.began,
+                adopt::undo_command(&home)
             );
         }
+        let homes: Vec<Home> = agents.iter().map(|(_, home)| home.clone()).collect();
+        let everybody: Vec<Home> = home::profiles(&root)?.into_iter().map(|(_, home)| home).collect();
+        adopt::refuse_overlap(&home, &homes, &everybody)?;
         let damage = |home: &Home| damage(home, now);
         let surveys: Vec<Survey> = agents
             .iter()
@@ -87,13 +91,15 @@ impl Adopt {
             bail!("nothing was changed: put right what is in the way, and run this again");
         }
         self.consent(together, out)?;
-        let homes = agents.into_iter().map(|(_, home)| home).collect();
         let back_up = |home: &Home| back_up(home, now);
-        let moving = Move { home: &home, homes, together, variable: &variable, back_up: &back_up };
+        let census = &messages;
+        let moving = Move { home: &home, homes, together, variable: &variable, back_up: &back_up, census };
         moving.go(&surveys, page.minute(now), out)?;
         writeln!(
             out,
-            "moved. `throughline status` shows how it does; `throughline adopt --undo` gives it back"
+            "moved. `throughline --home {} status` shows how it does; `{}` gives it back",
+            home.path().display(),
+            adopt::undo_command(&home)
         )?;
         Ok(ExitCode::SUCCESS)
     }
@@ -149,12 +155,7 @@ impl Adopt {
             );
         }
         self.consent(false, out)?;
-        let census = |path: &Path| -> anyhow::Result<u64> {
-            let census = throughline_store::Home::at(path).census();
-            let census = census.with_context(|| format!("could not look into {}", path.display()))?;
-            Ok(census.map_or(0, |census| census.messages))
-        };
-        adopt::undo(home, variable, &census, out)?;
+        adopt::undo(home, variable, &messages, out)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -181,10 +182,16 @@ impl Adopt {
     }
 }
 
+fn messages(path: &Path) -> anyhow::Result<u64> {
+    let census = throughline_store::Home::at(path).census();
+    let census = census.with_context(|| format!("could not look into {}", path.display()))?;
+    Ok(census.map_or(0, |census| census.messages))
+}
+
 /// What `throughline doctor` would say, counted by kind.
-fn damage(home: &Home, now: Time) -> anyhow::Result<Vec<String>> {
+fn damage(home: &Home, now: Time) -> anyhow::Result<Damage> {
     if !home.path().join("state.db").exists() {
-        return Ok(Vec::new());
+        return Ok(Damage::default());
     }
     let found = doctor::examine(home, home.owner().is_some(), now)?;
     let mut kinds: Vec<Kind> = found.iter().map(|finding| finding.kind).collect();
@@ -198,7 +205,13 @@ fn damage(home: &Home, now: Time) -> anyhow::Result<Vec<String>> {
             home.path().display()
         ));
     }
-    Ok(lines)
+    let in_the_way = found.iter().filter(|finding| finding.kind == Kind::Integrity);
+    let in_the_way = in_the_way.map(|finding| {
+        let database = home.path().join("state.db");
+        let first = finding.evidence.first().map_or("", String::as_str);
+        format!("{} is damaged ({first}): put it back from a backup first", database.display())
+    });
+    Ok(Damage { in_the_way: in_the_way.collect(), lines })
 }
 
 /// In the home's own `backups`, which no backup takes along.

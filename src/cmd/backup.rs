@@ -25,6 +25,8 @@ use throughline_core::redact::Secret;
 
 /// A smaller file is read before anything is said about its length: it may change any moment.
 const READ_AT_ONCE: u64 = 64 << 20;
+/// How much of what was left out is named to a person.
+const LEFT_OUT_MAX: usize = 20;
 
 /// Keep a home in one file, beside a running gateway or without one
 #[derive(Debug, clap::Args)]
@@ -66,6 +68,8 @@ pub struct Kept {
     pub manifest: Manifest,
     /// What could not be taken along, and what was found on the way.
     pub notes: Vec<String>,
+    /// What a backup leaves out on purpose.
+    pub left_out: Vec<String>,
 }
 
 impl Backup {
@@ -138,6 +142,13 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
         _ => {}
     }
     let file = file.write(true).create_new(true).open(&partial).with_context(doing)?;
+    // Until it has its name: whoever finds it unlocked knows that nobody writes it any more.
+    file.try_lock().with_context(doing)?;
+    if remove_leftovers(&to, &partial) {
+        notes.push(
+            "an earlier backup here was interrupted; what it left under its own name was thrown away".into(),
+        );
+    }
     let mut survey = Survey::of(home, order.profiles, &[to.clone(), partial.clone()])
         .with_context(|| format!("{} cannot be read", home.display()))?;
     notes.append(&mut survey.unread);
@@ -167,7 +178,41 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
         }
     }
     let bytes = fs::metadata(&to).map_or(0, |about| about.len());
-    Ok(Kept { path: to, bytes, manifest, notes })
+    Ok(Kept { path: to, bytes, manifest, notes, left_out: survey.left_out })
+}
+
+/// Backups whose names tell only their time are each called otherwise, so none would find what another left. Whether
+/// something was thrown away.
+fn remove_leftovers(to: &Path, own: &Path) -> bool {
+    let (Some(directory), Some(name)) = (to.parent(), to.file_name().and_then(|name| name.to_str())) else {
+        return false;
+    };
+    let Some(wanted) = without_stamp(name) else { return false };
+    let mut has_removed = false;
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_leftover = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.strip_suffix(".partial"))
+            .is_some_and(|name| without_stamp(name).is_some_and(|other| other == wanted));
+        if !is_leftover || path == own || !path.is_file() {
+            continue;
+        }
+        if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+            has_removed |= fs::remove_file(&path).is_ok();
+        }
+    }
+    has_removed
+}
+
+/// What stands before and after the time in `throughline-main-20260528T093510Z.tar.gz`.
+fn without_stamp(name: &str) -> Option<(&str, &str)> {
+    let (stem, ending) = name.split_once(".tar.gz")?;
+    let (before, stamp) = stem.rsplit_once('-')?;
+    let (day, time) = stamp.strip_suffix('Z')?.split_once('T')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (day.len() == 8 && time.len() >= 6 && is_number(day) && is_number(time)).then_some((before, ending))
 }
 
 fn write(
@@ -196,8 +241,22 @@ fn write(
                 let mut copying = Progress::bytes(&format!("copy {path}"), found.bytes);
                 let copied = throughline_store::copy(&found.place, &copy, &mut |done, total| {
                     copying.stands_at(done, total);
-                })?;
+                });
                 drop(copying);
+                let copied = match copied {
+                    Err(error) if error.is_damage() => {
+                        // No database any more, but perhaps all there is of it.
+                        let (file, bytes) = File::open(&found.place)
+                            .and_then(|file| file.metadata().map(|about| (file, about.len())))
+                            .with_context(doing)?;
+                        archive.file(path, mode, bytes, file).with_context(doing)?;
+                        notes.push(format!(
+                            "{path} is too damaged to be opened; it was kept as it is, byte for byte"
+                        ));
+                        continue;
+                    }
+                    copied => copied?,
+                };
                 let file = File::open(&copy).with_context(doing)?;
                 archive.file(path, mode, copied.bytes, file).with_context(doing)?;
                 let _ = fs::remove_file(&copy);
@@ -298,6 +357,12 @@ impl Kept {
         for note in &self.notes {
             writeln!(out, "note  {}", crate::out::visible(note))?;
         }
+        if !self.left_out.is_empty() {
+            let named: Vec<&str> = self.left_out.iter().take(LEFT_OUT_MAX).map(String::as_str).collect();
+            let more = self.left_out.len() - named.len();
+            let more = if more > 0 { format!(" and {more} more (--json names all)") } else { String::new() };
+            writeln!(out, "left out: {}{more}", crate::out::one_line(&named.join(", ")))?;
+        }
         if !is_sealed {
             writeln!(out, "It holds the home's keys as they are. Keep it private, or use --encrypt.")?;
         }
@@ -317,6 +382,42 @@ impl Kept {
                 "path": database.path, "rows": database.rows, "damage": database.damage,
             })).collect::<Vec<_>>(),
             "notes": self.notes,
+            "left_out": self.left_out,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_was_made_of_a_time_is_known_without_it() {
+        let known = without_stamp("throughline-main-20260528T093510Z.tar.gz");
+        assert_eq!(known, Some(("throughline-main", "")));
+        assert_eq!(without_stamp("throughline-main-20260529T010000Z.tar.gz"), known);
+        assert_ne!(without_stamp("throughline-work-20260528T093510Z.tar.gz"), known);
+        assert_eq!(without_stamp("adopt-20260528T093510123456Z.tar.gz"), Some(("adopt", "")));
+        assert_eq!(without_stamp("kept.tar.gz"), None);
+        assert_eq!(without_stamp("my-holiday.tar.gz"), None);
+    }
+
+    #[test]
+    fn what_an_interrupted_backup_left_under_its_own_name_goes_and_what_is_being_written_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let [left, busy, other] = [
+            path("throughline-main-20260527T093510Z.tar.gz.partial"),
+            path("throughline-main-20260527T093511Z.tar.gz.partial"),
+            path("throughline-work-20260527T093510Z.tar.gz.partial"),
+        ];
+        for file in [&left, &busy, &other] {
+            fs::write(file, "half").unwrap();
+        }
+        let writing = File::open(&busy).unwrap();
+        writing.try_lock().unwrap();
+        let to = path("throughline-main-20260528T093510Z.tar.gz");
+        assert!(remove_leftovers(&to, &path("throughline-main-20260528T093510Z.tar.gz.partial")));
+        assert!(!left.exists() && busy.exists() && other.exists());
     }
 }

@@ -1,15 +1,15 @@
 //! `throughline doctor`: what is wrong with a home, and, if asked, how it is made right.
 //!
 //! - without `--repair` and `--undo` nothing is changed, and a gateway may run meanwhile
-//! - a repair begins with a backup, is shown before it is asked for, and is one transaction each: it can be
+//! - a repair is shown before it is asked for, begins with a backup, and is one transaction each: it can be
 //!   interrupted at any moment, and run again
-//! - what was repaired is looked for again, by the same examination
+//! - what was repaired is looked for again, by the same examination, and what that brings to light is repaired, too
 //!
 //! Deliberately absent: what is wrong, and how it is repaired (`store::doctor`), and what files say (`crate::doctor`).
 
 use crate::config::Environment;
 use crate::doctor::backup::{Backup, Before};
-use crate::doctor::{examine, transcript};
+use crate::doctor::{examine, holders, transcript};
 use crate::home::{self, Home, Occupied, Ownership};
 use crate::out::{Page, Tint, indented, one_line, visible, write_json};
 use crate::progress::Progress;
@@ -27,6 +27,9 @@ const WITH_FINDINGS: u8 = 2;
 /// How many findings of one kind are shown to a person, and how many lines of evidence of each.
 const SHOWN_MAX: usize = 20;
 const LINES_MAX: usize = 8;
+/// One repair can bring another to light: a chain that is one again may have a route to mend. More rounds than any
+/// of them has needed.
+const ROUNDS_MAX: usize = 5;
 
 /// Find what is wrong with a home; repair it on request
 #[derive(Debug, clap::Args)]
@@ -68,6 +71,14 @@ impl Doctor {
         for home in &homes {
             if !home.path().join("state.db").exists() {
                 bail!("{} has no state.db: there is nothing to examine", home.path().display());
+            }
+            if let Some(session) = &self.session
+                && !is_known(home, session)?
+            {
+                bail!(
+                    "{} has no session {session}; `throughline sessions` lists those it has",
+                    home.path().display()
+                );
             }
             if self.undo {
                 return self.undo(home, out);
@@ -115,42 +126,66 @@ impl Doctor {
             findings.iter().filter(|finding| !finding.is_repairable()).cloned().collect();
         findings.retain(Finding::is_repairable);
         if findings.is_empty() {
-            writeln!(out, "{}: there is nothing to repair", home.path().display())?;
+            match self.json {
+                true => write_json(&in_json(home, &others), out)?,
+                false => writeln!(out, "{}: there is nothing to repair", home.path().display())?,
+            }
             return Ok(if others.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FINDINGS) });
         }
         findings.sort_by_key(|finding| turn_of(finding.kind));
+        let told: &mut dyn Write = if self.json { &mut io::sink() } else { &mut *out };
+        writeln!(told, "The plan:")?;
+        for finding in &findings {
+            writeln!(told, "  {:<24} {}", finding.kind.name(), one_line(does(finding)))?;
+        }
+        told.flush()?;
+        if !self.is_wanted(&format!("Repair {} findings?", findings.len()))? {
+            writeln!(told, "Nothing was changed.")?;
+            return Ok(ExitCode::from(WITH_FINDINGS));
+        }
         let backup = Backup::make(home, Before::Repair, now())?;
         writeln!(
-            out,
-            "Backup of {} messages in {} sessions: {}\n\nThe plan:",
+            told,
+            "\nBackup of {} messages in {} sessions: {}\n",
             backup.holds.messages,
             backup.holds.sessions,
             backup.path.display()
         )?;
-        for finding in &findings {
-            writeln!(out, "  {:<24} {}", finding.kind.name(), one_line(does(finding)))?;
+        let mut tried = Vec::new();
+        let mut after = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let round = mend_all(home, &findings, page, told)?;
+            let has_changed = round.iter().any(|repair| repair.outcome == Outcome::Done);
+            tried.extend(round);
+            // By the same examination: what was repaired must not be there any more.
+            after = self.findings(home, false)?;
+            findings = after.iter().filter(|finding| finding.is_repairable()).cloned().collect();
+            findings.sort_by_key(|finding| turn_of(finding.kind));
+            if findings.is_empty() || !has_changed {
+                break;
+            }
         }
-        out.flush()?;
-        if !self.is_wanted(&format!("Repair {} findings?", findings.len()))? {
-            backup.discard();
-            writeln!(out, "Nothing was changed.")?;
-            return Ok(ExitCode::from(WITH_FINDINGS));
-        }
-        let left = mend_all(home, &findings, page, out)?;
         backup.repaired(home)?;
-        // By the same examination: what was repaired must not be there any more.
-        let after = self.findings(home, false)?;
-        let still: Vec<&Finding> = after.iter().filter(|finding| finding.is_repairable()).collect();
-        for finding in &still {
-            writeln!(out, "  {:<24} {}", finding.kind.name(), page.paint(Tint::Yellow, "is still there"))?;
+        let (repaired, still) = (tried.iter().filter(|repair| repair.is_over()).count(), findings.len());
+        let reported = after.len() - still;
+        if self.json {
+            let told: Vec<Value> = tried.iter().map(Repair::in_json).collect();
+            let mut value = in_json(home, &after);
+            value["repairs"] = told.into();
+            value["backup"] = json!(backup.path);
+            write_json(&value, out)?;
+        } else {
+            for finding in &findings {
+                let remark = page.paint(Tint::Yellow, "is still there");
+                writeln!(out, "  {:<24} {remark}", finding.kind.name())?;
+            }
+            writeln!(
+                out,
+                "\n{repaired} of {} repaired; {reported} others are reported only. `throughline doctor --undo` puts the backup \
+                 back.",
+                repaired + still,
+            )?;
         }
-        writeln!(
-            out,
-            "\n{} of {} repaired; {} others are reported only. `throughline doctor --undo` puts the backup back.",
-            findings.len() - left,
-            findings.len(),
-            others.len()
-        )?;
         Ok(if after.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FINDINGS) })
     }
 
@@ -200,35 +235,67 @@ impl Doctor {
     }
 }
 
-/// One transaction each. How many could not be repaired.
-fn mend_all(home: &Home, findings: &[Finding], page: &Page, out: &mut dyn Write) -> anyhow::Result<usize> {
+/// What became of one finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// It was gone already, by an earlier repair.
+    Gone,
+    Left,
+    Failed,
+}
+
+struct Repair {
+    kind: Kind,
+    sessions: Vec<String>,
+    outcome: Outcome,
+    says: String,
+}
+
+impl Repair {
+    fn is_over(&self) -> bool {
+        matches!(self.outcome, Outcome::Done | Outcome::Gone)
+    }
+
+    fn in_json(&self) -> Value {
+        let outcome = match self.outcome {
+            Outcome::Done => "done",
+            Outcome::Gone => "gone",
+            Outcome::Left => "left",
+            Outcome::Failed => "failed",
+        };
+        json!({"kind": self.kind.name(), "sessions": self.sessions, "outcome": outcome, "says": self.says})
+    }
+}
+
+/// One transaction each.
+fn mend_all(
+    home: &Home,
+    findings: &[Finding],
+    page: &Page,
+    out: &mut dyn Write,
+) -> anyhow::Result<Vec<Repair>> {
     let store = throughline_store::Home::at(home.path());
     let mut surgeon = store.surgeon(now())?;
     let mut progress = Progress::new("repairing", findings.len() as u64);
-    let mut left = 0;
+    let mut tried = Vec::new();
     for (nth, finding) in (0..).zip(findings) {
         progress.reach("repairing", nth, findings.len() as u64);
         let file = (finding.kind == Kind::TranscriptGap).then(|| transcript(home, finding)).flatten();
-        let line = match surgeon.mend(finding, file.as_ref(), now()) {
-            Ok(Mended::Done(what)) => format!("{} {}", page.paint(Tint::Green, "done:"), one_line(&what)),
-            Ok(Mended::Unneeded) => "was gone already".to_owned(),
-            Ok(Mended::Left(why)) => {
-                left += 1;
-                format!("{} {}", page.paint(Tint::Yellow, "left:"), one_line(&why))
-            }
+        let (outcome, tint, word, says) = match surgeon.mend(finding, file.as_ref(), now()) {
+            Ok(Mended::Done(what)) => (Outcome::Done, Tint::Green, "done: ", one_line(&what)),
+            Ok(Mended::Unneeded) => (Outcome::Gone, Tint::Dim, "", "was gone already".to_owned()),
+            Ok(Mended::Left(why)) => (Outcome::Left, Tint::Yellow, "left: ", one_line(&why)),
             Err(error) => {
-                left += 1;
-                format!(
-                    "{} {}",
-                    page.paint(Tint::Red, "failed, and nothing of it was changed:"),
-                    error.in_full()
-                )
+                let word = "failed, and nothing of it was changed: ";
+                (Outcome::Failed, Tint::Red, word, error.in_full())
             }
         };
-        writeln!(out, "  {:<24} {line}", finding.kind.name())?;
+        writeln!(out, "  {:<24} {}{says}", finding.kind.name(), page.paint(tint, word))?;
         out.flush()?;
+        tried.push(Repair { kind: finding.kind, sessions: finding.sessions.clone(), outcome, says });
     }
-    Ok(left)
+    Ok(tried)
 }
 
 /// A repair has the home for itself.
@@ -236,19 +303,42 @@ fn claim(home: &Home) -> anyhow::Result<Ownership> {
     if home.owner().is_none() {
         home::take_title().context("could not start again under the name that Hermes knows")?;
     }
-    home.own(env!("CARGO_PKG_VERSION")).map_err(|error| match error.downcast_ref::<Occupied>() {
-        Some(occupied) => {
-            let how = match &occupied.owner {
-                Some(record) if record.throughline.is_some() => {
-                    "stop it where it was started (Ctrl-C, or its service)"
-                }
-                Some(_) => "stop it with `hermes gateway stop`",
-                None => "end that process",
-            };
-            anyhow::anyhow!("{occupied}. A repair needs the home for itself: {how}, then repair")
-        }
-        None => error,
-    })
+    let owned =
+        home.own(env!("CARGO_PKG_VERSION")).map_err(|error| match error.downcast_ref::<Occupied>() {
+            Some(occupied) => {
+                let how = match &occupied.owner {
+                    Some(record) if record.throughline.is_some() => {
+                        "stop it where it was started (Ctrl-C, or its service)"
+                    }
+                    Some(_) => "stop it with `hermes gateway stop`",
+                    None => "end that process",
+                };
+                anyhow::anyhow!("{occupied}. A repair needs the home for itself: {how}, then repair")
+            }
+            None => error,
+        })?;
+    let database = home.path().join("state.db");
+    let holders = holders::of(&database);
+    if !holders.is_empty() {
+        let named: Vec<String> =
+            holders.iter().map(|holder| format!("{} (pid {})", holder.program, holder.pid)).collect();
+        bail!(
+            "{} is open in {}, which would write back what it remembers of it. Nothing was changed: end it, then repair",
+            database.display(),
+            one_line(&named.join(", "))
+        );
+    }
+    Ok(owned)
+}
+
+/// Whether there is such a session, or something is wrong with one of that name.
+fn is_known(home: &Home, session: &str) -> anyhow::Result<bool> {
+    let store = throughline_store::Home::at(home.path());
+    if store.has_session(session)? {
+        return Ok(true);
+    }
+    let found = examine(home, home.owner().is_some(), now())?;
+    Ok(found.iter().any(|finding| finding.sessions.iter().any(|known| known == session)))
 }
 
 fn now() -> Time {

@@ -39,13 +39,21 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Copies and verifies. The home must be this process's.
+    /// Copies and verifies. The home must be this process's. What could not be finished is removed again.
     pub fn make(home: &Home, before: Before, now: Time) -> anyhow::Result<Self> {
         let name = match before {
             Before::Repair => format!("doctor-{}", now.compact()),
             Before::Undo => format!("undo-{}", now.compact()),
         };
         let path = home.path().join(DIRECTORY).join(name);
+        let made = Self::make_in(path.clone(), home, before, now);
+        if made.is_err() {
+            let _ = fs::remove_dir_all(&path);
+        }
+        made
+    }
+
+    fn make_in(path: PathBuf, home: &Home, before: Before, now: Time) -> anyhow::Result<Self> {
         let doing = || format!("could not make a backup in {}", path.display());
         private_directory().create(&path).with_context(doing)?;
         let mut progress = Progress::new("copying the database", 0);
@@ -131,7 +139,12 @@ impl Backup {
     pub fn put_back(&self, home: &Home, now: Time) -> anyhow::Result<Backup> {
         let kept = Self::make(home, Before::Undo, now)?;
         let mut progress = Progress::new("putting the database back", 0);
-        // Files first: they lead to sessions that are there before and after.
+        // The database first: what the files lead to since the repair was there before it, too. Whoever is killed in
+        // between runs the undo again, and this backup is still the newest that was not put back.
+        let store = throughline_store::Home::at(home.path());
+        store.put_back(&self.path.join(DATABASE), &mut |label, done, total| {
+            progress.reach(label, done, total)
+        })?;
         for name in FILES {
             let (copy, place) = (self.path.join(flat(name)), home.path().join(name));
             let put = match fs::read(&copy) {
@@ -141,20 +154,13 @@ impl Backup {
                     _ => Ok(()),
                 },
             };
-            put.with_context(|| format!("could not put {} back", place.display()))?;
+            put.with_context(|| {
+                format!("could not put {} back; the database is: run --undo again", place.display())
+            })?;
         }
-        let store = throughline_store::Home::at(home.path());
-        store.put_back(&self.path.join(DATABASE), &mut |label, done, total| {
-            progress.reach(label, done, total)
-        })?;
         let path = self.path.join(UNDONE);
         write(&path, b"{}\n").with_context(|| format!("could not write {}", path.display()))?;
         Ok(kept)
-    }
-
-    /// Nobody wanted the repair: there is nothing to go back from.
-    pub fn discard(self) {
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use throughline_core::redact::redacted;
+use throughline_core::redact::{holds_secret, redacted};
 use throughline_store::doctor::{Finding, Kind, Remedy};
 
 /// Hermes' files and their limits, in characters.
@@ -162,7 +162,7 @@ fn secrets(path: &Path) -> Option<Finding> {
             break;
         }
         let text = String::from_utf8_lossy(&line[..line.len().min(LINE_MAX)]);
-        if may_hold_a_secret(&text) && redacted(&text) != text {
+        if holds_secret(&text) {
             count += 1;
             if count <= LINES_MAX {
                 evidence.push(format!("{name}, line {number}"));
@@ -178,26 +178,6 @@ fn secrets(path: &Path) -> Option<Finding> {
     let advice =
         "change the key or password at whoever gave it out, then delete the log; it is not shown here";
     Some(finding(Kind::SecretInLog, &name, evidence, advice))
-}
-
-/// Cheap, and true of every line in which [`redacted`] finds something worth finding in a log.
-fn may_hold_a_secret(line: &str) -> bool {
-    let words = [
-        "key",
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "bearer",
-        "authorization",
-        "sk-",
-        "ghp_",
-        "xox",
-        "AKIA",
-        "-----BEGIN",
-    ];
-    let lower = line.to_ascii_lowercase();
-    words.iter().any(|word| lower.contains(&word.to_ascii_lowercase()))
 }
 
 // ----------------------------------------------------------------------------------- permissions
@@ -299,6 +279,29 @@ mod tests {
         assert_eq!(kinds(&found), [Kind::SecretInLog]);
         assert_eq!(found[0].evidence, ["logs/agent.log, line 2"]);
         assert!(!format!("{found:?}").contains(secret));
+    }
+
+    #[test]
+    fn p31_a_secret_in_a_log_is_found_by_its_form_whatever_stands_around_it() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("logs")).unwrap();
+        let lines = [
+            "POST https://api.telegram.org/bot7000000001:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/getMe failed",
+            "sent eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+            "asked with AIzaSyA1234567890abcdefghijklmnopqrstuv",
+            "cloned with glpat-abcdefghij0123456789",
+            "pulled with hf_abcdefghijklmnopqrstuvwxyz01234567",
+            "connected to postgres://ada:correct-horse@db.example/agents",
+        ];
+        for line in lines {
+            fs::write(home.path().join("logs/agent.log"), format!("INFO all is well\n{line}\n")).unwrap();
+            let found = logs(home.path());
+            assert_eq!(kinds(&found), [Kind::SecretInLog], "{line}");
+            assert_eq!(found[0].evidence, ["logs/agent.log, line 2"]);
+        }
+        let harmless = "called +49 731 1234567 at 09:35, https://example.org/?page=2&size=10, 12 tokens used";
+        fs::write(home.path().join("logs/agent.log"), harmless).unwrap();
+        assert_eq!(logs(home.path()), []);
     }
 
     #[cfg(unix)]

@@ -237,6 +237,22 @@ fn p15_p31_a_dry_run_changes_nothing_and_names_what_is_left_behind() {
 }
 
 #[test]
+fn p15_a_home_that_could_not_start_here_is_not_taken() {
+    let world = World::new();
+    let [root, _] = world.homes();
+    let database = rusqlite::Connection::open(root.join("state.db")).unwrap();
+    throughline_hermes::schema::FRESH.iter().for_each(|text| database.execute_batch(text).unwrap());
+    database.execute("UPDATE schema_version SET version = 23", []).unwrap();
+    drop(database);
+    let looked = world.adopt(&["--dry-run"]).run();
+    assert_eq!(looked.status.code(), Some(2), "{}{}", looked.stdout, looked.stderr);
+    assert!(looked.stdout.contains("newer than 22"), "{}", looked.stdout);
+    let refused = world.adopt(&["--yes"]).run();
+    assert!(refused.stderr.contains("nothing was changed"), "{}", refused.stderr);
+    assert!(!root.join("throughline.adoption").exists() && !root.join("backups").exists());
+}
+
+#[test]
 fn p15_p16_two_profiles_move_over_from_the_real_hermes_and_back_with_every_message() {
     let world = World::new();
     let Some(python) = peers::hermes_python("0.19.0") else { return };

@@ -274,21 +274,54 @@ fn p16_a_home_in_use_is_examined_and_not_repaired() {
 }
 
 #[test]
+fn p16_what_a_repair_brings_to_light_is_repaired_and_what_it_says_is_true() {
+    let place = Place::new();
+    rotated(&place, 1);
+    // The chat waits to be resumed in a part that will be none any more.
+    place.write(
+        "home/sessions/sessions.json",
+        r#"{"agent:main:telegram:dm:1": {"session_key": "agent:main:telegram:dm:1",
+            "session_id": "20251113_000000_00000002", "created_at": "2025-11-14T21:17:00",
+            "updated_at": "2025-11-14T21:18:03.120456", "platform": "telegram", "chat_type": "dm",
+            "resume_pending": true, "resume_reason": "restart_timeout",
+            "last_resume_marked_at": "2025-11-01T10:00:00"}}"#,
+    );
+    let told: Value = serde_json::from_str(&doctor(&place, &["--repair", "--yes", "--json"]).stdout).unwrap();
+    assert_eq!(told["findings"], json!([]), "{told}");
+    let outcomes: Vec<&str> = told["repairs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|repair| repair["outcome"].as_str().unwrap())
+        .collect();
+    assert_eq!(outcomes, ["done", "gone", "done"], "{told}");
+    assert_eq!(findings(&place), Vec::<Value>::new());
+}
+
+#[test]
 fn p16_nobody_is_surprised_by_a_repair() {
     let place = Place::new();
     let all = rotated(&place, 2);
     let asked = doctor(&place, &["--repair"]);
     assert_eq!(asked.status.code(), Some(1));
     assert!(asked.stderr.contains("say --yes"), "{}", asked.stderr);
-    assert!(
-        asked.stdout.contains("Backup of 24 messages") && asked.stdout.contains("The plan:"),
-        "{}",
-        asked.stdout
-    );
+    assert!(asked.stdout.contains("The plan:"), "{}", asked.stdout);
+    let backups = || std::fs::read_dir(place.file("home/backups")).map_or(0, Iterator::count);
+    assert_eq!(backups(), 0, "what nobody wanted leaves no backup");
     assert_eq!(findings(&place).len(), 2, "nothing was changed");
 
     let only = doctor(&place, &["--repair", "--yes", "--session", "20251113_000001_00000000"]);
     assert!(only.stdout.contains("1 of 1 repaired"), "{}{}", only.stdout, only.stderr);
+    assert!(only.stdout.contains("Backup of 24 messages"), "{}", only.stdout);
+    assert_eq!(backups(), 1);
+    let nobody = doctor(&place, &["--session", "nobody"]);
+    assert!(nobody.stderr.contains("has no session nobody"), "{}{}", nobody.stdout, nobody.stderr);
+    let open = Connection::open(place.file("home/state.db")).unwrap();
+    messages(&place);
+    open.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0)).unwrap();
+    let refused = doctor(&place, &["--repair", "--yes"]);
+    assert!(refused.stderr.contains("is open in"), "{}{}", refused.stdout, refused.stderr);
+    drop(open);
     assert_eq!(findings(&place).len(), 1);
 
     // Somebody speaks; an undo says so, and keeps what was said.

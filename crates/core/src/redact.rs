@@ -78,6 +78,12 @@ pub fn redacted(text: &str) -> String {
     redacted_for(Purpose::Log, text)
 }
 
+/// Whether a key, a token or a password stands in the text. A phone number is private, and no secret.
+pub fn holds_secret(text: &str) -> bool {
+    let signs = Signs { number: false, ..Signs::of(text) };
+    applied(Purpose::Log, text, &signs) != text
+}
+
 /// How often a text is gone over until nothing changes. What one rule cuts can bring something before
 /// another; twice has been enough so far.
 const ROUNDS_MAX: usize = 6;

@@ -7,9 +7,9 @@
 //!
 //! Any SQLite database can be copied, not only Hermes': a home has several. The original is never written to.
 
-use crate::open::Home;
+use crate::open::{Home, OpenError};
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -67,9 +67,10 @@ pub fn copy(from: &Path, to: &Path, progress: &mut dyn FnMut(u64, u64)) -> Resul
         original.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())).map_err(broken)?;
     }
     transfer(&original, from, to, if is_held { Duration::ZERO } else { STEP_PAUSE }, progress)?;
-    let rows = if is_held { Some(counted(&original).map_err(broken)?) } else { None };
+    let rows = if is_held { Some(counted(&original, &mut Vec::new()).map_err(broken)?) } else { None };
     let copied = inspect(to)?;
-    if let Some(rows) = rows {
+    // What a damaged file answers is not worth comparing.
+    if let Some(rows) = rows.filter(|_| copied.damage.is_empty()) {
         for (table, &rows) in &rows {
             let copied = copied.rows.get(table).copied().unwrap_or(0);
             if copied != rows {
@@ -127,27 +128,63 @@ pub fn inspect(path: &Path) -> Result<Copied, CopyError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let uri = crate::open::unchanging(path);
         let database = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?;
+        let mut damage = Vec::new();
         let mut statement = database.prepare(&format!("PRAGMA integrity_check({DAMAGE_MAX})"))?;
-        let found = statement.query_map([], |row| row.get::<_, String>(0))?;
-        let damage = found.filter(|line| line.as_ref().map_or(true, |line| line != "ok"));
-        let damage = damage.collect::<rusqlite::Result<_>>()?;
+        for line in statement.query_map([], |row| row.get::<_, String>(0))? {
+            match line {
+                Ok(line) if line == "ok" => {}
+                Ok(line) => damage.push(line),
+                Err(error) if is_damage(&error) => {
+                    damage.push(error.to_string()); // too bad to be looked through to its end
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let bytes = std::fs::metadata(path).map_or(0, |about| about.len());
-        Ok(Copied { bytes, rows: counted(&database)?, damage })
+        let rows = counted(&database, &mut damage)?;
+        Ok(Copied { bytes, rows, damage })
     };
     look().map_err(|source| CopyError::Broken { path: path.to_owned(), source: source.into() })
 }
 
-/// Tables proper: an index for searching says nothing that they do not.
-fn counted(database: &Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
+fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+impl CopyError {
+    /// Whether the original is too badly damaged to be copied as a database.
+    pub fn is_damage(&self) -> bool {
+        let CopyError::Broken { source, .. } = self else { return false };
+        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**source);
+        while let Some(error) = next {
+            if error.downcast_ref().is_some_and(is_damage)
+                || matches!(error.downcast_ref(), Some(OpenError::Damaged { .. }))
+            {
+                return true;
+            }
+            next = error.source();
+        }
+        false
+    }
+}
+
+/// Tables proper: an index for searching says nothing that they do not. One that is too damaged to be counted is left
+/// out, and told.
+fn counted(database: &Connection, damage: &mut Vec<String>) -> rusqlite::Result<BTreeMap<String, u64>> {
     let sql = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'
                AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
     let mut statement = database.prepare(sql)?;
     let names = statement.query_map([], |row| row.get::<_, String>(0))?;
     let names = names.collect::<rusqlite::Result<Vec<_>>>()?;
-    let count = |name: String| {
+    let mut rows = BTreeMap::new();
+    for name in names {
         let sql = format!("SELECT count(*) FROM \"{}\"", name.replace('"', "\"\""));
-        let rows: i64 = database.query_row(&sql, [], |row| row.get(0))?;
-        Ok((name, rows.max(0) as u64))
-    };
-    names.into_iter().map(count).collect()
+        match database.query_row(&sql, [], |row| row.get::<_, i64>(0)) {
+            Ok(count) => drop(rows.insert(name, count.max(0) as u64)),
+            Err(error) if is_damage(&error) => damage.push(format!("{name} cannot be counted: {error}")),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rows)
 }

@@ -19,7 +19,7 @@
 mod books;
 mod collapse;
 mod copy;
-mod file;
+pub(crate) mod file;
 mod gap;
 mod index;
 mod lineage;
@@ -92,6 +92,7 @@ kinds! {
     RotatedChain: "rotated_chain", Serious, "compressions changed the id of a conversation";
     DeadEnd: "dead_end", Serious, "a conversation ended with a compression that nothing followed";
     RouteToEnded: "route_to_ended", Serious, "a chat leads to a session that has ended";
+    UnreadableRoutes: "unreadable_routes", Serious, "the file that says where chats lead cannot be read";
     TwoLiveSessions: "two_live_sessions", Serious, "a chat has more than one live session";
     DuplicatedRows: "duplicated_rows", Serious, "messages stand in a transcript twice";
     BrokenToolGroup: "broken_tool_group", Serious, "a tool call has no result, or a result no call";
@@ -265,7 +266,9 @@ impl Home {
 
     /// Only for a process that owns the home.
     pub fn surgeon(&self, now: Time) -> Result<Surgeon, OpenError> {
-        Ok(Surgeon { examiner: Examiner { reader: self.mending(now)?, home: self.clone() } })
+        let reader = self.mending(now)?;
+        self.finish_routes(&reader.conn)?;
+        Ok(Surgeon { examiner: Examiner { reader, home: self.clone() } })
     }
 }
 
@@ -331,12 +334,12 @@ impl Surgeon {
             return Ok(Mended::Left("this is not repaired by itself".to_owned()));
         }
         let look = Look::new(&self.examiner, now, false);
-        if let Some(leads) = look.leads(finding)? {
-            // Before the transaction: whoever is killed in between finds chats led to the session that goes
-            // on, which is there before and after it.
-            look.lead_in_file(&leads)?;
-        }
-        transact(&self.examiner.reader.conn, |_| {
+        let conn = &self.examiner.reader.conn;
+        let mended = transact(conn, |_| {
+            let edited = match look.leads(finding)? {
+                Some(leads) => look.edited_file(&leads)?,
+                None => None,
+            };
             let before = look.messages()?;
             let mended = match finding.kind {
                 Kind::RowsWithoutSession => look.found_sessions(finding),
@@ -349,7 +352,7 @@ impl Surgeon {
                 Kind::RouteToEnded | Kind::RouteToMissing => look.lead_on(finding),
                 Kind::TwoLiveSessions => look.end_others(finding),
                 Kind::FinalisedAlive => look.unfinalise(finding),
-                Kind::DeadResumeFlag => look.clear_resume_flag(finding),
+                Kind::DeadResumeFlag => look.clear_resume_flag(finding, edited.is_some()),
                 Kind::StaleCompressionLock => look.release_lock(finding),
                 Kind::IndexOutOfStep => look.put_in_step(),
                 _ => Ok(Mended::Left("this is not repaired by itself".to_owned())),
@@ -360,7 +363,18 @@ impl Surgeon {
                     "a repair would have left {after} of {before} messages; nothing was changed"
                 )));
             }
+            if let (Mended::Done(_), Some(text)) = (&mended, &edited) {
+                look.want_file(text)?;
+            }
             Ok(mended)
+        })?;
+        // What was done is done: a file that cannot be written now is written when the home is opened next.
+        Ok(match (mended, file::finish_file(conn, &self.examiner.home)) {
+            (Mended::Done(what), Err(error)) => {
+                let error = error.while_doing("write sessions.json");
+                Mended::Done(format!("{what}; the next start of the gateway has to finish it: {error}"))
+            }
+            (mended, _) => mended,
         })
     }
 }

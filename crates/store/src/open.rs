@@ -4,6 +4,7 @@
 //! damaged, or is newer than we know is left as it was found, with a sentence about what to do.
 
 use crate::commit::Writer;
+use crate::fault::While;
 use crate::filesystem;
 use crate::read::Reader;
 use crate::shape::Shape;
@@ -205,6 +206,7 @@ impl Home {
             let off = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false);
             off.map_err(|error| self.sorted(error))?;
         }
+        self.finish_routes(&conn)?;
         let writer = Writer::new(Reader { conn, shape }, self.clone());
         writer.adopted(now).map_err(|error| self.store_error(error))
     }
@@ -444,6 +446,12 @@ impl Home {
             ) => OpenError::Unwritable { path, detail: error.to_string() },
             _ => OpenError::Broken { path, source: Box::new(error) },
         }
+    }
+
+    /// What a repair that was cut short wanted `sessions.json` to say.
+    pub(crate) fn finish_routes(&self, conn: &Connection) -> Result<(), OpenError> {
+        let finished = crate::doctor::file::finish_file(conn, self).while_doing("write sessions.json");
+        finished.map_err(|error| self.store_error(error))
     }
 
     fn store_error(&self, error: StoreError) -> OpenError {

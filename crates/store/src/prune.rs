@@ -2,7 +2,7 @@
 //!
 //! - a session goes only if it ended long enough ago and nobody waits for anything of it: no chat leads to it, nothing
 //!   in it waits or runs, its hand-over is done, no reply, no memory and no review of it is owed, and no session that
-//!   works for it stays
+//!   works for it stays, and none that a compression made of it: those are one conversation
 //! - one session is one transaction, in which all of that is asked again: a crash leaves whole sessions
 //! - what goes is gone as when Hermes deletes a session: the keys of its messages stay, so that none is answered twice,
 //!   and the record of its hand-over goes with it
@@ -69,6 +69,13 @@ const ROUTED_BY_HERMES: (&str, &str) = (
 const BOUND_TO_A_TOPIC: (&str, &str) =
     ("a topic leads to it", "EXISTS (SELECT 1 FROM telegram_dm_topic_bindings b WHERE b.session_id = s.id)");
 
+/// Sessions that a compression made of another (`c` of `p`), as `doctor::tree` tells them from branches and helpers.
+const CONTINUED: &str = "sessions c JOIN sessions p ON p.id = c.parent_session_id
+    WHERE p.end_reason = 'compression' AND c.id <> p.id
+      AND c.source NOT IN ('tool', 'subagent') AND instr(c.id, '.snapshot.') = 0
+      AND COALESCE(c.model_config, '') NOT LIKE '%\"_branched_from\"%'
+      AND COALESCE(c.model_config, '') NOT LIKE '%\"_delegate_from\"%'";
+
 impl Reader {
     /// What may go of the sessions that ended before, the newest first; and what must stay of them.
     pub fn prunable(&self, before: Time) -> Result<(Vec<Prunable>, Vec<Owed>), StoreError> {
@@ -107,10 +114,31 @@ impl Reader {
         Ok((may_go, owed))
     }
 
-    /// A session stays as long as one does that works for it.
+    /// A session stays as long as one does that works for it, or that goes on with it.
     fn keep_parents(&self, may_go: &mut Vec<Prunable>, owed: &mut Vec<Owed>) -> Result<(), Fault> {
-        let mut statement =
-            self.conn.prepare("SELECT id, parent FROM tl_session WHERE parent IS NOT NULL")?;
+        let working = "SELECT id, parent FROM tl_session WHERE parent IS NOT NULL";
+        let continuing = format!("SELECT c.id, p.id FROM {CONTINUED}");
+        // Whatever one of them keeps may be what the other one looks for.
+        loop {
+            let before = may_go.len();
+            self.keep_parents_of(working, "a session that stays works for it", may_go, owed)?;
+            let why = "its conversation goes on in a session that stays";
+            self.keep_parents_of(&continuing, why, may_go, owed)?;
+            if may_go.len() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `sql` gives children with their parents.
+    fn keep_parents_of(
+        &self,
+        sql: &str,
+        why: &'static str,
+        may_go: &mut Vec<Prunable>,
+        owed: &mut Vec<Owed>,
+    ) -> Result<(), Fault> {
+        let mut statement = self.conn.prepare(sql)?;
         let pairs =
             statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
         let pairs = pairs.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -131,10 +159,7 @@ impl Reader {
                 let keeps = stays[nth];
                 nth += 1;
                 if keeps {
-                    owed.push(Owed {
-                        session: found.session.clone(),
-                        why: "a session that stays works for it",
-                    });
+                    owed.push(Owed { session: found.session.clone(), why });
                 }
                 !keeps
             });
@@ -212,6 +237,8 @@ impl Writer {
         let gone = transact(&reader.conn, |conn| {
             let id = session.as_str();
             let is_parent = conn.prepare("SELECT 1 FROM tl_session WHERE parent = ?1")?.exists([id])?;
+            let continued = format!("SELECT 1 FROM {CONTINUED} AND p.id = ?1");
+            let is_parent = is_parent || conn.prepare(&continued)?.exists([id])?;
             if is_parent || !conn.prepare(&sql)?.exists(params![before.as_seconds(), id])? {
                 return Ok(false);
             }

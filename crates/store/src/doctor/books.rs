@@ -1,12 +1,13 @@
 //! Whatever knew a session by an id that it no longer has.
 
 use super::Look;
+use super::tree::Part;
 use crate::fault::Fault;
 use crate::snapshot::names_of;
 use rusqlite::params;
 
 /// Our own tables that name a session, but for its state and its snapshots.
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     "tl_seen",
     "tl_inbox",
     "tl_step",
@@ -20,6 +21,7 @@ const OURS: [&str; 13] = [
     "tl_draft",
     "tl_hook",
     "tl_review",
+    "tl_reset",
 ];
 
 /// What Hermes counts of a session.
@@ -41,7 +43,8 @@ impl Look<'_> {
             conn.prepare_cached(&sql)?.execute([from, to])?;
         }
         for sql in [
-            "UPDATE tl_retention SET session = ?2 WHERE session = ?1",
+            "UPDATE tl_retention SET session = ?2, key = ?2 || substr(key, length(?1) + 1),
+                    scope = json_set(scope, '$.session', ?2) WHERE session = ?1",
             "UPDATE tl_session SET id = ?2 WHERE id = ?1",
             "UPDATE tl_session SET parent = ?2 WHERE parent = ?1",
             "UPDATE tl_session SET predecessor = ?2 WHERE predecessor = ?1",
@@ -51,6 +54,18 @@ impl Look<'_> {
             conn.prepare_cached(sql)?.execute([from, to])?;
         }
         self.rename_snapshots(from, to)
+    }
+
+    /// Whether something of these is on its way to a memory provider: it may have arrived under the name it has.
+    pub(super) fn are_being_remembered(&self, parts: &[&Part]) -> Result<bool, Fault> {
+        let sql = "SELECT 1 FROM tl_retention WHERE session = ?1 AND state IN (0, 1)";
+        let mut statement = self.reader.conn.prepare_cached(sql)?;
+        for part in parts {
+            if statement.exists([&part.id])? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn rename_snapshots(&self, from: &str, to: &str) -> Result<(), Fault> {

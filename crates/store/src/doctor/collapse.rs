@@ -4,6 +4,7 @@
 //! their numbers, so whatever refers to a message still finds it, and the search index stays as it is.
 
 use super::books::COUNTS;
+use super::route::Chats;
 use super::tree::{Kept, Part, Why};
 use super::{Look, Mended, counted};
 use crate::envelope;
@@ -29,6 +30,12 @@ impl Look<'_> {
         if self.in_books(&parts)? > 1 {
             return Ok(Mended::Left(format!("{root}: several of its parts are in our own books")));
         }
+        if self.are_being_remembered(&parts[1..])? {
+            return Ok(Mended::Left(format!("{root}: something of it is on its way to a memory provider")));
+        }
+        if tree.is_contested() {
+            return Ok(Mended::Left(format!("{root}: different chats lead to parallel parts of it")));
+        }
         let settled = tree.settle();
         let conn = &self.reader.conn;
         crate::commit::run(conn, "PRAGMA defer_foreign_keys = ON")?;
@@ -53,7 +60,7 @@ impl Look<'_> {
         }
         self.become_one(&tree, &settled.tip)?;
         for part in parts.iter().skip(1) {
-            self.lead_in_tables(&part.id, root)?;
+            self.lead_in_tables(Chats::All, &part.id, root)?;
             self.dissolve(&part.id, root)?;
         }
         let undecided = settled.kept.iter().filter(|kept| kept.why == Why::Undecided).count();

@@ -69,6 +69,13 @@ impl Home {
             .map_err(|error| self.sorted(error))
     }
 
+    pub fn has_session(&self, id: &str) -> Result<bool, OpenError> {
+        let conn = self.open_to_read(&self.database)?;
+        let known =
+            conn.prepare("SELECT 1 FROM sessions WHERE id = ?1").and_then(|mut known| known.exists([id]));
+        known.map_err(|error| self.sorted(error))
+    }
+
     fn open_to_read(&self, file: &Path) -> Result<Connection, OpenError> {
         if !file.exists() {
             return Err(OpenError::Missing(file.to_owned()));

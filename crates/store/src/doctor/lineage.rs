@@ -84,6 +84,16 @@ impl Look<'_> {
             ));
         }
         let remedy = match self.in_books(&parts)? {
+            _ if tree.is_contested() => Remedy::Advice(
+                "different chats lead to parallel parts of it, so it is left as it is: as one session, each chat would \
+                 read what was said in the other. Begin a new session (/new) in all of them but one, then repair"
+                    .to_owned(),
+            ),
+            0 | 1 if self.are_being_remembered(&parts[1..])? => Remedy::Advice(
+                "something of it is on its way to a memory provider under the id it was said in, so it is left as it is: \
+                 start the gateway, let it hand that over (`throughline status` counts it), stop it, then repair"
+                    .to_owned(),
+            ),
             0 | 1 => Remedy::Repair(sentence(tree, &settled)),
             _ => Remedy::Advice(
                 "this gateway has run on several of its parts, so it is left as it is; every part can be read with \

@@ -66,8 +66,8 @@ impl Look<'_> {
         let mut found = BTreeMap::new();
         let ours = "SELECT 1 FROM tl_route UNION ALL SELECT 1 FROM tl_meta WHERE key = 'boot'";
         let is_ours = conn.prepare_cached(ours)?.exists([])?;
-        if !is_ours && let Some(text) = self.sessions_file() {
-            let index = Index::parse(&text).unwrap_or_default(); // whoever starts on it is told
+        if !is_ours && let Some(text) = self.sessions_file().unwrap_or_default() {
+            let index = Index::parse(&text).unwrap_or_default(); // told on its own, see `unreadable_file`
             for (chat, entry) in &index.entries {
                 found.insert(chat.to_string(), Entry::of(entry, "sessions.json"));
             }
@@ -128,7 +128,35 @@ impl Look<'_> {
             found.push(self.misled(Kind::RouteToMissing, &session, &entries)?);
         }
         found.extend(self.two_live()?);
+        found.extend(self.unreadable_file()?);
         Ok(found)
+    }
+
+    /// Of a file that cannot be read nobody can tell where its chats lead: that is not the same as nothing wrong.
+    fn unreadable_file(&self) -> Result<Option<Finding>, Fault> {
+        let why = match self.sessions_file() {
+            Ok(None) => return Ok(None),
+            Ok(Some(text)) => match Index::parse(&text) {
+                Ok(_) => return Ok(None),
+                Err(error) => error.to_string(),
+            },
+            Err(Fault::Malformed(why)) => why,
+            Err(error) => return Err(error),
+        };
+        let advice = match self.reader.shape.can.has_gateway_routing {
+            true => "state.db keeps the routes, too: move the file away, and it is written anew from there",
+            false => {
+                "it is the only copy of where chats lead: mend it by hand or put it back from a backup. Without it every \
+                 chat begins a new session, and the old ones can be resumed"
+            }
+        };
+        Ok(Some(Finding {
+            kind: Kind::UnreadableRoutes,
+            sessions: vec!["sessions/sessions.json".to_owned()],
+            rows: Vec::new(),
+            evidence: vec![why],
+            remedy: Remedy::Advice(advice.to_owned()),
+        }))
     }
 
     fn misled(&self, kind: Kind, session: &str, entries: &[Entry]) -> Result<Finding, Fault> {
@@ -278,6 +306,23 @@ impl Look<'_> {
                     Edit::Changed
                 })));
             }
+            Kind::FinalisedAlive => {
+                let of = finding.subject().to_owned();
+                return Ok(Some(Box::new(move |_, entry| {
+                    // Hermes 0.14 knows it by its older name.
+                    let marks = ["expiry_finalized", "memory_flushed"];
+                    let set =
+                        |mark: &&&str| entry.get(**mark).is_some_and(|value| *value == Value::Bool(true));
+                    let marked: Vec<&str> = marks.iter().filter(set).copied().collect();
+                    if session_in(entry) != Some(&of) || marked.is_empty() {
+                        return Edit::Same;
+                    }
+                    for mark in marked {
+                        entry.insert(mark.to_owned(), Value::Bool(false));
+                    }
+                    Edit::Changed
+                })));
+            }
             _ => {}
         }
         if led.is_empty() {
@@ -291,26 +336,41 @@ impl Look<'_> {
         })))
     }
 
-    /// Whatever leads to one session leads to another, in our table and in Hermes'.
-    pub(super) fn lead_in_tables(&self, from: &str, to: &str) -> Result<(), Fault> {
+    /// What leads to one session leads to another, in our table and in Hermes'.
+    pub(super) fn lead_in_tables(&self, chats: Chats<'_>, from: &str, to: &str) -> Result<usize, Fault> {
         let to: throughline_core::SessionId = crate::read::session_id(to)?;
-        self.change_entries(from, &|entry| entry.session_id.clone_from(&to))
+        self.change_entries(chats, from, &|entry| entry.session_id.clone_from(&to))
     }
 
-    fn change_entries(&self, session: &str, change: &dyn Fn(&mut SessionEntry)) -> Result<(), Fault> {
+    /// How many entries were changed.
+    fn change_entries(
+        &self,
+        chats: Chats<'_>,
+        session: &str,
+        change: &dyn Fn(&mut SessionEntry),
+    ) -> Result<usize, Fault> {
         let conn = &self.reader.conn;
+        let mut count = 0;
         let mut statement = conn.prepare_cached("SELECT chat, entry FROM tl_route WHERE session = ?1")?;
         let rows =
             statement.query_map([session], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
         for (chat, text) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
             let Ok(mut entry) = entry_from_json(&text) else { continue };
+            if !chats.include(&chat) {
+                continue;
+            }
+            let before = entry_json(&entry);
             change(&mut entry);
+            if entry_json(&entry) == before {
+                continue;
+            }
+            count += 1;
             let sql = "UPDATE tl_route SET session = ?2, entry = ?3 WHERE chat = ?1";
             conn.prepare_cached(sql)?.execute([&chat, entry.session_id.as_str(), &entry_json(&entry)])?;
             crate::write::note(conn, Some(entry.session_id.as_str()), "route_bound", &chat, self.now)?;
         }
         if !self.reader.shape.can.has_gateway_routing {
-            return Ok(());
+            return Ok(count);
         }
         let sql = "SELECT scope, session_key, entry_json FROM gateway_routing
                    WHERE json_valid(entry_json) AND json_extract(entry_json, '$.session_id') = ?1";
@@ -320,11 +380,18 @@ impl Look<'_> {
         })?;
         for (scope, chat, text) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
             let Ok(mut entry) = entry_from_json(&text) else { continue };
+            if !chats.include(&chat) {
+                continue;
+            }
+            let before = entry_json(&entry);
             change(&mut entry);
+            if entry_json(&entry) == before {
+                continue;
+            }
             let sql = "UPDATE gateway_routing SET entry_json = ?3 WHERE scope = ?1 AND session_key = ?2";
-            conn.prepare_cached(sql)?.execute([&scope, &chat, &entry_json(&entry)])?;
+            count += conn.prepare_cached(sql)?.execute([&scope, &chat, &entry_json(&entry)])?;
         }
-        Ok(())
+        Ok(count)
     }
 
     pub(super) fn lead_on(&self, finding: &Finding) -> Result<Mended, Fault> {
@@ -334,7 +401,8 @@ impl Look<'_> {
         for entry in self.all_entries()?.into_iter().filter(|entry| entry.session == from) {
             match self.live_session_of(&entry.chat, from)? {
                 Some(to) => {
-                    self.lead_in_tables(from, &to)?;
+                    // Other chats that lead here were begun by other people: each goes where it belongs.
+                    self.lead_in_tables(Chats::Only(&entry.chat), from, &to)?;
                     done.push(format!("{} leads to {to}", entry.chat));
                 }
                 None => {
@@ -368,12 +436,15 @@ impl Look<'_> {
         })
     }
 
-    pub(super) fn clear_resume_flag(&self, finding: &Finding) -> Result<Mended, Fault> {
-        self.change_entries(finding.subject(), &|entry| {
+    pub(super) fn clear_resume_flag(&self, finding: &Finding, changes_file: bool) -> Result<Mended, Fault> {
+        let count = self.change_entries(Chats::All, finding.subject(), &|entry| {
             entry.resume_pending = false;
             entry.resume_reason = None;
             entry.last_resume_marked_at = None;
         })?;
+        if count == 0 && !changes_file {
+            return Ok(Mended::Unneeded);
+        }
         Ok(Mended::Done(format!("{} no longer waits to be resumed", finding.subject())))
     }
 
@@ -382,8 +453,24 @@ impl Look<'_> {
         if self.reader.conn.prepare_cached(sql)?.execute([finding.subject()])? == 0 {
             return Ok(Mended::Unneeded);
         }
-        self.change_entries(finding.subject(), &|entry| entry.expiry_finalized = false)?;
+        self.change_entries(Chats::All, finding.subject(), &|entry| entry.expiry_finalized = false)?;
         Ok(Mended::Done(format!("{} is handed over when it ends", finding.subject())))
+    }
+}
+
+/// Whose routes are changed.
+#[derive(Clone, Copy)]
+pub(super) enum Chats<'a> {
+    All,
+    Only(&'a str),
+}
+
+impl Chats<'_> {
+    fn include(self, chat: &str) -> bool {
+        match self {
+            Chats::All => true,
+            Chats::Only(one) => one == chat,
+        }
     }
 }
 

@@ -11,6 +11,9 @@
 //!   the other
 //! - anything else is undecided: the one that a chat leads to goes on, and the other is kept
 //!
+//! Where different chats lead to siblings, nothing is joined at all: whoever writes in one chat must not find
+//! themselves in what was said in another.
+//!
 //! The first rows of a part repeat its parent's (the beginning, a summary, the end); what follows is new.
 
 use super::Look;
@@ -116,6 +119,13 @@ impl Part {
     /// Whether somewhere in it two parts with something in them continue one.
     pub fn is_forked(&self) -> bool {
         self.speaking().len() > 1 || self.children.iter().any(Part::is_forked)
+    }
+
+    /// Whether different chats lead into different continuations of one part: as one conversation, each would
+    /// read what was said to the other.
+    pub fn is_contested(&self) -> bool {
+        self.children.iter().filter(|child| child.has_route()).count() > 1
+            || self.children.iter().any(Part::is_contested)
     }
 
     pub fn speaking(&self) -> Vec<&Part> {

@@ -30,11 +30,13 @@ pub enum Damage {
     Index,
     Gap,
     NoSession,
+    SharedRouteToEnded,
+    ForkOfTwoChats,
 }
 
 use Damage::*;
 
-const ALL: [Damage; 21] = [
+const ALL: [Damage; 23] = [
     Rotated,
     RotatedAndLeft,
     ForkInOrder,
@@ -56,6 +58,8 @@ const ALL: [Damage; 21] = [
     Index,
     Gap,
     NoSession,
+    SharedRouteToEnded,
+    ForkOfTwoChats,
 ];
 
 const SUMMARY: &str = "[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns were compacted.\n## Goal\n";
@@ -71,6 +75,10 @@ impl Damage {
         let count = 1 + world.chance.below(5);
         for nth in 0..count {
             let damage = ALL[world.chance.below(ALL.len() as u64) as usize];
+            if world.chance.one_in(3) {
+                let session = world.chats[nth as usize].session.clone();
+                world.lead_another(nth as usize, &session);
+            }
             named.extend(damage.done_to(world, nth as usize));
         }
         world.write_routes();
@@ -81,7 +89,7 @@ impl Damage {
         matches!(self, TwoLive | FinalisedAlive | EndedNotFinalised | LostUpdate | Lock)
     }
 
-    fn done_to(self, world: &mut World, nth: usize) -> Vec<(Kind, String)> {
+    pub fn done_to(self, world: &mut World, nth: usize) -> Vec<(Kind, String)> {
         if self.needs_22() && world.schema == Schema::Eleven {
             return Vec::new();
         }
@@ -127,6 +135,23 @@ impl Damage {
                 world.talk(&other, 1);
                 world.lead(key, &first, "");
                 one(Kind::ForkedSiblings)
+            }
+            ForkOfTwoChats => {
+                let first = rotate(world, session, 1);
+                let other = sibling(world, session, 1);
+                world.talk(&first, 1);
+                world.lead(key, &first, "");
+                world.lead_another(nth, &other);
+                world.reported.insert(session.to_owned());
+                one(Kind::ForkedSiblings)
+            }
+            SharedRouteToEnded => {
+                world.lead_another(nth, session);
+                let other = world.begin("telegram", None);
+                world.same_key(&other, key);
+                world.talk(&other, 1);
+                world.end(session, "session_reset");
+                one(Kind::RouteToEnded)
             }
             Orphan => {
                 let tip = rotate(world, session, 1);
@@ -256,7 +281,7 @@ fn message(role: &str, text: &str) -> Message {
 }
 
 /// Hermes 0.14: the session ends, and another one begins with a part of it.
-fn rotate(world: &mut World, session: &str, turns: u64) -> String {
+pub fn rotate(world: &mut World, session: &str, turns: u64) -> String {
     world.end(session, "compression");
     sibling(world, session, turns)
 }

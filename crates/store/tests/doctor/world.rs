@@ -3,6 +3,7 @@
 use crate::chance::Chance;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ pub struct World {
     /// Where each chat leads, and what else its entry says.
     pub routes: Vec<(String, String, String)>,
     pub transcripts: Vec<Transcript>,
+    /// Sessions of which something is reported, and left.
+    pub reported: BTreeSet<String>,
     /// What people said.
     pub told: Vec<String>,
     clock: f64,
@@ -63,6 +66,7 @@ impl World {
             chats: Vec::new(),
             routes: Vec::new(),
             transcripts: Vec::new(),
+            reported: BTreeSet::new(),
             told: Vec::new(),
             clock: BEGAN,
             count: 0,
@@ -221,6 +225,30 @@ impl World {
         (route.1, route.2) = (session.to_owned(), more.to_owned());
     }
 
+    /// A second chat, of other people.
+    pub fn lead_another(&mut self, nth: usize, session: &str) -> String {
+        let chat = format!("agent:main:telegram:group:{nth}");
+        self.routes.retain(|route| route.0 != chat);
+        self.routes.push((chat.clone(), session.to_owned(), String::new()));
+        chat
+    }
+
+    /// Where chats lead by the file, and by the table where there is one: they must agree.
+    pub fn led(&self) -> BTreeMap<String, String> {
+        let text = fs::read_to_string(self.path("sessions/sessions.json")).unwrap();
+        let entries: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+        let led = entries.into_iter().filter(|(chat, _)| !chat.starts_with('_'));
+        let led = led.map(|(chat, entry)| (chat, entry["session_id"].as_str().unwrap().to_owned()));
+        let led: BTreeMap<String, String> = led.collect();
+        if self.schema == Schema::TwentyTwo {
+            let sql = "SELECT session_key, json_extract(entry_json, '$.session_id') FROM gateway_routing";
+            let mut statement = self.conn.prepare(sql).unwrap();
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            assert_eq!(rows.map(Result::unwrap).collect::<BTreeMap<String, String>>(), led);
+        }
+        led
+    }
+
     /// As Hermes keeps them: in a file, and in a table where there is one.
     pub fn write_routes(&self) {
         let sessions = self.directory.path().join("sessions");
@@ -255,20 +283,20 @@ impl World {
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// The files of the home, but for the log's index, which every reader keeps.
     pub fn bytes(&self) -> Vec<Vec<u8>> {
         let names = ["state.db", "state.db-wal", "sessions/sessions.json"];
-        names.iter().map(|name| fs::read(self.file(name)).unwrap_or_default()).collect()
+        names.iter().map(|name| fs::read(self.path(name)).unwrap_or_default()).collect()
     }
 
     /// Everything in every table that is not an index's own, and the file of routes. When something was written
     /// in our own records of events does not count.
     pub fn dump(&self) -> String {
-        let mut text = fs::read_to_string(self.file("sessions/sessions.json")).unwrap();
+        let mut text = fs::read_to_string(self.path("sessions/sessions.json")).unwrap();
         let sql =
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '%\\_fts%' ESCAPE '\\'
                    AND name NOT IN ('sqlite_sequence', 'tl_event', 'tl_count') ORDER BY name";

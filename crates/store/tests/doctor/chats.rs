@@ -1,0 +1,143 @@
+//! P16, P31: whoever writes in one chat never finds themselves in what was said in another.
+
+use crate::damage::{Damage, rotate};
+use crate::repair;
+use crate::world::{NOW, Schema, World};
+use std::fs;
+use throughline_core::SessionId;
+use throughline_core::port::Store;
+use throughline_store::doctor::Kind;
+
+#[test]
+fn p16_each_chat_that_led_to_an_ended_session_is_led_on_by_itself() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        let mut world = World::healthy(schema, 7);
+        let chat = world.chats[0].clone();
+        Damage::SharedRouteToEnded.done_to(&mut world, 0);
+        world.write_routes();
+        repair(&world, usize::MAX);
+        let led = world.led();
+        assert_eq!(led.get("agent:main:telegram:group:0"), None, "the group begins afresh");
+        assert_ne!(led.get(&chat.key), Some(&chat.session));
+        assert_eq!(led.contains_key(&chat.key), schema == Schema::TwentyTwo, "its own session goes on");
+    }
+}
+
+#[test]
+fn p31_a_fork_that_two_chats_lead_into_is_reported_and_left() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        let mut world = World::healthy(schema, 8);
+        Damage::ForkOfTwoChats.done_to(&mut world, 0);
+        world.write_routes();
+        let before = world.led();
+        let found = world.examine();
+        assert_eq!(found.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Kind::ForkedSiblings]);
+        assert!(!found[0].is_repairable(), "{found:?}");
+        repair(&world, usize::MAX);
+        assert_eq!(world.led(), before);
+    }
+}
+
+#[test]
+fn p16_an_earlier_part_of_a_conversation_that_goes_on_is_not_pruned() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        let mut world = World::healthy(schema, 9);
+        let (chat, old) = (world.chats[0].clone(), world.chats[1].clone());
+        let middle = rotate(&mut world, &chat.session, 1);
+        let tip = rotate(&mut world, &middle, 1);
+        world.lead(&chat.key, &tip, "");
+        let over = rotate(&mut world, &old.session, 1); // a chain that is over as a whole
+        world.end(&over, "session_reset");
+        world.routes.retain(|route| route.0 != old.key);
+        world.conn.execute_batch("DELETE FROM gateway_routing").ok();
+        world.write_routes();
+        let mut writer = world.home().writer(NOW).unwrap();
+        let (may_go, _) = world.home().reader().unwrap().prunable(NOW).unwrap();
+        let going: Vec<&str> = may_go.iter().map(|found| found.session.as_str()).collect();
+        assert!(going.contains(&old.session.as_str()) && going.contains(&over.as_str()), "{going:?}");
+        for part in [&chat.session, &middle, &tip] {
+            assert!(!going.contains(&part.as_str()), "{part} of {going:?}");
+        }
+        let root: SessionId = chat.session.parse().unwrap();
+        assert!(!writer.prune(&root, NOW).unwrap(), "asked again when it would go");
+        writer.close(NOW).unwrap();
+    }
+}
+
+/// As if somebody had pulled the plug between the transaction and the file.
+#[test]
+fn p16_a_repair_that_was_cut_short_before_the_file_of_routes_is_finished_by_whoever_opens_the_home() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        let mut world = World::healthy(schema, 10);
+        let chat = world.chats[0].clone();
+        Damage::Rotated.done_to(&mut world, 0);
+        world.write_routes();
+        let before = world.bytes()[2].clone();
+        let in_the_way = world.path("sessions/.sessions_throughline.tmp");
+        fs::create_dir(&in_the_way).unwrap();
+        repair(&world, usize::MAX);
+        assert_eq!(world.bytes()[2], before, "it could not be written");
+        fs::remove_dir(&in_the_way).unwrap();
+        drop(world.home().surgeon(NOW).unwrap());
+        assert_eq!(world.led().get(&chat.key), Some(&chat.session));
+        assert_eq!(world.examine(), []);
+    }
+}
+
+#[test]
+fn p16_what_hermes_wrote_into_the_file_of_routes_since_stays() {
+    let mut world = World::healthy(Schema::Eleven, 11);
+    Damage::Rotated.done_to(&mut world, 0);
+    world.write_routes();
+    let in_the_way = world.path("sessions/.sessions_throughline.tmp");
+    fs::create_dir(&in_the_way).unwrap();
+    repair(&world, usize::MAX);
+    fs::remove_dir(&in_the_way).unwrap();
+    fs::write(world.path("sessions/sessions.json"), "{}").unwrap();
+    drop(world.home().surgeon(NOW).unwrap());
+    assert_eq!(fs::read_to_string(world.path("sessions/sessions.json")).unwrap(), "{}");
+}
+
+#[test]
+fn p16_a_mark_of_a_hand_over_is_taken_off_in_the_file_of_routes_too() {
+    let mut world = World::healthy(Schema::TwentyTwo, 12);
+    let chat = world.chats[0].clone();
+    Damage::FinalisedAlive.done_to(&mut world, 0);
+    world.lead(&chat.key, &chat.session, ", \"expiry_finalized\": true");
+    world.write_routes();
+    repair(&world, usize::MAX);
+    let text = fs::read_to_string(world.path("sessions/sessions.json")).unwrap();
+    assert!(!text.contains("\"expiry_finalized\": true"), "{text}");
+}
+
+#[test]
+fn p31_a_file_of_routes_that_cannot_be_read_is_a_finding() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        for bytes in [&b"{\"agent:main:tele"[..], b"[]", b"\xff\xfe"] {
+            let world = World::healthy(schema, 13);
+            fs::write(world.path("sessions/sessions.json"), bytes).unwrap();
+            let found = world.examine();
+            assert_eq!(
+                found.iter().map(|finding| finding.kind).collect::<Vec<_>>(),
+                [Kind::UnreadableRoutes]
+            );
+            assert!(found[0].evidence[0].contains("cannot be read"), "{found:?}");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn p16_a_compression_lock_whose_holder_lives_is_not_stale() {
+    let world = World::healthy(Schema::TwentyTwo, 14);
+    let lock = |session: &str, pid: u32| {
+        let holder = format!("pid={pid}:tid=2:agent=3:nonce=4");
+        let sql = "INSERT INTO compression_locks VALUES (?1, ?2, 1763239990.0, 1763240290.0)";
+        world.conn.execute(sql, [session, &holder]).unwrap();
+    };
+    lock(&world.chats[0].session, std::process::id());
+    lock(&world.chats[1].session, u32::MAX);
+    let found = world.examine();
+    assert_eq!(found.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Kind::StaleCompressionLock]);
+    assert_eq!(found[0].sessions, [world.chats[1].session.as_str()]);
+}
