@@ -625,8 +625,9 @@ async fn p31_what_several_people_share_is_shown_to_none_of_them() {
         let context = honcho.call(&bob, "honcho_context", "{}").await;
         assert!(!context.contains("CANARY"), "{document:?}: {context}");
     }
+    let mapped = world.honcho_with(json!({"sessions": {"/srv/garden": "garden"}}), Company::Many);
     let chat = Scope { document: Some("garden".into()), ..scope("7") };
-    assert!(!honcho.recall(&chat, "what is new?").await.unwrap().contains("CANARY"));
+    assert!(!mapped.recall(&chat, "what is new?").await.unwrap().contains("CANARY"));
     // The terminal and the holder of the key are the owner, and share what the strategy says.
     for owner in [terminal(), of_api(None)] {
         assert_eq!(honcho.naming(&owner).name, "garden");

@@ -59,13 +59,16 @@ pub fn naming(settings: &Settings, surroundings: &Surroundings, scope: &Scope) -
     Naming { name, otherwise: None }
 }
 
-/// Whether what lies under this name was said in the scope's own conversations. A name that only a setting or
-/// a title of earlier days could explain is taken for somebody else's: too little is shown then, never too much.
+/// Whether what lies under this name was said in the scope's own conversations. A chat shares one only by what
+/// was written down for directories. Without a chat, a name that only a setting or a title of earlier days could
+/// explain is taken for somebody else's: too little is shown then, never too much.
 pub fn is_own(settings: &Settings, scope: &Scope, name: &str) -> bool {
-    let prefix = settings.session_prefix();
-    let keyed = [scope.chat.as_ref().map(|chat| chat.as_str()), Some(scope.session.as_str())];
-    let keyed = keyed.into_iter().flatten().filter_map(|key| Some(owned(fitted(key, &prefix)?, key)));
-    let mut names = keyed.chain(titled(settings, scope));
+    if scope.chat.is_some() {
+        return settings.sessions.values().all(|written| fitted(written, "").as_deref() != Some(name));
+    }
+    let (session, prefix) = (scope.session.as_str(), settings.session_prefix());
+    let by_session = fitted(session, &prefix).map(|name| owned(name, session));
+    let mut names = by_session.into_iter().chain(titled(settings, scope));
     let is_client = person::of_client(scope).is_some_and(|client| of_client(settings, &client) == name);
     is_client || names.any(|naming| naming.name == name || naming.otherwise.as_deref() == Some(name))
 }
