@@ -271,7 +271,7 @@ const RUST_ENGINE: &str = include_str!("../../crates/plugins/examples/engine.rs"
 const RUST_PROVIDER: &str = include_str!("../../crates/plugins/examples/provider.rs");
 
 /// The files of a plugin, and the command that starts it.
-type Written = (Vec<(&'static str, String)>, Vec<&'static str>);
+type Project = (Vec<(&'static str, String)>, Vec<&'static str>);
 
 impl New {
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -308,7 +308,7 @@ impl New {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn python(&self) -> Written {
+    fn python(&self) -> Project {
         let example = match self.kind {
             Kind::Engine => PYTHON_ENGINE,
             Kind::Provider => PYTHON_PROVIDER,
@@ -338,7 +338,7 @@ impl New {
         )
     }
 
-    fn rust(&self, name: &str) -> anyhow::Result<Written> {
+    fn rust(&self, name: &str) -> anyhow::Result<Project> {
         // The crate is in no registry: a manifest without its place would build nowhere.
         let Some(sdk) = &self.sdk else {
             bail!(

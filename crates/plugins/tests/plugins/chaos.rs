@@ -166,6 +166,7 @@ async fn p24_a_turn_that_was_lost_on_the_way_may_have_arrived() {
             MemoryError::Later(_) => "later",
             MemoryError::Unknown(_) => "unknown",
             MemoryError::Refused(_) => "refused",
+            MemoryError::Busy { .. } => "busy",
         };
         assert_eq!(kind, expected, "{how}");
         plugin.host.stop().await;
