@@ -286,8 +286,8 @@ impl Host {
         let awaited = Awaited::new(&self.0, method);
         let answer = link.ask(method, params, until).await;
         match answer {
-            Err(Unanswered::Late { .. } | Unanswered::Lost { .. }) => awaited.end(),
-            _ => awaited.answer(),
+            Err(Unanswered::Late { .. } | Unanswered::Lost { .. }) => awaited.over(),
+            _ => awaited.answered(),
         }
         match answer {
             Ok(said) => {
@@ -532,11 +532,11 @@ impl<'a> Awaited<'a> {
     }
 
     /// Whoever asked has waited to the end: what is made of that is for the plugin as a whole.
-    fn end(mut self) {
+    fn over(mut self) {
         self.method = None;
     }
 
-    fn answer(mut self) {
+    fn answered(mut self) {
         if let Some(method) = self.method.take() {
             self.inner.standing().given_up.remove(method);
         }
