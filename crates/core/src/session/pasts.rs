@@ -206,7 +206,7 @@ fn p27_a_later_title_says_that_the_memory_outside_keeps_its_name() {
     told.finds(1, Found::TitledHere { title: "the move".into(), elsewhere: "chat-42".into() });
     let titled = |act: &Act| matches!(act, Act::Title { title, .. } if title == "the move");
     assert!(told.acts.iter().any(titled));
-    let said = told.said(1).unwrap();
+    let said = told.said(1).expect("it was said");
     assert!(
         said.contains("called \"the move\" now") && said.contains("keeps the name \"chat-42\""),
         "{said}"
