@@ -141,3 +141,25 @@ fn p16_a_compression_lock_whose_holder_lives_is_not_stale() {
     assert_eq!(found.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Kind::StaleCompressionLock]);
     assert_eq!(found[0].sessions, [world.chats[1].session.as_str()]);
 }
+
+/// P24: a row of what is to be remembered names the session that it was said in, by its key and its scope.
+#[test]
+fn p24_what_is_remembered_of_a_part_goes_along_or_is_waited_for() {
+    for (state, is_repaired) in [(2, true), (1, false)] {
+        let mut world = World::healthy(Schema::TwentyTwo, 15);
+        let chat = world.chats[0].clone();
+        let tip = rotate(&mut world, &chat.session, 1);
+        world.lead(&chat.key, &tip, "");
+        world.write_routes();
+        drop(world.home().surgeon(NOW).unwrap()); // our tables
+        let sql = "INSERT INTO tl_retention (key, provider, document, session, place, messages, state, created, updated, scope)
+                   VALUES (?1 || '/1', 'p', 'd', ?1, 1, 2, ?2, 0, 0, json_object('session', ?1))";
+        world.conn.execute(sql, rusqlite::params![tip, state]).unwrap();
+        assert_eq!(world.examine()[0].is_repairable(), is_repaired);
+        repair(&world, usize::MAX);
+        let sql = "SELECT key, json_extract(scope, '$.session') FROM tl_retention";
+        let named = world.conn.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        let id = if is_repaired { &chat.session } else { &tip };
+        assert_eq!(named, (format!("{id}/1"), id.clone()));
+    }
+}
