@@ -587,7 +587,10 @@ impl Actor {
             self.user.clone_from(&birth.user);
             self.principal.clone_from(&birth.principal);
         }
-        self.room.clone_from(&birth.room);
+        // What comes by another way than the chat (a letter, a task) knows nothing of the place.
+        if !birth.room.is_plain() {
+            self.room.clone_from(&birth.room);
+        }
         let announced =
             self.after_a_reset(&mut birth, input.reply_to.as_ref()).await.map_err(Stop::Reload)?;
         let first = self.birth_act(birth).into_iter().chain(announced).collect();
