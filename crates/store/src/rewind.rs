@@ -14,7 +14,7 @@ use crate::write::{Change, Scribe};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
 use throughline_core::compression::{Kind, Promoted, Upkeep};
-use throughline_core::id::{RowId, Seq, SessionId, TurnId};
+use throughline_core::id::{RowId, Seq, SessionId, TurnId, View};
 use throughline_core::input::Input;
 use throughline_core::port::{Resumable, Spoken, Titling};
 use throughline_core::session::{Preferences, Session, Switch};
@@ -64,8 +64,11 @@ impl Scribe<'_> {
             kind: Kind::Undone,
             remark: None,
         };
+        // What is asked again at once may be asked with a summary that was ready: the same commit opens another view,
+        // and what was taken back was of this one.
+        let view = change.prior.as_ref().map_or(change.state.view, |prior| View(prior.view as u64));
         let kept = Kept {
-            view: change.state.view,
+            view,
             operation: None,
             after: kept.last().copied().unwrap_or(0),
             cut: before.last().copied().unwrap_or(0),

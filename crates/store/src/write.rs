@@ -48,6 +48,7 @@ pub(crate) struct Prior {
     pub epoch: i64,
     pub last_row: i64,
     pub adopted: i64,
+    pub view: i64,
 }
 
 /// What one commit is about to leave behind, gathered while its acts are gone through.
@@ -303,7 +304,7 @@ impl<'a> Scribe<'a> {
         let prior = self
             .conn
             .prepare_cached(
-                "SELECT generation, steps, compression, stage, last_row, adopted, epoch FROM tl_session WHERE id = ?1",
+                "SELECT generation, steps, compression, stage, last_row, adopted, epoch, view FROM tl_session WHERE id = ?1",
             )?
             .query_row([id.as_str()], |row| {
                 Ok(Prior {
@@ -314,6 +315,7 @@ impl<'a> Scribe<'a> {
                     last_row: row.get(4)?,
                     adopted: row.get(5)?,
                     epoch: row.get(6)?,
+                    view: row.get(7)?,
                 })
             })
             .optional()?;
