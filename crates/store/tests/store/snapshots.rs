@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 use throughline_core::command::Command;
-use throughline_core::compression::{Extent, Kind as Replaced, Promoted, Replacement, Stage};
+use throughline_core::compression::{Extent, Kind as Replaced, Promoted, Replacement, Stage, snapshot_name};
 use throughline_core::input::{Input, Kind};
 use throughline_core::port::{Anchor, Commit, Committed, Read, SessionFilter, Store, StoreError};
-use throughline_core::session::{Event, Outcome, Phase, Rules, Session};
+use throughline_core::session::{Act, Event, Outcome, Phase, Rules, Session};
 use throughline_core::{Content, Message, RowId, Time};
 use throughline_store::Writer;
 
@@ -140,6 +140,31 @@ fn indexed_once(directory: &Path, store: &mut Writer) {
         let sql = format!("SELECT (SELECT count(*) FROM messages) - (SELECT count(*) FROM {index})");
         assert_eq!(rows(&conn, &sql), 0, "every row is indexed once");
         conn.execute(&format!("INSERT INTO {index}({index}) VALUES ('integrity-check')"), []).unwrap();
+    }
+}
+
+/// `/retry` while a summary is ready: what was said last is taken back, and asked again behind the summary, in one commit.
+#[test]
+fn p11_what_is_taken_back_is_of_the_view_that_the_same_commit_replaces() {
+    for kind in ALL {
+        let directory = made(kind);
+        let mut store = writer(directory.path());
+        for text in ["one", "two", "three"] {
+            turn(&mut store, "a", None, text);
+        }
+        let (state, event) = owner(&mut store).prepares("a", 0, 3, &["SUMMARY"]);
+        let live = store.history(&id("a")).unwrap();
+        let now = Time(NOW.0 + 1_000_000);
+        let (next, mut acts) = state.step(event, now, &Rules::default());
+        let kept_as = snapshot_name(&id("a"), Time(now.0 - 1));
+        acts.insert(0, Act::Rewind { from: live[4].0, rows: 2, kept_as });
+        let commit =
+            Commit::Session { expect: state.generation, state: Box::new(next.clone()), acts, at: now };
+        store.commit(&[commit]).remove(0).unwrap();
+        let views: Vec<_> = store.snapshots(&id("a")).unwrap().iter().map(|kept| kept.view).collect();
+        assert_eq!(views, [state.view; 2], "{kind:?}: both show what was there before");
+        assert_eq!(view(&store, "a"), ["SUMMARY"], "{kind:?}");
+        assert_eq!(store.check().unwrap(), [] as [String; 0], "{kind:?}");
     }
 }
 
