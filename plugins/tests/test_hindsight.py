@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -148,12 +147,6 @@ class Buffering(StandIn):
     every = 3
 
 
-def _free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
-
-
 class Real(HermesCase):
     settings = {"provider": "hindsight"}
 
@@ -169,11 +162,10 @@ class Real(HermesCase):
         if cls.address:
             return
         script, directory = str(ROOT / "tests" / "peers" / "hindsight"), tempfile.mkdtemp(prefix="hindsight-")
-        ports = [str(_free_port()) for _ in range(3)]
         cls.addClassCleanup(shutil.rmtree, directory, ignore_errors=True)
         cls.addClassCleanup(subprocess.run, [script, "stop", directory], check=False)
-        subprocess.run([script, "start", directory, *ports], check=True, timeout=420)
-        cls.address = f"http://127.0.0.1:{ports[0]}"
+        started = subprocess.run([script, "start", directory], check=True, timeout=1000, stdout=subprocess.PIPE)
+        cls.address = started.stdout.decode().strip()
 
     def setUp(self):
         super().setUp()

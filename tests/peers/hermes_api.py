@@ -10,6 +10,7 @@ ended.
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -83,9 +84,15 @@ def fill():
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """Below those that the system gives to whoever asks for any: Hermes takes seconds until it listens."""
+    while True:
+        port = random.randrange(12000, 32000)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def ask(port, text, answers):

@@ -5,7 +5,9 @@
 
 mod common;
 
-use common::{a_call, call, connected, is_alive, names, python, skips, start, stdio, until, with_env};
+use common::{
+    a_call, call, connected, free_port, is_alive, names, python, skips, start, stdio, until, with_env,
+};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -433,7 +435,7 @@ async fn arguments_that_are_none_are_refused_before_anything_is_called() {
 
 /// An HTTP server of a few lines that answers the handshake and then `call`s.
 async fn web(home: &Path, behaviour: &str) -> (Child, String) {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let script = home.join("web.py");
     std::fs::write(&script, WEB.replace("BEHAVIOUR", behaviour)).unwrap();
     let mut command = Command::new("python3");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{call, connected, names, package, python, start, stdio, until};
+use common::{call, connected, free_port, names, package, python, start, stdio, until};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
@@ -112,7 +112,7 @@ async fn p31_a_server_gets_its_own_environment_and_not_ours() {
 
 /// A server of its own on a free port, gone with the test.
 async fn remote(package: &Path, mode: &str, path: &str) -> (Child, String) {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let mut command = Command::new("node");
     command.arg(script(package)).arg(mode).env("PORT", port.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);

@@ -2,7 +2,7 @@
 //! turn is in the bank once, under its own session, whatever is compressed, begun anew or killed meanwhile.
 
 use super::*;
-use crate::gateway::{Client, free_port};
+use crate::gateway::Client;
 use std::net::SocketAddr;
 
 const BANK: &str = "hermes-by-the-gateway";
@@ -19,12 +19,16 @@ impl Server {
     }
 
     fn start() -> Self {
-        let ports = [0; 3].map(|_| free_port());
         let directory = tempfile::tempdir().unwrap();
-        let mut command = Command::new(Self::script());
-        command.arg("start").arg(directory.path()).args(ports.map(|port| port.to_string()));
-        assert!(command.status().unwrap().success(), "Hindsight starts");
-        Self { directory, client: Client::new(SocketAddr::from(([127, 0, 0, 1], ports[0])), "none") }
+        let output = Command::new(Self::script()).arg("start").arg(directory.path()).output().unwrap();
+        assert!(
+            output.status.success(),
+            "Hindsight does not start: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let url = String::from_utf8(output.stdout).unwrap();
+        let address: SocketAddr = url.trim().strip_prefix("http://").unwrap().parse().unwrap();
+        Self { directory, client: Client::new(address, "none") }
     }
 
     /// All that was kept: its name, and its words.

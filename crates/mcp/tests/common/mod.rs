@@ -167,6 +167,13 @@ pub fn names(client: &Client) -> Vec<String> {
     client.specs().into_iter().map(|spec| spec.name).collect()
 }
 
+/// One that nobody listens on, below the range from which the kernel gives ports to whoever asks for any.
+pub fn free_port() -> u16 {
+    let first = std::process::id().wrapping_mul(61) % 20_000;
+    let mut ports = (first..20_000).chain(0..first).map(|nth| u16::try_from(12_000 + nth).unwrap());
+    ports.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("some port is free")
+}
+
 /// Waits until something holds, and fails if it does not within `seconds`.
 pub async fn until(what: &str, seconds: u64, mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..seconds * 10 {

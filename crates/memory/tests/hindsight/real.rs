@@ -28,10 +28,10 @@ fn script() -> PathBuf {
     root().join("tests/peers/hindsight")
 }
 
-/// A server of one's own, on ports that were free a moment ago. Ends with its handle.
+/// A server of one's own. Ends with its handle.
 struct Server {
     directory: tempfile::TempDir,
-    ports: [u16; 3],
+    address: String,
 }
 
 impl Server {
@@ -46,20 +46,20 @@ impl Server {
             installed.exists(),
             "hindsight is not installed: run `tests/peers/install hindsight` (THROUGHLINE_PEERS=skip leaves this out)"
         );
-        let listeners = [0; 3].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-        let ports = listeners.map(|listener| listener.local_addr().unwrap().port());
-        let server = Self { directory: tempfile::tempdir().unwrap(), ports };
-        server.run();
+        let mut server = Self { directory: tempfile::tempdir().unwrap(), address: String::new() };
+        server.address = server.run();
         Some(server)
     }
 
-    /// Starts whatever of it does not run.
-    fn run(&self) {
+    /// Starts whatever of it does not run, and says where it answers.
+    fn run(&self) -> String {
         let began = Instant::now();
-        let mut command = Command::new(script());
-        command.arg("start").arg(self.directory.path()).args(self.ports.map(|port| port.to_string()));
-        assert!(command.status().unwrap().success(), "Hindsight starts");
-        println!("hindsight answered after {:.1} s", began.elapsed().as_secs_f64());
+        let output = Command::new(script()).arg("start").arg(self.directory.path()).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "Hindsight does not start: {told}");
+        println!("hindsight answered after {:.1} s. {told}", began.elapsed().as_secs_f64());
+        let url = String::from_utf8(output.stdout).unwrap();
+        url.trim().strip_prefix("http://").unwrap().to_owned()
     }
 
     /// `server`, or the `embeddings` that it depends on.
@@ -71,12 +71,8 @@ impl Server {
         println!("{name} was killed");
     }
 
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.ports[0])
-    }
-
     async fn get(&self, path: &str) -> Value {
-        let mut stream = TcpStream::connect(self.address()).await.unwrap();
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
         let head = format!(
             "GET /v1/default/banks/hermes{path} HTTP/1.1\r\nhost: hindsight\r\nconnection: close\r\n\r\n"
         );
@@ -191,7 +187,7 @@ fn turns(session: &str, user: &str) -> Vec<Retention> {
 async fn p26_on_the_real_server_each_turn_is_kept_exactly_once_under_its_own_lineage() {
     let Some(server) = tokio::task::spawn_blocking(Server::start).await.unwrap() else { return };
     let server = Arc::new(server);
-    let (url, losses) = lossy(server.address()).await;
+    let (url, losses) = lossy(server.address.clone()).await;
     let hindsight = provider(&url, json!({ "timeout": 30 }));
     let kept = AtomicUsize::new(0);
     let (first, second) = (turns("first", "1"), turns("second", "2"));
@@ -203,7 +199,7 @@ async fn p26_on_the_real_server_each_turn_is_kept_exactly_once_under_its_own_lin
         let server = Arc::clone(&server);
         tokio::task::spawn_blocking(move || {
             server.kill("server");
-            server.run();
+            assert_eq!(server.run(), server.address);
         })
         .await
         .unwrap();
@@ -228,7 +224,7 @@ async fn p26_on_the_real_server_each_turn_is_kept_exactly_once_under_its_own_lin
     kept_once(&server, &all).await;
 
     // A crash of ours that forgot every acknowledgement: all of it is handed over again.
-    let direct = provider(&format!("http://{}", server.address()), json!({ "timeout": 60 }));
+    let direct = provider(&format!("http://{}", server.address), json!({ "timeout": 60 }));
     for turn in &all {
         assert_eq!(direct.retain(&Retention { tried: true, ..turn.clone() }).await, Ok(()), "{}", turn.key);
     }
@@ -271,7 +267,7 @@ async fn p26_on_the_real_server_each_turn_is_kept_exactly_once_under_its_own_lin
         assert_eq!(told.contains("harbour of user 2"), shows_second, "{:?}: {told}", who.user);
     }
     assert_eq!(direct.recall(&scope("third", Some("3")), query).await, Ok(String::new()));
-    let elsewhere = provider(&format!("http://{}", server.address()), json!({ "bank_id": "never-used" }));
+    let elsewhere = provider(&format!("http://{}", server.address), json!({ "bank_id": "never-used" }));
     assert_eq!(elsewhere.recall(&scope("third", Some("1")), query).await, Ok(String::new()));
 }
 
