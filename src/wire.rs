@@ -7,7 +7,7 @@ use crate::chats::{self, Chats, Listening};
 use crate::clerk::{Attendant, Providers};
 use crate::client;
 use crate::cmd::chat::Chat;
-use crate::cmd::eval::Eval;
+use crate::cmd::eval::{Eval, Surroundings};
 use crate::cmd::jobs::Retry;
 use crate::cmd::mcp::Mcp;
 use crate::cmd::memory::{Memory, Order};
@@ -34,7 +34,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::guard::Limits;
-use throughline_core::port::{Desk, Model, Platform, Read, Store, StoreError};
+use throughline_core::port::{Desk, Model, Platform, Promise, Read, Store, StoreError, Summariser};
 use throughline_core::redact::Secret;
 use throughline_core::session::Rules;
 use throughline_core::session::review::Intervals;
@@ -47,6 +47,7 @@ use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
 use throughline_net::Client;
 use throughline_platforms::Pairings;
+use throughline_plugins::Host;
 use throughline_server::Porch;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -398,22 +399,58 @@ pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow
     code
 }
 
-/// Runs an evaluation, with the model of a home where one is asked for.
+/// Runs an evaluation, with the model and the plugins of a home where they are asked for.
 pub fn evaluate(
     command: Eval,
     homes: &[PathBuf],
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let configured = || {
-        let home = only(homes, environment)?;
-        let written = Written::read(&home, environment, Overrides::default())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(command.run(&Evaluated { homes, environment }, out))
+}
+
+struct Evaluated<'a> {
+    homes: &'a [PathBuf],
+    environment: &'a Environment,
+}
+
+impl Evaluated<'_> {
+    fn settings(&self) -> anyhow::Result<(Home, Settings)> {
+        let home = only(self.homes, self.environment)?;
+        let written = Written::read(&home, self.environment, Overrides::default())?;
         let (settings, _) =
             written.map_or_else(|report| report, |written| written.report()).into_settings()?;
-        model(&settings.model, &http()).context("the configured model cannot be used")
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(command.run(&configured, out))
+        Ok((home, settings))
+    }
+}
+
+impl Surroundings for Evaluated<'_> {
+    fn writer(&self) -> anyhow::Result<Arc<dyn Summariser>> {
+        let (_, settings) = self.settings()?;
+        let http = http();
+        let main = model(&settings.model, &http).context("the configured model cannot be used")?;
+        let other = settings.compression.summariser.as_ref().map(|choice| model(choice, &http)).transpose();
+        let other = other.context("the model of auxiliary.compression cannot be used")?;
+        // The offline model rehearses gateways; what it says about a conversation measures nothing.
+        if !other.as_ref().unwrap_or(&main).is_real() {
+            bail!(
+                "no model is configured that could be asked; set one in config.yaml, or use the scripted summariser"
+            );
+        }
+        Ok(compressor::summarisers(&settings, &main, other).remove(0))
+    }
+
+    fn plugin<'a>(
+        &'a self,
+        engine: &'a str,
+        writer: Arc<dyn Summariser>,
+    ) -> Promise<'a, anyhow::Result<Host>> {
+        Box::pin(async move {
+            let (home, settings) = self.settings()?;
+            Plugins::with_engine(&home, "eval", &settings, engine, writer).await
+        })
+    }
 }
 
 /// What was said in the one home that is meant.

@@ -11,14 +11,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use throughline_core::port::{Asked, Model, ModelError, Promise, Summariser, Written};
-use throughline_core::prompt::Prompt;
-use throughline_core::{Content, Message, Time};
+use throughline_core::compression::boundary;
+use throughline_core::compression::engine::is_full;
+use throughline_core::port::{Promise, Summariser};
 use throughline_eval::judge::judge;
 use throughline_eval::{Case, Measured, Report, Scripted, cases};
-
-/// What a model that is configured can read, if nobody says more: every current one can.
-const WINDOW_LEAST: u64 = 128_000;
+use throughline_plugins::{Host, PluginEngine};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Eval {
@@ -28,8 +26,10 @@ pub enum Eval {
 /// Ask about long conversations after their compression
 #[derive(Debug, clap::Args)]
 pub struct Compression {
-    /// What is measured; given twice, both are compared
-    #[arg(long = "engine", value_name = "ENGINE", value_enum, default_values = ["builtin"])]
+    /// What is measured: `builtin`, `digest` (what stands in when there is no summary), a plugin of
+    /// `throughline.plugins` by its name, or an engine of Hermes such as `hermes:compressor`; given twice, both are
+    /// compared
+    #[arg(long = "engine", value_name = "ENGINE", value_parser = EngineName::parse, default_values = ["builtin"])]
     engines: Vec<EngineName>,
 
     /// Who writes the summaries: a script, always the same, or the configured model
@@ -61,12 +61,31 @@ pub struct Compression {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum EngineName {
-    /// The built-in engine
     Builtin,
-    /// What stands in when there is no summary
     Digest,
+    Plugin(String),
+}
+
+impl EngineName {
+    /// Whether it lets others write its summaries. Hermes' engines ask the models of its configuration themselves.
+    fn asks(&self) -> bool {
+        match self {
+            EngineName::Builtin => true,
+            EngineName::Digest => false,
+            EngineName::Plugin(name) => !name.starts_with("hermes:"),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "" => Err("an engine has a name".to_owned()),
+            "builtin" => Ok(Self::Builtin),
+            "digest" => Ok(Self::Digest),
+            name => Ok(Self::Plugin(name.to_owned())),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -81,23 +100,33 @@ enum JudgeName {
     Model,
 }
 
-/// Finds the configured model, where one is needed.
-pub type Configured<'a> = &'a dyn Fn() -> anyhow::Result<Arc<dyn Model>>;
+/// What of a home takes part, where it is asked for.
+pub trait Surroundings {
+    /// Whoever writes its summaries.
+    fn writer(&self) -> anyhow::Result<Arc<dyn Summariser>>;
+
+    /// The plugin that is this engine, started, with `writer` to answer what it asks of a model.
+    fn plugin<'a>(
+        &'a self,
+        engine: &'a str,
+        writer: Arc<dyn Summariser>,
+    ) -> Promise<'a, anyhow::Result<Host>>;
+}
 
 impl Eval {
-    pub async fn run(self, configured: Configured<'_>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub async fn run(self, home: &dyn Surroundings, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         match self {
-            Eval::Compression(compression) => compression.run(configured, out).await,
+            Eval::Compression(compression) => compression.run(home, out).await,
         }
     }
 }
 
 impl Compression {
-    async fn run(self, configured: Configured<'_>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    async fn run(self, home: &dyn Surroundings, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         let against = self.against.as_deref().map(read).transpose()?;
         let mut reports = match &self.results {
             Some(path) => vec![read(path)?],
-            None => self.measure(configured).await?,
+            None => self.measure(home).await?,
         };
         reports.extend(against);
         let [first, rest @ ..] = reports.as_slice() else { bail!("nothing was measured") };
@@ -123,18 +152,23 @@ impl Compression {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn measure(&self, configured: Configured<'_>) -> anyhow::Result<Vec<Report>> {
+    async fn measure(&self, home: &dyn Surroundings) -> anyhow::Result<Vec<Report>> {
         let cases = chosen(self.case.as_deref())?;
         let wants_model = self.summariser == SummariserName::Model || self.judge == JudgeName::Model;
-        let model = wants_model.then(|| asking(configured)).transpose()?;
+        let model = wants_model.then(|| home.writer()).transpose()?;
         let asked = model.clone().filter(|_| self.judge == JudgeName::Model);
         let writer = model.filter(|_| self.summariser == SummariserName::Model);
         let mut reports = Vec::new();
         for engine in &self.engines {
-            let runs = runs(*engine, writer.as_ref(), asked.is_some());
             let mut outcomes = Vec::new();
-            for measured in &runs {
+            let mut names = None;
+            for writer in writers(engine, writer.as_ref(), asked.is_some()) {
+                let (measured, guest) = measured(engine, writer, home).await?;
                 outcomes.extend(measured.run(&cases).await);
+                if let Some(host) = guest {
+                    host.stop().await;
+                }
+                names.get_or_insert((measured.name().to_owned(), measured.summariser().to_owned()));
             }
             if let Some(model) = &asked {
                 for (case, outcome) in cases.iter().cycle().zip(&mut outcomes) {
@@ -143,23 +177,48 @@ impl Compression {
                 }
             }
             let judge = asked.as_ref().map_or("view", |_| "model");
-            reports.push(runs[0].report(judge, &outcomes));
+            let (engine, summariser) = names.context("nobody wrote summaries")?;
+            reports.push(Report::new(&engine, &summariser, judge, &outcomes));
         }
         Ok(reports)
     }
 }
 
-/// What is run for one engine, at least once. The script is tried in all its moods, unless each costs
-/// requests to a model.
-fn runs(engine: EngineName, writer: Option<&Arc<Asking>>, is_costly: bool) -> Vec<Measured> {
-    match (engine, writer) {
-        (EngineName::Digest, _) => vec![Measured::Digest],
-        (EngineName::Builtin, Some(model)) => vec![Measured::Builtin(model.clone())],
-        (EngineName::Builtin, None) if is_costly => vec![Measured::Builtin(Arc::new(Scripted::default()))],
-        (EngineName::Builtin, None) => {
-            Scripted::moods().map(|scripted| Measured::Builtin(Arc::new(scripted))).collect()
-        }
+/// Whose summaries are tried, at least one. The script is tried in all its moods, unless each costs requests to a
+/// model.
+fn writers(
+    engine: &EngineName,
+    model: Option<&Arc<dyn Summariser>>,
+    is_costly: bool,
+) -> Vec<Arc<dyn Summariser>> {
+    match model {
+        Some(model) => vec![model.clone()],
+        None if is_costly || !engine.asks() => vec![Arc::new(Scripted::default())],
+        None => Scripted::moods().map(|scripted| Arc::new(scripted) as Arc<dyn Summariser>).collect(),
     }
+}
+
+/// A plugin is started anew for each writer: what it remembers of a conversation would help it with the next one.
+async fn measured(
+    engine: &EngineName,
+    writer: Arc<dyn Summariser>,
+    home: &dyn Surroundings,
+) -> anyhow::Result<(Measured, Option<Host>)> {
+    let name = match engine {
+        EngineName::Builtin => return Ok((Measured::Builtin(writer), None)),
+        EngineName::Digest => return Ok((Measured::Digest, None)),
+        EngineName::Plugin(name) => name.clone(),
+    };
+    let summariser = if engine.asks() { writer.name() } else { "its own" }.to_owned();
+    let host = home.plugin(&name, writer).await?;
+    let at = host.clone();
+    let engine = Arc::new(move |window| {
+        let shares = boundary::Settings::of_window(window);
+        let threshold = Arc::new(move |usage: &_| is_full(&shares, usage));
+        let engine = PluginEngine::new(at.clone(), window, threshold).expect("it has said that it is one");
+        Box::new(engine) as Box<_>
+    });
+    Ok((Measured::Other { name, summariser, engine }, Some(host)))
 }
 
 fn chosen(name: Option<&str>) -> anyhow::Result<Vec<Case>> {
@@ -179,41 +238,6 @@ fn read(path: &Path) -> anyhow::Result<Report> {
         .with_context(|| format!("{} holds no results; write some with --json", path.display()))
 }
 
-/// The offline model rehearses gateways; what it says about a conversation measures nothing.
-fn asking(configured: Configured<'_>) -> anyhow::Result<Arc<Asking>> {
-    let model = configured()?;
-    if !model.is_real() {
-        bail!(
-            "no model is configured that could be asked; set one in config.yaml, or use the scripted summariser"
-        );
-    }
-    Ok(Arc::new(Asking(model)))
-}
-
-/// One question, no history, no tools.
-struct Asking(Arc<dyn Model>);
-
-impl Summariser for Asking {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn window(&self) -> u64 {
-        WINDOW_LEAST
-    }
-
-    fn ask<'a>(&'a self, request: &'a str) -> Promise<'a, Result<Written, ModelError>> {
-        Box::pin(async move {
-            let question = self.0.encode(&Message::user(Time(0), Content::text(request)));
-            let prompt = Prompt { tools: None, system: None, messages: vec![question] };
-            let asked = Asked { session: String::new(), prompt, sampling: None };
-            let answer = self.0.ask(asked, &|_| {}).await?;
-            let truncated = answer.said.finish.as_deref() == Some("length");
-            Ok(Written { text: answer.said.content.plain(), truncated })
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,12 +249,28 @@ mod tests {
         eval: Eval,
     }
 
+    struct Nowhere;
+
+    impl Surroundings for Nowhere {
+        fn writer(&self) -> anyhow::Result<Arc<dyn Summariser>> {
+            bail!("no home")
+        }
+
+        fn plugin<'a>(
+            &'a self,
+            engine: &'a str,
+            _: Arc<dyn Summariser>,
+        ) -> Promise<'a, anyhow::Result<Host>> {
+            Box::pin(async move { bail!("no plugin {engine}") })
+        }
+    }
+
     fn run(arguments: &[&str]) -> anyhow::Result<String> {
         let line = ["eval", "compression"].iter().chain(arguments);
         let eval = Line::try_parse_from(line)?.eval;
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let mut out = Vec::new();
-        runtime.block_on(eval.run(&|| bail!("no home"), &mut out))?;
+        runtime.block_on(eval.run(&Nowhere, &mut out))?;
         Ok(String::from_utf8(out)?)
     }
 
@@ -257,5 +297,6 @@ mod tests {
         let missing = run(&["--against", "nowhere.json"]).unwrap_err().to_string();
         assert!(missing.contains("nowhere.json"), "{missing}");
         assert_eq!(run(&["--judge", "model"]).unwrap_err().to_string(), "no home");
+        assert_eq!(run(&["--engine", "lcm"]).unwrap_err().to_string(), "no plugin lcm");
     }
 }

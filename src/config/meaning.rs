@@ -301,6 +301,18 @@ impl Written {
 
     /// What Hermes leaves open is no choice here.
     fn warn_of_compression(&self, report: &mut Report) {
+        for At { value: key, place } in &self.config.settings.compression.unheeded {
+            let instead = match *key {
+                "compression.abort_on_summary_failure" => {
+                    "without a summary everything stays as it is, and only where a request would not fit a digest stands in"
+                }
+                "compression.hygiene_hard_message_limit" => {
+                    "the tokens of a conversation count, not its messages"
+                }
+                _ => "summaries are asked for like any other answer of that model",
+            };
+            report.warn(&Origin::Config { line: place.line }, format!("`{key}` is not followed: {instead}"));
+        }
         if let Some(At { value: false, place }) = &self.config.settings.compression.in_place {
             report.warn(
                 &Origin::Config { line: place.line },

@@ -12,6 +12,7 @@ mod python;
 
 use crate::config::Settings;
 use crate::home::Home;
+use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -139,6 +140,39 @@ impl Plugins {
             ));
         }
         Self { hosts, toolsets: wanted.toolsets, engine, provider }
+    }
+
+    /// The plugin with this engine and nothing beside it, whatever else the settings ask for.
+    pub async fn with_engine(
+        home: &Home,
+        agent: &str,
+        settings: &Settings,
+        engine: &str,
+        writer: Arc<dyn Summariser>,
+    ) -> anyhow::Result<Host> {
+        let own = settings.plugins.list.iter().find(|plugin| plugin.name == engine);
+        let settings = match own {
+            Some(plugin) => plugin_settings(plugin, home, agent, settings),
+            None => {
+                let name = engine.strip_prefix(OF_HERMES).unwrap_or(engine);
+                let asked = json!({"engine": name, "tools": [], "hooks": false, "plugins": []});
+                python::host(home, agent, settings, asked).map_err(|why| {
+                    anyhow!(
+                        "context engine {engine}: no plugin of that name is listed under `throughline.plugins`, and \
+                         it cannot be asked of Hermes: {why}"
+                    )
+                })?
+            }
+        };
+        let host = Host::new(settings, Some(answers(writer)));
+        match host.start().await {
+            Ok(abilities) if abilities.engine.is_some() => Ok(host),
+            Ok(_) => {
+                host.stop().await;
+                bail!("context engine {engine}: the plugin {} runs and brings no engine", host.name())
+            }
+            Err(error) => bail!("context engine {engine}: {error}"),
+        }
     }
 
     /// Whether the settings ask for anything of Hermes' Python.

@@ -293,6 +293,10 @@ fn p17_rubbish_from_the_summariser_changes_nothing() {
 
 // ------------------------------------------------------------------------------------ many agents
 
+/// A focus whose summary takes its time.
+const SLOWLY: &str = "the slow tide";
+const FOLLOW_UP: &str = "follow-up 4711: the boats leave at noon";
+
 /// So many homes in one process, each with a small window, that can write to each other. Their APIs listen
 /// on ports that follow each other.
 fn company(place: &Place, names: &[String], window: u64, latency: u64) -> (Launch, Vec<u16>) {
@@ -300,13 +304,20 @@ fn company(place: &Place, names: &[String], window: u64, latency: u64) -> (Launc
         let text = format!("news for {to}: {}", "the tide is high today, and the boats stay in. ".repeat(20));
         json!([{"name": "send_message", "arguments": {"target": format!("agent:{to}"), "message": text}}])
     };
-    let mut rules = vec![json!({"when": {"contains": ASKS}, "say": SUMMARY, "latency_ms": latency})];
+    let mut rules = vec![
+        json!({"when": {"contains": SLOWLY}, "say": SUMMARY, "latency_ms": 8000}),
+        json!({"when": {"contains": ASKS}, "say": SUMMARY, "latency_ms": latency}),
+        json!({"when": {"contains": "Send the follow-up.", "result": false}, "call": [
+            {"name": "send_message", "arguments": {"target": "agent:alpha", "message": FOLLOW_UP}}]}),
+        json!({"when": {"contains": "Send the follow-up.", "result": true}, "say": "Sent."}),
+    ];
     for name in names {
         let word = format!("write to {name}.");
         rules.push(json!({"when": {"contains": word, "result": false}, "call": send(name)}));
         rules.push(json!({"when": {"contains": word, "result": true}, "say": "It is on its way."}));
     }
     rules.push(json!({"when": {"contains": "news for"}, "say": "."}));
+    rules.push(json!({"when": {"contains": FOLLOW_UP}, "say": "."}));
     let ports: Vec<u16> = names.iter().map(|_| free_port()).collect();
     let mut homes = Vec::new();
     for (name, port) in names.iter().zip(&ports) {
@@ -381,6 +392,36 @@ fn two_agents_with_an_8k_window_keep_every_message_through_145k_tokens() {
     }
     assert_eq!(clients[0].say(talks[0], "and a follow-up.").status, 200);
     assert!(last_of(&place, talks[0]).contains("and a follow-up."));
+
+    // What one agent writes to the other arrives in the middle of a compression of where it is read.
+    let asked = place.asked();
+    let reads = |request: &&Value| {
+        !talks.iter().any(|talk| request["session"] == *talk)
+            && request.to_string().contains("news for alpha")
+    };
+    let letters = asked.iter().rfind(reads).unwrap()["session"].as_str().unwrap().to_owned();
+    let of_letters = |what| {
+        let named = format!("session={letters} ");
+        lines(&gateway.log(), what).iter().filter(|line| line.contains(&named)).count()
+    };
+    let ended = || of_letters("done") + of_letters("failed") + of_letters("skipped") + of_letters("stale");
+    until("nothing is compressed there", || of_letters("started") == ended());
+    let before = (of_letters("started"), of_letters("done"));
+    let ordering = {
+        let (client, session) = (clients[0].clone(), letters.clone());
+        thread::spawn(move || order(&client, &session, &format!("/compress {SLOWLY}")))
+    };
+    until("it is being compressed", || of_letters("started") == before.0 + 1);
+    assert_eq!(clients[1].say(talks[1], "Send the follow-up.").status, 200);
+    until("it has been read", || last_of(&place, &letters).contains(FOLLOW_UP));
+    assert_eq!(of_letters("done"), before.1, "it is still being compressed");
+    let said = ordering.join().unwrap();
+    assert!(said.contains(&format!("{letters}.snapshot.")), "{said}");
+    assert_eq!(clients[1].say(talks[1], "Now write to alpha.").status, 200);
+    until("the next has been read", || {
+        let request = last_of(&place, &letters);
+        request.contains("heron-7731") && request.matches(FOLLOW_UP).count() == 1
+    });
     for client in &clients {
         until("all has arrived", || client.read("/api/control/status")["undelivered"] == 0);
         let check = client.read("/api/control/check");
@@ -388,6 +429,8 @@ fn two_agents_with_an_8k_window_keep_every_message_through_145k_tokens() {
     }
     is_clean_of_violations(&place, &gateway);
 }
+
+const ROUNDS: i64 = 12;
 
 #[test]
 fn a_host_of_13_agents_crosses_the_threshold_at_once_and_nothing_is_invisible() {
@@ -401,7 +444,7 @@ fn a_host_of_13_agents_crosses_the_threshold_at_once_and_nothing_is_invisible() 
         for (nth, client) in clients.iter().enumerate() {
             let next = &names[(nth + 1) % names.len()];
             scope.spawn(move || {
-                for round in 0..12 {
+                for round in 0..ROUNDS {
                     let text = format!(
                         "Round {round}: {} Then write to {next}.",
                         "We look at the map again. ".repeat(60)
@@ -418,17 +461,24 @@ fn a_host_of_13_agents_crosses_the_threshold_at_once_and_nothing_is_invisible() 
         let mine = |line: &&&str| line.contains(&format!("agent={name}}}"));
         assert!(lines(&log, "done").iter().filter(mine).count() >= 1, "{name} was compressed");
     }
-    for (name, client) in names.iter().zip(&clients) {
+    for client in &clients {
         until("all has arrived", || client.read("/api/control/status")["undelivered"] == 0);
+    }
+    until("nobody answers for ever", || {
         let before = place.asked().len();
-        sleep(Duration::from_millis(50));
-        assert!(place.asked().len() < before + 100, "nobody answers for ever");
+        sleep(Duration::from_secs(2));
+        place.asked().len() == before
+    });
+    for (name, client) in names.iter().zip(&clients) {
         assert_eq!(client.say("talk", &format!("{name}, a last word")).status, 200);
         let check = client.read("/api/control/check");
         assert_eq!(check["data"], json!([]), "{name}: {check}");
         // Every piece of news that came to this agent is in its history, or in what a summary stands for.
-        let hits = client.read("/api/search?q=boats&limit=100");
-        assert!(hits.to_string().contains("the tide is high"), "{hits}");
+        let store = rusqlite::Connection::open(place.file(&format!("{name}/state.db"))).unwrap();
+        let heard = "SELECT count(*) FROM tl_inbox i JOIN messages m ON m.id = i.message
+                     WHERE instr(m.content, 'news for ' || ?1) > 0";
+        let heard: i64 = store.query_row(heard, [name], |row| row.get(0)).unwrap();
+        assert_eq!(heard, ROUNDS, "{name}");
     }
     is_clean_of_violations(&place, &gateway);
 }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 /// (`THROUGHLINE_HERMES=0.16.0,0.18.2`, after `tests/peers/install hermes-0.16.0` and so on).
 const HERMES: &str = "0.14.0,0.19.0";
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 

@@ -295,13 +295,14 @@ fn p1_p2_in_an_hour_of_thirteen_agents_a_chat_has_as_many_ids_as_resets_and_one(
     }
 }
 
-/// What a mutant's worlds look like to the judges, and their logs to the auditor alone.
+/// What a mutant's worlds look like to the judges, and their logs and stores to the auditor alone.
 fn caught(mutant: Mutant, template: &Image) -> (bool, bool) {
     let mut by = (false, false);
     for nth in 1..200 {
         let Some(report) = crash_after(nth, &Plan::squeeze(), template, Some(mutant)) else { break };
-        by.1 |= !audited(&report.log).is_empty();
-        by.0 |= report.wrong.iter().any(|wrong| !wrong.starts_with("audit: "));
+        let in_the_store = |wrong: &&String| wrong.starts_with("check: ");
+        by.1 |= !audited(&report.log).is_empty() || report.wrong.iter().any(|wrong| in_the_store(&wrong));
+        by.0 |= report.wrong.iter().any(|wrong| !wrong.starts_with("audit: ") && !in_the_store(&wrong));
         if by == (true, true) {
             break;
         }
@@ -315,15 +316,10 @@ fn the_old_behaviour_is_caught() {
     let honest = World::new(1, Plan::squeeze(), &template, None).play();
     assert!(honest.log.iter().any(|line| line.contains(" compression done: ")), "there is a log to audit");
     assert_eq!(audited(&honest.log), [""; 0]);
-    for (mutant, shows_in_the_log) in [
-        (Mutant::RotateId, true),
-        (Mutant::ForeignSummary, true),
-        (Mutant::ArchiveLater, false),
-        (Mutant::DropTrigger, false),
-    ] {
+    for mutant in [Mutant::RotateId, Mutant::ForeignSummary, Mutant::ArchiveLater, Mutant::DropTrigger] {
         let (by_judges, by_audit) = caught(mutant, &template);
         assert!(by_judges, "no judge noticed {mutant:?}");
-        assert!(by_audit || !shows_in_the_log, "the auditor did not notice {mutant:?}");
+        assert!(by_audit, "the auditor did not notice {mutant:?}");
     }
 }
 

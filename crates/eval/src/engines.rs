@@ -1,4 +1,4 @@
-//! The engines that come along, each set up for the window of a case.
+//! The engines that come along, and any other, each set up for the window of a case.
 
 use crate::case::Case;
 use crate::report::Report;
@@ -18,13 +18,19 @@ pub enum Measured {
     Builtin(Arc<dyn Summariser>),
     /// What stands in when there is no summary.
     Digest,
+    /// One from elsewhere.
+    Other { name: String, summariser: String, engine: ForWindow },
 }
 
+/// Sets an engine up for a model of this window.
+pub type ForWindow = Arc<dyn Fn(u64) -> Box<dyn Engine> + Send + Sync>;
+
 impl Measured {
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Measured::Builtin(_) => "builtin",
             Measured::Digest => "digest",
+            Measured::Other { name, .. } => name,
         }
     }
 
@@ -32,6 +38,7 @@ impl Measured {
         match self {
             Measured::Builtin(summariser) => summariser.name(),
             Measured::Digest => "none",
+            Measured::Other { summariser, .. } => summariser,
         }
     }
 
@@ -41,6 +48,7 @@ impl Measured {
         match self {
             Measured::Builtin(summariser) => Box::new(Builtin::new(settings, vec![summariser.clone()])),
             Measured::Digest => Box::new(Digest(settings)),
+            Measured::Other { engine, .. } => engine(window),
         }
     }
 

@@ -368,6 +368,14 @@ const CHECKS: &[Check] = &[
         applies: always,
     },
     Check {
+        name: "summary_of_what_was_there",
+        says: "a summary stands for nothing that was said after it had been begun",
+        sql: "SELECT n.name || ', row ' || n.cut FROM tl_snapshot n
+              JOIN tl_compression c ON c.session = n.session AND c.operation = n.operation
+              WHERE n.cut > c.cut",
+        applies: always,
+    },
+    Check {
         name: "snapshot_named",
         says: "a snapshot has its session's name and a time, later ones show later views",
         sql: "SELECT name FROM (SELECT name, session, view, lag(view) OVER (PARTITION BY session ORDER BY name) AS before

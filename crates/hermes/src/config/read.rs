@@ -110,10 +110,19 @@ pub struct Compression {
     pub target_ratio: Option<At<f64>>,
     pub protect_first_n: Option<At<u64>>,
     pub protect_last_n: Option<At<u64>>,
-    pub hygiene_hard_message_limit: Option<At<u64>>,
     pub in_place: Option<At<bool>>,
     pub auxiliary: Auxiliary,
+    /// Keys of Hermes that ask for something, and that nothing here follows.
+    pub unheeded: Vec<At<&'static str>>,
 }
+
+/// Those of them that there are. How many messages a conversation has counts for nothing here, only its tokens.
+const UNHEEDED: [&str; 4] = [
+    "compression.abort_on_summary_failure",
+    "compression.hygiene_hard_message_limit",
+    "auxiliary.compression.extra_body",
+    "auxiliary.compression.reasoning_effort",
+];
 
 /// When somebody looks back at a conversation, who does, and how much people hear of it.
 #[derive(Clone, Debug, Default)]
@@ -390,10 +399,23 @@ impl<'a> Reader<'a> {
             target_ratio: self.number("compression.target_ratio"),
             protect_first_n: self.count("compression.protect_first_n"),
             protect_last_n: self.count("compression.protect_last_n"),
-            hygiene_hard_message_limit: self.count("compression.hygiene_hard_message_limit"),
             in_place: self.boolean("compression.in_place"),
             auxiliary: self.auxiliary("compression"),
+            unheeded: UNHEEDED.iter().filter_map(|key| self.asked_for(key)).collect(),
         }
+    }
+
+    /// A key, if it is set to anything that differs from leaving it out.
+    fn asked_for(&self, key: &'static str) -> Option<At<&'static str>> {
+        let node = self.root.get(key)?;
+        let asks = match &node.value {
+            Value::Map(entries) => !entries.is_empty(),
+            Value::Bool(is_on) => *is_on,
+            // Hermes writes its own default into new configurations.
+            Value::Integer(limit) => ![400, 5000].contains(limit),
+            value => !is_nothing(value),
+        };
+        asks.then_some(At { value: key, place: node.place })
     }
 
     fn auxiliary(&mut self, task: &str) -> Auxiliary {

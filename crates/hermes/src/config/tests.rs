@@ -196,6 +196,28 @@ fn named_providers_come_in_both_of_hermes_forms() {
 }
 
 #[test]
+fn what_nothing_follows_is_found_where_it_asks_for_something() {
+    let unheeded = |yaml: &str| {
+        let found = parse(yaml).settings.compression.unheeded;
+        found.into_iter().map(|at| (at.value, at.place.line)).collect::<Vec<_>>()
+    };
+    let defaults = "compression: {abort_on_summary_failure: false, hygiene_hard_message_limit: 5000}\n\
+                    auxiliary: {compression: {extra_body: {}, reasoning_effort: ''}}\n";
+    assert_eq!(unheeded(defaults), []);
+    let asked = "compression: {abort_on_summary_failure: true, hygiene_hard_message_limit: 60}\n\
+                 auxiliary: {compression: {extra_body: {a: 1}, reasoning_effort: low}}\n";
+    assert_eq!(
+        unheeded(asked),
+        [
+            ("compression.abort_on_summary_failure", 1),
+            ("compression.hygiene_hard_message_limit", 1),
+            ("auxiliary.compression.extra_body", 2),
+            ("auxiliary.compression.reasoning_effort", 2),
+        ]
+    );
+}
+
+#[test]
 fn sections_are_read_with_the_place_of_each_value() {
     let config = parse(
         "agent:\n  max_turns: 60\n  restart_drain_timeout: 2.5\n  gateway_timeout: 1800\n\

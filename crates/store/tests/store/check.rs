@@ -156,6 +156,7 @@ fn every_breach_is_noticed_by_name() {
         ("unfinished", "UPDATE tl_session SET unfinished = 0 WHERE id = 'preparing'"),
         ("snapshot_of_promotion", "DELETE FROM tl_compression WHERE session = 'short'"),
         ("snapshot_of_promotion", "UPDATE tl_compression SET state = 5 WHERE session = 'short'"),
+        ("summary_of_what_was_there", "UPDATE tl_compression SET cut = cut - 2 WHERE session = 'short'"),
         ("snapshot_named", "UPDATE tl_snapshot SET session = 'other'"),
         ("snapshot_named", "UPDATE tl_snapshot SET view = 99 WHERE operation = 1"),
         (
