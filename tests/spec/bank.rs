@@ -46,7 +46,7 @@ impl Bank {
         let keeping = books.clone();
         let address = wire::serve(move |request| {
             let answer = keeping.answer(request);
-            Some(Answer { kind: "application/json", content: answer.to_string() })
+            Some(Answer { status: 200, kind: "application/json", content: answer.to_string() })
         });
         Self { address, books }
     }
