@@ -8,9 +8,8 @@ use super::company::People;
 use super::plugins::Plugins;
 use crate::config::Settings;
 use crate::home::Home;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::Message;
 use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
@@ -19,9 +18,8 @@ use throughline_core::tool::Spec;
 use throughline_gateway::Memory;
 use throughline_hermes::profile;
 use throughline_memory::hindsight::{self, Hindsight};
-use throughline_memory::honcho::migration::{Already, LocalFile};
 use throughline_memory::honcho::settings::{File, Given};
-use throughline_memory::honcho::{self, Company, Honcho, Role, Surroundings, migration};
+use throughline_memory::honcho::{self, Company, Honcho, Ledger, Role, Surroundings, migration};
 
 /// Hermes' way of saying that there is none.
 const NONE: [&str; 3] = ["", "none", "builtin"];
@@ -125,7 +123,7 @@ fn honcho(
     };
     let many = Honcho::new(read.clone(), surroundings(Company::Many));
     let one = Arc::new(Honcho::new(read, surroundings(Company::One)));
-    let files = Some(Files { home: home.path().to_owned(), honcho: many.clone(), brought: Mutex::default() });
+    let files = Some(Files::of(home.path(), many.clone()));
     Ok(Arc::new(Remembering { one, many: Arc::new(many), people: People::of(home, settings), files }))
 }
 
@@ -202,7 +200,11 @@ impl Provider for Remembering {
             if let Some(files) = &self.files {
                 files.bring(retention, self.role(&retention.scope)).await?;
             }
-            self.of(&retention.scope).retain(retention).await
+            self.of(&retention.scope).retain(retention).await?;
+            if let Some(files) = &self.files {
+                files.mirror(retention, self.role(&retention.scope)).await;
+            }
+            Ok(())
         })
     }
 
@@ -214,6 +216,10 @@ impl Provider for Remembering {
         self.of(scope).before_compression(scope, messages)
     }
 
+    fn prompt(&self) -> Option<String> {
+        self.many.prompt()
+    }
+
     fn tools(&self) -> Vec<Spec> {
         self.many.tools()
     }
@@ -223,38 +229,48 @@ impl Provider for Remembering {
     }
 }
 
-/// The home's memory files go to Honcho before the first turn of a conversation of their owner. What is there
-/// is looked up first each time the process meets the conversation, so that nothing has to be written down.
+/// The home's memory files go to Honcho before the first turn of their owner's does, once.
 struct Files {
     home: PathBuf,
     honcho: Honcho,
-    brought: Mutex<BTreeSet<String>>,
+    ledger: Ledger,
 }
 
 impl Files {
-    async fn bring(&self, retention: &Retention, role: Role) -> Result<(), MemoryError> {
-        let known = |brought: &BTreeSet<String>| brought.contains(&retention.document);
-        if known(&self.brought.lock().expect("nothing panics while it holds this")) {
-            return Ok(());
-        }
-        let wanted = migration(self.honcho.settings(), &retention.scope, role);
-        let files: Vec<LocalFile> = wanted.iter().filter_map(|name| self.read(name)).collect();
-        if !files.is_empty() {
-            let already = Already { begun: true, done: Vec::new() };
-            self.honcho.migrate(&retention.scope, &retention.document, &files, &already).await?;
-        }
-        let mut brought = self.brought.lock().expect("nothing panics while it holds this");
-        brought.insert(retention.document.clone());
-        Ok(())
+    fn of(home: &Path, honcho: Honcho) -> Self {
+        Self { home: home.to_owned(), honcho, ledger: Ledger::of(&home.join("memories")) }
     }
 
-    fn read(&self, name: &str) -> Option<LocalFile> {
-        let path = match name {
-            "SOUL.md" => self.home.join(name),
-            _ => self.home.join("memories").join(name),
+    async fn bring(&self, retention: &Retention, role: Role) -> Result<(), MemoryError> {
+        let wanted = migration(self.honcho.settings(), &retention.scope, role);
+        let read = |name: &str| {
+            text(&match name {
+                "SOUL.md" => self.home.join(name),
+                _ => self.home.join("memories").join(name),
+            })
         };
-        let text = std::fs::read_to_string(path).ok()?;
-        Some(LocalFile { name: name.to_owned(), text })
+        self.honcho.migrate(&retention.scope, &retention.document, &wanted, &read, &self.ledger).await
+    }
+
+    /// The turn is there, whatever becomes of this: what fails is made up for with the next one.
+    async fn mirror(&self, retention: &Retention, role: Role) {
+        if role != Role::Owner {
+            return;
+        }
+        let memories = self.home.join("memories");
+        let outcome = match honcho::additions(&memories) {
+            Ok(additions) => {
+                let mirrored = self.honcho.mirror(retention, &additions, &self.ledger).await;
+                mirrored.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(format!("the journal of {} cannot be read: {error}", memories.display())),
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(
+                error,
+                "Honcho does not know yet what was added to USER.md; it is tried again with the next turn"
+            );
+        }
     }
 }
 

@@ -27,6 +27,13 @@ pub struct Kept {
     pub text: String,
 }
 
+/// What everybody gets instead of an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Failing {
+    HangingUp,
+    With(u16),
+}
+
 #[derive(Default)]
 struct Books {
     kept: Mutex<Vec<Kept>>,
@@ -38,6 +45,11 @@ struct Books {
     held: Mutex<bool>,
     released: Condvar,
     recall_takes: Mutex<Duration>,
+    recalls_held: Mutex<bool>,
+    recalls_released: Condvar,
+    failing: Mutex<Option<Failing>>,
+    /// Whose turns are not taken now.
+    busy_for: Mutex<Option<String>>,
 }
 
 impl Bank {
@@ -45,8 +57,13 @@ impl Bank {
         let books = Arc::new(Books::default());
         let keeping = books.clone();
         let address = wire::serve(move |request| {
-            let answer = keeping.answer(request);
-            Some(Answer { kind: "application/json", content: answer.to_string() })
+            let failing = *keeping.failing.lock().unwrap();
+            let (status, answer) = match failing {
+                Some(Failing::HangingUp) => return None,
+                Some(Failing::With(status)) => (status, json!({"detail": "not now"})),
+                None => keeping.answer(request),
+            };
+            Some(Answer { status, kind: "application/json", content: answer.to_string() })
         });
         Self { address, books }
     }
@@ -92,6 +109,27 @@ impl Bank {
         self.books.released.notify_all();
     }
 
+    /// Whoever asks from now on waits …
+    pub fn hold_recalls(&self) {
+        *self.books.recalls_held.lock().unwrap() = true;
+    }
+
+    /// … until this.
+    pub fn release_recalls(&self) {
+        *self.books.recalls_held.lock().unwrap() = false;
+        self.books.recalls_released.notify_all();
+    }
+
+    /// What belongs to this session is not taken: 503.
+    pub fn is_busy_for(&self, session: Option<&str>) {
+        *self.books.busy_for.lock().unwrap() = session.map(str::to_owned);
+    }
+
+    /// Whatever is asked from now on, until it is told to do its work again.
+    pub fn fails(&self, how: Option<Failing>) {
+        *self.books.failing.lock().unwrap() = how;
+    }
+
     pub fn recall_takes(&self, time: Duration) {
         *self.books.recall_takes.lock().unwrap() = time;
     }
@@ -103,7 +141,7 @@ pub fn recalled(query: &str) -> String {
 }
 
 impl Books {
-    fn answer(&self, request: &Request) -> Value {
+    fn answer(&self, request: &Request) -> (u16, Value) {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         match request.line.as_str() {
             line if line.ends_with("/memories") => self.keep(&body),
@@ -112,13 +150,18 @@ impl Books {
                 self.asked.lock().unwrap().push(query.clone());
                 let time = *self.recall_takes.lock().unwrap();
                 thread::sleep(time);
-                json!({"results": [{"text": recalled(&query)}]})
+                drop(
+                    self.recalls_released
+                        .wait_while(self.recalls_held.lock().unwrap(), |held| *held)
+                        .unwrap(),
+                );
+                (200, json!({"results": [{"text": recalled(&query)}]}))
             }
-            _ => json!({}),
+            _ => (200, json!({})),
         }
     }
 
-    fn keep(&self, body: &Value) -> Value {
+    fn keep(&self, body: &Value) -> (u16, Value) {
         let items = body["items"].as_array().unwrap();
         assert_eq!(items.len(), 1, "a turn is a document");
         let item = &items[0];
@@ -133,6 +176,9 @@ impl Books {
             message_count: text(&item["metadata"]["message_count"]),
             text: text(&item["content"]),
         };
+        if self.busy_for.lock().unwrap().as_ref() == Some(&kept.session) {
+            return (503, json!({"detail": "too much to do"}));
+        }
         {
             let mut open = self.open.lock().unwrap();
             if open.contains(&kept.session) {
@@ -145,6 +191,6 @@ impl Books {
         let place = open.iter().position(|session| *session == kept.session).unwrap();
         open.remove(place);
         self.kept.lock().unwrap().push(kept);
-        json!({"success": true, "async": false, "items_count": 1})
+        (200, json!({"success": true, "async": false, "items_count": 1}))
     }
 }

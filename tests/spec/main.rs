@@ -13,6 +13,7 @@ mod drain;
 mod evaluation;
 mod gateway;
 mod hands;
+mod hindsight;
 mod homes;
 mod host;
 mod interop;

@@ -6,8 +6,9 @@
 use crate::chats::World;
 use crate::gateway::Place;
 use crate::model::{ModelServer, calls, last, said as words_only, text};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 use throughline_servers::honcho::{Fault, HonchoServer, Kept};
@@ -45,9 +46,13 @@ impl Remembered {
     }
 
     fn around(model: ModelServer, settings: Value) -> Self {
+        Self::letting_in(model, settings, "TELEGRAM_ALLOWED_USERS=42,43")
+    }
+
+    fn letting_in(model: ModelServer, settings: Value, whom: &str) -> Self {
         let runtime = Runtime::new().unwrap();
         let honcho = runtime.block_on(HonchoServer::start());
-        let world = World::around(Place::new(), model, "TELEGRAM_ALLOWED_USERS=42,43");
+        let world = World::around(Place::new(), model, whom);
         let mut own = json!({"enabled": true, "workspace": WORKSPACE, "recallMode": "context"});
         own.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
         let file = json!({"baseUrl": honcho.base(), "hosts": {"hermes": own}});
@@ -221,6 +226,108 @@ fn p26_a_provider_that_is_away_delays_no_reply_and_is_back_filled_in_order() {
 }
 
 #[test]
+fn p26_whatever_honcho_answers_a_reply_comes_the_status_says_so_and_each_turn_is_kept_once_in_order() {
+    let remembered = Remembered::by_honcho(json!({"timeout": 2}));
+    let gateway = remembered.world.launch.start();
+    let status = || remembered.world.place.launch().arg("memory").arg("status").run().stdout;
+    let missed = || {
+        let told = remembered.world.place.launch().arg("memory").arg("status").arg("--json").run();
+        serde_json::from_str::<Value>(&told.stdout).unwrap()["outside"]["recalls_missed"].as_u64().unwrap()
+    };
+    remembered.hears(42, "turn 0");
+    let mut said = vec!["turn 0".to_owned()];
+    for (fault, words) in [
+        (Fault::Status(401), "(status 401"),
+        (Fault::Status(409), "(status 409"),
+        (Fault::Status(413), "1 refused"),
+        (Fault::Status(422), "1 refused"),
+        (Fault::Busy(429, 3), "(status 429"),
+        (Fault::Status(503), "(status 503"),
+        (Fault::Hang, "did not answer within 2 s"),
+        (Fault::DropAnswer, "hung up before it answered"),
+        (Fault::Page, "something that is not Honcho's"),
+    ] {
+        let before = missed();
+        for operation in ["POST messages", "GET peers/context", "GET sessions/context"] {
+            remembered.honcho.fail(operation, vec![fault.clone(); 50]);
+        }
+        let text = format!("turn {}", said.len());
+        remembered.hears(42, &text);
+        remembered.until(words, |_| status().contains(words));
+        assert!(missed() > before, "{fault:?}: nobody counted the reminder");
+        remembered.honcho.heal();
+        said.push(text);
+        remembered.until("it is kept", |it| {
+            let _ = it.world.place.launch().arg("memory").arg("retry").run(); // nobody wants to wait
+            it.kept(CHAT).len() >= 2 * said.len()
+        });
+        remembered.until("nothing waits", |it| it.jobs() == json!([]));
+    }
+    let texts: Vec<&str> = said.iter().map(String::as_str).collect();
+    assert_eq!(words(&remembered.kept(CHAT)), both(&texts));
+    assert!(gateway.stop().success());
+}
+
+/// Whoever says `note` has it written down about themselves.
+fn notes(request: &Value) -> Value {
+    let messages = request["messages"].as_array().unwrap();
+    let is_new = messages.last().unwrap()["role"] == "user";
+    match said(request).strip_prefix("note ").filter(|_| is_new) {
+        Some(what) => calls(&[("memory", json!({"action": "add", "target": "user", "content": what}))]),
+        None => {
+            let asked = messages.iter().rev().find(|message| message["role"] == "user").map(text).unwrap();
+            words_only(&format!("re: {}", asked.split("\n\n<memory-context>").next().unwrap()))
+        }
+    }
+}
+
+#[test]
+fn p29_memory_files_come_before_the_first_turn_once_through_kill_9_at_each_and_later_notes_are_concluded() {
+    let model = ModelServer::answering(Duration::ZERO, notes);
+    let remembered = Remembered::letting_in(model, json!({}), "TELEGRAM_ALLOWED_USERS=42");
+    let files = [("memories/MEMORY.md", "pond"), ("memories/USER.md", "tea"), ("SOUL.md", "kind")];
+    for (file, words) in files {
+        remembered.world.place.write(&format!("home/{file}"), format!("Something about {words}."));
+    }
+    // It arrives and nobody hears of it; it does not arrive; it arrives and nobody hears of it.
+    remembered.honcho.fail("POST messages", [Fault::HangAfter, Fault::Hang, Fault::HangAfter]);
+    let mut gateway = remembered.world.launch.start();
+    remembered.hears(42, "one");
+    for kills in 1..=3 {
+        remembered.until("a file is on its way", |it| it.honcho.count("POST messages") == kills);
+        gateway.kill();
+        gateway = remembered.world.launch.start();
+    }
+    remembered.until("the first turn", |it| it.kept(CHAT).len() >= 5);
+    remembered.hears(42, "note Likes the number seven.");
+    remembered.world.place.append("home/memories/MEMORY.md", "\n§\nWritten by hand, later.");
+    assert!(gateway.stop().success());
+    let gateway = remembered.world.launch.start();
+    remembered.hears(42, "two");
+    remembered.until("nothing waits", |it| it.kept(CHAT).len() >= 9 && it.jobs() == json!([]));
+
+    let kept = remembered.kept(CHAT);
+    let brought: Vec<&str> = kept.iter().map_while(|kept| kept.metadata["original_file"].as_str()).collect();
+    assert_eq!(brought, ["MEMORY.md", "USER.md", "SOUL.md"]);
+    for (kept, (file, about)) in kept.iter().zip(files) {
+        assert!(kept.content.contains(&format!("Something about {about}.")), "{file}: {kept:?}");
+    }
+    assert_eq!(words(&kept[3..]), both(&["one", "note Likes the number seven.", "two"]));
+    assert_eq!(remembered.sessions(), [CHAT]);
+    let concluded = remembered.runtime.block_on(remembered.honcho.conclusions(WORKSPACE));
+    let concluded: Vec<&str> = concluded.iter().map(|one| one["content"].as_str().unwrap()).collect();
+    assert_eq!(concluded, ["Likes the number seven."]);
+    // What a provider has to say of itself is in every prompt, and the same.
+    let prompts: BTreeSet<String> =
+        remembered.world.model.requests().iter().map(|request| text(&request["messages"][0])).collect();
+    assert!(
+        prompts.len() == 1 && prompts.iter().all(|prompt| prompt.contains("# Honcho Memory")),
+        "{prompts:?}"
+    );
+    assert!(gateway.stop().success());
+}
+
+#[test]
 fn a_honcho_that_is_not_enabled_says_which_file_or_that_there_is_none() {
     for (file, words) in [
         (None, "neither honcho.json (looked for: "),
@@ -302,6 +409,124 @@ fn p31_two_people_write_at_once_through_kills_and_no_mark_of_one_reaches_the_oth
     assert!(gateway.stop().success());
 }
 
+/// Whose marks are in a text: `canary42dm7` is 42's.
+fn people(text: &str) -> BTreeSet<String> {
+    let is_letter = |c: char| !c.is_ascii_digit();
+    marks(text)
+        .iter()
+        .filter_map(|mark| mark["canary".len()..].split(is_letter).next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn p31_alone_in_groups_through_the_api_and_once_paired_no_mark_of_one_person_reaches_another() {
+    const ROUNDS: usize = 100;
+    let model = ModelServer::saying(Duration::ZERO, answer);
+    let remembered = Remembered::letting_in(model, json!({}), "");
+    remembered.world.place.write("home/memories/USER.md", "canary42file likes tea");
+    for who in ["42", "43"] {
+        remembered.honcho.represent(WORKSPACE, "hermes", who, &format!("canary{who}dm knows tea"));
+    }
+    let gateway = remembered.world.launch.start();
+    let world = &remembered.world;
+    // Somebody is let in by a code, and counts from then on: first the owner, alone, and then another.
+    let is_let_in = |who: i64| {
+        remembered.says(who, &format!("canary{who}dm let me in"));
+        let code = |world: &World| {
+            let is_code = |word: &&str| {
+                word.len() == 8 && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
+            };
+            let sent = world.telegram.sent().into_iter().find(|sent| sent.chat == who)?;
+            sent.text.split(|c: char| !c.is_ascii_alphanumeric()).find(is_code).map(str::to_owned)
+        };
+        world.until("a code", |world| code(world).is_some());
+        let approving = world.place.launch().arg("pairing").arg("approve").arg("telegram");
+        let approved = approving.arg(code(world).unwrap()).run();
+        assert!(approved.status.success(), "{approved:?}");
+        remembered.hears(who, &format!("canary{who}dm is in"));
+    };
+    is_let_in(42);
+    is_let_in(43);
+
+    let group = Chat::group(-1001, "Friends");
+    let in_group = |who: i64, text: &str| world.telegram.say(&group, &User::new(who, "P"), text);
+    let by_api = |who: i64, text: &str| {
+        let mut body = crate::gateway::said(text);
+        body["user"] = json!(format!("client{who}"));
+        let session = format!("of-client-{who}");
+        let answer = gateway.client.chat(&[("X-Hermes-Session-Id", &session)], &body).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(people(&answer.text()), BTreeSet::from([who.to_string()]));
+    };
+    // Eight operations of a kind that differ in each round, and two clients beside them: a thousand.
+    thread::scope(|scope| {
+        for who in [71, 72] {
+            let by_api = &by_api;
+            scope.spawn(move || (0..ROUNDS).for_each(|round| by_api(who, &format!("canary{who}n{round}"))));
+        }
+        for round in 0..ROUNDS {
+            for who in [42, 43] {
+                remembered.says(who, &format!("canary{who}dm{round}"));
+                in_group(who, &format!("canary{who}group{round}"));
+                match round % 10 {
+                    3 => remembered.says(who, "/new"),
+                    5 => remembered.says(who, "/undo"),
+                    7 => remembered.says(who, "/memory"),
+                    _ => remembered.says(who, &format!("canary{who}dm{round}more")),
+                }
+                match round % 10 {
+                    4 => drop(in_group(who, "/new")),
+                    _ => drop(in_group(who, &format!("canary{who}group{round}more"))),
+                }
+            }
+            if round == ROUNDS / 2 {
+                // What Honcho makes of what lies there by now.
+                for session in remembered.sessions() {
+                    let marks = people(&words(&remembered.kept(&session)).join(" "));
+                    let summary = marks.iter().map(|who| format!("canary{who}summary ")).collect::<String>();
+                    remembered.honcho.summarise(WORKSPACE, &session, &summary);
+                }
+            }
+        }
+    });
+    for who in [42, 43] {
+        remembered.says(who, &format!("canary{who}dmlast"));
+        in_group(who, &format!("canary{who}grouplast"));
+    }
+    for (who, place) in [(42, "dm"), (43, "dm"), (42, "group"), (43, "group")] {
+        let last = format!("canary{who}{place}last");
+        // A chat is not written to as often as this; what was said is in no hurry to be shown.
+        remembered.until(&last, |it| it.world.model.bodies().iter().any(|body| body.contains(&last)));
+    }
+    remembered.until("nothing waits", |remembered| remembered.jobs() == json!([]));
+
+    for request in world.model.requests() {
+        let text = request["messages"].to_string();
+        assert!(people(&text).len() <= 1, "{text}");
+        // Where others read along nobody is reminded of what they said alone.
+        let is_group = marks(&text).iter().any(|mark| mark.contains("group"));
+        let private = marks(&text).iter().any(|mark| mark.contains("dm"));
+        assert!(!(is_group && private), "{text}");
+    }
+    for call in remembered.honcho.calls() {
+        assert!(people(&format!("{} {}", call.path, call.body)).len() <= 1, "{call:?}");
+    }
+    let sessions = remembered.sessions();
+    assert_eq!(sessions.len(), 6, "two alone, two in the group, two clients: {sessions:?}");
+    for session in sessions {
+        let kept = remembered.kept(&session);
+        assert_eq!(people(&words(&kept).join(" ")).len(), 1, "{session}: {kept:?}");
+    }
+    for sent in world.telegram.sent() {
+        let seen = people(&sent.text);
+        let is_theirs = seen.iter().all(|who| *who == sent.chat.to_string() || sent.chat < 0);
+        assert!(seen.len() <= 1 && is_theirs, "{}: {}", sent.chat, sent.text);
+        assert!(sent.chat > 0 || !sent.text.contains("dm"), "{}", sent.text);
+    }
+    assert!(gateway.stop().success());
+}
+
 /// Some turns have something written down, and so has each review.
 fn writes_down(request: &Value) -> Value {
     let messages = request["messages"].as_array().unwrap();
@@ -321,23 +546,52 @@ fn writes_down(request: &Value) -> Value {
     }
 }
 
-/// How much of it was seen before, by a cache that knows every request message by message, as providers' do.
-fn cached_share<'a>(requests: impl Iterator<Item = &'a Value>) -> f64 {
+/// How much of it was seen before, by a cache that knows every request message by message, as providers' do: first the
+/// tools, then what was said, each in the bytes in which it was sent.
+fn cached_share(bodies: &[String]) -> f64 {
     let mut known = BTreeSet::new();
     let (mut cached, mut total) = (0, 0);
-    for request in requests {
-        let mut pieces = vec![request["tools"].to_string()];
-        pieces.extend(request["messages"].as_array().unwrap().iter().map(Value::to_string));
+    for body in bodies {
+        let body: BTreeMap<String, Box<RawValue>> = serde_json::from_str(body).unwrap();
+        let messages: Vec<Box<RawValue>> = serde_json::from_str(body["messages"].get()).unwrap();
+        let tools = body.get("tools").into_iter();
         let mut prefix = String::new();
         let mut fresh = false;
-        for piece in pieces {
-            prefix.push_str(&piece);
-            total += piece.len();
+        for piece in tools.chain(&messages) {
+            prefix.push_str(piece.get());
+            total += piece.get().len();
             fresh |= known.insert(prefix.clone());
-            cached += if fresh { 0 } else { piece.len() };
+            cached += if fresh { 0 } else { piece.get().len() };
         }
     }
     cached as f64 / total as f64
+}
+
+/// A model of a cache that would not notice is none.
+#[test]
+fn the_cache_notices_a_byte_that_changes_at_the_beginning() {
+    let body = |tools: &str, prompt: &str, turns: usize| {
+        let turns: Vec<String> =
+            (0..turns).map(|turn| format!(r#"{{"role":"user","content":"{turn}"}}"#)).collect();
+        format!(r#"{{"tools":[{tools}],"messages":[{{"content":"{prompt}"}},{}]}}"#, turns.join(","))
+    };
+    let (tools, prompt) = (r#"{"name":"a"}"#, "p".repeat(3000));
+    let share = |change: &dyn Fn(usize) -> String| {
+        let bodies: Vec<String> = (1..=20).map(change).collect();
+        cached_share(&bodies)
+    };
+    assert!(share(&|turn| body(tools, &prompt, turn)) > 0.9, "what only grows is cached");
+    assert!(share(&|turn| body(tools, &format!("{turn}{prompt}"), turn)) < 0.1, "another prompt each time");
+    assert!(
+        share(&|turn| body(&format!(r#"{{"name":"{turn}"}}"#), &prompt, turn)) < 0.1,
+        "other tools each time"
+    );
+    // The same, in another order of its fields: other bytes.
+    let turned = |turn: usize| match turn % 2 {
+        0 => body(r#"{"name":"a","kind":"b"}"#, &prompt, turn),
+        _ => body(r#"{"kind":"b","name":"a"}"#, &prompt, turn),
+    };
+    assert!(share(&turned) < share(&|turn| body(tools, &prompt, turn)), "other bytes");
 }
 
 #[test]
@@ -374,7 +628,7 @@ fn p22_over_100_turns_with_recall_reviews_memory_writes_a_compression_and_a_rest
         let file = remembered.world.place.file("home/memories").join(file);
         assert!(std::fs::read_to_string(file).unwrap().matches(written).count() >= times, "{written}");
     }
-    let share = cached_share(requests.iter());
+    let share = cached_share(&remembered.world.model.bodies());
     println!("{:.2} % cached; {summaries} summaries, {reviews} reviews", share * 100.0);
     assert!(share >= 0.95, "{:.1} % were cached; {summaries} summaries", share * 100.0);
     assert!(gateway.stop().success());

@@ -133,13 +133,13 @@ impl Mind {
         if request["stream"] != json!(true) {
             let answer = json!({"id": "c", "object": "chat.completion", "usage": usage, "choices": [
                 {"index": 0, "message": message, "finish_reason": finish}]});
-            return Some(Answer { kind: "application/json", content: answer.to_string() });
+            return Some(Answer { status: 200, kind: "application/json", content: answer.to_string() });
         }
         let delta = json!({"id": "c", "object": "chat.completion.chunk", "choices": [
             {"index": 0, "delta": message, "finish_reason": null}]});
         let end = json!({"id": "c", "object": "chat.completion.chunk", "usage": usage, "choices": [
             {"index": 0, "delta": {}, "finish_reason": finish}]});
         let content = format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n");
-        Some(Answer { kind: "text/event-stream", content })
+        Some(Answer { status: 200, kind: "text/event-stream", content })
     }
 }

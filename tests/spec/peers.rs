@@ -79,6 +79,11 @@ pub fn hermes_python(version: &str) -> Option<PathBuf> {
     python(&format!("hermes-{version}"))
 }
 
+/// Whether the real Hindsight is there to be started; false if peers are to be skipped.
+pub fn hindsight() -> bool {
+    python("hindsight").is_some()
+}
+
 /// The Python of a Hermes that has Hindsight's client, where a Hindsight is there to be started, too.
 pub fn hermes_with_hindsight() -> Option<PathBuf> {
     python("hindsight")?; // says what is missing

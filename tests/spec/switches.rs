@@ -4,7 +4,7 @@
 //! What was kept back goes out under the names it was written down with; nothing goes out where nothing was;
 //! one call at a time for each conversation; and what is recalled too late is nobody's.
 
-use crate::bank::{Bank, Kept, recalled};
+use crate::bank::{Bank, Failing, Kept, recalled};
 use crate::chats::World;
 use crate::gateway::Place;
 use crate::model::{ModelServer, last};
@@ -201,6 +201,133 @@ fn p25_a_recall_that_is_still_on_its_way_delays_no_switch_and_is_nobodys_afterwa
         let asked = banked.world.model.bodies();
         assert!(asked.iter().any(|body| body.contains(&recalled(&next))), "the next one has its own");
     }
+    assert!(gateway.stop().success());
+}
+
+/// What the model was sent when it was last asked this.
+fn asked(banked: &Banked, said: &str) -> String {
+    let requests = banked.world.model.requests();
+    let request = requests.iter().rev().find(|request| last(request) == said);
+    request.unwrap_or_else(|| panic!("nobody asked {said:?}")).to_string()
+}
+
+#[test]
+fn p25_what_is_recalled_late_is_the_next_turns_of_the_same_person_and_after_a_switch_nobodys() {
+    let banked = Banked::by(1, PLAIN);
+    let gateway = banked.world.launch.start();
+    // Whether what comes late for one turn is shown in the next, which has nothing of its own.
+    let is_shown = |name: &str, order: Option<&str>| {
+        let (slow, next) = (format!("slow {name}"), format!("next {name}"));
+        banked.bank.hold_recalls();
+        banked.hears(42, &slow);
+        banked.until("the question", |it| it.bank.asked().contains(&slow));
+        assert!(!asked(&banked, &slow).contains(&recalled(&slow)), "it did not wait");
+        if let Some(order) = order {
+            banked.orders(42, order);
+        }
+        banked.bank.release_recalls();
+        thread::sleep(A_WHILE);
+        banked.bank.hold_recalls();
+        banked.hears(43, &format!("theirs {name}"));
+        banked.hears(42, &next);
+        let shown = asked(&banked, &next).contains(&recalled(&slow));
+        banked.bank.release_recalls();
+        thread::sleep(A_WHILE);
+        assert!(!asked(&banked, &format!("theirs {name}")).contains("slow"), "another person was shown it");
+        shown
+    };
+    // On a busy machine it may come too late even for that.
+    assert!((0..5).any(|round| is_shown(&format!("in {round}"), None)), "it is never shown");
+    for order in ["/new", "/reset", "/branch", "/undo"] {
+        assert!(!is_shown(&format!("before {order}"), Some(order)), "{order}");
+    }
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p26_a_backlog_longer_than_is_looked_at_together_goes_out_in_order_once_and_holds_up_no_other() {
+    const BACKLOG: usize = 1050;
+    let banked = Banked::by(1, PLAIN);
+    let gateway = banked.world.launch.start();
+    banked.hears(42, "turn 0.");
+    let session = banked.keeps(42, 1)[0].session.clone();
+    banked.bank.is_busy_for(Some(&session));
+    banked.hears(42, "turn 1.");
+    assert!(gateway.stop().success());
+    // What ten days without the provider leave behind.
+    let store = rusqlite::Connection::open(banked.world.place.file("home/state.db")).unwrap();
+    for number in 2..=BACKLOG {
+        let sql = "INSERT INTO tl_retention (key, provider, document, session, place, messages, state, created,
+                                             updated, scope, said, replied)
+                   SELECT session || '/' || (1000 + ?2), provider, document, session, ?2, messages, 1, created,
+                          updated, scope, replace(said, 'turn 1.', ?3), ?3 FROM tl_retention WHERE key = ?1";
+        let key = format!("{session}/2");
+        let added =
+            store.execute(sql, rusqlite::params![key, number as i64, format!("turn {number}.")]).unwrap();
+        assert_eq!(added, 1, "{key}");
+    }
+    drop(store);
+    let gateway = banked.world.launch.start();
+    banked.hears(43, "beside it");
+    assert!(banked.keeps(43, 1)[0].text.contains("beside it"), "it waits behind nobody");
+    assert_eq!(banked.bank.kept_of(42).len(), 1);
+
+    banked.bank.is_busy_for(None);
+    let retried = banked.world.place.launch().arg("memory").arg("retry").arg(format!("{session}/2")).run();
+    assert!(retried.status.success(), "{retried:?}");
+    for some in (100..=BACKLOG).step_by(50) {
+        banked.keeps(42, some); // a minute for each fifty
+    }
+    let kept = banked.keeps(42, BACKLOG + 1);
+    for (number, kept) in kept.iter().enumerate() {
+        assert!(kept.text.contains(&format!("turn {number}.")), "{number}: {kept:?}");
+    }
+    assert_eq!((kept.len(), banked.bank.crossed()), (BACKLOG + 1, Vec::new()));
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p26_whatever_hindsight_answers_a_reply_comes_the_status_says_so_and_each_turn_is_kept_once_in_order() {
+    const OWNER: i64 = 41; // the first on the list may look into it
+    let banked = Banked::by(1, PLAIN);
+    let gateway = banked.world.launch.start();
+    let status = || banked.world.place.launch().arg("memory").arg("status").run().stdout;
+    let missed = || {
+        let told = banked.world.place.launch().arg("memory").arg("status").arg("--json").run();
+        serde_json::from_str::<Value>(&told.stdout).unwrap()["outside"]["recalls_missed"].as_u64().unwrap()
+    };
+    let mut said = Vec::new();
+    for (failing, words) in [
+        (Failing::With(401), "does not accept the API key (401)"),
+        (Failing::With(409), "(409)"),
+        (Failing::With(413), "1 refused"),
+        (Failing::With(422), "1 refused"),
+        (Failing::With(429), "too much to do (429)"),
+        (Failing::With(500), "failed (500)"),
+        (Failing::With(503), "too much to do (503)"),
+        (Failing::HangingUp, "gave no answer"),
+    ] {
+        let before = missed();
+        banked.bank.fails(Some(failing));
+        let text = format!("{failing:?}.");
+        banked.hears(OWNER, &text);
+        banked.until(words, |_| status().contains(words));
+        assert!(missed() > before, "{failing:?}: nobody counted the reminder");
+        banked.says(OWNER, "/memory status");
+        banked.world.until(words, |world| {
+            world.shown().iter().rev().any(|shown| shown.contains(words) && shown.contains("memory provider"))
+        });
+        banked.bank.fails(None);
+        said.push(text);
+        banked.until("it is kept", |it| {
+            let _ = it.world.place.launch().arg("memory").arg("retry").run(); // nobody wants to wait
+            it.bank.kept_of(OWNER).len() >= said.len()
+        });
+    }
+    banked.until("nothing waits", |_| status().contains("has every turn"));
+    let kept = banked.bank.kept_of(OWNER);
+    assert_eq!(kept.len(), said.len(), "{kept:#?}");
+    assert!(kept.iter().zip(&said).all(|(kept, said)| kept.text.contains(said)), "{kept:#?}");
     assert!(gateway.stop().success());
 }
 

@@ -12,6 +12,7 @@ pub struct Request {
 }
 
 pub struct Answer {
+    pub status: u16,
     pub kind: &'static str,
     pub content: String,
 }
@@ -59,9 +60,9 @@ fn read(stream: &TcpStream) -> Option<Request> {
 }
 
 fn write(mut stream: &TcpStream, answer: &Answer) -> Option<()> {
-    let Answer { kind, content } = answer;
+    let Answer { status, kind, content } = answer;
     let head =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", content.len());
+        format!("HTTP/1.1 {status} -\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", content.len());
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(content.as_bytes()).ok()
 }

@@ -15,7 +15,9 @@
 
 mod dialectic;
 mod fence;
+mod ledger;
 pub mod migration;
+mod mirror;
 pub mod name;
 mod parts;
 pub mod peer;
@@ -25,7 +27,9 @@ pub mod settings;
 mod tools;
 mod wire;
 
-pub use migration::{FILES, LocalFile, Role, Upload, migration};
+pub use ledger::Ledger;
+pub use migration::{FILES, Role, Upload, migration};
+pub use mirror::{Addition, additions};
 pub use provider::Honcho;
 pub use settings::{InvalidSettings, Settings};
 

@@ -22,4 +22,5 @@ pub use endpoint::{Endpoint, InvalidEndpoint};
 pub use error::{NetError, Refusal, Stage, Unreadable, excerpt};
 pub use event::{Event, Parser};
 pub use reply::{Events, Reply, Shape};
+pub use retry::retry_after;
 pub use throughline_core::redact::Secret;

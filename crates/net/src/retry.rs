@@ -9,7 +9,8 @@ use std::time::Duration;
 /// Whoever asks for more gets a visitor after this all the same: a turn waits with a person behind it.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// None: it did not say.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let exact = text("retry-after-ms").and_then(|text| seconds(text, 1e-3));
     let wait = exact.or_else(|| {

@@ -91,6 +91,7 @@ pub fn suite(sites: Sites<'_>) {
     p26_a_turn_is_kept_until_its_provider_has_it(sites);
     p26_of_what_is_kept_the_last_rows_stay(sites);
     p26_nothing_stays_buffered_over_a_stop(sites);
+    p26_a_long_backlog_of_one_document_hides_no_other(sites);
     p27_a_name_stays_and_two_chats_never_share_one(sites);
     p30_calls_questions_and_stops_can_be_followed(sites);
     past::p4_what_is_taken_back_is_kept_and_can_be_brought_back(sites);
@@ -2545,6 +2546,38 @@ fn p27_a_name_stays_and_two_chats_never_share_one(sites: Sites<'_>) {
     let found = world.store.retentions("named").expect("can be asked");
     let documents: Vec<&str> = found.iter().map(|errand| errand.retention.document.as_str()).collect();
     assert_eq!(documents, ["a-b", "a-b-2", "a-b", "shared", "shared"]);
+    // What is somebody's own is not for those who share a name; they meet under another.
+    keeps(&mut world, "k6", "agent:main:telegram:dm:e", named("a-b", None));
+    keeps(&mut world, "k7", "agent:main:telegram:dm:f", named("a-b", None));
+    keeps(&mut world, "k8", "agent:main:telegram:dm:g", named("shared", Some("shared-1")));
+    let found = world.store.retentions("named").expect("can be asked");
+    let documents: Vec<&str> = found[5..].iter().map(|errand| errand.retention.document.as_str()).collect();
+    assert_eq!(documents, ["a-b-shared", "a-b-shared", "shared-1"]);
+}
+
+/// P26: the first turn of each document is found, however many of another one wait before it.
+fn p26_a_long_backlog_of_one_document_hides_no_other(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let named = |name: &str| Naming { name: name.into(), otherwise: None };
+    for number in 0..1100 {
+        keeps(&mut world, &format!("long{number:04}"), "agent:main:telegram:dm:1", named("long"));
+    }
+    keeps(&mut world, "short1", "agent:main:telegram:dm:2", named("short"));
+    keeps(&mut world, "short2", "agent:main:telegram:dm:2", named("short"));
+    let firsts = |world: &World| {
+        let due = world.store.retentions("named").expect("can be asked");
+        assert!(due.len() <= 1000, "a thousand at most");
+        let first = |document: &str| {
+            let mut of_it = due.iter().filter(|errand| errand.retention.document == document);
+            of_it.next().map(|errand| errand.retention.key.clone())
+        };
+        (first("long"), first("short"))
+    };
+    let key = |name: &str| Some(format!("{name}/1"));
+    assert_eq!(firsts(&world), (key("long0000"), key("short1")));
+    changes(&mut world, "short1/1", RetentionChange::Attempting);
+    changes(&mut world, "short1/1", RetentionChange::Kept);
+    assert_eq!(firsts(&world), (key("long0000"), key("short2")));
 }
 
 /// P26: what waits for more of its kind is due when the gateway stops.

@@ -22,6 +22,9 @@ const COLUMNS: &str = "key, provider, document, place, messages, state, attempts
 /// Rows of a session whose turn its provider has. A turn is answered again at most while it is the last one.
 const KEPT_MAX: i64 = 16;
 
+/// Rows that are looked at together. Whoever hands them over needs the first of each document.
+const DUE_MAX: usize = 1000;
+
 impl Scribe<'_> {
     pub(crate) fn retain(&mut self, change: &Change<'_>, kept: &Kept) -> Result<(), Fault> {
         let Some(Filing { provider, scope, naming, every }) = &kept.filing else {
@@ -100,16 +103,31 @@ impl Scribe<'_> {
         if let Some(name) = statement.query_row([provider, &subject], |row| row.get(0)).optional()? {
             return Ok(name);
         }
-        let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2";
-        let taken = self.conn.prepare_cached(sql)?.exists([provider, &naming.name])?;
+        let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2 AND own >= ?3";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut is_taken = |name: &str, own: bool| statement.exists(params![provider, name, own]);
         let name = match &naming.otherwise {
-            Some(otherwise) if taken => otherwise,
-            _ => &naming.name,
+            Some(otherwise) if is_taken(&naming.name, false)? => otherwise.clone(),
+            Some(_) => naming.name.clone(),
+            // Those who share a name do not get one that is somebody's own; they meet under another.
+            None => {
+                let mut name = naming.name.clone();
+                for number in 1.. {
+                    if !is_taken(&name, true)? {
+                        break;
+                    }
+                    name = match number {
+                        1 => format!("{}-shared", naming.name),
+                        _ => format!("{}-shared-{number}", naming.name),
+                    };
+                }
+                name
+            }
         };
         let sql = "INSERT INTO tl_document (provider, subject, name, own, at) VALUES (?1, ?2, ?3, ?4, ?5)";
         let own = naming.otherwise.is_some();
         self.conn.prepare_cached(sql)?.execute(params![provider, subject, name, own, at.0])?;
-        Ok(name.clone())
+        Ok(name)
     }
 
     pub(crate) fn retention(&mut self, key: &str, to: &RetentionChange, at: Time) -> Result<(), Fault> {
@@ -177,7 +195,38 @@ impl Reader {
     /// What is to be handed over, in order.
     pub(crate) fn due_retentions(&self, provider: &str) -> Result<Vec<Errand>, Fault> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM tl_retention WHERE state = 1 AND provider = ?1 ORDER BY number LIMIT 1000"
+            "SELECT {COLUMNS} FROM tl_retention WHERE state = 1 AND provider = ?1 ORDER BY number LIMIT {DUE_MAX}"
+        );
+        let mut due = self.errands(&sql, &[&provider])?;
+        if due.len() == DUE_MAX {
+            // A long backlog of one document hides none of the others.
+            due.truncate(DUE_MAX / 2);
+            let mut firsts = self.first_retentions(provider)?;
+            firsts.retain(|first| due.iter().all(|errand| errand.retention.key != first.retention.key));
+            due.extend(firsts);
+        }
+        Ok(due)
+    }
+
+    /// Of each document the first that is to be handed over, in order; of very many documents those that were
+    /// tried longest ago.
+    fn first_retentions(&self, provider: &str) -> Result<Vec<Errand>, Fault> {
+        // From document to document by the index, however much lies in each.
+        let sql = format!(
+            "WITH RECURSIVE documents(name) AS (
+                 SELECT MIN(document) FROM tl_retention WHERE state IN (0, 1)
+                 UNION ALL
+                 SELECT (SELECT MIN(document) FROM tl_retention WHERE state IN (0, 1) AND document > name)
+                 FROM documents WHERE name IS NOT NULL),
+             firsts(first) AS (
+                 SELECT (SELECT number FROM tl_retention WHERE document = name AND state IN (0, 1)
+                         AND state = 1 AND provider = ?1 ORDER BY number LIMIT 1)
+                 FROM documents WHERE name IS NOT NULL)
+             SELECT {COLUMNS} FROM tl_retention WHERE number IN (
+                 SELECT number FROM tl_retention JOIN firsts ON number = first
+                 ORDER BY not_before, number LIMIT {limit})
+             ORDER BY number",
+            limit = DUE_MAX / 2
         );
         self.errands(&sql, &[&provider])
     }

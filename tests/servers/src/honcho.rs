@@ -54,6 +54,8 @@ pub enum Fault {
     Slow(Duration),
     /// Nothing is done, and this is answered.
     Status(u16),
+    /// Nothing is done, this is answered, and nobody is to come again for so many seconds.
+    Busy(u16, u64),
     /// It is done, and this is answered: something stands between.
     StatusAfter(u16),
     /// Nothing is done, and a page is shown with a success.
@@ -140,6 +142,11 @@ impl HonchoServer {
     /// The next requests of this kind get these, in order: `fail("POST messages", …)`.
     pub fn fail(&self, operation: &str, faults: impl IntoIterator<Item = Fault>) {
         locked(&self.shared.faults).entry(operation.to_owned()).or_default().extend(faults);
+    }
+
+    /// Whatever was still to fail does not.
+    pub fn heal(&self) {
+        locked(&self.shared.faults).clear();
     }
 
     /// Whether what search, chat and conclusions need is away.
@@ -279,6 +286,11 @@ async fn answer(
         Some(Fault::DropRequest) => hang_up(),
         Some(Fault::Hang) => silence().await,
         Some(Fault::Status(status)) => return shown(status, &complaint(status, &body), &ending),
+        Some(Fault::Busy(status, seconds)) => {
+            let mut shown = shown(status, &complaint(status, &body), &ending);
+            shown.headers_mut().insert("retry-after", seconds.into());
+            return shown;
+        }
         Some(Fault::Page) => return (StatusCode::OK, "<html>Sign in</html>").into_response(),
         Some(Fault::CommitLater(delay)) => {
             let shared = shared.clone();

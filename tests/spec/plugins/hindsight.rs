@@ -2,56 +2,14 @@
 //! turn is in the bank once, under its own session, whatever is compressed, begun anew or killed meanwhile.
 
 use super::*;
-use crate::gateway::Client;
-use std::net::SocketAddr;
+use crate::hindsight::Server;
 
 const BANK: &str = "hermes-by-the-gateway";
 
-/// A server of one's own. Ends with its handle.
-struct Server {
-    directory: tempfile::TempDir,
-    client: Client,
-}
-
-impl Server {
-    fn script() -> PathBuf {
-        root().join("tests/peers/hindsight")
-    }
-
-    fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let output = Command::new(Self::script()).arg("start").arg(directory.path()).output().unwrap();
-        assert!(
-            output.status.success(),
-            "Hindsight does not start: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let url = String::from_utf8(output.stdout).unwrap();
-        let address: SocketAddr = url.trim().strip_prefix("http://").unwrap().parse().unwrap();
-        Self { directory, client: Client::new(address, "none") }
-    }
-
-    /// All that was kept: its name, and its words.
-    fn documents(&self) -> Vec<(String, String)> {
-        let bank = format!("/v1/default/banks/{BANK}/documents");
-        let listed = self.client.get(&format!("{bank}?limit=100")).unwrap();
-        if listed.status != 200 {
-            return Vec::new(); // the bank is made by the first turn
-        }
-        let listed = listed.json();
-        let ids = listed["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap());
-        let words = |id: &str| {
-            let path = format!("{bank}/{}", id.replace('/', "%2F"));
-            self.client.read(&path)["original_text"].as_str().unwrap_or_default().to_owned()
-        };
-        ids.map(|id| (id.to_owned(), words(id))).collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = Command::new(Self::script()).arg("stop").arg(self.directory.path()).status();
-    }
+/// All that was kept: its name, and its words.
+fn documents(server: &Server) -> Vec<(String, String)> {
+    let words = |kept: crate::hindsight::Document| (kept.id, kept.text);
+    server.documents(BANK).into_iter().map(words).collect()
 }
 
 fn hive(number: usize) -> String {
@@ -105,10 +63,10 @@ fn p24_p26_hermes_own_hindsight_provider_keeps_each_turn_once_under_its_own_sess
     company.world.until("the tenth reply", |world| {
         world.shown().iter().any(|shown| shown.ends_with(&format!("re: {}", hive(10))))
     });
-    company.until("ten turns in the bank", || server.documents().len() >= 10);
+    company.until("ten turns in the bank", || documents(&server).len() >= 10);
     assert!(gateway.stop().success());
 
-    let kept = server.documents();
+    let kept = documents(&server);
     for number in 1..=10 {
         let mark = format!("hive number {number} in Turin");
         // The question and the answer that repeats it, in one document.

@@ -242,6 +242,10 @@ impl Provider for Hindsight {
         })
     }
 
+    fn prompt(&self) -> Option<String> {
+        Some(tools::prompt(self.settings.mode).to_owned())
+    }
+
     fn tools(&self) -> Vec<Spec> {
         match self.settings.mode {
             Mode::Context => Vec::new(),

@@ -15,6 +15,24 @@ const RECALL: &str = "hindsight_recall";
 const REFLECT: &str = "hindsight_reflect";
 const NOTHING: &str = "No relevant memories found.";
 
+/// What a system prompt says about it. Nothing in it changes from turn to turn.
+pub(super) fn prompt(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Context => {
+            "# Hindsight Memory\nWhat bears on a message from earlier conversations is put beside it by itself."
+        }
+        Mode::Tools => {
+            "# Hindsight Memory\nNothing is recalled by itself. hindsight_recall searches earlier conversations, \
+             hindsight_reflect answers a question from all of them, hindsight_retain keeps a fact."
+        }
+        Mode::Hybrid => {
+            "# Hindsight Memory\nWhat bears on a message from earlier conversations is put beside it by itself. For more, \
+             hindsight_recall searches them, hindsight_reflect answers a question from all of them, and \
+             hindsight_retain keeps a fact."
+        }
+    }
+}
+
 pub(super) fn specs() -> Vec<Spec> {
     let text = |description: &str| json!({ "type": "string", "description": description });
     vec![

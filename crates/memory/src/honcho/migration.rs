@@ -5,7 +5,9 @@
 //! whoever is in it watches. A session for every run would get them with every run, so under that
 //! strategy they stay where they are, whether the chat has a key or not.
 //!
-//! A file is looked for before it is sent, by the marks that Hermes leaves on it, too.
+//! Each goes once to its peer, before the first turn that this home hands over there, and never later: what a file
+//! says afterwards was said in turns. That it did is in the [`Ledger`](super::Ledger). A file is looked for before it
+//! is sent, by the marks that Hermes leaves on it, too.
 
 use super::peer::Peers;
 use super::settings::{Settings, Strategy};
@@ -24,29 +26,21 @@ pub enum Speaker {
     Agent,
 }
 
+impl Speaker {
+    fn of(self, peers: &Peers) -> &str {
+        match self {
+            Self::Owner => &peers.user,
+            Self::Agent => &peers.agent,
+        }
+    }
+}
+
 /// Who the person in a conversation is to this agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The files are about them.
     Owner,
     Guest,
-}
-
-/// A file of the home, as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalFile {
-    /// `MEMORY.md`, `USER.md` or `SOUL.md`; others are left alone.
-    pub name: String,
-    pub text: String,
-}
-
-/// What is known of earlier tries. It has to outlive the process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Already {
-    /// A try was begun: something may be there.
-    pub begun: bool,
-    /// Names of files that are there.
-    pub done: Vec<String>,
 }
 
 /// One file as it is sent.
@@ -72,24 +66,30 @@ pub fn migration(settings: &Settings, scope: &Scope, role: Role) -> Vec<&'static
     }
 }
 
-/// What is sent of these files. An empty one says nothing.
-pub(super) fn uploads(peers: &Peers, files: &[LocalFile]) -> Vec<Upload> {
-    let known = FILES.iter().filter_map(|(name, speaker, what)| {
-        let file = files.iter().find(|file| file.name == *name)?;
-        let text = file.text.trim();
-        if text.is_empty() {
-            return None;
-        }
-        let (peer, target) = match speaker {
-            Speaker::Owner => (&peers.user, "user"),
-            Speaker::Agent => (&peers.agent, "ai"),
-        };
-        let content = format!(
-            "<prior_memory_file>\n<context>\n{name}: {what}, written before this conversation was kept here.\n</context>\n\n{text}\n</prior_memory_file>"
-        );
-        Some(Upload { file: (*name).to_owned(), peer: peer.clone(), target, content })
-    });
-    known.collect()
+/// Of these files, whose words each becomes. Others are left alone.
+pub(super) fn destinations<'a>(
+    peers: &'a Peers,
+    wanted: &'a [&str],
+) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
+    let known = FILES.iter().filter(|(name, ..)| wanted.contains(name));
+    known.map(|(name, speaker, _)| (*name, speaker.of(peers)))
+}
+
+/// What is sent of a file. An empty one says nothing.
+pub(super) fn upload(peers: &Peers, file: &str, text: &str) -> Option<Upload> {
+    let (name, speaker, what) = FILES.iter().find(|(name, ..)| *name == file)?;
+    let text = text.trim();
+    if text.is_empty() {
+        return None;
+    }
+    let target = match speaker {
+        Speaker::Owner => "user",
+        Speaker::Agent => "ai",
+    };
+    let content = format!(
+        "<prior_memory_file>\n<context>\n{name}: {what}, written before this conversation was kept here.\n</context>\n\n{text}\n</prior_memory_file>"
+    );
+    Some(Upload { file: (*name).to_owned(), peer: speaker.of(peers).to_owned(), target, content })
 }
 
 #[cfg(test)]
@@ -127,19 +127,17 @@ mod tests {
     #[test]
     fn p29_each_file_is_its_peers_and_empty_or_unknown_ones_are_left() {
         let peers = Peers { user: "ann".into(), agent: "hermes".into() };
-        let file = |name: &str, text: &str| LocalFile { name: name.into(), text: text.into() };
-        let files = [
-            file("SOUL.md", "kind"),
-            file("MEMORY.md", "tea"),
-            file("USER.md", " \n"),
-            file("NOTES.md", "x"),
-        ];
-        let uploads = uploads(&peers, &files);
-        let seen: Vec<_> = uploads
-            .iter()
-            .map(|upload| (upload.file.as_str(), upload.peer.as_str(), upload.target))
-            .collect();
-        assert_eq!(seen, [("MEMORY.md", "ann", "user"), ("SOUL.md", "hermes", "ai")]);
+        let wanted = ["SOUL.md", "NOTES.md", "MEMORY.md"];
+        let seen: Vec<_> = destinations(&peers, &wanted).collect();
+        assert_eq!(seen, [("MEMORY.md", "ann"), ("SOUL.md", "hermes")]);
+        assert_eq!(upload(&peers, "USER.md", " \n"), None);
+        assert_eq!(upload(&peers, "NOTES.md", "x"), None);
+        let uploads = [("MEMORY.md", "tea"), ("SOUL.md", "kind")];
+        let uploads = uploads.map(|(file, text)| upload(&peers, file, text).unwrap());
+        assert_eq!(
+            uploads.each_ref().map(|upload| (upload.peer.as_str(), upload.target)),
+            [("ann", "user"), ("hermes", "ai")]
+        );
         assert!(uploads[0].content.contains("tea"));
     }
 }

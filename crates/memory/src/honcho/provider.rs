@@ -5,11 +5,12 @@
 //! arrived is looked for by it, and sent again only if it is not there; then it says so (`resent`),
 //! because one hole remains: a request that the server has still not worked off when it is asked.
 //!
-//! A session's peers are introduced with the request before its first message, in the same handing over:
-//! who watches whom counts for what is said afterwards.
+//! Who watches whom counts for what is said afterwards, so a session's peers are introduced before a turn. But a
+//! session begins with its first message and with nothing else: that one goes first, and the peers behind it.
 
 use super::fence::unfenced;
-use super::migration::{Already, LocalFile, Upload};
+use super::ledger::{Ledger, Parcel, Stand};
+use super::migration::Upload;
 use super::name;
 use super::parts::{Part, parts, split};
 use super::peer::{Peers, peers};
@@ -98,26 +99,65 @@ impl Honcho {
         &self.shared.settings
     }
 
-    /// Brings the owner's memory files to Honcho: see [`migration`](super::migration). `document` is
-    /// where the turns of the scope go. Gives the names of the files that are there now.
+    /// Brings the owner's memory files to Honcho, each once to its peer: see [`migration`](super::migration).
+    /// `document` is where the turns of the scope go, and `read` gives the text of a file, if there is one. An error
+    /// says why nothing else may go there yet; nothing of the scope has been sent then.
     pub async fn migrate(
         &self,
         scope: &Scope,
         document: &str,
-        files: &[LocalFile],
-        already: &Already,
-    ) -> Result<Vec<String>, MemoryError> {
-        let shared = &self.shared;
-        let session = name::valid(document);
-        let peers = peers(&shared.settings, scope, &session);
-        let mut done = Vec::new();
-        for upload in super::migration::uploads(&peers, files) {
-            if !already.done.contains(&upload.file) {
-                shared.bring(&session, &peers, &upload, already.begun).await?;
-            }
-            done.push(upload.file);
+        wanted: &[&str],
+        read: &(dyn Fn(&str) -> Result<Option<String>, String> + Sync),
+        ledger: &Ledger,
+    ) -> Result<(), MemoryError> {
+        if wanted.is_empty() {
+            return Ok(()); // whoever is not the owner waits for nobody who is
         }
-        Ok(done)
+        let shared = &self.shared;
+        let peers = peers(&shared.settings, scope, &name::valid(document));
+        let mut known = ledger.known.lock().await;
+        for (file, peer) in super::migration::destinations(&peers, wanted) {
+            let parcel = Parcel {
+                server: shared.wire.host().to_owned(),
+                workspace: shared.settings.workspace.clone(),
+                peer: peer.to_owned(),
+                file: file.to_owned(),
+            };
+            // What was begun elsewhere goes on there.
+            let begun = match ledger.stand(&mut known, &parcel)? {
+                Some(Stand::Over { .. }) => continue,
+                Some(Stand::Begun { session }) => Some(session.clone()),
+                None => None,
+            };
+            let text = match read(file) {
+                Ok(text) => text,
+                Err(why) => {
+                    tracing::warn!(file, why, "a memory file is not brought to Honcho until it can be read");
+                    continue;
+                }
+            };
+            let Some(upload) = text.and_then(|text| super::migration::upload(&peers, file, &text)) else {
+                ledger.write(&mut known, &parcel, Stand::Over { how: "nothing to bring".to_owned() })?;
+                continue;
+            };
+            let session = begun.clone().unwrap_or_else(|| name::valid(document));
+            if begun.is_none() {
+                ledger.write(&mut known, &parcel, Stand::Begun { session: session.clone() })?;
+            }
+            let how = match shared.bring(&session, &peers, &upload, begun.is_some()).await {
+                Ok(()) => "there".to_owned(),
+                // A file that is not taken keeps no turn from being kept.
+                Err(MemoryError::Refused(words)) => {
+                    tracing::error!(file, words, "Honcho refused a memory file; it is not brought there");
+                    format!("refused: {words}")
+                }
+                // Whether the file arrived is in the ledger; of a turn nothing was sent.
+                Err(MemoryError::Unknown(words)) => return Err(MemoryError::Later(words)),
+                Err(error) => return Err(error),
+            };
+            ledger.write(&mut known, &parcel, Stand::Over { how })?;
+        }
+        Ok(())
     }
 }
 
@@ -145,6 +185,10 @@ impl Provider for Honcho {
 
     fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
         Box::pin(self.shared.retain(retention))
+    }
+
+    fn prompt(&self) -> Option<String> {
+        Some(tools::prompt(self.shared.settings.recall_mode).to_owned())
     }
 
     fn tools(&self) -> Vec<Spec> {
@@ -254,20 +298,49 @@ impl Shared {
         if messages.is_empty() {
             return Ok(());
         }
-        self.introduce(session, peers).await.map_err(doubtful)?;
+        let is_new = self.is_new(session, peers).await.map_err(doubtful)?;
+        if !is_new {
+            self.introduce(session, peers).await.map_err(doubtful)?;
+        }
         for (number, batch) in messages.chunks(BATCH_MAX).enumerate() {
             let outcome = self.post(session, batch).await.map_err(|failure| failure.of_write("a turn"));
             let outcome = match outcome {
                 // What came before it is there.
-                Err(MemoryError::Later(words)) if number > 0 => Err(MemoryError::Unknown(words)),
+                Err(MemoryError::Later(words) | MemoryError::Busy { words, .. }) if number > 0 => {
+                    Err(MemoryError::Unknown(words))
+                }
                 outcome => outcome.map_err(doubtful),
             };
             if let Err(MemoryError::Unknown(_)) = &outcome {
-                remember(&self.doubts, (key.to_owned(), Instant::now()), |(other, _)| other == key);
+                self.doubts(key);
             }
             outcome?;
         }
+        if is_new && let Err(error) = self.introduce(session, peers).await {
+            // What was said is there; they are introduced before the next turn.
+            tracing::warn!(session, %error, "Honcho does not know yet who watches whom in a session");
+        }
         Ok(())
+    }
+
+    /// Whether nothing lies there yet. What is known not to be new is not asked about.
+    async fn is_new(&self, session: &str, peers: &Peers) -> Result<bool, MemoryError> {
+        if locked(&self.introduced).contains(&(session.to_owned(), peers.user.clone())) {
+            return Ok(false);
+        }
+        let request = Request {
+            method: Method::POST,
+            path: format!("sessions/{session}/messages/list"),
+            query: &[("page", "1"), ("size", "1")],
+            body: Some(json!({})),
+            effect: Effect::None,
+        };
+        match self.wire.ask(request).await {
+            Ok(answer) => Ok(answer["items"].as_array().is_none_or(Vec::is_empty)),
+            Err(failure) if failure.is_missing() => Ok(true),
+            // Nothing was said yet, so nothing can have arrived.
+            Err(failure) => Err(failure.of_read("the question whether a session has begun")),
+        }
     }
 
     async fn post(&self, session: &str, batch: &[Value]) -> Result<(), Failure> {
@@ -300,7 +373,7 @@ impl Shared {
                 tracing::warn!(session, words, "Honcho did not take the peers of a session");
             }
             // Nothing was said yet, so nothing can have arrived.
-            Err(failure) => return Err(MemoryError::Later(failure.sentence("a session's peers"))),
+            Err(failure) => return Err(failure.of_read("a session's peers")),
         }
         remember(&self.introduced, pair.clone(), |other| *other == pair);
         Ok(())
@@ -315,18 +388,34 @@ impl Shared {
         sign: Value,
         parts: usize,
     ) -> Result<BTreeSet<u64>, MemoryError> {
-        let unknown =
-            |failure: Failure| MemoryError::Unknown(failure.sentence("the question whether a turn is there"));
+        let unknown = |failure: Failure| match failure.of_read("the question whether a turn is there") {
+            MemoryError::Later(words) => MemoryError::Unknown(words),
+            busy => busy,
+        };
         let found = self.listed(session, sign.clone()).await.map_err(unknown)?;
-        let doubt = locked(&self.doubts).iter().find(|(other, _)| other == key).map(|(_, at)| *at);
-        // Whatever an earlier process sent, it sent before this one began.
-        let wait = self.settling.saturating_sub(doubt.unwrap_or(self.born).elapsed());
+        let wait = self.unsettled_for(key);
         let is_whole = if parts <= BATCH_MAX { !found.is_empty() } else { found.len() >= parts };
         if is_whole || wait.is_zero() {
             return Ok(found);
         }
         sleep(wait).await;
         self.listed(session, sign).await.map_err(unknown)
+    }
+
+    /// Nobody knows whether this arrived.
+    pub fn doubts(&self, key: &str) {
+        remember(&self.doubts, (key.to_owned(), Instant::now()), |(other, _)| other == key);
+    }
+
+    /// How long the server may still be at what was sent.
+    fn unsettled_for(&self, key: &str) -> Duration {
+        let doubt = locked(&self.doubts).iter().find(|(other, _)| other == key).map(|(_, at)| *at);
+        // Whatever an earlier process sent, it sent before this one began.
+        self.settling.saturating_sub(doubt.unwrap_or(self.born).elapsed())
+    }
+
+    pub async fn let_settle(&self, key: &str) {
+        sleep(self.unsettled_for(key)).await;
     }
 
     /// The numbers of the parts that carry this sign. A message without a number is the first.

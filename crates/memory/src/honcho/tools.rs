@@ -29,6 +29,25 @@ const CARD_ITEMS_MAX: usize = 100;
 /// Pages of 100 in which a conclusion is looked for before it is deleted.
 const OWN_PAGES_MAX: u64 = 20;
 
+/// What a system prompt says about it. Nothing in it changes from turn to turn.
+pub fn prompt(mode: RecallMode) -> &'static str {
+    match mode {
+        RecallMode::Context => {
+            "# Honcho Memory\nWhat is known of the user is put beside their messages by itself. There are no tools for it."
+        }
+        RecallMode::Tools => {
+            "# Honcho Memory\nNothing is recalled by itself. honcho_profile shows what is known in short, honcho_search \
+             finds what was said, honcho_context shows all that is known, honcho_reasoning answers a question about the \
+             user, honcho_conclude keeps a fact."
+        }
+        RecallMode::Hybrid => {
+            "# Honcho Memory\nWhat is known of the user is put beside their messages by itself. For more, honcho_profile \
+             shows it in short, honcho_search finds what was said, honcho_context shows all that is known, \
+             honcho_reasoning answers a question about the user, and honcho_conclude keeps a fact."
+        }
+    }
+}
+
 pub fn specs(settings: &Settings) -> Vec<Spec> {
     if settings.recall_mode == RecallMode::Context {
         return Vec::new();

@@ -2,21 +2,26 @@
 //!
 //! What is read shares its connections. What is written gets one of its own: a server that has just
 //! failed hangs up on a kept connection, and what is lost there cannot be told from what arrived.
+//!
+//! A server that asks to be left alone is, by everybody: until then nothing is sent.
 
 use super::settings::Settings;
 use reqwest::{Client, Method, RequestBuilder, Response, Url};
 use serde_json::Value;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use throughline_core::memory::MemoryError;
 use throughline_core::redact::redacted;
-use throughline_net::{Secret, excerpt};
+use throughline_net::{Secret, excerpt, retry_after};
+use tokio::time::Instant;
 
 /// A host that is there answers a connection sooner.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// The longest answers are a session's last messages: 100,000 tokens.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 const COMPLAINT_BYTES_MAX: usize = 16 << 10;
+/// Whoever asks for more is asked again after this all the same.
+const REST_MAX: Duration = Duration::from_secs(300);
 /// Complaints of a validation that are repeated, without what was complained about.
 const COMPLAINTS_MAX: usize = 3;
 
@@ -27,6 +32,8 @@ pub struct Wire {
     workspace: String,
     key: Option<Secret>,
     timeout: Duration,
+    /// Until when the server asks to be left alone.
+    rest: Mutex<Option<Instant>>,
     reading: OnceLock<Client>,
     writing: OnceLock<Client>,
 }
@@ -36,6 +43,11 @@ pub struct Wire {
 pub enum Failure {
     /// It never left.
     Unsent(String),
+    /// The same: the server has asked to be left alone for so long.
+    Resting {
+        after: Duration,
+        words: String,
+    },
     /// It left, and nobody knows.
     Lost(String),
     /// The same: the connection ended before an answer began.
@@ -76,9 +88,15 @@ impl Wire {
             workspace: settings.workspace.clone(),
             key: settings.key.clone(),
             timeout: settings.timeout,
+            rest: Mutex::default(),
             reading: OnceLock::new(),
             writing: OnceLock::new(),
         }
+    }
+
+    /// Where it is, without anything that must not be shown.
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     pub async fn get(&self, path: String, query: &[(&str, &str)]) -> Result<Value, Failure> {
@@ -90,6 +108,11 @@ impl Wire {
     }
 
     pub async fn ask(&self, request: Request<'_>) -> Result<Value, Failure> {
+        if let Some(after) = self.rests_for() {
+            let words =
+                format!("Honcho at {} asks to be left alone for {} s more", self.host, after.as_secs() + 1);
+            return Err(Failure::Resting { after, words });
+        }
         let unusable = || Failure::Unsent(format!("the address of Honcho, {}, cannot be used", self.host));
         let mut url = Url::parse(&format!("{}/v3/workspaces/{}/{}", self.base, self.workspace, request.path))
             .map_err(|_| unusable())?;
@@ -118,6 +141,9 @@ impl Wire {
         let response = request.send().await.map_err(|error| self.failure(&error))?;
         let status = response.status();
         if !status.is_success() {
+            if let (429 | 503, Some(after)) = (status.as_u16(), retry_after(response.headers())) {
+                *self.rest() = Some(Instant::now() + after.min(REST_MAX));
+            }
             let body = contents(response, COMPLAINT_BYTES_MAX).await.unwrap_or_else(|(read, _)| read);
             return Err(Failure::Status { status: status.as_u16(), words: self.complaint(&body) });
         }
@@ -132,6 +158,16 @@ impl Wire {
         }
         serde_json::from_slice(&body)
             .map_err(|_| Failure::Lost(format!("{} answered with something that is not Honcho's", self.host)))
+    }
+
+    fn rests_for(&self) -> Option<Duration> {
+        let until = (*self.rest())?;
+        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    fn rest(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        // Each change is one assignment, so a panic elsewhere leaves nothing to mend.
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failure(&self, error: &reqwest::Error) -> Failure {
@@ -210,6 +246,7 @@ impl Failure {
         let sentence = self.sentence(what);
         match self {
             Self::Unsent(_) => MemoryError::Later(sentence),
+            Self::Resting { after, .. } => MemoryError::Busy { words: sentence, after },
             Self::Lost(_) | Self::HungUp(_) => MemoryError::Unknown(sentence),
             // The key, the address, the account or somebody else's doing, and not what was sent.
             Self::Status { status: 300..=399 | 401..=407 | 409, .. } => MemoryError::Later(sentence),
@@ -221,12 +258,16 @@ impl Failure {
 
     /// What was only to be read can be read another time.
     pub fn of_read(self, what: &str) -> MemoryError {
-        MemoryError::Later(self.sentence(what))
+        let words = self.sentence(what);
+        match self {
+            Self::Resting { after, .. } => MemoryError::Busy { words, after },
+            _ => MemoryError::Later(words),
+        }
     }
 
     pub fn sentence(&self, what: &str) -> String {
         match self {
-            Self::Unsent(words) | Self::Lost(words) | Self::HungUp(words) => {
+            Self::Unsent(words) | Self::Resting { words, .. } | Self::Lost(words) | Self::HungUp(words) => {
                 format!("Honcho did not get {what}: {words}.")
             }
             Self::Status { status, words } => {

@@ -302,6 +302,53 @@ async fn hostile_memories_are_bounded_and_an_unknown_bank_is_empty() {
 }
 
 #[tokio::test]
+async fn p26_a_recall_that_fails_in_any_way_is_an_error_in_bounded_time_and_shows_no_secret() {
+    for code in [400, 401, 403, 409, 413, 422, 429, 500, 502, 503] {
+        let echo = json!({ "detail": [{ "msg": KEY, "loc": ["body"], "input": "what was asked" }] });
+        let stand_in = StandIn::start(move |_, _| Answer::Json(code, echo.clone())).await;
+        let asked = provider(&stand_in.url, json!({ "api_key": KEY }));
+        let error = asked.recall(&scope("s", Some("1")), "what was asked").await.unwrap_err().to_string();
+        assert!(!error.contains(KEY) && !error.contains("what was asked"), "{code}: {error}");
+        assert_eq!(stand_in.lines().len(), 1, "{code}: a turn waits for it, so it is asked once");
+    }
+    for body in ["", "<html>Sign in</html>", "{}", "[]", r#"{"results": "all of them"}"#] {
+        let stand_in = StandIn::start(move |_, _| Answer::Raw(200, "", body.to_owned())).await;
+        let told = provider(&stand_in.url, json!({})).recall(&scope("s", Some("1")), "?").await;
+        assert!(told.is_err(), "{body}: {told:?}");
+    }
+    let hung_up = StandIn::start(|_, _| Answer::HangUp).await;
+    assert!(provider(&hung_up.url, json!({})).recall(&scope("s", None), "?").await.is_err());
+    let silent = StandIn::start(|_, _| Answer::Hang).await;
+    let hindsight = provider(&silent.url, json!({ "timeout": 1 }));
+    assert!(hindsight.recall(&scope("s", None), "?").await.is_err(), "it is bounded");
+}
+
+/// Another version behind the same address: one that names its operations itself, one that keeps at once, one that
+/// calls things otherwise. Nothing is taken for kept that is not, and nothing is kept twice.
+#[tokio::test]
+async fn p26_a_server_that_changes_its_version_between_two_tries_keeps_the_turn_once() {
+    let stand_in = StandIn::start(|request, count| match (request.line.starts_with("POST"), count) {
+        (true, 0) => Answer::Json(200, json!({ "success": true, "async": true, "operation_id": "its-own" })),
+        (true, 2..=3) => Answer::Json(200, json!({ "accepted": true, "job": "j-1" })),
+        (true, _) => Answer::Json(200, json!({ "success": true, "async": false, "items_count": 1 })),
+        (false, _) => Answer::Json(200, json!({ "state": "finished" })),
+    })
+    .await;
+    let hindsight = provider(&stand_in.url, json!({ "timeout": 1 }));
+    let retention = turn(&scope("s", Some("1")), 1, "a", "b");
+    while let Err(error) = hindsight.retain(&retention).await {
+        assert!(matches!(error, MemoryError::Unknown(_)), "{error:?}");
+    }
+    let requests = stand_in.requests.lock().unwrap().clone();
+    let posts: Vec<&Request> = requests.iter().filter(|request| request.line.starts_with("POST")).collect();
+    assert!(requests[1].line.ends_with("/operations/its-own"), "{}", requests[1].line);
+    assert!(
+        posts.len() >= 2 && posts.iter().all(|post| post.body == posts[0].body),
+        "one document, replaced"
+    );
+}
+
+#[tokio::test]
 async fn the_tools_answer_as_hermes_does_and_keep_nothing_twice() {
     let stand_in = StandIn::start(|request, _| match request.line.as_str() {
         line if line.ends_with("/memories") => taken(request),
