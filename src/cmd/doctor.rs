@@ -295,6 +295,16 @@ fn mend_all(
         out.flush()?;
         tried.push(Repair { kind: finding.kind, sessions: finding.sessions.clone(), outcome, says });
     }
+    // What was done is done: a file that cannot be written now is written when the home is opened next.
+    if let Err(error) = surgeon.finish() {
+        let file = home.path().join("sessions/sessions.json");
+        let error = error.in_full();
+        writeln!(
+            out,
+            "  {} does not say it yet; the next start of the gateway writes it: {error}",
+            file.display()
+        )?;
+    }
     Ok(tried)
 }
 
