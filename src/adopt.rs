@@ -17,12 +17,13 @@ use crate::client::{Client, Page as Slice};
 use crate::cmd::service::{Service, Unit};
 use crate::home::{Home, Occupied};
 use crate::out::one_line;
+use crate::progress::Progress;
 use crate::wire;
 use anyhow::{Context, bail};
 use record::{Keeper, Record, Step};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use survey::Survey;
@@ -84,7 +85,7 @@ impl Move<'_> {
             record.keep(self.home)?;
         }
         if record.step == Step::Starting {
-            if let Err(error) = self.start(&record, out).and_then(|()| self.prove(out)) {
+            if let Err(error) = self.start(&record, out).and_then(|started| self.prove(started, out)) {
                 writeln!(out, "it does not run here, so it goes back to Hermes")?;
                 undo(self.home, self.variable, self.census, out).with_context(|| {
                     format!(
@@ -122,9 +123,10 @@ impl Move<'_> {
     }
 
     fn unit_name(&self) -> String {
-        match wire::name(self.home) {
-            name if self.together || name == profile::DEFAULT => "throughline".to_owned(),
-            name => format!("throughline-{name}"),
+        let is_profile = self.home.path().parent().is_some_and(|above| above.ends_with(profile::DIRECTORY));
+        match is_profile && !self.together {
+            true => format!("throughline-{}", wire::name(self.home)),
+            false => "throughline".to_owned(),
         }
     }
 
@@ -149,14 +151,16 @@ impl Move<'_> {
         Ok(())
     }
 
-    fn start(&self, record: &Record, out: &mut dyn Write) -> anyhow::Result<()> {
+    /// The process, if nobody else looks after it.
+    fn start(&self, record: &Record, out: &mut dyn Write) -> anyhow::Result<Option<Child>> {
         if self.homes.iter().all(|home| home.owner().as_ref().is_some_and(is_ours)) {
-            return Ok(()); // by an earlier attempt
+            return Ok(None); // by an earlier attempt
         }
         match &record.keeper {
             Keeper::Unit { name, system } => {
                 let unit = Unit::new(name, *system);
-                Service::Install(unit).run(self.home, self.together, self.variable, out).map(drop)
+                Service::Install(unit).run(self.home, self.together, self.variable, out)?;
+                Ok(None)
             }
             Keeper::Nobody => {
                 let program = std::env::current_exe().context("could not tell where this program is")?;
@@ -165,23 +169,24 @@ impl Move<'_> {
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
                 #[cfg(unix)]
                 std::os::unix::process::CommandExt::process_group(&mut command, 0); // Ctrl-C is for us, not for it
-                command.spawn().with_context(|| format!("could not start {}", program.display()))?;
+                let child = command.spawn();
+                let child = child.with_context(|| format!("could not start {}", program.display()))?;
                 writeln!(
                     out,
                     "started; no systemd keeps it, so after a boot start it with `throughline --home {}`",
                     self.home.path().display()
                 )?;
-                Ok(())
+                Ok(Some(child))
             }
         }
     }
 
     /// Each agent answers, without a model and without being changed: a conversation of its own is looked up.
-    fn prove(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn prove(&self, mut started: Option<Child>, out: &mut dyn Write) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         for home in &self.homes {
             out.flush()?;
-            let said = runtime.block_on(round_trip(home))?;
+            let said = runtime.block_on(round_trip(home, &mut started))?;
             writeln!(out, "{} answers: {said}", wire::name(home))?;
         }
         Ok(())
@@ -257,6 +262,7 @@ fn is_hermes(occupied: &Occupied) -> bool {
 
 fn wait_until_free(home: &Home, by: fn(&Occupied) -> bool) -> anyhow::Result<()> {
     let began = Instant::now();
+    let mut progress = Progress::seconds("waiting until running turns are finished");
     while let Some(occupied) = home.owner().filter(by) {
         if began.elapsed() > QUIET_PATIENCE {
             bail!(
@@ -264,19 +270,30 @@ fn wait_until_free(home: &Home, by: fn(&Occupied) -> bool) -> anyhow::Result<()>
                 QUIET_PATIENCE.as_secs()
             );
         }
+        progress.stands_at(began.elapsed().as_secs(), QUIET_PATIENCE.as_secs());
         sleep(PAUSE);
     }
     Ok(())
 }
 
-async fn round_trip(home: &Home) -> anyhow::Result<String> {
+async fn round_trip(home: &Home, started: &mut Option<Child>) -> anyhow::Result<String> {
     let began = Instant::now();
+    let mut progress = Progress::seconds("waiting for its first answer");
     let (client, status) = loop {
         if let Some(client) = wire::gateway_of(home)?
             && let Ok(status) = client.status().await
         {
             break (client, status);
         }
+        if let Some(child) = started
+            && let Some(status) = child.try_wait()?
+        {
+            bail!(
+                "the gateway in {} ended at once ({status}); its logs/errors.log says why",
+                home.path().display()
+            );
+        }
+        progress.stands_at(began.elapsed().as_secs(), START_PATIENCE.as_secs());
         if began.elapsed() > START_PATIENCE {
             bail!(
                 "the gateway in {} did not answer within {} s; its logs/errors.log says why",

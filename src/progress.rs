@@ -15,6 +15,8 @@ const RATE_AFTER: Duration = Duration::from_millis(800);
 enum Unit {
     Bytes,
     Things,
+    /// Of patience: they pass at a rate that everybody knows.
+    Seconds,
 }
 
 pub struct Progress {
@@ -36,6 +38,11 @@ impl Progress {
 
     pub fn bytes(label: &str, total: u64) -> Self {
         Self::of(label, Unit::Bytes, total)
+    }
+
+    /// Of waiting: how long it has been, and how long it may be.
+    pub fn seconds(label: &str) -> Self {
+        Self::of(label, Unit::Seconds, 0)
     }
 
     fn of(label: &str, unit: Unit, total: u64) -> Self {
@@ -64,11 +71,23 @@ impl Progress {
 
     pub fn stands_at(&mut self, done: u64, total: u64) {
         (self.done, self.total) = (done, total);
+        self.draw(|shown| line(&shown.label, shown.unit, (done, total), shown.began.elapsed()));
+    }
+
+    /// The work goes on, and cannot say how far it is: how long it has been is told instead.
+    pub fn beats(&mut self) {
+        self.draw(|shown| match shown.total {
+            0 | 1 => format!("{}  {} s", shown.label, shown.began.elapsed().as_secs()),
+            total => line(&shown.label, shown.unit, (shown.done, total), shown.began.elapsed()),
+        });
+    }
+
+    fn draw(&mut self, line: impl FnOnce(&Self) -> String) {
         if !self.is_terminal || self.shown.unwrap_or(self.began).elapsed() < PAUSE {
             return;
         }
         self.shown = Some(Instant::now());
-        let line = line(&self.label, self.unit, (self.done, self.total), self.began.elapsed());
+        let line = line(self);
         let mut terminal = io::stderr().lock();
         let _ = write!(terminal, "\r\x1b[2K{line}").and_then(|()| terminal.flush());
     }
@@ -87,9 +106,12 @@ impl Drop for Progress {
 fn line(label: &str, unit: Unit, (done, total): (u64, u64), elapsed: Duration) -> String {
     let amount = |n: u64| match unit {
         Unit::Bytes => size(n),
-        Unit::Things => n.to_string(),
+        Unit::Things | Unit::Seconds => n.to_string(),
     };
     let mut line = label.to_owned();
+    if unit == Unit::Seconds {
+        return format!("{line}  {done} s of {total} s at most; Ctrl-C stops here, and --undo goes back");
+    }
     match total {
         0 => line += &format!("  {}", amount(done)),
         _ => {
@@ -144,5 +166,7 @@ mod tests {
         let things = line("sessions", Unit::Things, (50, 10_000), Duration::from_secs(10));
         assert_eq!(things, "sessions  0 %  50 of 10000  5/s  33 min 10 s left");
         assert_eq!(line("lines", Unit::Things, (7, 0), Duration::ZERO), "lines  7");
+        let waiting = line("waiting", Unit::Seconds, (3, 120), Duration::from_secs(3));
+        assert!(waiting.starts_with("waiting  3 s of 120 s at most"), "{waiting}");
     }
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use throughline_core::command;
 use throughline_hermes::elsewhere;
 use throughline_hermes::schema::{Verdict, verdict};
-use throughline_store::Census;
+use throughline_store::{Census, OpenError};
 
 /// What a survey says, under these headings and in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +75,17 @@ impl Survey {
         let variable = |name: &str| environment.get(name);
         let usual = variable("HOME").map(|user| PathBuf::from(user).join(".hermes"));
         let census = throughline_store::Home::at(path).census();
-        let census = census.with_context(|| format!("could not look into {}", path.display()))?;
-        let units = unit::of_home(path, usual.as_deref(), &unit::shelves(&variable));
+        // A damaged database is in the way, and no reason to say nothing of the rest.
+        let (census, unreadable) = match census {
+            Err(error @ OpenError::Damaged { .. }) => (None, Some(error.to_string())),
+            census => (census.with_context(|| format!("could not look into {}", path.display()))?, None),
+        };
+        let shelves = unit::shelves(&variable);
+        let units = unit::of_home(path, usual.as_deref(), &shelves);
+        let programs = unit::programs(&units, &shelves);
         let mut survey = Self { name: name.to_owned(), home: home.clone(), census, units, lines: Vec::new() };
-        survey.find(page);
+        survey.find(page, unreadable.is_some());
+        let mut known = None;
         match Written::read(home, environment, Overrides::default())? {
             Err(report) => survey.say_all(Part::Obstacles, report.errors.iter()),
             Ok(written) => {
@@ -87,9 +94,21 @@ impl Survey {
                 survey.say_all(Part::Differs, report.warnings.iter());
                 if let Some(settings) = &report.settings {
                     survey.compare(settings);
+                    known = plugins::hermes_version(home, Some(settings), &programs);
                 }
             }
         }
+        let version = known.or_else(|| plugins::hermes_version(home, None, &programs));
+        survey.say(
+            Part::Found,
+            match version {
+                Some(version) => format!("Hermes {version}"),
+                None => {
+                    "Hermes of an unknown version: what its unit runs was not found, nor its own environment"
+                        .to_owned()
+                }
+            },
+        );
         survey.jobs();
         survey.differ();
         if let Some(census) = &survey.census {
@@ -98,9 +117,14 @@ impl Survey {
                 survey.say(Part::Obstacles, verdict.to_string());
             }
         }
-        let damage = damage(home)?;
-        survey.say_all(Part::Damage, damage.lines.iter());
-        survey.say_all(Part::Obstacles, damage.in_the_way.iter());
+        match unreadable {
+            Some(why) => survey.say(Part::Obstacles, why),
+            None => {
+                let damage = damage(home)?;
+                survey.say_all(Part::Damage, damage.lines.iter());
+                survey.say_all(Part::Obstacles, damage.in_the_way.iter());
+            }
+        }
         survey.foresee();
         Ok(survey)
     }
@@ -122,8 +146,9 @@ impl Survey {
         lines.for_each(|line| self.say(part, line.to_string()));
     }
 
-    fn find(&mut self, page: &Page) {
+    fn find(&mut self, page: &Page, is_unreadable: bool) {
         match self.census.clone() {
+            None if is_unreadable => self.say(Part::Found, "a state.db that cannot be read"),
             None => self.say(Part::Found, "no conversations yet: there is no state.db"),
             Some(census) => {
                 let Census { schema, sessions, messages, newest, bytes } = census;
@@ -177,6 +202,10 @@ impl Survey {
             self.say(Part::Beside, format!("{name}: {is} ({from})"));
         }
         self.say_all(Part::LeftBehind, off.iter());
+        if let Some((toolsets, why)) = plugins::without_python(&self.home, settings) {
+            let names = toolsets.join(", ");
+            self.say(Part::LeftBehind, format!("toolsets that are Hermes' own, {names}: {why}"));
+        }
         let variable = |name: &str| settings.variable(name);
         for platform in elsewhere::platforms(&settings.platforms, &variable) {
             self.say(Part::LeftBehind, format!("the platform {platform}: nobody answers there while we run"));

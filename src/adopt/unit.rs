@@ -61,6 +61,19 @@ pub fn of_home(home: &Path, usual: Option<&Path>, shelves: &[Shelf]) -> Vec<Herm
     found
 }
 
+/// What these units run.
+pub fn programs(units: &[HermesUnit], shelves: &[Shelf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for unit in units {
+        for shelf in shelves.iter().filter(|shelf| shelf.system == unit.system) {
+            let text = fs::read_to_string(shelf.directory.join(&unit.name)).unwrap_or_default();
+            let command = text.lines().find_map(|line| line.trim().strip_prefix("ExecStart="));
+            found.extend(command.and_then(|command| command.split_whitespace().next()).map(PathBuf::from));
+        }
+    }
+    found
+}
+
 /// Whose gateway a unit runs.
 #[derive(Debug, PartialEq, Eq)]
 enum Serves {

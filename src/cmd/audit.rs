@@ -173,6 +173,15 @@ impl Verdict {
         match store.reader() {
             Ok(reader) => {
                 let breaches = reader.breaches(self.since)?;
+                let rotations = reader.rotations(self.since)?;
+                if rotations > 0 {
+                    self.unread.push(format!(
+                        "{rotations} compressions in {} gave a conversation another id, as Hermes' do. What became of those \
+                         conversations is not judged here: `throughline doctor --home {}` finds it, and repairs it",
+                        home.path().join("state.db").display(),
+                        home.path().display()
+                    ));
+                }
                 self.stores.push(Checked { database: home.path().join("state.db"), breaches });
             }
             Err(OpenError::Missing(_)) if has_logs => {
@@ -275,10 +284,29 @@ fn rotated(directory: &Path, name: &str) -> Vec<PathBuf> {
     files.into_iter().map(|(_, path)| path).collect()
 }
 
+/// What the logs of a home show about its compressions: whom it concerns, and the lines, as `logs/agent.log:24`.
+pub fn shown_by_logs(home: &Path) -> anyhow::Result<Vec<(Vec<String>, String)>> {
+    let mut verdict = Verdict::default();
+    for name in NAMES {
+        verdict.read_rotated(&home.join("logs"), name)?;
+    }
+    let mut shown = Vec::new();
+    for log in &verdict.logs {
+        for finding in &log.findings {
+            let places: Vec<String> = finding.places.iter().map(|place| log.line(place, home)).collect();
+            let text = format!("{}: {}", places.join(", "), one_line(&finding.says));
+            shown.push((finding.sessions.clone(), text));
+        }
+    }
+    Ok(shown)
+}
+
 #[derive(Default)]
 struct Reading {
     /// What was found before is not told.
     since: Option<Time>,
+    /// The first line that counts.
+    first: Option<Place>,
     judge: Judge,
     files: Vec<String>,
     lines: u64,
@@ -299,7 +327,8 @@ impl Reading {
             place.line += 1;
             if let Some((at, news)) = log::read(&String::from_utf8_lossy(&line)) {
                 let found = self.judge.read(&Entry { place, at: Some(at), news });
-                if !found.is_empty() && self.since.is_none_or(|since| moment(&line, at) >= since) {
+                if self.since.is_none_or(|since| moment(&line, at) >= since) {
+                    self.first.get_or_insert(place);
                     self.keep(found);
                 }
             }
@@ -319,7 +348,11 @@ impl Reading {
     }
 
     fn end(mut self) -> Log {
-        let (found, tally) = std::mem::take(&mut self.judge).finish();
+        let (mut found, tally) = std::mem::take(&mut self.judge).finish();
+        // What only the end shows was written with its last line.
+        found.retain(|finding| {
+            finding.places.last().is_none_or(|last| self.first.is_some_and(|first| *last >= first))
+        });
         self.keep(found);
         self.findings.sort_by(|one, other| one.places.cmp(&other.places));
         let Reading { files, lines, counts, findings, .. } = self;
@@ -485,6 +518,12 @@ impl Log {
         };
         let lines = self.lines;
         format!("{}: {lines} lines, {processes} starts of a gateway; {compressions}", visible(&files))
+    }
+
+    /// `logs/agent.log:24`
+    fn line(&self, place: &Place, home: &Path) -> String {
+        let file = self.files.get(place.file as usize).map_or(Path::new(""), Path::new);
+        format!("{}:{}", file.strip_prefix(home).unwrap_or(file).display(), place.line)
     }
 
     /// `lines 24 and 27`, with the file where there are several.

@@ -7,6 +7,7 @@
 //!
 //! Deliberately absent: what is wrong, and how it is repaired (`store::doctor`), and what files say (`crate::doctor`).
 
+use crate::cmd::audit::shown_by_logs;
 use crate::config::Environment;
 use crate::doctor::backup::{Backup, Before};
 use crate::doctor::{examine, holders, transcript};
@@ -27,6 +28,10 @@ const WITH_FINDINGS: u8 = 2;
 /// How many findings of one kind are shown to a person, and how many lines of evidence of each.
 const SHOWN_MAX: usize = 20;
 const LINES_MAX: usize = 8;
+/// What a compression does leaves lines in a log; so many of each are evidence enough.
+const LOGGED: [Kind; 4] =
+    [Kind::RotatedChain, Kind::ForkedSiblings, Kind::TranscriptGap, Kind::ArchivedUnsummarised];
+const LOG_LINES_MAX: usize = 4;
 /// One repair can bring another to light: a chain that is one again may have a route to mend. More rounds than any
 /// of them has needed.
 const ROUNDS_MAX: usize = 5;
@@ -108,6 +113,7 @@ impl Doctor {
     fn findings(&self, home: &Home, is_running: bool) -> anyhow::Result<Vec<Finding>> {
         let mut found = examine(home, is_running, now())
             .with_context(|| format!("{} could not be examined", home.path().display()))?;
+        add_log_lines(home, &mut found)?;
         found.retain(|finding| {
             self.only.is_none_or(|kind| finding.kind == kind)
                 && self.session.as_ref().is_none_or(|id| finding.sessions.contains(id))
@@ -235,6 +241,25 @@ impl Doctor {
     }
 }
 
+/// What Hermes' compressions did to a conversation stands in its logs, too.
+fn add_log_lines(home: &Home, found: &mut [Finding]) -> anyhow::Result<()> {
+    let is_told = |finding: &&mut Finding| LOGGED.contains(&finding.kind);
+    if !found.iter_mut().any(|finding| is_told(&finding)) {
+        return Ok(());
+    }
+    let shown = shown_by_logs(home.path())?;
+    for finding in found.iter_mut().filter(is_told) {
+        let about =
+            shown.iter().filter(|(of, _)| of.iter().any(|session| finding.sessions.contains(session)));
+        let lines: Vec<&String> = about.map(|(_, text)| text).collect();
+        finding.evidence.extend(lines.iter().take(LOG_LINES_MAX).map(|text| (*text).clone()));
+        if let more @ 1.. = lines.len().saturating_sub(LOG_LINES_MAX) {
+            finding.evidence.push(format!("and {more} more in the logs; `throughline audit` names them"));
+        }
+    }
+    Ok(())
+}
+
 /// What became of one finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -294,6 +319,16 @@ fn mend_all(
         writeln!(out, "  {:<24} {}{says}", finding.kind.name(), page.paint(tint, word))?;
         out.flush()?;
         tried.push(Repair { kind: finding.kind, sessions: finding.sessions.clone(), outcome, says });
+    }
+    // What was done is done: a file that cannot be written now is written when the home is opened next.
+    if let Err(error) = surgeon.finish() {
+        let file = home.path().join("sessions/sessions.json");
+        let error = error.in_full();
+        writeln!(
+            out,
+            "  {} does not say it yet; the next start of the gateway writes it: {error}",
+            file.display()
+        )?;
     }
     Ok(tried)
 }

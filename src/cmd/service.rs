@@ -65,8 +65,11 @@ impl Service {
                 unit.refuse_another_s(&path)?;
                 let text = unit.text(&program, home, all_profiles, variable);
                 let directory = path.parent().unwrap_or(Path::new("/"));
+                // Whole or not at all: a unit that breaks off is one that nobody knows for ours.
+                let unfinished = path.with_extension("service.new");
                 fs::create_dir_all(directory)
-                    .and_then(|()| fs::write(&path, text))
+                    .and_then(|()| fs::write(&unfinished, text))
+                    .and_then(|()| fs::rename(&unfinished, &path))
                     .with_context(|| format!("could not write {}", path.display()))?;
                 writeln!(out, "wrote {}", path.display())?;
                 unit.systemctl(&["daemon-reload"])?;

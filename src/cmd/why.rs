@@ -232,6 +232,33 @@ Session next
     }
 
     #[test]
+    fn p30_a_row_that_hermes_wrote_is_told_as_far_as_it_is_known() {
+        let home = Home::with_tea();
+        let conn = rusqlite::Connection::open(home.path().join("state.db")).unwrap();
+        conn.execute_batch(
+            "INSERT INTO sessions (id, source, started_at, ended_at, end_reason) VALUES ('theirs', 'telegram', 1779950000, 1779950100, 'compression');
+             INSERT INTO sessions (id, source, started_at, parent_session_id) VALUES ('onward', 'telegram', 1779950100, 'theirs');
+             INSERT INTO messages (id, session_id, role, content, timestamp) VALUES (100, 'theirs', 'user', 'Where?', 1779950001),
+                 (101, 'theirs', 'assistant', 'Here.', 1779950004), (102, 'theirs', 'user', 'And now?', 1779950005)",
+        )
+        .unwrap();
+        let names = |told: &str| -> Vec<String> {
+            let lines = told.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1));
+            lines.map(str::to_owned).collect()
+        };
+        let told = why(&home, "100");
+        assert_eq!(names(&told), ["session_began", "written", "answered", "session_ended"], "{told}");
+        assert!(told.contains("by a person, 6 characters; Hermes wrote it"), "{told}");
+        assert!(told.contains("by row 101, 3.0 s after it"), "{told}");
+        assert!(told.contains("compression; it goes on as onward"), "{told}");
+        assert!(why(&home, "101").contains("row 100, which was written 3.0 s before it"));
+        assert!(why(&home, "102").contains("nothing follows it in its session"));
+        let told = why(&home, "theirs");
+        assert_eq!(names(&told), ["began", "last_said", "ended"], "{told}");
+        assert!(told.contains("3 messages, rows 100 to 102, by Hermes"), "{told}");
+    }
+
+    #[test]
     fn a_name_that_nobody_has_gets_the_list_of_kinds_of_names() {
         let home = Home::with_tea();
         for name in ["nobody", "", "chatcmpl-", "chatcmpl-ffff", "20260528_093510_66bfaec7/99"] {

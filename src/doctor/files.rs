@@ -8,11 +8,11 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use throughline_core::redact::{holds_secret, redacted};
+use throughline_hermes::config::Config;
 use throughline_store::doctor::{Finding, Kind, Remedy};
 
 /// Hermes' files and their limits, in characters.
-const MEMORY: [(&str, &str, usize); 2] =
-    [("memories/MEMORY.md", "memory_char_limit", 2_200), ("memories/USER.md", "user_char_limit", 1_375)];
+const MEMORY: [(&str, usize); 2] = [("memories/MEMORY.md", 2_200), ("memories/USER.md", 1_375)];
 const DELIMITER: &str = "\n§\n";
 /// What agents wrote down when messages had been lost. Lower case.
 const CLAIMS: [&str; 14] = [
@@ -41,7 +41,7 @@ const LINE_MAX: usize = 16 << 10;
 pub fn examine(home: &Path) -> Vec<Finding> {
     let mut found = Vec::new();
     let limits = limits(home);
-    for ((name, _, _), limit) in MEMORY.iter().zip(limits) {
+    for ((name, _), limit) in MEMORY.iter().zip(limits) {
         if let Ok(text) = fs::read_to_string(home.join(name)) {
             found.extend(memory(name, &text, limit));
         }
@@ -64,10 +64,15 @@ fn finding(kind: Kind, subject: &str, evidence: Vec<String>, advice: &str) -> Fi
 /// As configured, else Hermes' own.
 fn limits(home: &Path) -> [usize; 2] {
     let text = fs::read_to_string(home.join("config.yaml")).unwrap_or_default();
-    MEMORY.map(|(_, key, usual)| {
-        let line = text.lines().find_map(|line| line.trim().strip_prefix(key)?.trim().strip_prefix(':'));
-        line.and_then(|value| value.split('#').next()?.trim().parse().ok()).unwrap_or(usual)
-    })
+    // A file that cannot be read says nothing; `throughline config` says what is wrong with it.
+    let memory = Config::parse(&text, &|_| None).map(|config| config.tools.memory).unwrap_or_default();
+    let given = [memory.memory_char_limit, memory.user_char_limit];
+    let mut limits = MEMORY.map(|(_, usual)| usual);
+    for (limit, given) in limits.iter_mut().zip(given) {
+        let given = given.and_then(|given| usize::try_from(given.value).ok());
+        *limit = given.unwrap_or(*limit);
+    }
+    limits
 }
 
 fn memory(name: &str, text: &str, limit: usize) -> Vec<Finding> {
@@ -235,12 +240,21 @@ fn large_log(home: &Path) -> Option<Finding> {
 fn honcho(home: &Path) -> Option<Finding> {
     let text = fs::read_to_string(home.join("honcho.json")).ok()?;
     let value: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let prefix = value.get("sessionPeerPrefix").and_then(serde_json::Value::as_bool).unwrap_or(false);
-    prefix.then(|| {
+    let is_on = |value: &serde_json::Value| value["sessionPeerPrefix"].as_bool();
+    // What a host says goes before the rest.
+    let hosts = value["hosts"].as_object().into_iter().flatten();
+    let mut on: Vec<String> = hosts
+        .filter(|(_, host)| is_on(host) == Some(true))
+        .map(|(name, _)| format!("hosts.{name}.sessionPeerPrefix is on; Hermes does not apply it to chats"))
+        .collect();
+    if is_on(&value) == Some(true) {
+        on.push("sessionPeerPrefix is on; Hermes does not apply it to chats".to_owned());
+    }
+    (!on.is_empty()).then(|| {
         finding(
             Kind::ProviderRenamed,
             "honcho.json",
-            vec!["sessionPeerPrefix is on; Hermes does not apply it to chats".to_owned()],
+            on,
             "Throughline applies it, too, but only to chats that it has not written for yet: a name that is in use stays. \
              Chats that Hermes has written for begin a session under the prefixed name unless the prefix is switched off",
         )
@@ -258,6 +272,38 @@ mod tests {
     #[test]
     fn memory_that_is_well_is_not_mentioned() {
         assert_eq!(memory("memories/MEMORY.md", "likes tea\n§\nlives in Ulm", 2_200), []);
+    }
+
+    #[test]
+    fn limits_are_read_in_either_style_of_yaml() {
+        let home = tempfile::tempdir().unwrap();
+        assert_eq!(limits(home.path()), [2_200, 1_375], "Hermes' own");
+        for text in [
+            "memory: {memory_char_limit: 5000, user_char_limit: 90}\n",
+            "memory:\n  memory_char_limit: 5000 # more\n  user_char_limit: 90\n",
+            "\"memory\": {\"memory_char_limit\": 5000,\n  \"user_char_limit\": 90}\n",
+        ] {
+            fs::write(home.path().join("config.yaml"), text).unwrap();
+            assert_eq!(limits(home.path()), [5_000, 90], "{text}");
+        }
+        let elsewhere = "notes:\n  memory_char_limit: 7\n";
+        fs::write(home.path().join("config.yaml"), elsewhere).unwrap();
+        assert_eq!(limits(home.path()), [2_200, 1_375], "of something else");
+    }
+
+    #[test]
+    fn a_prefix_of_one_host_renames_sessions_too() {
+        let home = tempfile::tempdir().unwrap();
+        let told = |text: &str| {
+            fs::write(home.path().join("honcho.json"), text).unwrap();
+            honcho(home.path()).map(|finding| finding.evidence.join("; ")).unwrap_or_default()
+        };
+        assert_eq!(told(r#"{"sessionPeerPrefix": false, "hosts": {"hermes": {"peerName": "ada"}}}"#), "");
+        let on = told(
+            r#"{"hosts": {"hermes": {"sessionPeerPrefix": true}, "other": {"sessionPeerPrefix": false}}}"#,
+        );
+        assert!(on.starts_with("hosts.hermes.sessionPeerPrefix is on") && !on.contains("other"), "{on}");
+        assert!(told(r#"{"sessionPeerPrefix": true}"#).starts_with("sessionPeerPrefix is on"));
     }
 
     #[test]

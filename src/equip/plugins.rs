@@ -431,6 +431,22 @@ pub fn configured(home: &Home, settings: &Settings) -> (Vec<[String; 3]>, Vec<St
     (rows, off)
 }
 
+/// What is switched on, is Hermes' own, and stays behind because its Python was not found: and why.
+pub fn without_python(home: &Home, settings: &Settings) -> Option<(Vec<String>, String)> {
+    let why = python::interpreter(home.path(), settings).err()?;
+    let hermes = &settings.plugins.hermes;
+    let is_named_elsewhere = hermes.off || hermes.tools.is_some(); // with whatever else is lost
+    let names = if is_named_elsewhere { Vec::new() } else { python::switched_on(settings) };
+    (!names.is_empty()).then_some((names, why))
+}
+
+/// The version of the Hermes that this home is used with, by what is installed: of what its unit runs, else of the
+/// interpreter that we would use.
+pub fn hermes_version(home: &Home, settings: Option<&Settings>, programs: &[PathBuf]) -> Option<String> {
+    let ours = settings.and_then(|settings| python::interpreter(home.path(), settings).ok());
+    programs.iter().chain(&ours).find_map(|python| python::version(python))
+}
+
 /// Whoever summarises for the built-in engine answers plugins, too.
 fn answers(writer: Arc<dyn Summariser>) -> AnswerModel {
     Arc::new(move |asked| {

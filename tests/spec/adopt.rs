@@ -2,10 +2,13 @@
 //! `Restart=always` at its word, and the real binary.
 
 use crate::gateway::{Client, Launch, Place, free_port};
+#[cfg(target_os = "linux")]
+use crate::killed;
 use crate::model::ModelServer;
 use crate::peers;
+use rusqlite::Connection;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -294,8 +297,257 @@ fn p15_p16_two_profiles_move_over_from_the_real_hermes_and_back_with_every_messa
     }
 }
 
+/// A root with one conversation in it, and a unit that something keeps running as Hermes' own would be.
+fn kept_by_a_unit() -> World {
+    let world = World::new();
+    let [root, _] = world.homes();
+    with_a_talk(&root);
+    world.unit(
+        HERMES,
+        &format!(
+            "[Service]\nExecStart=/bin/sleep 6000 # -m hermes_cli.main gateway run\nEnvironment=\"HERMES_HOME={}\"\nRestart=always\n",
+            root.display()
+        ),
+    );
+    assert!(world.systemctl(&["enable", "--now", HERMES]));
+    world
+}
+
+fn with_a_talk(home: &Path) {
+    let conn = Connection::open(home.join("state.db")).unwrap();
+    throughline_hermes::schema::FRESH.iter().for_each(|text| conn.execute_batch(text).unwrap());
+    conn.execute_batch(
+        "INSERT INTO sessions (id, source, started_at, message_count, title) VALUES ('talk', 'telegram', 1763000000.0, 1, 'Maps');
+         INSERT INTO messages (session_id, role, content, timestamp) VALUES ('talk', 'user', 'Where is the map?', 1763000001.0)",
+    )
+    .unwrap();
+}
+
+const HERMES: &str = "hermes-gateway.service";
+const OURS: &str = "throughline.service";
+
+/// Everything in Hermes' tables, row by row.
+fn hermes_rows(home: &Path) -> Vec<String> {
+    let conn = Connection::open(home.join("state.db")).unwrap();
+    let opinion: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(opinion, "ok");
+    let mut told = Vec::new();
+    for table in ["sessions", "messages", "gateway_routing", "session_model_usage"] {
+        let mut statement = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
+        let width = statement.column_count();
+        let mut rows = statement.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let row: Vec<String> = (0..width).map(|nth| format!("{:?}", row.get_ref(nth).unwrap())).collect();
+            told.push(format!("{table}: {}", row.join(", ")));
+        }
+    }
+    told
+}
+
+impl World {
+    /// Hermes has the agent, and nothing of ours is left running or waiting.
+    fn is_hermes_s(&self, when: &dyn std::fmt::Debug) {
+        assert!(self.is("enabled", HERMES) && self.is("active", HERMES), "{when:?}");
+        assert!(!self.is("enabled", OURS) && !self.is("active", OURS), "{when:?}");
+        assert!(!self.user().join(".config/systemd/user").join(OURS).exists(), "{when:?}");
+        assert!(!self.root().join("throughline.adoption").exists(), "{when:?}");
+    }
+
+    fn is_ours(&self, when: &dyn std::fmt::Debug) {
+        assert!(self.is("enabled", OURS) && self.is("active", OURS), "{when:?}");
+        assert!(!self.is("enabled", HERMES) && !self.is("active", HERMES), "{when:?}");
+    }
+
+    /// Gives the agent back, if it is not Hermes' anyway.
+    fn undo(&self, when: &dyn std::fmt::Debug) {
+        let back = self.adopt(&["--undo", "--yes"]).run();
+        let never = back.stderr.contains("was not moved here");
+        assert!(back.status.success() || never, "{when:?}: {}{}", back.stdout, back.stderr);
+        self.is_hermes_s(when);
+    }
+}
+
 #[test]
-fn p16_kill_9_during_a_move_and_it_is_gone_on_with_or_taken_back() {
+#[cfg(target_os = "linux")]
+fn p16_a_move_killed_at_any_commit_is_gone_on_with_or_taken_back() {
+    let world = kept_by_a_unit();
+    let before = hermes_rows(&world.root());
+    let launch = world.adopt(&["--yes"]);
+    let Some(moments) = killed::moments(&launch, &world.place) else { return };
+    world.is_ours(&"the first run");
+    world.undo(&"the first run");
+    let mut steps = BTreeSet::new();
+    for (nth, moment) in moments.iter().enumerate() {
+        moment.kills(&launch);
+        assert!(!(world.is("active", OURS) && world.is("active", HERMES)), "{moment:?}: one at a time");
+        let record = fs::read_to_string(world.root().join("throughline.adoption")).unwrap_or_default();
+        let record: Value = serde_json::from_str(&record).unwrap_or_default();
+        steps.insert(record["step"].as_str().unwrap_or("none").to_owned());
+        if nth % 2 == 0 {
+            let moved = world.adopt(&["--yes"]).run();
+            let is_done = moved.status.success() || moved.stderr.contains("was moved here");
+            assert!(is_done, "{moment:?}: {}{}", moved.stdout, moved.stderr);
+            world.is_ours(moment);
+        }
+        world.undo(moment);
+        assert_eq!(hermes_rows(&world.root()), before, "{moment:?}");
+        // Each run makes one; a hundred of them prove no more than the last.
+        let _ = fs::remove_dir_all(world.root().join("backups"));
+    }
+    // How many calls it takes to wait for the gateway is not told beforehand, so the last step may be missed.
+    let all = ["backing_up", "none", "silencing", "starting"].map(str::to_owned);
+    assert!(steps.is_superset(&BTreeSet::from(all)), "it was killed in every step: {steps:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn p16_a_move_that_does_not_run_here_gives_the_agent_back_also_if_it_is_killed_meanwhile() {
+    let world = kept_by_a_unit();
+    let before = hermes_rows(&world.root());
+    world.place.write(&format!("user/systemd/{OURS}.broken"), "");
+    let launch = world.adopt(&["--yes"]);
+    let failed = launch.run();
+    assert!(!failed.status.success(), "{}", failed.stdout);
+    assert!(failed.stdout.contains("it goes back to Hermes"), "{}{}", failed.stdout, failed.stderr);
+    assert!(failed.stderr.contains("was given back to Hermes"), "{}", failed.stderr);
+    assert!(failed.stdout.contains("the backup of before stays in"), "{}", failed.stdout);
+    world.is_hermes_s(&"given back");
+    assert_eq!(hermes_rows(&world.root()), before);
+
+    let Some(moments) = killed::moments(&launch, &world.place) else { return };
+    for moment in &moments {
+        moment.kills(&launch);
+        world.undo(moment);
+        assert_eq!(hermes_rows(&world.root()), before, "{moment:?}");
+        let _ = fs::remove_dir_all(world.root().join("backups"));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn p16_an_undone_move_killed_at_any_commit_is_undone_by_the_next() {
+    let world = kept_by_a_unit();
+    let before = hermes_rows(&world.root());
+    let moves = world.adopt(&["--yes"]);
+    let launch = world.adopt(&["--undo", "--yes"]);
+    assert!(moves.run().status.success());
+    let Some(moments) = killed::moments(&launch, &world.place) else { return };
+    for moment in &moments {
+        let moved = moves.run();
+        assert!(moved.status.success(), "{moment:?}: {}{}", moved.stdout, moved.stderr);
+        world.is_ours(moment);
+        moment.kills(&launch);
+        assert!(!(world.is("active", OURS) && world.is("active", HERMES)), "{moment:?}: one at a time");
+        world.undo(moment);
+        assert_eq!(hermes_rows(&world.root()), before, "{moment:?}");
+        let _ = fs::remove_dir_all(world.root().join("backups"));
+    }
+}
+
+#[test]
+fn p15_a_gateway_that_ends_at_once_is_not_waited_for_and_the_agent_stays_hermes_s() {
+    let world = World::new();
+    let [root, _] = world.homes();
+    with_a_talk(&root);
+    let before = hermes_rows(&root);
+    // Somebody else has the port.
+    let _taken = std::net::TcpListener::bind(("127.0.0.1", world.ports[0])).unwrap();
+    let failed = world.adopt(&["--yes"]).run();
+    assert!(failed.stderr.contains("was given back to Hermes"), "{}{}", failed.stdout, failed.stderr);
+    assert!(failed.stderr.contains("ended at once"), "{}", failed.stderr);
+    assert!(!root.join("throughline.adoption").exists());
+    assert_eq!(hermes_rows(&root), before);
+}
+
+#[test]
+fn p15_a_damaged_database_is_in_the_way_of_a_move() {
+    let world = World::new();
+    let [root, _] = world.homes();
+    with_a_talk(&root);
+    let database = root.join("state.db");
+    let is_refused = |words: &str| {
+        let bytes = fs::read(&database).unwrap();
+        let looked = world.adopt(&["--dry-run"]).run();
+        assert_eq!(looked.status.code(), Some(2), "{}{}", looked.stdout, looked.stderr);
+        let told = format!("{} is damaged", database.display());
+        assert!(looked.stdout.contains(&told) && looked.stdout.contains(words), "{}", looked.stdout);
+        let refused = world.adopt(&["--yes"]).run();
+        assert!(refused.stderr.contains("nothing was changed"), "{}{}", refused.stdout, refused.stderr);
+        assert!(!root.join("throughline.adoption").exists() && !root.join("backups").exists());
+        assert!(fs::read(&database).unwrap() == bytes, "and it is as it was");
+    };
+    // An index that lacks a row: everything can be read, and only SQLite's own check finds it.
+    let change = |sql: &str| Connection::open(&database).unwrap().execute_batch(sql).unwrap();
+    change(
+        "PRAGMA writable_schema = ON; CREATE TABLE kept AS SELECT * FROM sqlite_master WHERE name = 'idx_messages_session';
+         DELETE FROM sqlite_master WHERE name = 'idx_messages_session'",
+    );
+    change(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('talk', 'user', 'And the key?', 1763000002.0)",
+    );
+    change(
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_master SELECT * FROM kept; DELETE FROM sqlite_master WHERE name = 'kept'",
+    );
+    is_refused("put it back from a backup first");
+    // And one of which hardly anything can be read.
+    let mut bytes = fs::read(&database).unwrap();
+    bytes[8192..].fill(0x5a);
+    fs::write(&database, &bytes).unwrap();
+    is_refused("Restore a backup");
+}
+
+#[test]
+fn p15_the_proof_of_a_move_begins_nothing_asks_nobody_and_remembers_nothing() {
+    let world = kept_by_a_unit();
+    let [root, _] = world.homes();
+    // Whatever is written to a memory provider comes here.
+    let provider = ModelServer::start(Duration::ZERO);
+    world.place.append("user/.hermes/config.yaml", "memory: {provider: honcho}\n");
+    let honcho = json!({"baseUrl": format!("http://{}", provider.address), "apiKey": "k", "workspace": "w"});
+    fs::write(root.join("honcho.json"), honcho.to_string()).unwrap();
+    fs::create_dir_all(root.join("memories")).unwrap();
+    fs::write(root.join("memories/MEMORY.md"), "Ada likes maps.\n").unwrap();
+    let before = hermes_rows(&root);
+    let moved = world.adopt(&["--yes"]).run();
+    assert!(moved.status.success(), "{}{}", moved.stdout, moved.stderr);
+    assert!(moved.stdout.contains("its newest conversation is talk (Maps)"), "{}", moved.stdout);
+    world.is_ours(&"moved");
+    world.undo(&"and back");
+    assert_eq!(hermes_rows(&root), before, "no session and no message more");
+    let conn = Connection::open(root.join("state.db")).unwrap();
+    for table in [
+        "tl_session",
+        "tl_inbox",
+        "tl_step",
+        "tl_call",
+        "tl_outbox",
+        "tl_retention",
+        "tl_finalisation",
+        "tl_review",
+    ] {
+        let rows: i64 =
+            conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 0, "{table}");
+    }
+    assert_eq!(world.model.bodies(), [] as [String; 0], "no model was asked");
+    let written: Vec<String> = provider.bodies().into_iter().filter(|body| !body.is_empty()).collect();
+    assert_eq!(written, [] as [String; 0], "nothing was written to the provider");
+    assert_eq!(fs::read_to_string(root.join("memories/MEMORY.md")).unwrap(), "Ada likes maps.\n");
+}
+
+#[test]
+fn p15_the_root_alone_is_kept_by_a_unit_of_its_own_name() {
+    let world = kept_by_a_unit();
+    let moved = world.adopt(&["--yes", "--profile", "default"]).run();
+    assert!(moved.status.success(), "{}{}", moved.stdout, moved.stderr);
+    world.is_ours(&"not throughline-.hermes.service");
+    let back = world.adopt(&["--undo", "--yes", "--profile", "default"]).run();
+    assert!(back.status.success(), "{}{}", back.stdout, back.stderr);
+    world.is_hermes_s(&"and back");
+}
+
+#[test]
+fn p16_what_is_said_here_after_an_interrupted_move_is_hermes_s_when_it_is_taken_back() {
     let world = World::new();
     let [root, _] = world.homes();
     let Some(hermes) = peers::one_hermes("0.19.0") else { return };
@@ -303,55 +555,30 @@ fn p16_kill_9_during_a_move_and_it_is_gone_on_with_or_taken_back() {
     hermes
         .does(&root, &[begun, json!(["append_message", ["talk", "user"], {"content": "Where is the map?"}])]);
     world.unit(
-        "hermes-gateway.service",
+        HERMES,
         &format!(
             "[Service]\nExecStart=/bin/sleep 600 # -m hermes_cli.main gateway run\nEnvironment=\"HERMES_HOME={}\"\nRestart=always\n",
             root.display()
         ),
     );
-    assert!(world.systemctl(&["enable", "--now", "hermes-gateway.service"]));
-    for (nth, delay) in [20, 60, 120, 200, 300, 450, 700].into_iter().enumerate() {
-        let moving = world.adopt(&["--yes"]).spawn();
-        sleep(Duration::from_millis(delay));
-        moving.kill();
-        match nth % 2 {
-            0 => {
-                let moved = world.adopt(&["--yes"]).run();
-                let done = moved.status.success() || moved.stderr.contains("was moved here");
-                assert!(done, "after {delay} ms: {}{}", moved.stdout, moved.stderr);
-                assert!(
-                    world.is("active", "throughline.service")
-                        && !world.is("active", "hermes-gateway.service")
-                );
-                world.say(0, &format!("said after {delay} ms"));
-                let back = world.adopt(&["--undo", "--yes"]).run();
-                assert!(back.status.success(), "after {delay} ms: {}{}", back.stdout, back.stderr);
-            }
-            _ => {
-                let back = world.adopt(&["--undo", "--yes"]).run();
-                let never = back.stderr.contains("was not moved here");
-                assert!(back.status.success() || never, "after {delay} ms: {}{}", back.stdout, back.stderr);
-            }
-        }
-        assert!(world.is("enabled", "hermes-gateway.service"), "after {delay} ms");
-        assert!(world.is("active", "hermes-gateway.service"), "after {delay} ms");
-        assert!(!world.is("active", "throughline.service"), "after {delay} ms");
-    }
-    // Whoever gives other profiles than those that were on their way moves nobody.
+    assert!(world.systemctl(&["enable", "--now", HERMES]));
     let moving = world.adopt(&["--yes"]).spawn();
     while !root.join("throughline.adoption").exists() {
         sleep(Duration::from_millis(1));
     }
     moving.kill();
+    // Whoever gives other profiles than those that were on their way moves nobody.
     let other = world.adopt(&["--yes", "--profile", "default"]).run();
     let refused =
         other.stderr.contains("give the same profiles again") || other.stderr.contains("was moved here");
     assert!(!other.status.success() && refused, "{}{}", other.stdout, other.stderr);
-    assert!(world.adopt(&["--undo", "--yes"]).run().status.success());
-    assert!(world.is("active", "hermes-gateway.service"));
-
+    let moved = world.adopt(&["--yes"]).run();
+    let is_done = moved.status.success() || moved.stderr.contains("was moved here");
+    assert!(is_done, "{}{}", moved.stdout, moved.stderr);
+    world.say(0, "said to us");
+    world.undo(&"and back");
     let told = hermes.did(&root, json!(["get_messages", ["talk"], {}])).to_string();
-    for said in ["Where is the map?", "said after 20 ms", "said after 700 ms"] {
+    for said in ["Where is the map?", "said to us"] {
         assert!(told.contains(said), "{said}: {told}");
     }
 }

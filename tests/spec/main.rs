@@ -18,6 +18,8 @@ mod homes;
 mod host;
 mod interop;
 mod keep;
+#[cfg(target_os = "linux")]
+mod killed;
 mod lifecycle;
 mod memory;
 mod model;

@@ -765,6 +765,22 @@ impl Reader {
         self.at_once(look).while_doing("check the store")
     }
 
+    /// How often a compression of Hermes gave a conversation another id, since then. None of our promises is broken by
+    /// it, and nobody can tell from a store whose they were: what became of those conversations is the doctor's.
+    pub fn rotations(&self, since: Option<Time>) -> Result<u64, StoreError> {
+        let sql = format!(
+            "SELECT count(*) FROM sessions p WHERE p.end_reason = 'compression' AND instr(p.id, '.snapshot.') = 0
+               AND COALESCE(p.ended_at, 0) >= ?1
+               AND EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = p.id AND c.id <> p.id AND {})",
+            crate::doctor::UNMARKED
+        );
+        let since = since.map_or(f64::MIN, Time::as_seconds);
+        let count = || -> Result<u64, Fault> {
+            Ok(self.conn.prepare_cached(&sql)?.query_row([since], |row| row.get::<_, i64>(0))? as u64)
+        };
+        count().while_doing("look for split conversations")
+    }
+
     pub(crate) fn broken(&self) -> Result<Vec<Breach>, Fault> {
         let mut found = violations(&self.conn, &self.shape)?;
         found.extend(self.open_groups()?);

@@ -10,7 +10,7 @@
 //!   do where we do not repair by ourselves
 //! - [`Surgeon::mend`] is one transaction each: killed at any moment, a home is as before or as after it
 //! - **no repair deletes a message.** What leaves a view stays under a snapshot's name, readable and
-//!   findable; rows are moved, marked or added, and counted before the commit
+//!   findable; rows are moved, marked or added, and a repair that deletes one fails
 //! - what cannot be told from messages' identity and order is not guessed: it is kept and said
 //!
 //! Deliberately absent: the backup before a repair, whoever has to be asked, and what only files know.
@@ -32,12 +32,15 @@ mod tree;
 mod tests;
 
 pub use copy::Holds;
+pub(crate) use tree::UNMARKED;
 
 use crate::commit::transact;
 use crate::fault::{Fault, While};
 use crate::open::{Home, OpenError};
 use crate::read::Reader;
-use std::cell::OnceCell;
+use rusqlite::config::DbConfig;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 use throughline_core::Message;
@@ -209,6 +212,9 @@ pub struct Outside<'a> {
     pub is_running: bool,
 }
 
+/// How many steps SQLite takes between two beats: some milliseconds.
+const STEPS_PER_BEAT: i32 = 100_000;
+
 /// What is being done, how much of it is done, and how much there is.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, u64, u64);
 
@@ -221,7 +227,15 @@ pub struct Examiner {
 /// Repairs a home that its process has claimed.
 pub struct Surgeon {
     examiner: Examiner,
+    /// Where chats lead, as the repairs so far have left it; None: nobody has asked, or a repair failed.
+    entries: Option<route::Entries>,
+    /// `sessions.json`, as the repairs so far want it.
+    sheet: Option<file::Sheet>,
 }
+
+/// So that no repair has to count: a repair that would delete a message fails, and changes nothing.
+const NO_MESSAGE_GOES: &str = "CREATE TEMP TRIGGER tl_no_message_goes BEFORE DELETE ON main.messages BEGIN
+    SELECT RAISE(ABORT, 'a repair would have deleted a message; nothing was changed'); END";
 
 /// What a repair did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,13 +258,18 @@ pub(crate) struct Look<'a> {
     pub now: Time,
     pub is_running: bool,
     /// Where chats lead, once somebody has asked.
-    entries: OnceCell<Vec<route::Entry>>,
+    entries: OnceCell<route::Entries>,
+    /// The sessions that they lead to.
+    routed: OnceCell<HashSet<String>>,
+    /// Chats whose routes a repair has changed.
+    touched: RefCell<Vec<String>>,
 }
 
 impl<'a> Look<'a> {
     fn new(examiner: &'a Examiner, now: Time, is_running: bool) -> Self {
         let Examiner { reader, home } = examiner;
-        Self { reader, home, now, is_running, entries: OnceCell::new() }
+        let (entries, routed, touched) = Default::default();
+        Self { reader, home, now, is_running, entries, routed, touched }
     }
 
     /// Whether something that began then is finished with, one way or the other.
@@ -268,11 +287,26 @@ impl Home {
     pub fn surgeon(&self, now: Time) -> Result<Surgeon, OpenError> {
         let reader = self.mending(now)?;
         self.finish_routes(&reader.conn)?;
-        Ok(Surgeon { examiner: Examiner { reader, home: self.clone() } })
+        let led = if reader.shape.can.has_gateway_routing { route::LED } else { "" };
+        let own = format!("{NO_MESSAGE_GOES};{led}");
+        reader.conn.execute_batch(&own).map_err(|error| self.sorted(error))?;
+        let sheet = file::Sheet::of(self);
+        Ok(Surgeon { examiner: Examiner { reader, home: self.clone() }, entries: None, sheet })
     }
 }
 
 impl Examiner {
+    /// Calls this now and then while SQLite works: its check of a large file takes a minute, and says nothing by itself.
+    pub fn beating(mut self, mut pulse: impl FnMut() + Send + 'static) -> Result<Self, OpenError> {
+        let beats = move || {
+            pulse();
+            false // go on
+        };
+        let set = self.reader.conn.progress_handler(STEPS_PER_BEAT, Some(beats));
+        set.map_err(|error| self.home.sorted(error))?;
+        Ok(self)
+    }
+
     /// Everything that is wrong with the database and with what it was given from outside, worst first.
     pub fn examine(
         &self,
@@ -329,18 +363,35 @@ impl Surgeon {
         self.mended(finding, transcript, now).while_doing("repair what was found")
     }
 
-    fn mended(&self, finding: &Finding, transcript: Option<&Transcript>, now: Time) -> Result<Mended, Fault> {
+    /// When there is nothing more to repair: `sessions.json` gets what the repairs want it to say. Whoever is killed
+    /// before leaves that to the next start of a gateway, or to the next repair.
+    pub fn finish(self) -> Result<(), StoreError> {
+        file::finish_file(&self.examiner.reader.conn, &self.examiner.home).while_doing("write sessions.json")
+    }
+
+    fn mended(
+        &mut self,
+        finding: &Finding,
+        transcript: Option<&Transcript>,
+        now: Time,
+    ) -> Result<Mended, Fault> {
         if !finding.is_repairable() {
             return Ok(Mended::Left("this is not repaired by itself".to_owned()));
         }
         let look = Look::new(&self.examiner, now, false);
+        if let Some(entries) = self.entries.take() {
+            let _ = look.entries.set(entries); // it is new, and has none
+        }
         let conn = &self.examiner.reader.conn;
-        let mended = transact(conn, |_| {
-            let edited = match look.leads(finding)? {
-                Some(leads) => look.edited_file(&leads)?,
-                None => None,
+        // Rows that only change whose they are stay in the search index as they are. Hermes' triggers would take each out
+        // and put it in again, which is most of the work; those of this connection alone are not switched off.
+        let moves_rows = matches!(finding.kind, Kind::ForkedSiblings | Kind::RotatedChain);
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, !moves_rows)?;
+        let (mended, edits) = transact(conn, |_| {
+            let edits = match (&self.sheet, look.leads(finding)?) {
+                (Some(sheet), Some(leads)) => sheet.edits(&leads),
+                _ => Vec::new(),
             };
-            let before = look.messages()?;
             let mended = match finding.kind {
                 Kind::RowsWithoutSession => look.found_sessions(finding),
                 Kind::TranscriptGap => look.close_gap(finding, transcript),
@@ -352,37 +403,35 @@ impl Surgeon {
                 Kind::RouteToEnded | Kind::RouteToMissing => look.lead_on(finding),
                 Kind::TwoLiveSessions => look.end_others(finding),
                 Kind::FinalisedAlive => look.unfinalise(finding),
-                Kind::DeadResumeFlag => look.clear_resume_flag(finding, edited.is_some()),
+                Kind::DeadResumeFlag => look.clear_resume_flag(finding, !edits.is_empty()),
                 Kind::StaleCompressionLock => look.release_lock(finding),
                 Kind::IndexOutOfStep => look.put_in_step(),
                 _ => Ok(Mended::Left("this is not repaired by itself".to_owned())),
             }?;
-            let after = look.messages()?;
-            if after < before {
-                return Err(Fault::Malformed(format!(
-                    "a repair would have left {after} of {before} messages; nothing was changed"
-                )));
+            match (&mended, &self.sheet) {
+                (Mended::Done(_), Some(sheet)) if !edits.is_empty() => sheet.want(conn, &edits)?,
+                _ => {}
             }
-            if let (Mended::Done(_), Some(text)) = (&mended, &edited) {
-                look.want_file(text)?;
-            }
-            Ok(mended)
+            Ok((mended, edits))
         })?;
-        // What was done is done: a file that cannot be written now is written when the home is opened next.
-        Ok(match (mended, file::finish_file(conn, &self.examiner.home)) {
-            (Mended::Done(what), Err(error)) => {
-                let error = error.while_doing("write sessions.json");
-                Mended::Done(format!("{what}; the next start of the gateway has to finish it: {error}"))
+        let mut touched = look.touched.take();
+        if matches!(mended, Mended::Done(_)) {
+            touched.extend(edits.iter().map(|(chat, _)| chat.clone()));
+            self.sheet.iter_mut().for_each(|sheet| sheet.apply(edits.clone()));
+        }
+        let mut entries = look.entries.into_inner();
+        if let Some(entries) = &mut entries {
+            let look = Look::new(&self.examiner, now, false);
+            for chat in touched {
+                let sheet = self.sheet.as_ref().and_then(|sheet| sheet.entry(&chat));
+                match look.entry_of(&chat, sheet)? {
+                    Some(entry) => drop(entries.insert(chat, entry)),
+                    None => drop(entries.remove(&chat)),
+                }
             }
-            (mended, _) => mended,
-        })
-    }
-}
-
-impl Look<'_> {
-    fn messages(&self) -> Result<i64, Fault> {
-        let sql = "SELECT count(*) FROM messages";
-        Ok(self.reader.conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+        }
+        self.entries = entries;
+        Ok(mended)
     }
 }
 

@@ -13,6 +13,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod bygone;
 mod call;
 mod census;
 mod check;

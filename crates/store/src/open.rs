@@ -404,16 +404,18 @@ impl Home {
     }
 
     fn migrate(&self, conn: &Connection) -> Result<(), OpenError> {
-        for (nth, migration) in MIGRATIONS.iter().enumerate().skip(self.owner(conn)?) {
-            let migrated = in_one_transaction(conn, || {
-                conn.execute_batch(migration)?;
-                let record = "INSERT INTO tl_meta (key, value) VALUES ('schema', ?1)
-                              ON CONFLICT(key) DO UPDATE SET value = excluded.value";
-                conn.execute(record, [(nth + 1).to_string()]).map(drop)
-            });
-            migrated.map_err(|error| self.sorted(error))?;
+        let known = self.owner(conn)?;
+        if known >= MIGRATIONS.len() {
+            return Ok(());
         }
-        Ok(())
+        // All of them or none: whoever is killed in between must not leave a home that nobody can only read.
+        let migrated = in_one_transaction(conn, || {
+            MIGRATIONS.iter().skip(known).try_for_each(|migration| conn.execute_batch(migration))?;
+            let record = "INSERT INTO tl_meta (key, value) VALUES ('schema', ?1)
+                          ON CONFLICT(key) DO UPDATE SET value = excluded.value";
+            conn.execute(record, [MIGRATIONS.len().to_string()]).map(drop)
+        });
+        migrated.map_err(|error| self.sorted(error))
     }
 
     /// Once: what was there before this moment is not ours to act on.

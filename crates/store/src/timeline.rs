@@ -64,7 +64,8 @@ impl Reader {
 
     fn tell_session(&self, name: &str, story: &mut Vec<Trace>) -> Result<(), Fault> {
         let Ok(session) = session_id(name) else { return Ok(()) };
-        let sql = "SELECT s.started_at, s.source, s.ended_at, s.end_reason, t.predecessor, t.parent
+        let sql = "SELECT s.started_at, s.source, s.ended_at, s.end_reason, t.predecessor, t.parent,
+                          t.id IS NULL
                    FROM sessions s LEFT JOIN tl_session t ON t.id = s.id WHERE s.id = ?1";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([name])?;
@@ -81,7 +82,11 @@ impl Reader {
         tell(Time::from_seconds(row.get(0)?), "began", format!("from {source}{from}"));
         if let Some(at) = row.get::<_, Option<f64>>(2)? {
             let reason = text(row, 3)?.unwrap_or_else(|| "no reason is known".into());
-            tell(Time::from_seconds(at), "ended", reason);
+            let onward = if reason == "compression" { self.onward(&session)? } else { String::new() };
+            tell(Time::from_seconds(at), "ended", format!("{reason}{onward}"));
+        }
+        if row.get::<_, bool>(6)? {
+            self.tell_said(&session, story)?;
         }
         self.tell_turns(&session, story)?;
         let mut statement =
@@ -92,6 +97,21 @@ impl Reader {
             self.tell_compression(&session, operation, story)?;
         }
         self.tell_handing_over(&session, story)
+    }
+
+    /// What Hermes said in a session: it keeps no turns.
+    fn tell_said(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+        let sql = "SELECT count(*), min(id), max(id), max(timestamp) FROM messages WHERE session_id = ?1";
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let found: (i64, Option<i64>, Option<i64>, Option<f64>) = statement
+            .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let (count, Some(first), Some(last), at) = found else { return Ok(()) };
+        let detail = format!(
+            "{count} messages, rows {first} to {last}, by Hermes, which keeps no turns; `throughline why {last}` tells of one"
+        );
+        let at = Time::from_seconds(at.unwrap_or(0.0));
+        story.push(Trace { at, session: session.clone(), name: "last_said".into(), detail });
+        Ok(())
     }
 
     /// A line for each turn: what it answered, how long that waited, how long the turn took.
@@ -333,7 +353,7 @@ fn part(took: i64, about: String, says: &str) -> Part {
 }
 
 /// `0.4 s`, `38 s`, `2 min 5 s`
-fn seconds(microseconds: i64) -> String {
+pub(crate) fn seconds(microseconds: i64) -> String {
     let seconds = microseconds.max(0) as f64 / 1e6;
     match seconds {
         short if short < 10.0 => format!("{short:.1} s"),

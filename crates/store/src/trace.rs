@@ -42,6 +42,11 @@ impl Reader {
             }
         }
         if story.is_empty() {
+            for row in self.rows_named(name)? {
+                self.tell_bygone(row, &mut story)?;
+            }
+        }
+        if story.is_empty() {
             return self.timeline(name);
         }
         // What is said about the end stands at the end.
@@ -58,26 +63,28 @@ impl Reader {
             places.insert((session, Seq(number)));
         }
         self.add_places(&mut places, "SELECT session, seq FROM tl_seen WHERE key = ?1 AND seq > 0", name)?;
-        if let Ok(row) = name.parse::<i64>() {
-            self.add_row(&mut places, row)?;
-        }
         // A key ends in the platform's own id, or is a client's key behind its principal.
         let ending = DedupeKey::of(&["", name]);
         let sql = "SELECT session, seq FROM tl_seen
                    WHERE substr(key, -length(?1)) = ?1 AND seq > 0 LIMIT 20";
         self.add_places(&mut places, sql, ending.as_str())?;
-        if self.shape.can.has_platform_message_id {
-            let mut statement = self
-                .conn
-                .prepare_cached("SELECT id FROM messages WHERE platform_message_id = ?1 LIMIT 20")?;
-            let rows =
-                statement.query_map([name], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
-            for row in rows {
-                self.add_row(&mut places, row)?;
-            }
+        for row in self.rows_named(name)? {
+            self.add_row(&mut places, row)?;
         }
         self.add_replies(&mut places, name)?;
         Ok(places)
+    }
+
+    /// The rows of transcripts that go by this name, whoever wrote them.
+    fn rows_named(&self, name: &str) -> Result<Vec<i64>, Fault> {
+        let mut found: Vec<i64> = name.parse().into_iter().collect();
+        if self.shape.can.has_platform_message_id {
+            let sql = "SELECT id FROM messages WHERE platform_message_id = ?1 LIMIT 20";
+            let mut statement = self.conn.prepare_cached(sql)?;
+            let rows = statement.query_map([name], |row| row.get(0))?;
+            found.extend(rows.collect::<rusqlite::Result<Vec<i64>>>()?);
+        }
+        Ok(found)
     }
 
     fn add_places(&self, places: &mut BTreeSet<Place>, sql: &str, name: &str) -> Result<(), Fault> {

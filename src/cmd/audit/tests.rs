@@ -131,3 +131,21 @@ fn p13_what_is_older_is_read_and_not_told() {
         assert_eq!(verdict.in_json()["promises"]["P1"], expected);
     }
 }
+
+#[test]
+fn what_only_the_end_of_a_log_shows_is_as_old_as_its_last_line() {
+    // The first was followed by a second one, and never ended.
+    let log = format!(
+        "{LINE}started: session=a op=1 messages=9 tokens=~100 model=m\n{LINE}started: session=a op=2 messages=9 tokens=~100 model=m\n\
+         {LINE}done: session=a op=2 messages=9->3 tokens=~10 snapshot=a.snapshot.20260528T093510123456Z ms=8\n"
+    );
+    let violations = |since: Option<i64>| {
+        let mut verdict = Verdict { since: since.map(Time), ..Verdict::default() };
+        verdict.read_input(Cursor::new(log.clone())).unwrap();
+        verdict.violations()
+    };
+    let at = 1_779_960_910_000_000; // 2026-05-28T09:35:10Z
+    assert!(violations(None) > 0);
+    assert_eq!(violations(Some(at)), violations(None));
+    assert_eq!(violations(Some(at + 60_000_000)), 0);
+}

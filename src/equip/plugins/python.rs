@@ -64,9 +64,14 @@ const PLATFORMS: [&str; 6] = ["cli", "api_server", "telegram", "discord", "slack
 
 /// What is switched on somewhere and can come along, if there is a Python that has it.
 pub fn toolsets(home: &Path, settings: &Settings) -> Vec<String> {
-    if interpreter(home, settings).is_err() {
-        return Vec::new();
+    match interpreter(home, settings) {
+        Ok(_) => switched_on(settings),
+        Err(_) => Vec::new(),
     }
+}
+
+/// The same, whether there is one or not.
+pub fn switched_on(settings: &Settings) -> Vec<String> {
     let on = PLATFORMS.map(|platform| Toolsets::for_platform(&settings.tools.switches, platform));
     let is_on = |name: &&str| on.iter().any(|toolsets| toolsets.names().contains(name));
     CARRIED.iter().filter(|name| is_on(name)).map(|name| (*name).to_owned()).collect()
@@ -111,6 +116,25 @@ pub fn interpreter(home: &Path, settings: &Settings) -> Result<PathBuf, String> 
         "Hermes' Python was not found; name the interpreter that has `hermes-agent` under `throughline.hermes.python`"
             .to_owned()
     })
+}
+
+/// The version of the Hermes that an interpreter has, by what lies beside it: nothing is run.
+pub fn version(python: &Path) -> Option<String> {
+    let environment = python.parent()?.parent()?;
+    let libraries = fs::read_dir(environment.join("lib")).into_iter().flatten().flatten();
+    let packages =
+        libraries.flat_map(|entry| fs::read_dir(entry.path().join("site-packages"))).flatten().flatten();
+    let installed = packages.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some(name.strip_prefix("hermes_agent-")?.strip_suffix(".dist-info")?.to_owned())
+    });
+    // Hermes' own installer keeps its source beside its environment.
+    let source = || {
+        let text = fs::read_to_string(environment.parent()?.join("pyproject.toml")).ok()?;
+        let version = text.lines().find_map(|line| line.strip_prefix("version")?.trim().strip_prefix('='))?;
+        text.contains("\"hermes-agent\"").then(|| version.trim().trim_matches('"').to_owned())
+    };
+    installed.max().or_else(source)
 }
 
 /// The interpreter in the first line of a script.

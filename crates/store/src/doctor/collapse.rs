@@ -240,7 +240,9 @@ impl Look<'_> {
     /// Whether a chat leads to it that was not handed over.
     fn leads_to_live(&self, parts: &[&Part]) -> Result<bool, Fault> {
         let entries = self.all_entries()?;
-        Ok(entries.iter().any(|entry| !entry.finalised && parts.iter().any(|part| part.id == entry.session)))
+        Ok(entries
+            .values()
+            .any(|entry| !entry.finalised && parts.iter().any(|part| part.id == entry.session)))
     }
 }
 

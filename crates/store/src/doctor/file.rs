@@ -1,7 +1,7 @@
 //! `sessions.json`, as a repair changes it: only the entries it is about, whole or not at all.
 //!
-//! A file and a database cannot be written at once. So the repair's own transaction keeps the text that the file is to
-//! have, and which file it is to replace; it is written after the commit, and by whoever opens the home next if that
+//! A file and a database cannot be written at once. So the repair's own transaction keeps the entries that the file is
+//! to have, and which file that is; it is written when all repairs are done, and by whoever opens the home next if that
 //! was not to be. A file that somebody else has written since stays.
 
 use super::Look;
@@ -11,25 +11,99 @@ use crate::open::Home;
 use crate::projection::{FILE, hex, replace};
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use throughline_core::port::StoreError;
 use throughline_hermes::json;
 
-/// In `tl_meta`: the hash of the file that is replaced, a line break, and the text.
+/// In `tl_meta`: the hash of the file that is replaced. Followed by a space and a chat: what its entry becomes, as
+/// JSON, or nothing if it goes. So what a repair writes is as much as it changes, however many chats there are.
 const WANTED: &str = "sessions.json wanted";
 
 /// What becomes of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Edit {
     Same,
-    Changed,
+    Changed(Map<String, Value>),
     Gone,
 }
 
 /// Given a chat and its entry.
-pub(super) type Editing = Box<dyn Fn(&str, &mut Map<String, Value>) -> Edit>;
+pub(super) type Editing = Box<dyn Fn(&str, &Map<String, Value>) -> Edit>;
+
+/// What becomes of which chat's entry; None: it goes.
+pub(super) type Edits = Vec<(String, Option<Map<String, Value>>)>;
+
+/// The file as a run of repairs finds it and changes it.
+pub(super) struct Sheet {
+    hash: String,
+    entries: Map<String, Value>,
+}
+
+impl Sheet {
+    /// None: there is no file, or none that can be read. It is left as it is then.
+    pub fn of(home: &Home) -> Option<Self> {
+        let text = fs::read_to_string(directory(home)?.join(FILE)).ok()?;
+        Some(Self { hash: hex(text.as_bytes()), entries: parsed(&text)? })
+    }
+
+    /// What a repair changes in it.
+    pub fn edits(&self, editing: &Editing) -> Edits {
+        let mut edits = Vec::new();
+        for (chat, entry) in self.entries.iter().filter(|(chat, _)| !chat.starts_with('_')) {
+            let Value::Object(entry) = entry else { continue };
+            match editing(chat, entry) {
+                Edit::Same => {}
+                Edit::Changed(entry) => edits.push((chat.clone(), Some(entry))),
+                Edit::Gone => edits.push((chat.clone(), None)),
+            }
+        }
+        edits
+    }
+
+    pub fn apply(&mut self, edits: Edits) {
+        apply(&mut self.entries, edits);
+    }
+
+    pub fn entry(&self, chat: &str) -> Option<&Value> {
+        self.entries.get(chat)
+    }
+
+    /// Within the repair's transaction.
+    pub fn want(&self, conn: &Connection, edits: &Edits) -> Result<(), Fault> {
+        let sql = "INSERT INTO tl_meta (key, value) VALUES (?1, ?2)
+                   ON CONFLICT(key) DO UPDATE SET value = excluded.value";
+        let mut statement = conn.prepare_cached(sql)?;
+        statement.execute([WANTED, &self.hash])?;
+        for (chat, entry) in edits {
+            let text = entry.as_ref().map_or(String::new(), |entry| Value::Object(entry.clone()).to_string());
+            statement.execute([&format!("{WANTED} {chat}"), &text])?;
+        }
+        Ok(())
+    }
+}
+
+fn parsed(text: &str) -> Option<Map<String, Value>> {
+    match serde_json::from_str(&json::read(text)?) {
+        Ok(Value::Object(entries)) => Some(entries),
+        _ => None,
+    }
+}
+
+fn apply(entries: &mut Map<String, Value>, edits: Edits) {
+    let mut gone = HashSet::new();
+    for (chat, entry) in edits {
+        match entry {
+            Some(entry) => drop(entries.insert(chat, Value::Object(entry))),
+            None => drop(gone.insert(chat)),
+        }
+    }
+    if !gone.is_empty() {
+        entries.retain(|chat, _| !gone.contains(chat)); // in the order of the file
+    }
+}
 
 impl Look<'_> {
     /// The text of the file, where this home keeps one: as it is to be, if a repair was cut short before it.
@@ -41,57 +115,52 @@ impl Look<'_> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Fault::Malformed(format!("{FILE} cannot be read: {error}"))),
         };
-        let wanted = wanted(&self.reader.conn)?.filter(|wanted| wanted.replaces == hex(text.as_bytes()));
-        Ok(Some(wanted.map_or(text, |wanted| wanted.text)))
-    }
-
-    /// The text as it is to be; None if nothing changes in it. What cannot be read is left as it is.
-    pub(super) fn edited_file(&self, editing: &Editing) -> Result<Option<String>, Fault> {
-        let Ok(Some(text)) = self.sessions_file() else { return Ok(None) };
-        let Some(text) = json::read(&text) else { return Ok(None) };
-        let Ok(Value::Object(mut entries)) = serde_json::from_str::<Value>(&text) else { return Ok(None) };
-        let mut gone = Vec::new();
-        let mut changed = false;
-        for (chat, entry) in entries.iter_mut().filter(|(chat, _)| !chat.starts_with('_')) {
-            let Value::Object(entry) = entry else { continue };
-            match editing(chat, entry) {
-                Edit::Same => {}
-                Edit::Changed => changed = true,
-                Edit::Gone => gone.push(chat.clone()),
-            }
-        }
-        if !changed && gone.is_empty() {
-            return Ok(None);
-        }
-        entries.retain(|chat, _| !gone.contains(chat));
-        Ok(Some(json::dumps_indented(&Value::Object(entries))))
-    }
-
-    /// Within the repair's transaction.
-    pub(super) fn want_file(&self, text: &str) -> Result<(), Fault> {
-        let Some(directory) = directory(self.home) else { return Ok(()) };
-        let there = fs::read(directory.join(FILE)).unwrap_or_default();
-        let sql = "INSERT INTO tl_meta (key, value) VALUES (?1, ?2)
-                   ON CONFLICT(key) DO UPDATE SET value = excluded.value";
-        let value = format!("{}\n{text}", hex(&there));
-        self.reader.conn.prepare_cached(sql)?.execute([WANTED, &value])?;
-        Ok(())
+        let edited = wanted(&self.reader.conn)?.and_then(|wanted| wanted.edited(&text));
+        Ok(Some(edited.unwrap_or(text)))
     }
 }
 
 struct Wanted {
     replaces: String,
-    text: String,
+    edits: Edits,
+}
+
+impl Wanted {
+    /// None: somebody else has written the file since.
+    fn edited(self, text: &str) -> Option<String> {
+        if hex(text.as_bytes()) != self.replaces {
+            return None;
+        }
+        let mut entries = parsed(text)?;
+        apply(&mut entries, self.edits);
+        Some(json::dumps_indented(&Value::Object(entries)))
+    }
 }
 
 fn wanted(conn: &Connection) -> Result<Option<Wanted>, Fault> {
     let sql = "SELECT value FROM tl_meta WHERE key = ?1";
-    let value: Option<String> = conn.prepare_cached(sql)?.query_row([WANTED], |row| row.get(0)).optional()?;
-    Ok(value
-        .as_deref()
-        .and_then(|value| value.split_once('\n'))
-        .map(|(replaces, text)| Wanted { replaces: replaces.to_owned(), text: text.to_owned() }))
+    let hash: Option<String> = conn.prepare_cached(sql)?.query_row([WANTED], |row| row.get(0)).optional()?;
+    let Some(replaces) = hash else { return Ok(None) };
+    let mut statement = conn.prepare_cached(&format!("SELECT key, value FROM tl_meta WHERE {ENTRIES}"))?;
+    let rows =
+        statement.query_map([WANTED], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+    let mut edits = Vec::new();
+    for row in rows {
+        let (key, value) = row?;
+        let chat = key[WANTED.len() + 1..].to_owned();
+        match serde_json::from_str(&value) {
+            Ok(entry) => edits.push((chat, Some(entry))),
+            Err(_) if value.is_empty() => edits.push((chat, None)),
+            Err(_) => {
+                return Err(Fault::Malformed(format!("what {FILE} is to say of {chat} cannot be read")));
+            }
+        }
+    }
+    Ok(Some(Wanted { replaces, edits }))
 }
+
+/// The entries that are wanted: the key, a space, and whatever begins so.
+const ENTRIES: &str = "key > ?1 || ' ' AND key < ?1 || '!'";
 
 fn directory(home: &Home) -> Option<&Path> {
     match home.vfs {
@@ -103,15 +172,16 @@ fn directory(home: &Home) -> Option<&Path> {
 /// The file gets the text that a repair wants it to have. Only for whoever owns the home.
 pub(crate) fn finish_file(conn: &Connection, home: &Home) -> Result<(), Fault> {
     let (Some(wanted), Some(directory)) = (wanted(conn)?, directory(home)) else { return Ok(()) };
-    let there = fs::read(directory.join(FILE)).unwrap_or_default();
-    if hex(&there) == wanted.replaces {
-        replace(directory, wanted.text.as_bytes()).map_err(|error| {
+    let there = fs::read_to_string(directory.join(FILE)).unwrap_or_default();
+    if let Some(text) = wanted.edited(&there) {
+        replace(directory, text.as_bytes()).map_err(|error| {
             let file = directory.join(FILE);
             StoreError::Unwritable(format!("{} could not be written: {error}", file.display()))
         })?;
     }
     transact(conn, |conn| {
-        conn.prepare_cached("DELETE FROM tl_meta WHERE key = ?1")?.execute([WANTED])?;
+        let sql = format!("DELETE FROM tl_meta WHERE key = ?1 OR {ENTRIES}");
+        conn.prepare_cached(&sql)?.execute([WANTED])?;
         Ok(())
     })
 }

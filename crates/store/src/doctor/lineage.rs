@@ -61,7 +61,7 @@ impl Look<'_> {
             counted(messages, "message"),
             named.join(" -> ")
         )];
-        for entry in self.all_entries()? {
+        for entry in self.all_entries()?.values() {
             if parts.iter().any(|part| part.id == entry.session) {
                 evidence.push(format!("{} leads to {} ({})", entry.chat, entry.session, entry.place));
             }

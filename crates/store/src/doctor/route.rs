@@ -24,6 +24,16 @@ const OF_ITS_OWN: &str = "s.source NOT IN ('tool', 'subagent') AND instr(s.id, '
     AND COALESCE(s.model_config, '') NOT LIKE '%\"_branched_from\"%'
     AND COALESCE(s.model_config, '') NOT LIKE '%\"_delegate_from\"%'";
 
+/// Which rows of `gateway_routing` lead to a session, for one connection alone: without it each repair would read all of
+/// them. `tl_led` says where to look; the row itself decides.
+pub(super) const LED: &str = "CREATE TEMP TABLE tl_led (scope, chat, session, PRIMARY KEY (scope, chat)) WITHOUT ROWID;
+    CREATE INDEX temp.tl_led_session ON tl_led(session);
+    INSERT INTO tl_led SELECT scope, session_key, json_extract(entry_json, '$.session_id') FROM gateway_routing
+    WHERE json_valid(entry_json)";
+
+/// By chat.
+pub(super) type Entries = BTreeMap<String, Entry>;
+
 /// One route.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -53,19 +63,47 @@ impl Entry {
 
 impl Look<'_> {
     /// Every route that counts, by chat.
-    pub(super) fn all_entries(&self) -> Result<Vec<Entry>, Fault> {
+    pub(super) fn all_entries(&self) -> Result<&Entries, Fault> {
         if let Some(known) = self.entries.get() {
-            return Ok(known.clone());
+            return Ok(known);
         }
         let found = self.read_entries()?;
-        Ok(self.entries.get_or_init(|| found).clone())
+        Ok(self.entries.get_or_init(|| found))
     }
 
-    fn read_entries(&self) -> Result<Vec<Entry>, Fault> {
+    /// Whether our own routes are the truth.
+    fn is_ours(&self) -> Result<bool, Fault> {
+        let sql = "SELECT 1 FROM tl_route UNION ALL SELECT 1 FROM tl_meta WHERE key = 'boot'";
+        Ok(self.reader.conn.prepare_cached(sql)?.exists([])?)
+    }
+
+    /// The route of one chat as it is now, by the rules of [`Look::all_entries`]. `sheet`: what the file says of it.
+    pub(super) fn entry_of(&self, chat: &str, sheet: Option<&Value>) -> Result<Option<Entry>, Fault> {
+        let conn = &self.reader.conn;
+        let is_ours = self.is_ours()?;
+        if self.reader.shape.can.has_gateway_routing {
+            let sql = "SELECT entry_json FROM gateway_routing WHERE scope = ?1 AND session_key = ?2
+                       AND (?3 = 0 OR EXISTS (SELECT 1 FROM tl_route WHERE chat = ?2))";
+            let row = conn
+                .prepare_cached(sql)?
+                .query_row(params![self.home.scope, chat, is_ours], |row| text(row, 0));
+            if let Some(Ok(entry)) = row.optional()?.flatten().map(|text| entry_from_json(&text)) {
+                return Ok(Some(Entry::of(&entry, "gateway_routing")));
+            }
+        }
+        if !is_ours && let Some(Ok(entry)) = sheet.map(SessionEntry::from_json) {
+            return Ok(Some(Entry::of(&entry, "sessions.json")));
+        }
+        let sql = "SELECT entry FROM tl_route WHERE chat = ?1";
+        let row = conn.prepare_cached(sql)?.query_row([chat], |row| row.get::<_, String>(0)).optional()?;
+        let entry = row.and_then(|text| entry_from_json(&text).ok());
+        Ok(entry.map(|entry| Entry::of(&entry, "our routes")))
+    }
+
+    fn read_entries(&self) -> Result<Entries, Fault> {
         let conn = &self.reader.conn;
         let mut found = BTreeMap::new();
-        let ours = "SELECT 1 FROM tl_route UNION ALL SELECT 1 FROM tl_meta WHERE key = 'boot'";
-        let is_ours = conn.prepare_cached(ours)?.exists([])?;
+        let is_ours = self.is_ours()?;
         if !is_ours && let Some(text) = self.sessions_file().unwrap_or_default() {
             let index = Index::parse(&text).unwrap_or_default(); // told on its own, see `unreadable_file`
             for (chat, entry) in &index.entries {
@@ -94,21 +132,21 @@ impl Look<'_> {
             let Ok(entry) = entry_from_json(&row.get::<_, String>(0)?) else { continue };
             found.entry(entry.session_key.to_string()).or_insert_with(|| Entry::of(&entry, "our routes"));
         }
-        Ok(found.into_values().collect())
+        Ok(found)
     }
 
     pub(super) fn routes(&self) -> Result<Vec<Finding>, Fault> {
         let mut ended: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         let mut missing: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         let mut found = Vec::new();
-        for entry in self.all_entries()? {
+        for entry in self.all_entries()?.values() {
             let sql = "SELECT ended_at IS NOT NULL, end_reason FROM sessions WHERE id = ?1";
             let row = self.reader.conn.prepare_cached(sql)?.query_row([&entry.session], |row| {
                 Ok((row.get::<_, bool>(0)?, text(row, 1)?.unwrap_or_default()))
             });
-            found.extend(self.dead_resume(&entry));
+            found.extend(self.dead_resume(entry));
             match row.optional()? {
-                None => missing.entry(entry.session.clone()).or_default().push(entry),
+                None => missing.entry(entry.session.clone()).or_default().push(entry.clone()),
                 // Where a compression was the end, the conversation is judged as a whole.
                 Some((true, reason))
                     if !entry.finalised
@@ -116,7 +154,7 @@ impl Look<'_> {
                         && reason != "compression"
                         && !ACCIDENTAL_ENDS.contains(&reason.as_str()) =>
                 {
-                    ended.entry(entry.session.clone()).or_default().push(entry);
+                    ended.entry(entry.session.clone()).or_default().push(entry.clone());
                 }
                 Some(_) => {}
             }
@@ -258,7 +296,7 @@ impl Look<'_> {
 
     /// The one that the chat leads to, else the one that was last spoken in; then the others.
     fn led_first(&self, chat: &str, ids: Vec<String>) -> Result<Vec<String>, Fault> {
-        let led = self.all_entries()?.into_iter().find(|entry| entry.chat == chat).map(|entry| entry.session);
+        let led = self.all_entries()?.get(chat).map(|entry| entry.session.clone());
         let mut dated = Vec::new();
         for id in ids {
             let sql = "SELECT COALESCE((SELECT max(timestamp) FROM messages WHERE session_id = ?1), 0.0)";
@@ -280,9 +318,7 @@ impl Look<'_> {
             Kind::ForkedSiblings | Kind::RotatedChain => led = self.leads_of(finding.subject())?,
             Kind::RouteToEnded | Kind::RouteToMissing => {
                 let mut by_chat = HashMap::new();
-                for entry in
-                    self.all_entries()?.into_iter().filter(|entry| entry.session == finding.subject())
-                {
+                for entry in self.leading_to(finding.subject())? {
                     let to = self.live_session_of(&entry.chat, &entry.session)?;
                     by_chat.insert(entry.chat, to);
                 }
@@ -300,10 +336,11 @@ impl Look<'_> {
                     {
                         return Edit::Same;
                     }
+                    let mut entry = entry.clone();
                     entry.insert("resume_pending".to_owned(), Value::Bool(false));
                     entry.insert("resume_reason".to_owned(), Value::Null);
                     entry.insert("last_resume_marked_at".to_owned(), Value::Null);
-                    Edit::Changed
+                    Edit::Changed(entry)
                 })));
             }
             Kind::FinalisedAlive => {
@@ -317,10 +354,11 @@ impl Look<'_> {
                     if session_in(entry) != Some(&of) || marked.is_empty() {
                         return Edit::Same;
                     }
+                    let mut entry = entry.clone();
                     for mark in marked {
                         entry.insert(mark.to_owned(), Value::Bool(false));
                     }
-                    Edit::Changed
+                    Edit::Changed(entry)
                 })));
             }
             _ => {}
@@ -365,6 +403,7 @@ impl Look<'_> {
                 continue;
             }
             count += 1;
+            self.touched.borrow_mut().push(chat.clone());
             let sql = "UPDATE tl_route SET session = ?2, entry = ?3 WHERE chat = ?1";
             conn.prepare_cached(sql)?.execute([&chat, entry.session_id.as_str(), &entry_json(&entry)])?;
             crate::write::note(conn, Some(entry.session_id.as_str()), "route_bound", &chat, self.now)?;
@@ -372,8 +411,10 @@ impl Look<'_> {
         if !self.reader.shape.can.has_gateway_routing {
             return Ok(count);
         }
-        let sql = "SELECT scope, session_key, entry_json FROM gateway_routing
-                   WHERE json_valid(entry_json) AND json_extract(entry_json, '$.session_id') = ?1";
+        let sql = "SELECT g.scope, g.session_key, g.entry_json
+                   FROM tl_led l JOIN gateway_routing g ON g.scope = l.scope AND g.session_key = l.chat
+                   WHERE l.session = ?1 AND json_valid(g.entry_json)
+                     AND json_extract(g.entry_json, '$.session_id') = ?1";
         let mut statement = conn.prepare_cached(sql)?;
         let rows = statement.query_map([session], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
@@ -390,15 +431,23 @@ impl Look<'_> {
             }
             let sql = "UPDATE gateway_routing SET entry_json = ?3 WHERE scope = ?1 AND session_key = ?2";
             count += conn.prepare_cached(sql)?.execute([&scope, &chat, &entry_json(&entry)])?;
+            let sql = "UPDATE tl_led SET session = ?3 WHERE scope = ?1 AND chat = ?2";
+            conn.prepare_cached(sql)?.execute([&scope, &chat, entry.session_id.as_str()])?;
+            self.touched.borrow_mut().push(chat);
         }
         Ok(count)
+    }
+
+    fn leading_to(&self, session: &str) -> Result<Vec<Entry>, Fault> {
+        Ok(self.all_entries()?.values().filter(|entry| entry.session == session).cloned().collect())
     }
 
     pub(super) fn lead_on(&self, finding: &Finding) -> Result<Mended, Fault> {
         let conn = &self.reader.conn;
         let from = finding.subject();
         let mut done = Vec::new();
-        for entry in self.all_entries()?.into_iter().filter(|entry| entry.session == from) {
+        for entry in self.leading_to(from)? {
+            self.touched.borrow_mut().push(entry.chat.clone());
             match self.live_session_of(&entry.chat, from)? {
                 Some(to) => {
                     // Other chats that lead here were begun by other people: each goes where it belongs.
@@ -478,8 +527,9 @@ fn session_in(entry: &Map<String, Value>) -> Option<&str> {
     entry.get("session_id").and_then(Value::as_str)
 }
 
-fn led_to(entry: &mut Map<String, Value>, to: Option<&str>) -> Edit {
+fn led_to(entry: &Map<String, Value>, to: Option<&str>) -> Edit {
     let Some(to) = to else { return Edit::Gone };
+    let mut entry = entry.clone();
     entry.insert("session_id".to_owned(), Value::from(to));
-    Edit::Changed
+    Edit::Changed(entry)
 }

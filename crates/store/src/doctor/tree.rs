@@ -28,7 +28,7 @@ use throughline_core::compression::summary::{LEGACY_PREFIX, PREFIX};
 const PARTS_MAX: usize = 1_000;
 
 /// As a condition on a row of `sessions` called `c`: nothing says that it is no continuation.
-const UNMARKED: &str = "c.source NOT IN ('tool', 'subagent') AND instr(c.id, '.snapshot.') = 0
+pub(crate) const UNMARKED: &str = "c.source NOT IN ('tool', 'subagent') AND instr(c.id, '.snapshot.') = 0
     AND COALESCE(c.model_config, '') NOT LIKE '%\"_branched_from\"%'
     AND COALESCE(c.model_config, '') NOT LIKE '%\"_delegate_from\"%'";
 
@@ -319,7 +319,7 @@ impl Look<'_> {
         let Some((started, ended, end_reason)) = found.optional()? else { return Ok(None) };
         let routed = self.routed_sessions()?;
         let mut known = HashSet::new();
-        self.part(root.to_owned(), started, ended, end_reason, &routed, &mut known)
+        self.part(root.to_owned(), started, ended, end_reason, routed, &mut known)
     }
 
     fn part(
@@ -389,8 +389,12 @@ impl Look<'_> {
     }
 
     /// Every session that a chat leads to, by our books and by Hermes'.
-    pub(super) fn routed_sessions(&self) -> Result<HashSet<String>, Fault> {
-        Ok(self.all_entries()?.into_iter().map(|route| route.session).collect())
+    pub(super) fn routed_sessions(&self) -> Result<&HashSet<String>, Fault> {
+        if let Some(known) = self.routed.get() {
+            return Ok(known);
+        }
+        let found = self.all_entries()?.values().map(|route| route.session.clone()).collect();
+        Ok(self.routed.get_or_init(|| found))
     }
 
     /// Which sessions became part of which, for routes.

@@ -62,6 +62,21 @@ const ALL: [Damage; 23] = [
     ForkOfTwoChats,
 ];
 
+/// What changes nothing about which session a chat has.
+const INSIDE: [Damage; 6] = [Copies, Disorder, BrokenGroup, Lock, Index, Gap];
+/// What does.
+const AROUND: [Damage; 9] = [
+    Rotated,
+    RotatedAndLeft,
+    ForkInOrder,
+    ForkContained,
+    ForkUndecided,
+    Orphan,
+    DeadEnd,
+    RouteToEnded,
+    TwoLive,
+];
+
 const SUMMARY: &str = "[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns were compacted.\n## Goal\n";
 
 impl Damage {
@@ -81,6 +96,18 @@ impl Damage {
             }
             named.extend(damage.done_to(world, nth as usize));
         }
+        world.write_routes();
+        named
+    }
+
+    /// Two kinds to one chat: what was written into its transcript or beside it, then what became of its session.
+    pub fn two_to_one(world: &mut World) -> Named {
+        let (first, second) = (
+            INSIDE[world.chance.below(INSIDE.len() as u64) as usize],
+            AROUND[world.chance.below(AROUND.len() as u64) as usize],
+        );
+        let mut named: Named = first.done_to(world, 0).into_iter().collect();
+        named.extend(second.done_to(world, 0));
         world.write_routes();
         named
     }
