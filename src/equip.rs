@@ -110,15 +110,22 @@ pub async fn equip(
     let mut kits: Vec<Arc<dyn Kit>> = Vec::new();
     #[cfg(unix)]
     let bell = Arc::new(bell::Bell::default());
+    #[cfg(not(unix))]
+    let judge = None;
+    #[cfg(unix)]
+    let judge = terminal::judge(&place, settings, model);
     #[cfg(unix)]
     let files = {
         let rings = bell.clone().rings();
-        let terminal = Arc::new(terminal::terminal(&place, settings, model, rings, &mut off));
+        let terminal = Arc::new(terminal::terminal(&place, settings, judge.clone(), rings, &mut off));
         kits.push(terminal.clone());
         files.following(Box::new(move |session: &throughline_core::SessionId| terminal.standing(session)))
     };
     #[cfg(not(unix))]
     off.extend(not_here(settings));
+    #[cfg(unix)]
+    let judge = Some(terminal::leave(judge));
+    let shell = hooks::hooks(path, &workspace, settings, &mut off);
     let hands = Hands::new(hands_settings(settings), agents.clone());
     let hands = Arc::new(hands.at_home(chats::home_channels(home, settings)));
     let outside = provider::memory(home, settings, &workspace, &plugins, &mut off);
@@ -133,7 +140,8 @@ pub async fn equip(
     ];
     kits.extend(everywhere);
     kits.extend(outside.clone().map(|outside| Arc::new(outside) as Arc<dyn Kit>));
-    kits.extend(plugins.kits(&hands));
+    let guarded = shell.is_guard().then(|| "a hook of yours in config.yaml".to_owned());
+    kits.extend(plugins.kits(&hands, judge, guarded));
     let window = match &settings.model {
         ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {
             endpoint.context_length.as_ref().map(|length| length.value)
@@ -141,8 +149,7 @@ pub async fn equip(
         ModelChoice::Rehearsal => None,
     };
     let spill = Arc::new(Spill::of_home(path).for_window(window));
-    let shell = hooks::hooks(path, &workspace, settings, &mut off);
-    let asked: Vec<_> = plugins.hooks().collect();
+    let asked: Vec<_> = plugins.hooks(&hands).collect();
     let tools = plugins.offered(&settings.tools);
     let toolbox = Toolbox::new(kits, Gate::of_settings(&tools), spill).heard_by(shell.clone());
     let toolbox = asked.iter().fold(toolbox, |toolbox, hooks| toolbox.heard_by(hooks.clone()));

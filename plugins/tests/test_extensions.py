@@ -3,9 +3,10 @@
 import json
 import os
 import pathlib
+import time
 import unittest
 
-from harness import HermesCase, scope
+from harness import HOST, HermesCase, Peer, hermes_python, scope
 
 
 class Tools(HermesCase):
@@ -35,14 +36,34 @@ class Tools(HermesCase):
 
     def test_what_needs_consent_is_not_run_unless_the_host_asks(self):
         path = os.path.join(self.place, "ran")
+        self.configure("approvals:\n  mode: manual\n")
         peer = self.start(tools=["code_execution"])
+        self.assertTrue(peer.ability["tools"][0]["calls_tools"])
         if peer.ability["version"].startswith("0.14."):
             self.skipTest("this Hermes asks nobody about code")
-        said = self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
+        code = f"open({path!r}, 'a').write('x')"
+        call = {"scope": scope(), "key": "k", "name": "execute_code", "arguments": {"code": code}}
+        answer = peer.call("tool/call", call)
         self.assertFalse(os.path.exists(path))
+        said = json.loads(answer["content"])
         self.assertIn("nobody was asked", said["error"])
         self.assertIn("approvals.mode", said["error"])
-        self.assertTrue(any("consent" in note for note in peer.ability["notes"]))
+        self.assertEqual(answer["ask"]["patterns"], ["execute_code"])
+        self.assertIn(code, answer["ask"]["what"])
+        self.assertIn("script", answer["ask"]["why"])
+        # Once somebody has agreed it runs, once; and the next one is asked about again.
+        answer = peer.call("tool/call", {**call, "consent": True})
+        self.assertNotIn("ask", answer)
+        self.assertEqual(pathlib.Path(path).read_text(), "x")
+        self.assertIn("ask", peer.call("tool/call", call))
+        self.assertEqual(pathlib.Path(path).read_text(), "x")
+        # What the script wants beside that is not agreed to.
+        beside = "from hermes_tools import terminal\nprint(terminal('rm -rf /tmp/throughline-not-there'))"
+        call["arguments"] = {"code": beside}
+        answer = peer.call("tool/call", {**call, "consent": True})
+        self.assertNotIn("ask", answer)
+        self.assertIn("approval", answer["content"])
+        os.remove(path)
         peer = self.start(tools=["code_execution"], approvals="host")
         self.call(peer, "execute_code", code=f"open({path!r}, 'w').write('x')")
         self.assertTrue(os.path.exists(path))
@@ -56,6 +77,26 @@ class Tools(HermesCase):
             calls.append(peer.begin("tool/call", call))
         for number, call in enumerate(calls):
             self.assertIn(f"answer {number}", peer.result(call)["content"])
+
+
+class Orphaned(HermesCase):
+    def test_p31_a_host_whose_gateway_is_gone_goes_though_a_plugin_hangs_in_it(self):
+        directory = pathlib.Path(self.home, "hooks", "sleeper")
+        directory.mkdir(parents=True)
+        (directory / "HOOK.yaml").write_text("name: sleeper\nevents: [agent:end]\n")
+        there = os.path.join(self.place, "there")
+        (directory / "handler.py").write_text(
+            f"import time\nopen({there!r}, 'w').close()\ntime.sleep(3600)\ndef handle(event_type, context):\n    pass\n"
+        )
+        peer = Peer([hermes_python(), str(HOST)], self.environment())
+        self.addCleanup(peer.process.kill)
+        settings = {"hooks": True}
+        peer.begin("initialize", {"protocol": 1, "home": self.home, "directory": self.directory, "settings": settings})
+        while not os.path.exists(there):
+            self.assertIsNone(peer.process.poll())
+            time.sleep(0.05)
+        peer.process.stdin.close()
+        self.assertEqual(peer.process.wait(timeout=120), 0)
 
 
 class Hooks(HermesCase):

@@ -133,6 +133,9 @@ class Written(HermesCase):
         with open(path) as lines:
             return [json.loads(line) for line in lines]
 
+    def heard(self, what):
+        return [line for line in self.told() if line["what"] == what]
+
     def turns(self):
         return [line["said"] for line in self.told() if line["what"] == "turn"]
 
@@ -249,6 +252,19 @@ class Written(HermesCase):
         peer.call("scope/close", {"scope": scope(), "part": "engine"})
         peer.call("scope/close", {"scope": scope(), "part": "provider", "key": "s/1", "reason": "new", "messages": said})
         self.assertEqual([line["count"] for line in self.told() if line["what"] == "end"], [2])
+
+    def test_what_was_taken_back_is_told_and_the_session_goes_on(self):
+        peer = self.start()
+        undo = {"scope": scope(), "part": "provider", "key": "s/rewound/2", "reason": "undo", "next": scope()["session"]}
+        peer.call("scope/close", undo)
+        self.assertEqual(self.heard("switch"), [], "nobody kept anything in mind")
+        peer.call("provider/recall", {"scope": scope(), "query": "tea"})
+        peer.call("scope/close", undo)
+        told = {"what": "switch", "session": scope()["session"], "to": scope()["session"], "parent": "", "reset": False}
+        self.assertEqual(self.heard("switch"), [{**told, "rewound": True}])
+        peer.call("provider/recall", {"scope": scope(), "query": "tea"})
+        made = [each for each in self.heard("initialize") if each["session"]]
+        self.assertEqual((len(made), self.heard("end")), (1, []), "it is the same instance, and nothing has ended")
 
     def test_a_process_that_ends_ends_no_session(self):
         peer = self.start()

@@ -17,7 +17,7 @@ use throughline_core::redact::redacted;
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::plugins::{Plugin as Written, Plugins};
 use throughline_plugins::check::check;
-use throughline_plugins::{Deadlines, LOG_FILE, PluginSettings, settings};
+use throughline_plugins::{LOG_FILE, PluginSettings, settings};
 
 #[derive(clap::Subcommand)]
 pub enum Plugin {
@@ -61,7 +61,7 @@ pub struct Logs {
 /// Put a plugin through its paces: whether it keeps to the protocol, whatever happens
 #[derive(clap::Args)]
 pub struct Check {
-    /// How long it may take for an answer, in seconds
+    /// After how long no answer is expected any more, in seconds; one that comes later than its deadline fails anyway
     #[arg(long, default_value_t = 30)]
     patience: u64,
     /// What it is told as its settings, as JSON
@@ -244,12 +244,12 @@ impl Check {
             environment: settings::environment(std::env::vars(), &[], &Default::default()),
             settings: told.unwrap_or(Value::Null),
             home: directory.path().to_owned(),
-            deadlines: Deadlines::all(Duration::from_secs(self.patience.clamp(1, 600))),
             command: self.command.iter().map(|word| from_here(word)).collect(),
             ..PluginSettings::new("checked", Vec::new(), directory.path().join("checked"))
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let report = runtime.block_on(check(settings));
+        let patience = Duration::from_secs(self.patience.clamp(1, 600));
+        let report = runtime.block_on(check(settings, patience));
         writeln!(out, "{report}")?;
         Ok(if report.has_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -28,12 +28,12 @@ use throughline_gateway::Hands;
 use throughline_hermes::config::Tools;
 use throughline_hermes::config::plugins::Plugin;
 use throughline_hermes::toolset::is_toolset;
-use throughline_plugins::hooks::happens;
-use throughline_plugins::kit::{ScopeOf, toolset_of};
+use throughline_plugins::hooks::{ScopeOfSession, happens};
+use throughline_plugins::kit::{Guard, Judge, ScopeOf, toolset_of};
 use throughline_plugins::protocol::{CommandRun, Initialized, ModelSaid};
 use throughline_plugins::{
     AnswerModel, CallError, Deadlines, Host, LOG_FILE, PluginEngine, PluginHooks, PluginKit, PluginProvider,
-    PluginSettings, State, Status, scope, settings,
+    PluginSettings, State, Status, leftover, scope, settings,
 };
 use tokio::sync::Semaphore;
 
@@ -68,6 +68,11 @@ impl Plugins {
         writer: Option<Arc<dyn Summariser>>,
         off: &mut Vec<String>,
     ) -> Self {
+        let directory = home.path().join(DIRECTORY);
+        let left = tokio::task::spawn_blocking(move || leftover::end_all(&directory)).await;
+        for (plugin, process) in left.unwrap_or_default() {
+            tracing::warn!(plugin, process, "a plugin of an earlier gateway was still there; it is ended");
+        }
         let wanted = Wanted::of(home, settings, off);
         let model = writer.map(answers);
         let own = settings.plugins.list.iter().filter(|plugin| plugin.enabled);
@@ -97,8 +102,11 @@ impl Plugins {
             match started {
                 Ok(abilities) => off.extend(unused(host.name(), &abilities)),
                 Err(error) => {
-                    tried_again(host.clone());
                     let known = kept(&directory).map(|(_, abilities)| host.remembered_as(abilities));
+                    // Whoever is remembered is in his place already.
+                    let places = [&wanted.engine, &wanted.provider]
+                        .map(|name| name.clone().filter(|_| known.is_none()));
+                    tried_again(host.clone(), places);
                     let consequence = match known {
                         Some(()) => "What it is to keep waits for it, and what is asked of it fails",
                         None => "What it brings is missing",
@@ -193,18 +201,44 @@ impl Plugins {
     }
 
     /// The tools that they bring along, beside those of engine and provider. `hands` know on whose behalf.
-    pub fn kits(&self, hands: &Arc<Hands>) -> Vec<Arc<dyn Kit>> {
-        let kit = |host: &Host| Arc::new(PluginKit::new(host.clone(), scope_of(hands))) as Arc<dyn Kit>;
+    /// `judge` decides what people are asked; `guarded`: who else decides about tools, in a few words.
+    pub fn kits(
+        &self,
+        hands: &Arc<Hands>,
+        judge: Option<Judge>,
+        guarded: Option<String>,
+    ) -> Vec<Arc<dyn Kit>> {
+        let kit = |host: &Host| {
+            let others: Vec<Host> =
+                self.hosts.iter().filter(|other| other.name() != host.name()).cloned().collect();
+            let guarded = guarded.clone();
+            // A plugin's own guards are in its own process, and hear of what is called there.
+            let guard: Guard = Arc::new(move || {
+                let guard = others.iter().find(|other| other.is_guard());
+                guarded.clone().or_else(|| guard.map(|guard| format!("the plugin {}", guard.name())))
+            });
+            let kit =
+                PluginKit::new(host.clone(), scope_of(hands)).judged_by(judge.clone()).guarded_by(guard);
+            Arc::new(kit) as Arc<dyn Kit>
+        };
         self.hosts.iter().map(kit).collect()
     }
 
-    pub fn hooks(&self) -> impl Iterator<Item = Arc<PluginHooks>> {
-        self.hosts.iter().map(|host| Arc::new(PluginHooks::new(host.clone())))
+    pub fn hooks(&self, hands: &Arc<Hands>) -> impl Iterator<Item = Arc<PluginHooks>> {
+        let hands = hands.clone();
+        let scope_of: ScopeOfSession = Arc::new(move |session, successor| {
+            let hands = hands.clone();
+            Box::pin(async move { hands.scope_of_session(&session, successor.as_ref()).await })
+        });
+        self.hosts.iter().map(move |host| Arc::new(PluginHooks::new(host.clone(), scope_of.clone())))
     }
 
     /// The gateway takes messages, on these platforms.
     pub fn hear_of_the_start(&self, platforms: &[String]) {
-        self.hooks().for_each(|hooks| hooks.started(platforms));
+        let of_none: ScopeOfSession = Arc::new(|_, _| Box::pin(async { None })); // it is about no session
+        for host in &self.hosts {
+            PluginHooks::new(host.clone(), of_none.clone()).started(platforms);
+        }
     }
 
     /// The tools of a home with the toolsets that plugins bring: each is on wherever servers of the Model Context
@@ -259,8 +293,9 @@ impl Plugins {
     }
 }
 
-/// Tries a plugin that did not start until it does: nobody else would, because nobody knows what to ask of it.
-fn tried_again(host: Host) {
+/// Tries a plugin that did not start until it does: nobody else would, because nobody knows what to ask of it. An engine
+/// or a provider that was chosen by one of these names comes too late then: conversations have begun without it.
+fn tried_again(host: Host, [engine, provider]: [Option<String>; 2]) {
     tokio::spawn(async move {
         let mut pause = RETRY;
         loop {
@@ -269,12 +304,30 @@ fn tried_again(host: Host) {
                 return;
             }
             match host.start().await {
-                Ok(_) => {
+                Ok(abilities) => {
                     let plugin = host.name();
-                    tracing::info!(
-                        plugin,
-                        "a plugin that had not started has; an engine or a provider of it counts from the next start on"
-                    );
+                    tracing::info!(plugin, "a plugin that had not started has");
+                    let is_meant = |wanted: &Option<String>, name: Option<&String>| {
+                        let named =
+                            |wanted: &String| name == Some(wanted) || (name.is_some() && wanted == plugin);
+                        wanted.as_ref().is_some_and(named)
+                    };
+                    let parts = [
+                        (
+                            "context engine",
+                            is_meant(&engine, abilities.engine.as_ref().map(|part| &part.name)),
+                        ),
+                        (
+                            "memory provider",
+                            is_meant(&provider, abilities.provider.as_ref().map(|part| &part.name)),
+                        ),
+                    ];
+                    for (part, _) in parts.iter().filter(|(_, is_meant)| *is_meant) {
+                        host.note(format!(
+                            "It came up after the agent had begun without it: its {part} counts from the next start of \
+                             the gateway on."
+                        ));
+                    }
                     return;
                 }
                 Err(_) => pause = (pause * 2).min(RETRY_MAX), // its status says why

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::Message;
-use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
+use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope, Wanted};
 use throughline_core::port::Promise;
 use throughline_core::tool::Spec;
 use throughline_gateway::Memory;
@@ -224,8 +224,8 @@ impl Provider for Remembering {
         self.many.tools()
     }
 
-    fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
-        self.of(scope).call(scope, name, arguments)
+    fn call<'a>(&'a self, scope: &'a Scope, wanted: Wanted<'a>) -> Promise<'a, String> {
+        self.of(scope).call(scope, wanted)
     }
 }
 

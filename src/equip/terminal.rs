@@ -8,27 +8,46 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::Model;
+use throughline_core::tool::Call;
 use throughline_hermes::config::Given;
 use throughline_hermes::config::tools::ApprovalMode;
-use throughline_tools::approval::{self, Approvals, Assessor, Mode, Unattended};
+use throughline_plugins::kit::{Judge, Leave};
+use throughline_plugins::protocol::Consent;
+use throughline_tools::approval::{self, Approvals, Asked, Assessor, Judgement, Mode, Unattended};
 use throughline_tools::sandbox::{self, Confine};
 use throughline_tools::terminal::{
     Backend, DockerSettings, HomeMode, Notices, SshSettings, Terminal, TerminalSettings,
 };
 
-pub fn terminal(
-    place: &Place<'_>,
-    settings: &Settings,
-    model: &Arc<dyn Model>,
-    notices: Notices,
-    off: &mut Vec<String>,
-) -> Terminal {
-    let judge = Arc::new(Approvals::new(
+/// Who decides what a person must allow first: commands, and what plugins ask about.
+pub fn judge(place: &Place<'_>, settings: &Settings, model: &Arc<dyn Model>) -> Arc<Approvals> {
+    Arc::new(Approvals::new(
         approvals(place, settings),
         Arc::new(Allowed::of(place.home, settings.tools.approvals.allowlist.clone())),
         model.is_real().then(|| Arc::new(Asking(model.clone())) as Arc<dyn Assessor>),
-    ));
+    ))
+}
+
+pub fn terminal(
+    place: &Place<'_>,
+    settings: &Settings,
+    judge: Arc<Approvals>,
+    notices: Notices,
+    off: &mut Vec<String>,
+) -> Terminal {
     Terminal::new(terminal_settings(place, settings), judge, confine(place, settings, off), notices)
+}
+
+/// The same for calls of plugins that ask.
+pub fn leave(judge: Arc<Approvals>) -> Judge {
+    Arc::new(move |call: &Call, asked: &Consent| {
+        let asked = Asked { what: &asked.what, why: &asked.why, patterns: &asked.patterns };
+        match judge.leave(call, &asked) {
+            Judgement::Run { .. } => Leave::Given,
+            Judgement::Ask { question, patience } => Leave::Ask { question, patience },
+            Judgement::Block(words) => Leave::Refused(words),
+        }
+    })
 }
 
 fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc<dyn Confine> {

@@ -26,11 +26,13 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A provider, an engine and a hook that do next to nothing, and write down each call with its scope.
+/// A provider, a tool, an order and hooks that do next to nothing, and write down each call with its scope.
 const WITNESS: &str = r#"
 import json, os, sys
 
 TOOL = {"name": "witness_look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
+EVENTS = ["session:start", "session:end", "session:reset", "agent:start", "agent:step", "agent:end", "pre_llm_call",
+          "post_tool_call", "on_session_end", "on_session_finalize"]
 log = None
 for line in sys.stdin:
     call = json.loads(line)
@@ -39,7 +41,8 @@ for line in sys.stdin:
         log = open(os.path.join(params["directory"], "heard.jsonl"), "a", buffering=1)
         result = {"protocol": 1, "name": "witness", "version": "1",
                   "provider": {"name": "witness", "methods": ["recall", "retain", "before_compression", "scope"]},
-                  "tools": [TOOL], "hooks": [{"event": "pre_tool_call", "name": "guard"}],
+                  "tools": [TOOL],
+                  "hooks": [{"event": event, "name": "of " + event} for event in ["pre_tool_call"] + EVENTS],
                   "commands": [{"name": "wave", "description": "waves back"}]}
     else:
         log.write(json.dumps({"method": method, "params": params}) + "\n")
@@ -110,11 +113,16 @@ impl Company {
         }
     }
 
-    /// What the witness heard, by method.
-    fn heard(&self, method: &str) -> Vec<Value> {
+    /// All that the witness heard, in order.
+    fn calls(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.directory("witness").join("heard.jsonl")).unwrap_or_default();
-        let calls = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        calls.filter(|call| call["method"] == method).map(|mut call| call["params"].take()).collect()
+        text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).collect()
+    }
+
+    /// The same, by method.
+    fn heard(&self, method: &str) -> Vec<Value> {
+        let calls = self.calls().into_iter().filter(|call| call["method"] == method);
+        calls.map(|mut call| call["params"].take()).collect()
     }
 
     fn plugins(&self) -> Value {
@@ -306,6 +314,135 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
     gateway.kill();
 }
 
+#[test]
+fn p26_every_call_names_its_whole_scope_and_hooks_hear_what_hermes_tells_them() {
+    let model = ModelServer::answering(Duration::ZERO, |request| match last(request).as_str() {
+        "look" => calls(&[("witness_look", json!({}))]),
+        other => said(&format!("re: {other}")),
+    });
+    let company = Company::with_witness(model);
+    let gateway = company.world.launch.start();
+    let looks = |times: usize| {
+        company.says("look");
+        let reply = "re: it looked";
+        company.world.until("the reply", |world| world.times_shown(reply) == times);
+        assert_eq!(company.orders("/wave everybody"), "waving at everybody");
+    };
+    company.hears("hello");
+    company.orders("/title The moon");
+    looks(1);
+    company.orders("/undo");
+    looks(2);
+    company.orders("/branch");
+    looks(3);
+    company.orders("/new");
+    company.hears("in another one");
+    let ended = |reason: &str| {
+        let closed = company.heard("scope/close");
+        closed.into_iter().filter(|closed| closed["reason"] == reason).collect::<Vec<_>>()
+    };
+    let of_event = |event: &str| {
+        let runs = company.heard("hook/run").into_iter();
+        runs.filter(|run| run["event"] == event).collect::<Vec<_>>()
+    };
+    company.until("three ends", || ["undo", "branch", "new"].iter().all(|reason| ended(reason).len() == 1));
+    company.until("every turn is kept", || company.heard("provider/retain").len() == 5);
+    company.until("the last turn", || of_event("agent:end").len() == 5 && of_event("session:end").len() == 2);
+    assert!(gateway.stop().success());
+
+    let calls = company.calls();
+    let mut methods = 0;
+    for method in
+        ["provider/recall", "provider/retain", "tool/call", "command/run", "hook/run", "scope/close"]
+    {
+        for call in calls.iter().filter(|call| call["method"] == method) {
+            let scope = &call["params"]["scope"];
+            let chat = json!({"id": ADA.to_string(), "name": "Ada", "kind": "dm"});
+            assert_eq!(scope["chat_key"], "agent:main:telegram:dm:4711", "{call}");
+            assert_eq!((&scope["platform"], &scope["user"]), (&json!("telegram"), &json!("4711")), "{call}");
+            assert_eq!(scope["chat"], chat, "{call}");
+            assert!(scope["session"].as_str().is_some_and(|session| !session.is_empty()), "{call}");
+            methods += 1;
+        }
+    }
+    assert!(methods > 40, "{calls:#?}");
+    // The same session, parent, title and generation, whoever is asked.
+    let asked = |method: &str, nth: usize| {
+        let scope = &company.heard(method)[nth]["scope"];
+        ["session", "parent", "title", "generation"].map(|name| scope[name].clone())
+    };
+    let of_guard = |nth: usize| {
+        let scope = of_event("pre_tool_call")[nth]["scope"].take();
+        ["session", "parent", "title", "generation"].map(|name| scope[name].clone())
+    };
+    for nth in 0..3 {
+        // What the same turn was kept under: the first turn had no tool.
+        let kept = asked("provider/retain", nth + 1);
+        assert_eq!(asked("tool/call", nth), kept, "{nth}");
+        assert_eq!(of_guard(nth), kept, "{nth}");
+        assert_eq!(asked("command/run", nth), kept, "{nth}");
+    }
+    let [first, undone, copied] = [0, 1, 2].map(|nth| asked("tool/call", nth));
+    assert_eq!((&first[0], &first[2]), (&undone[0], &json!("The moon")));
+    assert!(undone[3].as_u64() > first[3].as_u64(), "the past was rewritten: {first:?}, {undone:?}");
+    assert_ne!(copied[0], first[0]);
+    assert_eq!(copied[1], first[0], "the copy knows what it was made of");
+    // Each end has its own reason, and what goes on after it.
+    let [undo, branch, new] = ["undo", "branch", "new"].map(|reason| ended(reason).remove(0));
+    assert_eq!((&undo["next"], &undo["messages"]), (&undone[0], &json!([])), "it goes on as itself");
+    assert_eq!((&undo["scope"]["session"], &branch["scope"]["session"]), (&first[0], &first[0]));
+    assert_eq!((&branch["next"], &new["scope"]["session"]), (&copied[0], &copied[0]));
+
+    // What Hermes gives its hooks, by its names.
+    let user = json!(ADA.to_string());
+    let key = json!("agent:main:telegram:dm:4711");
+    for (event, facts) in [
+        ("session:start", vec![("user_id", &user), ("session_key", &key)]),
+        ("session:end", vec![("user_id", &user), ("session_key", &key)]),
+        ("session:reset", vec![("user_id", &user), ("session_key", &key)]),
+        ("agent:start", vec![("user_id", &user), ("chat_id", &user), ("chat_type", &json!("dm"))]),
+        ("agent:start", vec![("thread_id", &json!("")), ("message", &json!("hello"))]),
+        ("agent:step", vec![("user_id", &user), ("tools", &json!([]))]),
+        ("agent:end", vec![("user_id", &user), ("chat_id", &user), ("response", &json!("re: hello"))]),
+        ("pre_llm_call", vec![("sender_id", &user), ("is_first_turn", &json!(true)), ("task_id", &first[0])]),
+        ("on_session_end", vec![("task_id", &first[0]), ("session_id", &first[0])]),
+        ("pre_tool_call", vec![("task_id", &first[0]), ("middleware_trace", &json!([]))]),
+        ("post_tool_call", vec![("task_id", &first[0]), ("status", &json!("ok"))]),
+    ] {
+        let told = &of_event(event)[0]["facts"];
+        for (name, value) in facts {
+            assert_eq!(&told[name], value, "{event}: {name}: {told}");
+        }
+    }
+    assert_eq!(of_event("pre_llm_call")[1]["facts"]["is_first_turn"], false);
+}
+
+#[test]
+fn p31_a_plugin_that_hangs_ends_with_the_next_start_after_its_gateway_was_killed() {
+    let company = Company::with(chatty(), "memory: {provider: chaos, nudge_interval: 0}\n");
+    let command = json!([chaos::program(), "hang", "provider/recall"]);
+    let plugin = format!("throughline: {{plugins: {{chaos: {{command: {command}, call_seconds: 1}}}}}}\n");
+    company.world.place.append("home/config.yaml", &plugin);
+    let gateway = company.world.launch.start();
+    company.hears("it hangs from now on");
+    let process = company.plugins()["data"][0]["process"].as_u64().unwrap();
+    let is_there = || {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.contains("(chaos) ") && !stat.contains("(chaos) Z")
+    };
+    gateway.kill();
+    assert!(is_there(), "one that hangs does not see that its input has ended");
+    let gateway = company.world.launch.start();
+    company.until("it is ended", || !is_there());
+    assert!(gateway.log().contains("of an earlier gateway was still there"), "{}", gateway.log());
+    company.hears("and another one works");
+    assert_ne!(company.plugins()["data"][0]["process"].as_u64(), Some(process));
+    assert!(gateway.stop().success());
+    let notes = fs::read_dir(company.directory("chaos").parent().unwrap()).unwrap().flatten();
+    let notes: Vec<_> = notes.filter(|entry| entry.path().extension().is_some()).collect();
+    assert!(notes.is_empty(), "nothing is left to be ended: {notes:?}");
+}
+
 /// Everything that a plugin may want to hear of, and an engine that follows sessions.
 const EAR: &str = r#"
 import json, os, sys
@@ -435,7 +572,7 @@ fn p31_a_guard_that_does_not_start_blocks_tools_is_shown_and_is_tried_again() {
         "list" => calls(&[("todo", json!({"todos": []}))]),
         other => said(&format!("re: {other}")),
     });
-    let company = Company::with(model, "memory: {nudge_interval: 0}\n");
+    let company = Company::with(model, "memory: {provider: witness, nudge_interval: 0}\n");
     let script = company.world.place.write("witness.py", "raise SystemExit(1)");
     let plugin = format!(
         "throughline: {{plugins: {{witness: {{command: [python3, {}], guards: true}}}}}}\n",
@@ -454,6 +591,12 @@ fn p31_a_guard_that_does_not_start_blocks_tools_is_shown_and_is_tried_again() {
     assert!(!status.status.success() && status.stdout.contains("plugin witness"), "{status:?}");
     fs::write(&script, WITNESS).unwrap();
     company.until("it has been tried again", || company.plugins()["data"][0]["state"] == "running");
+    // The agent began without a provider, and whoever looks is told until when that holds.
+    company.until("it is said what does not count yet", || {
+        company.plugins()["data"][0]["notes"]
+            .to_string()
+            .contains("its memory provider counts from the next start")
+    });
     assert!(gateway.stop().success());
 }
 

@@ -99,11 +99,16 @@ pub struct Retention {
     pub tried: bool,
 }
 
+/// The end of a conversation was taken back, and it goes on under its own id: whatever was kept in mind of it may no
+/// longer hold.
+pub const REWOUND: &str = "undo";
+
 /// How a session ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ending {
-    /// `session/epoch`.
+    /// `session/epoch`; of one that goes on with another past, `session/rewound/generation`.
     pub key: String,
+    /// As the session's hand-over has it, or [`REWOUND`].
     pub reason: String,
     /// What goes on in its place.
     pub next: Option<SessionId>,
@@ -222,10 +227,19 @@ pub trait Provider: Send + Sync {
     }
 
     /// Runs one of them; the answer is the tool's result, as JSON text, also if it failed.
-    fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
-        let _ = (scope, arguments);
-        Box::pin(async move { format!("{{\"error\":\"there is no tool {name}\"}}") })
+    fn call<'a>(&'a self, scope: &'a Scope, wanted: Wanted<'a>) -> Promise<'a, String> {
+        let _ = scope;
+        Box::pin(async move { format!("{{\"error\":\"there is no tool {}\"}}", wanted.name) })
     }
+}
+
+/// A call of one of a provider's tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// [`Call::key`](crate::tool::Call::key): the same however often it is tried, and no other call's.
+    pub key: &'a str,
+    pub name: &'a str,
+    pub arguments: &'a str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

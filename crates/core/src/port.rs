@@ -195,8 +195,8 @@ pub trait Read: Send {
     fn retentions(&self, provider: &str) -> Result<Vec<Errand>, StoreError>;
     /// Turns that no memory provider has yet, in order, whoever they are for.
     fn unkept(&self) -> Result<Vec<Errand>, StoreError>;
-    /// Where a session is at home, and what this provider calls it. The agent and the generation are
-    /// the caller's to fill in.
+    /// Where a session is at home, as it is now, and what this provider calls it. The agent is the caller's to
+    /// fill in.
     fn scope(&self, id: &SessionId, provider: &str) -> Result<memory::Scope, StoreError>;
     /// Sessions that the operator has silenced.
     fn halted(&self) -> Result<Vec<SessionId>, StoreError>;

@@ -24,7 +24,7 @@ use crate::tool::{Ask, Grant, Letter, Question, Verdict};
 use crate::turn::{Answer, Group, RESUMES_MAX, Slot, Step, Turn};
 use compress::{End, Finding, NoSummary, SurveyOrder};
 use lifecycle::{Handing, Handover, Noticed, Run};
-pub use past::{RESTART, Switch};
+pub use past::{BRANCHED, RESTART, RESUMED, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
 pub use retain::Kept;
 use std::collections::VecDeque;

@@ -8,17 +8,19 @@
 //! Deliberately absent: any question to a model. What is extracted from a conversation is extracted
 //! while it lives.
 
+use crate::agent::Home;
 use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::SessionId;
 use throughline_core::id::{Epoch, Generation};
-use throughline_core::memory::{Ending, Scope};
+use throughline_core::memory::{Ending, REWOUND, Scope};
 use throughline_core::port::{Fact, Happening, Occasion};
 use throughline_core::session::lifecycle::{Handing, Handover};
-use throughline_core::session::{Event, Finalisation};
+use throughline_core::session::{BRANCHED, Event, Finalisation, RESUMED};
 use tokio::time::{sleep, timeout};
 
 /// No step waits longer than this, also where a clock was set back.
@@ -55,6 +57,7 @@ impl Ended {
         let reason = match (reason.as_str(), successor) {
             ("session_reset", Some(_)) => "new_session",
             ("session_reset" | "idle" | "daily", None) => "session_expired",
+            (BRANCHED, _) => RESUMED, // hooks know the row's word
             (other, _) => other,
         };
         let mut facts = vec![
@@ -132,6 +135,31 @@ async fn provider(desk: &Desk, ended: &Ended) -> Event {
         Ok(Err(_)) => failed("it failed inside the gateway, whose log has more".to_owned()),
         Err(_) => failed(format!("it took longer than {} s", PROVIDER_PATIENCE.as_secs())),
     }
+}
+
+/// The end of a conversation was taken back, and it goes on. A provider that keeps things in mind about it is told, once
+/// and by nobody who waits: what it keeps in mind ends with its process, and that with ours, so a crash loses nothing.
+pub(crate) fn rewound(home: &Arc<Home>, session: &SessionId, generation: Generation) {
+    let follows = home.memory.clone().filter(|memory| memory.provider.follows_sessions());
+    let Some(memory) = follows else { return };
+    let (home, session) = (home.clone(), session.clone());
+    tokio::spawn(async move {
+        let telling = async {
+            let scope = scope::of_session(&home, &session).await.map_err(|error| error.in_full())?;
+            let scope = Scope { generation, ..scope.on_behalf_of(None) };
+            let ending = Ending {
+                key: format!("{session}/rewound/{}", generation.0),
+                reason: REWOUND.to_owned(),
+                next: Some(session.clone()),
+                messages: Vec::new(),
+            };
+            memory.provider.session_ended(&scope, &ending).await
+        };
+        let told = timeout(PROVIDER_PATIENCE, AssertUnwindSafe(telling).catch_unwind()).await;
+        if !matches!(told, Ok(Ok(Ok(())))) {
+            tracing::warn!(%session, "a provider was not told that something was taken back");
+        }
+    });
 }
 
 async fn hooks(desk: &Desk, ended: &Ended) -> Event {

@@ -18,10 +18,10 @@ use crate::scope;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
-use throughline_core::JsonText;
 use throughline_core::memory::Scope;
 use throughline_core::port::Promise;
 use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
+use throughline_core::{JsonText, SessionId};
 
 /// The chat that a platform's messages without a chat go to, and its thread: asked each time, because `/sethome`
 /// may change it.
@@ -86,6 +86,19 @@ impl Hands {
             tracing::warn!(%why, "could not find out on whose behalf a tool is called");
             error("The store cannot be read. Try again later.")
         })
+    }
+
+    /// The same of a session, for whoever hears of it. `successor`: what goes on in its place, if it has ended.
+    pub async fn scope_of_session(
+        &self,
+        session: &SessionId,
+        successor: Option<&SessionId>,
+    ) -> Option<Scope> {
+        let home = self.home.get().and_then(Weak::upgrade)?;
+        scope::of_ended(&home, session, successor)
+            .await
+            .inspect_err(|why| tracing::warn!(%why, "could not find out on whose behalf a hook is told"))
+            .ok()
     }
 
     async fn run(&self, call: &Call) -> Returned {

@@ -4,11 +4,11 @@
 use crate::agent::Home;
 use std::sync::Arc;
 use throughline_core::command::{Command, Errand};
-use throughline_core::input::{Kind, Request};
+use throughline_core::input::{Input, Kind, Request};
 use throughline_core::port::{Fact, Happening, Occasion};
 use throughline_core::session::{Act, FailureKind, Outcome, Phase, Session};
 use throughline_core::turn::Turn;
-use throughline_core::{SessionId, Time};
+use throughline_core::{Seq, SessionId, Time};
 
 /// Tells of what a commit did.
 pub(crate) fn tell(
@@ -28,7 +28,12 @@ pub(crate) fn tell(
         facts,
     };
     if acts.iter().any(|act| matches!(act, Act::Open(_))) {
-        let facts = vec![("model", model()), ("platform", Fact::from(source))];
+        let first = acts.iter().find_map(|act| match act {
+            Act::Accept(input) => Some(input),
+            _ => None,
+        });
+        let user = first.map_or(Fact::Nothing, |input| sender([input]));
+        let facts = vec![("model", model()), ("platform", Fact::from(source)), ("user_id", user)];
         home.hooks.tell(happening(Occasion::Begun, format!("{}/begun", after.id), &after.id, facts));
     }
     let is_wanted = |occasion| !home.hooks.names(occasion).is_empty();
@@ -37,10 +42,9 @@ pub(crate) fn tell(
         let Some((name, argument)) = ordered(&input.kind).filter(|_| is_wanted(Occasion::Ordered)) else {
             continue;
         };
-        let sender = input.sender.as_ref().map(|sender| Fact::Text(sender.id.to_string()));
         let facts = vec![
             ("platform", Fact::from(source)),
-            ("user_id", sender.unwrap_or(Fact::Nothing)),
+            ("user_id", sender([input])),
             ("command", Fact::from(name)),
             ("raw_command", Fact::from(name)),
             ("args", Fact::from(argument)),
@@ -54,8 +58,12 @@ pub(crate) fn tell(
         if earlier.is_none() && is_wanted(Occasion::TurnBegan) {
             let facts = vec![
                 ("turn_id", Fact::Text(turn.id.to_string())),
+                ("task_id", Fact::from(&after.id)),
                 ("model", model()),
                 ("platform", Fact::from(source)),
+                ("user_id", sender(&turn.inputs)),
+                ("sender_id", sender(&turn.inputs)),
+                ("is_first_turn", Fact::Flag(before.answered == Seq(0))),
                 ("message", Fact::Text(excerpt(&said(turn)))),
                 ("user_message", Fact::Text(said(turn))),
             ];
@@ -64,9 +72,11 @@ pub(crate) fn tell(
         }
         if earlier.is_none_or(|earlier| earlier.step < turn.step) && is_wanted(Occasion::Stepped) {
             let calls = earlier.and_then(|earlier| earlier.group.as_ref()).map(|group| &group.answer.calls);
-            let names = calls.into_iter().flatten().map(|call| call.name.clone()).collect();
+            let names: Vec<String> = calls.into_iter().flatten().map(|call| call.name.clone()).collect();
             let facts = vec![
                 ("platform", Fact::from(source)),
+                ("user_id", sender(&turn.inputs)),
+                ("tools", Fact::Names(names.clone())),
                 ("iteration", Fact::Number(u64::from(turn.step - turn.first_step.min(turn.step)) + 1)),
                 ("tool_names", Fact::Names(names)),
             ];
@@ -96,6 +106,8 @@ pub(crate) fn tell(
     let key = format!("{}/{}", after.id, turn.id);
     let facts = vec![
         ("turn_id", Fact::Text(turn.id.to_string())),
+        ("task_id", Fact::from(&after.id)),
+        ("user_id", sender(&turn.inputs)),
         ("completed", Fact::Flag(completed)),
         ("interrupted", Fact::Flag(stopped)),
         ("model", model()),
@@ -109,6 +121,7 @@ pub(crate) fn tell(
     if let Some(task) = turn.task() {
         let status = if completed { "completed" } else { "error" };
         let facts = vec![
+            ("parent_session_id", Fact::from(&task.parent)),
             ("child_session_id", Fact::from(&after.id)),
             ("child_role", Fact::Nothing),
             ("child_summary", answered.map_or(Fact::Nothing, Fact::Text)),
@@ -127,6 +140,12 @@ fn running(session: &Session) -> Option<&Turn> {
         Phase::Turn(turn) => Some(turn),
         _ => None,
     }
+}
+
+/// Who wrote it last, in the platform's terms; where others read along, too, as Hermes has it.
+fn sender<'a>(inputs: impl IntoIterator<Item = &'a Arc<Input>>) -> Fact {
+    let senders = inputs.into_iter().filter_map(|input| input.sender.as_ref());
+    senders.last().map_or(Fact::Nothing, |sender| Fact::Text(sender.id.clone()))
 }
 
 /// As much of a text as Hermes tells its hooks.

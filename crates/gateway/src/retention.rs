@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::memory::{Errand, MemoryError, Progress, Provider, RetentionChange};
+use throughline_core::memory::{Errand, MemoryError, Progress, Provider, RetentionChange, Wanted};
 use throughline_core::port::{Commit, Promise, Refusal, Remembering, StoreError};
 use throughline_core::standing::Standing;
 use throughline_core::tool::{Call, Kit, Returned, Spec};
@@ -105,7 +105,8 @@ impl Kit for Memory {
                     return Returned::text("{\"error\":\"The store cannot be read. Try again later.\"}");
                 }
             };
-            Returned::text(self.provider.call(&scope, &call.name, &call.arguments).await)
+            let wanted = Wanted { key: &call.key, name: &call.name, arguments: &call.arguments };
+            Returned::text(self.provider.call(&scope, wanted).await)
         })
     }
 }

@@ -1136,6 +1136,7 @@ impl Actor {
                     router::mail(&self.home, &to, Origin::Stored, Mail::Wake);
                 }
                 Act::Rewind { .. } => {
+                    finalise::rewound(&self.home, &self.id, self.state.generation);
                     self.forget_composition();
                     if self.last_prompt.take().is_some() {
                         let detail = "something was taken back".into();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use throughline_core::id::{Generation, Seq, TurnId};
-use throughline_core::memory::{MemoryError, Place, Provider, Retention, Scope};
+use throughline_core::memory::{MemoryError, Place, Provider, Retention, Scope, Wanted};
 use throughline_core::time::Time;
 use throughline_memory::honcho::settings::{File, Given};
 use throughline_memory::honcho::{
@@ -114,6 +114,11 @@ fn scope(user: &str) -> Scope {
     }
 }
 
+/// A call of one of its tools.
+fn wanted<'a>(name: &'a str, arguments: &'a str) -> Wanted<'a> {
+    Wanted { key: "s/1/0/0", name, arguments }
+}
+
 fn terminal() -> Scope {
     let place = Place::default();
     Scope { chat: None, user: None, platform: "cli".into(), place, ..scope("0") }
@@ -185,7 +190,7 @@ async fn p28_reading_and_failing_create_nothing() {
         ("honcho_context", "{}"),
         ("honcho_conclude", r#"{"list": true}"#),
     ] {
-        honcho.call(&scope, tool, arguments).await;
+        honcho.call(&scope, wanted(tool, arguments)).await;
     }
     let nobody = Honcho::new(
         Settings { base_url: "http://127.0.0.1:9".into(), ..honcho.settings().clone() },
@@ -196,7 +201,7 @@ async fn p28_reading_and_failing_create_nothing() {
     assert_eq!(world.server.sessions(&world.workspace).await, Vec::<String>::new());
     assert_eq!(honcho.before_compression(&scope, &[]).await, Ok(String::new()));
     // A fact without a conversation is kept without one.
-    let saved = honcho.call(&scope, "honcho_conclude", r#"{"conclusion": "likes tea"}"#).await;
+    let saved = honcho.call(&scope, wanted("honcho_conclude", r#"{"conclusion": "likes tea"}"#)).await;
     if !world.server.is_real() {
         assert!(saved.contains("Conclusion saved for user: likes tea"), "{saved}");
     }
@@ -529,7 +534,7 @@ async fn p27_new_restart_and_a_later_title_keep_one_session() {
         .await
         .unwrap();
     restarted.recall(&titled, "what was said?").await.unwrap();
-    restarted.call(&titled, "honcho_context", "{}").await;
+    restarted.call(&titled, wanted("honcho_context", "{}")).await;
     assert_eq!(world.server.sessions(&world.workspace).await, [CHAT]);
     assert_eq!(world.kept(CHAT).await.len(), 6);
     let read: Vec<String> = world
@@ -549,7 +554,7 @@ async fn p27_a_name_that_may_be_somebody_elses_is_not_read() {
     let guest = Scope { title: Some("diary".into()), ..scope("7") };
     let honcho = world.honcho();
     assert!(!honcho.recall(&guest, "what is in the diary?").await.unwrap().contains("CANARY"));
-    assert!(!honcho.call(&guest, "honcho_context", "{}").await.contains("CANARY"));
+    assert!(!honcho.call(&guest, wanted("honcho_context", "{}")).await.contains("CANARY"));
     let owner = Scope { document: Some("diary".into()), ..scope("42") };
     assert!(honcho.recall(&owner, "what is in the diary?").await.unwrap().contains("CANARY"));
 }
@@ -843,7 +848,7 @@ async fn p31_what_several_people_share_is_shown_to_none_of_them() {
     for document in [None, Some("garden".to_owned())] {
         let bob = Scope { document: document.clone(), ..of_api(Some("bob")) };
         assert!(!honcho.recall(&bob, "what is new?").await.unwrap().contains("CANARY"), "{document:?}");
-        let context = honcho.call(&bob, "honcho_context", "{}").await;
+        let context = honcho.call(&bob, wanted("honcho_context", "{}")).await;
         assert!(!context.contains("CANARY"), "{document:?}: {context}");
     }
     let mapped = world.honcho_with(json!({"sessions": {"/srv/garden": "garden"}}), Company::Many);
@@ -940,7 +945,7 @@ async fn hostile_memory_stays_within_its_fence_and_its_bounds() {
     for (tool, arguments) in
         [("honcho_profile", "{}"), ("honcho_reasoning", r#"{"query": "tea?"}"#), ("honcho_context", "{}")]
     {
-        texts.push(honcho.call(&settled("42"), tool, arguments).await);
+        texts.push(honcho.call(&settled("42"), wanted(tool, arguments)).await);
     }
     for text in texts {
         assert!(
@@ -992,7 +997,7 @@ async fn the_tools_answer_as_hermes_does() {
     let scope = settled("42");
     let call = |tool: &'static str, arguments: Value| {
         let (honcho, scope) = (honcho.clone(), scope.clone());
-        async move { answer(&honcho.call(&scope, tool, &arguments.to_string()).await) }
+        async move { answer(&honcho.call(&scope, wanted(tool, &arguments.to_string())).await) }
     };
     let names: Vec<String> = honcho.tools().into_iter().map(|spec| spec.name).collect();
     assert_eq!(
@@ -1058,8 +1063,8 @@ async fn the_tools_answer_as_hermes_does() {
     assert!(call("honcho_conclude", json!({"delete_id": id})).await["error"].is_string());
     assert!(call("honcho_conclude", json!({"delete_id": "../../sessions"})).await["error"].is_string());
     assert_eq!(world.server.conclusions(&world.workspace).await, Vec::<Value>::new());
-    assert!(answer(&honcho.call(&scope, "honcho_search", "[1]").await)["error"].is_string());
-    assert!(answer(&honcho.call(&scope, "honcho_dance", "{}").await)["error"].is_string());
+    assert!(answer(&honcho.call(&scope, wanted("honcho_search", "[1]")).await)["error"].is_string());
+    assert!(answer(&honcho.call(&scope, wanted("honcho_dance", "{}")).await)["error"].is_string());
 }
 
 #[tokio::test]
@@ -1072,13 +1077,15 @@ async fn tools_that_cannot_say_so() {
         ("honcho_reasoning", r#"{"query": "a"}"#),
         ("honcho_conclude", r#"{"conclusion": "a"}"#),
     ] {
-        let error =
-            answer(&honcho.call(&settled("42"), tool, arguments).await)["error"].as_str().unwrap().to_owned();
+        let error = answer(&honcho.call(&settled("42"), wanted(tool, arguments)).await)["error"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         assert!(error.contains("500"), "{tool} {error}");
     }
     world.server.models_down(false);
     world.server.fail("POST conclusions", [Fault::DropAnswer]);
-    let error = honcho.call(&settled("42"), "honcho_conclude", r#"{"conclusion": "a"}"#).await;
+    let error = honcho.call(&settled("42"), wanted("honcho_conclude", r#"{"conclusion": "a"}"#)).await;
     assert!(error.contains("not known"), "{error}");
     assert_eq!(world.server.conclusions(&world.workspace).await.len(), 1);
 }
@@ -1093,7 +1100,7 @@ async fn nobody_asks_about_somebody_else_where_several_talk() {
     world.server.think(place, "hermes", "hermes", "CANARY");
     let honcho = world.honcho();
     honcho.retain(&turn(1, "CANARY pond", "CANARY pond")).await.unwrap();
-    honcho.call(&settled("42"), "honcho_conclude", r#"{"conclusion": "CANARY"}"#).await;
+    honcho.call(&settled("42"), wanted("honcho_conclude", r#"{"conclusion": "CANARY"}"#)).await;
     let id = world.server.conclusions(place).await[0]["id"].as_str().unwrap().to_owned();
     let guest = settled("7");
     for peer in ["42", "ai", "hermes", "4.2"] {
@@ -1106,18 +1113,18 @@ async fn nobody_asks_about_somebody_else_where_several_talk() {
             ("honcho_conclude", json!({"peer": peer, "list": true})),
             ("honcho_conclude", json!({"peer": peer, "delete_id": id})),
         ] {
-            let text = honcho.call(&guest, tool, &arguments.to_string()).await;
+            let text = honcho.call(&guest, wanted(tool, &arguments.to_string())).await;
             assert!(answer(&text)["error"].is_string() && !text.contains("CANARY"), "{tool} {peer} {text}");
         }
     }
-    assert!(!honcho.call(&guest, "honcho_search", r#"{"query": "pond"}"#).await.contains("CANARY"));
-    honcho.call(&guest, "honcho_conclude", &json!({"delete_id": id}).to_string()).await;
+    assert!(!honcho.call(&guest, wanted("honcho_search", r#"{"query": "pond"}"#)).await.contains("CANARY"));
+    honcho.call(&guest, wanted("honcho_conclude", &json!({"delete_id": id}).to_string())).await;
     assert_eq!(world.server.conclusions(place).await.len(), 1);
     // At the terminal sits whoever owns all of it.
     for peer in ["42", "ai"] {
         assert!(
             honcho
-                .call(&terminal(), "honcho_profile", &json!({"peer": peer}).to_string())
+                .call(&terminal(), wanted("honcho_profile", &json!({"peer": peer}).to_string()))
                 .await
                 .contains("CANARY")
         );
@@ -1142,9 +1149,9 @@ async fn two_people_at_once_never_meet_in_memory() {
             let _inside = doors.acquire().await.unwrap();
             let text = match number % 5 {
                 0 => honcho.recall(&scope, "what do you know?").await.unwrap(),
-                1 => honcho.call(&scope, "honcho_search", r#"{"query": "canary"}"#).await,
-                2 => honcho.call(&scope, "honcho_context", "{}").await,
-                3 => honcho.call(&scope, "honcho_reasoning", r#"{"query": "who?"}"#).await,
+                1 => honcho.call(&scope, wanted("honcho_search", r#"{"query": "canary"}"#)).await,
+                2 => honcho.call(&scope, wanted("honcho_context", "{}")).await,
+                3 => honcho.call(&scope, wanted("honcho_reasoning", r#"{"query": "who?"}"#)).await,
                 _ => {
                     let document = scope.document.clone().unwrap();
                     let said = format!("CANARY-{user} says {number}");
@@ -1196,8 +1203,8 @@ async fn p31_a_thousand_operations_at_once_and_no_mark_of_one_person_reaches_the
                     String::new()
                 }
                 2 => honcho.recall(&scope, "tea?").await.unwrap(),
-                3 => honcho.call(&scope, "honcho_context", "{}").await,
-                _ => honcho.call(&scope, "honcho_search", r#"{"query": "canary"}"#).await,
+                3 => honcho.call(&scope, wanted("honcho_context", "{}")).await,
+                _ => honcho.call(&scope, wanted("honcho_search", r#"{"query": "canary"}"#)).await,
             };
             assert!(!said.contains(&format!("canary{other}")), "{user} was shown {said}");
         })

@@ -1,7 +1,7 @@
-//! A plugin that misbehaves on request: `chaos <how> <method> <times>`.
+//! A plugin that misbehaves on request: `chaos <how> <method>[,<method>…] <times>`.
 //!
-//! It can do everything, does it well, and the first so many times that `method` is asked (counted in its
-//! directory, so across its deaths) it does it badly. Only what is in the standard library, so that
+//! It can do everything, does it well, and the first so many times that one of the methods is asked (counted for each
+//! in its directory, so across its deaths) it does it badly. Only what is in the standard library, so that
 //! nothing of ours stands between it and the host.
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::time::Duration;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let how = arguments.first().map(String::as_str).unwrap_or("well");
-    let method = arguments.get(1).map(String::as_str).unwrap_or_default();
+    let methods: Vec<&str> = arguments.get(1).map(|named| named.split(',').collect()).unwrap_or_default();
     let times: u64 = arguments.get(2).and_then(|times| times.parse().ok()).unwrap_or(u64::MAX);
     for line in std::io::stdin().lock().split(b'\n') {
         let Ok(line) = line else { return };
@@ -24,9 +24,11 @@ fn main() {
         };
         let name = asked["method"].as_str().unwrap_or_default();
         let answer = answer(name, &asked["params"]);
-        let is_bad = name == method && counted() <= times;
-        if name == "provider/retain" {
-            noted(&asked["params"], !is_bad);
+        let is_bad = methods.contains(&name) && counted(name) <= times;
+        match name {
+            "provider/retain" => noted("kept", &asked["params"], !is_bad),
+            "scope/close" => noted("closed", &asked["params"], !is_bad),
+            _ => {}
         }
         if is_bad {
             badly(how, id, answer);
@@ -42,16 +44,18 @@ fn main() {
     }
 }
 
-fn counted() -> u64 {
-    let before: u64 = std::fs::read_to_string("count").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let _ = std::fs::write("count", (before + 1).to_string());
+fn counted(method: &str) -> u64 {
+    let file = format!("count-{}", method.replace('/', "-"));
+    let before: u64 = std::fs::read_to_string(&file).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let _ = std::fs::write(file, (before + 1).to_string());
     before + 1
 }
 
-/// Every turn that it was to keep, whether it has been tried before, and whether it was told so.
-fn noted(turn: &Value, well: bool) {
-    let note = json!({"key": turn["key"], "tried": turn["tried"], "well": well});
-    let file = std::fs::OpenOptions::new().create(true).append(true).open("kept");
+/// Every turn that it was to keep and every end that it was told, whether it has been tried before, and whether it did
+/// well.
+fn noted(file: &str, what: &Value, well: bool) {
+    let note = json!({"key": what["key"], "part": what["part"], "tried": what["tried"], "well": well});
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(file);
     let _ = file.and_then(|mut file| writeln!(file, "{note}"));
 }
 
@@ -85,6 +89,18 @@ fn badly(how: &str, id: u64, answer: Result<Value, i64>) {
         "flood" => loop {
             say(&"all work and no play makes a dull plugin\n".repeat(1000));
         },
+        // What nobody asked for, on both of its ways out; and then the answer.
+        "notices" => {
+            let word = "{\"jsonrpc\":\"2.0\",\"method\":\"log\",\"params\":{\"message\":\"well, well\"}}\n";
+            say(&word.repeat(3_000));
+            say(&line_of(id, answer));
+        }
+        "stderr" => {
+            let mut errors = std::io::stderr().lock();
+            let word = "all work and no play makes a dull plugin\n".repeat(1000);
+            (0..200).for_each(|_| drop(errors.write_all(word.as_bytes())));
+            say(&line_of(id, answer));
+        }
         "long" => {
             let part = "x".repeat(1 << 20);
             (0..100).for_each(|_| say(&part));
@@ -124,7 +140,7 @@ fn answer(method: &str, params: &Value) -> Result<Value, i64> {
             "version": "0",
             "engine": {
                 "name": "chaos",
-                "options": ["focus"],
+                "options": ["focus", "memory_context"],
                 "methods": ["should_compress", "has_content", "status", "scope"],
             },
             "provider": {
@@ -158,6 +174,16 @@ fn answer(method: &str, params: &Value) -> Result<Value, i64> {
             Some("write") => {
                 let path = params["arguments"]["path"].as_str().unwrap_or_default();
                 json!({"content": std::fs::write(path, "x").map_err(|error| error.to_string()).err().unwrap_or_default()})
+            }
+            // A person must agree to this one; how often it was done is written down.
+            Some("ask") if params["consent"] != true => json!({
+                "content": "nobody was asked",
+                "ask": {"what": "rm -r /", "why": "it is gone then", "patterns": ["remove"]},
+            }),
+            Some("ask") => {
+                let done = std::fs::read_to_string("asked").unwrap_or_default();
+                let _ = std::fs::write("asked", done + "x");
+                json!({"content": "it was done"})
             }
             Some("environment") => {
                 json!({"content": std::env::vars().map(|(name, _)| name).collect::<Vec<_>>().join(" ")})

@@ -8,12 +8,11 @@ use throughline_plugins::{PluginSettings, settings};
 async fn main() -> ExitCode {
     let command: Vec<String> = std::env::args().skip(1).collect();
     let directory = std::env::temp_dir().join(format!("plugin-check-{}", std::process::id()));
-    let mut settings = PluginSettings {
+    let settings = PluginSettings {
         environment: settings::environment(std::env::vars(), &[], &Default::default()),
         ..PluginSettings::new("checked", command, directory.clone())
     };
-    settings.deadlines.compress = std::time::Duration::from_secs(30);
-    let report = check(settings).await;
+    let report = check(settings, std::time::Duration::from_secs(30)).await;
     println!("{report}");
     let _ = std::fs::remove_dir_all(directory);
     if report.has_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

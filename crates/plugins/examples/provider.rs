@@ -57,6 +57,7 @@ impl Plugin for Notebook {
             parameters: serde_json::json!({"type": "object", "properties": {"query": {"type": "string"}}}),
             toolset: None,
             repeatable: true,
+            calls_tools: false,
         };
         let provider = ProviderAbility {
             name: "notebook".into(),
@@ -84,7 +85,8 @@ impl Plugin for Notebook {
 
     async fn tool(&self, asked: ToolCall) -> Answer<ToolResult> {
         let query = asked.arguments["query"].as_str().unwrap_or_default();
-        Ok(ToolResult { content: self.found(asked.scope.user.as_deref(), query)?.into() })
+        let content = self.found(asked.scope.user.as_deref(), query)?.into();
+        Ok(ToolResult { content, ..ToolResult::default() })
     }
 }
 

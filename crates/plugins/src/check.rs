@@ -3,6 +3,8 @@
 //! What it declares is tried, with plain and with odd input; what it does not declare is not asked for. It
 //! is told from the side of the host, so a plugin in any language can be checked, and ours are.
 //!
+//! An answer that comes later than its deadline comes to nobody: so it is waited for a while longer, and named.
+//!
 //! Tools that are not [repeatable](crate::protocol::Tool::repeatable) and commands are not run: nobody
 //! knows what they would do. Hooks are, and turns are kept: check a plugin with settings of its own.
 
@@ -18,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -81,10 +84,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// Puts a plugin through its paces. The deadlines are those of `settings`.
-pub async fn check(settings: PluginSettings) -> Report {
-    let mut check = Check { settings, report: Report::default(), slowest: Mutex::default() };
+/// Puts a plugin through its paces. The deadlines are those of `settings`; whatever has no answer after `patience` has
+/// none.
+pub async fn check(settings: PluginSettings, patience: Duration) -> Report {
+    let report = Report::default();
+    let mut check = Check { settings, patience, report, slowest: Mutex::default(), late: Mutex::default() };
     check.run().await;
+    check.judge_deadlines();
     let slowest = check.slowest.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Report { slowest, ..check.report }
 }
@@ -93,8 +99,11 @@ type Tried = Result<(), String>;
 
 struct Check {
     settings: PluginSettings,
+    patience: Duration,
     report: Report,
     slowest: Mutex<Option<(String, Duration)>>,
+    /// What was answered after its deadline: how much time it had, and the most it took.
+    late: Mutex<BTreeMap<String, (Duration, Duration)>>,
 }
 
 /// One process under check. With it the process ends.
@@ -115,6 +124,20 @@ impl Check {
             Err(why) => Outcome::Failed(why),
         };
         self.report.findings.push(Finding { what: what.into(), outcome });
+    }
+
+    fn judge_deadlines(&mut self) {
+        let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(PoisonError::into_inner));
+        if late.is_empty() {
+            return self.found("every answer comes within its deadline", Ok(()));
+        }
+        for (method, (deadline, took)) in late {
+            let what = format!("{method} is answered within its deadline of {} s", deadline.as_secs_f32());
+            self.found(
+                what,
+                Err(format!("it took {:.1} s, and nobody would have waited for it", took.as_secs_f32())),
+            );
+        }
     }
 
     fn absent(&mut self, what: &str) {
@@ -207,8 +230,13 @@ impl Check {
         time: Duration,
     ) -> Result<Result<Box<RawValue>, Fault>, String> {
         let began = Instant::now();
-        let answer = life.link.ask(method, params, began + time).await;
+        let answer = life.link.ask(method, params, began + self.patience).await;
         let took = began.elapsed();
+        if took > time && matches!(answer, Ok(_) | Err(Unanswered::Fault(_))) {
+            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = late.entry(method.to_owned()).or_insert((time, took));
+            known.1 = known.1.max(took);
+        }
         let mut slowest = self.slowest.lock().unwrap_or_else(PoisonError::into_inner);
         if method != method::INITIALIZE && slowest.as_ref().is_none_or(|(_, longest)| took > *longest) {
             *slowest = Some((method.to_owned(), took));
@@ -219,7 +247,7 @@ impl Check {
             Err(Unanswered::Fault(fault)) => Ok(Err(fault)),
             Err(Unanswered::TooLong) => Err(format!("{method}: the question is too long")),
             Err(Unanswered::Late { .. }) => {
-                Err(format!("{method} was not answered within {} s", time.as_secs_f32()))
+                Err(format!("{method} was not answered within {} s", self.patience.as_secs_f32()))
             }
             Err(Unanswered::Lost { why, .. }) => Err(format!("{method}: {why}")),
         }
@@ -420,6 +448,7 @@ impl Check {
                     key: format!("check/{name}"),
                     name: name.to_owned(),
                     arguments,
+                    consent: false,
                 };
                 let said = self.raw(life, method::TOOL, &call, self.settings.deadlines.tool).await;
                 let done =

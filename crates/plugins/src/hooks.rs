@@ -6,8 +6,8 @@
 //! - all others are told once at most, and nobody waits for them
 
 use crate::host::Host;
-use crate::protocol::{Hook, HookAnswer, HookRun, Scope, method};
-use crate::scope::{of_caller, of_session};
+use crate::protocol::{GUARD, Hook, HookAnswer, HookRun, Scope, method};
+use crate::scope::{of_caller, of_memory, of_session};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use serde::de::IgnoredAny;
@@ -15,6 +15,8 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use throughline_core::SessionId;
+use throughline_core::memory;
 use throughline_core::message::Content;
 use throughline_core::port::{Fact, Happening, Hooks, Occasion, Promise};
 use throughline_core::tool::{Call, Done, Returned, Witness};
@@ -25,8 +27,14 @@ const TOLD_MAX: usize = 256;
 
 const FORBIDDEN: &str = "Blocked by a plugin.";
 
+/// Finds out on whose behalf a session is, for whoever hears of it; with what goes on in its place, where it has ended.
+/// None: nobody knows, so that it is told by what is known of the occasion itself.
+pub type ScopeOfSession =
+    Arc<dyn Fn(SessionId, Option<SessionId>) -> Promise<'static, Option<memory::Scope>> + Send + Sync>;
+
 pub struct PluginHooks {
     host: Host,
+    scope_of: ScopeOfSession,
     running: Mutex<HashMap<(String, String), Running>>,
     told: Arc<Semaphore>,
 }
@@ -34,8 +42,8 @@ pub struct PluginHooks {
 type Running = Shared<BoxFuture<'static, Result<(), String>>>;
 
 impl PluginHooks {
-    pub fn new(host: Host) -> Self {
-        Self { host, running: Mutex::default(), told: Arc::new(Semaphore::new(TOLD_MAX)) }
+    pub fn new(host: Host, scope_of: ScopeOfSession) -> Self {
+        Self { host, scope_of, running: Mutex::default(), told: Arc::new(Semaphore::new(TOLD_MAX)) }
     }
 
     fn of(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Hook> {
@@ -48,11 +56,11 @@ impl PluginHooks {
         for hook in self.of(|event| event == STARTED) {
             let facts = [("platforms".to_owned(), json!(platforms))].into();
             let (event, name, key) = (hook.event, hook.name, STARTED.to_owned());
-            self.tell_later(HookRun { scope: Scope::default(), event, name, key, facts });
+            self.tell_later(HookRun { scope: Scope::default(), event, name, key, facts }, None);
         }
     }
 
-    fn of_call(&self, hook: &Hook, call: &Call, extra: Map<String, Value>) -> HookRun {
+    fn of_call(hook: &Hook, call: &Call, extra: Map<String, Value>) -> (HookRun, About) {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
         let turn = call.key.rsplit('/').nth(2).unwrap_or_default();
         let mut facts: BTreeMap<String, Value> = extra.into_iter().collect();
@@ -61,29 +69,33 @@ impl PluginHooks {
             ("tool_name", json!(call.name)),
             ("args", args),
             ("session_id", json!(call.caller.session.as_str())),
-            ("task_id", json!("")),
+            ("task_id", json!(call.caller.session.as_str())),
             ("tool_call_id", json!(call.key)),
             ("turn_id", json!(turn)),
+            ("user_id", json!(call.caller.user)),
+            ("api_request_id", json!("")),
+            ("middleware_trace", json!([])),
         ] {
             facts.insert(name.to_owned(), value);
         }
         let key = format!("{}/{}", call.key, hook.event);
-        HookRun {
-            scope: of_caller(&call.caller),
-            event: hook.event.clone(),
-            name: hook.name.clone(),
-            key,
-            facts,
-        }
+        let (event, name) = (hook.event.clone(), hook.name.clone());
+        let about = About { session: call.caller.session.clone(), successor: None };
+        (HookRun { scope: of_caller(&call.caller), event, name, key, facts }, about)
     }
 
-    fn tell_later(&self, run: HookRun) {
+    /// `about`: none where no session is meant.
+    fn tell_later(&self, run: HookRun, about: Option<About>) {
         let Ok(permit) = self.told.clone().try_acquire_owned() else {
             tracing::warn!(hook = run.name, "a plugin is told too much at once; this hook was not told");
             return;
         };
-        let host = self.host.clone();
+        let (host, scope_of) = (self.host.clone(), self.scope_of.clone());
         tokio::spawn(async move {
+            let run = match about {
+                Some(about) => scoped(&scope_of, run, about).await,
+                None => run,
+            };
             if let Err(error) = told(&host, &run).await {
                 tracing::warn!(hook = run.name, error, "a hook that was told something came to nothing");
             }
@@ -94,6 +106,38 @@ impl PluginHooks {
     fn named(&self, name: &str, occasion: Occasion) -> Option<Hook> {
         self.of(|event| hears(event, occasion)).into_iter().find(|hook| named(&self.host, hook) == name)
     }
+}
+
+/// What a hook is told of.
+#[derive(Clone)]
+struct About {
+    session: SessionId,
+    /// What goes on in its place, if it has ended.
+    successor: Option<SessionId>,
+}
+
+/// The same, with all that is known of the session; and, by Hermes' names, among the facts, as far as the occasion did not
+/// know better.
+async fn scoped(scope_of: &ScopeOfSession, mut run: HookRun, about: About) -> HookRun {
+    if let Some(scope) = scope_of(about.session, about.successor).await {
+        // Whoever called is known better than whoever began the session.
+        run.scope = of_memory(&scope.on_behalf_of(run.scope.user.take()));
+    }
+    let Scope { chat_key, chat, user, .. } = &run.scope;
+    let text = |value: &Option<String>| json!(value.as_deref().unwrap_or_default());
+    for (name, value) in [
+        ("session_key", text(chat_key)),
+        ("chat_id", text(&chat.id)),
+        ("chat_type", text(&chat.kind)),
+        ("thread_id", text(&chat.thread)),
+        ("user_id", json!(user)),
+    ] {
+        let known = run.facts.entry(name.to_owned()).or_insert(Value::Null);
+        if known.is_null() {
+            *known = value;
+        }
+    }
+    run
 }
 
 async fn told(host: &Host, run: &HookRun) -> Result<(), String> {
@@ -141,7 +185,7 @@ pub fn happens(event: &str) -> bool {
         Occasion::Reset,
         Occasion::HelperStopped,
     ];
-    ["pre_tool_call", "post_tool_call", STARTED].contains(&event)
+    [GUARD, "post_tool_call", STARTED].contains(&event)
         || all.into_iter().any(|occasion| hears(event, occasion))
 }
 
@@ -165,7 +209,7 @@ fn named(host: &Host, hook: &Hook) -> String {
 }
 
 /// None: this one is not for it.
-fn run_of(hook: &Hook, happening: &Happening) -> Option<HookRun> {
+fn run_of(hook: &Hook, happening: &Happening) -> Option<(HookRun, About)> {
     let value = |fact: &Fact| match fact {
         Fact::Text(text) => json!(text),
         Fact::Number(number) => json!(number),
@@ -178,7 +222,13 @@ fn run_of(hook: &Hook, happening: &Happening) -> Option<HookRun> {
         true => &["conversation_history"],
         false => &[],
     };
-    Some(HookRun {
+    let successor = happening.facts.iter().find_map(|(name, fact)| match fact {
+        Fact::Text(text) if *name == "new_session_id" => text.parse().ok(),
+        _ => None,
+    });
+    let successor = successor.filter(|successor| *successor != happening.session);
+    let about = About { session: happening.session.clone(), successor };
+    let run = HookRun {
         scope: Scope { platform: happening.source.clone(), ..of_session(&happening.session) },
         event: event_of(hook, happening)?,
         name: hook.name.clone(),
@@ -189,7 +239,8 @@ fn run_of(hook: &Hook, happening: &Happening) -> Option<HookRun> {
             .chain(happening.facts.iter().map(|(name, fact)| (*name, value(fact))))
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
-    })
+    };
+    Some((run, about))
 }
 
 impl Witness for PluginHooks {
@@ -205,8 +256,9 @@ impl Witness for PluginHooks {
                      `throughline plugin logs {name}` shows why."
                 ));
             }
-            for hook in self.of(|event| event == "pre_tool_call") {
-                let run = self.of_call(&hook, call, Map::new());
+            for hook in self.of(|event| event == GUARD) {
+                let (run, about) = Self::of_call(&hook, call, Map::new());
+                let run = scoped(&self.scope_of, run, about).await;
                 let asked = self
                     .host
                     .ask::<_, Option<HookAnswer>>(method::HOOK, &run, self.host.deadlines().hook)
@@ -254,7 +306,8 @@ impl Witness for PluginHooks {
         extra.insert("error_message".into(), json!(forbidden));
         extra.insert("duration_ms".into(), json!(milliseconds));
         for hook in hooks {
-            self.tell_later(self.of_call(&hook, call, extra.clone()));
+            let (run, about) = Self::of_call(&hook, call, extra.clone());
+            self.tell_later(run, Some(about));
         }
     }
 }
@@ -267,15 +320,18 @@ impl Hooks for PluginHooks {
     fn run<'a>(&'a self, name: &'a str, happening: &'a Happening) -> Promise<'a, Result<(), String>> {
         Box::pin(async move {
             let hook = self.named(name, happening.occasion);
-            let Some(run) = hook.and_then(|hook| run_of(&hook, happening)) else {
+            let Some((run, about)) = hook.and_then(|hook| run_of(&hook, happening)) else {
                 return Ok(()); // nobody wants to know any more
             };
             let place = (name.to_owned(), happening.key.clone());
             let running = {
                 let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
                 let begin = || {
-                    let host = self.host.clone();
-                    let task = tokio::spawn(async move { told(&host, &run).await });
+                    let (host, scope_of) = (self.host.clone(), self.scope_of.clone());
+                    let task = tokio::spawn(async move {
+                        let run = scoped(&scope_of, run, about).await;
+                        told(&host, &run).await
+                    });
                     let gone = || Err("the hook failed inside the gateway".to_owned());
                     async move { task.await.unwrap_or_else(|_| gone()) }.boxed().shared()
                 };
@@ -296,6 +352,7 @@ impl Hooks for PluginHooks {
 
     fn tell(&self, happening: Happening) {
         let hooks = self.of(|event| hears(event, happening.occasion));
-        hooks.iter().filter_map(|hook| run_of(hook, &happening)).for_each(|run| self.tell_later(run));
+        let runs = hooks.iter().filter_map(|hook| run_of(hook, &happening));
+        runs.for_each(|(run, about)| self.tell_later(run, Some(about)));
     }
 }

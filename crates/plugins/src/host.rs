@@ -13,8 +13,8 @@
 use crate::link::{self, AnswerModel, Begun, Cradle, Link, Tally, Unanswered};
 use crate::log::Redactor;
 use crate::protocol::{
-    Close, CommandRun, Initialize, Initialized, Nothing, Program, Scope, Scoped, Text, VERSION, VERSION_MIN,
-    code, method,
+    Close, CommandRun, GUARD, Initialize, Initialized, Nothing, Program, Scope, Scoped, Text, VERSION,
+    VERSION_MIN, code, method,
 };
 use crate::settings::{Deadlines, PluginSettings};
 use futures_util::FutureExt;
@@ -142,6 +142,8 @@ struct Standing {
     given_up: HashMap<&'static str, GivenUp>,
     last_error: Option<String>,
     notes: Vec<String>,
+    /// What others have to say of it: it stays, however often it starts.
+    remarks: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -332,9 +334,23 @@ impl Host {
         }
     }
 
+    /// Something that the user should know of it, for its status: said once.
+    pub fn note(&self, words: String) {
+        let mut standing = self.0.standing();
+        if !standing.remarks.contains(&words) {
+            standing.remarks.push(words);
+        }
+    }
+
     /// Whether it decides about tools and nobody knows yet what it says.
     pub fn is_unheard_guard(&self) -> bool {
         self.0.settings.guards && self.abilities().is_none()
+    }
+
+    /// Whether it decides about tools, as far as anybody knows.
+    pub fn is_guard(&self) -> bool {
+        let declares = |known: Arc<Initialized>| known.hooks.iter().any(|hook| hook.event == GUARD);
+        self.0.settings.guards || self.abilities().is_some_and(declares)
     }
 
     /// Tells it something, if it runs: one that does not has nothing to be told.
@@ -412,6 +428,7 @@ impl Host {
         };
         let abilities = standing.abilities.as_ref();
         let mut notes = standing.notes.clone();
+        notes.extend(standing.remarks.iter().cloned());
         notes.extend(abilities.iter().flat_map(|abilities| abilities.notes.clone()));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Status {

@@ -18,6 +18,7 @@ pub mod engine;
 pub mod hooks;
 pub mod host;
 pub mod kit;
+pub mod leftover;
 mod link;
 mod log;
 mod private;

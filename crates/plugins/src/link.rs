@@ -9,6 +9,7 @@
 //! Deliberately absent: whether there is another life after this one.
 
 use crate::confine;
+use crate::leftover;
 use crate::log::{Log, Redactor};
 use crate::private;
 use crate::protocol::{AskModel, Cancel, LINE_MAX, Log as Said, ModelSaid, code, method};
@@ -23,6 +24,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::io;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -259,7 +261,10 @@ pub(crate) async fn begin(cradle: Cradle<'_>) -> io::Result<Begun> {
     let (mut child, note) = spawn(settings).await?;
     let taken = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let process = child.id();
-    let group = Group(child);
+    if let Some(Err(error)) = process.map(|process| leftover::note(&settings.directory, process)) {
+        tracing::warn!(plugin = settings.name, %error, "it could not be written down which process a plugin has");
+    }
+    let group = Group { child, process, directory: settings.directory.clone() };
     let (Some(input), Some(output), Some(errors)) = taken else {
         return Err(io::Error::other("the process has no pipes"));
     };
@@ -324,24 +329,31 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
     Ok((confine::spawn(wrapped, writable).map_err(unstarted)?, None))
 }
 
-struct Group(Box<dyn ChildWrapper>);
+struct Group {
+    child: Box<dyn ChildWrapper>,
+    process: Option<u32>,
+    directory: PathBuf,
+}
 
 impl Group {
     async fn leader_ended(&mut self) -> String {
-        match self.0.inner_mut().wait().await {
+        match self.child.inner_mut().wait().await {
             Ok(status) => format!("its process ended ({status})"),
             Err(error) => format!("its process could not be waited for: {error}"),
         }
     }
 
     fn end(&mut self) {
-        let _ = self.0.start_kill(); // the whole group; an error says that none of it is left
+        let _ = self.child.start_kill(); // the whole group; an error says that none of it is left
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         self.end();
+        if let Some(process) = self.process {
+            leftover::strike(&self.directory, process);
+        }
     }
 }
 

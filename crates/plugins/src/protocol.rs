@@ -169,7 +169,14 @@ pub struct Tool {
     /// Running a call twice is running it once.
     #[serde(default)]
     pub repeatable: bool,
+    /// What it runs can call other tools by itself, out of the host's sight. It is not run while a guard is set over
+    /// tools that would not hear of those calls.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub calls_tools: bool,
 }
+
+/// The event whose hooks may forbid a call.
+pub const GUARD: &str = "pre_tool_call";
 
 /// An occasion the plugin wants to know of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -247,8 +254,9 @@ pub struct Close {
     /// Which of a plugin's abilities is told: its engine or its provider, each once. None: both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// `new`: another begins in its chat. `resume`: another goes on there, one that was or a copy. `expired`: its time
-    /// had come. Empty where only the end is known; a later host may say more.
+    /// `new`: another begins in its chat. `resume`: an earlier one goes on there. `branch`: a copy of it does. `expired`:
+    /// its time had come. `undo`: it goes on itself, and its latest turns were taken back; what is kept in mind of them no
+    /// longer holds. Empty where only the end is known; a later host may say more.
     #[serde(default)]
     pub reason: String,
     /// The session that goes on in its place, if there is one.
@@ -406,12 +414,31 @@ pub struct ToolCall {
     pub name: String,
     /// An object; whatever else the model wrote comes as a string.
     pub arguments: Value,
+    /// A person, or a rule of theirs, has agreed to what this call [asked](ToolResult::ask) for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub consent: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
-    /// A text, or a list of parts as the OpenAI API writes them.
+    /// A text, or a list of parts as the OpenAI API writes them. Beside a question: what the model reads where nobody
+    /// can be asked.
     pub content: Value,
+    /// A person must agree first, and nothing was done yet. If one does, the call is made again with `consent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Consent>,
+}
+
+/// What a person is asked to agree to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Consent {
+    /// What would be done.
+    pub what: String,
+    #[serde(default)]
+    pub why: String,
+    /// What a lasting yes would cover, by names that stay. Empty: only this once.
+    #[serde(default)]
+    pub patterns: Vec<String>,
 }
 
 /// `hook/run`.

@@ -14,9 +14,8 @@ use crate::words::to_wire;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::sync::atomic::{AtomicU64, Ordering};
 use throughline_core::Message;
-use throughline_core::memory::{Ending, MemoryError, Naming, Provider, Retention, Scope};
+use throughline_core::memory::{Ending, MemoryError, Naming, Provider, Retention, Scope, Wanted};
 use throughline_core::message::Content;
 use throughline_core::port::Promise;
 use throughline_core::tool::Spec;
@@ -28,14 +27,13 @@ const TOOLSET: &str = "memory";
 pub struct PluginProvider {
     host: Host,
     name: String,
-    calls: AtomicU64,
 }
 
 impl PluginProvider {
     /// None: the plugin, as it introduced itself, is no provider.
     pub fn new(host: Host) -> Option<Self> {
         let name = host.abilities()?.provider.as_ref()?.name.clone();
-        Some(Self { host, name, calls: AtomicU64::new(0) })
+        Some(Self { host, name })
     }
 
     pub fn host(&self) -> &Host {
@@ -146,11 +144,10 @@ impl Provider for PluginProvider {
         tools.into_iter().map(|tool| Spec { toolset: TOOLSET.to_owned(), ..tool }).collect()
     }
 
-    fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
+    fn call<'a>(&'a self, scope: &'a Scope, wanted: Wanted<'a>) -> Promise<'a, String> {
         Box::pin(async move {
-            let number = self.calls.fetch_add(1, Ordering::Relaxed);
-            let key = format!("{}/{}/{number}", scope.session, std::process::id());
-            match called(&self.host, of_memory(scope), &key, name, arguments).await {
+            let Wanted { key, name, arguments } = wanted;
+            match called(&self.host, of_memory(scope), key, name, arguments).await {
                 Content::Text(text) if serde_json::from_str::<IgnoredAny>(&text).is_ok() => text,
                 Content::Text(text) => json!(text).to_string(),
                 other => content_to_json(&other).to_string(),
@@ -193,7 +190,7 @@ fn document(key: &str) -> String {
 /// Why a session is over, in the protocol's words: Hermes' are made for its own rows.
 fn reason(ending: &Ending) -> &str {
     match (ending.reason.as_str(), &ending.next) {
-        ("session_switch", _) => "resume",
+        ("session_switch", _) => "resume", // `branch` and `undo` are the same word on both sides
         ("session_reset", Some(_)) => "new",
         ("session_reset" | "idle" | "daily", None) => "expired",
         (other, _) => other,
@@ -203,6 +200,7 @@ fn reason(ending: &Ending) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use throughline_core::memory::REWOUND;
 
     #[test]
     fn a_chat_has_one_document_and_shares_it_with_no_other() {
@@ -233,6 +231,8 @@ mod tests {
         };
         assert_eq!(told("session_reset", Some("after")), "new");
         assert_eq!(told("session_switch", Some("before")), "resume");
+        assert_eq!(told("branch", Some("copy")), "branch");
+        assert_eq!(told(REWOUND, Some("itself")), "undo");
         for word in ["session_reset", "idle", "daily"] {
             assert_eq!(told(word, None), "expired");
         }

@@ -7,7 +7,9 @@ use crate::world::{Outside, agent_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use throughline_core::SessionId;
-use throughline_core::memory::{Ending, Errand, MemoryError, Naming, Progress, Provider, Retention, Scope};
+use throughline_core::memory::{
+    Ending, Errand, MemoryError, Naming, Progress, Provider, REWOUND, Retention, Scope,
+};
 use throughline_core::port::Promise;
 
 /// Stands before what was recalled, wherever a prompt is written down.
@@ -73,6 +75,15 @@ impl Provider for SimProvider {
             outside.pause(self.plan.latency_max).await;
             if self.fails(self.plan.failing_percent) {
                 return Err("the memory is out of order".into());
+            }
+            if ending.reason == REWOUND {
+                outside.write(|books| {
+                    books.saw(("rewound", self.agent, ending.key.as_str()));
+                    if ending.next.as_ref() != Some(&scope.session) || !ending.messages.is_empty() {
+                        books.wrong.push(format!("memory: {} goes on as {:?}", ending.key, ending.next));
+                    }
+                });
+                return Ok(()); // nothing has ended
             }
             outside.write(|books| {
                 books.saw(("farewell", self.agent, ending.key.as_str()));

@@ -258,7 +258,7 @@ impl Reader {
     /// Where a session is at home, for whoever remembers it. One that has ended is where it was.
     pub(crate) fn scope_of(&self, id: &SessionId, provider: &str) -> Result<Scope, Fault> {
         let sql = "SELECT COALESCE(s.parent_session_id, t.predecessor), s.source, s.user_id, s.title,
-                          r.chat, r.entry
+                          r.chat, r.entry, t.generation
                    FROM sessions s LEFT JOIN tl_session t ON t.id = s.id
                                    LEFT JOIN tl_route r ON r.session = s.id
                    WHERE s.id = ?1 ORDER BY r.chat LIMIT 1";
@@ -279,6 +279,7 @@ impl Reader {
         let mut rows = statement.query([id.as_str()])?;
         if let Some(row) = rows.next()? {
             scope.parent = text(row, 0)?.and_then(|parent| parent.parse().ok());
+            scope.generation = Generation(row.get::<_, Option<i64>>(6)?.unwrap_or(0) as u64);
             scope.platform = text(row, 1)?.unwrap_or_default();
             scope.user = text(row, 2)?.filter(|user| !user.is_empty());
             scope.title = text(row, 3)?.filter(|title| !title.is_empty());

@@ -205,6 +205,15 @@ pub struct Approvals {
     assessor: Option<Arc<dyn Assessor>>,
 }
 
+/// What another program wants a person to allow.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub what: &'a str,
+    pub why: &'a str,
+    /// What a lasting yes would cover. Empty: only this once.
+    pub patterns: &'a [String],
+}
+
 /// One reason why a command needs leave.
 struct Warning {
     key: String,
@@ -268,6 +277,37 @@ impl Approvals {
                 self.ask(command, &why, warnings.into_iter().map(|warning| warning.key).collect())
             }
         }
+    }
+
+    /// What becomes of a call of another program, which has found by itself that a person must allow it.
+    pub fn leave(&self, call: &Call, asked: &Asked<'_>) -> Judgement {
+        let allowed = &call.caller.allowed;
+        if self.settings.yolo
+            || self.settings.mode == Mode::Off
+            || allowed.iter().any(|entry| entry == EVERYTHING)
+        {
+            return Judgement::Run { note: None };
+        }
+        let why = asked.why.to_owned();
+        let mut warnings: Vec<Warning> = match asked.patterns {
+            [] => vec![Warning { key: String::new(), why, can_last: false }],
+            patterns => {
+                let warning = |key: &String| Warning { key: key.clone(), why: why.clone(), can_last: true };
+                patterns.iter().map(warning).collect()
+            }
+        };
+        let listed = self.allowlist.allows();
+        warnings.retain(|warning| {
+            !warning.can_last || !listed.iter().chain(allowed).any(|it| *it == warning.key)
+        });
+        if warnings.is_empty() {
+            return Judgement::Run { note: None };
+        }
+        if let Some(grant) = call.grant {
+            return self.granted(grant, &warnings);
+        }
+        self.without_people(&call.caller, &warnings)
+            .unwrap_or_else(|| self.ask(asked.what, asked.why, asked.patterns.to_vec()))
     }
 
     async fn read(&self, command: &str) -> Reading {

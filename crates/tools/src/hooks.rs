@@ -144,6 +144,11 @@ impl ShellHooks {
         Self { hooks: programs, apart: Apart::new(runs, directory.clone()), directory }
     }
 
+    /// Whether one of them may forbid a call.
+    pub fn is_guard(&self) -> bool {
+        self.hooks.iter().any(|program| program.hook.is_before_a_call())
+    }
+
     fn of_call<'a>(
         &'a self,
         call: &'a Call,

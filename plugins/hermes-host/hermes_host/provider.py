@@ -25,8 +25,10 @@ _NOT_CARRIED = {
     "on_memory_write": "is not told what is written to MEMORY.md and USER.md",
     "on_delegation": "is not told what subagents were given and brought back",
 }
-# The session goes on, or is to leave nothing behind: its end is not told.
-_NO_END = {"undo", "deleted"}
+# The session goes on, with less of it than before.
+_REWOUND = "undo"
+# It is to leave nothing behind: its end is not told.
+_NO_END = {"deleted"}
 
 
 class Provider:
@@ -133,6 +135,9 @@ class Provider:
             return
         messages = params.get("messages") or []
         entry = self.scopes.known(scope.get("session") or "")
+        if reason == _REWOUND:
+            self._rewind(entry)
+            return
         if entry is None and (reason in _NO_END or not messages):
             return  # nothing was buffered, and there is nothing to tell
         entry = entry or self.scopes.of(scope)
@@ -148,6 +153,17 @@ class Provider:
             self.scopes.forget(entry)
             self._let_go(entry)
         self.ledger.finish(key)
+
+    def _rewind(self, entry):
+        """As Hermes' terminal tells it: the same session, which has forgotten its latest turns. Nobody has to be made for it."""
+        if entry is None:
+            return
+        with entry.writing, lineage.acting(entry.token, "close"):
+            if entry.instance is not None:
+                hermes.call(
+                    entry.instance.on_session_switch, entry.session, parent_session_id="", reset=False, rewound=True
+                )
+                self._rest(entry, float(self.settings.get("close_seconds") or 60))
 
     def _end(self, entry, reason, following, messages):
         provider, seconds = entry.instance, float(self.settings.get("close_seconds") or 60)

@@ -4,10 +4,16 @@ What a tool needs is asked of the tool (`check_fn`), so one without its key or i
 only Hermes' own agent loop can run, and those the host has itself, are left out. Hooks around a call are the host's:
 it tells them before and after, so they are not told again from here.
 
-Consent: a call counts as one from a chat, so that what Hermes asks people about (`approvals.mode`) is refused, since
-there is nobody to ask from here. A host that asks them itself, before it calls, says so with `approvals: host`.
+Consent: a call counts as one from a chat, so Hermes finds what people must be asked about (`approvals.mode`) and does not
+run it. That is handed back as a question (`ask`); the host puts it to them, and calls again with `consent: true`. Then
+what was asked about is allowed for this one call, and nothing else: a script that was agreed to and wants a command that
+Hermes would ask about still does not get it. `approvals: host` says that the host asks before it calls at all.
+
+`execute_code` lets a script call other tools, of Hermes and in this process: Hermes' own plugins hear of those calls,
+the host's guards do not. So it is declared (`calls_tools`), and the host decides whether that may be.
 """
 
+import itertools
 import json
 
 from . import hermes
@@ -17,6 +23,11 @@ from .wire import Failure
 _LOOP = {"todo", "memory", "session_search", "delegate_task", "clarify"}
 
 _ASKING = "Asking the user for approval"
+
+# They run what calls other tools.
+_CALLING = {"execute_code"}
+
+_numbers = itertools.count(1)
 
 
 class Toolbox:
@@ -41,12 +52,9 @@ class Toolbox:
         tools = hermes.tools_of(definitions, None, native=self.native | loop)
         for tool in tools:
             tool["toolset"] = registry.get_toolset_for_tool(tool["name"]) or "hermes"
+            if tool["name"] in _CALLING:
+                tool["calls_tools"] = True
         self._name_what_is_missing(toolsets, definitions)
-        mode = hermes.section(hermes.configuration(), "approvals").get("mode")
-        if any(tool["name"] == "execute_code" for tool in tools) and not self.host_asks and mode not in ("off", False):
-            self.notes.append(
-                "execute_code may ask for consent, which nobody can give here: then it answers that it was not run."
-            )
         return tools
 
     def _name_what_is_missing(self, toolsets, definitions):
@@ -64,11 +72,12 @@ class Toolbox:
                 self.notes.append(f"No tool of {toolset} can run here: `hermes tools` says what it lacks.")
 
     def tool(self, params):
-        return {"content": run(params["scope"], params["name"], params.get("arguments"), self.host_asks)}
+        consents = self.host_asks or params.get("consent") is True
+        return run(params["scope"], params["name"], params.get("arguments"), self.host_asks, consents)
 
 
-def run(scope, name, arguments, host_asks):
-    """Runs a registered tool, for a session."""
+def run(scope, name, arguments, host_asks, consents):
+    """Runs a registered tool, for a session. Where people must be asked first, it was not run, and the question is there."""
     import model_tools
     from tools.registry import registry
 
@@ -83,23 +92,80 @@ def run(scope, name, arguments, host_asks):
         context["enabled_tools"] = list(getattr(model_tools, "_last_resolved_tool_names", ()))
     leave = _enter(scope, host_asks)
     try:
-        result = registry.dispatch(name, arguments, **context)
+        with Leave() as given:
+            result = _text(registry.dispatch(name, arguments, **context))
+            question = given.question(result)
+            if question and consents and given.allow(question):
+                # It was refused before anything was done, so this is the first time that something is.
+                result = _text(registry.dispatch(name, arguments, **context))
+                question = given.question(result)
     finally:
         leave()
+    if question is None:
+        return {"content": result}
+    return {"content": _unasked(name, result), "ask": question}
+
+
+def _text(result):
     if isinstance(result, dict) and isinstance(result.get("content"), list):
         return result["content"]  # parts: text and images
-    result = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
-    return result if host_asks else _truly(name, result)
+    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
 
 
-def _truly(name, result):
-    """Hermes says that it asks the user, and leaves that to its own gateway. Here nobody is asked, and the model is told so."""
-    try:
-        said = json.loads(result)
-    except ValueError:
-        return result
-    if not isinstance(said, dict) or _ASKING not in str(said.get("error") or ""):
-        return result
+class Leave:
+    """What one call is allowed, under a name of its own: Hermes keeps consents by session, and would keep this one."""
+
+    def __init__(self):
+        try:
+            from tools import approval
+        except ImportError:
+            approval = None
+        known = ("set_current_session_key", "reset_current_session_key", "approve_session", "clear_session", "_pending")
+        # A Hermes without them asks in another way, or not at all; then it is as before: what it asks about is not run.
+        self.approval = approval if all(hasattr(approval, name) for name in known) else None
+        self.name = f"throughline-call-{next(_numbers)}"
+
+    def __enter__(self):
+        if self.approval:
+            self.token = self.approval.set_current_session_key(self.name)
+        return self
+
+    def __exit__(self, *_):
+        if self.approval:
+            self.approval.clear_session(self.name)
+            self.approval.reset_current_session_key(self.token)
+
+    def question(self, result):
+        """What Hermes wants to ask before it runs the call itself; None if it ran, or has nothing to ask."""
+        try:
+            error = json.loads(result).get("error") if isinstance(result, str) else None
+        except (ValueError, AttributeError):
+            return None
+        if not isinstance(error, str) or _ASKING not in error:
+            return None
+        pending = self.approval._pending.get(self.name) if self.approval else None
+        # What a script wanted and did not get is no question about the script: that has run.
+        if pending and not error.startswith(f"\u26a0\ufe0f {pending.get('description')}. {_ASKING}"):
+            return None
+        pending = pending or {"command": "", "description": error.split(_ASKING)[0]}
+        lasting = pending.get("pattern_keys") if pending.get("allow_permanent", True) else None
+        return {
+            "what": str(pending.get("command") or ""),
+            "why": str(pending.get("description") or "").strip(),
+            "patterns": [str(key) for key in lasting or ()],
+        }
+
+    def allow(self, question):
+        pending = self.approval._pending.pop(self.name, None) if self.approval else None
+        keys = (pending or {}).get("pattern_keys") or ()
+        for key in keys:
+            self.approval.approve_session(self.name, key)
+        return bool(keys)
+
+
+def _unasked(name, result):
+    """Hermes says that it asks the user, and leaves that to its own gateway. For a host that asks nobody the model is told so."""
+    said = json.loads(result)
     said["error"] = (
         f"{name} was not run. Hermes wants a person's consent to it, and nobody was asked, because there is no way to ask "
         "from here. It runs if `approvals.mode` is `off` in config.yaml; tell the user so if it is needed."

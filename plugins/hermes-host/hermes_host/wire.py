@@ -7,10 +7,15 @@ user a question eats a message. A line is written whole or not at all.
 
 import json
 import os
+import queue
 import sys
 import threading
 
 LINE_MAX = 32 << 20
+# So many lines wait for those who answer them; the rest waits in the pipe.
+_AHEAD = 16
+# After the end of the input: for what was begun to end, and for the parts to come to rest (`app`, `server`).
+_LEAVING_SECONDS = 15.0
 
 UNKNOWN_PARAMETERS = -32602
 NO_SUCH_METHOD = -32601
@@ -51,12 +56,11 @@ class Wire:
 
     def messages(self):
         """Every message until the host closes its end."""
+        lines = queue.Queue(_AHEAD)
+        threading.Thread(target=self._read, args=(lines,), name="host-reader", daemon=True).start()
         while True:
-            line = self.incoming.readline(LINE_MAX + 1)
+            line = lines.get()
             if not line:
-                return
-            if len(line) > LINE_MAX:
-                # There is no telling where the next message begins.
                 return
             if not line.strip():
                 continue
@@ -67,6 +71,21 @@ class Wire:
                 continue
             if isinstance(message, dict):
                 yield message
+
+    def _read(self, lines):
+        """Reads whatever the others are at. A host that was killed says nothing but closes its end; whoever hangs in a
+        plugin's code then, the hand-shake included, must not outlive it."""
+        while True:
+            line = self.incoming.readline(LINE_MAX + 1)
+            if len(line) > LINE_MAX:
+                line = b""  # there is no telling where the next message begins
+            if not line:
+                leaving = threading.Timer(_LEAVING_SECONDS, os._exit, args=(0,))
+                leaving.daemon = True
+                leaving.start()
+            lines.put(line)
+            if not line:
+                return
 
     def answer(self, identity, result):
         try:

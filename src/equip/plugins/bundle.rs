@@ -31,6 +31,11 @@ const FILES: [(&str, &str); 16] = [
     file!("wire.py"),
 ];
 
+/// All of it, for whoever wants to know whether it has changed.
+pub fn bytes() -> impl Iterator<Item = &'static [u8]> {
+    FILES.iter().map(|(_, text)| text.as_bytes())
+}
+
 /// Writes what differs from what is there, each file whole or not at all, and says where the package is.
 pub fn unpack(directory: &Path) -> io::Result<PathBuf> {
     let package = directory.join(PACKAGE);

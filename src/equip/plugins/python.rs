@@ -77,10 +77,11 @@ pub fn switched_on(settings: &Settings) -> Vec<String> {
     CARRIED.iter().filter(|name| is_on(name)).map(|name| (*name).to_owned()).collect()
 }
 
-/// Another one whenever Hermes' tools may have become others: by the user's settings and keys, or by what is installed
-/// beside the interpreter.
+/// Another one whenever Hermes' tools may have become others, or be told of otherwise: by the user's settings and keys, by
+/// what is installed beside the interpreter, or by a newer host.
 pub fn mark(host: &PluginSettings) -> String {
     let mut beside = fs::read(host.home.join("config.yaml")).unwrap_or_default();
+    bundle::bytes().for_each(|file| beside.extend(file));
     let python = host.command.first().map(Path::new);
     let libraries = python.and_then(Path::parent).and_then(Path::parent).map(|root| root.join("lib"));
     let packages =

@@ -100,6 +100,62 @@ fn hermes_toolsets_come_along_by_themselves_and_nothing_runs_until_they_are_call
 }
 
 #[test]
+fn p31_what_hermes_asks_people_about_is_asked_here_and_not_run_unseen_by_a_guard() {
+    let Some(python) = peers::hermes_python("0.19.0") else { return };
+    let config = format!(
+        "approvals: {{mode: manual, timeout: 600}}\nmemory: {{nudge_interval: 0}}\n\
+         throughline: {{hermes: {{python: {}, tools: [code_execution]}}}}\n",
+        python.display()
+    );
+    let company = Company::with(computing(), &config);
+    let gateway = company.world.launch.start();
+    company.until("it is known what there is", || {
+        company.plugins()["data"][0]["what"].as_str().is_some_and(|what| what.contains("tool"))
+    });
+    let result = || {
+        let request = company.world.model.requests().pop().unwrap();
+        text(request["messages"].as_array().unwrap().last().unwrap())
+    };
+    let asks = |times: usize| {
+        company.says("compute");
+        let asked = |world: &World| {
+            let shown = world.shown();
+            shown
+                .iter()
+                .filter(|shown| shown.contains("May I run this?") && shown.contains("print(6 * 7)"))
+                .count()
+        };
+        company.until("the question", || asked(&company.world) == times);
+    };
+    asks(1);
+    company.says("/deny");
+    company.until("the result", || company.world.times_shown("it is computed") == 1);
+    assert!(result().contains("denied by user") && !result().contains("42"), "{}", result());
+    asks(2);
+    company.says("/approve session");
+    company.until("the result", || company.world.times_shown("it is computed") == 2);
+    assert!(result().contains("42"), "{}", result());
+    company.computes(3); // which is no longer asked about
+    assert!(gateway.stop().success());
+
+    // A script calls tools by itself, and this hook would not hear of it.
+    let hook = "hooks_auto_accept: true\nhooks: {pre_tool_call: [{command: 'true', matcher: terminal}]}\n";
+    company.world.place.append("home/config.yaml", hook);
+    let gateway = company.world.launch.start();
+    company.until("it is known what there is", || {
+        company.plugins()["data"][0]["what"].as_str().is_some_and(|what| what.contains("tool"))
+    });
+    company.says("compute");
+    company.until("the refusal", || company.world.times_shown("it is computed") == 4);
+    assert!(
+        result().contains("execute_code was not run") && result().contains("a hook of yours"),
+        "{}",
+        result()
+    );
+    assert!(gateway.stop().success());
+}
+
+#[test]
 fn toolsets_of_hermes_stay_away_where_the_user_says_so() {
     let Some(python) = peers::hermes_python("0.19.0") else { return };
     for (setting, toolsets) in [

@@ -1,7 +1,8 @@
-//! What `throughline plugin new` writes is a plugin that works.
+//! What `throughline plugin new` writes is a plugin that works; and all that is ours keeps to the protocol.
 
-use crate::gateway::Place;
-use std::fs;
+use super::*;
+use throughline_plugins::check::check;
+use throughline_plugins::{Deadlines, PluginSettings, settings};
 
 #[test]
 fn a_plugin_that_was_just_written_keeps_to_the_protocol() {
@@ -23,6 +24,75 @@ fn a_plugin_that_was_just_written_keeps_to_the_protocol() {
         assert!(checked.status.success(), "{kind}: {checked:?}");
         let text = fs::read_to_string(&script).unwrap();
         assert!(text.contains(&format!("\"my-{kind}\"")) && !text.contains("sys.path"), "{text}");
+    }
+}
+
+#[test]
+fn our_own_examples_pass_the_check_as_anybody_elses_do() {
+    let place = Place::new();
+    let example = |name: &str| vec![chaos::program().with_file_name(name).display().to_string()];
+    let script = |name: &str| {
+        vec!["python3".to_owned(), root().join("plugins/examples").join(name).display().to_string()]
+    };
+    for command in [example("engine"), example("provider"), script("engine.py"), script("provider.py")] {
+        let launch = place.launch().arg("plugin").arg("check");
+        let checked = command.iter().fold(launch, |launch, word| launch.arg(word)).run();
+        assert!(checked.status.success(), "{command:?}: {checked:?}");
+        assert!(
+            checked.stdout.contains("every answer comes within its deadline"),
+            "{command:?}: {checked:?}"
+        );
+    }
+    // And one that is too slow for a turn does not.
+    let slow =
+        [chaos::program().display().to_string(), "late".to_owned(), "engine/should_compress".to_owned()];
+    let launch = place.launch().arg("plugin").arg("check");
+    let checked = slow.iter().fold(launch, |launch, word| launch.arg(word)).run();
+    assert!(!checked.status.success(), "{checked:?}");
+    assert!(
+        checked.stdout.contains("FAILED  engine/should_compress is answered within its deadline"),
+        "{checked:?}"
+    );
+}
+
+#[test]
+fn what_runs_hermes_python_passes_the_check() {
+    let Some(python) = peers::hermes_python("0.19.0") else { return };
+    let model = summarising();
+    let place = Place::new();
+    let endpoint = format!("provider: custom, base_url: 'http://{}/v1', api_key: none", model.address);
+    place.write(
+        "home/config.yaml",
+        format!(
+            "model: {{default: tiny, {endpoint}, context_length: 131072}}\n\
+             auxiliary: {{compression: {{model: tiny, {endpoint}}}}}\n\
+             compression: {{protect_last_n: 4, protect_first_n: 2}}\napprovals: {{mode: 'off'}}\n"
+        ),
+    );
+    place.write("home/hooks/scribe/HOOK.yaml", "name: scribe\nevents: [agent:end]\n");
+    place.write("home/hooks/scribe/handler.py", "def handle(event_type, context):\n    pass\n");
+    let given = [("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned())].into();
+    let command = [python, root().join("plugins/hermes-host/hermes_host")];
+    let wanted = json!({
+        "provider": "holographic", "engine": "compressor", "tools": ["code_execution"], "hooks": true, "plugins": [],
+    });
+    let patience = PATIENCE;
+    let settings = PluginSettings {
+        environment: settings::environment(std::env::vars(), &[], &given),
+        settings: wanted,
+        home: place.home(),
+        confined: false, // as the gateway starts it: it is at home in the home
+        // Half of the world is imported, and some of it by the first question.
+        deadlines: Deadlines { start: patience, decide: Duration::from_secs(20), ..Deadlines::default() },
+        command: command.map(|path| path.display().to_string()).to_vec(),
+        ..PluginSettings::new("checked", Vec::new(), place.file("checked"))
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let report = runtime.block_on(check(settings, patience));
+    assert!(report.has_passed(), "{report}");
+    for part in ["engine/compress returns", "provider/retain", "tool/call answers", "hook/run", "scope/close"]
+    {
+        assert!(report.findings.iter().any(|finding| finding.what.contains(part)), "{part}: {report}");
     }
 }
 

@@ -22,6 +22,10 @@ pub const RESTART: &str = "restart_ordered";
 /// Of what was taken back, so much is shown: enough to copy it, and within what every platform takes.
 const ECHO_CHARS_MAX: usize = 1_500;
 
+/// Why a session ended whose chat leads elsewhere, to whoever is told: the same in its row, as Hermes has it.
+pub const RESUMED: &str = "session_switch";
+pub const BRANCHED: &str = "branch";
+
 /// How a chat comes to lead to another session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Switch {
@@ -206,12 +210,12 @@ impl Session {
             many => said.push_str(&format!(" The {many} messages that wait go there.")),
         }
         self.settle(order, Outcome::Done { said, successor: Some(to.clone()) }, acts);
-        let received = match &how {
-            Switch::Branch { .. } => Seq(0),
-            Switch::Resume { received } => *received,
+        let (received, reason) = match &how {
+            Switch::Branch { .. } => (Seq(0), BRANCHED),
+            Switch::Resume { received } => (*received, RESUMED),
         };
         self.settle_moved(&moved, &to, received, acts);
-        self.end("session_switch", Some(to.clone()));
+        self.end(reason, Some(to.clone()));
         acts.push(Act::Switch { to, how, moved });
     }
 

@@ -8,7 +8,7 @@ use super::tools;
 use crate::person;
 use serde_json::{Value, json};
 use std::time::Duration;
-use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
+use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope, Wanted};
 use throughline_core::port::Promise;
 use throughline_core::tool::Spec;
 use tokio::time::{sleep, timeout};
@@ -253,7 +253,7 @@ impl Provider for Hindsight {
         }
     }
 
-    fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
-        Box::pin(tools::call(self, scope, name, arguments))
+    fn call<'a>(&'a self, scope: &'a Scope, wanted: Wanted<'a>) -> Promise<'a, String> {
+        Box::pin(tools::call(self, scope, wanted.name, wanted.arguments))
     }
 }

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope};
+use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope, Wanted};
 use throughline_core::port::Promise;
 use throughline_core::time::Time;
 use throughline_core::tool::Spec;
@@ -195,8 +195,8 @@ impl Provider for Honcho {
         tools::specs(&self.shared.settings)
     }
 
-    fn call<'a>(&'a self, scope: &'a Scope, name: &'a str, arguments: &'a str) -> Promise<'a, String> {
-        Box::pin(tools::call(&self.shared, scope, name, arguments))
+    fn call<'a>(&'a self, scope: &'a Scope, wanted: Wanted<'a>) -> Promise<'a, String> {
+        Box::pin(tools::call(&self.shared, scope, wanted.name, wanted.arguments))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Servers that hang, refuse, lie, forget, and say things nobody should listen to.
 
 use crate::wire::{Answer, Request, StandIn};
-use crate::{provider, scope, turn};
+use crate::{provider, scope, turn, wanted};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use throughline_core::memory::{MemoryError, Provider, Scope};
@@ -271,7 +271,8 @@ async fn p31_recall_is_narrowed_unless_the_bank_is_ones_own_or_the_user_decided(
         assert_eq!(sent.get("tags").cloned().unwrap_or_default(), tags, "{config}");
         assert!(told.contains("mine") && told.contains("nobody's"));
         assert_eq!(told.contains("canary"), shows_foreign, "{config}: {told}");
-        let searched = hindsight.call(&scope("s", Some("1")), "hindsight_recall", r#"{"query":"?"}"#).await;
+        let searched =
+            hindsight.call(&scope("s", Some("1")), wanted("hindsight_recall", r#"{"query":"?"}"#)).await;
         assert_eq!(searched.contains("canary"), shows_foreign, "{config}: {searched}");
     }
     let alone = provider(&stand_in.url, json!({})).of_one_person();
@@ -294,7 +295,7 @@ async fn hostile_memories_are_bounded_and_an_unknown_bank_is_empty() {
     let absent = StandIn::start(|_, _| Answer::Json(404, json!({ "detail": "Bank not found" }))).await;
     let hindsight = provider(&absent.url, json!({}));
     assert_eq!(hindsight.recall(&scope("s", Some("1")), "?").await, Ok(String::new()));
-    let searched = hindsight.call(&scope("s", None), "hindsight_recall", r#"{"query":"?"}"#).await;
+    let searched = hindsight.call(&scope("s", None), wanted("hindsight_recall", r#"{"query":"?"}"#)).await;
     assert_eq!(searched, r#"{"result": "No relevant memories found."}"#);
 
     let down = StandIn::start(|_, _| Answer::Json(500, json!({ "detail": "inner" }))).await;
@@ -367,7 +368,7 @@ async fn the_tools_answer_as_hermes_does_and_keep_nothing_twice() {
     let note = r#"{"content":"likes tea","context":"preference","tags":["food","user:2"]}"#;
     for _ in 0..2 {
         assert_eq!(
-            hindsight.call(&scope, "hindsight_retain", note).await,
+            hindsight.call(&scope, wanted("hindsight_retain", note)).await,
             r#"{"result": "Memory stored successfully."}"#
         );
     }
@@ -385,11 +386,13 @@ async fn the_tools_answer_as_hermes_does_and_keep_nothing_twice() {
         ("hindsight_retain", "nonsense", r#"{"error": "The arguments are no JSON object."}"#),
         ("hindsight_forget", "{}", r#"{"error": "Unknown tool: hindsight_forget"}"#),
     ] {
-        assert_eq!(hindsight.call(&scope, name, arguments).await, answer);
+        assert_eq!(hindsight.call(&scope, wanted(name, arguments)).await, answer);
     }
     let context = provider(&stand_in.url, json!({ "memory_mode": "context" }));
     assert!(context.tools().is_empty());
-    assert!(context.call(&scope, "hindsight_recall", r#"{"query":"x"}"#).await.contains("Unknown tool"));
+    assert!(
+        context.call(&scope, wanted("hindsight_recall", r#"{"query":"x"}"#)).await.contains("Unknown tool")
+    );
 
     let down = StandIn::start(|_, _| Answer::Json(401, json!({ "detail": KEY }))).await;
     let hindsight = provider(&down.url, json!({ "api_key": KEY }));
@@ -398,7 +401,7 @@ async fn the_tools_answer_as_hermes_does_and_keep_nothing_twice() {
         ("hindsight_recall", "Failed to search memory: "),
         ("hindsight_reflect", "Failed to reflect: "),
     ] {
-        let answer = hindsight.call(&scope, name, r#"{"content":"x","query":"x"}"#).await;
+        let answer = hindsight.call(&scope, wanted(name, r#"{"content":"x","query":"x"}"#)).await;
         assert!(answer.contains(words) && !answer.contains("canary"), "{answer}");
     }
 }

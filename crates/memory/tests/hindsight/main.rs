@@ -9,7 +9,7 @@ mod wire;
 
 use serde_json::{Value, json};
 use throughline_core::id::{Generation, Seq, TurnId};
-use throughline_core::memory::{Place, Retention, Scope};
+use throughline_core::memory::{Place, Retention, Scope, Wanted};
 use throughline_core::time::Time;
 use throughline_memory::hindsight::{Hindsight, Settings};
 
@@ -20,6 +20,11 @@ fn provider(url: &str, config: Value) -> Hindsight {
     });
     all.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
     Hindsight::new(Settings::read(Some(&all.to_string()), None, &|_| None).unwrap()).unwrap()
+}
+
+/// A call of one of its tools.
+fn wanted<'a>(name: &'a str, arguments: &'a str) -> Wanted<'a> {
+    Wanted { key: "s/1/0/0", name, arguments }
 }
 
 fn scope(session: &str, user: Option<&str>) -> Scope {

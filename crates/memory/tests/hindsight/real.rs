@@ -3,7 +3,7 @@
 //! `tests/peers/hindsight install` makes it; with `THROUGHLINE_PEERS=skip` the test says so and passes.
 
 use crate::wire::request;
-use crate::{provider, scope, turn};
+use crate::{provider, scope, turn, wanted};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -234,7 +234,7 @@ async fn p26_on_the_real_server_each_turn_is_kept_exactly_once_under_its_own_lin
     let user = scope("first", Some("1"));
     for _ in 0..2 {
         let answer = direct
-            .call(&user, "hindsight_retain", r#"{"content":"The harbour master is called Ines."}"#)
+            .call(&user, wanted("hindsight_retain", r#"{"content":"The harbour master is called Ines."}"#))
             .await;
         assert_eq!(answer, r#"{"result": "Memory stored successfully."}"#);
     }

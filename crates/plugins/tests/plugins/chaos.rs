@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use throughline_core::memory::{MemoryError, Provider};
 use throughline_core::port::{ContextUsage, Engine, EngineError, Hooks, Wishes};
 use throughline_core::tool::{Done, Kit, Returned, Witness};
+use throughline_plugins::protocol::{CommandRun, Scoped, Text};
 use throughline_plugins::scope::of_memory;
 
-const METHODS: [&str; 9] = [
+const METHODS: [&str; 11] = [
     "engine/should_compress",
     "engine/has_content",
     "engine/compress",
@@ -17,6 +18,8 @@ const METHODS: [&str; 9] = [
     "tool/call",
     "hook/run",
     "scope/close",
+    "engine/status",
+    "command/run",
 ];
 
 /// How much later than its deadline a call may come back, on a busy machine.
@@ -63,6 +66,11 @@ async fn done(plugin: &Plugin, method: &str) -> bool {
             }
         },
         "scope/close" => plugin.host.close(&Default::default()).await.is_ok(),
+        "engine/status" => {
+            let (asked, time) = (Scoped::default(), plugin.host.deadlines().look);
+            plugin.host.ask::<_, Text>("engine/status", &asked, time).await.is_ok()
+        }
+        "command/run" => plugin.host.command(&CommandRun::default()).await.is_ok_and(|said| said == "words"),
         other => panic!("{other}"),
     }
 }

@@ -6,10 +6,14 @@ use throughline_plugins::Deadlines;
 use throughline_plugins::check::{Outcome, Report, check};
 
 async fn report(command: &[&str], deadline: Duration) -> Report {
+    patient_report(command, deadline, deadline).await
+}
+
+async fn patient_report(command: &[&str], deadline: Duration, patience: Duration) -> Report {
     let directory = tempfile::tempdir().unwrap();
     let mut settings = settings(directory.path(), command);
     settings.deadlines = Deadlines::all(deadline);
-    check(settings).await
+    check(settings, patience).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,6 +47,22 @@ async fn what_is_wrong_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_answered_after_its_deadline_is_named() {
+    for method in ["provider/recall", "engine/should_compress", "hook/run"] {
+        let command = ["chaos", "late", method];
+        let report = patient_report(&command, Duration::from_millis(1000), Duration::from_secs(20)).await;
+        let named = format!("{method} is answered within its deadline of 1 s");
+        let late = report.findings.iter().find(|finding| finding.what == named);
+        assert!(late.is_some_and(|late| matches!(late.outcome, Outcome::Failed(_))), "{method}: {report}");
+        assert!(!report.has_passed());
+    }
+    let report = patient_report(&["chaos"], Duration::from_secs(20), Duration::from_secs(20)).await;
+    let judged =
+        report.findings.iter().find(|finding| finding.what == "every answer comes within its deadline");
+    assert_eq!(judged.map(|judged| &judged.outcome), Some(&Outcome::Passed), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_in_the_documentation_keeps_to_the_protocol() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plugins.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -55,6 +75,6 @@ async fn the_example_in_the_documentation_keeps_to_the_protocol() {
     settings.environment =
         throughline_plugins::settings::environment(std::env::vars(), &[], &Default::default());
     settings.deadlines = Deadlines::all(Duration::from_secs(20));
-    let report = check(settings).await;
+    let report = check(settings, Duration::from_secs(20)).await;
     assert!(report.has_passed(), "{report}");
 }

@@ -1,6 +1,8 @@
 //! How a plugin is started, confined, left alone and ended.
 
-use crate::world::{Plugin, TIME, call, gone, happening, kit, past, retention, scope, settings};
+use crate::world::{
+    Plugin, TIME, call, gone, happening, kit, nobody_knows, past, retention, scope, settings,
+};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,7 +11,8 @@ use throughline_core::memory::{MemoryError, Provider};
 use throughline_core::message::Content;
 use throughline_core::port::{Engine, Hooks, Occasion, Wishes};
 use throughline_core::time::Time;
-use throughline_core::tool::{Done, Kit, Returned, Witness};
+use throughline_core::tool::{Done, Kit, Question, Returned, Witness};
+use throughline_plugins::kit::{Judge, Leave};
 use throughline_plugins::protocol::ModelSaid;
 use throughline_plugins::{
     AnswerModel, CallError, Host, LOG_FILE, Limits, PluginEngine, PluginHooks, PluginSettings, State,
@@ -75,7 +78,7 @@ async fn p31_a_guard_that_was_never_heard_lets_nothing_pass_and_its_state_says_s
         let host = Host::new(settings, None);
         host.start().await.unwrap_err();
         assert_eq!(host.status().state, State::Failed);
-        let forbidden = PluginHooks::new(host).forbids(&call("terminal", "{}")).await;
+        let forbidden = PluginHooks::new(host, nobody_knows()).forbids(&call("terminal", "{}")).await;
         assert_eq!(forbidden.is_some_and(|why| why.contains("no-such-program")), guards);
     }
 }
@@ -231,6 +234,52 @@ async fn what_is_remembered_needs_no_process_and_stays_as_it_was() {
         gone(process).await;
         assert_eq!((host.status().state, host.status().last_error), (State::Idle, None), "no death");
     }
+}
+
+#[tokio::test]
+async fn p31_a_call_that_asks_is_made_once_somebody_has_agreed_and_not_before() {
+    let plugin = Plugin::start(&["chaos"]).await;
+    let done = plugin.directory.path().join("plugin/asked");
+    let judged = async |leave: Option<fn() -> Leave>| {
+        let judge = leave.map(|leave| -> Judge {
+            Arc::new(move |call, asked| {
+                assert_eq!((call.name.as_str(), asked.what.as_str()), ("ask", "rm -r /"));
+                assert_eq!(asked.patterns, ["remove"]);
+                leave()
+            })
+        });
+        kit(plugin.host.clone()).judged_by(judge).call(&call("ask", "{}")).await
+    };
+    assert_eq!(text(judged(None).await), "nobody was asked");
+    assert_eq!(text(judged(Some(|| Leave::Refused("not today".into()))).await), "not today");
+    let asking = || {
+        let question =
+            Question::Approval { what: "rm -r /".into(), why: String::new(), patterns: Vec::new() };
+        Leave::Ask { question, patience: TIME }
+    };
+    assert!(matches!(judged(Some(asking)).await, Returned::Ask { patience: TIME, .. }));
+    assert!(!done.exists(), "nothing was done yet");
+    assert_eq!(text(judged(Some(|| Leave::Given)).await), "it was done");
+    assert_eq!(std::fs::read_to_string(done).unwrap(), "x", "and once");
+}
+
+#[tokio::test]
+async fn p31_what_calls_tools_by_itself_is_not_run_unseen_by_a_guard() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::new(settings(directory.path(), &["chaos"]), None);
+    let tools = serde_json::json!([{"name": "script", "calls_tools": true}, {"name": "a"}]);
+    let remembered = serde_json::json!({"protocol": 1, "name": "chaos", "tools": tools});
+    host.settled_as(serde_json::from_value(remembered).unwrap());
+    let run = async |name: &str, guard: Option<&'static str>| {
+        let guarded = kit(host.clone()).guarded_by(Arc::new(move || guard.map(str::to_owned)));
+        text(guarded.call(&call(name, "{\"x\": 1}")).await)
+    };
+    assert_eq!(run("script", None).await, "{\"x\":1}");
+    assert_eq!(run("a", Some("the plugin watch")).await, "{\"x\":1}", "the guard hears of this one");
+    let refused = run("script", Some("the plugin watch")).await;
+    assert!(refused.contains("script was not run") && refused.contains("the plugin watch"), "{refused}");
+    assert!(Plugin::start(&["chaos"]).await.host.is_guard(), "it declares pre_tool_call");
+    assert!(!host.is_guard());
 }
 
 #[tokio::test]

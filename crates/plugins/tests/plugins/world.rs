@@ -9,6 +9,7 @@ use throughline_core::port::{Happening, Occasion, Past};
 use throughline_core::time::Time;
 use throughline_core::tool::{Call, Caller};
 use throughline_core::{Generation, Message, Seq, TurnId};
+use throughline_plugins::hooks::ScopeOfSession;
 use throughline_plugins::{
     Deadlines, Host, Limits, PluginEngine, PluginHooks, PluginKit, PluginProvider, PluginSettings,
 };
@@ -53,9 +54,14 @@ impl Plugin {
         host.start().await.unwrap();
         let engine = PluginEngine::new(host.clone(), 1000, Arc::new(|_| false)).unwrap();
         let provider = PluginProvider::new(host.clone()).unwrap();
-        let (kit, hooks) = (kit(host.clone()), PluginHooks::new(host.clone()));
+        let (kit, hooks) = (kit(host.clone()), PluginHooks::new(host.clone(), nobody_knows()));
         Self { host, engine, provider, kit, hooks, directory }
     }
+}
+
+/// Hooks are told by what is known of the occasion.
+pub fn nobody_knows() -> ScopeOfSession {
+    Arc::new(|_, _| Box::pin(async { None }))
 }
 
 /// Whoever calls is known by the session alone.

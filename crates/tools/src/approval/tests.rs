@@ -122,6 +122,29 @@ fn error(judgement: &Judgement) -> String {
 }
 
 #[test]
+fn p31_what_another_program_asks_about_is_asked_of_people_as_commands_are() {
+    let patterns_of = ["execute_code".to_owned()];
+    let asked =
+        Asked { what: "print('sk-1234567890abcdef1234')", why: "it is a script", patterns: &patterns_of };
+    let once = Asked { patterns: &[], ..asked };
+    let approvals = |mode| Approvals::new(settings(mode), Arc::new(List::default()), None);
+    let manual = approvals(Mode::Manual);
+    assert_eq!(patterns(&manual.leave(&call("cli"), &asked)), Some(vec!["execute_code".to_owned()]));
+    assert_eq!(patterns(&manual.leave(&call("cli"), &once)), Some(Vec::new()));
+    assert_eq!(approvals(Mode::Off).leave(&call("cli"), &asked), Judgement::Run { note: None });
+    // Nobody sits in front of a schedule.
+    assert!(error(&manual.leave(&call("cron"), &asked)).contains("without a user present"));
+    let mut allowed = call("cli");
+    allowed.caller.allowed = vec!["execute_code".to_owned()];
+    assert_eq!(manual.leave(&allowed, &asked), Judgement::Run { note: None });
+    assert!(patterns(&manual.leave(&allowed, &once)).is_some(), "what is asked once is not covered by it");
+    // Somebody said yes, for good: then it is not asked about again.
+    let granted = Call { grant: Some(Grant::Always), ..call("cli") };
+    assert!(matches!(manual.leave(&granted, &asked), Judgement::Run { .. }));
+    assert_eq!(manual.leave(&call("cli"), &asked), Judgement::Run { note: None });
+}
+
+#[test]
 fn hermes_and_this_say_the_same_of_every_command() {
     let detector = Detector::new(&place());
     let mut wrong = Vec::new();
