@@ -36,4 +36,5 @@ mod snapshots;
 mod switches;
 mod tidy;
 mod torture;
+mod troubles;
 mod wire;
