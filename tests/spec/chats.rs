@@ -8,6 +8,7 @@ use crate::lifecycle::hermes_home;
 use crate::model::{ModelServer, text};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use throughline_servers::TelegramServer;
@@ -227,9 +228,22 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     let place = Place::new();
     hermes_home(&place, 400);
     let people = [105, 106, 107, 108, 900]; // two whose turn was cut off, two at rest, and a new one
-    let list: Vec<String> = people.iter().map(i64::to_string).collect();
+    let later = [109, 110, 111, 112, 113]; // who write when all is over, of whom one was cut off
+    let list: Vec<String> = people.iter().chain(&later).map(i64::to_string).collect();
     let whom = format!("TELEGRAM_ALLOWED_USERS={}", list.join(","));
     let world = World::on(place, Duration::ZERO, &whom);
+    // By this rule everything was over a month ago: it holds from the first start on.
+    let hook =
+        world.place.write("hook.sh", format!("#!/bin/sh\ncat >> {}/ends\n", world.place.path().display()));
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    world.place.append(
+        "home/config.yaml",
+        &format!(
+            "session_reset: {{mode: idle, idle_minutes: 1440}}\nhooks_auto_accept: true\n\
+             hooks: {{on_session_finalize: [{{command: {}}}]}}\n",
+            hook.display()
+        ),
+    );
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut written = Vec::new();
     for (nth, hours_ago) in [26, 25, 20, 14, 13, 9, 8, 5, 4, 3, 2, 1].into_iter().enumerate() {
@@ -259,6 +273,13 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     world.until("everybody is answered", |world| world.shown().len() == people.len());
     assert_eq!(world.model.asked().len(), people.len(), "what waits together is one turn");
     assert_eq!(gateway.client.read("/api/control/status")["waiting_inputs"], 0);
+    for who in later {
+        let text = format!("written now by {who}");
+        world.telegram.say(&Chat::private(who, "Ada"), &User::new(who, "Ada"), &text);
+        written.push((who, text));
+    }
+    let all = people.len() + later.len();
+    world.until("they are answered, too", |world| world.shown().len() == all);
     let conn = rusqlite::Connection::open(world.place.file("home/state.db")).unwrap();
     for (who, text) in &written {
         let sql = "SELECT session_id FROM messages WHERE role = 'user' AND content = ?1";
@@ -273,8 +294,17 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
             "{text} is in {sessions:?}"
         );
     }
+    let ended: i64 = conn
+        .query_row(
+            "SELECT (SELECT count(*) FROM tl_finalisation) + (SELECT count(*) FROM tl_reset)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(ended, 0, "nothing has ended");
     assert!(gateway.stop().success());
-    assert_eq!((world.model.asked().len(), world.shown().len()), (people.len(), people.len()));
+    assert!(!world.place.file("ends").exists(), "and nobody was told that anything had");
+    assert_eq!((world.model.asked().len(), world.shown().len()), (all, all));
 }
 
 #[test]
