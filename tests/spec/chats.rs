@@ -135,6 +135,58 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
     assert!(gateway.stop().success());
 }
 
+/// Each is committed as it comes; the turn waits for the rest, and a crash makes it wait no longer.
+#[test]
+fn p8_an_album_and_a_text_that_was_cut_are_one_turn_also_through_kill_9() {
+    let whom = format!(
+        "TELEGRAM_ALLOWED_USERS={ADA}\nHERMES_TELEGRAM_MEDIA_BATCH_DELAY_SECONDS=6\n\
+         HERMES_TELEGRAM_TEXT_BATCH_SPLIT_DELAY_SECONDS=6"
+    );
+    let world = World::letting_in(Duration::ZERO, &whom);
+    let (chat, user) = ada();
+    let picture = |caption: Option<&str>| {
+        let file = world.telegram.add_file(vec![7; 64]);
+        let mut fields = json!({
+            "media_group_id": "album", "photo": [{"file_id": file, "file_unique_id": file, "width": 1, "height": 1}],
+        });
+        if let Some(caption) = caption {
+            fields["caption"] = json!(caption);
+        }
+        world.telegram.write(&chat, &user, fields);
+    };
+    let said = |request: &Value| -> Vec<String> {
+        let all = request["messages"].as_array().unwrap().clone();
+        all.iter().filter(|message| message["role"] == "user").map(text).collect()
+    };
+    // Whoever waits as long as here is told so, as well.
+    let answers = |world: &World| world.shown().iter().filter(|shown| shown.contains("re: ")).count();
+    let gateway = world.launch.start();
+    picture(Some("three of these"));
+    picture(None);
+    picture(Some("and the last"));
+    world.until("an answer", |world| answers(world) == 1);
+    let asked = world.model.requests();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    let told = said(&asked[0]);
+    assert_eq!(told.len(), 3, "each as its own message: {told:?}");
+    assert!(told[0].contains("three of these") && told[2].contains("and the last"), "{told:?}");
+
+    let (long, rest) = ("a".repeat(4_090), "and that was all");
+    world.telegram.say(&chat, &user, &long);
+    world.telegram.say(&chat, &user, rest);
+    world.until("both are taken in", |world| world.telegram.unacknowledged() == 0);
+    gateway.kill();
+    let gateway = world.launch.start();
+    world.until("an answer to both", |world| {
+        world.shown().iter().any(|shown| shown.ends_with(&format!("re: {rest}")))
+    });
+    let asked = world.model.requests();
+    let told = said(asked.last().unwrap());
+    assert_eq!((told.len(), &told[3], told[4].as_str()), (5, &long, rest));
+    assert_eq!(answers(&world), 2, "{:?}", world.shown());
+    assert!(gateway.stop().success());
+}
+
 /// What a program passes on needs no model, and is on disk before the program hears that it arrived.
 #[test]
 fn p7_p8_p10_what_a_webhook_only_delivers_is_shown_once_through_kill_9_and_redelivery() {
