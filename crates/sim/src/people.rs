@@ -208,7 +208,7 @@ impl Room {
             trace: Trace::default(),
             may_be_retry: false,
             // Every third line is the first of several that were meant as one.
-            gathers: (number % 3 == 0).then_some(GATHERED),
+            gathers: number.is_multiple_of(3).then_some(GATHERED),
         }
     }
 }
