@@ -225,7 +225,8 @@ fn p30_a_reply_that_telegram_does_not_take_is_named_with_its_chat_and_the_others
         world.telegram.close_chat(&chat, code, description);
         world.telegram.say(&chat, &User::new(id.abs(), "Ada"), &text);
         let latest = || world.status()["latest_refused_replies"][0].clone();
-        until(&text, || latest()["chat"] == id.to_string());
+        let place = id.to_string();
+        until(&text, || latest()["chat"].as_str() == Some(&place));
         let (said, is_well) = world.said();
         assert!(!is_well && said.contains("will never arrive"), "{said}");
         assert!(said.contains(&format!("to telegram {id} (")) && said.contains(description), "{said}");
