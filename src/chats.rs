@@ -37,6 +37,8 @@ use tokio::task::JoinHandle;
 /// Hermes listens there for Telegram's webhook.
 const TELEGRAM_WEBHOOK: ([u8; 4], u16) = ([0, 0, 0, 0], 8443);
 
+const GATHERED_MAX: Duration = Duration::from_secs(30);
+
 /// Accounts that are ready to connect.
 #[derive(Default)]
 pub struct Chats {
@@ -275,6 +277,12 @@ impl Told<'_> {
         }
     }
 
+    /// A turn waits so long for the rest of what somebody sent, and no longer than anybody would put up with.
+    fn seconds(&self, name: &str) -> Option<Duration> {
+        let seconds: f64 = self.variable(name)?.trim().parse().ok()?;
+        Duration::try_from_secs_f64(seconds).ok().map(|length| length.min(GATHERED_MAX))
+    }
+
     fn telegram(&self) -> Result<telegram::Settings, String> {
         let token = self.token("TELEGRAM_BOT_TOKEN")?;
         let mode = match self.variable("TELEGRAM_WEBHOOK_URL") {
@@ -289,7 +297,14 @@ impl Told<'_> {
                 }
             }
         };
+        let usual = telegram::Patience::default();
+        let patience = telegram::Patience {
+            album: self.seconds("HERMES_TELEGRAM_MEDIA_BATCH_DELAY_SECONDS").unwrap_or(usual.album),
+            split: self.seconds("HERMES_TELEGRAM_TEXT_BATCH_SPLIT_DELAY_SECONDS").unwrap_or(usual.split),
+            ..usual
+        };
         Ok(telegram::Settings {
+            patience,
             base_url: self.text("base_url"),
             base_file_url: self.text("base_file_url"),
             local_files: self.flag("local_mode", false),

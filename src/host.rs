@@ -406,7 +406,6 @@ impl Crew {
     /// One look at everybody.
     fn beat(&self) -> Beat {
         let mut running = Vec::new();
-        let mut work = 0;
         let (mut moving, all) = (0, {
             let mut seats = self.seats();
             for seat in seats.iter_mut() {
@@ -430,7 +429,6 @@ impl Crew {
             if let Some(presence) = presence.lock().expect("nothing panics while it holds this").as_mut() {
                 presence.runs(&status, now());
             }
-            work += status.commits;
             if status.writer_gone && !status.draining {
                 gone.notify_one();
             }
@@ -450,7 +448,7 @@ impl Crew {
                 *pulse = felt;
             }
         }
-        Beat { lives: moving > 0 || count == 0, running: count, all, work }
+        Beat { lives: moving > 0 || count == 0, running: count, all }
     }
 
     /// Rings when somebody wants the process to begin anew.
@@ -464,8 +462,6 @@ struct Beat {
     lives: bool,
     running: usize,
     all: usize,
-    /// How much has been written, by all of them.
-    work: u64,
 }
 
 impl Default for Pulse {
@@ -507,15 +503,11 @@ pub async fn heartbeat(crew: Arc<Crew>, notify: Arc<Notify>) {
     let mut ticks = tokio::time::interval(HEARTBEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut told = (0, 0);
-    let mut idle = Idle::default();
     loop {
         ticks.tick().await;
         let looked = crew.clone();
         let Ok(beat) = tokio::task::spawn_blocking(move || looked.beat()).await else { continue };
-        let Beat { lives, running, all, work } = beat;
-        if idle.since(work) {
-            let _ = tokio::task::spawn_blocking(give_memory_back).await;
-        }
+        let Beat { lives, running, all } = beat;
         if (running, all) != told {
             told = (running, all);
             notify.say(&News::Status(format!("{running} of {all} agents run")));
@@ -523,36 +515,5 @@ pub async fn heartbeat(crew: Arc<Crew>, notify: Arc<Notify>) {
         if lives && notify.watchdog.is_some() {
             notify.say(&News::Alive);
         }
-    }
-}
-
-/// Whether there has been nothing to do for a while, once for every while.
-#[derive(Default)]
-struct Idle {
-    work: u64,
-    beats: u32,
-}
-
-/// Actors rest after five minutes, stores before that.
-const IDLE_BEATS: u32 = 330;
-
-impl Idle {
-    fn since(&mut self, work: u64) -> bool {
-        match work == self.work {
-            true => self.beats = self.beats.saturating_add(1),
-            false => *self = Self { work, beats: 0 },
-        }
-        self.beats == IDLE_BEATS
-    }
-}
-
-/// What was freed by many agents at rest lies between what is in use; the system gets it back only on
-/// request, where the allocator is glibc's.
-#[allow(unsafe_code)]
-fn give_memory_back() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes a number and touches only what the allocator itself knows to be free.
-    unsafe {
-        libc::malloc_trim(0);
     }
 }

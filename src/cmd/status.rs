@@ -154,6 +154,7 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
             counted(count("parked"), "turn", "turns")
         ));
     }
+    found.extend(set_aside(agent));
     for plugin in agent["plugins"].as_array().into_iter().flatten() {
         if matches!(plugin["state"].as_str(), Some("died" | "failed" | "silent" | "unusable")) {
             let why =
@@ -199,6 +200,26 @@ fn refused(agent: &Value, now: Time) -> Option<String> {
     let count = agent["refused_replies"].as_u64().unwrap_or(0).max(named.len() as u64);
     let latest = if count > named.len() as u64 { "; the latest" } else { "" };
     Some(format!("{} will never arrive{latest}: {}", counted(count, "reply", "replies"), named.join("; ")))
+}
+
+/// Ends of conversations that were not heard of everywhere, the latest by name.
+fn set_aside(agent: &Value) -> Option<String> {
+    let count = agent["handovers_parked"].as_u64().filter(|count| *count > 0)?;
+    let latest = agent["latest_handovers_parked"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named: Vec<String> = latest
+        .iter()
+        .map(|it| {
+            let said = |field: &str| one_line(it[field].as_str().unwrap_or_default());
+            let tries = counted(it["attempts"].as_u64().unwrap_or(0), "attempt", "attempts");
+            format!("of {} at {}, after {tries}", said("session"), said("step"))
+        })
+        .collect();
+    let latest = if count > named.len() as u64 { "; the latest" } else { "" };
+    Some(format!(
+        "{} set aside{latest}: {}; `throughline resume` tries again",
+        counted(count, "hand-over", "hand-overs"),
+        named.join("; ")
+    ))
 }
 
 // ----------------------------------------------------------------------------------------- showing
@@ -442,6 +463,20 @@ mod tests {
     }
 
     #[test]
+    fn p20_a_hand_over_that_was_set_aside_is_named_with_its_step() {
+        let told = |count: u64| {
+            let latest = json!([{"session": "S", "epoch": 1, "step": "notify.sh: exit\n7", "attempts": 8, "since": 1.0}]);
+            set_aside(&json!({"handovers_parked": count, "latest_handovers_parked": latest}))
+        };
+        assert_eq!(told(0), None);
+        assert_eq!(
+            told(1).unwrap(),
+            "1 hand-over set aside: of S at notify.sh: exit 7, after 8 attempts; `throughline resume` tries again"
+        );
+        assert!(told(2).unwrap().starts_with("2 hand-overs set aside; the latest: of S at"));
+    }
+
+    #[test]
     fn the_exit_code_tells_trouble_and_only_trouble() {
         let well = json!({"state": "running", "platforms": [{"name": "x", "state": "up", "detail": null}]});
         assert_eq!(troubles(&well, NOW), Vec::<String>::new());
@@ -455,6 +490,7 @@ mod tests {
             ("latest_refused_replies", json!([{"key": "S/6", "since": 999_000.0}])),
             ("parked", json!(2)),
             ("unkept_refused", json!(1)),
+            ("handovers_parked", json!(1)),
             ("home_halted", json!(true)),
             ("oldest_waiting", json!({"why": "next", "since": 0.0})),
             ("platforms", json!([{"name": "x", "state": "refused", "detail": "revoked"}])),

@@ -63,5 +63,6 @@ fn told(desk: &dyn Desk, notice: Notice) -> Submission {
         platform_id: None,
         trace: notice.trace,
         may_be_retry: false,
+        gathers: None,
     }
 }

@@ -8,6 +8,7 @@ use crate::lifecycle::hermes_home;
 use crate::model::{ModelServer, text};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use throughline_servers::TelegramServer;
@@ -134,6 +135,58 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
     assert!(gateway.stop().success());
 }
 
+/// Each is committed as it comes; the turn waits for the rest, and a crash makes it wait no longer.
+#[test]
+fn p8_an_album_and_a_text_that_was_cut_are_one_turn_also_through_kill_9() {
+    let whom = format!(
+        "TELEGRAM_ALLOWED_USERS={ADA}\nHERMES_TELEGRAM_MEDIA_BATCH_DELAY_SECONDS=6\n\
+         HERMES_TELEGRAM_TEXT_BATCH_SPLIT_DELAY_SECONDS=6"
+    );
+    let world = World::letting_in(Duration::ZERO, &whom);
+    let (chat, user) = ada();
+    let picture = |caption: Option<&str>| {
+        let file = world.telegram.add_file(vec![7; 64]);
+        let mut fields = json!({
+            "media_group_id": "album", "photo": [{"file_id": file, "file_unique_id": file, "width": 1, "height": 1}],
+        });
+        if let Some(caption) = caption {
+            fields["caption"] = json!(caption);
+        }
+        world.telegram.write(&chat, &user, fields);
+    };
+    let said = |request: &Value| -> Vec<String> {
+        let all = request["messages"].as_array().unwrap().clone();
+        all.iter().filter(|message| message["role"] == "user").map(text).collect()
+    };
+    // Whoever waits as long as here is told so, as well.
+    let answers = |world: &World| world.shown().iter().filter(|shown| shown.contains("re: ")).count();
+    let gateway = world.launch.start();
+    picture(Some("three of these"));
+    picture(None);
+    picture(Some("and the last"));
+    world.until("an answer", |world| answers(world) == 1);
+    let asked = world.model.requests();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    let told = said(&asked[0]);
+    assert_eq!(told.len(), 3, "each as its own message: {told:?}");
+    assert!(told[0].contains("three of these") && told[2].contains("and the last"), "{told:?}");
+
+    let (long, rest) = ("a".repeat(4_090), "and that was all");
+    world.telegram.say(&chat, &user, &long);
+    world.telegram.say(&chat, &user, rest);
+    world.until("both are taken in", |world| world.telegram.unacknowledged() == 0);
+    gateway.kill();
+    let gateway = world.launch.start();
+    world.until("an answer to both", |world| {
+        world.shown().iter().any(|shown| shown.ends_with(&format!("re: {rest}")))
+    });
+    let asked = world.model.requests();
+    let told = said(asked.last().unwrap());
+    assert_eq!((told.len(), &told[3], told[4].as_str()), (5, &long, rest));
+    assert_eq!(answers(&world), 2, "{:?}", world.shown());
+    assert!(gateway.stop().success());
+}
+
 /// What a program passes on needs no model, and is on disk before the program hears that it arrived.
 #[test]
 fn p7_p8_p10_what_a_webhook_only_delivers_is_shown_once_through_kill_9_and_redelivery() {
@@ -227,9 +280,22 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     let place = Place::new();
     hermes_home(&place, 400);
     let people = [105, 106, 107, 108, 900]; // two whose turn was cut off, two at rest, and a new one
-    let list: Vec<String> = people.iter().map(i64::to_string).collect();
+    let later = [109, 110, 111, 112, 113]; // who write when all is over, of whom one was cut off
+    let list: Vec<String> = people.iter().chain(&later).map(i64::to_string).collect();
     let whom = format!("TELEGRAM_ALLOWED_USERS={}", list.join(","));
     let world = World::on(place, Duration::ZERO, &whom);
+    // By this rule everything was over a month ago: it holds from the first start on.
+    let hook =
+        world.place.write("hook.sh", format!("#!/bin/sh\ncat >> {}/ends\n", world.place.path().display()));
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    world.place.append(
+        "home/config.yaml",
+        &format!(
+            "session_reset: {{mode: idle, idle_minutes: 1440}}\nhooks_auto_accept: true\n\
+             hooks: {{on_session_finalize: [{{command: {}}}]}}\n",
+            hook.display()
+        ),
+    );
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let mut written = Vec::new();
     for (nth, hours_ago) in [26, 25, 20, 14, 13, 9, 8, 5, 4, 3, 2, 1].into_iter().enumerate() {
@@ -259,6 +325,13 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     world.until("everybody is answered", |world| world.shown().len() == people.len());
     assert_eq!(world.model.asked().len(), people.len(), "what waits together is one turn");
     assert_eq!(gateway.client.read("/api/control/status")["waiting_inputs"], 0);
+    for who in later {
+        let text = format!("written now by {who}");
+        world.telegram.say(&Chat::private(who, "Ada"), &User::new(who, "Ada"), &text);
+        written.push((who, text));
+    }
+    let all = people.len() + later.len();
+    world.until("they are answered, too", |world| world.shown().len() == all);
     let conn = rusqlite::Connection::open(world.place.file("home/state.db")).unwrap();
     for (who, text) in &written {
         let sql = "SELECT session_id FROM messages WHERE role = 'user' AND content = ?1";
@@ -273,8 +346,17 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
             "{text} is in {sessions:?}"
         );
     }
+    let ended: i64 = conn
+        .query_row(
+            "SELECT (SELECT count(*) FROM tl_finalisation) + (SELECT count(*) FROM tl_reset)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(ended, 0, "nothing has ended");
     assert!(gateway.stop().success());
-    assert_eq!((world.model.asked().len(), world.shown().len()), (people.len(), people.len()));
+    assert!(!world.place.file("ends").exists(), "and nobody was told that anything had");
+    assert_eq!((world.model.asked().len(), world.shown().len()), (all, all));
 }
 
 #[test]

@@ -102,6 +102,47 @@ fn p20_a_hook_that_fails_twice_and_then_works_is_done_once() {
 }
 
 #[test]
+fn p20_a_hand_over_that_comes_to_nothing_is_set_aside_by_name_and_taken_up_on_request() {
+    let hook = "[ -e repaired ] || { echo 'no paper' >&2; exit 7; }\necho \"$input\" >> log";
+    let place = place(hook, "");
+    let launch = launch(&place);
+    let gateway = launch.start();
+    gateway.client.say("once", "hello").said();
+    assert_eq!(order(&gateway.client, "once", "/new"), 200);
+    let tries = |conn: &Connection| {
+        conn.query_row("SELECT attempts FROM tl_finalisation", [], |row| row.get::<_, i64>(0)).unwrap_or(0)
+    };
+    let conn = Connection::open(place.file("home/state.db")).unwrap();
+    conn.busy_timeout(Duration::from_secs(30)).unwrap();
+    until("it was tried", Duration::from_secs(30), || tries(&conn) == 1);
+    gateway.kill();
+    // Two hours later.
+    conn.execute_batch("UPDATE tl_finalisation SET attempts = 7, not_before = 0").unwrap();
+    let gateway = launch.start();
+    let status = || place.launch().arg("status").run();
+    until("it is set aside", Duration::from_secs(60), || status().stdout.contains("hand-over set aside"));
+    let told = status();
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    assert!(told.stdout.contains("of once at ") && told.stdout.contains("hook.sh"), "{told:?}");
+    assert!(told.stdout.contains("no paper") && told.stdout.contains("after 8 attempts"), "{told:?}");
+    let story = place.launch().arg("why").arg("once").run();
+    assert!(story.stdout.contains("set aside after 8 attempts"), "{story:?}");
+    gateway.kill();
+    let told = status();
+    assert!(told.stdout.contains("hand-over set aside"), "at rest as well: {told:?}");
+
+    place.write("repaired", "");
+    let gateway = launch.start();
+    let resumed = place.launch().arg("resume").run();
+    assert!(resumed.status.success(), "{resumed:?}");
+    until("it is handed over", Duration::from_secs(60), || {
+        log(&place).len() == 1 && is_handed_over(&gateway)
+    });
+    assert!(!status().stdout.contains("set aside"), "{:?}", status());
+    assert_sound(&gateway);
+}
+
+#[test]
 fn p20_three_restarts_in_a_row_hand_over_nothing_twice_and_ask_no_model() {
     let place = place("echo \"$input\" >> log", "");
     let launch = launch(&place);

@@ -39,4 +39,5 @@ mod snapshots;
 mod switches;
 mod tidy;
 mod torture;
+mod troubles;
 mod wire;

@@ -1,4 +1,4 @@
-//! Discord and Slack with the real binary, against local servers that speak their protocols.
+//! Chat platforms with the real binary, against local servers that speak their protocols.
 //!
 //! The process is killed at every step of the way in and out: the outside stands still there until it is
 //! dead. The judges are what the platform was told, what Hermes' tables hold, and what people can read.
@@ -10,11 +10,12 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use throughline_servers::discord::{Bot, DiscordServer, Failure};
 use throughline_servers::slack::{self, Fault, SlackServer};
-use throughline_servers::telegram::{Chat, TOKEN, TelegramServer, User};
+use throughline_servers::telegram::{self, Chat, TOKEN, TelegramServer, User};
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,7 +60,7 @@ struct World<Server> {
     _runtime: Runtime,
 }
 
-/// What both platforms can do.
+/// What every platform can do.
 trait Local: Sized {
     fn begin() -> impl Future<Output = Self>;
     /// `platforms:` in the configuration, and what is in `.env`.
@@ -529,6 +530,181 @@ fn p8_p10_on_slack_kill_9_at_any_step_of_the_way_out_and_what_comes_again_says_s
                 name: "when the reply was there",
                 is_early: false,
                 arm: |world, _| Slack::fails(world, "chat.postMessage", Fault::Silence),
+                reached: Some(hangs),
+            },
+            Moment {
+                name: "when it heard of that",
+                is_early: false,
+                arm: nothing,
+                reached: Some(has_replied),
+            },
+        ],
+    );
+    // Nobody can know which of the two it was: both come again, and only one of them twice.
+    assert_eq!(replies["killed before the reply was there."], (0, 1));
+    assert_eq!(replies["killed when the reply was there."], (1, 1));
+    assert_eq!(replies["killed while the model thought."], (1, 0));
+}
+
+// -------------------------------------------------------------------------------------------- Telegram
+
+/// Whoever speaks has a chat of their own.
+struct Telegram {
+    server: TelegramServer,
+    people: AtomicI64,
+}
+
+impl Telegram {
+    fn fails(world: &World<Self>, method: &str, fault: telegram::Fault) {
+        world.server.server.fail_next(method, fault);
+    }
+
+    /// Chat and number of a message.
+    fn place(message: &str) -> (i64, i64) {
+        let (chat, number) = message.split_once('/').unwrap();
+        (chat.parse().unwrap(), number.parse().unwrap())
+    }
+}
+
+impl Local for Telegram {
+    async fn begin() -> Self {
+        Self { server: TelegramServer::start_now(), people: AtomicI64::new(1000) }
+    }
+
+    fn settings(&self) -> (String, String) {
+        let platforms = format!("{{telegram: {{extra: {{base_url: '{}/bot'}}}}}}", self.server.url());
+        (platforms, format!("TELEGRAM_BOT_TOKEN={TOKEN}\nGATEWAY_ALLOW_ALL_USERS=true\n"))
+    }
+
+    fn is_connected(&self) -> bool {
+        self.server.is_polled()
+    }
+
+    fn say(&self, text: &str) -> String {
+        let person = self.people.fetch_add(1, Ordering::Relaxed);
+        let number = self.server.say(&Chat::private(person, "Ada"), &User::new(person, "Ada"), text);
+        format!("{person}/{number}")
+    }
+
+    fn tell_again(&self, message: &str) {
+        let (chat, number) = Self::place(message);
+        self.server.tell_again(chat, number);
+    }
+
+    fn hold(&self) {
+        self.server.hold();
+    }
+
+    fn release(&self) {
+        self.server.release();
+    }
+
+    fn heal(&self) {
+        self.server.heal();
+    }
+
+    fn hung(&self) -> usize {
+        self.server.hung()
+    }
+
+    fn is_heard(&self) -> bool {
+        self.server.unacknowledged() == 0
+    }
+
+    fn is_acknowledged(&self, message: &str) -> bool {
+        let (chat, number) = Self::place(message);
+        self.server.is_acknowledged(chat, number)
+    }
+
+    fn shown(&self) -> Vec<String> {
+        let sent = self.server.sent().into_iter().filter(|sent| !sent.deleted);
+        sent.map(|sent| sent.text).collect()
+    }
+}
+
+#[test]
+fn p7_p8_on_telegram_kill_9_at_any_step_of_the_way_in_loses_and_doubles_nothing() {
+    through::<Telegram>(
+        false,
+        &[
+            Moment { name: "before anything was told", is_early: false, arm: nothing, reached: None },
+            Moment {
+                name: "when it was taken in and not acknowledged",
+                is_early: false,
+                // The question that is open gives it out; the next one would acknowledge it.
+                arm: |world, _| Telegram::fails(world, "getUpdates", telegram::Fault::Silence),
+                reached: Some(hangs),
+            },
+            Moment {
+                name: "when it was acknowledged",
+                is_early: false,
+                arm: nothing,
+                reached: Some(|world, before| world.server.is_acknowledged(&before.message)),
+            },
+            Moment {
+                name: "while the bot learned who it is",
+                is_early: true,
+                arm: |world, _| Telegram::fails(world, "getMe", telegram::Fault::Silence),
+                reached: Some(hangs),
+            },
+            Moment {
+                name: "while it made sure that nobody else is called",
+                is_early: true,
+                arm: |world, _| Telegram::fails(world, "deleteWebhook", telegram::Fault::Silence),
+                reached: Some(hangs),
+            },
+            Moment {
+                name: "when it first asked for news",
+                is_early: true,
+                arm: |world, _| Telegram::fails(world, "getUpdates", telegram::Fault::Silence),
+                reached: Some(hangs),
+            },
+            Moment {
+                name: "when the news were on their way",
+                is_early: true,
+                arm: |world, _| Telegram::fails(world, "getUpdates", telegram::Fault::SilenceAfter),
+                reached: Some(hangs),
+            },
+        ],
+    );
+}
+
+#[test]
+fn p8_p10_on_telegram_kill_9_at_any_step_of_the_way_out_and_what_comes_again_says_so() {
+    let replies = through::<Telegram>(
+        false,
+        &[
+            Moment {
+                name: "while the model thought",
+                is_early: false,
+                arm: hold_the_model,
+                reached: Some(asks),
+            },
+            Moment {
+                name: "when the model had answered",
+                is_early: false,
+                arm: nothing,
+                reached: Some(was_answered),
+            },
+            Moment {
+                name: "while it showed that it writes",
+                is_early: false,
+                arm: |world, _| {
+                    world.model.hold();
+                    Telegram::fails(world, "sendChatAction", telegram::Fault::Silence);
+                },
+                reached: Some(hangs),
+            },
+            Moment {
+                name: "before the reply was there",
+                is_early: false,
+                arm: |world, _| Telegram::fails(world, "sendMessage", telegram::Fault::Silence),
+                reached: Some(hangs),
+            },
+            Moment {
+                name: "when the reply was there",
+                is_early: false,
+                arm: |world, _| Telegram::fails(world, "sendMessage", telegram::Fault::SilenceAfter),
                 reached: Some(hangs),
             },
             Moment {

@@ -63,8 +63,7 @@ pub enum DeliveryChange {
     Delivered {
         platform_id: Option<String>,
     },
-    /// To be tried again at this time: this attempt did not arrive. Whether an earlier one did may be unknown,
-    /// since then.
+    /// To be tried again at this time. Whether an attempt before that did arrive may be unknown, since then.
     Postponed {
         until: Time,
         error: String,
@@ -974,6 +973,9 @@ pub struct Submission {
     pub trace: crate::input::Trace,
     /// A retry by the client's own word, or to a named session: its implicit key counts.
     pub may_be_retry: bool,
+    /// Part of something longer, the rest of which comes within this time: its turn waits so long before it asks,
+    /// and takes in what comes meanwhile. Not kept: after a crash nobody waits, and nothing is missing.
+    pub gathers: Option<Duration>,
 }
 
 /// What has been committed when a surface may say "received".

@@ -138,6 +138,8 @@ pub enum Event {
     },
     /// Its `seq` is the one after `received`.
     Received(Arc<Input>),
+    /// What came last belongs to what its turn is about to ask.
+    Continued,
     Answered {
         turn: TurnId,
         step: u32,
@@ -505,6 +507,7 @@ impl Session {
                 next.take_up_reviews(now, rules, &mut acts);
             }
             Event::Received(input) => next.receive(input, now, rules, &mut acts),
+            Event::Continued => next.go_on(now, &mut acts),
             Event::Answered { turn, step, answer, prompt, full } if self.is_at(turn, step) => {
                 next.count_answer(&answer, full, now);
                 next.answer(answer, prompt, now, rules, &mut acts);
@@ -713,6 +716,15 @@ impl Session {
                 self.say_that_it_waits(&input, acts);
                 self.waiting.push_back(input);
             }
+        }
+    }
+
+    /// The rest of what somebody said joins its turn. One that is doing something already is not disturbed.
+    fn go_on(&mut self, now: Time, acts: &mut Vec<Act>) {
+        let Phase::Turn(Turn { group: None, .. }) = self.phase else { return };
+        if self.join_waiting(now, acts) {
+            let Phase::Turn(turn) = &mut self.phase else { return };
+            turn.step += 1;
         }
     }
 

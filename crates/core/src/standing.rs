@@ -2,6 +2,7 @@
 //! it can be told of a gateway that runs and of one that does not.
 
 use crate::id::{Seq, SessionId};
+use crate::port::Parked;
 use crate::time::Time;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,9 @@ pub struct Standing {
     pub compressing: Vec<Compressing>,
     /// Ended conversations that are still being handed over.
     pub handing_over: u64,
+    /// Hand-overs that were set aside, and the latest of them, at most [`PARKED_SHOWN_MAX`].
+    pub handovers_parked: u64,
+    pub latest_handovers_parked: Vec<Parked>,
     /// Reviews that are due, and those that were set aside.
     pub reviews_due: u64,
     pub reviews_parked: u64,
@@ -46,6 +50,9 @@ pub const SHOWN_MAX: usize = 20;
 
 /// Enough to see what they have in common.
 pub const REFUSED_SHOWN_MAX: usize = 3;
+
+/// As with replies.
+pub const PARKED_SHOWN_MAX: usize = 3;
 
 /// A reply that will never arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]

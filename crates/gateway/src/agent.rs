@@ -377,7 +377,7 @@ impl Agent {
             router::mail(&home, &session, Origin::Stored, Mail::Wake);
         }
         if !home.lifecycle.policies.are_never() {
-            tokio::spawn(expiry::watch(Arc::downgrade(&home)));
+            tokio::spawn(expiry::watch(Arc::downgrade(&home)).instrument(home.span.clone()));
         }
         if let Some(memory) = memory {
             memory.belongs_to(&home);

@@ -306,6 +306,7 @@ impl Order {
             platform_id: None,
             trace: Trace::default(),
             may_be_retry: false,
+            gathers: None,
         };
         loop {
             match door.submit(submission.clone()).await {

@@ -26,7 +26,7 @@ const TEND_AT_LEAST: Duration = Duration::from_secs(1);
 /// How often Hermes' own writes are looked for while there is nothing else to do.
 const WATCH: Duration = Duration::from_millis(500);
 /// And once nobody has spoken in the home for a while: many homes at rest share a process.
-const WATCH_AT_REST: Duration = Duration::from_secs(4);
+const WATCH_AT_REST: Duration = Duration::from_secs(8);
 const AT_REST: Duration = Duration::from_secs(30);
 /// How often a disk that refused a write is tried again.
 const PROBE: Duration = Duration::from_secs(1);

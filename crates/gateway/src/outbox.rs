@@ -218,7 +218,11 @@ async fn attempt(
         Err(SendError::Unknown { message }) if !is_over => {
             *unknown += 1;
             tracing::warn!(key = outgoing.key, message, "unknown whether a reply arrived");
-            Attempt::Again(backoff(outgoing.attempts))
+            let delay = backoff(outgoing.attempts);
+            let (until, unknown_since) = (home.clock.now().plus(delay), outgoing.attempted);
+            // Whoever asks meanwhile is told what the platform said.
+            settle(home, outgoing, DeliveryChange::Postponed { until, error: message, unknown_since }).await;
+            Attempt::Again(delay)
         }
         Err(SendError::Later { after, message }) if !is_over => {
             let delay = pause(after, outgoing.attempts);

@@ -45,7 +45,7 @@ use throughline_core::turn::{Answer, Slot, Turn};
 use throughline_core::{Generation, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// A session nobody has spoken in for this long gives its memory back. It is loaded again in a
 /// millisecond or two.
@@ -208,6 +208,8 @@ pub(crate) struct Actor {
     late: Option<(recall::Whose, String)>,
     /// On whose behalf it remembers, once somebody has asked.
     scope: Option<Scope>,
+    /// Until then more of what was said last may come.
+    gathers_until: Option<Instant>,
 }
 
 /// A request by its words, and whether its answer has reached a client.
@@ -273,6 +275,7 @@ impl Actor {
             lingering: None,
             late: None,
             scope: None,
+            gathers_until: None,
         }
     }
 
@@ -578,6 +581,7 @@ impl Actor {
             router::release(&self.home); // somebody is there again
         }
         let seq = self.state.received.next();
+        let gathers = submission.gathers;
         let Submission { mut birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
         let trace = self.traced(trace, key.as_str());
         let reply_to = self.state.answer_to(&trace, &self.home.rules.agent, reply_to);
@@ -598,6 +602,7 @@ impl Actor {
         match self.commit(Some(Event::Received(input)), first).await {
             Ok(()) => {
                 self.spoken = spoken.unwrap_or(self.spoken);
+                self.gather(gathers).await.map_err(Stop::Reload)?;
                 Ok(Receipt { session: self.id.clone(), seq, duplicate: false, progress })
             }
             Err(CommitError::Refused(StoreError::Duplicate { session, seq, same_body: true })) => {
@@ -611,6 +616,21 @@ impl Actor {
             }
             Err(CommitError::Refused(error)) => Err(Stop::Reload(error)),
             Err(CommitError::Unknown) => Err(Stop::Reload(lost())),
+        }
+    }
+
+    /// A message was taken in. While more of the one before it was expected, it is taken for that.
+    async fn gather(&mut self, more: Option<Duration>) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let continues = self.gathers_until.is_some_and(|until| now < until);
+        match more {
+            Some(more) => self.gathers_until = Some(now + more),
+            None if !continues => self.gathers_until = None,
+            None => {}
+        }
+        match continues && !self.state.waiting.is_empty() {
+            true => self.persist(Some(Event::Continued)).await,
+            false => Ok(()),
         }
     }
 
@@ -1346,11 +1366,15 @@ impl Actor {
                 let feed = self.feed.clone();
                 let model = self.model();
                 let standing = self.standing().await?;
-                desk.start(turn::ask(
-                    desk.clone(),
-                    feed,
-                    Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling, model, standing },
-                ))
+                let asking =
+                    Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling, model, standing };
+                let (asked, gathers_until) = (turn::ask(desk.clone(), feed, asking), self.gathers_until);
+                desk.start(async move {
+                    if let Some(until) = gathers_until {
+                        sleep_until(until).await;
+                    }
+                    asked.await;
+                })
             }
             (Job::Call { turn, step, index }, Phase::Turn(current)) => {
                 let group = current.group.as_ref().expect("a call is implied by an open group");

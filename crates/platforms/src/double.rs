@@ -331,6 +331,7 @@ pub fn direct(number: u64, text: &str) -> Incoming {
         edited: false,
         context: None,
         skills: Vec::new(),
+        gathers: None,
     }
 }
 

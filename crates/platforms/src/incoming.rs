@@ -1,5 +1,6 @@
 //! What people write, as every platform says it, and who takes it.
 
+use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::input::Destination;
 use throughline_core::port::{CallId, Promise};
@@ -36,6 +37,8 @@ pub struct Incoming {
     pub context: Option<String>,
     /// Skills that are loaded with it.
     pub skills: Vec<String>,
+    /// One of several that were sent as one: the others come within this time.
+    pub gathers: Option<Duration>,
 }
 
 /// The message that is answered.

@@ -261,6 +261,7 @@ impl Porter {
             platform_id: identity.last().cloned(),
             trace: Trace::default(),
             may_be_retry: false,
+            gathers: None,
         };
         let kept = self.desk.submit(submission).await;
         kept.map(|_| Taken::Kept).map_err(|refusal| NotNow(refusal.to_string()))
@@ -305,6 +306,7 @@ impl Porter {
             platform_id: source.message_id.clone().or_else(|| incoming.identity.last().cloned()),
             trace,
             may_be_retry: false,
+            gathers: incoming.gathers,
         }
     }
 

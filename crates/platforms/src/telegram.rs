@@ -116,6 +116,11 @@ pub struct Patience {
     /// Between two tries when something is in the way.
     pub again_min: Duration,
     pub again_max: Duration,
+    /// Hermes' `HERMES_TELEGRAM_MEDIA_BATCH_DELAY_SECONDS`: for the other pictures of an album.
+    pub album: Duration,
+    /// Hermes' `HERMES_TELEGRAM_TEXT_BATCH_SPLIT_DELAY_SECONDS`: for what follows a text as long as a client lets
+    /// one be.
+    pub split: Duration,
 }
 
 impl Default for Patience {
@@ -128,6 +133,8 @@ impl Default for Patience {
             upload: Duration::from_secs(300),
             again_min: Duration::from_secs(1),
             again_max: Duration::from_secs(60),
+            album: Duration::from_millis(800),
+            split: Duration::from_secs(1),
         }
     }
 }

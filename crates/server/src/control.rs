@@ -117,6 +117,7 @@ impl Line {
             platform_id: None,
             trace: Trace::default(),
             may_be_retry: false,
+            gathers: None,
         })
     }
 }

@@ -122,6 +122,7 @@ impl Caller {
             platform_id: None,
             trace: Trace::default(),
             may_be_retry: implicit_key.is_some() && (self.is_marked_retry || self.session.is_some()),
+            gathers: None,
         }
     }
 

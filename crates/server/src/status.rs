@@ -206,6 +206,19 @@ pub fn standing_json(standing: &Standing) -> Value {
             })
         })
         .collect();
+    let set_aside: Vec<Value> = standing
+        .latest_handovers_parked
+        .iter()
+        .map(|it| {
+            json!({
+                "session": it.session.as_str(),
+                "epoch": it.epoch.0,
+                "step": redacted(&it.why),
+                "attempts": it.attempts,
+                "since": seconds(it.at),
+            })
+        })
+        .collect();
     let undelivered = standing.oldest_undelivered.as_ref().map(|reply| {
         json!({
             "key": reply.key,
@@ -248,6 +261,8 @@ pub fn standing_json(standing: &Standing) -> Value {
         "running": running.collect::<Vec<_>>(),
         "compressing": compressing.collect::<Vec<_>>(),
         "handing_over": standing.handing_over,
+        "handovers_parked": standing.handovers_parked,
+        "latest_handovers_parked": set_aside,
         "reviews_due": standing.reviews_due,
         "reviews_parked": standing.reviews_parked,
         "unkept": standing.unkept,

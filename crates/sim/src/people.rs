@@ -25,6 +25,8 @@ use tokio::time::sleep;
 const IMPATIENCE: Duration = Duration::from_millis(700);
 /// How often people look whether there is something to react to.
 const GLANCE: Duration = Duration::from_millis(400);
+/// How long a turn waits for the rest of what was meant as one.
+const GATHERED: Duration = Duration::from_millis(300);
 /// What a person stops must have stopped by then.
 const STOPS_WITHIN: Duration = Duration::from_secs(2);
 
@@ -205,6 +207,8 @@ impl Room {
             platform_id: Some(id),
             trace: Trace::default(),
             may_be_retry: false,
+            // Every third line is the first of several that were meant as one.
+            gathers: number.is_multiple_of(3).then_some(GATHERED),
         }
     }
 }
@@ -465,5 +469,6 @@ fn submission(outside: &Outside, desk: &Arc<dyn Desk>, client: usize, number: us
         platform_id: None,
         trace: Trace::default(),
         may_be_retry: false,
+        gathers: None,
     }
 }

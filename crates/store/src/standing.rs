@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::message::JsonText;
 use throughline_core::standing::{
-    Compressing, Place, REFUSED_SHOWN_MAX, Refused, Running, SHOWN_MAX, Standing, Undelivered, Waiting, Why,
+    Compressing, PARKED_SHOWN_MAX, Place, REFUSED_SHOWN_MAX, Refused, Running, SHOWN_MAX, Standing,
+    Undelivered, Waiting, Why,
 };
 use throughline_core::time::Time;
 
@@ -24,6 +25,7 @@ impl Reader {
     pub(crate) fn stands(&self) -> Result<Standing, Fault> {
         let (waiting, oldest_waiting) = self.waiting()?;
         let (undelivered, oldest_undelivered) = self.oldest_reply()?;
+        let parked = self.parked_handovers()?;
         Ok(Standing {
             sessions: self.number("SELECT count(*) FROM sessions")?,
             open_sessions: self.number("SELECT count(*) FROM sessions WHERE ended_at IS NULL")?,
@@ -39,6 +41,8 @@ impl Reader {
             handing_over: self.number(
                 "SELECT count(*) FROM tl_session WHERE unfinished = 1 AND phase = 2 AND COALESCE(stage, 4) < 4",
             )?,
+            handovers_parked: parked.len() as u64,
+            latest_handovers_parked: parked.into_iter().rev().take(PARKED_SHOWN_MAX).collect(),
             reviews_due: self.number("SELECT count(*) FROM tl_review WHERE state = 0")?,
             reviews_parked: self.number("SELECT count(*) FROM tl_review WHERE state = 2")?,
             unkept: self.number("SELECT count(*) FROM tl_retention WHERE state IN (0, 1)")?,

@@ -347,7 +347,10 @@ impl Reader {
                 let (name, detail) = match row.get::<_, i64>(1)? {
                     0 if attempts == 0 => continue,
                     0 => ("reply_postponed", format!("after {attempts} attempts{because}")),
-                    1 => ("reply_attempting", format!("attempt {attempts}{marked}; its outcome is unknown")),
+                    1 => (
+                        "reply_attempting",
+                        format!("attempt {attempts}{marked}; its outcome is unknown{because}"),
+                    ),
                     2 => {
                         let id = text(row, 6)?.map_or(String::new(), |id| format!(" as {id}"));
                         ("reply_delivered", format!("attempt {attempts}{marked}{id}"))

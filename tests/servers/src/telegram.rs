@@ -182,6 +182,14 @@ struct State {
     faults: HashMap<String, VecDeque<Fault>>,
     files: HashMap<String, Vec<u8>>,
     presses: u64,
+    /// Requests that wait for an answer that never comes, ever.
+    hung: usize,
+    /// Nothing is given out.
+    held: bool,
+    /// Requests for news that are open.
+    polls: usize,
+    /// Chat and number of messages that were acknowledged.
+    acknowledged: BTreeSet<(i64, i64)>,
 }
 
 #[derive(Default)]
@@ -278,6 +286,11 @@ impl TelegramServer {
         self.state().known(chat).closed = Some((code, description.to_owned()));
     }
 
+    /// The bot may write there again.
+    pub fn open_chat(&self, chat: &Chat) {
+        self.state().known(chat).closed = None;
+    }
+
     /// The group becomes a supergroup.
     pub fn move_chat(&self, from: &Chat, to: &Chat) {
         let mut state = self.state();
@@ -344,6 +357,22 @@ impl TelegramServer {
         self.shared.stirred.notify_waiters();
     }
 
+    /// Tells of a message once more, under another number.
+    pub fn tell_again(&self, chat: i64, message: i64) {
+        let known = self.state().chats.get(&chat).and_then(|known| known.messages.get(&message)).cloned();
+        self.push(json!({"message": known.expect("the message exists")}));
+    }
+
+    /// Nothing is given out until it is released.
+    pub fn hold(&self) {
+        self.state().held = true;
+    }
+
+    pub fn release(&self) {
+        self.state().held = false;
+        self.shared.stirred.notify_waiters();
+    }
+
     /// A file that somebody has sent. Returns its id.
     pub fn add_file(&self, content: Vec<u8>) -> String {
         let mut state = self.state();
@@ -364,6 +393,21 @@ impl TelegramServer {
     /// Updates that no bot has acknowledged.
     pub fn unacknowledged(&self) -> usize {
         self.state().bots.values().map(|bot| bot.updates.len()).sum()
+    }
+
+    /// Whether a message was given out and acknowledged.
+    pub fn is_acknowledged(&self, chat: i64, message: i64) -> bool {
+        self.state().acknowledged.contains(&(chat, message))
+    }
+
+    /// Whether somebody waits for news.
+    pub fn is_polled(&self) -> bool {
+        self.state().polls > 0
+    }
+
+    /// Requests that were met with silence, ever.
+    pub fn hung(&self) -> usize {
+        self.state().hung
     }
 
     pub fn commands(&self, token: &str) -> Value {
@@ -570,6 +614,7 @@ async fn respond(stream: &mut TcpStream, request: &wire::Request, shared: &Arc<S
         state.faults.get_mut(method).and_then(VecDeque::pop_front)
     };
     let work = work(shared, token, method, parameters, file);
+    let mut ahead = [0];
     let outcome = match fault {
         Some(Fault::Answer { status, body }) => {
             return wire::answer(stream, status, "application/json", body.as_bytes()).await.is_ok();
@@ -584,16 +629,21 @@ async fn respond(stream: &mut TcpStream, request: &wire::Request, shared: &Arc<S
             let _ = work.await;
             return false;
         }
-        Some(Fault::Silence) => std::future::pending().await,
+        Some(Fault::Silence) => return hang(shared).await,
         Some(Fault::SilenceAfter) => {
             let _ = work.await;
-            std::future::pending().await
+            return hang(shared).await;
         }
         Some(Fault::Delay(delay)) => {
             tokio::time::sleep(delay).await;
             work.await
         }
-        None => work.await,
+        // Whoever hangs up while it waits is gone, and does not poll any more.
+        None => tokio::select! {
+            biased;
+            outcome = work => outcome,
+            _ = stream.peek(&mut ahead) => return false,
+        },
     };
     let (status, body) = match outcome {
         Ok(result) => (200, json!({"ok": true, "result": result})),
@@ -606,6 +656,11 @@ async fn respond(stream: &mut TcpStream, request: &wire::Request, shared: &Arc<S
         }
     };
     wire::answer(stream, status, "application/json", body.to_string().as_bytes()).await.is_ok()
+}
+
+async fn hang(shared: &Shared) -> bool {
+    shared.state().hung += 1;
+    std::future::pending().await
 }
 
 /// From JSON or from a form, where numbers and objects come as text.
@@ -684,14 +739,20 @@ async fn get_updates(shared: &Arc<Shared>, token: &str, parameters: &Value) -> O
             );
         }
         bot.poller += 1;
+        let mut acknowledged = Vec::new();
         if let Some(offset) = offset {
-            bot.updates.retain(|(number, _)| *number >= offset); // acknowledged
+            let known = bot.updates.iter().filter(|(number, _)| *number < offset);
+            acknowledged.extend(known.filter_map(|(_, update)| told_of(update)));
+            bot.updates.retain(|(number, _)| *number >= offset);
         }
         // Kinds that nobody asked for are never kept.
         bot.updates.retain(|(_, update)| is_wanted(update, wanted.as_deref()));
-        bot.poller
+        let poller = bot.poller;
+        state.acknowledged.extend(acknowledged);
+        poller
     };
     shared.stirred.notify_waiters();
+    let _poll = Poll::begin(shared);
     loop {
         let stirred = shared.stirred.notified();
         tokio::pin!(stirred);
@@ -709,7 +770,7 @@ async fn get_updates(shared: &Arc<Shared>, token: &str, parameters: &Value) -> O
             let batch: Vec<Value> = bot
                 .updates
                 .iter()
-                .filter(|(_, update)| is_wanted(update, wanted.as_deref()))
+                .filter(|(_, update)| !state.held && is_wanted(update, wanted.as_deref()))
                 .map(|(_, update)| update.clone())
                 .take(limit)
                 .collect();
@@ -718,6 +779,28 @@ async fn get_updates(shared: &Arc<Shared>, token: &str, parameters: &Value) -> O
             }
         }
         let _ = tokio::time::timeout_at(deadline, stirred).await;
+    }
+}
+
+/// Chat and number of the message in an update.
+fn told_of(update: &Value) -> Option<(i64, i64)> {
+    let message = &update["message"];
+    Some((message["chat"]["id"].as_i64()?, message["message_id"].as_i64()?))
+}
+
+/// A request for news, while it is open.
+struct Poll<'a>(&'a Shared);
+
+impl<'a> Poll<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.state().polls += 1;
+        Self(shared)
+    }
+}
+
+impl Drop for Poll<'_> {
+    fn drop(&mut self) {
+        self.0.state().polls -= 1;
     }
 }
 

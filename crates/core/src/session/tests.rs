@@ -273,6 +273,23 @@ fn p8_an_interrupting_message_is_asked_with_at_once_and_nothing_is_lost() {
 }
 
 #[test]
+fn p8_the_rest_of_what_somebody_said_joins_the_turn_that_has_not_answered_yet() {
+    play(
+        session(),
+        &rules(BusyInput::Queue),
+        vec![
+            (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
+            (Event::Continued, vec![], vec!["ask 1.0"]), // nothing waits
+            (chat(2), vec!["accept 2"], vec!["ask 1.0"]),
+            (Event::Continued, vec!["begin 1<2", "user m2"], vec!["ask 1.1"]),
+            (answered_with(1, 1, &["0"], 1), vec!["step 1.1"], vec!["call 1.1.0"]),
+            (chat(3), vec!["accept 3"], vec!["call 1.1.0"]),
+            (Event::Continued, vec![], vec!["call 1.1.0"]), // it is at work: this one is next
+        ],
+    );
+}
+
+#[test]
 fn p9_a_group_enters_the_transcript_whole_and_in_call_order() {
     play(
         session(),

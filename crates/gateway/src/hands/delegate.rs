@@ -236,6 +236,7 @@ fn submission(door: &Door, delegation: &Delegation, call: &Call, place: Place, o
         platform_id: None,
         trace: caller.trace.onward(),
         may_be_retry: false,
+        gathers: None,
     }
 }
 
@@ -389,6 +390,7 @@ async fn stop(door: &Door, child: SessionId) {
         // Nobody wrote it: it must not pass for a person who lifts the operator's silence.
         trace: Trace::default().onward(),
         may_be_retry: false,
+        gathers: None,
     };
     for _ in 0..STOPS_MAX {
         match door.submit(submission.clone()).await {

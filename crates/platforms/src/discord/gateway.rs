@@ -477,6 +477,7 @@ impl Listener<'_> {
                     edited: false,
                     context: None,
                     skills: Vec::new(),
+                    gathers: None,
                 };
                 let taken = self.kept(incoming).await;
                 self.acknowledge(&interaction, &taken).await;

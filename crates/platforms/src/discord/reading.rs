@@ -94,6 +94,7 @@ impl Reader<'_> {
             source,
             context: None,
             skills: Vec::new(),
+            gathers: None,
         };
         Some(Read { incoming, thread: thread.filter(|_| told == Told::Written) })
     }

@@ -210,6 +210,7 @@ impl Reader<'_> {
             edited: edit.is_some(),
             context,
             skills: Vec::new(),
+            gathers: None,
         }
     }
 
@@ -277,6 +278,7 @@ impl Reader<'_> {
             edited: false,
             context: None,
             skills: Vec::new(),
+            gathers: None,
         })
     }
 

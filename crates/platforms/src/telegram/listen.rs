@@ -66,6 +66,13 @@ pub(super) async fn listen(bot: &Arc<Bot>, intake: Arc<dyn Intake>, mut stop: St
     ended
 }
 
+impl Bot {
+    fn reader<'a>(&'a self, me: &'a Me) -> Reader<'a> {
+        let super::Settings { topics, exclusive_mentions, patience, .. } = &self.settings;
+        Reader { me, topics, exclusive: *exclusive_mentions, patience }
+    }
+}
+
 /// Pauses that grow while something is in the way.
 struct Backoff {
     next: Duration,
@@ -185,7 +192,7 @@ async fn polling(
     backoff: &mut Backoff,
 ) -> Result<std::convert::Infallible, Ended> {
     let me = introduced(bot, backoff).await?;
-    let reader = Reader { me: &me, topics: &bot.settings.topics, exclusive: bot.settings.exclusive_mentions };
+    let reader = bot.reader(&me);
     let no_webhook = DeleteWebhookParams::builder().drop_pending_updates(false).build();
     insist::<bool>(bot, "deleteWebhook", &no_webhook, backoff).await?;
     let cursor = intake.cursor(update::PLATFORM, &bot.account).await;
@@ -421,9 +428,7 @@ async fn call(State(called): State<Called>, request: Request) -> StatusCode {
         return StatusCode::OK;
     };
     let bot = &called.bot;
-    let reader =
-        Reader { me: &called.me, topics: &bot.settings.topics, exclusive: bot.settings.exclusive_mentions };
-    match hand_over(bot, &update, reader, called.intake.as_ref()).await {
+    match hand_over(bot, &update, bot.reader(&called.me), called.intake.as_ref()).await {
         Ok(()) => {
             bot.is(Health::Up);
             StatusCode::OK

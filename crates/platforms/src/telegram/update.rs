@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: who may write, and what must be said to be heard. That is the intake's.
 
+use super::Patience;
 use super::button::{self, Reference};
 use frankenstein::stickers::Sticker;
 use frankenstein::types::{
@@ -16,6 +17,7 @@ use frankenstein::types::{
 };
 use frankenstein::updates::{Update, UpdateContent};
 use serde_json::{Map, Value};
+use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::input::Destination;
 use throughline_core::tool::Verdict;
@@ -26,6 +28,9 @@ use crate::incoming::{Attachment, Incoming, Media, Quoted};
 pub(crate) const PLATFORM: &str = "telegram";
 /// What Telegram calls a forum's General topic, although its messages do not say so.
 pub(crate) const GENERAL: &str = "1";
+
+/// Clients cut a text at a space if there is one, so somewhat before the limit of 4,096. As in Hermes.
+const CUT_UNITS_MIN: usize = 4_000;
 
 /// Who we are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +82,7 @@ pub(crate) struct Reader<'a> {
     pub topics: &'a [Topic],
     /// A message in a group that names other bots, and not us, is theirs.
     pub exclusive: bool,
+    pub patience: &'a Patience,
 }
 
 pub(crate) fn read(update: &Value, reader: Reader<'_>) -> News {
@@ -101,7 +107,7 @@ pub(crate) fn read(update: &Value, reader: Reader<'_>) -> News {
 }
 
 fn incoming(message: &Message, edit: Option<i64>, reader: Reader<'_>) -> News {
-    let Reader { me, topics, exclusive } = reader;
+    let Reader { me, topics, exclusive, patience } = reader;
     let nothing = |why: &str| News::Nothing(why.to_owned());
     if message.from.as_ref().is_some_and(|from| from.id == me.id) {
         return nothing("a message of our own");
@@ -159,7 +165,18 @@ fn incoming(message: &Message, edit: Option<i64>, reader: Reader<'_>) -> News {
         edited: edit.is_some(),
         context: None,
         skills: skill.into_iter().collect(),
+        gathers: gathers(message, edit, written, patience),
     }))
+}
+
+/// How long the rest is waited for of what somebody sent as one: an album, or a text that their client has cut.
+fn gathers(message: &Message, edit: Option<i64>, written: &str, patience: &Patience) -> Option<Duration> {
+    let is_cut = message.text.is_some() && written.encode_utf16().count() >= CUT_UNITS_MIN;
+    match (edit, &message.media_group_id) {
+        (Some(_), _) => None,
+        (None, Some(_)) => Some(patience.album),
+        (None, None) => is_cut.then_some(patience.split),
+    }
 }
 
 fn is_group(chat: &Chat) -> bool {

@@ -119,6 +119,7 @@ fn settings(server: &TelegramServer) -> Settings {
             upload: Duration::from_secs(10),
             again_min: Duration::from_millis(250),
             again_max: Duration::from_secs(1),
+            ..Patience::default()
         },
         ..Settings::new(Secret::new(TOKEN))
     }

@@ -231,12 +231,18 @@ async fn every_scheme_of_hermes_is_understood() {
         world.post("/webhooks/ci", &[("x-gitlab-token", SECRET), ("idempotency-key", "g-1")], "{}").await.1["delivery_id"],
         "g-1"
     );
+    // What one webhook of GitLab sets off by way of another has the same id, and is another event.
+    let chained = [("x-gitlab-token", SECRET), ("x-gitlab-event-uuid", "13792a34")];
+    let first = world.post("/webhooks/ci", &chained, "{}").await;
+    assert_eq!((first.0, &first), (202, &world.post("/webhooks/ci", &chained, "{}").await));
+    assert_ne!(first, world.post("/webhooks/ci", &chained, "{\"next\": 1}").await);
+    assert_eq!(world.intake.kept().len(), 4);
     // A signature that is bound to a time names its delivery: sent again as it is, it is the same.
     let signature = signed(SECRET, b"1614265300.{}");
     let v2 = [("x-webhook-signature-v2", signature.as_str()), ("x-webhook-timestamp", "1614265300")];
     let first = world.post("/webhooks/ci", &v2, "{}").await;
     assert_eq!((first.0, &first), (202, &world.post("/webhooks/ci", &v2, "{}").await));
-    assert_eq!(world.intake.kept().len(), 3);
+    assert_eq!(world.intake.kept().len(), 5);
     assert_eq!(world.post("/webhooks/ci", &v2[..1], "{}").await.0, 401, "half of a signature");
     world.intake.stop_clock(Time(1_614_265_930_000_000));
     assert_eq!(world.post("/webhooks/ci", &v2, "{}").await.0, 401, "too late");

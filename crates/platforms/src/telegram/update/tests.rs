@@ -8,7 +8,7 @@ fn me() -> Me {
 }
 
 fn read_one(update: Value) -> News {
-    read(&update, Reader { me: &me(), topics: &[], exclusive: true })
+    read(&update, Reader { me: &me(), topics: &[], exclusive: true, patience: &Patience::default() })
 }
 
 fn message_of(update: Value) -> Incoming {
@@ -181,7 +181,8 @@ fn what_is_for_another_bot_is_not_for_us() {
     ] {
         assert!(matches!(read_one(update), News::Nothing(_)));
     }
-    let open = Reader { me: &me(), topics: &[], exclusive: false };
+    let (me, patience) = (me(), Patience::default());
+    let open = Reader { me: &me, topics: &[], exclusive: false, patience: &patience };
     assert!(matches!(read(&with_entity("ask @other_bot", "mention", "@other_bot"), open), News::Message(_)));
     let people = with_entity("ask @grace", "mention", "@grace");
     assert!(!message_of(people).mentioned);
@@ -200,4 +201,24 @@ fn our_own_messages_and_topics_first_lines_are_nothing() {
     });
     let incoming = message_of(first);
     assert_eq!((incoming.quoted, incoming.addressed), (None, false));
+}
+
+#[test]
+fn p8_only_parts_of_something_longer_wait_for_the_rest() {
+    let gathers = |fields: Value| {
+        let chat = json!({"id": 42, "type": "private", "first_name": "Ada"});
+        let mut message = json!({"message_id": 5, "date": 1_700_000_000, "chat": chat});
+        message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let told = |kind: &str| message_of(json!({"update_id": 9, kind: message})).gathers;
+        assert_eq!(told("edited_message"), None, "who changes a text adds nothing to it");
+        told("message")
+    };
+    let photo = json!([{"file_id": "p", "file_unique_id": "u", "width": 1, "height": 1}]);
+    let Patience { album, split, .. } = Patience::default();
+    assert_eq!(gathers(json!({"text": "hi"})), None);
+    assert_eq!(gathers(json!({"photo": photo})), None);
+    assert_eq!(gathers(json!({"photo": photo, "media_group_id": "1"})), Some(album));
+    assert_eq!(gathers(json!({"text": "x".repeat(3_999)})), None);
+    assert_eq!(gathers(json!({"text": "x".repeat(4_000)})), Some(split));
+    assert_eq!(gathers(json!({"text": "\u{1f600}".repeat(2_000)})), Some(split), "Telegram counts in UTF-16");
 }
