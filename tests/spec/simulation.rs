@@ -77,8 +77,7 @@ fn p22_reviews_survive_a_crash_after_any_commit_and_nobody_waits_for_them() {
     let points = crash_everywhere(&Plan::retrospect());
     assert!(points > 40, "the script has become shorter: {points} commits");
     let report = World::new(5, Plan::retrospect(), &template(), None).play();
-    // Lines that were meant as one share a turn, and turns are what is counted.
-    assert!(report.tally["reviews done"] >= 3, "{:?}", report.tally);
+    assert!(report.tally["reviews done"] >= 4, "{:?}", report.tally);
 }
 
 /// "Later" says of one attempt that it was not shown, not of those before it.

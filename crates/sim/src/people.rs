@@ -207,8 +207,7 @@ impl Room {
             platform_id: Some(id),
             trace: Trace::default(),
             may_be_retry: false,
-            // Every third line is the first of several that were meant as one.
-            gathers: number.is_multiple_of(3).then_some(GATHERED),
+            gathers: (self.outside.plan.people.gathers && number.is_multiple_of(3)).then_some(GATHERED),
         }
     }
 }

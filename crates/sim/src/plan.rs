@@ -131,6 +131,8 @@ pub struct PeoplePlan {
     /// How long an answer takes at most; how long a question waits.
     pub reaction_max: Duration,
     pub patience: Duration,
+    /// Every third line is the first of several that were meant as one.
+    pub gathers: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -249,12 +251,14 @@ impl Plan {
         if seed.chance(1, 4) {
             limits.steps_max = 1 + u32::try_from(seed.below(4)).expect("a small number");
         }
-        let people = PeoplePlan {
+        let mut people = PeoplePlan {
             yes_percent: [60, 90, 20][pick(seed, 3)],
             no_percent: 10,
             reaction_max: Duration::from_millis(1 + seed.below(12_000)),
             patience: Duration::from_millis(2_000 + seed.below(15_000)),
+            gathers: false,
         };
+        people.gathers = people.patience.as_millis().is_multiple_of(4); // without a draw of its own: no other world changes
         let halts = match seed.below(5) {
             0 => vec![(millis(seed, 9000), millis(seed, 9000))],
             _ => Vec::new(),
@@ -378,6 +382,7 @@ impl Plan {
                 no_percent: 0,
                 reaction_max: Duration::from_millis(500),
                 patience: Duration::from_secs(60),
+                gathers: false,
             },
             model: ModelPlan {
                 latency_max: Duration::from_millis(200),

@@ -9,6 +9,7 @@
 use crate::envelope;
 use crate::fault::Fault;
 use crate::read::{ACCIDENTAL_ENDS, Reader, malformed, session_id, stored_message};
+use crate::route::tip_of;
 use crate::snapshot::{Kept, Moves, changed_meanwhile, end_of, weigh};
 use crate::write::{Change, Scribe};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -22,8 +23,6 @@ use throughline_hermes::title;
 
 /// Why Hermes says a session ended whose chat leads elsewhere.
 const SWITCHED: &str = "session_switch";
-/// Chains of compressed sessions are followed this far, as Hermes does.
-const COMPRESSIONS_MAX: usize = 100;
 
 impl Scribe<'_> {
     /// So many rows, to the end of the view, leave it.
@@ -229,25 +228,6 @@ impl Scribe<'_> {
         self.conn.prepare_cached("DELETE FROM tl_reset WHERE session = ?1")?.execute([to.as_str()])?;
         self.note(Some(to.as_str()), "resumed", change.id(), change.at)
     }
-}
-
-/// The session that goes on where Hermes' compressions left this one.
-fn tip_of(conn: &Connection, session: &str) -> Result<String, Fault> {
-    let mut current = session.to_owned();
-    for _ in 0..COMPRESSIONS_MAX {
-        let sql =
-            "SELECT child.id FROM sessions child JOIN sessions parent ON parent.id = child.parent_session_id
-             WHERE parent.id = ?1 AND parent.end_reason = 'compression' AND child.source <> 'tool'
-               AND COALESCE(child.model_config, '') NOT LIKE '%\"_branched_from\"%'
-               AND COALESCE(child.model_config, '') NOT LIKE '%\"_delegate_from\"%'
-             ORDER BY child.ended_at IS NOT NULL, child.started_at DESC LIMIT 1";
-        let child = conn.prepare_cached(sql)?.query_row([&current], |row| row.get(0)).optional()?;
-        match child {
-            Some(child) => current = child,
-            None => break,
-        }
-    }
-    Ok(current)
 }
 
 fn holder(conn: &Connection, title: &str) -> Result<Option<String>, Fault> {

@@ -275,28 +275,46 @@ fn reopen(conn: &Connection, session: &str, now: Time) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The session itself if it lives, or the one that Hermes' compressions made of it.
+/// The session itself if it lives, or the one that Hermes' compressions made of it. Where they broke off before anything
+/// was written to the next one, the last with any words is what goes on.
 fn live_tip(conn: &Connection, session: &str) -> Result<Option<String>, Fault> {
+    if !has_ended(conn, session)? {
+        return Ok(Some(session.to_owned()));
+    }
+    let tip = tip_of(conn, session)?;
+    let goes_on = !has_ended(conn, &tip)? || has_children(conn, &tip)?;
+    Ok(goes_on.then_some(tip))
+}
+
+/// The session that goes on where Hermes' compressions left this one: never one in which nothing was said.
+pub(crate) fn tip_of(conn: &Connection, session: &str) -> Result<String, Fault> {
     let mut current = session.to_owned();
     for _ in 0..COMPRESSIONS_MAX {
-        if !has_ended(conn, &current)? {
-            return Ok(Some(current));
-        }
-        let sql =
-            "SELECT child.id FROM sessions child JOIN sessions parent ON parent.id = child.parent_session_id
-                   WHERE parent.id = ?1 AND parent.end_reason = 'compression' AND child.source <> 'tool'
-                     AND COALESCE(child.model_config, '') NOT LIKE '%\"_branched_from\"%'
-                     AND COALESCE(child.model_config, '') NOT LIKE '%\"_delegate_from\"%'
-                   ORDER BY child.ended_at IS NOT NULL, child.started_at DESC LIMIT 1";
-        let child: Option<String> =
-            conn.prepare_cached(sql)?.query_row([&current], |row| row.get(0)).optional()?;
+        let sql = format!(
+            "SELECT child.id {CHILDREN} AND EXISTS
+                 (SELECT 1 FROM messages WHERE session_id = child.id
+                  UNION ALL SELECT 1 FROM sessions WHERE parent_session_id = child.id)
+             ORDER BY child.ended_at IS NOT NULL, child.started_at DESC LIMIT 1"
+        );
+        let child = conn.prepare_cached(&sql)?.query_row([&current], |row| row.get(0)).optional()?;
         match child {
             Some(child) => current = child,
-            None => return Ok(None),
+            None => break,
         }
     }
-    Ok(None)
+    Ok(current)
 }
+
+/// Whether a compression of Hermes left it for another one, even if that stayed empty.
+fn has_children(conn: &Connection, session: &str) -> Result<bool, Fault> {
+    Ok(conn.prepare_cached(&format!("SELECT 1 {CHILDREN}"))?.exists([session])?)
+}
+
+/// What Hermes' compressions made of a session.
+const CHILDREN: &str = "FROM sessions child JOIN sessions parent ON parent.id = child.parent_session_id
+     WHERE parent.id = ?1 AND parent.end_reason = 'compression' AND child.source <> 'tool'
+       AND COALESCE(child.model_config, '') NOT LIKE '%\"_branched_from\"%'
+       AND COALESCE(child.model_config, '') NOT LIKE '%\"_delegate_from\"%'";
 
 /// A session without a row has yet to begin, unless it was ours: then Hermes has deleted it.
 pub(crate) fn has_ended(conn: &Connection, session: &str) -> Result<bool, Fault> {

@@ -166,6 +166,7 @@ fn p15_routes_in_the_table_are_taken_over() {
         hermes_begins(&conn, session);
     }
     conn.execute("UPDATE sessions SET parent_session_id = 'old' WHERE id = 'tip'", []).unwrap();
+    hermes_says(&conn, "tip", "user", "a summary");
     drop(conn);
     end(directory.path(), "dead", "session_reset");
     end(directory.path(), "old", "compression");
@@ -184,6 +185,43 @@ fn p15_routes_in_the_table_are_taken_over() {
     assert_eq!(led(4), None);
     assert_eq!(led(5).as_deref(), Some("live"));
     whole(&store);
+}
+
+/// A compression of Hermes' that was cut short, or one of two at once, leaves a session behind in which nothing was
+/// ever said. No chat may lead there: its past would be gone.
+#[test]
+fn p1_no_chat_is_led_to_a_session_that_a_compression_left_empty() {
+    for directory in [directory(), schema_11()] {
+        drop(writer(directory.path()));
+        let conn = hermes(directory.path());
+        let born = |session: &str, parent: &str, at: f64| {
+            hermes_begins(&conn, session);
+            let sql = "UPDATE sessions SET parent_session_id = NULLIF(?2, ''), started_at = ?3 WHERE id = ?1";
+            conn.execute(sql, rusqlite::params![session, parent, at]).unwrap();
+        };
+        for (session, parent, at) in [
+            ("first", "", 1.0),
+            ("second", "first", 2.0),
+            ("forked", "first", 3.0),
+            ("alone", "", 1.0),
+            ("nothing", "alone", 2.0),
+        ] {
+            born(session, parent, at);
+        }
+        for session in ["first", "second", "alone"] {
+            hermes_says(&conn, session, "user", "one");
+        }
+        for session in ["first", "alone"] {
+            end(directory.path(), session, "compression");
+        }
+        put_in_file(directory.path(), &[(1, entry(1, "first", "")), (2, entry(2, "alone", ""))]);
+        let mut store = writer(directory.path());
+        assert_eq!(store.route(&key(1)).unwrap(), Some(id("second")), "the other one is empty");
+        assert_eq!(store.route(&key(2)).unwrap(), Some(id("alone")), "it goes on where it was");
+        turn(&mut store, "alone", Some(chat(2)), "two");
+        assert_eq!(said(&store, "alone"), ["user: one", "user: two", "assistant: re: two"]);
+        whole(&store);
+    }
 }
 
 #[test]
