@@ -122,6 +122,9 @@ impl Scribe<'_> {
         if is_helper(self.conn, &tip)? {
             return Ok(false);
         }
+        // Nothing was said in what it was left for: it goes on.
+        let sql = "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1 AND end_reason = 'compression'";
+        self.conn.prepare_cached(sql)?.execute([&tip])?;
         let entry = SessionEntry { session_id: session_id(&tip)?, ..entry.clone() };
         let chat = entry.session_key.as_str();
         let sql = "SELECT session FROM tl_route WHERE chat = ?1";
