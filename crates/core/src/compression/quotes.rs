@@ -11,7 +11,7 @@
 
 use super::boundary::{Settings, is_reply};
 use super::deeds::said;
-use super::identifiers::{Found, is_definite, words};
+use super::identifiers::{Found, is_definite, may_name, words};
 use super::summary::{is_request, recorded_request, requested, section, without_marks};
 use super::text::{both_ends, ends_within_tokens, one_line, sentences, without_media, without_thinking};
 use super::text_tokens;
@@ -156,7 +156,7 @@ impl<'a> Quotes<'a> {
         let mut known: HashSet<String> = words(summary).chain(words(&quoted)).map(str::to_owned).collect();
         let replies = self.0.iter().enumerate().rev().filter(|(_, said)| said.by == Speaker::Assistant);
         let already = room.picked.len();
-        for (place, said) in replies.take(REPLIES_MAX) {
+        for (place, said) in replies.take(REPLIES_MAX).filter(|(_, said)| may_name(&said.text)) {
             let text = telling(&tidied_lines(&said.text), &mut known);
             let need = text_tokens(&text).min(REPLY_TOKENS_MAX);
             let pick = Pick { place, by: Speaker::Assistant, text, need, given: 0, is_told: false };

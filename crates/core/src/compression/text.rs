@@ -103,6 +103,9 @@ fn last(text: &str, characters: usize) -> &str {
 
 /// At most so many characters on one line. Reads no further than it needs.
 pub fn one_line(text: &str, most: usize) -> String {
+    if text.len() <= most && is_one_line(text.as_bytes()) {
+        return text.to_owned();
+    }
     let mut line = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {
@@ -126,6 +129,18 @@ pub fn one_line(text: &str, most: usize) -> String {
         }
     }
     line
+}
+
+/// Whether it is one line already: no blank but single ones between words. True of plain characters only,
+/// which is enough to spare most texts being taken apart.
+fn is_one_line(bytes: &[u8]) -> bool {
+    let mut before = b' ';
+    let tidy = bytes.iter().all(|byte| {
+        let fits = matches!(byte, b'!'..=b'~') || (*byte == b' ' && before != b' ');
+        before = *byte;
+        fits
+    });
+    tidy && (before != b' ' || bytes.is_empty())
 }
 
 /// The sentences and lines of a text, each with what ends it. A stop within a word ends nothing.
@@ -270,6 +285,15 @@ mod tests {
     fn directives_to_attach_files_are_left_out() {
         assert_eq!(without_media("see MEDIA:/tmp/a.png now"), "see [media attachment] now");
         assert_eq!(without_media("MEDIA: is a word"), "MEDIA: is a word");
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_is_its_words_with_a_blank_between(text in "[ab.~ \\n\\t\u{a0}é]{0,12}") {
+            let words: Vec<_> = text.split_whitespace().collect();
+            prop_assert_eq!(one_line(&text, usize::MAX), words.join(" "));
+            prop_assert!(one_line(&text, 4).chars().count() <= 5);
+        }
     }
 
     #[test]
