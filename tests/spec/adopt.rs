@@ -1,7 +1,7 @@
 //! An agent moves over from Hermes, and back: the real Hermes in two profiles, kept by something that takes
 //! `Restart=always` at its word, and the real binary.
 
-use crate::gateway::{Client, Launch, Place, free_port};
+use crate::gateway::{self, Client, Launch, Place, free_port};
 #[cfg(target_os = "linux")]
 use crate::killed;
 use crate::model::ModelServer;
@@ -328,20 +328,10 @@ const OURS: &str = "throughline.service";
 
 /// Everything in Hermes' tables, row by row.
 fn hermes_rows(home: &Path) -> Vec<String> {
-    let conn = Connection::open(home.join("state.db")).unwrap();
-    let opinion: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(opinion, "ok");
-    let mut told = Vec::new();
-    for table in ["sessions", "messages", "gateway_routing", "session_model_usage"] {
-        let mut statement = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
-        let width = statement.column_count();
-        let mut rows = statement.query([]).unwrap();
-        while let Some(row) = rows.next().unwrap() {
-            let row: Vec<String> = (0..width).map(|nth| format!("{:?}", row.get_ref(nth).unwrap())).collect();
-            told.push(format!("{table}: {}", row.join(", ")));
-        }
-    }
-    told
+    gateway::rows(
+        home,
+        &["sessions", "messages", "gateway_routing", "session_model_usage"].map(|table| (table, "true")),
+    )
 }
 
 impl World {

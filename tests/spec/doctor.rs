@@ -285,26 +285,11 @@ fn messages(place: &Place) -> i64 {
 /// Rows that are about one conversation of [`rotated`], whoever keeps them now; nothing about when it was repaired.
 #[cfg(target_os = "linux")]
 fn rows_of(home: &Path, nth: usize) -> Vec<String> {
-    let conn = Connection::open(home.join("state.db")).unwrap();
-    let opinion: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(opinion, "ok");
-    let mut told = Vec::new();
-    for (table, column) in
-        [("sessions", "id"), ("messages", "session_id"), ("tl_snapshot", "session"), ("tl_route", "session")]
-    {
-        if !conn.table_exists(None, table).unwrap() {
-            continue;
-        }
-        let sql = format!("SELECT * FROM {table} WHERE {column} LIKE '20251113_{nth:06}_%' ORDER BY 1");
-        let mut statement = conn.prepare(&sql).unwrap();
-        let width = statement.column_count();
-        let mut rows = statement.query([]).unwrap();
-        while let Some(row) = rows.next().unwrap() {
-            let row: Vec<String> = (0..width).map(|nth| format!("{:?}", row.get_ref(nth).unwrap())).collect();
-            told.push(format!("{table}: {}", row.join(", ")));
-        }
-    }
-    told
+    let of = |column: &str| format!("{column} LIKE '20251113_{nth:06}_%'");
+    let (id, session_id, session) = (of("id"), of("session_id"), of("session"));
+    let tables =
+        [("sessions", &*id), ("messages", &*session_id), ("tl_snapshot", &*session), ("tl_route", &*session)];
+    crate::gateway::rows(home, &tables)
 }
 
 /// A home with three rotated conversations, two of which a chat leads to, one of them waiting to be resumed.

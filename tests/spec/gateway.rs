@@ -289,6 +289,29 @@ impl Drop for Gateway {
     }
 }
 
+/// Rows of a home's database, table by table, each with a condition. One that is not there has none; whatever is there
+/// is sound.
+pub fn rows(home: &Path, tables: &[(&str, &str)]) -> Vec<String> {
+    let database = rusqlite::Connection::open(home.join("state.db")).unwrap();
+    let opinion: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(opinion, "ok");
+    let mut told = Vec::new();
+    for (table, condition) in tables {
+        if !database.table_exists(None, *table).unwrap() {
+            continue;
+        }
+        let sql = format!("SELECT * FROM {table} WHERE {condition} ORDER BY 1");
+        let mut statement = database.prepare(&sql).unwrap();
+        let width = statement.column_count();
+        let mut rows = statement.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let row: Vec<String> = (0..width).map(|nth| format!("{:?}", row.get_ref(nth).unwrap())).collect();
+            told.push(format!("{table}: {}", row.join(", ")));
+        }
+    }
+    told
+}
+
 /// One that nobody listens on, below the range from which the kernel takes the ports of clients: those
 /// could take it while a gateway is down.
 pub fn free_port() -> u16 {
