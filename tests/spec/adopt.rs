@@ -390,6 +390,31 @@ fn p16_a_move_killed_at_any_commit_is_gone_on_with_or_taken_back() {
 }
 
 #[test]
+fn p16_a_move_that_is_interrupted_says_how_to_go_on_and_goes_on() {
+    let world = kept_by_a_unit();
+    let before = hermes_rows(&world.root());
+    crate::keep::noise(&world.place, "user/.hermes/skills/heavy");
+    let written = || {
+        let entries = fs::read_dir(world.root().join("backups")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).max().unwrap_or(0)
+    };
+    let ended = world.adopt(&["--yes"]).ended_by("INT", "it backs up", || written() > 5_000_000);
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    for word in ["not over", "same command again", "adopt --undo"] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+    assert!(world.is("active", HERMES) && !world.is("active", OURS), "Hermes runs on");
+    let moved = world.adopt(&["--yes"]).run();
+    assert!(moved.status.success(), "{}{}", moved.stdout, moved.stderr);
+    assert!(moved.stdout.contains("going on with the move"), "{}", moved.stdout);
+    world.is_ours(&"gone on with");
+    let kept: Vec<_> = fs::read_dir(world.root().join("backups")).unwrap().flatten().collect();
+    assert_eq!(kept.len(), 1, "one backup, and nothing beside it: {kept:?}");
+    world.undo(&"and back");
+    assert_eq!(hermes_rows(&world.root()), before);
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn p16_a_move_that_does_not_run_here_gives_the_agent_back_also_if_it_is_killed_meanwhile() {
     let world = kept_by_a_unit();

@@ -418,6 +418,37 @@ fn p16_an_undo_killed_at_any_commit_leaves_what_it_found_or_what_it_puts_back() 
 }
 
 #[test]
+fn p16_a_repair_that_is_interrupted_says_how_to_go_on() {
+    const MANY: usize = 400;
+    let place = Place::new();
+    let all = rotated(&place, MANY);
+    // A backup that an interruption left without its end.
+    place.write("home/backups/doctor-20251101T000000000000Z/state.db", "half");
+    let repaired = || {
+        let is_begun = std::fs::read_dir(place.file("home/backups")).is_ok_and(|mut entries| {
+            entries.any(|entry| entry.is_ok_and(|entry| entry.path().join("manifest.json").exists()))
+        });
+        let count = || {
+            let conn = Connection::open(place.file("home/state.db")).ok()?;
+            conn.query_row("SELECT count(DISTINCT session) FROM tl_snapshot", [], |row| row.get(0)).ok()
+        };
+        if is_begun { count().unwrap_or(0) } else { 0i64 }
+    };
+    let launch = place.launch().arg("doctor").arg("--repair").arg("--yes");
+    let ended = launch.ended_by("INT", "something is repaired", || repaired() > 0);
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    for word in ["doctor --repair", "doctor --undo", "goes on"] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+    let done = usize::try_from(repaired()).unwrap();
+    assert!((1..MANY).contains(&done), "in the middle: {done}");
+    assert_eq!((messages(&place), findings(&place).len()), (all, MANY - done));
+    repair(&place);
+    assert_eq!((messages(&place), repaired()), (all, MANY as i64));
+    assert!(!place.file("home/backups/doctor-20251101T000000000000Z").exists(), "half a backup is none");
+}
+
+#[test]
 fn p16_a_home_in_use_is_examined_and_not_repaired() {
     let place = Place::new();
     rotated(&place, 2);
