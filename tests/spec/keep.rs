@@ -225,25 +225,135 @@ fn heavy(place: &Place) {
     drop(throughline_store::Home::at(&place.home()).writer(throughline_core::Time(1)).unwrap());
 }
 
+/// What a backup keeps of a home that nobody uses, with what two ways to look at it have in common.
+fn kept_tree(directory: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let mut found = tree(directory);
+    for passing in ["state.db", "state.db-wal", "state.db-shm", "gateway.lock", "gateway_state.json"] {
+        found.remove(passing);
+    }
+    found
+}
+
+/// Where the pieces of an archive begin. The last may be cut short.
+fn members(archive: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(header) = archive.get(at..at + 24) {
+        let length = u64::from_le_bytes(header[16..].try_into().unwrap());
+        found.push(at);
+        at += usize::try_from(length).unwrap();
+    }
+    found
+}
+
 #[test]
-fn a_backup_that_is_killed_leaves_nothing_that_looks_like_one_and_the_next_begins_anew() {
+fn a_backup_that_is_killed_goes_on_where_it_stopped_with_the_home_as_it_is_now() {
     let place = Place::new();
     heavy(&place);
     let archive = place.file("kept.tar.gz");
-    let partial = place.file("kept.tar.gz.partial");
+    let (partial, earlier) = (place.file("kept.tar.gz.partial"), place.file("kept.tar.gz.partial.earlier"));
     let arguments = ["backup", "--to", archive.to_str().unwrap()];
-    for past in [0, 1_000_000, 20_000_000] {
-        let killed = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word)).spawn();
-        until("it writes", || fs::metadata(&partial).is_ok_and(|about| about.len() >= past));
-        killed.kill();
-        assert!(!archive.exists() && partial.exists());
+    let launch = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+    let length = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+    // The second is killed while it still goes on with what the first one left.
+    for past in [20_000_000, 1_000_000, 30_000_000] {
+        let ended = launch.ended_by("KILL", "it writes", || length(&partial) >= past);
+        assert!(!ended.status.success() && !archive.exists() && partial.exists());
     }
-    let told = succeeds(&place, &arguments);
-    assert!(told.contains("interrupted") && told.contains("began anew"), "{told}");
-    assert!(archive.exists() && !partial.exists() && !place.file("home/backup.partial").exists());
+    // A mark on each piece, where gzip says on which system it was made: whoever compresses anew leaves none.
+    let mut left = fs::read(&partial).unwrap();
+    for at in members(&left) {
+        assert_eq!(left[at + 9], 0xff);
+        left[at + 9] = 3;
+    }
+    // And one that is not what it was.
+    left[10_000_000] ^= 1;
+    fs::write(&partial, left).unwrap();
+    // Meanwhile the home has gone on.
+    place.write("home/skills/heavy/3.bin", "shorter now");
+    place.write("home/skills/heavy/new.bin", "not there before");
+    fs::remove_file(place.file("home/skills/heavy/5.bin")).unwrap();
+    database(&place)
+        .execute_batch(
+            "INSERT INTO sessions (id, source, started_at, system_prompt)
+             VALUES ('meanwhile', 'cli', 1, hex(randomblob(1500000)))",
+        )
+        .unwrap();
+
+    let told: Value =
+        serde_json::from_str(&succeeds(&place, &[&arguments[..], &["--json"]].concat())).unwrap();
+    assert_eq!((&told["continued"], &told["verified"]), (&json!(true), &json!(true)), "{told}");
+    assert_eq!(told["databases"][0]["rows"]["sessions"], 1, "{told}");
+    let reused = told["reused_bytes"].as_u64().unwrap();
+    assert!(reused > 15_000_000 && reused < length(&archive), "{told}");
+    let whole = fs::read(&archive).unwrap();
+    let marked = members(&whole).iter().filter(|at| whole[*at + 9] == 3).count();
+    assert!(marked > 15, "of a megabyte each, and not compressed again: {marked}");
+    assert!(!partial.exists() && !earlier.exists() && !place.file("home/backup.partial").exists());
+    succeeds(&place, &["restore", archive.to_str().unwrap(), "--to", &file(&place, "elsewhere")]);
+    let (here, there) = (kept_tree(&place.home()), kept_tree(&place.file("elsewhere")));
+    assert_eq!(here.keys().collect::<Vec<_>>(), there.keys().collect::<Vec<_>>());
+    assert!(here == there, "it holds what is there now");
+
+    // A database that nobody has written to is copied again, and is the same bytes: nothing of it is compressed twice.
+    fs::copy(&archive, &partial).unwrap();
+    let words = [&arguments[..], &["--force", "--json"]].concat();
+    let told: Value = serde_json::from_str(&succeeds(&place, &words)).unwrap();
+    assert!(told["reused_bytes"].as_u64().unwrap() + 500_000 > length(&archive), "{told}");
+
     let again = fails(&place, &arguments);
     assert!(again.contains("is there already") && again.contains("--force"), "{again}");
-    succeeds(&place, &[&arguments[..], &["--force"]].concat());
+    let plain = succeeds(&place, &[&arguments[..], &["--force"]].concat());
+    assert!(!plain.contains("interrupted"), "{plain}");
+}
+
+#[test]
+fn p31_an_encrypted_backup_that_is_killed_leaves_nothing_to_read_and_begins_anew() {
+    let place = Place::new();
+    heavy(&place);
+    place.write("home/skills/heavy/a-word.txt", "the canary is called Tweety");
+    let (archive, phrase) =
+        (file(&place, "kept.tar.gz.age"), place.write("phrase", "the tea is in the tin\n"));
+    let arguments = ["backup", "--encrypt", "--passphrase-file", phrase.to_str().unwrap(), "--to", &archive];
+    let launch = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+    let partial = place.file("kept.tar.gz.age.partial");
+    let is_written = || fs::metadata(&partial).is_ok_and(|about| about.len() > 1_000_000);
+    launch.ended_by("KILL", "it writes", is_written);
+    let left: Vec<String> = fs::read_dir(place.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    let ours = left.iter().filter(|name| name.starts_with("kept")).collect::<Vec<_>>();
+    assert_eq!(ours, ["kept.tar.gz.age.partial"]);
+    assert!(fs::read(&partial).unwrap().starts_with(b"age-encryption.org/v1\n"));
+    let told = succeeds(&place, &arguments);
+    assert!(told.contains("interrupted") && told.contains("begins anew"), "{told}");
+    assert!(!partial.exists());
+}
+
+#[test]
+fn a_backup_that_is_interrupted_says_how_to_go_on_and_goes_on() {
+    let place = Place::new();
+    heavy(&place);
+    fs::create_dir_all(place.file("usb")).unwrap();
+    // Nobody names the file: each is called after its time.
+    let arguments = ["backup", "--to", &file(&place, "usb")];
+    let launch = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+    let partials = || {
+        let entries = fs::read_dir(place.file("usb")).unwrap().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial")).collect::<Vec<_>>()
+    };
+    let ended = launch.ended_by("INT", "it writes", || {
+        partials().iter().any(|entry| entry.metadata().is_ok_and(|about| about.len() > 10_000_000))
+    });
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    let said = ended.stderr;
+    assert!(said.contains("was not made") && said.contains("Run the same command again"), "{said}");
+    assert_eq!(partials().len(), 1);
+    let told = succeeds(&place, &arguments);
+    assert!(told.contains("interrupted; this one went on with it"), "{told}");
+    assert_eq!(fs::read_dir(place.file("usb")).unwrap().count(), 1, "one archive, and nothing beside it");
 }
 
 #[test]
@@ -263,11 +373,7 @@ fn a_restore_that_is_killed_goes_on_where_it_stopped() {
     }
     let told = succeeds(&place, &restore);
     assert!(told.contains("was interrupted") && told.contains("were there already"), "{told}");
-    let (mut before, mut after) = (tree(&place.home()), tree(Path::new(&target)));
-    for passing in ["state.db", "state.db-wal", "state.db-shm", "gateway.lock", "gateway_state.json"] {
-        before.remove(passing);
-        after.remove(passing);
-    }
+    let (before, after) = (kept_tree(&place.home()), kept_tree(Path::new(&target)));
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
     assert!(before == after, "contents and rights are the same");
     let refused = fails(&place, &restore);
@@ -375,7 +481,7 @@ fn a_backup_is_opened_by_everybodys_tools() {
     place.write("home/SOUL.md", "You are Ada.");
     let archive = file(&place, "kept.tar.gz");
     succeeds(&place, &["backup", "--to", &archive]);
-    let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(&archive).unwrap()));
+    let mut tar = tar::Archive::new(flate2::read::MultiGzDecoder::new(fs::File::open(&archive).unwrap()));
     let mut soul = String::new();
     for entry in tar.entries().unwrap() {
         let mut entry = entry.unwrap();
