@@ -237,6 +237,45 @@ fn p16_what_hermes_0_14_0_wrote_over_a_transcript_is_readable_again() {
     );
 }
 
+/// `/resume` opens a session again that had been handed over when it ended, and leaves the mark of its row: it would never
+/// be handed over again.
+#[test]
+fn p20_what_hermes_0_19_0_takes_up_again_is_handed_over_when_it_ends() {
+    let Some(hermes) = peers::one_hermes("0.19.0") else { return };
+    let place = Place::new();
+    let chat = "agent:main:telegram:dm:7";
+    hermes.does(
+        &place.home(),
+        &[
+            json!(["create_session", ["talk", "telegram"], {}]),
+            json!(["append_message", ["talk", "user"], {"content": "Where is the map?"}]),
+            json!(["set_expiry_finalized", ["talk"], {}]),
+            json!(["end_session", ["talk", "session_reset"], {}]),
+        ],
+    );
+    let entry = |marked: bool| {
+        let entry = json!({
+            "session_key": chat, "session_id": "talk", "created_at": "2025-11-14T21:17:00",
+            "updated_at": "2025-11-14T21:18:03.120456", "platform": "telegram", "chat_type": "dm", "expiry_finalized": marked,
+        });
+        place.write("home/sessions/sessions.json", json!({chat: entry}).to_string());
+    };
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(place.home(), std::fs::Permissions::from_mode(0o700)).unwrap(); // as Hermes' setup does
+    hermes.does(&place.home(), &[json!(["reopen_session", ["talk"], {}])]);
+    // As it stands after an end by itself, until somebody writes: both are marked, and that is right.
+    entry(true);
+    assert_eq!(kinds(&findings(&place)), BTreeSet::new());
+    // As `/resume` leaves it.
+    entry(false);
+    assert_eq!(kinds(&findings(&place)), BTreeSet::from(["finalised_alive".to_owned()]));
+    repair(&place);
+    let sql = "SELECT expiry_finalized FROM sessions WHERE id = 'talk'";
+    let conn = Connection::open(place.file("home/state.db")).unwrap();
+    let marked: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(marked, 0);
+}
+
 // ------------------------------------------------------------------------------------------ by hand
 
 /// A home with so many conversations that were rotated twice.

@@ -42,6 +42,10 @@ pub(super) struct Entry {
     /// Where it is written.
     pub place: &'static str,
     pub finalised: bool,
+    pub platform: String,
+    pub chat_type: String,
+    /// When something last happened there, by Hermes' count.
+    pub active: Time,
     suspended: bool,
     resume_pending: bool,
     marked: Option<Time>,
@@ -54,6 +58,9 @@ impl Entry {
             session: entry.session_id.to_string(),
             place,
             finalised: entry.expiry_finalized,
+            platform: entry.platform.clone().unwrap_or_default(),
+            chat_type: entry.chat_type.clone(),
+            active: entry.updated_at.at(&system_zone()),
             suspended: entry.suspended,
             resume_pending: entry.resume_pending,
             marked: entry.last_resume_marked_at.map(|at| LocalTime::at(at, &system_zone())),
@@ -497,12 +504,21 @@ impl Look<'_> {
         Ok(Mended::Done(format!("{} no longer waits to be resumed", finding.subject())))
     }
 
-    pub(super) fn unfinalise(&self, finding: &Finding) -> Result<Mended, Fault> {
-        let sql = "UPDATE sessions SET expiry_finalized = 0 WHERE id = ?1 AND expiry_finalized = 1 AND ended_at IS NULL";
-        if self.reader.conn.prepare_cached(sql)?.execute([finding.subject()])? == 0 {
+    pub(super) fn unfinalise(&self, finding: &Finding, changes_file: bool) -> Result<Mended, Fault> {
+        let conn = &self.reader.conn;
+        let sql = "SELECT 1 FROM sessions WHERE id = ?1 AND ended_at IS NULL";
+        if !conn.prepare_cached(sql)?.exists([finding.subject()])? {
             return Ok(Mended::Unneeded);
         }
-        self.change_entries(Chats::All, finding.subject(), &|entry| entry.expiry_finalized = false)?;
+        let mut count =
+            self.change_entries(Chats::All, finding.subject(), &|entry| entry.expiry_finalized = false)?;
+        if self.reader.shape.can.has_expiry_finalized {
+            let sql = "UPDATE sessions SET expiry_finalized = 0 WHERE id = ?1 AND expiry_finalized = 1";
+            count += conn.prepare_cached(sql)?.execute([finding.subject()])?;
+        }
+        if count == 0 && !changes_file {
+            return Ok(Mended::Unneeded);
+        }
         Ok(Mended::Done(format!("{} is handed over when it ends", finding.subject())))
     }
 }

@@ -89,6 +89,17 @@ impl World {
             self.routes.push((key.clone(), session.clone(), String::new()));
             self.chats.push(Chat { key, session });
         }
+        // Hermes has handed some over, since nobody went on with them; they end when somebody writes again.
+        for nth in 6..12 {
+            if self.chance.one_in(3) {
+                let chat = self.chats[nth].clone();
+                self.lead(&chat.key, &chat.session, ", \"expiry_finalized\": true");
+                if self.schema == Schema::TwentyTwo {
+                    let sql = "UPDATE sessions SET expiry_finalized = 1 WHERE id = ?1";
+                    self.conn.execute(sql, [&chat.session]).unwrap();
+                }
+            }
+        }
         let ended = self.begin("cli", None);
         self.talk(&ended, 2);
         self.end(&ended, "session_reset");
@@ -113,7 +124,9 @@ impl World {
 
     pub fn examine(&self) -> Vec<Finding> {
         let transcripts = &mut self.transcripts.iter().cloned();
-        let outside = Outside { transcripts, is_running: false };
+        // What was last active the day before has ended by itself, wherever that day was.
+        let is_due = &|_: &str, _: &str, active: Time| active < Time(NOW.0 - 6 * 3_600_000_000);
+        let outside = Outside { transcripts, is_running: false, is_due };
         self.home().examiner().unwrap().examine(outside, NOW, &mut |_, _, _| {}).unwrap()
     }
 
