@@ -213,12 +213,31 @@ fn p16_what_hermes_0_14_0_wrote_over_a_transcript_is_readable_again() {
                 "model": {"context_length": 131_072},
                 "compression": {"enabled": true, "threshold": 0.5, "hygiene_hard_message_limit": 60},
             },
-            "chats": [chat("+15550000001", 40, 8_000, 4), chat("+15550000002", 58, 400, 2)],
+            // The second chat is shown to the model, then the first leaves its mark on every thread, then the second is compressed.
+            "chats": [
+                chat("+15550000002", 58, 400, 1),
+                chat("+15550000001", 40, 8_000, 4),
+                chat("+15550000002", 0, 0, 1),
+            ],
         }),
     );
     let told = findings(&place);
     let gap = found(&told, "transcript_gap");
     let session = gap["sessions"][0].as_str().unwrap().to_owned();
+    // Across sessions: the thread on which that happened had worked for the first chat before, and says so.
+    let chain = found(&told, "rotated_chain");
+    let others: Vec<&str> =
+        chain["sessions"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    assert!(!others.contains(&session.as_str()), "{}", json!(told));
+    let log = std::fs::read_to_string(place.file("home/logs/agent.log")).unwrap();
+    let foreign = log.lines().position(|line| {
+        line.contains(&format!("compression started: session={session}"))
+            && others.iter().any(|other| line.contains(&format!("[{other}]")))
+    });
+    let line =
+        foreign.unwrap_or_else(|| panic!("no line of {session} in the name of {others:?}:\n{log}")) + 1;
+    let evidence = gap["evidence"].to_string();
+    assert!(evidence.contains(&format!("agent.log:{line}")), "line {line} is evidence: {evidence}");
     let is_told = |texts: &BTreeSet<String>, nth: u32| {
         texts.iter().any(|text| text.starts_with(&format!("{nth}: all work")))
     };
@@ -541,6 +560,11 @@ fn p16_nobody_is_surprised_by_a_repair() {
     assert!(only.stdout.contains("1 of 1 repaired"), "{}{}", only.stdout, only.stderr);
     assert!(only.stdout.contains("Backup of 24 messages"), "{}", only.stdout);
     assert_eq!(backups(), 1);
+    let other = doctor(&place, &["--repair", "--yes", "--only", "duplicated_rows"]);
+    assert!(other.stdout.contains("there is nothing to repair"), "{}{}", other.stdout, other.stderr);
+    assert_eq!((findings(&place).len(), backups()), (1, 1), "another kind is not touched");
+    let unknown = doctor(&place, &["--only", "nonsense"]);
+    assert!(unknown.stderr.contains("nonsense"), "{}", unknown.stderr);
     let nobody = doctor(&place, &["--session", "nobody"]);
     assert!(nobody.stderr.contains("has no session nobody"), "{}{}", nobody.stdout, nobody.stderr);
     let open = Connection::open(place.file("home/state.db")).unwrap();
