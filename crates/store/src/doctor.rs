@@ -297,7 +297,7 @@ impl Home {
         let led = if reader.shape.can.has_gateway_routing { route::LED } else { "" };
         let own = format!("{NO_MESSAGE_GOES};{led}");
         reader.conn.execute_batch(&own).map_err(|error| self.sorted(error))?;
-        let sheet = file::Sheet::of(self);
+        let sheet = file::Sheet::of(self, &reader.conn);
         Ok(Surgeon { examiner: Examiner { reader, home: self.clone() }, entries: None, sheet })
     }
 }
@@ -431,7 +431,8 @@ impl Surgeon {
         if let Some(entries) = &mut entries {
             let look = Look::new(&self.examiner, now);
             for chat in touched {
-                let sheet = self.sheet.as_ref().and_then(|sheet| sheet.entry(&chat));
+                let sheet = self.sheet.as_ref().filter(|sheet| sheet.counts);
+                let sheet = sheet.and_then(|sheet| sheet.entry(&chat));
                 match look.entry_of(&chat, sheet)? {
                     Some(entry) => drop(entries.insert(chat, entry)),
                     None => drop(entries.remove(&chat)),

@@ -162,6 +162,23 @@ fn p31_a_file_of_routes_that_cannot_be_read_is_a_finding() {
     }
 }
 
+#[test]
+fn what_only_we_write_and_is_wrong_is_a_defect_of_ours_and_left() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        let world = World::used(schema, 17);
+        world.conn.execute("UPDATE tl_outbox SET state = 9", []).unwrap();
+        let before = world.dump();
+        let found = world.examine();
+        assert_eq!(found.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Kind::BrokenInvariant]);
+        assert!(
+            !found[0].is_repairable() && found[0].evidence[0].contains("it should hold that"),
+            "{found:?}"
+        );
+        repair(&world, usize::MAX);
+        assert_eq!(world.dump(), before);
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn p16_a_compression_lock_whose_holder_lives_is_not_stale() {

@@ -87,6 +87,11 @@ impl Damage {
         matches!(kind, Kind::BrokenToolGroup | Kind::RowsOutOfOrder | Kind::EndedNotFinalised)
     }
 
+    /// What is told and left where our own books count rows.
+    pub fn is_left_in_our_books(kind: Kind) -> bool {
+        kind == Kind::DuplicatedRows
+    }
+
     /// One to five kinds, each to a chat of its own. What was done, as it is to be named.
     pub fn several(world: &mut World) -> Named {
         let mut named = Named::new();

@@ -1,6 +1,7 @@
-//! Healthy homes, as Hermes 0.14 and 0.19 leave them.
+//! Healthy homes, as Hermes 0.14 and 0.19 leave them, and as we do.
 
 use crate::chance::Chance;
+use crate::used;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,8 @@ pub struct World {
     pub transcripts: Vec<Transcript>,
     /// Sessions of which something is reported, and left.
     pub reported: BTreeSet<String>,
+    /// Sessions in our own books.
+    pub used: BTreeSet<String>,
     /// What people said.
     pub told: Vec<String>,
     clock: f64,
@@ -67,6 +70,7 @@ impl World {
             routes: Vec::new(),
             transcripts: Vec::new(),
             reported: BTreeSet::new(),
+            used: BTreeSet::new(),
             told: Vec::new(),
             clock: BEGAN,
             count: 0,
@@ -77,6 +81,21 @@ impl World {
         world.conn.execute_batch("COMMIT").unwrap();
         world.write_routes();
         world
+    }
+
+    /// One that was ours for a while.
+    pub fn used(schema: Schema, seed: u64) -> Self {
+        let mut world = Self::healthy(schema, seed);
+        used::by_us(&mut world);
+        world
+    }
+
+    /// A third of all homes have been ours.
+    pub fn any(schema: Schema, seed: u64) -> Self {
+        match seed % 3 {
+            0 => Self::used(schema, seed),
+            _ => Self::healthy(schema, seed),
+        }
     }
 
     fn populate(&mut self) {
