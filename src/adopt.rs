@@ -16,6 +16,7 @@ pub mod unit;
 use crate::client::{Client, Page as Slice};
 use crate::cmd::service::{Service, Unit};
 use crate::home::{Home, Occupied};
+use crate::interrupt;
 use crate::out::one_line;
 use crate::progress::Progress;
 use crate::wire;
@@ -69,6 +70,10 @@ impl Move<'_> {
             }
             None => self.plan(surveys, now),
         };
+        interrupt::explain(format!(
+            "The move is begun and not over. The same command again goes on with it, `{}` takes it back.",
+            undo_command(self.home)
+        ));
         record.keep(self.home)?;
         if record.step == Step::BackingUp {
             for home in &self.homes {
@@ -206,6 +211,7 @@ pub fn undo(
             home.path().display()
         );
     };
+    interrupt::explain(format!("It is not given back yet. `{}` again goes on with it.", undo_command(home)));
     let homes: Vec<Home> = record.homes.iter().map(|path| Home::new(path, home.chosen_by)).collect();
     if record.step >= Step::Starting {
         if let Keeper::Unit { name, system } = &record.keeper {

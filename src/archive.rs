@@ -1,4 +1,4 @@
-//! A home in one file: a tar compressed with gzip, and sealed if its owner wishes.
+//! A home in one file: a tar compressed with gzip, piece by piece, and sealed if its owner wishes.
 //!
 //! - everyone's tools open it: `tar xzf`, and `age -d` before that if it is sealed
 //! - its last entry is a list of all others with their digests; an archive without it is not whole
@@ -6,14 +6,14 @@
 //!
 //! Deliberately absent: which files of a home belong in it (`survey`), and how a database is copied (`store`).
 
+pub mod piece;
 pub mod seal;
 pub mod survey;
 
 use crate::progress::Progress;
 use anyhow::{Context, bail};
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
+use flate2::read::MultiGzDecoder;
+use piece::{Begin, Earlier, Pieces};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +29,6 @@ const FORMAT: &str = "throughline-backup";
 const VERSION: u64 = 1;
 /// A list of a million files is shorter.
 const LIST_BYTES_MAX: u64 = 256 << 20;
-/// Databases compress well at any level, and whoever waits for a backup waits for this.
-const LEVEL: u32 = 3;
 
 /// Something in a home, by its path below it, with `/` between names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,27 +183,49 @@ impl Write for Sink {
 
 /// An archive that is being written.
 pub struct Writer {
-    tar: tar::Builder<GzEncoder<Sink>>,
+    tar: tar::Builder<Pieces<Sink>>,
     manifest: Manifest,
-    /// Seconds since 1970, for what has no time of its own.
-    now: u64,
+}
+
+/// What an entry is called, who may do what with it, and when it was last changed, in seconds since 1970. The time goes
+/// into the tar for whoever opens it with other tools; a time of writing would make every archive another stream.
+#[derive(Clone, Copy)]
+pub struct Label<'a> {
+    pub path: &'a str,
+    pub mode: u32,
+    pub modified: u64,
+}
+
+/// What became of an archive.
+pub struct Written {
+    pub manifest: Manifest,
+    /// Bytes of the archive that were taken from an earlier one.
+    pub reused: u64,
 }
 
 impl Writer {
-    pub fn new(file: File, passphrase: Option<&Secret>, at: String, now: u64) -> io::Result<Self> {
+    /// `earlier`: what is left of one that was interrupted.
+    pub fn new(
+        file: File,
+        passphrase: Option<&Secret>,
+        at: String,
+        earlier: Option<Earlier>,
+    ) -> io::Result<Self> {
         let file = BufWriter::with_capacity(1 << 18, file);
         let sink = match passphrase {
             None => Sink::Plain(file),
             Some(passphrase) => Sink::Sealed(Box::new(seal::Sealer::new(file, passphrase)?)),
         };
-        let tar = tar::Builder::new(GzEncoder::new(sink, Compression::new(LEVEL)));
-        Ok(Self { tar, manifest: Manifest { at, ..Manifest::default() }, now })
+        let tar = tar::Builder::new(Pieces::new(sink, earlier));
+        Ok(Self { tar, manifest: Manifest { at, ..Manifest::default() } })
     }
 
     /// Exactly `bytes` of what is read; fewer are an error.
-    pub fn file(&mut self, path: &str, mode: u32, bytes: u64, from: impl Read) -> io::Result<()> {
+    pub fn file(&mut self, label: Label<'_>, bytes: u64, from: impl Read) -> io::Result<()> {
+        let Label { path, mode, .. } = label;
+        self.tar.get_mut().begin(&Begin::File { path, bytes })?;
         let mut digested = Digested { from: from.take(bytes), digest: Sha256::new(), read: 0 };
-        let mut header = self.header(tar::EntryType::Regular, mode, bytes);
+        let mut header = header(tar::EntryType::Regular, label, bytes);
         self.tar.append_data(&mut header, format!("{TOP}/{path}"), &mut digested)?;
         if digested.read != bytes {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it became shorter while it was read"));
@@ -215,16 +235,20 @@ impl Writer {
         Ok(())
     }
 
-    pub fn link(&mut self, path: &str, to: &str) -> io::Result<()> {
-        let mut header = self.header(tar::EntryType::Symlink, 0o777, 0);
+    pub fn link(&mut self, label: Label<'_>, to: &str) -> io::Result<()> {
+        let (path, mode) = (label.path, 0o777);
+        self.tar.get_mut().begin(&Begin::Other { path })?;
+        let mut header = header(tar::EntryType::Symlink, Label { mode, ..label }, 0);
         self.tar.append_link(&mut header, format!("{TOP}/{path}"), to)?;
         let kind = Kind::Link { to: to.to_owned() };
-        self.manifest.entries.push(Entry { path: path.into(), mode: 0o777, kind });
+        self.manifest.entries.push(Entry { path: path.into(), mode, kind });
         Ok(())
     }
 
-    pub fn directory(&mut self, path: &str, mode: u32) -> io::Result<()> {
-        let mut header = self.header(tar::EntryType::Directory, mode, 0);
+    pub fn directory(&mut self, label: Label<'_>) -> io::Result<()> {
+        let Label { path, mode, .. } = label;
+        self.tar.get_mut().begin(&Begin::Other { path })?;
+        let mut header = header(tar::EntryType::Directory, label, 0);
         self.tar.append_data(&mut header, format!("{TOP}/{path}/"), io::empty())?;
         self.manifest.entries.push(Entry { path: path.into(), mode, kind: Kind::Directory });
         Ok(())
@@ -234,27 +258,31 @@ impl Writer {
         self.manifest.databases.push(database);
     }
 
-    fn header(&self, kind: tar::EntryType, mode: u32, bytes: u64) -> tar::Header {
-        let mut header = tar::Header::new_gnu();
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_size(bytes);
-        header.set_mtime(self.now);
-        header
-    }
-
     /// On disk when this returns.
-    pub fn finish(mut self) -> io::Result<Manifest> {
+    pub fn finish(mut self, now: u64) -> io::Result<Written> {
         let list = serde_json::to_vec_pretty(&self.manifest.in_json()).map_err(io::Error::other)?;
-        let mut header = self.header(tar::EntryType::Regular, 0o600, list.len() as u64);
+        let label = Label { path: LIST, mode: 0o600, modified: now };
+        self.tar.get_mut().begin(&Begin::File { path: LIST, bytes: list.len() as u64 })?;
+        let mut header = header(tar::EntryType::Regular, label, list.len() as u64);
         self.tar.append_data(&mut header, LIST, &list[..])?;
-        let file = match self.tar.into_inner()?.finish()? {
+        let pieces = self.tar.into_inner()?;
+        let reused = pieces.reused();
+        let file = match pieces.finish()? {
             Sink::Plain(file) => file,
             Sink::Sealed(sealer) => sealer.finish()?,
         };
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        Ok(self.manifest)
+        Ok(Written { manifest: self.manifest, reused })
     }
+}
+
+fn header(kind: tar::EntryType, label: Label<'_>, bytes: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(label.mode);
+    header.set_size(bytes);
+    header.set_mtime(label.modified);
+    header
 }
 
 struct Digested<R> {
@@ -329,7 +357,7 @@ fn contents(
         (false, _) if !start.starts_with(&[0x1f, 0x8b]) => bail!("it is no backup: neither gzip nor age"),
         (false, _) => Box::new(text),
     };
-    Ok(Contents { tar: tar::Archive::new(Box::new(GzDecoder::new(plain))) })
+    Ok(Contents { tar: tar::Archive::new(Box::new(MultiGzDecoder::new(plain))) })
 }
 
 /// Reads an archive to its end, and proves that everything that it lists is in it, unchanged, and nothing else.

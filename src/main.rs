@@ -14,6 +14,7 @@ mod doctor;
 mod equip;
 mod home;
 mod host;
+mod interrupt;
 mod logs;
 mod notify;
 mod out;

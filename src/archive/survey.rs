@@ -51,8 +51,16 @@ const FILES_NOT_AT_TOP: [&str; 10] = [
     "throughline.address",
     RESTORE_MARK,
 ];
-const ENDINGS_NOWHERE: [&str; 7] =
-    [".db-wal", ".db-shm", ".db-journal", ".pyc", ".pyo", ".tar.gz.partial", ".tar.gz.age.partial"];
+const ENDINGS_NOWHERE: [&str; 8] = [
+    ".db-wal",
+    ".db-shm",
+    ".db-journal",
+    ".pyc",
+    ".pyo",
+    ".tar.gz.partial",
+    ".tar.gz.partial.earlier",
+    ".tar.gz.age.partial",
+];
 /// Part of a copy already, or made again by whoever needs it: not worth a word.
 const ENDINGS_UNSAID: [&str; 5] = [".db-wal", ".db-shm", ".db-journal", ".pyc", ".pyo"];
 
@@ -69,6 +77,8 @@ pub struct Found {
     pub place: PathBuf,
     pub mode: u32,
     pub bytes: u64,
+    /// Seconds since 1970.
+    pub modified: u64,
     pub kind: Kind,
 }
 
@@ -154,6 +164,7 @@ impl Survey {
                 place: place.clone(),
                 mode: mode(&about),
                 bytes,
+                modified: modified(&about),
                 kind,
             });
             if kind == Kind::Directory
@@ -205,6 +216,11 @@ fn is_database(path: &Path) -> bool {
         && start().is_ok_and(|start| start == MAGIC)
 }
 
+fn modified(about: &fs::Metadata) -> u64 {
+    let since = about.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_secs())
+}
+
 #[cfg(unix)]
 pub fn mode(about: &fs::Metadata) -> u32 {
     std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o777
@@ -247,6 +263,7 @@ mod tests {
             "memories/MEMORY.md.lock",
             "cron/.tick.lock",
             "throughline-main-20260528T093510Z.tar.gz.partial",
+            "throughline-main-20260528T093510Z.tar.gz.partial.earlier",
         ];
         for path in kept {
             assert!(!is_left_out(path, false, Profiles::Left), "{path}");

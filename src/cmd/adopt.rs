@@ -8,6 +8,7 @@ use crate::cmd::backup;
 use crate::config::Environment;
 use crate::doctor;
 use crate::home::{self, ChosenBy, Home};
+use crate::interrupt;
 use crate::out::{Page, write_json};
 use anyhow::{Context, bail};
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -67,6 +68,7 @@ impl Adopt {
                 adopt::undo_command(&home)
             );
         }
+        interrupt::explain("Nothing was changed.");
         let homes: Vec<Home> = agents.iter().map(|(_, home)| home.clone()).collect();
         let everybody: Vec<Home> = home::profiles(&root)?.into_iter().map(|(_, home)| home).collect();
         adopt::refuse_overlap(&home, &homes, &everybody)?;

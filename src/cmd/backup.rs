@@ -2,15 +2,18 @@
 //!
 //! - databases are copied as they are at one moment; nobody who writes waits for it
 //! - the file is written under another name, read back to its end, and renamed when all of it is right
-//! - an interrupted backup leaves a `.partial` beside its target and copies of databases in the home; the next one
-//!   throws both away and begins anew, since the home has gone on meanwhile
+//! - an interrupted backup leaves a `.partial` beside its target and copies of databases in the home. The next one reads
+//!   the home again, as it is now, and compresses only what is not in the `.partial` already, byte for byte
+//! - an encrypted one begins anew: to go on under the same key would seal two contents with the same numbers
 //!
 //! Deliberately absent: logs, caches, and whatever else `archive::survey` leaves out.
 
+use crate::archive::piece::Earlier;
 use crate::archive::survey::{self, Profiles, STAGE, Survey};
-use crate::archive::{self, Database, Manifest};
+use crate::archive::{self, Database, Label, Manifest, Written};
 use crate::config::Environment;
 use crate::home::{self, Home, private_directory, private_file, sync_directory};
+use crate::interrupt;
 use crate::out::write_json;
 use crate::passphrase;
 use crate::progress::{Progress, size};
@@ -66,6 +69,8 @@ pub struct Kept {
     pub path: PathBuf,
     pub bytes: u64,
     pub manifest: Manifest,
+    /// Of the bytes, those that an interrupted backup had finished. None: there was none.
+    pub reused: Option<u64>,
     /// What could not be taken along, and what was found on the way.
     pub notes: Vec<String>,
     /// What a backup leaves out on purpose.
@@ -91,6 +96,11 @@ impl Backup {
         };
         let to = target(self.to, &root, self.encrypt);
         let is_sealed = self.encrypt;
+        let goes_on = match is_sealed {
+            true => "Run the same command again; an encrypted backup begins anew.",
+            false => "Run the same command again: it goes on where this one stopped.",
+        };
+        interrupt::explain(format!("{} was not made. {goes_on}", to.display()));
         let kept = make(&Order { home: &root, profiles, to, passphrase, replaces: self.force })?;
         match self.json {
             true => write_json(&kept.in_json(is_sealed), out)?,
@@ -128,36 +138,26 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
     }
     let mut notes = Vec::new();
     let stage = Stage::of(home)?;
-    let partial = PathBuf::from(format!("{}.partial", to.display()));
-    if stage.was_left || partial.exists() {
-        notes.push(
-            "an earlier backup was interrupted; what it left was thrown away, and this one began anew".into(),
-        );
-    }
+    let partial = beside(&to, PARTIAL);
     let doing = || format!("could not write {}", partial.display());
-    let mut file = private_file();
-    // Anew with the rights of a new file, whoever made the last one.
-    match fs::remove_file(&partial) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).with_context(doing),
-        _ => {}
-    }
-    let file = file.write(true).create_new(true).open(&partial).with_context(doing)?;
+    let earlier = leftover(&to, order.passphrase.is_some())?;
+    let file = private_file().write(true).create_new(true).open(&partial).with_context(doing)?;
     // Until it has its name: whoever finds it unlocked knows that nobody writes it any more.
     file.try_lock().with_context(doing)?;
-    if remove_leftovers(&to, &partial) {
-        notes.push(
-            "an earlier backup here was interrupted; what it left under its own name was thrown away".into(),
-        );
-    }
-    let mut survey = Survey::of(home, order.profiles, &[to.clone(), partial.clone()])
+    let mut survey = Survey::of(home, order.profiles, &[to.clone(), partial.clone(), beside(&to, EARLIER)])
         .with_context(|| format!("{} cannot be read", home.display()))?;
     notes.append(&mut survey.unread);
     let at = Timestamp::now();
     let now = u64::try_from(at.as_second()).unwrap_or(0);
+    let (was_left, pieces) = match earlier {
+        Leftover::None => (stage.was_left, None),
+        Leftover::Useless => (true, None),
+        Leftover::Pieces(earlier) => (true, Some(earlier)),
+    };
     let mut archive =
-        archive::Writer::new(file, order.passphrase.as_ref(), at.to_string(), now).with_context(doing)?;
+        archive::Writer::new(file, order.passphrase.as_ref(), at.to_string(), pieces).with_context(doing)?;
     write(&mut archive, &survey, &stage, &mut notes)?;
-    let written = archive.finish().with_context(doing)?;
+    let Written { manifest: written, reused } = archive.finish(now).with_context(doing)?;
     drop(stage);
     let manifest = archive::verify(&partial, order.passphrase.as_ref())?;
     if manifest != written {
@@ -167,6 +167,7 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
         bail!(in_the_way());
     }
     fs::rename(&partial, &to).with_context(|| format!("could not rename {}", partial.display()))?;
+    let _ = fs::remove_file(beside(&to, EARLIER));
     let directory = to.parent().unwrap_or(Path::new("."));
     sync_directory(directory).with_context(|| format!("could not write {}", directory.display()))?;
     for database in &manifest.databases {
@@ -178,32 +179,89 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
         }
     }
     let bytes = fs::metadata(&to).map_or(0, |about| about.len());
-    Ok(Kept { path: to, bytes, manifest, notes, left_out: survey.left_out })
+    if was_left {
+        notes.push(match (reused, order.passphrase.is_some()) {
+            (_, true) => "an earlier backup was interrupted; an encrypted one begins anew".to_owned(),
+            (0, false) => {
+                "an earlier backup was interrupted and left nothing for this one, which began anew".to_owned()
+            }
+            (_, false) => format!(
+                "an earlier backup was interrupted; this one went on with it, and {} of {} had been finished",
+                size(reused),
+                size(bytes)
+            ),
+        });
+    }
+    let reused = was_left.then_some(reused);
+    Ok(Kept { path: to, bytes, manifest, reused, notes, left_out: survey.left_out })
 }
 
-/// Backups whose names tell only their time are each called otherwise, so none would find what another left. Whether
-/// something was thrown away.
-fn remove_leftovers(to: &Path, own: &Path) -> bool {
-    let (Some(directory), Some(name)) = (to.parent(), to.file_name().and_then(|name| name.to_str())) else {
-        return false;
-    };
-    let Some(wanted) = without_stamp(name) else { return false };
-    let mut has_removed = false;
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let is_leftover = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.strip_suffix(".partial"))
-            .is_some_and(|name| without_stamp(name).is_some_and(|other| other == wanted));
-        if !is_leftover || path == own || !path.is_file() {
-            continue;
-        }
-        if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
-            has_removed |= fs::remove_file(&path).is_ok();
+/// What a file is called while it is written, and what one is called that was interrupted, while the next takes it up.
+const PARTIAL: &str = ".partial";
+const EARLIER: &str = ".partial.earlier";
+
+fn beside(to: &Path, ending: &str) -> PathBuf {
+    let mut name = to.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// What an interrupted backup left where this one goes.
+enum Leftover {
+    None,
+    /// Nothing that this one could go on with; it is gone.
+    Useless,
+    Pieces(Earlier),
+}
+
+/// The longest of what was left is set aside to be used, and the rest goes. Backups whose names tell only their time are
+/// each called otherwise, and still one goes on with what another left.
+fn leftover(to: &Path, is_sealed: bool) -> anyhow::Result<Leftover> {
+    let own = beside(to, PARTIAL);
+    let busy = || format!("{} is being written by another backup; wait until it is over", own.display());
+    let mut left = Vec::new();
+    for path in leftovers(to) {
+        let Ok(file) = File::open(&path) else { continue };
+        match file.try_lock() {
+            Ok(()) => left.push((file.metadata().map_or(0, |about| about.len()), path)),
+            Err(_) if path == own => bail!(busy()),
+            Err(_) => {}
         }
     }
-    has_removed
+    if left.is_empty() {
+        return Ok(Leftover::None);
+    }
+    left.sort();
+    let longest = if is_sealed { None } else { left.pop() };
+    let earlier = beside(to, EARLIER);
+    for (_, path) in left {
+        fs::remove_file(&path).with_context(|| format!("could not remove {}", path.display()))?;
+    }
+    let Some((_, longest)) = longest else { return Ok(Leftover::Useless) };
+    let doing = || format!("could not go on with {}", longest.display());
+    fs::rename(&longest, &earlier).with_context(doing)?;
+    let pieces = File::open(&earlier).and_then(Earlier::in_file).with_context(doing)?;
+    Ok(Leftover::Pieces(pieces))
+}
+
+/// Everything that a backup to this place may have left, whether or not somebody still writes it.
+fn leftovers(to: &Path) -> Vec<PathBuf> {
+    let mut found = vec![beside(to, PARTIAL), beside(to, EARLIER)];
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    if let (Some(directory), Some(own)) = (to.parent(), name(to))
+        && let Some(wanted) = without_stamp(&own)
+    {
+        let is_sibling = |name: &str| {
+            let of = name.strip_suffix(EARLIER).or_else(|| name.strip_suffix(PARTIAL));
+            of.and_then(without_stamp).is_some_and(|other| other == wanted)
+        };
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        found.extend(entries.filter(|path| name(path).is_some_and(|name| is_sibling(&name))));
+    }
+    found.sort();
+    found.dedup();
+    found.retain(|path| path.is_file());
+    found
 }
 
 /// What stands before and after the time in `throughline-main-20260528T093510Z.tar.gz`.
@@ -223,13 +281,14 @@ fn write(
 ) -> anyhow::Result<()> {
     let mut progress = Progress::bytes("archive", survey.bytes());
     for found in &survey.found {
-        let (path, mode) = (found.path.as_str(), found.mode);
+        let path = found.path.as_str();
+        let label = Label { path, mode: found.mode, modified: found.modified };
         let doing = || format!("could not keep {}", found.place.display());
         match found.kind {
-            survey::Kind::Directory => archive.directory(path, mode).with_context(doing)?,
+            survey::Kind::Directory => archive.directory(label).with_context(doing)?,
             survey::Kind::Link => match fs::read_link(&found.place).map(PathBuf::into_os_string) {
                 Ok(to) => match to.to_str() {
-                    Some(to) => archive.link(path, to).with_context(doing)?,
+                    Some(to) => archive.link(label, to).with_context(doing)?,
                     None => {
                         notes.push(format!("{}: it leads to a name that is no text", found.place.display()))
                     }
@@ -249,7 +308,7 @@ fn write(
                         let (file, bytes) = File::open(&found.place)
                             .and_then(|file| file.metadata().map(|about| (file, about.len())))
                             .with_context(doing)?;
-                        archive.file(path, mode, bytes, file).with_context(doing)?;
+                        archive.file(label, bytes, file).with_context(doing)?;
                         notes.push(format!(
                             "{path} is too damaged to be opened; it was kept as it is, byte for byte"
                         ));
@@ -258,16 +317,16 @@ fn write(
                     copied => copied?,
                 };
                 let file = File::open(&copy).with_context(doing)?;
-                archive.file(path, mode, copied.bytes, file).with_context(doing)?;
+                archive.file(label, copied.bytes, file).with_context(doing)?;
                 let _ = fs::remove_file(&copy);
                 let (rows, damage) = (copied.rows, copied.damage);
                 archive.database(Database { path: path.to_owned(), rows, damage });
             }
             survey::Kind::File => match read(&found.place) {
                 Ok(Text::Whole(bytes)) => {
-                    archive.file(path, mode, bytes.len() as u64, &bytes[..]).with_context(doing)?;
+                    archive.file(label, bytes.len() as u64, &bytes[..]).with_context(doing)?;
                 }
-                Ok(Text::Long(file, bytes)) => archive.file(path, mode, bytes, file).with_context(doing)?,
+                Ok(Text::Long(file, bytes)) => archive.file(label, bytes, file).with_context(doing)?,
                 Err(error) if error.kind() == ErrorKind::NotFound => {} // gone meanwhile
                 Err(error) => notes.push(format!("{}: {error}", found.place.display())),
             },
@@ -376,6 +435,8 @@ impl Kept {
             "encrypted": is_sealed,
             "verified": true,
             "at": self.manifest.at,
+            "continued": self.reused.is_some(),
+            "reused_bytes": self.reused.unwrap_or(0),
             "files": self.manifest.files(),
             "contents_bytes": self.manifest.bytes(),
             "databases": self.manifest.databases.iter().map(|database| json!({
@@ -403,21 +464,28 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_backup_left_under_its_own_name_goes_and_what_is_being_written_stays() {
+    fn the_longest_that_was_left_here_is_gone_on_with_and_what_is_being_written_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let [left, busy, other] = [
+        let [short, long, busy, other] = [
             path("throughline-main-20260527T093510Z.tar.gz.partial"),
+            path("throughline-main-20260526T093510Z.tar.gz.partial.earlier"),
             path("throughline-main-20260527T093511Z.tar.gz.partial"),
             path("throughline-work-20260527T093510Z.tar.gz.partial"),
         ];
-        for file in [&left, &busy, &other] {
-            fs::write(file, "half").unwrap();
+        for (file, text) in [(&short, "half"), (&long, "three quarters"), (&busy, "x"), (&other, "x")] {
+            fs::write(file, text).unwrap();
         }
         let writing = File::open(&busy).unwrap();
         writing.try_lock().unwrap();
         let to = path("throughline-main-20260528T093510Z.tar.gz");
-        assert!(remove_leftovers(&to, &path("throughline-main-20260528T093510Z.tar.gz.partial")));
-        assert!(!left.exists() && busy.exists() && other.exists());
+        assert!(matches!(leftover(&to, false).unwrap(), Leftover::Pieces(_)));
+        assert_eq!(fs::read_to_string(beside(&to, EARLIER)).unwrap(), "three quarters");
+        assert!(!short.exists() && !long.exists() && busy.exists() && other.exists());
+        assert!(matches!(leftover(&to, true).unwrap(), Leftover::Useless), "an encrypted one begins anew");
+        assert!(!beside(&to, EARLIER).exists() && busy.exists());
+        assert!(matches!(leftover(&to, false).unwrap(), Leftover::None));
+        let own = path("throughline-main-20260527T093511Z.tar.gz");
+        assert!(leftover(&own, false).is_err(), "somebody writes it");
     }
 }

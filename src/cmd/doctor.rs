@@ -12,6 +12,7 @@ use crate::config::Environment;
 use crate::doctor::backup::{Backup, Before};
 use crate::doctor::{examine, holders, transcript};
 use crate::home::{self, Home, Occupied, Ownership};
+use crate::interrupt;
 use crate::out::{Page, Tint, indented, one_line, visible, write_json};
 use crate::progress::Progress;
 use anyhow::{Context, bail};
@@ -35,6 +36,9 @@ const LOG_LINES_MAX: usize = 4;
 /// One repair can bring another to light: a chain that is one again may have a route to mend. More rounds than any
 /// of them has needed.
 const ROUNDS_MAX: usize = 5;
+
+/// What Ctrl-C says before anything is repaired.
+const NOTHING_CHANGED: &str = "Nothing was changed.";
 
 /// Find what is wrong with a home; repair it on request
 #[derive(Debug, clap::Args)]
@@ -123,6 +127,7 @@ impl Doctor {
 
     fn repair(&self, home: &Home, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         let _owned = claim(home)?;
+        interrupt::explain(NOTHING_CHANGED);
         let mut findings = self.findings(home, false)?;
         if findings.iter().any(|finding| finding.kind == Kind::Integrity) {
             tell(home, &findings, page, out)?;
@@ -157,6 +162,12 @@ impl Doctor {
             backup.holds.sessions,
             backup.path.display()
         )?;
+        told.flush()?;
+        interrupt::explain(format!(
+            "Each repair is done or not begun, and no message is lost. `throughline doctor --repair --home {home}` goes on, \
+             `throughline doctor --undo --home {home}` puts the backup back.",
+            home = home.path().display()
+        ));
         let mut tried = Vec::new();
         let mut after = Vec::new();
         for _ in 0..ROUNDS_MAX {
@@ -197,6 +208,7 @@ impl Doctor {
 
     fn undo(&self, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         let _owned = claim(home)?;
+        interrupt::explain(NOTHING_CHANGED);
         let backup = Backup::newest(home)?;
         let since = backup.messages_since(home)?;
         if since > 0 && !self.yes {
@@ -218,6 +230,10 @@ impl Doctor {
             writeln!(out, "Nothing was changed.")?;
             return Ok(ExitCode::SUCCESS);
         }
+        interrupt::explain(format!(
+            "{home} is as it was or as in the backup. `throughline doctor --undo --home {home}` goes on.",
+            home = home.path().display()
+        ));
         let kept = backup.put_back(home, now())?;
         writeln!(out, "Done. What was there until now is kept in {}.", kept.path.display())?;
         Ok(ExitCode::SUCCESS)

@@ -5,6 +5,7 @@
 //!
 //! Deliberately absent: snapshots of sessions that stay (P11), and whatever is not in the database or among old logs.
 
+use crate::interrupt;
 use crate::out::{Column, Page, Table, one_line, write_json};
 use crate::progress::{Progress, size};
 use crate::span::Span;
@@ -131,6 +132,7 @@ impl Prune {
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         let mut gone = Found { sessions: Vec::new(), owed: found.owed, logs: Vec::new(), events: 0, ..found };
+        interrupt::explain("What went is gone, each session whole. Run the same command again to go on.");
         let mut progress = Progress::new("sessions", found.sessions.len() as u64);
         for session in found.sessions {
             if store.prune(&session.session, found.before).with_context(|| format!("{}", session.session))? {

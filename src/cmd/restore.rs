@@ -11,6 +11,7 @@ use crate::archive::survey::{RESTORE_MARK, mode};
 use crate::archive::{self, Entry, Kind, Manifest};
 use crate::config::Environment;
 use crate::home::{ChosenBy, Home, private_directory, private_file, sync_directory};
+use crate::interrupt;
 use crate::out::write_json;
 use crate::passphrase;
 use crate::progress::size;
@@ -71,6 +72,10 @@ impl Restore {
             true => Some(passphrase::known(self.passphrase_file.as_deref(), environment)?),
             false => None,
         };
+        interrupt::explain(format!(
+            "{} is not whole. Run the same command again: it goes on where this one stopped.",
+            home.path().display()
+        ));
         let looked = look(home.path(), None)?; // before an archive of gigabytes is read
         let manifest = archive::verify(&self.backup, passphrase.as_ref())?;
         let target = match looked {

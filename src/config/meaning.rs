@@ -383,9 +383,18 @@ impl Written {
         review
     }
 
-    fn session_reset(&self, report: &mut Report) -> SessionReset {
+    /// When conversations end by themselves; nothing else is judged.
+    pub fn policies(&self) -> Policies {
+        policies(&self.resets())
+    }
+
+    fn resets(&self) -> throughline_hermes::config::SessionReset {
         let legacy = self.legacy.as_deref().map(throughline_hermes::config::legacy_resets);
-        let written = &self.config.settings.session_reset.clone().with(legacy.unwrap_or_default());
+        self.config.settings.session_reset.clone().with(legacy.unwrap_or_default())
+    }
+
+    fn session_reset(&self, report: &mut Report) -> SessionReset {
+        let written = &self.resets();
         let mode = match &written.mode {
             None => Sourced::new(ResetMode::Never, Origin::Default),
             Some(at) => {

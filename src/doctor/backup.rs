@@ -45,6 +45,7 @@ impl Backup {
             Before::Repair => format!("doctor-{}", now.compact()),
             Before::Undo => format!("undo-{}", now.compact()),
         };
+        remove_unfinished(&home.path().join(DIRECTORY));
         let path = home.path().join(DIRECTORY).join(name);
         let made = Self::make_in(path.clone(), home, before, now);
         if made.is_err() {
@@ -161,6 +162,18 @@ impl Backup {
         let path = self.path.join(UNDONE);
         write(&path, b"{}\n").with_context(|| format!("could not write {}", path.display()))?;
         Ok(kept)
+    }
+}
+
+/// What was interrupted is as large as a database, and of no use. The home is this process's: nobody else writes one.
+fn remove_unfinished(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let is_ours =
+            name.to_str().is_some_and(|name| name.starts_with("doctor-") || name.starts_with("undo-"));
+        if is_ours && path.is_dir() && !path.join(MANIFEST).exists() {
+            let _ = fs::remove_dir_all(path);
+        }
     }
 }
 

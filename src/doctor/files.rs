@@ -292,6 +292,19 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_nobody_folds_back_is_named_with_its_size() {
+        let home = tempfile::tempdir().unwrap();
+        assert_eq!(large_log(home.path()), None, "there is none");
+        let log = fs::File::create(home.path().join("state.db-wal")).unwrap();
+        log.set_len(LOG_BYTES).unwrap();
+        assert_eq!(large_log(home.path()), None);
+        log.set_len(LOG_BYTES + (1 << 20)).unwrap();
+        let found = large_log(home.path()).unwrap();
+        assert_eq!(found.kind, Kind::LargeLog);
+        assert!(found.evidence[0].contains(&format!("{} MiB", (LOG_BYTES >> 20) + 1)), "{found:?}");
+    }
+
+    #[test]
     fn a_prefix_of_one_host_renames_sessions_too() {
         let home = tempfile::tempdir().unwrap();
         let told = |text: &str| {

@@ -1,7 +1,7 @@
 //! An agent moves over from Hermes, and back: the real Hermes in two profiles, kept by something that takes
 //! `Restart=always` at its word, and the real binary.
 
-use crate::gateway::{Client, Launch, Place, free_port};
+use crate::gateway::{self, Client, Launch, Place, free_port};
 #[cfg(target_os = "linux")]
 use crate::killed;
 use crate::model::ModelServer;
@@ -328,20 +328,10 @@ const OURS: &str = "throughline.service";
 
 /// Everything in Hermes' tables, row by row.
 fn hermes_rows(home: &Path) -> Vec<String> {
-    let conn = Connection::open(home.join("state.db")).unwrap();
-    let opinion: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(opinion, "ok");
-    let mut told = Vec::new();
-    for table in ["sessions", "messages", "gateway_routing", "session_model_usage"] {
-        let mut statement = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
-        let width = statement.column_count();
-        let mut rows = statement.query([]).unwrap();
-        while let Some(row) = rows.next().unwrap() {
-            let row: Vec<String> = (0..width).map(|nth| format!("{:?}", row.get_ref(nth).unwrap())).collect();
-            told.push(format!("{table}: {}", row.join(", ")));
-        }
-    }
-    told
+    gateway::rows(
+        home,
+        &["sessions", "messages", "gateway_routing", "session_model_usage"].map(|table| (table, "true")),
+    )
 }
 
 impl World {
@@ -397,6 +387,31 @@ fn p16_a_move_killed_at_any_commit_is_gone_on_with_or_taken_back() {
     // How many calls it takes to wait for the gateway is not told beforehand, so the last step may be missed.
     let all = ["backing_up", "none", "silencing", "starting"].map(str::to_owned);
     assert!(steps.is_superset(&BTreeSet::from(all)), "it was killed in every step: {steps:?}");
+}
+
+#[test]
+fn p16_a_move_that_is_interrupted_says_how_to_go_on_and_goes_on() {
+    let world = kept_by_a_unit();
+    let before = hermes_rows(&world.root());
+    crate::keep::noise(&world.place, "user/.hermes/skills/heavy");
+    let written = || {
+        let entries = fs::read_dir(world.root().join("backups")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.metadata().ok()).map(|about| about.len()).max().unwrap_or(0)
+    };
+    let ended = world.adopt(&["--yes"]).ended_by("INT", "it backs up", || written() > 5_000_000);
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    for word in ["not over", "same command again", "adopt --undo"] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+    assert!(world.is("active", HERMES) && !world.is("active", OURS), "Hermes runs on");
+    let moved = world.adopt(&["--yes"]).run();
+    assert!(moved.status.success(), "{}{}", moved.stdout, moved.stderr);
+    assert!(moved.stdout.contains("going on with the move"), "{}", moved.stdout);
+    world.is_ours(&"gone on with");
+    let kept: Vec<_> = fs::read_dir(world.root().join("backups")).unwrap().flatten().collect();
+    assert_eq!(kept.len(), 1, "one backup, and nothing beside it: {kept:?}");
+    world.undo(&"and back");
+    assert_eq!(hermes_rows(&world.root()), before);
 }
 
 #[test]

@@ -213,12 +213,31 @@ fn p16_what_hermes_0_14_0_wrote_over_a_transcript_is_readable_again() {
                 "model": {"context_length": 131_072},
                 "compression": {"enabled": true, "threshold": 0.5, "hygiene_hard_message_limit": 60},
             },
-            "chats": [chat("+15550000001", 40, 8_000, 4), chat("+15550000002", 58, 400, 2)],
+            // The second chat is shown to the model, then the first leaves its mark on every thread, then the second is compressed.
+            "chats": [
+                chat("+15550000002", 58, 400, 1),
+                chat("+15550000001", 40, 8_000, 4),
+                chat("+15550000002", 0, 0, 1),
+            ],
         }),
     );
     let told = findings(&place);
     let gap = found(&told, "transcript_gap");
     let session = gap["sessions"][0].as_str().unwrap().to_owned();
+    // Across sessions: the thread on which that happened had worked for the first chat before, and says so.
+    let chain = found(&told, "rotated_chain");
+    let others: Vec<&str> =
+        chain["sessions"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    assert!(!others.contains(&session.as_str()), "{}", json!(told));
+    let log = std::fs::read_to_string(place.file("home/logs/agent.log")).unwrap();
+    let foreign = log.lines().position(|line| {
+        line.contains(&format!("compression started: session={session}"))
+            && others.iter().any(|other| line.contains(&format!("[{other}]")))
+    });
+    let line =
+        foreign.unwrap_or_else(|| panic!("no line of {session} in the name of {others:?}:\n{log}")) + 1;
+    let evidence = gap["evidence"].to_string();
+    assert!(evidence.contains(&format!("agent.log:{line}")), "line {line} is evidence: {evidence}");
     let is_told = |texts: &BTreeSet<String>, nth: u32| {
         texts.iter().any(|text| text.starts_with(&format!("{nth}: all work")))
     };
@@ -235,6 +254,45 @@ fn p16_what_hermes_0_14_0_wrote_over_a_transcript_is_readable_again() {
         said.iter().any(|message| message["content"] == "Understood."),
         "and Hermes goes on with it: {said:?}"
     );
+}
+
+/// `/resume` opens a session again that had been handed over when it ended, and leaves the mark of its row: it would never
+/// be handed over again.
+#[test]
+fn p20_what_hermes_0_19_0_takes_up_again_is_handed_over_when_it_ends() {
+    let Some(hermes) = peers::one_hermes("0.19.0") else { return };
+    let place = Place::new();
+    let chat = "agent:main:telegram:dm:7";
+    hermes.does(
+        &place.home(),
+        &[
+            json!(["create_session", ["talk", "telegram"], {}]),
+            json!(["append_message", ["talk", "user"], {"content": "Where is the map?"}]),
+            json!(["set_expiry_finalized", ["talk"], {}]),
+            json!(["end_session", ["talk", "session_reset"], {}]),
+        ],
+    );
+    let entry = |marked: bool| {
+        let entry = json!({
+            "session_key": chat, "session_id": "talk", "created_at": "2025-11-14T21:17:00",
+            "updated_at": "2025-11-14T21:18:03.120456", "platform": "telegram", "chat_type": "dm", "expiry_finalized": marked,
+        });
+        place.write("home/sessions/sessions.json", json!({chat: entry}).to_string());
+    };
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(place.home(), std::fs::Permissions::from_mode(0o700)).unwrap(); // as Hermes' setup does
+    hermes.does(&place.home(), &[json!(["reopen_session", ["talk"], {}])]);
+    // As it stands after an end by itself, until somebody writes: both are marked, and that is right.
+    entry(true);
+    assert_eq!(kinds(&findings(&place)), BTreeSet::new());
+    // As `/resume` leaves it.
+    entry(false);
+    assert_eq!(kinds(&findings(&place)), BTreeSet::from(["finalised_alive".to_owned()]));
+    repair(&place);
+    let sql = "SELECT expiry_finalized FROM sessions WHERE id = 'talk'";
+    let conn = Connection::open(place.file("home/state.db")).unwrap();
+    let marked: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(marked, 0);
 }
 
 // ------------------------------------------------------------------------------------------ by hand
@@ -285,26 +343,11 @@ fn messages(place: &Place) -> i64 {
 /// Rows that are about one conversation of [`rotated`], whoever keeps them now; nothing about when it was repaired.
 #[cfg(target_os = "linux")]
 fn rows_of(home: &Path, nth: usize) -> Vec<String> {
-    let conn = Connection::open(home.join("state.db")).unwrap();
-    let opinion: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(opinion, "ok");
-    let mut told = Vec::new();
-    for (table, column) in
-        [("sessions", "id"), ("messages", "session_id"), ("tl_snapshot", "session"), ("tl_route", "session")]
-    {
-        if !conn.table_exists(None, table).unwrap() {
-            continue;
-        }
-        let sql = format!("SELECT * FROM {table} WHERE {column} LIKE '20251113_{nth:06}_%' ORDER BY 1");
-        let mut statement = conn.prepare(&sql).unwrap();
-        let width = statement.column_count();
-        let mut rows = statement.query([]).unwrap();
-        while let Some(row) = rows.next().unwrap() {
-            let row: Vec<String> = (0..width).map(|nth| format!("{:?}", row.get_ref(nth).unwrap())).collect();
-            told.push(format!("{table}: {}", row.join(", ")));
-        }
-    }
-    told
+    let of = |column: &str| format!("{column} LIKE '20251113_{nth:06}_%'");
+    let (id, session_id, session) = (of("id"), of("session_id"), of("session"));
+    let tables =
+        [("sessions", &*id), ("messages", &*session_id), ("tl_snapshot", &*session), ("tl_route", &*session)];
+    crate::gateway::rows(home, &tables)
 }
 
 /// A home with three rotated conversations, two of which a chat leads to, one of them waiting to be resumed.
@@ -433,6 +476,37 @@ fn p16_an_undo_killed_at_any_commit_leaves_what_it_found_or_what_it_puts_back() 
 }
 
 #[test]
+fn p16_a_repair_that_is_interrupted_says_how_to_go_on() {
+    const MANY: usize = 400;
+    let place = Place::new();
+    let all = rotated(&place, MANY);
+    // A backup that an interruption left without its end.
+    place.write("home/backups/doctor-20251101T000000000000Z/state.db", "half");
+    let repaired = || {
+        let is_begun = std::fs::read_dir(place.file("home/backups")).is_ok_and(|mut entries| {
+            entries.any(|entry| entry.is_ok_and(|entry| entry.path().join("manifest.json").exists()))
+        });
+        let count = || {
+            let conn = Connection::open(place.file("home/state.db")).ok()?;
+            conn.query_row("SELECT count(DISTINCT session) FROM tl_snapshot", [], |row| row.get(0)).ok()
+        };
+        if is_begun { count().unwrap_or(0) } else { 0i64 }
+    };
+    let launch = place.launch().arg("doctor").arg("--repair").arg("--yes");
+    let ended = launch.ended_by("INT", "something is repaired", || repaired() > 0);
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    for word in ["doctor --repair", "doctor --undo", "goes on"] {
+        assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
+    }
+    let done = usize::try_from(repaired()).unwrap();
+    assert!((1..MANY).contains(&done), "in the middle: {done}");
+    assert_eq!((messages(&place), findings(&place).len()), (all, MANY - done));
+    repair(&place);
+    assert_eq!((messages(&place), repaired()), (all, MANY as i64));
+    assert!(!place.file("home/backups/doctor-20251101T000000000000Z").exists(), "half a backup is none");
+}
+
+#[test]
 fn p16_a_home_in_use_is_examined_and_not_repaired() {
     let place = Place::new();
     rotated(&place, 2);
@@ -486,6 +560,11 @@ fn p16_nobody_is_surprised_by_a_repair() {
     assert!(only.stdout.contains("1 of 1 repaired"), "{}{}", only.stdout, only.stderr);
     assert!(only.stdout.contains("Backup of 24 messages"), "{}", only.stdout);
     assert_eq!(backups(), 1);
+    let other = doctor(&place, &["--repair", "--yes", "--only", "duplicated_rows"]);
+    assert!(other.stdout.contains("there is nothing to repair"), "{}{}", other.stdout, other.stderr);
+    assert_eq!((findings(&place).len(), backups()), (1, 1), "another kind is not touched");
+    let unknown = doctor(&place, &["--only", "nonsense"]);
+    assert!(unknown.stderr.contains("nonsense"), "{}", unknown.stderr);
     let nobody = doctor(&place, &["--session", "nobody"]);
     assert!(nobody.stderr.contains("has no session nobody"), "{}{}", nobody.stdout, nobody.stderr);
     let open = Connection::open(place.file("home/state.db")).unwrap();

@@ -195,6 +195,30 @@ impl Launch {
             status.unwrap_or_else(|| panic!("it goes on, and should have refused:\n{stdout}{stderr}"));
         Ended { status, stdout, stderr }
     }
+
+    /// Runs it until this holds, and ends it then: by `KILL`, or by `INT` as Ctrl-C does.
+    pub fn ended_by(&self, signal: &str, what: &str, mut holds: impl FnMut() -> bool) -> Ended {
+        let mut child = self.command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = drain(child.stdout.take().unwrap());
+        let stderr = drain(child.stderr.take().unwrap());
+        let deadline = Instant::now() + PATIENCE;
+        let mut is_there = holds();
+        while !is_there && Instant::now() < deadline && child.try_wait().unwrap().is_none() {
+            sleep(Duration::from_millis(2));
+            is_there = holds();
+        }
+        let sent =
+            Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status().unwrap();
+        let status = wait(&mut child, PATIENCE);
+        if status.is_none() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let (stdout, stderr) = (stdout.join().unwrap(), stderr.join().unwrap());
+        assert!(is_there && sent.success(), "never came true: {what}\n{stdout}{stderr}");
+        let status = status.unwrap_or_else(|| panic!("{signal} does not end it:\n{stdout}{stderr}"));
+        Ended { status, stdout, stderr }
+    }
 }
 
 fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
@@ -287,6 +311,29 @@ impl Drop for Gateway {
             eprintln!("what the gateway said last:\n{}", lines[lines.len().saturating_sub(60)..].join("\n"));
         }
     }
+}
+
+/// Rows of a home's database, table by table, each with a condition. One that is not there has none; whatever is there
+/// is sound.
+pub fn rows(home: &Path, tables: &[(&str, &str)]) -> Vec<String> {
+    let database = rusqlite::Connection::open(home.join("state.db")).unwrap();
+    let opinion: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(opinion, "ok");
+    let mut told = Vec::new();
+    for (table, condition) in tables {
+        if !database.table_exists(None, *table).unwrap() {
+            continue;
+        }
+        let sql = format!("SELECT * FROM {table} WHERE {condition} ORDER BY 1");
+        let mut statement = database.prepare(&sql).unwrap();
+        let width = statement.column_count();
+        let mut rows = statement.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let row: Vec<String> = (0..width).map(|nth| format!("{:?}", row.get_ref(nth).unwrap())).collect();
+            told.push(format!("{table}: {}", row.join(", ")));
+        }
+    }
+    told
 }
 
 /// One that nobody listens on, below the range from which the kernel takes the ports of clients: those

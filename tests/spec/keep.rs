@@ -115,6 +115,7 @@ fn tree(directory: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
 fn a_home_restored_elsewhere_asks_the_model_for_exactly_the_same_bytes() {
     let place = Place::new();
     let model = model();
+    noise(&place, "home/skills/heavy");
     let gateway = lived_in(&place, &model);
     let (is_over, spoken) = (AtomicBool::new(false), AtomicUsize::new(0));
     let archive = file(&place, "kept.tar.gz");
@@ -135,11 +136,21 @@ fn a_home_restored_elsewhere_asks_the_model_for_exactly_the_same_bytes() {
         }
         until("people talk", || spoken.load(Ordering::Relaxed) > 20);
         let before = spoken.load(Ordering::Relaxed);
-        let told: Value =
-            serde_json::from_str(&succeeds(&place, &["backup", "--to", &archive, "--json"])).unwrap();
-        let after = spoken.load(Ordering::Relaxed);
+        let told = place.file("told.json");
+        let redirect = format!("exec \"$0\" \"$@\" > {}", told.display());
+        let launch = place.launch().through(&["sh", "-c", &redirect]);
+        let words = ["backup", "--to", &archive, "--json"];
+        let backup = words.iter().fold(launch, |launch, word| launch.arg(*word)).spawn();
+        // However fast it is, it is held in its middle until people have gone on talking.
+        until("the backup is under way", || place.file("kept.tar.gz.partial").exists());
+        backup.signal("STOP");
+        assert!(!Path::new(&archive).exists(), "it is not over");
+        let held = spoken.load(Ordering::Relaxed);
+        until("nobody has to wait for it", || spoken.load(Ordering::Relaxed) > held + 8);
+        backup.signal("CONT");
+        assert!(backup.wait().success());
         is_over.store(true, Ordering::Relaxed);
-        assert!(after > before, "nobody had to wait for it: {before} {after}");
+        let told: Value = serde_json::from_str(&fs::read_to_string(told).unwrap()).unwrap();
         assert_eq!(
             (&told["verified"], &told["databases"][0]["path"]),
             (&json!(true), &json!("state.db")),
@@ -189,8 +200,8 @@ fn a_home_restored_elsewhere_asks_the_model_for_exactly_the_same_bytes() {
     assert_eq!(first, next(&place.launch(), "s"), "in the same place, byte for byte");
 }
 
-/// Enough that a kill comes in the middle.
-fn heavy(place: &Place) {
+/// Enough, and nothing that can be compressed, that whoever wants to be in the middle of it gets there.
+pub fn noise(place: &Place, directory: &str) {
     let mut noise = 0x9E37_79B9_7F4A_7C15u64;
     for nth in 0..12 {
         let bytes: Vec<u8> = (0..500_000)
@@ -201,8 +212,12 @@ fn heavy(place: &Place) {
                 noise.to_le_bytes()
             })
             .collect();
-        place.write(&format!("home/skills/heavy/{nth}.bin"), bytes);
+        place.write(&format!("{directory}/{nth}.bin"), bytes);
     }
+}
+
+fn heavy(place: &Place) {
+    noise(place, "home/skills/heavy");
     place.write("home/.env", "OPENAI_API_KEY=sk-canary-1\n");
     fs::set_permissions(place.file("home/.env"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::create_dir_all(place.file("home/cron/empty")).unwrap();
@@ -210,25 +225,135 @@ fn heavy(place: &Place) {
     drop(throughline_store::Home::at(&place.home()).writer(throughline_core::Time(1)).unwrap());
 }
 
+/// What a backup keeps of a home that nobody uses, with what two ways to look at it have in common.
+fn kept_tree(directory: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let mut found = tree(directory);
+    for passing in ["state.db", "state.db-wal", "state.db-shm", "gateway.lock", "gateway_state.json"] {
+        found.remove(passing);
+    }
+    found
+}
+
+/// Where the pieces of an archive begin. The last may be cut short.
+fn members(archive: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(header) = archive.get(at..at + 24) {
+        let length = u64::from_le_bytes(header[16..].try_into().unwrap());
+        found.push(at);
+        at += usize::try_from(length).unwrap();
+    }
+    found
+}
+
 #[test]
-fn a_backup_that_is_killed_leaves_nothing_that_looks_like_one_and_the_next_begins_anew() {
+fn a_backup_that_is_killed_goes_on_where_it_stopped_with_the_home_as_it_is_now() {
     let place = Place::new();
     heavy(&place);
     let archive = place.file("kept.tar.gz");
-    let partial = place.file("kept.tar.gz.partial");
+    let (partial, earlier) = (place.file("kept.tar.gz.partial"), place.file("kept.tar.gz.partial.earlier"));
     let arguments = ["backup", "--to", archive.to_str().unwrap()];
-    for past in [0, 1_000_000, 20_000_000] {
-        let killed = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word)).spawn();
-        until("it writes", || fs::metadata(&partial).is_ok_and(|about| about.len() >= past));
-        killed.kill();
-        assert!(!archive.exists() && partial.exists());
+    let launch = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+    let length = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+    // The second is killed while it still goes on with what the first one left.
+    for past in [20_000_000, 1_000_000, 30_000_000] {
+        let ended = launch.ended_by("KILL", "it writes", || length(&partial) >= past);
+        assert!(!ended.status.success() && !archive.exists() && partial.exists());
     }
-    let told = succeeds(&place, &arguments);
-    assert!(told.contains("interrupted") && told.contains("began anew"), "{told}");
-    assert!(archive.exists() && !partial.exists() && !place.file("home/backup.partial").exists());
+    // A mark on each piece, where gzip says on which system it was made: whoever compresses anew leaves none.
+    let mut left = fs::read(&partial).unwrap();
+    for at in members(&left) {
+        assert_eq!(left[at + 9], 0xff);
+        left[at + 9] = 3;
+    }
+    // And one that is not what it was.
+    left[10_000_000] ^= 1;
+    fs::write(&partial, left).unwrap();
+    // Meanwhile the home has gone on.
+    place.write("home/skills/heavy/3.bin", "shorter now");
+    place.write("home/skills/heavy/new.bin", "not there before");
+    fs::remove_file(place.file("home/skills/heavy/5.bin")).unwrap();
+    database(&place)
+        .execute_batch(
+            "INSERT INTO sessions (id, source, started_at, system_prompt)
+             VALUES ('meanwhile', 'cli', 1, hex(randomblob(1500000)))",
+        )
+        .unwrap();
+
+    let told: Value =
+        serde_json::from_str(&succeeds(&place, &[&arguments[..], &["--json"]].concat())).unwrap();
+    assert_eq!((&told["continued"], &told["verified"]), (&json!(true), &json!(true)), "{told}");
+    assert_eq!(told["databases"][0]["rows"]["sessions"], 1, "{told}");
+    let reused = told["reused_bytes"].as_u64().unwrap();
+    assert!(reused > 15_000_000 && reused < length(&archive), "{told}");
+    let whole = fs::read(&archive).unwrap();
+    let marked = members(&whole).iter().filter(|at| whole[*at + 9] == 3).count();
+    assert!(marked > 15, "of a megabyte each, and not compressed again: {marked}");
+    assert!(!partial.exists() && !earlier.exists() && !place.file("home/backup.partial").exists());
+    succeeds(&place, &["restore", archive.to_str().unwrap(), "--to", &file(&place, "elsewhere")]);
+    let (here, there) = (kept_tree(&place.home()), kept_tree(&place.file("elsewhere")));
+    assert_eq!(here.keys().collect::<Vec<_>>(), there.keys().collect::<Vec<_>>());
+    assert!(here == there, "it holds what is there now");
+
+    // A database that nobody has written to is copied again, and is the same bytes: nothing of it is compressed twice.
+    fs::copy(&archive, &partial).unwrap();
+    let words = [&arguments[..], &["--force", "--json"]].concat();
+    let told: Value = serde_json::from_str(&succeeds(&place, &words)).unwrap();
+    assert!(told["reused_bytes"].as_u64().unwrap() + 500_000 > length(&archive), "{told}");
+
     let again = fails(&place, &arguments);
     assert!(again.contains("is there already") && again.contains("--force"), "{again}");
-    succeeds(&place, &[&arguments[..], &["--force"]].concat());
+    let plain = succeeds(&place, &[&arguments[..], &["--force"]].concat());
+    assert!(!plain.contains("interrupted"), "{plain}");
+}
+
+#[test]
+fn p31_an_encrypted_backup_that_is_killed_leaves_nothing_to_read_and_begins_anew() {
+    let place = Place::new();
+    heavy(&place);
+    place.write("home/skills/heavy/a-word.txt", "the canary is called Tweety");
+    let (archive, phrase) =
+        (file(&place, "kept.tar.gz.age"), place.write("phrase", "the tea is in the tin\n"));
+    let arguments = ["backup", "--encrypt", "--passphrase-file", phrase.to_str().unwrap(), "--to", &archive];
+    let launch = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+    let partial = place.file("kept.tar.gz.age.partial");
+    let is_written = || fs::metadata(&partial).is_ok_and(|about| about.len() > 1_000_000);
+    launch.ended_by("KILL", "it writes", is_written);
+    let left: Vec<String> = fs::read_dir(place.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    let ours = left.iter().filter(|name| name.starts_with("kept")).collect::<Vec<_>>();
+    assert_eq!(ours, ["kept.tar.gz.age.partial"]);
+    assert!(fs::read(&partial).unwrap().starts_with(b"age-encryption.org/v1\n"));
+    let told = succeeds(&place, &arguments);
+    assert!(told.contains("interrupted") && told.contains("begins anew"), "{told}");
+    assert!(!partial.exists());
+}
+
+#[test]
+fn a_backup_that_is_interrupted_says_how_to_go_on_and_goes_on() {
+    let place = Place::new();
+    heavy(&place);
+    fs::create_dir_all(place.file("usb")).unwrap();
+    // Nobody names the file: each is called after its time.
+    let arguments = ["backup", "--to", &file(&place, "usb")];
+    let launch = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+    let partials = || {
+        let entries = fs::read_dir(place.file("usb")).unwrap().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial")).collect::<Vec<_>>()
+    };
+    let ended = launch.ended_by("INT", "it writes", || {
+        partials().iter().any(|entry| entry.metadata().is_ok_and(|about| about.len() > 10_000_000))
+    });
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    let said = ended.stderr;
+    assert!(said.contains("was not made") && said.contains("Run the same command again"), "{said}");
+    assert_eq!(partials().len(), 1);
+    let told = succeeds(&place, &arguments);
+    assert!(told.contains("interrupted; this one went on with it"), "{told}");
+    assert_eq!(fs::read_dir(place.file("usb")).unwrap().count(), 1, "one archive, and nothing beside it");
 }
 
 #[test]
@@ -248,11 +373,7 @@ fn a_restore_that_is_killed_goes_on_where_it_stopped() {
     }
     let told = succeeds(&place, &restore);
     assert!(told.contains("was interrupted") && told.contains("were there already"), "{told}");
-    let (mut before, mut after) = (tree(&place.home()), tree(Path::new(&target)));
-    for passing in ["state.db", "state.db-wal", "state.db-shm", "gateway.lock", "gateway_state.json"] {
-        before.remove(passing);
-        after.remove(passing);
-    }
+    let (before, after) = (kept_tree(&place.home()), kept_tree(Path::new(&target)));
     assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
     assert!(before == after, "contents and rights are the same");
     let refused = fails(&place, &restore);
@@ -360,7 +481,7 @@ fn a_backup_is_opened_by_everybodys_tools() {
     place.write("home/SOUL.md", "You are Ada.");
     let archive = file(&place, "kept.tar.gz");
     succeeds(&place, &["backup", "--to", &archive]);
-    let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(&archive).unwrap()));
+    let mut tar = tar::Archive::new(flate2::read::MultiGzDecoder::new(fs::File::open(&archive).unwrap()));
     let mut soul = String::new();
     for entry in tar.entries().unwrap() {
         let mut entry = entry.unwrap();
@@ -537,6 +658,7 @@ fn p20_what_is_pruned_is_over_and_everything_that_is_owed_or_led_to_stays() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn a_prune_that_is_killed_leaves_whole_sessions_and_goes_on_later() {
     let place = Place::new();
     fs::create_dir_all(place.home()).unwrap();
@@ -555,10 +677,10 @@ fn a_prune_that_is_killed_leaves_whole_sessions_and_goes_on_later() {
     place.write("home/sessions/old-1.jsonl", "{}");
     let prune = ["prune", "--yes"];
     let left = || count(&place, "SELECT count(*) FROM sessions WHERE id LIKE 'old-%'");
-    let killed = prune.iter().fold(place.launch(), |launch, word| launch.arg(*word)).spawn();
-    until("some went", || left() < 390);
-    killed.kill();
-    assert!(left() > 0, "it was killed in the middle");
+    // Each session is a commit, and each commit is put on disk.
+    let Some(moment) = crate::killed::before("fsync", 60) else { return };
+    assert!(moment.kills(&prune.iter().fold(place.launch(), |launch, word| launch.arg(*word))));
+    assert!((1..400).contains(&left()), "it was killed in the middle: {}", left());
     let torn = "SELECT count(*) FROM sessions s WHERE s.id LIKE 'old-%'
                 AND 20 <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id)";
     assert_eq!(count(&place, torn), 0, "each is there whole, or gone");

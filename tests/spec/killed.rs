@@ -53,6 +53,11 @@ pub fn moments(launch: &Launch, place: &Place) -> Option<Vec<Moment>> {
     Some(moments)
 }
 
+/// The moment of one call that everybody knows to be made often enough. None if programs of others are to be left out.
+pub fn before(call: &str, nth: usize) -> Option<Moment> {
+    strace().map(|_| Moment { call: call.to_owned(), nth })
+}
+
 impl Moment {
     /// Runs the command until then. A command that waits for others may get there on another way, or be through before.
     pub fn kills(&self, launch: &Launch) -> bool {

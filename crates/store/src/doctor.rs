@@ -210,7 +210,12 @@ pub struct Outside<'a> {
     pub transcripts: &'a mut dyn Iterator<Item = Transcript>,
     /// Whether a gateway runs on this home: what has just begun is then no damage.
     pub is_running: bool,
+    pub is_due: Due<'a>,
 }
+
+/// Whether a conversation on this platform, in this kind of chat, in which something last happened then, has ended by
+/// itself meanwhile.
+pub type Due<'a> = &'a dyn Fn(&str, &str, Time) -> bool;
 
 /// How many steps SQLite takes between two beats: some milliseconds.
 const STEPS_PER_BEAT: i32 = 100_000;
@@ -257,6 +262,8 @@ pub(crate) struct Look<'a> {
     pub home: &'a Home,
     pub now: Time,
     pub is_running: bool,
+    /// None: only an examination asks.
+    is_due: Option<Due<'a>>,
     /// Where chats lead, once somebody has asked.
     entries: OnceCell<route::Entries>,
     /// The sessions that they lead to.
@@ -266,10 +273,10 @@ pub(crate) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn new(examiner: &'a Examiner, now: Time, is_running: bool) -> Self {
+    fn new(examiner: &'a Examiner, now: Time) -> Self {
         let Examiner { reader, home } = examiner;
         let (entries, routed, touched) = Default::default();
-        Self { reader, home, now, is_running, entries, routed, touched }
+        Self { reader, home, now, is_running: false, is_due: None, entries, routed, touched }
     }
 
     /// Whether something that began then is finished with, one way or the other.
@@ -290,7 +297,7 @@ impl Home {
         let led = if reader.shape.can.has_gateway_routing { route::LED } else { "" };
         let own = format!("{NO_MESSAGE_GOES};{led}");
         reader.conn.execute_batch(&own).map_err(|error| self.sorted(error))?;
-        let sheet = file::Sheet::of(self);
+        let sheet = file::Sheet::of(self, &reader.conn);
         Ok(Surgeon { examiner: Examiner { reader, home: self.clone() }, entries: None, sheet })
     }
 }
@@ -314,8 +321,9 @@ impl Examiner {
         now: Time,
         watch: Watch<'_>,
     ) -> Result<Vec<Finding>, StoreError> {
-        let look = Look::new(self, now, outside.is_running);
-        let found = self.reader.at_once(|| look.all(outside.transcripts, watch));
+        let Outside { transcripts, is_running, is_due } = outside;
+        let look = Look { is_running, is_due: Some(is_due), ..Look::new(self, now) };
+        let found = self.reader.at_once(|| look.all(transcripts, watch));
         let mut found = found.while_doing("examine the home")?;
         found.sort_by(|one, other| (one.kind, &one.sessions).cmp(&(other.kind, &other.sessions)));
         Ok(found)
@@ -378,7 +386,7 @@ impl Surgeon {
         if !finding.is_repairable() {
             return Ok(Mended::Left("this is not repaired by itself".to_owned()));
         }
-        let look = Look::new(&self.examiner, now, false);
+        let look = Look::new(&self.examiner, now);
         if let Some(entries) = self.entries.take() {
             let _ = look.entries.set(entries); // it is new, and has none
         }
@@ -402,7 +410,7 @@ impl Surgeon {
                 Kind::DeadEnd => look.reopen_dead_end(finding.subject()),
                 Kind::RouteToEnded | Kind::RouteToMissing => look.lead_on(finding),
                 Kind::TwoLiveSessions => look.end_others(finding),
-                Kind::FinalisedAlive => look.unfinalise(finding),
+                Kind::FinalisedAlive => look.unfinalise(finding, !edits.is_empty()),
                 Kind::DeadResumeFlag => look.clear_resume_flag(finding, !edits.is_empty()),
                 Kind::StaleCompressionLock => look.release_lock(finding),
                 Kind::IndexOutOfStep => look.put_in_step(),
@@ -421,9 +429,10 @@ impl Surgeon {
         }
         let mut entries = look.entries.into_inner();
         if let Some(entries) = &mut entries {
-            let look = Look::new(&self.examiner, now, false);
+            let look = Look::new(&self.examiner, now);
             for chat in touched {
-                let sheet = self.sheet.as_ref().and_then(|sheet| sheet.entry(&chat));
+                let sheet = self.sheet.as_ref().filter(|sheet| sheet.counts);
+                let sheet = sheet.and_then(|sheet| sheet.entry(&chat));
                 match look.entry_of(&chat, sheet)? {
                     Some(entry) => drop(entries.insert(chat, entry)),
                     None => drop(entries.remove(&chat)),

@@ -4,7 +4,7 @@
 //! to have, and which file that is; it is written when all repairs are done, and by whoever opens the home next if that
 //! was not to be. A file that somebody else has written since stays.
 
-use super::Look;
+use super::{Look, route};
 use crate::commit::transact;
 use crate::fault::Fault;
 use crate::open::Home;
@@ -39,14 +39,18 @@ pub(super) type Edits = Vec<(String, Option<Map<String, Value>>)>;
 /// The file as a run of repairs finds it and changes it.
 pub(super) struct Sheet {
     hash: String,
+    /// Whether anybody is led by it, see [`counts`].
+    pub counts: bool,
     entries: Map<String, Value>,
 }
 
 impl Sheet {
     /// None: there is no file, or none that can be read. It is left as it is then.
-    pub fn of(home: &Home) -> Option<Self> {
+    pub fn of(home: &Home, conn: &Connection) -> Option<Self> {
         let text = fs::read_to_string(directory(home)?.join(FILE)).ok()?;
-        Some(Self { hash: hex(text.as_bytes()), entries: parsed(&text)? })
+        let hash = hex(text.as_bytes());
+        let counts = counts(conn, &hash).unwrap_or(true);
+        Some(Self { hash, counts, entries: parsed(&text)? })
     }
 
     /// What a repair changes in it.
@@ -85,6 +89,16 @@ impl Sheet {
     }
 }
 
+/// Whether the file of this hash says where chats lead: unless the home is ours and we wrote it, and so know better.
+fn counts(conn: &Connection, hash: &str) -> Result<bool, Fault> {
+    if !route::is_ours(conn)? {
+        return Ok(true);
+    }
+    let sql = "SELECT value FROM tl_meta WHERE key = 'sessions.json'";
+    let known: Option<String> = conn.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+    Ok(!known.is_some_and(|known| known.split(' ').any(|known| known == hash)))
+}
+
 fn parsed(text: &str) -> Option<Map<String, Value>> {
     match serde_json::from_str(&json::read(text)?) {
         Ok(Value::Object(entries)) => Some(entries),
@@ -117,6 +131,15 @@ impl Look<'_> {
         };
         let edited = wanted(&self.reader.conn)?.and_then(|wanted| wanted.edited(&text));
         Ok(Some(edited.unwrap_or(text)))
+    }
+
+    /// The same, if anybody is led by it.
+    pub(super) fn leading_file(&self) -> Result<Option<String>, Fault> {
+        let bytes = directory(self.home).and_then(|directory| fs::read(directory.join(FILE)).ok());
+        match bytes {
+            Some(bytes) if counts(&self.reader.conn, &hex(&bytes))? => self.sessions_file(),
+            _ => Ok(None),
+        }
     }
 }
 

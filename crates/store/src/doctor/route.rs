@@ -8,7 +8,7 @@ use super::file::{Edit, Editing};
 use super::{Finding, Kind, Look, Mended, Remedy, counted};
 use crate::fault::Fault;
 use crate::read::{ACCIDENTAL_ENDS, text};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use throughline_core::time::Time;
@@ -42,6 +42,10 @@ pub(super) struct Entry {
     /// Where it is written.
     pub place: &'static str,
     pub finalised: bool,
+    pub platform: String,
+    pub chat_type: String,
+    /// When something last happened there, by Hermes' count.
+    pub active: Time,
     suspended: bool,
     resume_pending: bool,
     marked: Option<Time>,
@@ -54,6 +58,9 @@ impl Entry {
             session: entry.session_id.to_string(),
             place,
             finalised: entry.expiry_finalized,
+            platform: entry.platform.clone().unwrap_or_default(),
+            chat_type: entry.chat_type.clone(),
+            active: entry.updated_at.at(&system_zone()),
             suspended: entry.suspended,
             resume_pending: entry.resume_pending,
             marked: entry.last_resume_marked_at.map(|at| LocalTime::at(at, &system_zone())),
@@ -71,27 +78,35 @@ impl Look<'_> {
         Ok(self.entries.get_or_init(|| found))
     }
 
-    /// Whether our own routes are the truth.
-    fn is_ours(&self) -> Result<bool, Fault> {
-        let sql = "SELECT 1 FROM tl_route UNION ALL SELECT 1 FROM tl_meta WHERE key = 'boot'";
-        Ok(self.reader.conn.prepare_cached(sql)?.exists([])?)
+    /// Whether a chat that we know nothing of is led there when we start: not to a session that is over. What we have let
+    /// go of stays in Hermes' table, and leads nobody.
+    fn is_taken_over(&self, entry: &SessionEntry) -> Result<bool, Fault> {
+        let conn = &self.reader.conn;
+        let known = "SELECT 1 FROM tl_route WHERE chat = ?1";
+        let over = "SELECT 1 FROM sessions WHERE id = ?1 AND ended_at IS NOT NULL
+                    AND COALESCE(end_reason, '') NOT IN ('compression', 'agent_close', 'ws_orphan_reap')";
+        Ok(conn.prepare_cached(known)?.exists([entry.session_key.as_str()])?
+            || !conn.prepare_cached(over)?.exists([entry.session_id.as_str()])?)
     }
 
-    /// The route of one chat as it is now, by the rules of [`Look::all_entries`]. `sheet`: what the file says of it.
+    /// The route of one chat as it is now, by the rules of [`Look::all_entries`]. `sheet`: what the file says of it, if
+    /// anybody is led by it.
     pub(super) fn entry_of(&self, chat: &str, sheet: Option<&Value>) -> Result<Option<Entry>, Fault> {
         let conn = &self.reader.conn;
-        let is_ours = self.is_ours()?;
+        let is_ours = is_ours(conn)?;
+        let leads = |entry: &SessionEntry| Ok::<_, Fault>(!is_ours || self.is_taken_over(entry)?);
         if self.reader.shape.can.has_gateway_routing {
-            let sql = "SELECT entry_json FROM gateway_routing WHERE scope = ?1 AND session_key = ?2
-                       AND (?3 = 0 OR EXISTS (SELECT 1 FROM tl_route WHERE chat = ?2))";
-            let row = conn
-                .prepare_cached(sql)?
-                .query_row(params![self.home.scope, chat, is_ours], |row| text(row, 0));
-            if let Some(Ok(entry)) = row.optional()?.flatten().map(|text| entry_from_json(&text)) {
+            let sql = "SELECT entry_json FROM gateway_routing WHERE scope = ?1 AND session_key = ?2";
+            let row = conn.prepare_cached(sql)?.query_row(params![self.home.scope, chat], |row| text(row, 0));
+            if let Some(Ok(entry)) = row.optional()?.flatten().map(|text| entry_from_json(&text))
+                && leads(&entry)?
+            {
                 return Ok(Some(Entry::of(&entry, "gateway_routing")));
             }
         }
-        if !is_ours && let Some(Ok(entry)) = sheet.map(SessionEntry::from_json) {
+        if let Some(Ok(entry)) = sheet.map(SessionEntry::from_json)
+            && leads(&entry)?
+        {
             return Ok(Some(Entry::of(&entry, "sessions.json")));
         }
         let sql = "SELECT entry FROM tl_route WHERE chat = ?1";
@@ -103,26 +118,26 @@ impl Look<'_> {
     fn read_entries(&self) -> Result<Entries, Fault> {
         let conn = &self.reader.conn;
         let mut found = BTreeMap::new();
-        let is_ours = self.is_ours()?;
-        if !is_ours && let Some(text) = self.sessions_file().unwrap_or_default() {
+        let is_ours = is_ours(conn)?;
+        let leads = |entry: &SessionEntry| Ok::<_, Fault>(!is_ours || self.is_taken_over(entry)?);
+        // As we wrote it, or as Hermes changed it since: what a start of ours would take over.
+        if let Some(text) = self.leading_file().unwrap_or_default() {
             let index = Index::parse(&text).unwrap_or_default(); // told on its own, see `unreadable_file`
             for (chat, entry) in &index.entries {
-                found.insert(chat.to_string(), Entry::of(entry, "sessions.json"));
+                if leads(entry)? {
+                    found.insert(chat.to_string(), Entry::of(entry, "sessions.json"));
+                }
             }
         }
         if self.reader.shape.can.has_gateway_routing {
-            let sql = match is_ours {
-                false => "SELECT entry_json FROM gateway_routing WHERE scope = ?1",
-                // As we wrote it, or as Hermes changed it since.
-                true => {
-                    "SELECT g.entry_json FROM gateway_routing g JOIN tl_route r ON r.chat = g.session_key
-                     WHERE g.scope = ?1"
-                }
-            };
+            let sql = "SELECT entry_json FROM gateway_routing WHERE scope = ?1";
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query([&self.home.scope])?;
             while let Some(row) = rows.next()? {
                 let Some(Ok(entry)) = text(row, 0)?.map(|text| entry_from_json(&text)) else { continue };
+                if !leads(&entry)? {
+                    continue;
+                }
                 found.insert(entry.session_key.to_string(), Entry::of(&entry, "gateway_routing"));
             }
         }
@@ -497,14 +512,29 @@ impl Look<'_> {
         Ok(Mended::Done(format!("{} no longer waits to be resumed", finding.subject())))
     }
 
-    pub(super) fn unfinalise(&self, finding: &Finding) -> Result<Mended, Fault> {
-        let sql = "UPDATE sessions SET expiry_finalized = 0 WHERE id = ?1 AND expiry_finalized = 1 AND ended_at IS NULL";
-        if self.reader.conn.prepare_cached(sql)?.execute([finding.subject()])? == 0 {
+    pub(super) fn unfinalise(&self, finding: &Finding, changes_file: bool) -> Result<Mended, Fault> {
+        let conn = &self.reader.conn;
+        let sql = "SELECT 1 FROM sessions WHERE id = ?1 AND ended_at IS NULL";
+        if !conn.prepare_cached(sql)?.exists([finding.subject()])? {
             return Ok(Mended::Unneeded);
         }
-        self.change_entries(Chats::All, finding.subject(), &|entry| entry.expiry_finalized = false)?;
+        let mut count =
+            self.change_entries(Chats::All, finding.subject(), &|entry| entry.expiry_finalized = false)?;
+        if self.reader.shape.can.has_expiry_finalized {
+            let sql = "UPDATE sessions SET expiry_finalized = 0 WHERE id = ?1 AND expiry_finalized = 1";
+            count += conn.prepare_cached(sql)?.execute([finding.subject()])?;
+        }
+        if count == 0 && !changes_file {
+            return Ok(Mended::Unneeded);
+        }
         Ok(Mended::Done(format!("{} is handed over when it ends", finding.subject())))
     }
+}
+
+/// Whether our own routes are the truth, but for what Hermes has changed since.
+pub(super) fn is_ours(conn: &Connection) -> Result<bool, Fault> {
+    let sql = "SELECT 1 FROM tl_route UNION ALL SELECT 1 FROM tl_meta WHERE key = 'boot'";
+    Ok(conn.prepare_cached(sql)?.exists([])?)
 }
 
 /// Whose routes are changed.

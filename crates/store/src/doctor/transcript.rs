@@ -208,7 +208,10 @@ impl Look<'_> {
                 "{} back into the view of {session}, where they were said",
                 if lost.rows.len() == 1 { "it comes" } else { "they come" }
             )),
-            true => Remedy::Advice("this gateway has run on it since; search still finds them".to_owned()),
+            true => Remedy::Repair(format!(
+                "this gateway has run on it, so its view stays; {} a snapshot of {session}",
+                if lost.rows.len() == 1 { "it becomes" } else { "they become" }
+            )),
         };
         Ok(Some(Finding {
             kind: Kind::ArchivedUnsummarised,
@@ -268,14 +271,33 @@ impl Look<'_> {
         Ok(listed)
     }
 
-    /// Rows are told in the order of their numbers: what was lost, and what stands behind it, get new ones.
+    /// Rows are told in the order of their numbers: what was lost, and what stands behind it, get new ones. Where our books
+    /// refer to rows by their numbers, what was lost is kept as a snapshot instead, as it lies there.
     pub(super) fn bring_back(&self, finding: &Finding) -> Result<Mended, Fault> {
         let session = finding.subject();
-        if self.is_in_books(session)? || !self.reader.shape.can.has_compacted {
-            return Ok(Mended::Left(format!("{session} is in our own books since")));
+        if !self.reader.shape.can.has_compacted {
+            return Ok(Mended::Unneeded);
         }
         let Some(lost) = self.lost_update(session)? else { return Ok(Mended::Unneeded) };
         let conn = &self.reader.conn;
+        if self.is_in_books(session)? {
+            let (name, view) = self.free_name(session, self.now, &mut Time(0))?;
+            self.record_snapshot(&Record {
+                name: &name,
+                session,
+                view,
+                at: self.now,
+                rows: &lost.rows,
+                summary: &[],
+                messages_after: 0,
+                tokens: 0,
+                remark: "Hermes archived them before it had summarised them.",
+            })?;
+            return Ok(Mended::Done(format!(
+                "{} of {session} kept as {name}",
+                counted(lost.rows.len(), "message")
+            )));
+        }
         let mut next = NextRow::default();
         for row in lost.rows.iter().chain(&lost.behind) {
             let to = next.take(conn)?;

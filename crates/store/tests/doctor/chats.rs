@@ -1,6 +1,6 @@
 //! P16, P31: whoever writes in one chat never finds themselves in what was said in another.
 
-use crate::damage::{Damage, rotate};
+use crate::damage::{Damage, WENT_ON, rotate};
 use crate::repair;
 use crate::world::{NOW, Schema, World};
 use std::fs;
@@ -99,15 +99,51 @@ fn p16_what_hermes_wrote_into_the_file_of_routes_since_stays() {
 }
 
 #[test]
-fn p16_a_mark_of_a_hand_over_is_taken_off_in_the_file_of_routes_too() {
-    let mut world = World::healthy(Schema::TwentyTwo, 12);
-    let chat = world.chats[0].clone();
-    Damage::FinalisedAlive.done_to(&mut world, 0);
-    world.lead(&chat.key, &chat.session, ", \"expiry_finalized\": true");
-    world.write_routes();
-    repair(&world, usize::MAX);
-    let text = fs::read_to_string(world.path("sessions/sessions.json")).unwrap();
-    assert!(!text.contains("\"expiry_finalized\": true"), "{text}");
+fn p20_a_session_that_was_handed_over_and_went_on_is_handed_over_again_when_it_ends() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        for mark in ["expiry_finalized", "memory_flushed"] {
+            let mut world = World::healthy(schema, 12);
+            let chat = world.chats[0].clone();
+            world.lead(&chat.key, &chat.session, &format!(", \"{mark}\": true{WENT_ON}"));
+            if schema == Schema::TwentyTwo {
+                let sql = "UPDATE sessions SET expiry_finalized = 1 WHERE id = ?1";
+                world.conn.execute(sql, [&chat.session]).unwrap();
+            }
+            world.write_routes();
+            let found = world.examine();
+            let kinds: Vec<_> = found.iter().map(|finding| (finding.kind, finding.subject())).collect();
+            assert_eq!(kinds, [(Kind::FinalisedAlive, chat.session.as_str())], "{schema:?}, {mark}");
+            repair(&world, usize::MAX);
+            assert_eq!(world.examine(), [], "{schema:?}, {mark}");
+            let text = fs::read_to_string(world.path("sessions/sessions.json")).unwrap();
+            let entries: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_ne!(entries[&chat.key][mark], true, "{text}");
+            // A start of ours takes it for what it is.
+            let mut store = world.home().writer(NOW).unwrap();
+            let sql = "SELECT json_extract(entry, '$.expiry_finalized') IS 1 FROM tl_route WHERE chat = ?1";
+            let is_marked: bool = world.conn.query_row(sql, [&chat.key], |row| row.get(0)).unwrap();
+            assert!(!is_marked, "{schema:?}, {mark}");
+            store.close(NOW).unwrap();
+        }
+    }
+}
+
+/// Source document 0: what is handed over once must not be handed over twice. A mark on what has ended is no damage, and
+/// to take it off would do just that.
+#[test]
+fn p20_what_was_handed_over_and_waits_for_the_next_message_is_left_alone() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        let mut world = World::healthy(schema, 16);
+        let chat = world.chats[0].clone();
+        world.lead(&chat.key, &chat.session, ", \"expiry_finalized\": true");
+        if schema == Schema::TwentyTwo {
+            world.conn.execute("UPDATE sessions SET expiry_finalized = 1", []).unwrap();
+            world.routes.retain(|route| route.0 == chat.key); // nobody is led to the others
+            world.conn.execute("DELETE FROM gateway_routing", []).unwrap();
+        }
+        world.write_routes();
+        assert_eq!(world.examine(), [], "{schema:?}");
+    }
 }
 
 #[test]
@@ -123,6 +159,23 @@ fn p31_a_file_of_routes_that_cannot_be_read_is_a_finding() {
             );
             assert!(found[0].evidence[0].contains("cannot be read"), "{found:?}");
         }
+    }
+}
+
+#[test]
+fn what_only_we_write_and_is_wrong_is_a_defect_of_ours_and_left() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        let world = World::used(schema, 17);
+        world.conn.execute("UPDATE tl_outbox SET state = 9", []).unwrap();
+        let before = world.dump();
+        let found = world.examine();
+        assert_eq!(found.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Kind::BrokenInvariant]);
+        assert!(
+            !found[0].is_repairable() && found[0].evidence[0].contains("it should hold that"),
+            "{found:?}"
+        );
+        repair(&world, usize::MAX);
+        assert_eq!(world.dump(), before);
     }
 }
 

@@ -77,11 +77,19 @@ const AROUND: [Damage; 9] = [
     TwoLive,
 ];
 
-const SUMMARY: &str = "[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns were compacted.\n## Goal\n";
+pub const SUMMARY: &str = "[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns were compacted.\n## Goal\n";
+
+/// In an entry of a chat that is used today.
+pub const WENT_ON: &str = ", \"updated_at\": \"2025-11-16T12:00:00\"";
 
 impl Damage {
     pub fn is_only_reported(kind: Kind) -> bool {
         matches!(kind, Kind::BrokenToolGroup | Kind::RowsOutOfOrder | Kind::EndedNotFinalised)
+    }
+
+    /// What is told and left where our own books count rows.
+    pub fn is_left_in_our_books(kind: Kind) -> bool {
+        kind == Kind::DuplicatedRows
     }
 
     /// One to five kinds, each to a chat of its own. What was done, as it is to be named.
@@ -113,7 +121,7 @@ impl Damage {
     }
 
     fn needs_22(self) -> bool {
-        matches!(self, TwoLive | FinalisedAlive | EndedNotFinalised | LostUpdate | Lock)
+        matches!(self, TwoLive | EndedNotFinalised | LostUpdate | Lock)
     }
 
     pub fn done_to(self, world: &mut World, nth: usize) -> Vec<(Kind, String)> {
@@ -212,10 +220,17 @@ impl Damage {
                 one(Kind::DeadResumeFlag)
             }
             FinalisedAlive => {
-                world
-                    .conn
-                    .execute("UPDATE sessions SET expiry_finalized = 1 WHERE id = ?1", [session])
-                    .unwrap();
+                let has_row = world.schema == Schema::TwentyTwo;
+                // `/resume` of Hermes 0.19 leaves the mark of the row. Or it was handed over, and went on.
+                let is_reopened = has_row && world.chance.one_in(2);
+                if has_row {
+                    let sql = "UPDATE sessions SET expiry_finalized = 1 WHERE id = ?1";
+                    world.conn.execute(sql, [session]).unwrap();
+                }
+                if !is_reopened {
+                    let mark = if world.chance.one_in(2) { "expiry_finalized" } else { "memory_flushed" };
+                    world.lead(key, session, &format!(", \"{mark}\": true{WENT_ON}"));
+                }
                 one(Kind::FinalisedAlive)
             }
             EndedNotFinalised => {

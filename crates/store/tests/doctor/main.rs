@@ -8,6 +8,7 @@
 mod chance;
 mod chats;
 mod damage;
+mod used;
 mod world;
 
 use damage::Damage;
@@ -71,6 +72,17 @@ fn nothing_is_lost(world: &World, before: &BTreeMap<(String, String), usize>, se
     }
 }
 
+/// What does not hold of what should. Where Hermes had the home again, our routes are behind until we start.
+fn broken(world: &World) -> Vec<String> {
+    let mut broken = world.home().reader().unwrap().check().unwrap();
+    broken.retain(|sentence| {
+        let is_behind = sentence.starts_with("route_mirrored")
+            || sentence.starts_with("route_live") && !world.reported.is_empty();
+        world.used.is_empty() || !is_behind
+    });
+    broken
+}
+
 /// What people said is live or in a snapshot, and is found.
 fn everything_is_readable(world: &World, seed: u64) {
     let reader = world.home().reader().unwrap();
@@ -98,11 +110,42 @@ fn everything_is_readable(world: &World, seed: u64) {
 fn p16_a_healthy_home_has_nothing_wrong_with_it_and_a_repair_changes_nothing() {
     for seed in 0..40 {
         for schema in [Schema::Eleven, Schema::TwentyTwo] {
-            let world = World::healthy(schema, seed);
-            let before = world.bytes();
-            assert_eq!(world.examine(), [], "seed {seed}, {schema:?}");
-            assert_eq!(world.bytes(), before, "to examine a home is not to touch it");
-            assert_eq!(repair(&world, usize::MAX), 0);
+            for world in [World::healthy(schema, seed), World::used(schema, seed)] {
+                let (before, dump) = (world.bytes(), world.dump());
+                assert_eq!(world.examine(), [], "seed {seed}, {schema:?}");
+                assert_eq!(world.bytes(), before, "to examine a home is not to touch it");
+                assert_eq!(repair(&world, usize::MAX), 0);
+                if !world.used.is_empty() {
+                    assert_eq!(
+                        difference(&world.dump(), &dump),
+                        None,
+                        "seed {seed}: a repair changes nothing"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Otherwise the homes that were ours would prove nothing.
+#[test]
+fn what_we_leave_in_a_home_is_all_there() {
+    for schema in [Schema::Eleven, Schema::TwentyTwo] {
+        let worlds: Vec<World> = (0..20).map(|seed| World::used(schema, seed)).collect();
+        for (table, condition) in [
+            ("tl_session", "true"),
+            ("tl_route", "true"),
+            ("tl_inbox", "true"),
+            ("tl_step", "true"),
+            ("tl_snapshot", "true"),
+            ("tl_outbox", "state = 0"),
+            ("tl_session", "unfinished <> 0"),
+        ] {
+            let count = |world: &World| -> i64 {
+                let sql = format!("SELECT count(*) FROM {table} WHERE {condition}");
+                world.conn.query_row(&sql, [], |row| row.get(0)).unwrap()
+            };
+            assert!(worlds.iter().map(count).sum::<i64>() > 0, "{schema:?}: no {table} where {condition}");
         }
     }
 }
@@ -111,24 +154,22 @@ fn p16_a_healthy_home_has_nothing_wrong_with_it_and_a_repair_changes_nothing() {
 fn p16_generated_damage_is_named_exactly_and_repaired_without_losing_a_word() {
     for seed in 0..cases() {
         let schema = if seed % 2 == 0 { Schema::Eleven } else { Schema::TwentyTwo };
-        let mut world = World::healthy(schema, seed);
+        let mut world = World::any(schema, seed);
         let done: Named = Damage::several(&mut world);
-        assert_eq!(named(&world), done, "seed {seed}, {schema:?}");
+        assert_eq!(named(&world), done, "seed {seed}, {schema:?}: {:#?}", world.examine());
         let before = said(&world);
         repair(&world, usize::MAX);
         let is_left = |(kind, subject): &&(Kind, String)| {
-            Damage::is_only_reported(*kind) || world.reported.contains(subject)
+            Damage::is_only_reported(*kind)
+                || world.reported.contains(subject)
+                || Damage::is_left_in_our_books(*kind) && world.used.contains(subject)
         };
         let left: Named = done.iter().filter(is_left).cloned().collect();
         let still = world.examine();
         assert_eq!(named(&world), left, "seed {seed}: left after the repair of {done:?}: {still:#?}");
         nothing_is_lost(&world, &before, seed);
         everything_is_readable(&world, seed);
-        assert_eq!(
-            world.home().reader().unwrap().check().unwrap(),
-            [] as [String; 0],
-            "seed {seed}: {done:?}"
-        );
+        assert_eq!(broken(&world), [] as [String; 0], "seed {seed}: {done:?}");
 
         let once = world.dump();
         assert_eq!(repair(&world, usize::MAX), 0, "seed {seed}: a second repair has nothing to do");
@@ -155,23 +196,23 @@ fn repair_in_rounds(world: &World) {
 fn p16_two_kinds_of_damage_to_one_chat_are_both_named_and_both_repaired() {
     for seed in 20_000..20_000 + cases() / 2 {
         let schema = if seed % 2 == 0 { Schema::Eleven } else { Schema::TwentyTwo };
-        let mut world = World::healthy(schema, seed);
+        let mut world = World::any(schema, seed);
         let done = Damage::two_to_one(&mut world);
-        assert_eq!(named(&world), done, "seed {seed}, {schema:?}");
+        assert_eq!(named(&world), done, "seed {seed}, {schema:?}: {:#?}", world.examine());
         let before = said(&world);
         repair_in_rounds(&world);
         let still = world.examine();
         assert!(still.iter().all(|finding| !finding.is_repairable()), "seed {seed}: {done:?}: {still:#?}");
         // What was only reported may lie in a snapshot now, where it harms nobody; nothing new has come about.
-        let left: Named = done.iter().filter(|(kind, _)| Damage::is_only_reported(*kind)).cloned().collect();
+        let is_left = |(kind, subject): &&(Kind, String)| {
+            Damage::is_only_reported(*kind)
+                || Damage::is_left_in_our_books(*kind) && world.used.contains(subject)
+        };
+        let left: Named = done.iter().filter(is_left).cloned().collect();
         assert!(named(&world).is_subset(&left), "seed {seed}: {done:?}: {still:#?}");
         nothing_is_lost(&world, &before, seed);
         everything_is_readable(&world, seed);
-        assert_eq!(
-            world.home().reader().unwrap().check().unwrap(),
-            [] as [String; 0],
-            "seed {seed}: {done:?}"
-        );
+        assert_eq!(broken(&world), [] as [String; 0], "seed {seed}: {done:?}");
     }
 }
 
@@ -181,13 +222,13 @@ fn p16_two_kinds_of_damage_to_one_chat_are_both_named_and_both_repaired() {
 fn p16_a_repair_that_is_cut_short_after_any_transaction_is_finished_by_the_next() {
     for seed in 1_000..1_012 {
         let schema = if seed % 2 == 0 { Schema::Eleven } else { Schema::TwentyTwo };
-        let mut whole = World::healthy(schema, seed);
+        let mut whole = World::any(schema, seed);
         Damage::several(&mut whole);
         let before = said(&whole);
         repair(&whole, usize::MAX);
         let wanted = whole.dump();
         for most in 0.. {
-            let mut world = World::healthy(schema, seed);
+            let mut world = World::any(schema, seed);
             let damage = Damage::several(&mut world);
             let done = repair(&world, most);
             nothing_is_lost(&world, &before, seed);

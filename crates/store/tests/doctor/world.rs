@@ -1,6 +1,7 @@
-//! Healthy homes, as Hermes 0.14 and 0.19 leave them.
+//! Healthy homes, as Hermes 0.14 and 0.19 leave them, and as we do.
 
 use crate::chance::Chance;
+use crate::used;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,8 @@ pub struct World {
     pub transcripts: Vec<Transcript>,
     /// Sessions of which something is reported, and left.
     pub reported: BTreeSet<String>,
+    /// Sessions in our own books.
+    pub used: BTreeSet<String>,
     /// What people said.
     pub told: Vec<String>,
     clock: f64,
@@ -67,6 +70,7 @@ impl World {
             routes: Vec::new(),
             transcripts: Vec::new(),
             reported: BTreeSet::new(),
+            used: BTreeSet::new(),
             told: Vec::new(),
             clock: BEGAN,
             count: 0,
@@ -79,6 +83,21 @@ impl World {
         world
     }
 
+    /// One that was ours for a while.
+    pub fn used(schema: Schema, seed: u64) -> Self {
+        let mut world = Self::healthy(schema, seed);
+        used::by_us(&mut world);
+        world
+    }
+
+    /// A third of all homes have been ours.
+    pub fn any(schema: Schema, seed: u64) -> Self {
+        match seed % 3 {
+            0 => Self::used(schema, seed),
+            _ => Self::healthy(schema, seed),
+        }
+    }
+
     fn populate(&mut self) {
         for nth in 0..12 {
             let session = self.begin("telegram", None);
@@ -88,6 +107,17 @@ impl World {
             self.talk(&session, turns);
             self.routes.push((key.clone(), session.clone(), String::new()));
             self.chats.push(Chat { key, session });
+        }
+        // Hermes has handed some over, since nobody went on with them; they end when somebody writes again.
+        for nth in 6..12 {
+            if self.chance.one_in(3) {
+                let chat = self.chats[nth].clone();
+                self.lead(&chat.key, &chat.session, ", \"expiry_finalized\": true");
+                if self.schema == Schema::TwentyTwo {
+                    let sql = "UPDATE sessions SET expiry_finalized = 1 WHERE id = ?1";
+                    self.conn.execute(sql, [&chat.session]).unwrap();
+                }
+            }
         }
         let ended = self.begin("cli", None);
         self.talk(&ended, 2);
@@ -113,7 +143,9 @@ impl World {
 
     pub fn examine(&self) -> Vec<Finding> {
         let transcripts = &mut self.transcripts.iter().cloned();
-        let outside = Outside { transcripts, is_running: false };
+        // What was last active the day before has ended by itself, wherever that day was.
+        let is_due = &|_: &str, _: &str, active: Time| active < Time(NOW.0 - 6 * 3_600_000_000);
+        let outside = Outside { transcripts, is_running: false, is_due };
         self.home().examiner().unwrap().examine(outside, NOW, &mut |_, _, _| {}).unwrap()
     }
 
