@@ -111,6 +111,7 @@ fn scope(user: &str) -> Scope {
         place: Place { kind: Some("dm".into()), ..Place::default() },
         title: None,
         document: None,
+        meant: None,
     }
 }
 
@@ -557,6 +558,18 @@ async fn p27_a_name_that_may_be_somebody_elses_is_not_read() {
     assert!(!honcho.call(&guest, wanted("honcho_context", "{}")).await.contains("CANARY"));
     let owner = Scope { document: Some("diary".into()), ..scope("42") };
     assert!(honcho.recall(&owner, "what is in the diary?").await.unwrap().contains("CANARY"));
+
+    // Those who share a name read where their turns will lie, if the name itself is a chat's own.
+    world.server.summarise(&world.workspace, "garden", "CANARY of a chat");
+    world.server.summarise(&world.workspace, "garden-shared", "Of the terminal.");
+    let terminal = Scope { meant: Some("garden-shared".into()), ..terminal() };
+    let context = honcho.call(&terminal, wanted("honcho_context", "{}")).await;
+    for shown in [honcho.recall(&terminal, "what is new?").await.unwrap(), context] {
+        assert!(shown.contains("Of the terminal.") && !shown.contains("CANARY"), "{shown}");
+    }
+    honcho.call(&terminal, wanted("honcho_conclude", r#"{"conclusion": "likes tea"}"#)).await;
+    let concluded = world.server.conclusions(&world.workspace).await;
+    assert!(concluded.iter().all(|one| one["session_id"].is_null()), "nothing lies there yet: {concluded:?}");
 }
 
 // ---------------------------------------------------------------------------------- memory files

@@ -2447,6 +2447,7 @@ fn scope(session: &SessionId, chat: Option<&str>) -> Whose {
         place: Place { chat: Some("42".into()), kind: Some("dm".into()), ..Place::default() },
         title: None,
         document: None,
+        meant: None,
     }
 }
 
@@ -2546,7 +2547,17 @@ fn p27_a_name_stays_and_two_chats_never_share_one(sites: Sites<'_>) {
     let found = world.store.retentions("named").expect("can be asked");
     let documents: Vec<&str> = found.iter().map(|errand| errand.retention.document.as_str()).collect();
     assert_eq!(documents, ["a-b", "a-b-2", "a-b", "shared", "shared"]);
-    // What is somebody's own is not for those who share a name; they meet under another.
+    // What is somebody's own is not for those who share a name; they meet under another. Whoever asks before
+    // their first turn is told the same.
+    for (naming, would_be) in [
+        (named("a-b", None), "a-b-shared"),
+        (named("shared", None), "shared"),
+        (named("shared", Some("shared-1")), "shared-1"),
+        (named("free", Some("free-1")), "free"),
+    ] {
+        assert_eq!(world.store.name("named", &naming).expect("can be asked"), would_be);
+        assert_eq!(world.store.name("another", &naming).expect("can be asked"), naming.name);
+    }
     keeps(&mut world, "k6", "agent:main:telegram:dm:e", named("a-b", None));
     keeps(&mut world, "k7", "agent:main:telegram:dm:f", named("a-b", None));
     keeps(&mut world, "k8", "agent:main:telegram:dm:g", named("shared", Some("shared-1")));

@@ -9,7 +9,7 @@ use crate::envelope;
 use crate::fault::Fault;
 use crate::read::{Reader, malformed, text, unsigned};
 use crate::write::{Change, Scribe};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use throughline_core::id::{ChatKey, Generation, SessionId};
 use throughline_core::memory::{Errand, Filing, Naming, Place, Progress, Retention, RetentionChange, Scope};
 use throughline_core::session::Kept;
@@ -103,27 +103,7 @@ impl Scribe<'_> {
         if let Some(name) = statement.query_row([provider, &subject], |row| row.get(0)).optional()? {
             return Ok(name);
         }
-        let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2 AND own >= ?3";
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let mut is_taken = |name: &str, own: bool| statement.exists(params![provider, name, own]);
-        let name = match &naming.otherwise {
-            Some(otherwise) if is_taken(&naming.name, false)? => otherwise.clone(),
-            Some(_) => naming.name.clone(),
-            // Those who share a name do not get one that is somebody's own; they meet under another.
-            None => {
-                let mut name = naming.name.clone();
-                for number in 1.. {
-                    if !is_taken(&name, true)? {
-                        break;
-                    }
-                    name = match number {
-                        1 => format!("{}-shared", naming.name),
-                        _ => format!("{}-shared-{number}", naming.name),
-                    };
-                }
-                name
-            }
-        };
+        let name = free_name(self.conn, provider, naming)?;
         let sql = "INSERT INTO tl_document (provider, subject, name, own, at) VALUES (?1, ?2, ?3, ?4, ?5)";
         let own = naming.otherwise.is_some();
         self.conn.prepare_cached(sql)?.execute(params![provider, subject, name, own, at.0])?;
@@ -274,6 +254,7 @@ impl Reader {
             place: Place::default(),
             title: None,
             document: None,
+            meant: None,
         };
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([id.as_str()])?;
@@ -307,6 +288,31 @@ impl Reader {
         scope.document = named.query_row([provider, &subject(&scope)], |row| row.get(0)).optional()?;
         Ok(scope)
     }
+}
+
+/// What somebody without a name gets who comes now.
+pub(crate) fn free_name(conn: &Connection, provider: &str, naming: &Naming) -> Result<String, Fault> {
+    let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2 AND own >= ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut is_taken = |name: &str, own: bool| statement.exists(params![provider, name, own]);
+    Ok(match &naming.otherwise {
+        Some(otherwise) if is_taken(&naming.name, false)? => otherwise.clone(),
+        Some(_) => naming.name.clone(),
+        // Those who share a name do not get one that is somebody's own; they meet under another.
+        None => {
+            let mut name = naming.name.clone();
+            for number in 1.. {
+                if !is_taken(&name, true)? {
+                    break;
+                }
+                name = match number {
+                    1 => format!("{}-shared", naming.name),
+                    _ => format!("{}-shared-{number}", naming.name),
+                };
+            }
+            name
+        }
+    })
 }
 
 /// What a name belongs to.

@@ -88,6 +88,7 @@ pub fn scope() -> Scope {
         place: Place::default(),
         title: None,
         document: None,
+        meant: None,
     }
 }
 
