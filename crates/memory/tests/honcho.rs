@@ -22,6 +22,8 @@ use throughline_servers::honcho::{Fault, Kept};
 use tokio::sync::Semaphore;
 
 const SETTLING: Duration = Duration::from_millis(400);
+/// Longer than a busy machine takes from a failure to the look that follows it.
+const PATIENT: Duration = Duration::from_secs(3);
 const CHAT: &str = "agent-main-telegram-dm-42";
 
 struct World {
@@ -300,11 +302,11 @@ async fn p26_what_did_not_arrive_is_sent_again_and_says_so() {
 #[tokio::test]
 async fn p26_nothing_is_sent_again_while_the_server_may_still_be_at_it() {
     let world = World::start().await;
-    let honcho = world.honcho();
+    let honcho = world.honcho().settling(PATIENT);
     honcho.retain(&turn(1, "hello", "hi")).await.unwrap();
-    tokio::time::sleep(SETTLING).await; // the provider is older than any doubt
+    tokio::time::sleep(PATIENT).await; // the provider is older than any doubt
     let late = turn(2, "late", "later");
-    world.server.fail("POST messages", [Fault::CommitLater(SETTLING / 2)]);
+    world.server.fail("POST messages", [Fault::CommitBehind("POST messages/list")]);
     assert!(matches!(honcho.retain(&late).await, Err(MemoryError::Unknown(_))));
     honcho.retain(&again(&late)).await.unwrap();
     assert_eq!(world.kept(CHAT).await.len(), 4);
@@ -654,12 +656,13 @@ async fn p29_a_migration_whose_answer_is_lost_is_not_repeated() {
         Fault::DropAnswer,
         Fault::HangAfter,
         Fault::DropRequest,
-        Fault::CommitLater(Duration::from_millis(150)),
+        // Whoever looks only once finds nothing, and would bring it a second time.
+        Fault::CommitBehind("POST messages/list"),
     ] {
         let (world, home) = (World::start().await, Home::new());
         let scope = settled("42");
         world.server.fail("POST messages", [fault.clone()]);
-        let honcho = world.honcho();
+        let honcho = world.honcho().settling(PATIENT);
         let outcome = home.bring(&honcho, &scope, CHAT, Role::Owner).await;
         // Of the turn that comes behind them nothing has been sent.
         assert!(matches!(outcome, Err(MemoryError::Later(_))), "{fault:?} {outcome:?}");

@@ -46,6 +46,9 @@ pub enum Fault {
     DropAnswer,
     /// The connection ends now, and it is done later.
     CommitLater(Duration),
+    /// The connection ends now, and it is done as soon as the next request of this kind was answered: whoever looks
+    /// for it once has looked too early.
+    CommitBehind(&'static str),
     /// Nothing is done, and no answer comes.
     Hang,
     /// It is done, and no answer comes.
@@ -94,6 +97,17 @@ struct Shared {
     behind: Behind,
     faults: Mutex<BTreeMap<String, VecDeque<Fault>>>,
     calls: Mutex<Vec<Call>>,
+    behind_others: Mutex<Vec<Later>>,
+}
+
+/// A request that is worked off when one of another kind was.
+struct Later {
+    operation: &'static str,
+    method: String,
+    uri: String,
+    body: Value,
+    file: Option<Uploaded>,
+    headers: HeaderMap,
 }
 
 /// A server on a free port. It ends with this handle.
@@ -126,7 +140,13 @@ impl HonchoServer {
     async fn standing(behind: Behind) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared { address, behind, faults: Mutex::default(), calls: Mutex::default() });
+        let shared = Arc::new(Shared {
+            address,
+            behind,
+            faults: Mutex::default(),
+            calls: Mutex::default(),
+            behind_others: Mutex::default(),
+        });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let service = router.into_make_service_with_connect_info::<Ending>();
         let task = tokio::spawn(async move {
@@ -300,9 +320,15 @@ async fn answer(
             });
             hang_up()
         }
+        Some(Fault::CommitBehind(operation)) => {
+            let later = Later { operation, method, uri, body, file, headers };
+            locked(&shared.behind_others).push(later);
+            hang_up()
+        }
         None | Some(Fault::DropAnswer | Fault::HangAfter | Fault::Slow(_) | Fault::StatusAfter(_)) => {}
     }
     let (status, answer) = shared.perform(&method, &uri, body, file, &headers).await;
+    shared.perform_what_waited_for(&operation).await;
     match fault {
         Some(Fault::DropAnswer) => hang_up(),
         Some(Fault::HangAfter) => silence().await,
@@ -316,6 +342,14 @@ async fn answer(
 }
 
 impl Shared {
+    async fn perform_what_waited_for(&self, operation: &str) {
+        let due: Vec<Later> =
+            locked(&self.behind_others).extract_if(.., |later| later.operation == operation).collect();
+        for Later { method, uri, body, file, headers, .. } in due {
+            self.perform(&method, &uri, body, file, &headers).await;
+        }
+    }
+
     async fn perform(
         &self,
         method: &str,
