@@ -916,12 +916,14 @@ async fn p25_a_reasoning_is_shown_in_the_next_turn_of_whoever_it_was_for_and_to_
             .cloned()
             .collect::<Vec<_>>()
     };
-    world.server.fail("POST peers/chat", [Fault::Slow(Duration::from_millis(600))]);
-    assert_eq!(honcho.recall(&ann, "which tea?").await.unwrap(), ""); // it takes its time, and the turn does not wait
+    // It is answered when the test says so: the turn does not wait.
+    world.server.fail("POST peers/chat", [Fault::Held]);
+    assert_eq!(honcho.recall(&ann, "which tea?").await.unwrap(), "");
     while calls().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    world.server.let_go();
+    tokio::time::sleep(Duration::from_millis(900)).await; // it reads the answer
     let asked = &calls()[0];
     assert_eq!(
         (asked.body["target"].as_str(), asked.body["reasoning_level"].as_str()),

@@ -33,6 +33,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use world::{Answer, Asked, Uploaded, World};
@@ -55,6 +56,8 @@ pub enum Fault {
     HangAfter,
     /// It is done, and answered only then.
     Slow(Duration),
+    /// It is done, and answered when [`HonchoServer::let_go`] is called.
+    Held,
     /// Nothing is done, and this is answered.
     Status(u16),
     /// Nothing is done, this is answered, and nobody is to come again for so many seconds.
@@ -98,6 +101,7 @@ struct Shared {
     faults: Mutex<BTreeMap<String, VecDeque<Fault>>>,
     calls: Mutex<Vec<Call>>,
     behind_others: Mutex<Vec<Later>>,
+    let_go: Notify,
 }
 
 /// A request that is worked off when one of another kind was.
@@ -146,6 +150,7 @@ impl HonchoServer {
             faults: Mutex::default(),
             calls: Mutex::default(),
             behind_others: Mutex::default(),
+            let_go: Notify::new(),
         });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let service = router.into_make_service_with_connect_info::<Ending>();
@@ -162,6 +167,11 @@ impl HonchoServer {
     /// The next requests of this kind get these, in order: `fail("POST messages", …)`.
     pub fn fail(&self, operation: &str, faults: impl IntoIterator<Item = Fault>) {
         locked(&self.shared.faults).entry(operation.to_owned()).or_default().extend(faults);
+    }
+
+    /// The answer that is held goes out; the next one, if none is.
+    pub fn let_go(&self) {
+        self.shared.let_go.notify_one();
     }
 
     /// Whatever was still to fail does not.
@@ -325,7 +335,9 @@ async fn answer(
             locked(&shared.behind_others).push(later);
             hang_up()
         }
-        None | Some(Fault::DropAnswer | Fault::HangAfter | Fault::Slow(_) | Fault::StatusAfter(_)) => {}
+        None
+        | Some(Fault::DropAnswer | Fault::HangAfter | Fault::Slow(_) | Fault::Held | Fault::StatusAfter(_)) =>
+            {}
     }
     let (status, answer) = shared.perform(&method, &uri, body, file, &headers).await;
     shared.perform_what_waited_for(&operation).await;
@@ -335,6 +347,10 @@ async fn answer(
         Some(Fault::StatusAfter(status)) => shown(status, &Value::Null, &ending),
         Some(Fault::Slow(delay)) => {
             sleep(delay).await;
+            shown(status, &answer, &ending)
+        }
+        Some(Fault::Held) => {
+            shared.let_go.notified().await;
             shown(status, &answer, &ending)
         }
         _ => shown(status, &answer, &ending),
