@@ -152,6 +152,27 @@ async fn one_that_does_not_answer_is_left_alone_until_it_does() {
 }
 
 #[tokio::test]
+async fn one_that_hangs_in_what_may_take_long_is_left_alone_after_the_first_time() {
+    for (how, hangs) in [("hang", true), ("silent", false)] {
+        let plugin = Plugin::with(&["chaos", how, "scope/close", "1"], |settings| {
+            settings.deadlines.close = Duration::from_secs(3);
+            settings.deadlines.ping = Duration::from_secs(2);
+            settings.limits = Limits { pause: PATIENCE, pause_max: PATIENCE, ..Limits::default() };
+        })
+        .await;
+        plugin.host.close(&Default::default()).await.unwrap_err();
+        match hangs {
+            true => {
+                let is_left_alone = async || matches!(plugin.host.status().state, State::Broken(_));
+                until("nobody asks it any more", is_left_alone).await;
+            }
+            false => assert_eq!(plugin.provider.recall(&scope(), "what?").await.unwrap(), "words"),
+        }
+        assert_eq!(plugin.host.status().timeouts, 1, "{how}");
+    }
+}
+
+#[tokio::test]
 async fn a_pause_has_a_bound() {
     let plugin = Plugin::with(&["chaos", "crash", "provider/recall"], |settings| {
         let (pause, pause_max) = (Duration::from_millis(200), Duration::from_millis(300));
