@@ -40,7 +40,8 @@ for line in sys.stdin:
     if method == "initialize":
         log = open(os.path.join(params["directory"], "heard.jsonl"), "a", buffering=1)
         result = {"protocol": 1, "name": "witness", "version": "1",
-                  "provider": {"name": "witness", "methods": ["recall", "retain", "before_compression", "scope"]},
+                  "provider": {"name": "witness",
+                               "methods": ["recall", "retain", "before_compression", "memory_written", "scope"]},
                   "tools": [TOOL],
                   "hooks": [{"event": event, "name": "of " + event} for event in ["pre_tool_call"] + EVENTS],
                   "commands": [{"name": "wave", "description": "waves back"}]}
@@ -564,6 +565,27 @@ fn p24_a_provider_that_cannot_be_started_today_is_owed_every_turn() {
     let said: Vec<Value> =
         company.heard("provider/retain").iter().map(|kept| kept["said"][0].clone()).collect();
     assert_eq!(said, ["while it works", "while it does not", "and once more"]);
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn what_the_agent_writes_down_is_told_to_its_provider_under_its_scope() {
+    let write = json!({"action": "add", "target": "user", "content": "Ada likes tea."});
+    let model = ModelServer::answering(Duration::ZERO, move |request| match last(request).as_str() {
+        "write it down" => calls(&[("memory", write.clone())]),
+        other if other.contains("success") => said("it is written"),
+        other => said(&format!("re: {other}")),
+    });
+    let company = Company::with_witness(model);
+    let gateway = company.world.launch.start();
+    company.says("write it down");
+    company.world.until("the reply", |world| world.times_shown("it is written") == 1);
+    company.until("the provider knows", || !company.heard("provider/memory_written").is_empty());
+    let told = company.heard("provider/memory_written");
+    let [written] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((&written["action"], &written["target"]), (&json!("add"), &json!("user")), "{written}");
+    assert_eq!(written["content"], "Ada likes tea.");
+    assert_eq!(written["scope"]["chat_key"], "agent:main:telegram:dm:4711");
     assert!(gateway.stop().success());
 }
 

@@ -173,6 +173,44 @@ async fn one_that_hangs_in_what_may_take_long_is_left_alone_after_the_first_time
 }
 
 #[tokio::test]
+async fn what_is_written_to_the_memory_is_told_to_the_provider_and_nothing_else_is() {
+    let plugin = Plugin::start(&["chaos"]).await;
+    let provider = PluginHooks::new(plugin.host.clone(), nobody_knows()).mirroring();
+    let written = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(plugin.directory.path().join("plugin/written"));
+        text.unwrap_or_default().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let one = call("memory", r#"{"action": "add", "target": "user", "content": "Likes tea."}"#);
+    let done = || Returned::text(r#"{"success": true}"#);
+    // Another plugin's, a refusal, one that waits for consent, one that was forbidden, another tool's.
+    plugin.hooks.called(&one, &done(), TIME, None);
+    provider.called(&one, &Returned::text(r#"{"success": false}"#), TIME, None);
+    provider.called(&one, &Returned::text(r#"{"success": true, "staged": true}"#), TIME, None);
+    provider.called(&one, &done(), TIME, Some("not today"));
+    provider.called(&call("todo", &one.arguments), &done(), TIME, None);
+    provider.called(&one, &done(), TIME, None);
+    until("one", async || written().len() == 1).await;
+    let several = r#"{"operations": [{"action": "add", "content": "A pond."},
+        {"action": "replace", "old_text": "tea", "content": "Likes coffee."}, {"action": "look"}]}"#;
+    provider.called(&call("memory", several), &done(), TIME, None);
+    until("several", async || written().len() >= 3).await;
+    let told: Vec<_> = written()
+        .iter()
+        .map(|one| [&one["action"], &one["target"], &one["content"]].map(|it| it.clone()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ["add", "user", "Likes tea."].map(serde_json::Value::from),
+            ["add", "memory", "A pond."].map(serde_json::Value::from),
+            ["replace", "memory", "Likes coffee."].map(serde_json::Value::from),
+        ]
+    );
+    assert_eq!((&written()[2]["old_text"], &written()[2]["key"]), (&"tea".into(), &"s1/1/0/0/1".into()));
+    assert_eq!(written()[0]["scope"]["session"], "s1");
+}
+
+#[tokio::test]
 async fn a_pause_has_a_bound() {
     let plugin = Plugin::with(&["chaos", "crash", "provider/recall"], |settings| {
         let (pause, pause_max) = (Duration::from_millis(200), Duration::from_millis(300));
