@@ -71,7 +71,14 @@ class Holographic(HermesCase):
         self.assertEqual(provider["name"], "holographic")
         self.assertIn("Holographic", provider["prompt"])
         self.assertEqual([tool["name"] for tool in provider["tools"]], ["fact_store", "fact_feedback"])
-        self.assertTrue(any("on_memory_write" in note for note in peer.ability["notes"]), peer.ability["notes"])
+        self.assertIn("memory_written", provider["methods"])
+
+    def test_what_is_written_to_the_memory_is_a_fact(self):
+        peer = self.start()
+        written = {"scope": scope(), "key": "k/0", "action": "add", "target": "user", "content": "Prefers tea in the morning."}
+        peer.call("provider/memory_written", written)
+        peer.call("provider/memory_written", {**written, "key": "k/1", "action": "remove", "old_text": "tea", "content": ""})
+        self.assertEqual(self.facts(), ["Prefers tea in the morning."])
 
     def test_a_fact_is_kept_found_and_survives_a_kill(self):
         peer = self.start()

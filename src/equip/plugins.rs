@@ -230,7 +230,12 @@ impl Plugins {
             let hands = hands.clone();
             Box::pin(async move { hands.scope_of_session(&session, successor.as_ref()).await })
         });
-        self.hosts.iter().map(move |host| Arc::new(PluginHooks::new(host.clone(), scope_of.clone())))
+        let provider = self.provider.as_ref().map(|host| host.name().to_owned());
+        self.hosts.iter().map(move |host| {
+            let hooks = PluginHooks::new(host.clone(), scope_of.clone());
+            let is_provider = provider.as_deref() == Some(host.name());
+            Arc::new(if is_provider { hooks.mirroring() } else { hooks })
+        })
     }
 
     /// The gateway takes messages, on these platforms.

@@ -34,6 +34,16 @@ pub enum Failing {
     With(u16),
 }
 
+/// Whose recalls wait.
+#[derive(Default)]
+enum Held {
+    #[default]
+    Nobodys,
+    Everybodys,
+    /// Whoever asks this.
+    Of(String),
+}
+
 #[derive(Default)]
 struct Books {
     kept: Mutex<Vec<Kept>>,
@@ -45,7 +55,7 @@ struct Books {
     held: Mutex<bool>,
     released: Condvar,
     recall_takes: Mutex<Duration>,
-    recalls_held: Mutex<bool>,
+    recalls_held: Mutex<Held>,
     recalls_released: Condvar,
     failing: Mutex<Option<Failing>>,
     /// Whose turns are not taken now.
@@ -111,12 +121,17 @@ impl Bank {
 
     /// Whoever asks from now on waits …
     pub fn hold_recalls(&self) {
-        *self.books.recalls_held.lock().unwrap() = true;
+        *self.books.recalls_held.lock().unwrap() = Held::Everybodys;
+    }
+
+    /// Whoever asks this waits, and nobody else, …
+    pub fn hold_recall_of(&self, query: &str) {
+        *self.books.recalls_held.lock().unwrap() = Held::Of(query.to_owned());
     }
 
     /// … until this.
     pub fn release_recalls(&self) {
-        *self.books.recalls_held.lock().unwrap() = false;
+        *self.books.recalls_held.lock().unwrap() = Held::Nobodys;
         self.books.recalls_released.notify_all();
     }
 
@@ -150,11 +165,12 @@ impl Books {
                 self.asked.lock().unwrap().push(query.clone());
                 let time = *self.recall_takes.lock().unwrap();
                 thread::sleep(time);
-                drop(
-                    self.recalls_released
-                        .wait_while(self.recalls_held.lock().unwrap(), |held| *held)
-                        .unwrap(),
-                );
+                let waits = |held: &mut Held| match held {
+                    Held::Nobodys => false,
+                    Held::Everybodys => true,
+                    Held::Of(held) => *held == query,
+                };
+                drop(self.recalls_released.wait_while(self.recalls_held.lock().unwrap(), waits).unwrap());
                 (200, json!({"results": [{"text": recalled(&query)}]}))
             }
             _ => (200, json!({})),

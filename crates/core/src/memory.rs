@@ -33,6 +33,9 @@ pub struct Scope {
     pub title: Option<String>,
     /// What the provider calls the place where the turns of this chat lie, once something does.
     pub document: Option<String>,
+    /// What it would call that place if something were kept now, as long as nothing is: whoever reads there
+    /// before reads what will be this conversation's, and nobody else's. It is looked up for each question.
+    pub meant: Option<String>,
 }
 
 impl Scope {
@@ -50,6 +53,7 @@ impl Scope {
             place: Place::default(),
             title: None,
             document: None,
+            meant: None,
         }
     }
 
@@ -278,6 +282,7 @@ mod tests {
             place: Place { kind: kind.map(str::to_owned), ..Place::default() },
             title: None,
             document: None,
+            meant: None,
         };
         for (kind, user) in
             [(None, Some("1")), (Some("dm"), Some("1")), (Some("group"), None), (Some("thread"), None)]

@@ -197,6 +197,9 @@ pub trait Read: Send {
     /// Where a session is at home, as it is now, and what this provider calls it. The agent is the caller's to
     /// fill in.
     fn scope(&self, id: &SessionId, provider: &str) -> Result<memory::Scope, StoreError>;
+    /// What a conversation to which this provider has given no name would be called, if one of its turns were kept
+    /// now: never what is somebody else's own.
+    fn name(&self, provider: &str, naming: &memory::Naming) -> Result<String, StoreError>;
     /// Sessions that the operator has silenced.
     fn halted(&self) -> Result<Vec<SessionId>, StoreError>;
     /// When this home was first taken over: what happened before is not ours to act on.

@@ -38,5 +38,15 @@ pub(crate) async fn of_ended(
 
 /// The same, for whoever makes a call in it.
 pub(crate) async fn of_caller(home: &Home, caller: &Caller) -> Result<Scope, StoreError> {
-    Ok(of_session(home, &caller.session).await?.on_behalf_of(caller.user.clone()))
+    let scope = of_session(home, &caller.session).await?.on_behalf_of(caller.user.clone());
+    to_read(home, scope).await
+}
+
+/// The same, for whoever reads at the provider's. What nothing lies in yet is looked for where it will lie: the
+/// name that it would have by itself may be another chat's own. Asked each time, for that may have changed.
+pub(crate) async fn to_read(home: &Home, scope: Scope) -> Result<Scope, StoreError> {
+    let Some(memory) = home.memory.as_ref().filter(|_| scope.document.is_none()) else { return Ok(scope) };
+    let (provider, naming) = (memory.provider.name().to_owned(), memory.provider.naming(&scope));
+    let meant = home.library.read(move |store| store.name(&provider, &naming)).await?;
+    Ok(Scope { meant: Some(meant), ..scope })
 }

@@ -22,6 +22,8 @@ use throughline_servers::honcho::{Fault, Kept};
 use tokio::sync::Semaphore;
 
 const SETTLING: Duration = Duration::from_millis(400);
+/// Longer than a busy machine takes from a failure to the look that follows it.
+const PATIENT: Duration = Duration::from_secs(3);
 const CHAT: &str = "agent-main-telegram-dm-42";
 
 struct World {
@@ -111,6 +113,7 @@ fn scope(user: &str) -> Scope {
         place: Place { kind: Some("dm".into()), ..Place::default() },
         title: None,
         document: None,
+        meant: None,
     }
 }
 
@@ -299,11 +302,11 @@ async fn p26_what_did_not_arrive_is_sent_again_and_says_so() {
 #[tokio::test]
 async fn p26_nothing_is_sent_again_while_the_server_may_still_be_at_it() {
     let world = World::start().await;
-    let honcho = world.honcho();
+    let honcho = world.honcho().settling(PATIENT);
     honcho.retain(&turn(1, "hello", "hi")).await.unwrap();
-    tokio::time::sleep(SETTLING).await; // the provider is older than any doubt
+    tokio::time::sleep(PATIENT).await; // the provider is older than any doubt
     let late = turn(2, "late", "later");
-    world.server.fail("POST messages", [Fault::CommitLater(SETTLING / 2)]);
+    world.server.fail("POST messages", [Fault::CommitBehind("POST messages/list")]);
     assert!(matches!(honcho.retain(&late).await, Err(MemoryError::Unknown(_))));
     honcho.retain(&again(&late)).await.unwrap();
     assert_eq!(world.kept(CHAT).await.len(), 4);
@@ -557,6 +560,18 @@ async fn p27_a_name_that_may_be_somebody_elses_is_not_read() {
     assert!(!honcho.call(&guest, wanted("honcho_context", "{}")).await.contains("CANARY"));
     let owner = Scope { document: Some("diary".into()), ..scope("42") };
     assert!(honcho.recall(&owner, "what is in the diary?").await.unwrap().contains("CANARY"));
+
+    // Those who share a name read where their turns will lie, if the name itself is a chat's own.
+    world.server.summarise(&world.workspace, "garden", "CANARY of a chat");
+    world.server.summarise(&world.workspace, "garden-shared", "Of the terminal.");
+    let terminal = Scope { meant: Some("garden-shared".into()), ..terminal() };
+    let context = honcho.call(&terminal, wanted("honcho_context", "{}")).await;
+    for shown in [honcho.recall(&terminal, "what is new?").await.unwrap(), context] {
+        assert!(shown.contains("Of the terminal.") && !shown.contains("CANARY"), "{shown}");
+    }
+    honcho.call(&terminal, wanted("honcho_conclude", r#"{"conclusion": "likes tea"}"#)).await;
+    let concluded = world.server.conclusions(&world.workspace).await;
+    assert!(concluded.iter().all(|one| one["session_id"].is_null()), "nothing lies there yet: {concluded:?}");
 }
 
 // ---------------------------------------------------------------------------------- memory files
@@ -641,12 +656,13 @@ async fn p29_a_migration_whose_answer_is_lost_is_not_repeated() {
         Fault::DropAnswer,
         Fault::HangAfter,
         Fault::DropRequest,
-        Fault::CommitLater(Duration::from_millis(150)),
+        // Whoever looks only once finds nothing, and would bring it a second time.
+        Fault::CommitBehind("POST messages/list"),
     ] {
         let (world, home) = (World::start().await, Home::new());
         let scope = settled("42");
         world.server.fail("POST messages", [fault.clone()]);
-        let honcho = world.honcho();
+        let honcho = world.honcho().settling(PATIENT);
         let outcome = home.bring(&honcho, &scope, CHAT, Role::Owner).await;
         // Of the turn that comes behind them nothing has been sent.
         assert!(matches!(outcome, Err(MemoryError::Later(_))), "{fault:?} {outcome:?}");
@@ -900,12 +916,14 @@ async fn p25_a_reasoning_is_shown_in_the_next_turn_of_whoever_it_was_for_and_to_
             .cloned()
             .collect::<Vec<_>>()
     };
-    world.server.fail("POST peers/chat", [Fault::Slow(Duration::from_millis(600))]);
-    assert_eq!(honcho.recall(&ann, "which tea?").await.unwrap(), ""); // it takes its time, and the turn does not wait
+    // It is answered when the test says so: the turn does not wait.
+    world.server.fail("POST peers/chat", [Fault::Held]);
+    assert_eq!(honcho.recall(&ann, "which tea?").await.unwrap(), "");
     while calls().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    world.server.let_go();
+    tokio::time::sleep(Duration::from_millis(900)).await; // it reads the answer
     let asked = &calls()[0];
     assert_eq!(
         (asked.body["target"].as_str(), asked.body["reasoning_level"].as_str()),

@@ -28,6 +28,10 @@ fn main() {
         match name {
             "provider/retain" => noted("kept", &asked["params"], !is_bad),
             "scope/close" => noted("closed", &asked["params"], !is_bad),
+            "provider/memory_written" => {
+                let file = std::fs::OpenOptions::new().create(true).append(true).open("written");
+                let _ = file.and_then(|mut file| writeln!(file, "{}", asked["params"]));
+            }
             _ => {}
         }
         if is_bad {
@@ -145,7 +149,7 @@ fn answer(method: &str, params: &Value) -> Result<Value, i64> {
             },
             "provider": {
                 "name": "chaos",
-                "methods": ["recall", "retain", "before_compression", "scope"],
+                "methods": ["recall", "retain", "before_compression", "memory_written", "scope"],
                 "documents": "chat",
             },
             "tools": [{"name": "z"}, {"name": "a", "repeatable": true, "later": 1}],
@@ -157,7 +161,7 @@ fn answer(method: &str, params: &Value) -> Result<Value, i64> {
             "notes": ["it is chaotic"],
             "later": true,
         }),
-        "ping" | "shutdown" | "scope/close" | "provider/retain" => Value::Null,
+        "ping" | "shutdown" | "scope/close" | "provider/retain" | "provider/memory_written" => Value::Null,
         "engine/should_compress" => json!({"compress": true}),
         "engine/has_content" => json!({"has_content": true}),
         "engine/compress" => {

@@ -422,6 +422,21 @@ impl Check {
             }
             false => self.absent("provider/before_compression"),
         }
+        match has("memory_written") {
+            true => {
+                let mut tried = Ok(());
+                for action in ["add", "replace", "remove", ODD] {
+                    let (key, target) = (format!("s/1/0/0/{action}"), "memory".to_owned());
+                    let (action, content, old_text) =
+                        (action.to_owned(), ODD.to_owned(), Some("tea".to_owned()));
+                    let asked = MemoryWritten { scope: scope(), key, action, target, content, old_text };
+                    let said = self.ask(life, method::MEMORY_WRITTEN, &asked, deadlines.hook).await;
+                    tried = tried.and(said.map(drop));
+                }
+                self.found("provider/memory_written", tried);
+            }
+            false => self.absent("provider/memory_written"),
+        }
     }
 
     async fn tools(&mut self, life: &Life, abilities: &Initialized) {
@@ -625,6 +640,7 @@ fn introduced(abilities: &Initialized) -> Tried {
         "recall",
         "retain",
         "before_compression",
+        "memory_written",
         "compress",
     ];
     match engine.chain(provider).find(|method| !known.contains(&method.as_str())) {

@@ -4,9 +4,10 @@
 //! - one that hears of the end of a session is told once, however often somebody waits for it: a promise
 //!   that was let go of goes on, and is found again
 //! - all others are told once at most, and nobody waits for them
+//! - the agent's memory provider hears what was written to the built-in memory, as Hermes tells it: likewise
 
 use crate::host::Host;
-use crate::protocol::{GUARD, Hook, HookAnswer, HookRun, Scope, method};
+use crate::protocol::{GUARD, Hook, HookAnswer, HookRun, MemoryWritten, Scope, method};
 use crate::scope::{of_caller, of_memory, of_session};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -25,6 +26,9 @@ use tokio::sync::Semaphore;
 /// What is told beside each other and waited for by nobody. More than this is not told at all.
 const TOLD_MAX: usize = 256;
 
+/// The tool that writes to the built-in memory, and where it writes if it does not say.
+const MEMORY: &str = "memory";
+
 const FORBIDDEN: &str = "Blocked by a plugin.";
 
 /// Finds out on whose behalf a session is, for whoever hears of it; with what goes on in its place, where it has ended.
@@ -37,13 +41,50 @@ pub struct PluginHooks {
     scope_of: ScopeOfSession,
     running: Mutex<HashMap<(String, String), Running>>,
     told: Arc<Semaphore>,
+    mirrors: bool,
 }
 
 type Running = Shared<BoxFuture<'static, Result<(), String>>>;
 
 impl PluginHooks {
     pub fn new(host: Host, scope_of: ScopeOfSession) -> Self {
-        Self { host, scope_of, running: Mutex::default(), told: Arc::new(Semaphore::new(TOLD_MAX)) }
+        let told = Arc::new(Semaphore::new(TOLD_MAX));
+        Self { host, scope_of, running: Mutex::default(), told, mirrors: false }
+    }
+
+    /// It is the agent's memory provider: it hears what is written to the built-in memory, if it wants to.
+    pub fn mirroring(self) -> Self {
+        Self { mirrors: true, ..self }
+    }
+
+    fn mirror(&self, call: &Call, returned: &str) {
+        let abilities = self.host.abilities().filter(|_| self.mirrors && call.name == MEMORY);
+        let provider = abilities.as_ref().and_then(|abilities| abilities.provider.as_ref());
+        if !provider.is_some_and(|provider| provider.methods.iter().any(|method| method == "memory_written"))
+        {
+            return;
+        }
+        let writes = writes(call, returned);
+        if writes.is_empty() {
+            return;
+        }
+        let Ok(permit) = self.told.clone().try_acquire_owned() else {
+            tracing::warn!("a plugin is told too much at once; what was written to the memory was not told");
+            return;
+        };
+        let (host, scope_of) = (self.host.clone(), self.scope_of.clone());
+        let (session, user) = (call.caller.session.clone(), call.caller.user.clone());
+        tokio::spawn(async move {
+            let scope = scope_of(session, None).await.map(|scope| of_memory(&scope.on_behalf_of(user)));
+            for write in writes {
+                let write = MemoryWritten { scope: scope.clone().unwrap_or(write.scope), ..write };
+                let told = host.ask::<_, IgnoredAny>(method::MEMORY_WRITTEN, &write, host.deadlines().hook);
+                if let Err(error) = told.await {
+                    tracing::warn!(%error, "a memory provider was not told what was written to the memory");
+                }
+            }
+            drop(permit);
+        });
     }
 
     fn of(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Hook> {
@@ -138,6 +179,31 @@ async fn scoped(scope_of: &ScopeOfSession, mut run: HookRun, about: About) -> Ho
         }
     }
     run
+}
+
+/// What a call has changed in the built-in memory, going by what it asked for and that it was done.
+fn writes(call: &Call, returned: &str) -> Vec<MemoryWritten> {
+    let (asked, done): (Value, Value) = (
+        serde_json::from_str(&call.arguments).unwrap_or_default(),
+        serde_json::from_str(returned).unwrap_or_default(),
+    );
+    // What waits for somebody's consent is not written yet.
+    if done["success"] != json!(true) || done["staged"] == json!(true) {
+        return Vec::new();
+    }
+    let target = asked["target"].as_str().filter(|target| !target.is_empty()).unwrap_or(MEMORY);
+    let several = asked["operations"].as_array().filter(|several| !several.is_empty());
+    let all = several.map_or(std::slice::from_ref(&asked), Vec::as_slice);
+    let text = |one: &Value, name: &str| one[name].as_str().unwrap_or_default().to_owned();
+    let written = all.iter().enumerate().map(|(nth, one)| MemoryWritten {
+        scope: of_caller(&call.caller),
+        key: format!("{}/{nth}", call.key),
+        action: text(one, "action"),
+        target: target.to_owned(),
+        content: text(one, "content"),
+        old_text: Some(text(one, "old_text")).filter(|old| !old.is_empty()),
+    });
+    written.filter(|one| ["add", "replace", "remove"].contains(&one.action.as_str())).collect()
 }
 
 async fn told(host: &Host, run: &HookRun) -> Result<(), String> {
@@ -290,6 +356,11 @@ impl Witness for PluginHooks {
 
     fn called(&self, call: &Call, returned: &Returned, took: Duration, forbidden: Option<&str>) {
         let Returned::Done(Done { content, .. }) = returned else { return };
+        if forbidden.is_none()
+            && let Content::Text(text) = content
+        {
+            self.mirror(call, text);
+        }
         let hooks = self.of(|event| event == "post_tool_call");
         if hooks.is_empty() {
             return;

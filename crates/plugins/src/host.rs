@@ -316,6 +316,9 @@ impl Host {
             Err(Unanswered::Late { sent }) => {
                 self.0.timeouts.fetch_add(1, Ordering::Relaxed);
                 self.0.unanswered();
+                if time > self.deadlines().ping {
+                    self.look_after(link);
+                }
                 let seconds = time.as_secs_f32();
                 let message = format!("{who} did not answer {method} within {seconds} s.");
                 Err(match sent {
@@ -332,6 +335,20 @@ impl Host {
                 })
             }
         }
+    }
+
+    /// Whoever had much time for an answer and gave none is asked for a sign of life: three such calls would take
+    /// minutes before anybody knew. One that gives none is left alone; it may still be at it, so it is not ended.
+    fn look_after(&self, link: Arc<Link>) {
+        let (inner, patience) = (Arc::downgrade(&self.0), self.deadlines().ping);
+        tokio::spawn(async move {
+            let said = link.ask(method::PING, &Nothing {}, Instant::now() + patience).await;
+            if let Err(Unanswered::Late { .. }) = said
+                && let Some(inner) = inner.upgrade()
+            {
+                inner.still_broken();
+            }
+        });
     }
 
     /// Something that the user should know of it, for its status: said once.

@@ -32,6 +32,7 @@ pub mod method {
     pub const RECALL: &str = "provider/recall";
     pub const RETAIN: &str = "provider/retain";
     pub const BEFORE_COMPRESSION: &str = "provider/before_compression";
+    pub const MEMORY_WRITTEN: &str = "provider/memory_written";
     /// A scope is over: it ended, or another one goes on in its chat.
     pub const CLOSE: &str = "scope/close";
     pub const TOOL: &str = "tool/call";
@@ -130,7 +131,7 @@ pub struct EngineAbility {
 pub struct ProviderAbility {
     /// As `memory.provider` names it.
     pub name: String,
-    /// Of `recall`, `retain`, `before_compression`, `scope`.
+    /// Of `recall`, `retain`, `before_compression`, `memory_written`, `scope`.
     #[serde(default)]
     pub methods: Vec<String>,
     /// After how many turns of a session they are handed over. 0 is as good as 1.
@@ -401,6 +402,24 @@ pub struct Retain {
 pub struct BeforeCompression {
     pub scope: Scope,
     pub messages: Vec<Message>,
+}
+
+/// `provider/memory_written`: the built-in memory was changed. Told once at most: what matters is in the files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryWritten {
+    pub scope: Scope,
+    /// No other change's.
+    pub key: String,
+    /// `add`, `replace` or `remove`.
+    pub action: String,
+    /// `memory` or `user`.
+    pub target: String,
+    /// The entry; empty where one was removed.
+    #[serde(default)]
+    pub content: String,
+    /// What the entry that was replaced or removed was found by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_text: Option<String>,
 }
 
 // ------------------------------------------------------------------------ tools, hooks, commands

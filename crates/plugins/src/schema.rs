@@ -19,6 +19,7 @@ pub fn methods() -> Vec<(&'static str, Schema, Option<Schema>)> {
         (method::RECALL, schema_for!(Recall), Some(schema_for!(Option<Text>))),
         (method::RETAIN, schema_for!(Retain), Some(schema_for!(Option<Nothing>))),
         (method::BEFORE_COMPRESSION, schema_for!(BeforeCompression), Some(schema_for!(Option<Text>))),
+        (method::MEMORY_WRITTEN, schema_for!(MemoryWritten), Some(schema_for!(Option<Nothing>))),
         (method::OPENED, schema_for!(Scoped), None),
         (method::CLOSE, schema_for!(Close), Some(schema_for!(Option<Nothing>))),
         (method::TOOL, schema_for!(ToolCall), Some(schema_for!(ToolResult))),

@@ -112,6 +112,8 @@ pub trait Plugin: Send + Sync + 'static {
         /// Done when it is kept: not queued, not accepted.
         retain(Retain) -> () = method::RETAIN;
         before_compression(BeforeCompression) -> Text = method::BEFORE_COMPRESSION;
+        /// The built-in memory was changed.
+        memory_written(MemoryWritten) -> () = method::MEMORY_WRITTEN;
         tool(ToolCall) -> ToolResult = method::TOOL;
         hook(HookRun) -> HookAnswer = method::HOOK;
         command(CommandRun) -> Text = method::COMMAND;
@@ -333,6 +335,7 @@ async fn answered<P: Plugin>(
         method::RECALL => reply(params, |asked| plugin.recall(asked)).await,
         method::RETAIN => reply(params, |asked| plugin.retain(asked)).await,
         method::BEFORE_COMPRESSION => reply(params, |asked| plugin.before_compression(asked)).await,
+        method::MEMORY_WRITTEN => reply(params, |asked| plugin.memory_written(asked)).await,
         method::CLOSE => reply(params, |asked| plugin.close(asked)).await,
         method::TOOL => reply(params, |asked| plugin.tool(asked)).await,
         method::HOOK => reply(params, |asked| plugin.hook(asked)).await,

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::Boot;
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::memory::{self, Errand};
+use throughline_core::memory::{self, Errand, Naming};
 use throughline_core::port::*;
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
@@ -235,6 +235,7 @@ pass_on! {
     retentions(provider: &str) -> Vec<Errand>;
     unkept() -> Vec<Errand>;
     scope(id: &SessionId, provider: &str) -> memory::Scope;
+    name(provider: &str, naming: &Naming) -> String;
     snapshots(id: &SessionId) -> Vec<SnapshotSummary>;
     snapshot(name: &str) -> Option<Snapshot>;
     promoted(id: &SessionId, operation: u64) -> Option<Promoted>;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::memory::{Errand, Scope};
+use throughline_core::memory::{Errand, Naming, Scope};
 use throughline_core::message::{JsonText, Message};
 use throughline_core::port::{
     Anchor, Backlog, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read,
@@ -275,6 +275,10 @@ impl Read for Writer {
 
     fn scope(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreError> {
         self.reader.scope(id, provider)
+    }
+
+    fn name(&self, provider: &str, naming: &Naming) -> Result<String, StoreError> {
+        self.reader.name(provider, naming)
     }
 
     fn halted(&self) -> Result<Vec<SessionId>, StoreError> {

@@ -91,6 +91,7 @@ pub fn suite(sites: Sites<'_>) {
     p26_a_turn_is_kept_until_its_provider_has_it(sites);
     p26_of_what_is_kept_the_last_rows_stay(sites);
     p26_nothing_stays_buffered_over_a_stop(sites);
+    p24_nothing_stays_buffered_when_its_conversation_ends_by_itself(sites);
     p26_a_long_backlog_of_one_document_hides_no_other(sites);
     p27_a_name_stays_and_two_chats_never_share_one(sites);
     p30_calls_questions_and_stops_can_be_followed(sites);
@@ -2447,6 +2448,7 @@ fn scope(session: &SessionId, chat: Option<&str>) -> Whose {
         place: Place { chat: Some("42".into()), kind: Some("dm".into()), ..Place::default() },
         title: None,
         document: None,
+        meant: None,
     }
 }
 
@@ -2546,7 +2548,17 @@ fn p27_a_name_stays_and_two_chats_never_share_one(sites: Sites<'_>) {
     let found = world.store.retentions("named").expect("can be asked");
     let documents: Vec<&str> = found.iter().map(|errand| errand.retention.document.as_str()).collect();
     assert_eq!(documents, ["a-b", "a-b-2", "a-b", "shared", "shared"]);
-    // What is somebody's own is not for those who share a name; they meet under another.
+    // What is somebody's own is not for those who share a name; they meet under another. Whoever asks before
+    // their first turn is told the same.
+    for (naming, would_be) in [
+        (named("a-b", None), "a-b-shared"),
+        (named("shared", None), "shared"),
+        (named("shared", Some("shared-1")), "shared-1"),
+        (named("free", Some("free-1")), "free"),
+    ] {
+        assert_eq!(world.store.name("named", &naming).expect("can be asked"), would_be);
+        assert_eq!(world.store.name("another", &naming).expect("can be asked"), naming.name);
+    }
     keeps(&mut world, "k6", "agent:main:telegram:dm:e", named("a-b", None));
     keeps(&mut world, "k7", "agent:main:telegram:dm:f", named("a-b", None));
     keeps(&mut world, "k8", "agent:main:telegram:dm:g", named("shared", Some("shared-1")));
@@ -2589,6 +2601,20 @@ fn p26_nothing_stays_buffered_over_a_stop(sites: Sites<'_>) {
     world.store.commit(&[commit]).remove(0).expect("it is committed");
     let due = world.store.retentions(PROVIDER).expect("can be asked");
     assert_eq!(due.iter().map(|errand| errand.retention.key.as_str()).collect::<Vec<_>>(), ["s0/1"]);
+}
+
+/// P24: what waits for more of its kind is due when its conversation expires, whoever notices that.
+fn p24_nothing_stays_buffered_when_its_conversation_ends_by_itself(sites: Sites<'_>) {
+    for how in 0..4 {
+        let mut world = World::new(sites(), busy_rules(BusyInput::Queue));
+        world.play(&[says(0, "one"), answers(0, "first")]);
+        assert_eq!(world.store.retentions(PROVIDER).expect("can be asked"), [], "one of two");
+        world.play(&[Move::Expires { place: 0, how }]);
+        assert_ne!(world.places[0], id("s0"), "the place has moved on");
+        let due = world.store.retentions(PROVIDER).expect("can be asked");
+        let due: Vec<_> = due.iter().map(|errand| errand.retention.key.as_str()).collect();
+        assert_eq!(due, ["s0/1"], "{how}");
+    }
 }
 
 /// A world with every rule switched to what makes most happen.

@@ -71,6 +71,7 @@ pub(crate) fn scope(text: &str) -> Read<Scope> {
         },
         title: optional_text_of(&value, "title"),
         document: optional_text_of(&value, "document"),
+        meant: None, // what lies there has a name
     })
 }
 

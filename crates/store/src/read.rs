@@ -7,13 +7,14 @@
 use crate::commit::run;
 use crate::envelope;
 use crate::fault::{Fault, While};
+use crate::retention::free_name;
 use crate::shape::Shape;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::memory::{Errand, Scope};
+use throughline_core::memory::{Errand, Naming, Scope};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
     Anchor, Backlog, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read, Reset, Resting,
@@ -535,6 +536,11 @@ impl Read for Reader {
 
     fn scope(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreError> {
         self.scope_of(id, provider).while_doing("find out where a conversation is at home")
+    }
+
+    fn name(&self, provider: &str, naming: &Naming) -> Result<String, StoreError> {
+        free_name(&self.conn, provider, naming)
+            .while_doing("find out what a memory provider would call a conversation")
     }
 
     fn halted(&self) -> Result<Vec<SessionId>, StoreError> {

@@ -9,7 +9,7 @@ use crate::envelope;
 use crate::fault::Fault;
 use crate::read::{Reader, malformed, text, unsigned};
 use crate::write::{Change, Scribe};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use throughline_core::id::{ChatKey, Generation, SessionId};
 use throughline_core::memory::{Errand, Filing, Naming, Place, Progress, Retention, RetentionChange, Scope};
 use throughline_core::session::Kept;
@@ -23,7 +23,7 @@ const COLUMNS: &str = "key, provider, document, place, messages, state, attempts
 const KEPT_MAX: i64 = 16;
 
 /// Rows that are looked at together. Whoever hands them over needs the first of each document.
-const DUE_MAX: usize = 1000;
+const DUE_MAX: u32 = 1000;
 
 impl Scribe<'_> {
     pub(crate) fn retain(&mut self, change: &Change<'_>, kept: &Kept) -> Result<(), Fault> {
@@ -103,27 +103,7 @@ impl Scribe<'_> {
         if let Some(name) = statement.query_row([provider, &subject], |row| row.get(0)).optional()? {
             return Ok(name);
         }
-        let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2 AND own >= ?3";
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let mut is_taken = |name: &str, own: bool| statement.exists(params![provider, name, own]);
-        let name = match &naming.otherwise {
-            Some(otherwise) if is_taken(&naming.name, false)? => otherwise.clone(),
-            Some(_) => naming.name.clone(),
-            // Those who share a name do not get one that is somebody's own; they meet under another.
-            None => {
-                let mut name = naming.name.clone();
-                for number in 1.. {
-                    if !is_taken(&name, true)? {
-                        break;
-                    }
-                    name = match number {
-                        1 => format!("{}-shared", naming.name),
-                        _ => format!("{}-shared-{number}", naming.name),
-                    };
-                }
-                name
-            }
-        };
+        let name = free_name(self.conn, provider, naming)?;
         let sql = "INSERT INTO tl_document (provider, subject, name, own, at) VALUES (?1, ?2, ?3, ?4, ?5)";
         let own = naming.otherwise.is_some();
         self.conn.prepare_cached(sql)?.execute(params![provider, subject, name, own, at.0])?;
@@ -192,16 +172,18 @@ impl Scribe<'_> {
 }
 
 impl Reader {
-    /// What is to be handed over, in order.
+    /// What is to be handed over, in order. Of each document that is among it the first is; of all, the one that
+    /// was tried longest ago.
     pub(crate) fn due_retentions(&self, provider: &str) -> Result<Vec<Errand>, Fault> {
-        let sql = format!(
-            "SELECT {COLUMNS} FROM tl_retention WHERE state = 1 AND provider = ?1 ORDER BY number LIMIT {DUE_MAX}"
-        );
-        let mut due = self.errands(&sql, &[&provider])?;
-        if due.len() == DUE_MAX {
+        self.at_once(|| self.due_up_to(DUE_MAX, provider))
+    }
+
+    fn due_up_to(&self, max: u32, provider: &str) -> Result<Vec<Errand>, Fault> {
+        let mut due = self.errands(&due_sql(), &[&provider, &max])?;
+        if due.len() == max as usize {
             // A long backlog of one document hides none of the others.
-            due.truncate(DUE_MAX / 2);
-            let mut firsts = self.first_retentions(provider)?;
+            due.truncate(max as usize / 2);
+            let mut firsts = self.first_retentions(max / 2, provider)?;
             firsts.retain(|first| due.iter().all(|errand| errand.retention.key != first.retention.key));
             due.extend(firsts);
         }
@@ -210,7 +192,7 @@ impl Reader {
 
     /// Of each document the first that is to be handed over, in order; of very many documents those that were
     /// tried longest ago.
-    fn first_retentions(&self, provider: &str) -> Result<Vec<Errand>, Fault> {
+    fn first_retentions(&self, max: u32, provider: &str) -> Result<Vec<Errand>, Fault> {
         // From document to document by the index, however much lies in each.
         let sql = format!(
             "WITH RECURSIVE documents(name) AS (
@@ -224,11 +206,10 @@ impl Reader {
                  FROM documents WHERE name IS NOT NULL)
              SELECT {COLUMNS} FROM tl_retention WHERE number IN (
                  SELECT number FROM tl_retention JOIN firsts ON number = first
-                 ORDER BY not_before, number LIMIT {limit})
-             ORDER BY number",
-            limit = DUE_MAX / 2
+                 ORDER BY not_before, number LIMIT ?2)
+             ORDER BY number"
         );
-        self.errands(&sql, &[&provider])
+        self.errands(&sql, &[&provider, &max])
     }
 
     /// All that is not kept yet, in order, whoever it is for.
@@ -274,6 +255,7 @@ impl Reader {
             place: Place::default(),
             title: None,
             document: None,
+            meant: None,
         };
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([id.as_str()])?;
@@ -307,6 +289,35 @@ impl Reader {
         scope.document = named.query_row([provider, &subject(&scope)], |row| row.get(0)).optional()?;
         Ok(scope)
     }
+}
+
+fn due_sql() -> String {
+    format!("SELECT {COLUMNS} FROM tl_retention WHERE state = 1 AND provider = ?1 ORDER BY number LIMIT ?2")
+}
+
+/// What somebody without a name gets who comes now.
+pub(crate) fn free_name(conn: &Connection, provider: &str, naming: &Naming) -> Result<String, Fault> {
+    let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2 AND own >= ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut is_taken = |name: &str, own: bool| statement.exists(params![provider, name, own]);
+    Ok(match &naming.otherwise {
+        Some(otherwise) if is_taken(&naming.name, false)? => otherwise.clone(),
+        Some(_) => naming.name.clone(),
+        // Those who share a name do not get one that is somebody's own; they meet under another.
+        None => {
+            let mut name = naming.name.clone();
+            for number in 1.. {
+                if !is_taken(&name, true)? {
+                    break;
+                }
+                name = match number {
+                    1 => format!("{}-shared", naming.name),
+                    _ => format!("{}-shared-{number}", naming.name),
+                };
+            }
+            name
+        }
+    })
 }
 
 /// What a name belongs to.
@@ -350,4 +361,158 @@ fn errand(row: &Row<'_>) -> Result<Errand, Fault> {
         not_before: Time(row.get(8)?),
         error: text(row, 10)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::{FileSystem, Home};
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const NOW: Time = Time(1_763_240_000_000_000);
+
+    /// A row as a test has it: its number is its place in a list, from 1.
+    #[derive(Clone, Debug)]
+    struct Lies {
+        document: u8,
+        provider: &'static str,
+        state: i64,
+        not_before: i64,
+    }
+
+    struct World {
+        reader: Reader,
+        writer: Connection,
+        _directory: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let home = Home { filesystem: FileSystem::Trusted, ..Home::at(directory.path()) };
+            drop(home.writer(NOW).unwrap());
+            let writer = Connection::open(directory.path().join("state.db")).unwrap();
+            writer.execute_batch("PRAGMA synchronous = OFF").unwrap();
+            Self { reader: home.reader().unwrap(), writer, _directory: directory }
+        }
+
+        fn lay(&self, rows: &[Lies]) {
+            self.writer.execute_batch("BEGIN; DELETE FROM tl_retention").unwrap();
+            let sql =
+                "INSERT INTO tl_retention (number, key, provider, document, session, place, messages, state,
+                                           not_before, created, updated, scope)
+                       VALUES (?1, 's/' || ?1, ?2, ?3, 's', ?1, 0, ?4, ?5, 0, 0, ?6)";
+            let scope = envelope::scope_text(&Scope::of("s".parse().unwrap()));
+            let mut statement = self.writer.prepare_cached(sql).unwrap();
+            for (row, number) in rows.iter().zip(1i64..) {
+                let document = format!("d{}", row.document);
+                statement
+                    .execute(params![number, row.provider, document, row.state, row.not_before, scope])
+                    .unwrap();
+            }
+            self.writer.execute_batch("COMMIT").unwrap();
+        }
+
+        /// Documents and numbers.
+        fn due(&self, max: usize) -> Vec<(u8, usize)> {
+            let due = self.reader.due_up_to(max as u32, "p").unwrap();
+            due.iter()
+                .map(|errand| {
+                    let retention = &errand.retention;
+                    (retention.document[1..].parse().unwrap(), retention.key[2..].parse().unwrap())
+                })
+                .collect()
+        }
+    }
+
+    fn rows(documents: u8) -> impl Strategy<Value = Vec<Lies>> {
+        let provider = prop::sample::select(vec!["p", "p", "p", "another"]);
+        let row =
+            (0..documents, provider, prop::sample::select(vec![0, 1, 1, 1, 1, 2, 3]), 0..4i64).prop_map(
+                |(document, provider, state, not_before)| Lies { document, provider, state, not_before },
+            );
+        prop::collection::vec(row, 0..60)
+    }
+
+    fn first_of_each(due: &[(u8, usize)]) -> BTreeMap<u8, usize> {
+        due.iter().rev().copied().collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn p26_of_what_is_due_each_document_shows_its_first_and_the_longest_waiting_are_there(
+            rows in rows(12), max in prop::sample::select(vec![2usize, 4, 8, 16, 100]),
+        ) {
+            thread_local!(static WORLD: World = World::new());
+            let found = WORLD.with(|world| {
+                world.lay(&rows);
+                world.due(max)
+            });
+            let is_due = |row: &Lies| row.state == 1 && row.provider == "p";
+            let all: Vec<(u8, usize)> =
+                rows.iter().zip(1..).filter(|(row, _)| is_due(row)).map(|(row, number)| (row.document, number)).collect();
+            if all.len() < max {
+                prop_assert_eq!(found, all);
+                return Ok(());
+            }
+            prop_assert!(found.len() <= max);
+            prop_assert!(found.windows(2).all(|pair| pair[0].1 < pair[1].1), "{found:?}");
+            prop_assert!(found.iter().all(|one| all.contains(one)), "{found:?}");
+            let (firsts, shown) = (first_of_each(&all), first_of_each(&found));
+            prop_assert!(shown.iter().all(|(document, first)| firsts[document] == *first), "{found:?}");
+            let mut longest: Vec<usize> = firsts.into_values().collect();
+            longest.sort_by_key(|number| (rows[number - 1].not_before, *number));
+            let numbers: BTreeSet<usize> = found.iter().map(|(_, number)| *number).collect();
+            prop_assert!(longest.iter().take(max / 2).all(|number| numbers.contains(number)), "{found:?}");
+        }
+
+        /// Whoever always takes the one that waited longest gets everything in order, whatever is never taken.
+        #[test]
+        fn p26_whatever_a_provider_never_takes_everything_else_is_handed_over_in_order(
+            rows in rows(9), max in prop::sample::select(vec![2usize, 4, 100]), bad in prop::collection::btree_set(0..9u8, 0..7),
+        ) {
+            thread_local!(static WORLD: World = World::new());
+            let mut rows = rows;
+            let left = |rows: &[Lies]| {
+                let good = |row: &&Lies| row.state == 1 && row.provider == "p" && !bad.contains(&row.document);
+                rows.iter().filter(good).count()
+            };
+            let mut last = BTreeMap::new();
+            for now in 10.. {
+                if left(&rows) == 0 {
+                    break;
+                }
+                prop_assert!(now < 1000, "{} are never handed over", left(&rows));
+                let due = WORLD.with(|world| {
+                    world.lay(&rows);
+                    world.due(max)
+                });
+                let firsts = first_of_each(&due);
+                let next = firsts.iter().min_by_key(|(_, number)| (rows[*number - 1].not_before, **number));
+                let (document, number) = next.expect("something is due");
+                let row = &mut rows[number - 1];
+                match bad.contains(document) {
+                    true => row.not_before = now,
+                    false => {
+                        row.state = 2;
+                        let before = last.insert(*document, *number);
+                        prop_assert!(before < Some(*number), "{document}: {number} behind {before:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Each answer looks it up, beside all that was ever kept.
+    #[test]
+    fn what_is_due_is_not_looked_for_among_what_is_kept() {
+        let world = World::new();
+        let mut plan = world.reader.conn.prepare(&format!("EXPLAIN QUERY PLAN {}", due_sql())).unwrap();
+        let steps = plan.query_map(params!["p", 10], |row| row.get::<_, String>(3)).unwrap();
+        let steps: Vec<String> = steps.map(Result::unwrap).collect();
+        assert_eq!(steps, ["SEARCH tl_retention USING INDEX tl_retention_due (provider=?)"]);
+    }
 }

@@ -71,6 +71,8 @@ class Host:
             self.methods["provider/retain"] = part.retain
             if "before_compression" in ability["methods"]:
                 self.methods["provider/before_compression"] = part.before_compression
+            if "memory_written" in ability["methods"]:
+                self.methods["provider/memory_written"] = part.memory_written
             self._own(ability["tools"], part)
 
     def _engine(self, name, params, answer):

@@ -6,8 +6,10 @@
 - a session that ends is told so once, under its own identity; a process that ends tells nobody anything
 - tools that a provider brings along are declared once, from an instance that stands for no session
 
-Not carried: `on_memory_write` and `on_delegation` (the protocol has no words for them; named in the notes if the
-provider would have used them), and the callbacks that only Hermes' terminal offers.
+- what is written to the built-in memory is told as Hermes tells it: once at most, and nobody waits for it
+
+Not carried: `on_delegation` (the protocol has no words for it; named in the notes if the provider would have used
+it), and the callbacks that only Hermes' terminal offers.
 """
 
 import hashlib
@@ -22,7 +24,6 @@ from .scopes import Entry, Scopes
 from .wire import FAILED, Failure
 
 _NOT_CARRIED = {
-    "on_memory_write": "is not told what is written to MEMORY.md and USER.md",
     "on_delegation": "is not told what subagents were given and brought back",
 }
 # The session goes on, with less of it than before.
@@ -73,6 +74,8 @@ class Provider:
             provider.shutdown()
         if hermes.overrides(provider, MemoryProvider, "on_pre_compress"):
             ability["methods"].append("before_compression")
+        if hermes.overrides(provider, MemoryProvider, "on_memory_write"):
+            ability["methods"].append("memory_written")
         ability["methods"].append("scope")
         for method, loss in _NOT_CARRIED.items():
             if hermes.overrides(provider, MemoryProvider, method):
@@ -127,6 +130,20 @@ class Provider:
         entry = self.scopes.of(params["scope"])
         with entry.writing, lineage.acting(entry.token, "close"):
             return {"text": entry.live().on_pre_compress(params.get("messages") or []) or ""}
+
+    def memory_written(self, params):
+        entry = self.scopes.of(params["scope"])
+        told = {"session_id": entry.session, "platform": params["scope"].get("platform") or "cli", "tool_name": "memory"}
+        if params.get("old_text"):
+            told["old_text"] = params["old_text"]
+        with entry.writing, lineage.acting(entry.token, "tool"):
+            write = entry.live().on_memory_write
+            given = [params.get("action") or "", params.get("target") or "memory", params.get("content") or ""]
+            named, anything = hermes.accepts(write)
+            if not anything and "metadata" not in named and len(named) > len(given):
+                given.append(told)  # by another name, as Hermes lets it
+            hermes.call(write, *given, metadata=told)
+        return {}
 
     def close(self, params):
         scope, reason, following = params["scope"], params.get("reason") or "", params.get("next")

@@ -113,6 +113,9 @@ class Provider(Scoped):
     def before_compression(self, scope, messages):
         """A text for the summariser of these."""
 
+    def memory_written(self, write):
+        """The built-in memory was changed, a dictionary: `action` (add, replace, remove), `target`, `content`, `old_text`."""
+
 
 class Tool:
     def __init__(self, name, description, parameters, function, toolset=None, repeatable=False):
@@ -289,7 +292,7 @@ class Plugin:
 
     def _ability(self, kind, part):
         base = Engine if kind == "engine" else Provider
-        optional = ("should_compress", "has_content", "status") if kind == "engine" else ("recall", "retain", "before_compression")
+        optional = ("should_compress", "has_content", "status") if kind == "engine" else ("recall", "retain", "before_compression", "memory_written")
         methods = [name for name in optional if _defines(part, base, name)]
         if _defines(part, Scoped, "opened") or _defines(part, Scoped, "closed"):
             methods.append("scope")
@@ -335,6 +338,9 @@ class Plugin:
 
     def _on_provider_before_compression(self, params):
         return {"text": self._the(self.provider).before_compression(params["scope"], params["messages"]) or ""}
+
+    def _on_provider_memory_written(self, params):
+        self._the(self.provider).memory_written(params)
 
     def _on_scope_opened(self, params):
         for part in self._parts():

@@ -33,6 +33,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use world::{Answer, Asked, Uploaded, World};
@@ -46,12 +47,17 @@ pub enum Fault {
     DropAnswer,
     /// The connection ends now, and it is done later.
     CommitLater(Duration),
+    /// The connection ends now, and it is done as soon as the next request of this kind was answered: whoever looks
+    /// for it once has looked too early.
+    CommitBehind(&'static str),
     /// Nothing is done, and no answer comes.
     Hang,
     /// It is done, and no answer comes.
     HangAfter,
     /// It is done, and answered only then.
     Slow(Duration),
+    /// It is done, and answered when [`HonchoServer::let_go`] is called.
+    Held,
     /// Nothing is done, and this is answered.
     Status(u16),
     /// Nothing is done, this is answered, and nobody is to come again for so many seconds.
@@ -94,6 +100,18 @@ struct Shared {
     behind: Behind,
     faults: Mutex<BTreeMap<String, VecDeque<Fault>>>,
     calls: Mutex<Vec<Call>>,
+    behind_others: Mutex<Vec<Later>>,
+    let_go: Notify,
+}
+
+/// A request that is worked off when one of another kind was.
+struct Later {
+    operation: &'static str,
+    method: String,
+    uri: String,
+    body: Value,
+    file: Option<Uploaded>,
+    headers: HeaderMap,
 }
 
 /// A server on a free port. It ends with this handle.
@@ -126,7 +144,14 @@ impl HonchoServer {
     async fn standing(behind: Behind) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared { address, behind, faults: Mutex::default(), calls: Mutex::default() });
+        let shared = Arc::new(Shared {
+            address,
+            behind,
+            faults: Mutex::default(),
+            calls: Mutex::default(),
+            behind_others: Mutex::default(),
+            let_go: Notify::new(),
+        });
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let service = router.into_make_service_with_connect_info::<Ending>();
         let task = tokio::spawn(async move {
@@ -142,6 +167,11 @@ impl HonchoServer {
     /// The next requests of this kind get these, in order: `fail("POST messages", …)`.
     pub fn fail(&self, operation: &str, faults: impl IntoIterator<Item = Fault>) {
         locked(&self.shared.faults).entry(operation.to_owned()).or_default().extend(faults);
+    }
+
+    /// The answer that is held goes out; the next one, if none is.
+    pub fn let_go(&self) {
+        self.shared.let_go.notify_one();
     }
 
     /// Whatever was still to fail does not.
@@ -300,9 +330,17 @@ async fn answer(
             });
             hang_up()
         }
-        None | Some(Fault::DropAnswer | Fault::HangAfter | Fault::Slow(_) | Fault::StatusAfter(_)) => {}
+        Some(Fault::CommitBehind(operation)) => {
+            let later = Later { operation, method, uri, body, file, headers };
+            locked(&shared.behind_others).push(later);
+            hang_up()
+        }
+        None
+        | Some(Fault::DropAnswer | Fault::HangAfter | Fault::Slow(_) | Fault::Held | Fault::StatusAfter(_)) =>
+            {}
     }
     let (status, answer) = shared.perform(&method, &uri, body, file, &headers).await;
+    shared.perform_what_waited_for(&operation).await;
     match fault {
         Some(Fault::DropAnswer) => hang_up(),
         Some(Fault::HangAfter) => silence().await,
@@ -311,11 +349,23 @@ async fn answer(
             sleep(delay).await;
             shown(status, &answer, &ending)
         }
+        Some(Fault::Held) => {
+            shared.let_go.notified().await;
+            shown(status, &answer, &ending)
+        }
         _ => shown(status, &answer, &ending),
     }
 }
 
 impl Shared {
+    async fn perform_what_waited_for(&self, operation: &str) {
+        let due: Vec<Later> =
+            locked(&self.behind_others).extract_if(.., |later| later.operation == operation).collect();
+        for Later { method, uri, body, file, headers, .. } in due {
+            self.perform(&method, &uri, body, file, &headers).await;
+        }
+    }
+
     async fn perform(
         &self,
         method: &str,

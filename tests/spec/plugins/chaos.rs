@@ -19,8 +19,10 @@ const METHODS: [&str; 6] = [
 ];
 
 /// Every call of the plugin has one second, and its start has five. A turn waits for a few of them at most; the rest is
-/// for a machine on which all these agents work at once. Whoever hangs would hang for an hour.
-const IN_TIME: Duration = Duration::from_secs(30);
+/// for a machine on which all these agents work at once, and others beside them. Whoever hangs would hang for an hour.
+const IN_TIME: Duration = Duration::from_secs(60);
+/// For what is asked, kept or told later.
+const AT_LAST: Duration = Duration::from_secs(300);
 
 const LINES: [&str; 6] = ["one", "use it", "two", "three", "use it again", "four"];
 
@@ -132,7 +134,7 @@ impl Agent {
         let mut turns = LINES.len() + 2;
         let began = Instant::now();
         while let Some(method) = self.untried(place) {
-            assert!(began.elapsed() < PATIENCE, "{name}: {method} was never asked");
+            assert!(began.elapsed() < AT_LAST, "{name}: {method} was never asked");
             let asked = Instant::now();
             let line = words(&format!("use it for the {turns}th time"));
             assert_eq!(client.say("next", &line).status, 200, "{name}");
@@ -145,7 +147,7 @@ impl Agent {
         let began = Instant::now();
         let is_kept = |tries: &Vec<(bool, bool)>| tries.last().is_some_and(|(_, well)| *well);
         while self.kept(place).values().filter(|tries| is_kept(tries)).count() < turns {
-            assert!(began.elapsed() < PATIENCE, "{name}: {:?}", self.kept(place));
+            assert!(began.elapsed() < AT_LAST, "{name}: {:?}", self.kept(place));
             thread::sleep(Duration::from_millis(100));
         }
         for (key, tries) in self.kept(place) {
@@ -160,7 +162,7 @@ impl Agent {
         // calls unanswered, and the hand-over asks ever later: that is not waited for here.
         let is_told = |note: &Value| note["part"] == "provider" && note["well"] == true;
         while !["hang", "notices"].contains(&self.how) && !self.notes(place, "closed").iter().any(is_told) {
-            assert!(began.elapsed() < PATIENCE, "{name}: {:?}", self.notes(place, "closed"));
+            assert!(began.elapsed() < AT_LAST, "{name}: {:?}", self.notes(place, "closed"));
             thread::sleep(Duration::from_millis(100));
         }
         self.shows(&client);
@@ -216,7 +218,7 @@ fn p18_p24_whatever_a_plugin_does_turns_are_answered_in_time_and_nothing_is_lost
     let all_ready = || agents.iter().all(|agent| agent.client(&gateway).is_ready());
     let began = Instant::now();
     while !all_ready() {
-        assert!(began.elapsed() < PATIENCE, "all are there: {}", gateway.log());
+        assert!(began.elapsed() < AT_LAST, "all are there: {}", gateway.log());
         thread::sleep(Duration::from_millis(50));
     }
     thread::scope(|scope| {
@@ -243,7 +245,8 @@ fn p18_an_order_that_a_plugin_fails_in_is_answered_and_so_is_what_follows() {
         let works = how == "stderr" && told == "words"; // a flood that is read in time
         assert!(works || told.starts_with("/chaos came to nothing: The plugin chaos"), "{how}: {told}");
         let plugin = company.plugins()["data"][0].take();
-        assert!(works || plugin["failures"] == 1 && !plugin["last_error"].is_null(), "{how}: {plugin}");
+        let has_failed = plugin["failures"].as_u64() >= Some(1) && !plugin["last_error"].is_null();
+        assert!(works || has_failed, "{how}: {plugin}");
         company.hears("and now?");
         company.until("it is well again", || company.orders("/chaos again") == "words");
         assert!(gateway.stop().success());

@@ -87,7 +87,10 @@ impl Actor {
     pub(super) async fn reminder(&mut self) -> Result<Reminder, StoreError> {
         match (&self.home.memory, &self.state.phase) {
             (None, Phase::Turn(turn)) => Ok(Reminder::Own(search::scope(&self.caller(turn)))),
-            _ => Ok(Reminder::Provider(self.scope().await?)),
+            _ => {
+                let scope = self.scope().await?;
+                Ok(Reminder::Provider(scope::to_read(&self.home, scope).await?))
+            }
         }
     }
 

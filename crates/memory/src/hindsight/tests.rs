@@ -34,6 +34,7 @@ fn scope(user: Option<&str>) -> Scope {
         place: Place { chat: Some("42".to_owned()), kind: Some("dm".to_owned()), ..Place::default() },
         title: None,
         document: None,
+        meant: None,
     }
 }
 

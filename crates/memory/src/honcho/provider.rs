@@ -206,7 +206,8 @@ impl Shared {
             Some(document) => (document.clone(), true),
             None => {
                 let naming = name::naming(&self.settings, &self.surroundings, scope);
-                (naming.name, naming.otherwise.is_none())
+                let name = scope.meant.clone().unwrap_or(naming.name);
+                (name, naming.otherwise.is_none())
             }
         };
         // What several people share is nobody's to be shown. Where nobody is named it is the owner who asks.

@@ -40,6 +40,7 @@ fn scope(session: &str, user: Option<&str>) -> Scope {
         place: Place { chat: user.map(|user| format!("chat-{user}")), ..Place::default() },
         title: None,
         document: None,
+        meant: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The check finds ours in order, and what is wrong with others.
 
-use crate::world::settings;
+use crate::world::{PATIENCE, settings};
 use std::time::Duration;
 use throughline_plugins::Deadlines;
 use throughline_plugins::check::{Outcome, Report, check};
@@ -19,7 +19,7 @@ async fn patient_report(command: &[&str], deadline: Duration, patience: Duration
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_own_examples_keep_to_the_protocol() {
     for name in ["engine", "provider", "chaos"] {
-        let report = report(&[name], Duration::from_secs(10)).await;
+        let report = report(&[name], PATIENCE).await;
         assert!(report.has_passed(), "{report}");
         assert!(report.findings.len() > 10, "{report}");
     }
@@ -41,7 +41,8 @@ async fn what_is_wrong_is_found() {
         };
         assert!(is_found(what), "{how} in {method}: {report}");
     }
-    let report = report(&["chaos", "deaf"], Duration::from_millis(700)).await;
+    // Everything else is answered, also by a busy machine.
+    let report = report(&["chaos", "deaf"], Duration::from_secs(5)).await;
     let deaf = report.findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Failed(_)));
     assert_eq!(deaf.count(), 2, "{report}");
 }
@@ -56,7 +57,7 @@ async fn what_is_answered_after_its_deadline_is_named() {
         assert!(late.is_some_and(|late| matches!(late.outcome, Outcome::Failed(_))), "{method}: {report}");
         assert!(!report.has_passed());
     }
-    let report = patient_report(&["chaos"], Duration::from_secs(20), Duration::from_secs(20)).await;
+    let report = patient_report(&["chaos"], PATIENCE, PATIENCE).await;
     let judged =
         report.findings.iter().find(|finding| finding.what == "every answer comes within its deadline");
     assert_eq!(judged.map(|judged| &judged.outcome), Some(&Outcome::Passed), "{report}");
@@ -74,7 +75,7 @@ async fn the_example_in_the_documentation_keeps_to_the_protocol() {
     settings.command = vec!["python3".into(), path.to_string_lossy().into_owned()];
     settings.environment =
         throughline_plugins::settings::environment(std::env::vars(), &[], &Default::default());
-    settings.deadlines = Deadlines::all(Duration::from_secs(20));
-    let report = check(settings, Duration::from_secs(20)).await;
+    settings.deadlines = Deadlines::all(PATIENCE);
+    let report = check(settings, PATIENCE).await;
     assert!(report.has_passed(), "{report}");
 }

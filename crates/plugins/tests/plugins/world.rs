@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use throughline_core::memory::{Place, Retention, Scope};
 use throughline_core::message::Content;
 use throughline_core::port::{Happening, Occasion, Past};
@@ -14,8 +14,11 @@ use throughline_plugins::{
     Deadlines, Host, Limits, PluginEngine, PluginHooks, PluginKit, PluginProvider, PluginSettings,
 };
 
-/// The time of every call.
+/// The time of every call that is not to be answered.
 pub const TIME: Duration = Duration::from_millis(600);
+
+/// The time of every other one, and for whatever is waited for: a busy machine is no failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -26,7 +29,7 @@ pub fn settings(directory: &Path, command: &[&str]) -> PluginSettings {
     let mut command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
     command[0] = example(&command[0]).to_string_lossy().into_owned();
     PluginSettings {
-        deadlines: Deadlines { start: Duration::from_secs(10), ..Deadlines::all(TIME) },
+        deadlines: Deadlines::all(PATIENCE),
         limits: Limits { pause: Duration::from_millis(100), ..Limits::default() },
         ..PluginSettings::new("chaos", command, directory.join("plugin"))
     }
@@ -46,6 +49,11 @@ impl Plugin {
         Self::with(command, |_| {}).await
     }
 
+    /// One whose every call has little time.
+    pub async fn hurried(command: &[&str]) -> Self {
+        Self::with(command, hurry).await
+    }
+
     pub async fn with(command: &[&str], change: impl FnOnce(&mut PluginSettings)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut settings = settings(directory.path(), command);
@@ -56,6 +64,19 @@ impl Plugin {
         let provider = PluginProvider::new(host.clone()).unwrap();
         let (kit, hooks) = (kit(host.clone()), PluginHooks::new(host.clone(), nobody_knows()));
         Self { host, engine, provider, kit, hooks, directory }
+    }
+}
+
+pub fn hurry(settings: &mut PluginSettings) {
+    settings.deadlines = Deadlines { start: PATIENCE, ..Deadlines::all(TIME) };
+}
+
+/// Waits until it holds.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "waited for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -88,6 +109,7 @@ pub fn scope() -> Scope {
         place: Place::default(),
         title: None,
         document: None,
+        meant: None,
     }
 }
 
@@ -154,13 +176,7 @@ pub fn group(leader: u32) -> Vec<String> {
 
 /// Waits until nothing of a group is left.
 pub async fn gone(leader: u32) {
-    for _ in 0..100 {
-        if group(leader).is_empty() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("still there: {:?}", group(leader));
+    until("the end of a process", async || group(leader).is_empty()).await;
 }
 
 /// What this process has spent of its processors, in seconds.

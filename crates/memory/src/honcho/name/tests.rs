@@ -18,6 +18,7 @@ pub(crate) fn scope() -> Scope {
         place: Place::default(),
         title: None,
         document: None,
+        meant: None,
     }
 }
 
