@@ -783,7 +783,9 @@ fn reviewer(settings: &Settings, model: Option<Arc<dyn Model>>, equipment: &Equi
 fn lifecycle(settings: &Settings) -> Lifecycle {
     let zone = zone(settings);
     let struck = Arc::new(move |now, hour| local::last_struck(now, hour, &zone));
-    Lifecycle::new(settings.session_reset.policies.clone(), struck)
+    // Without any pause nobody would do anything else.
+    let watch = Duration::from_secs(settings.expiry_watch.value.max(1));
+    Lifecycle { watch, ..Lifecycle::new(settings.session_reset.policies.clone(), struck) }
 }
 
 fn zone(settings: &Settings) -> TimeZone {
