@@ -3,9 +3,9 @@
 //! A message is one turn however often it is delivered and whatever is killed; a reply is sent once, or
 //! says that it comes again; strangers are not heard.
 
-use crate::gateway::{Client, Launch, Place, free_port};
-use crate::lifecycle::hermes_home;
-use crate::model::{ModelServer, text};
+use crate::gateway::{Client, Gateway, Launch, Place, free_port};
+use crate::lifecycle::{hermes_home, looks, watched};
+use crate::model::{ModelServer, calls, said, text};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use throughline_servers::TelegramServer;
 use throughline_servers::telegram::{Chat, TOKEN, User};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 pub struct World {
     pub place: Place,
@@ -71,6 +72,22 @@ impl World {
     }
 }
 
+    /// Whether it was said, perhaps as something that comes again.
+    fn has_said(&self, text: &str) -> bool {
+        self.shown().iter().any(|shown| shown.ends_with(text))
+    }
+
+    /// What the model said, and not a word about who waits for what.
+    fn answers(&self) -> usize {
+        self.shown().iter().filter(|shown| shown.contains("re: ")).count()
+    }
+
+    /// Somebody looks for ends, from beginning to end, at least once from now on.
+    fn watch_comes_round(&self, gateway: &Gateway) {
+        let before = looks(gateway);
+        self.until("the watch has come round", |_| looks(gateway) >= before + 2);
+    }
+
 fn ada() -> (Chat, User) {
     (Chat::private(ADA, "Ada"), User::new(ADA, "Ada"))
 }
@@ -112,14 +129,20 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
     let world = World::new(Duration::from_millis(40));
     let (chat, user) = ada();
     let mut gateway = world.launch.start();
-    for round in 0..8u64 {
-        world.telegram.say(&chat, &user, &format!("round {round}"));
-        thread::sleep(Duration::from_millis(round * 25));
+    for round in 0..8 {
+        let text = format!("round {round}");
+        world.telegram.say(&chat, &user, &text);
+        match round % 4 {
+            0 => {} // at once
+            1 => world.until("it is taken in", |world| world.telegram.unacknowledged() == 0),
+            2 => world.until("the model is asked", |world| world.model.asked().contains(&text)),
+            _ => world.until("it is answered", |world| world.has_said(&format!("re: {text}"))),
+        }
         gateway.kill();
         gateway = world.launch.start();
     }
     // Messages that wait together share a turn, and so a reply.
-    world.until("the last reply", |world| world.shown().iter().any(|shown| shown.ends_with("re: round 7")));
+    world.until("the last reply", |world| world.has_said("re: round 7"));
     let asked = world.model.requests();
     for round in 0..8 {
         let said = format!("round {round}");
@@ -140,7 +163,7 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
 fn p8_an_album_and_a_text_that_was_cut_are_one_turn_also_through_kill_9() {
     let whom = format!(
         "TELEGRAM_ALLOWED_USERS={ADA}\nHERMES_TELEGRAM_MEDIA_BATCH_DELAY_SECONDS=6\n\
-         HERMES_TELEGRAM_TEXT_BATCH_SPLIT_DELAY_SECONDS=6"
+         HERMES_TELEGRAM_TEXT_BATCH_SPLIT_DELAY_SECONDS=30"
     );
     let world = World::letting_in(Duration::ZERO, &whom);
     let (chat, user) = ada();
@@ -158,13 +181,13 @@ fn p8_an_album_and_a_text_that_was_cut_are_one_turn_also_through_kill_9() {
         let all = request["messages"].as_array().unwrap().clone();
         all.iter().filter(|message| message["role"] == "user").map(text).collect()
     };
-    // Whoever waits as long as here is told so, as well.
-    let answers = |world: &World| world.shown().iter().filter(|shown| shown.contains("re: ")).count();
-    let gateway = world.launch.start();
+    // Before anybody asks for news, so that they are told in one breath, however busy the machine is.
     picture(Some("three of these"));
     picture(None);
     picture(Some("and the last"));
-    world.until("an answer", |world| answers(world) == 1);
+    let gateway = world.launch.start();
+    // Whoever waits as long as here is told so, as well.
+    world.until("an answer", |world| world.answers() == 1);
     let asked = world.model.requests();
     assert_eq!(asked.len(), 1, "{asked:?}");
     let told = said(&asked[0]);
@@ -177,13 +200,11 @@ fn p8_an_album_and_a_text_that_was_cut_are_one_turn_also_through_kill_9() {
     world.until("both are taken in", |world| world.telegram.unacknowledged() == 0);
     gateway.kill();
     let gateway = world.launch.start();
-    world.until("an answer to both", |world| {
-        world.shown().iter().any(|shown| shown.ends_with(&format!("re: {rest}")))
-    });
+    world.until("an answer to both", |world| world.has_said(&format!("re: {rest}")));
     let asked = world.model.requests();
     let told = said(asked.last().unwrap());
     assert_eq!((told.len(), &told[3], told[4].as_str()), (5, &long, rest));
-    assert_eq!(answers(&world), 2, "{:?}", world.shown());
+    assert_eq!(world.answers(), 2, "{:?}", world.shown());
     assert!(gateway.stop().success());
 }
 
@@ -206,19 +227,21 @@ fn p7_p8_p10_what_a_webhook_only_delivers_is_shown_once_through_kill_9_and_redel
         answer.map_or(0, |answer| answer.status)
     };
     let mut gateway = world.launch.start();
-    for round in 0..6u64 {
+    for round in 0..6 {
         let (id, host) = (format!("d-{round}"), format!("db-{round}"));
         world.until("the webhook listens", |_| webhook.get("/health").is_ok());
         assert_eq!(event(&id, &host), 202);
-        thread::sleep(Duration::from_millis(round * 3));
+        let words = format!("Disk full on {host}");
+        if round % 2 == 1 {
+            world.until("it is delivered", |world| world.has_said(&words));
+        }
         gateway.kill();
         gateway = world.launch.start();
         world.until("it is delivered again", |_| event(&id, &host) == 202);
-        world.until("the words", |world| {
-            world.shown().iter().any(|shown| shown.ends_with(&format!("Disk full on {host}")))
-        });
+        world.until("the words", |world| world.has_said(&words));
     }
-    thread::sleep(Duration::from_millis(300));
+    let status = || gateway.client.read("/api/control/status");
+    world.until("nothing is left to be sent", |_| status()["undelivered"] == 0);
     for round in 0..6 {
         let words = format!("Disk full on db-{round}");
         assert!(world.times_shown(&words) <= 1, "{:?}", world.shown());
@@ -258,13 +281,14 @@ fn p4_commands_answer_in_the_chat_and_a_new_session_follows_new() {
     world.telegram.say(&chat, &user, "first");
     world.until("the first reply", |world| world.times_shown("re: first") == 1);
     world.telegram.say(&chat, &user, "/new");
-    world.until("an answer to /new", |world| world.shown().len() == 2);
+    let says = |world: &World, words: &str| world.shown().iter().any(|shown| shown.contains(words));
+    world.until("an answer to /new", |world| says(world, "A new conversation has begun"));
     world.telegram.say(&chat, &user, "second");
     world.until("the second reply", |world| world.times_shown("re: second") == 1);
     let asked = world.model.requests();
     assert!(!asked[1]["messages"].to_string().contains("re: first"), "{}", asked[1]);
     world.telegram.say(&chat, &user, "/moa");
-    world.until("a word about a command that is Hermes'", |world| world.shown().len() == 4);
+    world.until("a word about a command that is Hermes'", |world| says(world, "no command /moa"));
     assert_eq!(world.model.asked().len(), 2);
     assert!(gateway.stop().success());
 }
@@ -283,7 +307,8 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     let later = [109, 110, 111, 112, 113]; // who write when all is over, of whom one was cut off
     let list: Vec<String> = people.iter().chain(&later).map(i64::to_string).collect();
     let whom = format!("TELEGRAM_ALLOWED_USERS={}", list.join(","));
-    let world = World::on(place, Duration::ZERO, &whom);
+    let mut world = World::on(place, Duration::ZERO, &whom);
+    world.launch = watched(world.launch);
     // By this rule everything was over a month ago: it holds from the first start on.
     let hook =
         world.place.write("hook.sh", format!("#!/bin/sh\ncat >> {}/ends\n", world.place.path().display()));
@@ -292,7 +317,7 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
         "home/config.yaml",
         &format!(
             "session_reset: {{mode: idle, idle_minutes: 1440}}\nhooks_auto_accept: true\n\
-             hooks: {{on_session_finalize: [{{command: {}}}]}}\n",
+             hooks: {{on_session_finalize: [{{command: {}}}]}}\nthroughline: {{expiry_watch_seconds: 1}}\n",
             hook.display()
         ),
     );
@@ -309,7 +334,7 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     for _ in 0..2 {
         let gateway = world.launch.start();
         world.until("the backlog is taken in", |world| world.telegram.unacknowledged() == 0);
-        thread::sleep(Duration::from_millis(700)); // nothing happens
+        world.watch_comes_round(&gateway); // and nothing happens
         assert_eq!((world.model.asked().len(), sends(&world)), (0, 0), "{:?}", world.shown());
         let status = world.place.launch().arg("status").run();
         assert!(status.stdout.contains("for 26 h"), "{}{}", status.stdout, status.stderr);
@@ -322,16 +347,17 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     let gateway = world.launch.start();
     let resumed = world.place.launch().arg("resume").run();
     assert!(resumed.status.success(), "{resumed:?}");
-    world.until("everybody is answered", |world| world.shown().len() == people.len());
+    world.until("everybody is answered", |world| world.answers() == people.len());
     assert_eq!(world.model.asked().len(), people.len(), "what waits together is one turn");
-    assert_eq!(gateway.client.read("/api/control/status")["waiting_inputs"], 0);
+    world.until("nothing waits", |_| gateway.client.read("/api/control/status")["waiting_inputs"] == 0);
     for who in later {
         let text = format!("written now by {who}");
         world.telegram.say(&Chat::private(who, "Ada"), &User::new(who, "Ada"), &text);
         written.push((who, text));
     }
     let all = people.len() + later.len();
-    world.until("they are answered, too", |world| world.shown().len() == all);
+    world.until("they are answered, too", |world| world.answers() == all);
+    world.watch_comes_round(&gateway);
     let conn = rusqlite::Connection::open(world.place.file("home/state.db")).unwrap();
     for (who, text) in &written {
         let sql = "SELECT session_id FROM messages WHERE role = 'user' AND content = ?1";
@@ -356,7 +382,33 @@ fn p20_a_first_start_on_a_home_of_hermes_does_nothing_by_itself_and_a_days_backl
     assert_eq!(ended, 0, "nothing has ended");
     assert!(gateway.stop().success());
     assert!(!world.place.file("ends").exists(), "and nobody was told that anything had");
-    assert_eq!((world.model.asked().len(), world.shown().len()), (all, all));
+    assert_eq!((world.model.asked().len(), world.answers()), (all, all));
+
+    // Two days later: those who spoke with us are silent since then, and the watch ends what they said. It would
+    // have ended more before, had it been due.
+    let two_days = "UPDATE tl_session SET active = active - 172800000000 WHERE active > 0;
+        UPDATE tl_meta SET value = value - 172800000000 WHERE key = 'baseline'";
+    conn.execute_batch(two_days).unwrap();
+    let gateway = world.launch.start();
+    let ends = || {
+        let sql = "SELECT count(*) FROM tl_finalisation";
+        conn.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap() as usize
+    };
+    world.until("they have ended", |_| {
+        ends() >= all && gateway.client.read("/api/control/status")["finalising"] == 0
+    });
+    world.watch_comes_round(&gateway);
+    assert_eq!(ends(), all, "and nobody else");
+    assert!(gateway.stop().success());
+    let told = std::fs::read_to_string(world.place.file("ends")).unwrap();
+    let told = serde_json::Deserializer::from_str(&told).into_iter::<Value>();
+    let mut heard: Vec<String> = told.map(|told| told.unwrap()["session_id"].to_string()).collect();
+    for who in later {
+        assert!(heard.contains(&format!("\"20251001_101010_{who:08x}\"")), "{who}: {heard:?}");
+    }
+    heard.sort();
+    assert!(heard.is_sorted_by(|one, other| one < other), "each once: {heard:?}");
+    assert_eq!(world.model.asked().len(), all, "no model is asked at an end");
 }
 
 #[test]
