@@ -16,6 +16,7 @@ use crate::cmd::plugin::{Known, Plugin};
 use crate::cmd::prune::Prune;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::{Place, outside as outside_of};
+use crate::comeback;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
 use crate::equip::plugins::Plugins;
 use crate::equip::{self, Equipment, compressor};
@@ -249,6 +250,9 @@ pub async fn start(
         (None, Door::Own { .. }) => unreachable!("a door of its own has a listener"),
     };
     home.publish_address(&address)?;
+    if company.is_host {
+        comeback::tell(&home, &settings.platforms, agent.desk().as_ref(), SystemClock::new().now()).await;
+    }
     let neighbours = chats::neighbours(name, &home, &company.agents, &settings.profile_routes);
     let lost = chats.leads_nowhere(&neighbours);
     lost.iter().for_each(|words| tracing::error!(words, "messages will be refused"));

@@ -25,6 +25,7 @@ pub struct World {
 }
 
 const ADA: i64 = 42;
+const BACK: &str = "The gateway is back, and this conversation goes on.";
 
 impl World {
     fn new(latency: Duration) -> Self {
@@ -430,7 +431,7 @@ fn p20_restart_in_a_chat_begins_anew_once_loses_nothing_and_is_not_ordered_by_a_
     world.telegram.say(&chat, &user, "meanwhile");
     world.until("another instance", |_| instance().is_some_and(|instance| instance != first));
     let second = instance().unwrap();
-    for text in ["re: before", "re: meanwhile"] {
+    for text in ["re: before", "re: meanwhile", BACK] {
         world.until(text, |world| world.times_shown(text) == 1);
     }
     for _ in 0..3 {
@@ -441,7 +442,7 @@ fn p20_restart_in_a_chat_begins_anew_once_loses_nothing_and_is_not_ordered_by_a_
     thread::sleep(Duration::from_secs(1));
     assert_eq!(instance().unwrap(), second, "what was delivered again ordered nothing");
     let answers = world.shown().iter().filter(|shown| shown.contains("starts again")).count();
-    assert_eq!(answers, 1, "{:?}", world.shown());
+    assert_eq!((answers, world.times_shown(BACK)), (1, 1), "{:?}", world.shown());
     assert!(gateway.is_running() && gateway.stop().success());
 }
 
@@ -491,6 +492,76 @@ fn p2_p31_one_bot_serves_several_profiles_and_nobody_answers_for_another() {
     assert!(listed.stdout.contains("0 in round 0"), "{listed:?}");
     assert!(gateway.stop().success());
     let said = std::fs::read_to_string(world.place.file("logs/stdout")).unwrap();
+    let gateway = world.launch.start();
+    world.telegram.say(&chat, &user, "and once more");
+    world.until("the reply after another start", |world| world.times_shown("re: and once more") == 1);
+    assert_eq!(world.times_shown(BACK), 1, "nobody asked for that one: {:?}", world.shown());
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p20_whoever_does_not_want_to_hear_that_the_gateway_is_back_does_not() {
+    let world = World::new(Duration::ZERO);
+    world.place.append("home/config.yaml", "telegram: {gateway_restart_notification: false}\n");
+    let gateway = world.launch.start();
+    let client = gateway.client.clone();
+    let instance = || client.get("/api/status").ok().map(|answer| answer.json()["instance"].to_string());
+    let first = instance().unwrap();
+    let (chat, user) = ada();
+    world.telegram.say(&chat, &user, "/restart");
+    world.until("another instance", |_| instance().is_some_and(|instance| instance != first));
+    world.telegram.say(&chat, &user, "after");
+    // What is said in a chat is said in order, so that word would have been there by now.
+    world.until("the reply after it", |world| world.times_shown("re: after") == 1);
+    assert_eq!(world.times_shown(BACK), 0, "{:?}", world.shown());
+    assert!(gateway.stop().success());
+}
+
+/// What an administrator may go on with in a private chat is what was said there and at the terminal; what others said
+/// is shown to nobody.
+#[test]
+fn p31_resume_all_shows_an_administrator_the_terminal_and_nobody_what_another_said() {
+    let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42,43");
+    world.place.append(
+        "home/config.yaml",
+        "telegram: {allow_admin_from: ['42'], user_allowed_commands: [resume, title]}\n",
+    );
+    let gateway = world.launch.start();
+    let ada = ada();
+    let bob = (Chat::private(43, "Bob"), User::new(43, "Bob"));
+    let says = |who: &(Chat, User), text: &str, until: &str| {
+        let before = world.shown().len();
+        world.telegram.say(&who.0, &who.1, text);
+        world.until(until, |world| world.shown()[before..].iter().any(|shown| shown.contains(until)));
+        world.shown()[before..].join("\n")
+    };
+    for text in ["a word at the terminal", "/title the desk"] {
+        let line = json!({"session": "at-the-desk", "text": text});
+        let said = gateway.client.post("/api/control/chat", &[], &line).unwrap();
+        assert_eq!(said.status, 200);
+        said.text(); // to its end
+    }
+    for (who, title) in [(&ada, "of Ada"), (&bob, "of Bob")] {
+        says(who, &format!("a word {title}"), &format!("re: a word {title}"));
+        says(who, &format!("/title {title}"), "is called");
+    }
+    says(&ada, "/new", "A new conversation");
+    let told = says(&ada, "/resume", "goes on with it");
+    assert!(told.contains("of Ada") && !told.contains("the desk") && !told.contains("of Bob"), "{told}");
+    let told = says(&ada, "/resume --all", "goes on with it");
+    assert!(told.contains("of Ada") && told.contains("the desk") && !told.contains("of Bob"), "{told}");
+    let told = says(&ada, "/resume of Bob --all", "No conversation of yours");
+    assert!(!told.contains("a word"), "{told}");
+    let told = says(&bob, "/resume --all", "--all adds nothing for you");
+    assert!(!told.contains("the desk") && !told.contains("of Ada"), "{told}");
+    says(&bob, "/resume at-the-desk --all", "No conversation of yours");
+    says(&ada, "/resume at-the-desk", "No conversation of yours");
+    let told = says(&ada, "/resume the desk --all", "Going on with");
+    assert!(told.contains("at-the-desk"), "{told}");
+    says(&ada, "what did I say?", "re: what did I say?");
+    let asked = world.model.requests().pop().unwrap()["messages"].to_string();
+    assert!(asked.contains("a word at the terminal"), "{asked}");
+    assert!(gateway.stop().success());
     assert!(said.contains("the profile gone does not run in this process"), "{said}");
 }
 
