@@ -18,6 +18,7 @@ pub mod signature;
 pub mod template;
 
 use crate::adapter::{Adapter, Ended, Stop};
+use crate::door::{self, Limits};
 use crate::incoming::{Attachment, Incoming, Intake, Letter, NotNow};
 use axum::Router;
 use axum::body::Body;
@@ -79,6 +80,7 @@ pub struct Settings {
     /// Profiles that `/p/<profile>/webhooks/<route>` may name. Empty: the prefix means nothing.
     pub profiles: BTreeSet<String>,
     pub places: Places,
+    pub limits: Limits,
     /// GitHub's command line.
     pub gh: PathBuf,
 }
@@ -107,6 +109,7 @@ impl Settings {
             body_max: 1 << 20,
             profiles: BTreeSet::new(),
             places: Arc::new(|_| None),
+            limits: Limits::default(),
             gh: PathBuf::from("gh"),
         }
     }
@@ -656,19 +659,14 @@ impl Adapter for Webhook {
                 let mut state = self.0.state();
                 (state.address, state.health) = (address, Health::Up);
             }
-            let serving = listeners.into_iter().map(|listener| {
-                let mut stop = stop.clone();
-                axum::serve(listener, router.clone())
-                    .with_graceful_shutdown(async move { stop.rung().await })
-                    .into_future()
-            });
-            let served = tokio::select! {
-                served = futures_util::future::join_all(serving) => served,
+            let bell = stop.clone();
+            let serve =
+                |listener| door::serve(listener, router.clone(), self.0.settings.limits, bell.clone());
+            let serving = listeners.into_iter().map(serve);
+            tokio::select! {
+                _ = futures_util::future::join_all(serving) => {}
                 // What is being answered may finish; a sender who says nothing more is not waited for.
-                () = async { stop.rung().await; sleep(FAREWELL).await } => Vec::new(),
-            };
-            for error in served.into_iter().filter_map(Result::err) {
-                tracing::warn!(%error, "a webhook listener ended");
+                () = async { stop.rung().await; sleep(FAREWELL).await } => {}
             }
             self.0.state().address = None;
             Ended::Stopped
