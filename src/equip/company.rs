@@ -31,7 +31,7 @@ impl People {
                 || access.signed
                 || !access.group_users.is_empty()
                 || !access.group_chats.is_empty()
-                || !access.roles.is_empty()
+                || access.roles.len() > access.names().count()
                 || access.users.iter().chain(&access.gateway_users).any(|user| user == "*");
             if many {
                 return Company::Many;
