@@ -253,6 +253,54 @@ fn p7_p8_p10_what_a_webhook_only_delivers_is_shown_once_through_kill_9_and_redel
     assert!(gateway.stop().success());
 }
 
+/// By the bots and to the home channel of the profile that the path names, or by nobody.
+#[test]
+fn p10_what_a_webhook_delivers_for_another_profile_leaves_by_that_ones_bot() {
+    const WORKS: &str = "4343:AAlocalTestTokenOfTheProfileWork00000";
+    let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42\nTELEGRAM_HOME_CHANNEL=42");
+    world.telegram.add_bot(WORKS, "works_bot");
+    [42, 77].iter().for_each(|id| world.telegram.add_chat(&Chat::private(*id, "P")));
+    let port = free_port();
+    world.place.append(
+        "home/config.yaml",
+        &format!(
+            "gateway: {{platforms: {{webhook: {{enabled: true, extra: {{port: {port}, routes: {{alerts: {{secret: INSECURE_NO_AUTH, \
+             deliver: telegram, deliver_only: true, prompt: 'Disk full on {{host}}'}}}}}}}}}}}}\n"
+        ),
+    );
+    let model = format!("model: {}\n", world.model.setting("test-model"));
+    let telegram =
+        format!("platforms: {{telegram: {{extra: {{base_url: '{}/bot'}}}}}}\n", world.telegram.url());
+    world.place.write("home/profiles/work/config.yaml", format!("{model}{telegram}"));
+    world.place.write(
+        "home/profiles/work/.env",
+        format!("TELEGRAM_BOT_TOKEN={WORKS}\nTELEGRAM_ALLOWED_USERS=77\nTELEGRAM_HOME_CHANNEL=77\n"),
+    );
+    world.place.write("home/profiles/mute/config.yaml", &model);
+    let gateway = world.launch.clone().arg("--all-profiles").start();
+    let webhook = Client::new(SocketAddr::from(([127, 0, 0, 1], port)), "");
+    world.until("the webhook listens", |_| webhook.get("/health").is_ok());
+    let deliver = |path: &str, host: &str| {
+        let body = json!({"host": host});
+        let answer =
+            webhook.post(&format!("{path}/webhooks/alerts"), &[("x-request-id", host)], &body).unwrap();
+        (answer.status, answer.json()["error"].to_string())
+    };
+    // An agent that still starts is waited for.
+    for (path, host) in [("", "a"), ("/p/default", "b"), ("/p/work", "c")] {
+        world.until("it is taken in", |_| deliver(path, host).0 == 202);
+        world.until("it is delivered", |world| world.has_said(&format!("Disk full on {host}")));
+    }
+    let (status, words) = deliver("/p/mute", "d");
+    assert_eq!(status, 502, "{words}");
+    assert!(words.contains("the profile mute has no platform telegram"), "{words}");
+    assert_eq!(deliver("/p/nobody", "e").0, 404);
+    let sent: Vec<_> = world.telegram.sent().into_iter().map(|sent| (sent.bot, sent.chat)).collect();
+    let own = (TOKEN.to_owned(), 42);
+    assert_eq!(sent, [own.clone(), own, (WORKS.to_owned(), 77)]);
+    assert!(gateway.stop().success());
+}
+
 #[test]
 fn p31_a_stranger_is_not_heard_until_somebody_lets_them_in() {
     let world = World::letting_in(Duration::ZERO, "");

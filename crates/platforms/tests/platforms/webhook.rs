@@ -46,7 +46,7 @@ impl World {
         let mut settings = Settings::new(home.path());
         settings.port = 0;
         settings.routes = routes;
-        settings.places = Arc::new(|platform| {
+        settings.places = Arc::new(|_, platform| {
             let home = Some(("HOME".to_owned(), Some("7".to_owned())));
             (platform == "telegram").then(|| Place { account: "42".to_owned(), home })
         });
@@ -185,6 +185,15 @@ async fn bad_requests_get_what_they_deserve_and_change_nothing() {
             400,
             "{bad}"
         );
+    }
+    let broken: &[&[u8]] = &[b"{\"a\": \"\xff\xfe\"}", b"a=\xff"];
+    for bad in broken {
+        let signature = signed(SECRET, bad);
+        let headers = [
+            ("x-webhook-signature", signature.as_str()),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        assert_eq!(world.post("/webhooks/ci", &headers, bad.to_vec()).await.0, 400, "{bad:?}");
     }
     let get = world.client.get(format!("http://{}/webhooks/ci", world.address)).send().await.unwrap();
     assert_eq!(get.status(), 405);
