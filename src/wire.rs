@@ -753,17 +753,13 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &
             ..Rules::default()
         },
         recollects: settings.recollects.value && !matches!(settings.model, ModelChoice::Rehearsal),
+        administrators: administrators(settings),
         lifecycle: lifecycle(settings),
         writer_thread: true,
         cached: company.cached.clone(),
     }
-        administrators: administrators(settings),
 }
 
-/// When conversations are looked back at. The offline model has no use for it.
-fn intervals(settings: &Settings) -> Intervals {
-    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    match settings.model {
 /// Hermes' `allow_admin_from`, of every platform. Where nobody is named, nobody is one.
 fn administrators(settings: &Settings) -> Vec<(String, String)> {
     let named = settings.platforms.all.iter().flat_map(|platform| {
@@ -772,6 +768,10 @@ fn administrators(settings: &Settings) -> Vec<(String, String)> {
     named.collect()
 }
 
+/// When conversations are looked back at. The offline model has no use for it.
+fn intervals(settings: &Settings) -> Intervals {
+    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    match settings.model {
         ModelChoice::Rehearsal => Intervals::default(),
         ModelChoice::OpenAi(_) | ModelChoice::Anthropic(_) => {
             let Review { turns, steps, .. } = &settings.review;

@@ -71,7 +71,6 @@ impl World {
     pub fn times_shown(&self, text: &str) -> usize {
         self.shown().iter().filter(|shown| shown.as_str() == text).count()
     }
-}
 
     /// Whether it was said, perhaps as something that comes again.
     fn has_said(&self, text: &str) -> bool {
@@ -88,6 +87,7 @@ impl World {
         let before = looks(gateway);
         self.until("the watch has come round", |_| looks(gateway) >= before + 2);
     }
+}
 
 fn ada() -> (Chat, User) {
     (Chat::private(ADA, "Ada"), User::new(ADA, "Ada"))
@@ -492,54 +492,6 @@ fn p20_restart_in_a_chat_begins_anew_once_loses_nothing_and_is_not_ordered_by_a_
     let answers = world.shown().iter().filter(|shown| shown.contains("starts again")).count();
     assert_eq!((answers, world.times_shown(BACK)), (1, 1), "{:?}", world.shown());
     assert!(gateway.is_running() && gateway.stop().success());
-}
-
-#[test]
-fn p2_p31_one_bot_serves_several_profiles_and_nobody_answers_for_another() {
-    let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42,43,44");
-    world.place.append(
-        "home/config.yaml",
-        "profile_routes:\n- {name: w, platform: telegram, chat_id: '42', profile: work}\n\
-         - {name: g, platform: telegram, chat_id: '44', profile: gone}\n",
-    );
-    world.place.write(
-        "home/profiles/work/config.yaml",
-        format!(
-            "model: {{default: work-model, provider: custom, base_url: 'http://{}/v1', api_key: none}}\n",
-            world.model.address
-        ),
-    );
-    let launch = world.launch.clone().arg("--all-profiles");
-    let mut gateway = launch.start();
-    let people = [42, 43, 44].map(|id| (Chat::private(id, "P"), User::new(id, "P")));
-    for round in 0..3 {
-        for (nth, (chat, user)) in people.iter().enumerate() {
-            world.telegram.say(chat, user, &format!("{nth} in round {round}"));
-        }
-        if round > 0 {
-            gateway.kill();
-            gateway = launch.start();
-        }
-        for nth in 0..2 {
-            let reply = format!("re: {nth} in round {round}");
-            world.until(&reply, |world| world.shown().iter().any(|shown| shown.ends_with(&reply)));
-        }
-    }
-    world.until("a word to those whom nobody answers", |world| {
-        world.shown().iter().any(|shown| shown.contains("for the agent gone"))
-    });
-    let asked = world.model.requests();
-    for request in &asked {
-        let said = text(request["messages"].as_array().unwrap().last().unwrap());
-        let model = if said.starts_with('0') { "work-model" } else { "test-model" };
-        assert_eq!(request["model"], model, "{said}");
-        assert!(!said.starts_with('2'), "{said}");
-    }
-    let home = world.place.home().join("profiles/work");
-    let listed = Launch::on(&world.place, &[&home]).arg("sessions").arg("list").run();
-    assert!(listed.stdout.contains("0 in round 0"), "{listed:?}");
-    assert!(gateway.stop().success());
-    let said = std::fs::read_to_string(world.place.file("logs/stdout")).unwrap();
     let gateway = world.launch.start();
     world.telegram.say(&chat, &user, "and once more");
     world.until("the reply after another start", |world| world.times_shown("re: and once more") == 1);
@@ -610,6 +562,54 @@ fn p31_resume_all_shows_an_administrator_the_terminal_and_nobody_what_another_sa
     let asked = world.model.requests().pop().unwrap()["messages"].to_string();
     assert!(asked.contains("a word at the terminal"), "{asked}");
     assert!(gateway.stop().success());
+}
+
+#[test]
+fn p2_p31_one_bot_serves_several_profiles_and_nobody_answers_for_another() {
+    let world = World::letting_in(Duration::ZERO, "TELEGRAM_ALLOWED_USERS=42,43,44");
+    world.place.append(
+        "home/config.yaml",
+        "profile_routes:\n- {name: w, platform: telegram, chat_id: '42', profile: work}\n\
+         - {name: g, platform: telegram, chat_id: '44', profile: gone}\n",
+    );
+    world.place.write(
+        "home/profiles/work/config.yaml",
+        format!(
+            "model: {{default: work-model, provider: custom, base_url: 'http://{}/v1', api_key: none}}\n",
+            world.model.address
+        ),
+    );
+    let launch = world.launch.clone().arg("--all-profiles");
+    let mut gateway = launch.start();
+    let people = [42, 43, 44].map(|id| (Chat::private(id, "P"), User::new(id, "P")));
+    for round in 0..3 {
+        for (nth, (chat, user)) in people.iter().enumerate() {
+            world.telegram.say(chat, user, &format!("{nth} in round {round}"));
+        }
+        if round > 0 {
+            gateway.kill();
+            gateway = launch.start();
+        }
+        for nth in 0..2 {
+            let reply = format!("re: {nth} in round {round}");
+            world.until(&reply, |world| world.shown().iter().any(|shown| shown.ends_with(&reply)));
+        }
+    }
+    world.until("a word to those whom nobody answers", |world| {
+        world.shown().iter().any(|shown| shown.contains("for the agent gone"))
+    });
+    let asked = world.model.requests();
+    for request in &asked {
+        let said = text(request["messages"].as_array().unwrap().last().unwrap());
+        let model = if said.starts_with('0') { "work-model" } else { "test-model" };
+        assert_eq!(request["model"], model, "{said}");
+        assert!(!said.starts_with('2'), "{said}");
+    }
+    let home = world.place.home().join("profiles/work");
+    let listed = Launch::on(&world.place, &[&home]).arg("sessions").arg("list").run();
+    assert!(listed.stdout.contains("0 in round 0"), "{listed:?}");
+    assert!(gateway.stop().success());
+    let said = std::fs::read_to_string(world.place.file("logs/stdout")).unwrap();
     assert!(said.contains("the profile gone does not run in this process"), "{said}");
 }
 
@@ -629,4 +629,62 @@ fn p31_the_offline_model_answers_on_no_platform() {
     assert!(gateway.stop().success());
     let said = std::fs::read_to_string(place.file("logs/stdout")).unwrap();
     assert!(said.contains("telegram: the offline model answers on no chat platform"), "{said}");
+}
+
+/// Whom an agent can write to is asked for by name, and what others say to it in private is not among it.
+#[test]
+fn p10_p31_a_chat_is_written_to_by_its_name_and_private_ones_are_shown_to_the_owner_only() {
+    let model = ModelServer::answering(Duration::ZERO, |request| {
+        let messages = request["messages"].as_array().unwrap();
+        let told =
+            messages.iter().rev().find(|message| message["role"] == "user").map(text).unwrap_or_default();
+        let result = messages.last().filter(|message| message["role"] == "tool").map(text);
+        match (result, told.as_str()) {
+            (Some(result), _) => said(&result),
+            (None, asked) if asked.ends_with("who?") => calls(&[("send_message", json!({"action": "list"}))]),
+            (None, asked) if asked.contains(" -> ") => {
+                let (message, target) = asked.rsplit_once(" -> ").unwrap();
+                calls(&[("send_message", json!({"target": target, "message": message}))])
+            }
+            (None, asked) => said(&format!("re: {asked}")),
+        }
+    });
+    let world = World::around(Place::new(), model, "TELEGRAM_ALLOWED_USERS=42,43");
+    let gateway = world.launch.start();
+    let (friends, user) = (Chat::group(-1001, "Friends"), User::new(ADA, "Ada"));
+    world.telegram.say(&friends, &user, "/status");
+    for (id, name) in [(42, "Ada"), (43, "Bob")] {
+        world.telegram.say(&Chat::private(id, name), &User::new(id, name), "hello");
+    }
+    world.until("everybody is answered", |world| world.telegram.sent().len() >= 3);
+    assert!(gateway.stop().success());
+    // The list of chats is made at the start, and now and then.
+    let gateway = world.launch.start();
+    let directory =
+        || std::fs::read_to_string(world.place.file("home/channel_directory.json")).unwrap_or_default();
+    world.until("the chats are listed", |_| {
+        let listed = directory();
+        ["Friends", "Ada", "Bob"].iter().all(|name| listed.contains(name))
+    });
+    let asks = |id: i64, name: &str, words: &str, until: &str| {
+        let before = world.telegram.sent().len();
+        world.telegram.say(&Chat::private(id, name), &User::new(id, name), words);
+        let to_them = || {
+            let sent = world.telegram.sent().into_iter().skip(before);
+            sent.filter(|sent| sent.chat == id).map(|sent| sent.text).collect::<Vec<_>>().join("\n")
+        };
+        world.until(words, |_| to_them().contains(until));
+        to_them()
+    };
+    let told = asks(42, "Ada", "who?", "targets");
+    assert!(told.contains("telegram:Friends (group)") && told.contains("telegram:Bob (dm)"), "{told}");
+    let told = asks(43, "Bob", "who?", "targets");
+    assert!(told.contains("telegram:Friends (group)") && told.contains("telegram:Bob (dm)"), "{told}");
+    assert!(!told.contains("Ada"), "{told}");
+    asks(43, "Bob", "psst -> telegram:Ada", "Could not resolve 'Ada' on telegram");
+    asks(43, "Bob", "hello, friends -> telegram:#friends", "outbox");
+    world.until("the friends hear", |world| {
+        world.telegram.sent().iter().any(|sent| sent.chat == -1001 && sent.text == "hello, friends")
+    });
+    assert!(gateway.stop().success());
 }
