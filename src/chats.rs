@@ -6,8 +6,8 @@
 //!
 //! Deliberately absent: protocols (`throughline_platforms`), and what the settings mean (`hermes`).
 
-use crate::config::{Overrides, Settings, Written};
-use crate::home::Home;
+use crate::config::{Environment, Overrides, Settings, Written};
+use crate::home::{ChosenBy, Home};
 use crate::token::{TokenLock, Tokens};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use throughline_core::port::{Desk, Platform};
 use throughline_core::redact::Secret;
 use throughline_core::session::BusyInput;
 use throughline_gateway::{Agents, HomeChannels};
-use throughline_hermes::config::platforms::{Platform as Described, ReplyMode};
+use throughline_hermes::config::platforms::{Platform as Described, Platforms, ReplyMode};
 use throughline_hermes::lock::Token;
 use throughline_hermes::profile::{self, ProfileRoute, ProfileRoutes};
 use throughline_platforms::discord::{self, Discord};
@@ -171,10 +171,7 @@ pub fn neighbours(name: &str, home: &Home, agents: &Arc<Agents>, routes: &Profil
     let (root, profile) = seat(home.path());
     let agents = agents.clone();
     let find = move |profile: &str| {
-        let home = match profile {
-            profile::DEFAULT => root.clone(),
-            profile => root.join(profile::DIRECTORY).join(profile),
-        };
+        let home = profile_home(&root, profile);
         // Homes that are given one by one are called what their directories are.
         let directory = home.file_name().map(|name| name.to_string_lossy().into_owned());
         let names: Vec<String> = std::iter::once(profile.to_owned()).chain(directory).collect();
@@ -194,6 +191,13 @@ fn seat(home: &Path) -> (PathBuf, String) {
     match (above.and_then(Path::parent), home.file_name()) {
         (Some(root), Some(name)) => (root.to_owned(), name.to_string_lossy().into_owned()),
         _ => (home.to_owned(), profile::DEFAULT.to_owned()),
+    }
+}
+
+fn profile_home(root: &Path, profile: &str) -> PathBuf {
+    match profile {
+        profile::DEFAULT => root.to_owned(),
+        profile => root.join(profile::DIRECTORY).join(profile),
     }
 }
 
@@ -220,12 +224,19 @@ fn account(place: &Place<'_>, settings: &Settings, described: &Described) -> Res
             let made = told.telegram()?;
             let lock = take("telegram-bot-token", &made.token)?;
             let telegram = Telegram::new(made)?;
+            off.extend(topics(&described.extra).1);
             menu = Some(telegram.clone());
             (Arc::new(telegram), vec![lock])
         }
         "discord" => {
             let made = told.discord()?;
             let lock = take("discord-bot-token", &made.token)?;
+            off.extend(described.access.names().map(|name| {
+                format!(
+                    "DISCORD_ALLOWED_USERS lets in the one whose user name is {name}, and nobody who only shows that name, \
+                     because anybody can; an id is better still"
+                )
+            }));
             (Arc::new(Discord::new(made)), vec![lock])
         }
         "slack" => {
@@ -234,7 +245,7 @@ fn account(place: &Place<'_>, settings: &Settings, described: &Described) -> Res
             (Arc::new(Slack::new(made)?), vec![lock])
         }
         "webhook" => {
-            let webhook = Webhook::new(told.webhook(place));
+            let webhook = Webhook::new(told.webhook(place)?);
             off.extend(webhook.off().iter().map(|(route, why)| format!("the route {route} is off: {why}")));
             (Arc::new(webhook), Vec::new())
         }
@@ -289,7 +300,7 @@ impl Told<'_> {
             None => telegram::Mode::Polling,
             Some(url) => {
                 let (host, usual) = TELEGRAM_WEBHOOK;
-                let port = self.variable("TELEGRAM_WEBHOOK_PORT").and_then(|port| port.trim().parse().ok());
+                let port = self.number("TELEGRAM_WEBHOOK_PORT", self.variable("TELEGRAM_WEBHOOK_PORT"))?;
                 telegram::Mode::Webhook {
                     url,
                     listen: SocketAddr::from((host, port.unwrap_or(usual))),
@@ -317,6 +328,7 @@ impl Told<'_> {
             },
             link_previews: !self.flag("disable_link_previews", false),
             exclusive_mentions: self.flag("exclusive_bot_mentions", true),
+            topics: topics(&self.described.extra).0,
             media: self.media.clone(),
             ..telegram::Settings::new(token)
         })
@@ -361,39 +373,112 @@ impl Told<'_> {
                 .typing_text
                 .clone()
                 .unwrap_or(usual.typing_status_text),
-            commands: command::ALL.iter().map(|entry| entry.name.to_owned()).collect(),
+            commands: typed_commands(),
         };
         let made = slack::Settings::new(bot.expose(), app);
         let base = self.text("base_url").unwrap_or_else(|| made.base.clone());
         Ok(slack::Settings { base, options, media: self.media.clone(), ..made })
     }
 
-    fn webhook(&self, place: &Place<'_>) -> webhook::Settings {
+    /// A number that is none is no reason to use another one.
+    fn number<T: std::str::FromStr>(&self, what: &str, written: Option<String>) -> Result<Option<T>, String> {
+        let Some(text) = written.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        text.parse()
+            .map(Some)
+            .map_err(|_| format!("{what} is {text:?}, which is no number that it can be; put it right"))
+    }
+
+    fn webhook(&self, place: &Place<'_>) -> Result<webhook::Settings, String> {
         let made = webhook::Settings::new(place.home.path());
-        let port = self.described.extra.get("port").map(plain).and_then(|port| port.parse().ok());
+        // Where the environment switches it on, the environment also has the first word on these two.
+        let is_on = self
+            .variable("WEBHOOK_ENABLED")
+            .is_some_and(|on| matches!(on.trim().to_lowercase().as_str(), "1" | "true" | "yes" | "on"));
+        let by_variable = |name: &str| self.variable(name).filter(|_| is_on);
+        let extra = |key: &str| self.described.extra.get(key).filter(|value| !value.is_null()).map(plain);
+        let port = match by_variable("WEBHOOK_PORT") {
+            Some(port) => self.number("WEBHOOK_PORT", Some(port))?,
+            None => self.number("platforms.webhook.extra.port", extra("port"))?,
+        };
+        let rate_limit = self.number("platforms.webhook.extra.rate_limit", extra("rate_limit"))?;
+        let body_max = self.number("platforms.webhook.extra.max_body_bytes", extra("max_body_bytes"))?;
+        let secret = by_variable("WEBHOOK_SECRET").or_else(|| self.text("secret"));
         let (root, own) = seat(place.home.path());
         // Of one agent alone the prefix of a path says nothing, as in Hermes.
         let others = place.homes.iter().map(|home| seat(home)).filter(|(theirs, _)| *theirs == root);
         let mut profiles: BTreeSet<String> = others.map(|(_, profile)| profile).collect();
         profiles.remove(&own);
         if !profiles.is_empty() {
-            profiles.insert(own);
+            profiles.insert(own.clone());
         }
         let home_channels = home_channels(place.home, self.settings);
-        let known = self.settings.platforms.clone();
-        webhook::Settings {
+        let (known, environment) = (self.settings.platforms.clone(), self.settings.environment.clone());
+        Ok(webhook::Settings {
             host: self.text("host"),
             port: port.unwrap_or(made.port),
-            secret: self.text("secret").or_else(|| self.variable("WEBHOOK_SECRET")).map(Secret::new),
+            rate_limit: rate_limit.unwrap_or(made.rate_limit),
+            body_max: body_max.unwrap_or(made.body_max),
+            secret: secret.or_else(|| self.variable("WEBHOOK_SECRET")).map(Secret::new),
             routes: self.described.extra.get("routes").cloned().unwrap_or(Value::Null),
             profiles,
-            places: Arc::new(move |platform| {
-                known.all.iter().find(|known| known.name == platform && known.enabled)?;
-                Some(webhook::Place { account: String::new(), home: home_channels(platform) })
+            places: Arc::new(move |whose, platform| {
+                let home = match whose {
+                    webhook::Whose::Profile(profile) if profile != own => {
+                        let home = Home::new(&profile_home(&root, profile), ChosenBy::CommandLine);
+                        channel_of(&read_platforms(&home, &environment)?, platform)?
+                    }
+                    webhook::Whose::Profile(_) | webhook::Whose::Own => {
+                        channel_of(&known, platform)?;
+                        home_channels(platform)
+                    }
+                };
+                Some(webhook::Place { account: String::new(), home })
             }),
             ..made
+        })
+    }
+}
+
+/// Every name by which people know a command, ours or Hermes': `!reset` is `/new`, and `!kanban` is told what to use
+/// instead.
+fn typed_commands() -> BTreeSet<String> {
+    let ours = command::ALL
+        .iter()
+        .flat_map(|entry| std::iter::once(entry.name).chain(entry.aliases.iter().copied()));
+    ours.chain(command::elsewhere()).map(str::to_owned).collect()
+}
+
+/// Hermes' `dm_topics` and `group_topics`: lists of chats with their topics, or topics by chat. And what of them is
+/// off: Hermes begins a topic that has no number yet, and writes its number into the file.
+fn topics(extra: &serde_json::Map<String, Value>) -> (Vec<telegram::Topic>, Vec<String>) {
+    let (mut topics, mut off) = (Vec::new(), Vec::new());
+    for key in ["dm_topics", "group_topics"] {
+        let chats: Vec<(String, &Value)> = match extra.get(key) {
+            Some(Value::Array(chats)) => chats
+                .iter()
+                .filter_map(|chat| Some((plain(chat.get("chat_id")?), chat.get("topics")?)))
+                .collect(),
+            Some(Value::Object(chats)) => chats.iter().map(|(chat, topics)| (chat.clone(), topics)).collect(),
+            _ => Vec::new(),
+        };
+        for (chat, listed) in chats {
+            for topic in listed.as_array().into_iter().flatten() {
+                let text = |name: &str| topic.get(name).and_then(Value::as_str).map(str::to_owned);
+                let (name, skill) = (text("name"), text("skill"));
+                match topic.get("thread_id").filter(|thread| !thread.is_null()).map(plain) {
+                    Some(thread) => topics.push(telegram::Topic { chat: chat.clone(), thread, name, skill }),
+                    None => off.push(format!(
+                        "the topic {:?} of chat {chat} in {key} has no thread_id, and Throughline begins no topics; \
+                         begin it in Telegram and write its thread_id there",
+                        name.unwrap_or_default()
+                    )),
+                }
+            }
         }
     }
+    (topics, off)
 }
 
 fn plain(value: &Value) -> String {
@@ -410,12 +495,23 @@ pub fn home_channels(home: &Home, settings: &Settings) -> HomeChannels {
     let (home, environment) = (home.clone(), settings.environment.clone());
     let at_start = settings.platforms.clone();
     Arc::new(move |platform| {
-        let written = Written::read(&home, &environment, Overrides::default()).ok().and_then(Result::ok);
-        let now = written.and_then(|written| written.report().settings).map(|settings| settings.platforms);
+        let now = read_platforms(&home, &environment);
         let platforms = now.as_ref().unwrap_or(&at_start);
         let described = platforms.all.iter().find(|described| described.name == platform)?;
         described.home.as_ref().map(|home| (home.chat.clone(), home.thread.clone()))
     })
+}
+
+/// As a home's files describe them now. None: they cannot be read.
+fn read_platforms(home: &Home, environment: &Environment) -> Option<Platforms> {
+    let written = Written::read(home, environment, Overrides::default()).ok().and_then(Result::ok);
+    written.and_then(|written| written.report().settings).map(|settings| settings.platforms)
+}
+
+/// The home channel of a platform that is on.
+fn channel_of(platforms: &Platforms, name: &str) -> Option<Option<(String, Option<String>)>> {
+    let described = platforms.all.iter().find(|known| known.name == name && known.enabled)?;
+    Some(described.home.as_ref().map(|home| (home.chat.clone(), home.thread.clone())))
 }
 
 /// Files that a reply may send: not those of any agent's home, but for what it was sent or made there.
@@ -466,8 +562,6 @@ fn media_rules(place: &Place<'_>, settings: &Settings) -> media::Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Environment;
-    use crate::home::ChosenBy;
 
     fn settings(home: &Home, config: &str) -> Settings {
         std::fs::write(home.path().join("config.yaml"), config).unwrap();
@@ -485,6 +579,74 @@ mod tests {
         let said = "TELEGRAM_BOT_TOKEN=1:x\nTELEGRAM_HOME_CHANNEL=42\nTELEGRAM_HOME_CHANNEL_THREAD_ID=7\n";
         std::fs::write(directory.path().join(".env"), said).unwrap();
         assert_eq!(channels("telegram"), Some(("42".to_owned(), Some("7".to_owned()))));
+    }
+
+    #[test]
+    fn topics_are_read_in_both_of_hermes_forms_and_those_without_a_number_are_named() {
+        let extra = serde_json::json!({
+            "dm_topics": [{"chat_id": 42, "topics": [
+                {"name": "Garden", "thread_id": 7, "skill": "plants"}, {"name": "New", "icon_color": 1},
+            ]}, "rubbish", {"chat_id": 43}],
+            "group_topics": {"-1001": [{"thread_id": "9", "name": "Ops"}]},
+        });
+        let Value::Object(extra) = extra else { panic!("a mapping") };
+        let topic = |chat: &str, thread: &str, name: &str, skill: Option<&str>| telegram::Topic {
+            chat: chat.into(),
+            thread: thread.into(),
+            name: Some(name.into()),
+            skill: skill.map(str::to_owned),
+        };
+        let (known, off) = topics(&extra);
+        assert_eq!(known, [topic("42", "7", "Garden", Some("plants")), topic("-1001", "9", "Ops", None)]);
+        assert_eq!(off.len(), 1);
+        assert!(off[0].starts_with("the topic \"New\" of chat 42 in dm_topics has no thread_id"), "{off:?}");
+        assert_eq!(topics(&serde_json::Map::new()), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn a_webhook_listens_where_it_is_told_to_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), ChosenBy::CommandLine);
+        let tokens = Arc::new(Tokens::new(&Environment::default()));
+        let place = Place { agent: "main", home: &home, homes: &[], tokens: &tokens, now: Time(0) };
+        let told = |extra: &str, variables: &str| {
+            std::fs::write(directory.path().join(".env"), variables).unwrap();
+            let config =
+                format!("model: rehearsal\nplatforms: {{webhook: {{enabled: true, extra: {{{extra}}}}}}}\n");
+            let settings = settings(&home, &config);
+            let described = settings.platforms.get("webhook").unwrap();
+            let told = Told { settings: &settings, described, media: media::Rules::default() };
+            told.webhook(&place).map(|made| {
+                let secret = made.secret.map(|secret| secret.expose().to_owned()).unwrap_or_default();
+                (made.port, made.rate_limit, made.body_max, secret)
+            })
+        };
+        let usual = webhook::Settings::new(directory.path());
+        let (limit, body) = (usual.rate_limit, usual.body_max);
+        assert_eq!(told("", ""), Ok((webhook::PORT, limit, body, String::new())));
+        let written = "port: 9000, rate_limit: 5, max_body_bytes: '2000', secret: s";
+        assert_eq!(told(written, ""), Ok((9000, 5, 2000, "s".to_owned())));
+        let variables = "WEBHOOK_ENABLED=true\nWEBHOOK_PORT=9001\nWEBHOOK_SECRET=t\n";
+        assert_eq!(told(written, variables), Ok((9001, 5, 2000, "t".to_owned())));
+        for (extra, variables, named) in [
+            ("port: banana", "", "platforms.webhook.extra.port is \"banana\""),
+            ("port: 70000", "", "platforms.webhook.extra.port is \"70000\""),
+            ("rate_limit: -1", "", "rate_limit is \"-1\""),
+            ("max_body_bytes: a lot", "", "max_body_bytes is \"a lot\""),
+            ("", "WEBHOOK_ENABLED=1\nWEBHOOK_PORT=x\n", "WEBHOOK_PORT is \"x\""),
+        ] {
+            let said = told(extra, variables).unwrap_err();
+            assert!(said.contains(named), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_slack_takes_for_an_order_has_every_name_that_people_know() {
+        let known = typed_commands();
+        for name in ["new", "reset", "bg", "kanban"] {
+            assert!(known.contains(name), "{name}");
+        }
+        assert!(!known.contains("nice"));
     }
 
     #[test]

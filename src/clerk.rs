@@ -168,7 +168,9 @@ impl Attendant {
     async fn done(&self, asked: &Assignment) -> Option<Found> {
         let argument = asked.argument.trim();
         Some(match asked.name.as_str() {
-            "profile" => Found::Said(format!("This is {}, at home in {}.", self.name, self.home.path().display())),
+            "profile" => {
+                Found::Said(format!("This is {}, at home in {}.", self.name, self.home.path().display()))
+            }
             "model" => return self.global_model(argument),
             "reasoning" => return self.global_reasoning(argument),
             "personality" => self.personality(argument, &asked.preferences),
@@ -182,10 +184,13 @@ impl Attendant {
             }
             "reload-mcp" => Found::Said(self.reload_servers().await),
             "restart" => match &self.restart {
-                Some(_) => Found::Restart(
-                    "The gateway starts again as soon as what runs is done. Whatever you write meanwhile is kept."
-                        .into(),
-                ),
+                Some(_) => {
+                    crate::comeback::await_it(&self.home, asked);
+                    Found::Restart(
+                        "The gateway starts again as soon as what runs is done. Whatever you write meanwhile is kept."
+                            .into(),
+                    )
+                }
                 None => Found::Said("On the machine itself `throughline restart` does it.".into()),
             },
             name => match self.exec(name, asked).await {

@@ -186,6 +186,8 @@ pub struct Settings {
     pub recollects: Sourced<bool>,
     /// How long a turn waits for what its memory knows, in milliseconds.
     pub recall_patience: Sourced<u64>,
+    /// How often somebody looks for conversations whose time has come, in seconds.
+    pub expiry_watch: Sourced<u64>,
     pub tools: Tools,
     /// What `.env` defines: no command gets to see it.
     pub secrets: BTreeMap<String, Secret>,

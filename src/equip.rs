@@ -127,7 +127,8 @@ pub async fn equip(
     let judge = Some(terminal::leave(judge));
     let shell = hooks::hooks(path, &workspace, settings, &mut off);
     let hands = Hands::new(hands_settings(settings), agents.clone());
-    let hands = Arc::new(hands.at_home(chats::home_channels(home, settings)));
+    let hands = hands.at_home(chats::home_channels(home, settings));
+    let hands = Arc::new(hands.knowing(Arc::new(company::Acquaintances::of(home, settings))));
     let outside = provider::memory(home, settings, &workspace, &plugins, &mut off);
     let everywhere: [Arc<dyn Kit>; 7] = [
         Arc::new(files),

@@ -9,6 +9,7 @@ mod chats;
 mod clerk;
 mod client;
 mod cmd;
+mod comeback;
 mod config;
 mod doctor;
 mod equip;

@@ -13,7 +13,7 @@ use throughline_hermes::entry::{SessionEntry, entry_from_json};
 use throughline_hermes::local::system_zone;
 use throughline_hermes::state::{GatewayState, Stage, directory};
 
-const DIRECTORY_FILE: &str = "channel_directory.json";
+pub const DIRECTORY_FILE: &str = "channel_directory.json";
 const ALIASES_FILE: &str = "channel_aliases.json";
 
 /// The API, as Hermes counts it among its platforms.

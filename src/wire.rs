@@ -16,6 +16,7 @@ use crate::cmd::plugin::{Known, Plugin};
 use crate::cmd::prune::Prune;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::{Place, outside as outside_of};
+use crate::comeback;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
 use crate::equip::plugins::Plugins;
 use crate::equip::{self, Equipment, compressor};
@@ -249,6 +250,9 @@ pub async fn start(
         (None, Door::Own { .. }) => unreachable!("a door of its own has a listener"),
     };
     home.publish_address(&address)?;
+    if company.is_host {
+        comeback::tell(&home, &settings.platforms, agent.desk().as_ref(), SystemClock::new().now()).await;
+    }
     let neighbours = chats::neighbours(name, &home, &company.agents, &settings.profile_routes);
     let lost = chats.leads_nowhere(&neighbours);
     lost.iter().for_each(|words| tracing::error!(words, "messages will be refused"));
@@ -749,10 +753,19 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &
             ..Rules::default()
         },
         recollects: settings.recollects.value && !matches!(settings.model, ModelChoice::Rehearsal),
+        administrators: administrators(settings),
         lifecycle: lifecycle(settings),
         writer_thread: true,
         cached: company.cached.clone(),
     }
+}
+
+/// Hermes' `allow_admin_from`, of every platform. Where nobody is named, nobody is one.
+fn administrators(settings: &Settings) -> Vec<(String, String)> {
+    let named = settings.platforms.all.iter().flat_map(|platform| {
+        platform.access.orders.direct.admins.iter().map(|user| (platform.name.clone(), user.clone()))
+    });
+    named.collect()
 }
 
 /// When conversations are looked back at. The offline model has no use for it.
@@ -783,7 +796,9 @@ fn reviewer(settings: &Settings, model: Option<Arc<dyn Model>>, equipment: &Equi
 fn lifecycle(settings: &Settings) -> Lifecycle {
     let zone = zone(settings);
     let struck = Arc::new(move |now, hour| local::last_struck(now, hour, &zone));
-    Lifecycle::new(settings.session_reset.policies.clone(), struck)
+    // Without any pause nobody would do anything else.
+    let watch = Duration::from_secs(settings.expiry_watch.value.max(1));
+    Lifecycle { watch, ..Lifecycle::new(settings.session_reset.policies.clone(), struck) }
 }
 
 fn zone(settings: &Settings) -> TimeZone {

@@ -20,6 +20,7 @@ const LOG_BACKUPS_MAX: u64 = 100;
 
 /// Through how many agents a message may pass: enough for a question, its answer and a few rounds.
 const HOPS_MAX: u64 = 8;
+const EXPIRY_WATCH_SECONDS: u64 = 60;
 /// Longer than this nobody should wait for a reminder.
 const RECALL_PATIENCE_MS: u64 = 300;
 
@@ -67,6 +68,8 @@ impl Written {
         report.sourced("throughline.recall", &recollects);
         let recall_patience = or_default(self.config.own.recall_patience_ms, RECALL_PATIENCE_MS);
         report.sourced("throughline.recall_patience_ms", &recall_patience);
+        let expiry_watch = or_default(self.config.own.expiry_watch_seconds, EXPIRY_WATCH_SECONDS);
+        report.sourced("throughline.expiry_watch_seconds", &expiry_watch);
         self.tools(&mut report);
         let compression = self.compression(model.as_ref(), &mut report);
         let review = self.review(&mut report);
@@ -89,6 +92,7 @@ impl Written {
                 landlock,
                 recollects,
                 recall_patience,
+                expiry_watch,
                 tools: self.config.tools.clone(),
                 secrets: self.secrets(),
                 environment: self.environment.clone(),

@@ -3,8 +3,13 @@
 
 use crate::config::Settings;
 use crate::home::Home;
+use crate::presence::DIRECTORY_FILE;
 use std::collections::BTreeSet;
+use std::fs;
+use throughline_core::tool::Caller;
+use throughline_gateway::AddressBook;
 use throughline_hermes::config::platforms::Platform;
+use throughline_hermes::state::Directory;
 use throughline_memory::honcho::Company;
 use throughline_platforms::Pairings;
 
@@ -31,7 +36,7 @@ impl People {
                 || access.signed
                 || !access.group_users.is_empty()
                 || !access.group_chats.is_empty()
-                || !access.roles.is_empty()
+                || access.roles.len() > access.names().count()
                 || access.users.iter().chain(&access.gateway_users).any(|user| user == "*");
             if many {
                 return Company::Many;
@@ -77,12 +82,49 @@ impl People {
     }
 }
 
+/// The chats that the home knows, as `channel_directory.json` names them. Among several people only the owner hears
+/// who else speaks with the agent in private.
+pub struct Acquaintances {
+    home: Home,
+    people: People,
+}
+
+impl Acquaintances {
+    pub fn of(home: &Home, settings: &Settings) -> Self {
+        Self { home: home.clone(), people: People::of(home, settings) }
+    }
+
+    fn known_to(&self, caller: &Caller) -> Directory {
+        let text = fs::read_to_string(self.home.path().join(DIRECTORY_FILE)).unwrap_or_default();
+        let mut directory = Directory::read(&text);
+        let user = caller.user.as_deref();
+        if caller.source != "cli" && !self.people.is_owner(&caller.source, user) {
+            let here = caller.reply_to.as_ref();
+            directory.retain(|platform, channel| {
+                let chat = channel.id.split(':').next().unwrap_or_default();
+                channel.kind != "dm"
+                    || here.is_some_and(|here| here.platform == platform && here.chat == chat)
+            });
+        }
+        directory
+    }
+}
+
+impl AddressBook for Acquaintances {
+    fn list(&self, caller: &Caller) -> Option<String> {
+        self.known_to(caller).shown()
+    }
+
+    fn find(&self, caller: &Caller, platform: &str, name: &str) -> Option<String> {
+        self.known_to(caller).find(platform, name).map(str::to_owned)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{Environment, Overrides, Written};
     use crate::home::ChosenBy;
-    use std::fs;
     use throughline_core::Time;
 
     const NOW: Time = Time(1_800_000_000_000_000);

@@ -71,6 +71,8 @@ pub struct Options {
     pub writer_thread: bool,
     /// Without a memory provider: conversations that begin are reminded of earlier ones.
     pub recollects: bool,
+    /// Whom the operator named as administrators in private: platform and user.
+    pub administrators: Vec<(String, String)>,
     /// What encoded histories weigh, of all agents that share this.
     pub cached: Arc<AtomicUsize>,
 }
@@ -91,6 +93,7 @@ pub(crate) struct Home {
     /// Whose bots may be answered through, beside its own.
     pub agents: Arc<Agents>,
     pub clerk: Arc<dyn Clerk>,
+    pub administrators: Vec<(String, String)>,
     pub models: Arc<dyn Models>,
     pub mint: Mint,
     pub rules: Rules,
@@ -339,6 +342,7 @@ impl Agent {
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
             agents: hands.agents.clone(),
             clerk,
+            administrators: options.administrators,
             models,
             mint,
             rules: Rules { baseline: Some(baseline), remembers, ..options.rules },

@@ -18,7 +18,7 @@ use throughline_core::input::{BACKGROUND, Birth, DedupeKey, Kind, Request, Trace
 use throughline_core::memory::{Naming, Scope as Whose};
 use throughline_core::message::Body;
 use throughline_core::port::{
-    Assignment, Clerk, Desk as _, Model, Models, Promise, Refusal, Resumable, Scope, SessionFilter,
+    Assignment, Clerk, Desk as _, Model, Models, Promise, Read, Refusal, Resumable, Scope, SessionFilter,
     SessionSummary, StoreError, Submission, Titling,
 };
 use throughline_core::route::Target;
@@ -33,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_secs(1);
 /// As many conversations fit on a telephone.
 const LISTED_MAX: usize = 10;
+/// Where sessions come from that somebody held at the machine itself.
+const TERMINAL: &str = "cli";
 const COMMANDS_PER_PAGE: usize = 40;
 /// What a model may be asked to think; others are refused before a provider refuses them in every turn.
 const LEVELS: [&str; 8] = ["none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"];
@@ -91,8 +93,14 @@ impl Order {
             },
             Errand::Title { wanted: None } => self.show_title(home).await,
             Errand::Branch { name, .. } => self.copy(home, name.as_deref()).await,
-            Errand::Resume { wanted: None, .. } => self.list(home).await,
-            Errand::Resume { wanted: Some(wanted), .. } => self.earlier(home, wanted).await,
+            Errand::Resume { wanted: None, everywhere } => {
+                let reach = self.reach(home, *everywhere).await?;
+                self.list(home, reach).await
+            }
+            Errand::Resume { wanted: Some(wanted), everywhere } => {
+                let reach = self.reach(home, *everywhere).await?;
+                self.earlier(home, wanted, reach).await
+            }
             Errand::Background { session, text } => Ok(self.background(home, session, text).await),
             Errand::Other { name, argument } => match home.clerk.carry_out(&self.asked).await {
                 Some(found) => Ok(found),
@@ -188,7 +196,7 @@ impl Order {
     /// What this caller may see of the home.
     async fn scope(&self, home: &Home) -> Result<Scope, StoreError> {
         let Assignment { source, principal, user, place, .. } = &self.asked;
-        if source == "cli" {
+        if source == TERMINAL {
             return Ok(Scope::Owner);
         }
         if let Some(principal) = principal {
@@ -204,37 +212,76 @@ impl Order {
         Ok(Scope::Person { source: source.clone(), user: user.clone(), chat })
     }
 
-    async fn titled(&self, home: &Home) -> Result<Vec<SessionSummary>, StoreError> {
-        let filter = SessionFilter {
-            scope: Some(self.scope(home).await?),
-            without_helpers: true,
-            limit: 200,
-            ..SessionFilter::default()
+    /// As far as `/resume` reaches. Hermes' `--all` shows an administrator whatever anybody said; here nobody is
+    /// shown what another person said, so it adds what was said at the terminal, to the administrators whom
+    /// `allow_admin_from` names and where nobody reads along. Everybody else hears that it adds nothing.
+    async fn reach(&self, home: &Home, everywhere: bool) -> Result<Reach, StoreError> {
+        let scope = self.scope(home).await?;
+        let administrates = |source: &str, user: &str| {
+            home.administrators.iter().any(|(platform, known)| platform == source && known == user)
         };
+        let (terminal, remark) = match &scope {
+            _ if !everywhere => (false, None),
+            Scope::Owner => (false, None), // that is everything
+            Scope::Person { chat: Some(_), .. } => (
+                false,
+                Some(
+                    "--all adds nothing where others read along. Write to me directly: there /resume lists all \
+                      that is yours.",
+                ),
+            ),
+            Scope::Person { source, user: Some(user), chat: None } if administrates(source, user) => {
+                (true, None)
+            }
+            Scope::Person { .. } | Scope::Principal(_) => (
+                false,
+                Some(
+                    "--all adds nothing for you: what others said is theirs, and what was said at the terminal \
+                      is for those whom allow_admin_from names.",
+                ),
+            ),
+        };
+        let own = SessionFilter { scope: Some(scope), ..SessionFilter::default() };
+        let at_the_terminal = SessionFilter { source: Some(TERMINAL.into()), ..SessionFilter::default() };
+        Ok(Reach {
+            filters: std::iter::once(own).chain(terminal.then_some(at_the_terminal)).collect(),
+            remark,
+        })
+    }
+
+    async fn titled(&self, home: &Home, reach: &Reach) -> Result<Vec<SessionSummary>, StoreError> {
+        let filters: Vec<SessionFilter> = reach
+            .filters
+            .iter()
+            .map(|filter| SessionFilter { without_helpers: true, limit: 200, ..filter.clone() })
+            .collect();
         let id = self.session.clone();
-        let mut found = home.library.read(move |store| store.sessions(&filter)).await?;
+        let mut found = home.library.read(move |store| sessions(store, &filters)).await?;
         found.retain(|summary| summary.title.is_some() && summary.id != id);
+        found.sort_by_key(|summary| std::cmp::Reverse(summary.last_active));
         found.truncate(LISTED_MAX);
         Ok(found)
     }
 
-    async fn list(&self, home: &Home) -> Result<Found, StoreError> {
-        let found = self.titled(home).await?;
+    async fn list(&self, home: &Home, reach: Reach) -> Result<Found, StoreError> {
+        let found = self.titled(home, &reach).await?;
         if found.is_empty() {
             let said = "No earlier conversation of yours has a title. /title names one, /sessions lists all.";
-            return Ok(Found::Said(said.into()));
+            return Ok(Found::Said(reach.told(said.into())));
         }
         let now = home.clock.now();
         let lines = found.iter().enumerate().map(|(nth, summary)| line(nth + 1, summary, now));
         let lines: Vec<String> = lines.collect();
-        Ok(Found::Said(format!("{}\n/resume <number>, <title> or <id> goes on with it.", lines.join("\n"))))
+        let again = if reach.filters.len() > 1 { " --all" } else { "" };
+        let said = format!("{}\n/resume <number>, <title> or <id>{again} goes on with it.", lines.join("\n"));
+        Ok(Found::Said(reach.told(said)))
     }
 
-    async fn earlier(&self, home: &Home, wanted: &str) -> Result<Found, StoreError> {
-        let unknown = Found::Said(format!(
+    async fn earlier(&self, home: &Home, wanted: &str, reach: Reach) -> Result<Found, StoreError> {
+        let unknown = Found::Said(reach.told(format!(
             "No conversation of yours is called \"{wanted}\". /resume lists those with a title, /sessions all."
-        ));
-        let Some(id) = self.meant(home, wanted).await? else { return Ok(unknown) };
+        )));
+        let Some(id) = self.meant(home, wanted, &reach).await? else { return Ok(unknown) };
         let found = home.library.read(move |store| store.resumable(&id)).await?;
         let Some(Resumable { session, title, messages, received, busy, chat, helper }) = found else {
             return Ok(unknown);
@@ -253,31 +300,31 @@ impl Order {
     }
 
     /// A number of the list, an id, or a title: of a lineage the newest.
-    async fn meant(&self, home: &Home, wanted: &str) -> Result<Option<SessionId>, StoreError> {
+    async fn meant(&self, home: &Home, wanted: &str, reach: &Reach) -> Result<Option<SessionId>, StoreError> {
         if let Ok(number) = wanted.parse::<usize>() {
-            let found = self.titled(home).await?;
+            let found = self.titled(home, reach).await?;
             return Ok(number
                 .checked_sub(1)
                 .and_then(|nth| found.get(nth))
                 .map(|summary| summary.id.clone()));
         }
-        let scope = Some(self.scope(home).await?);
-        let by_id = wanted.parse::<SessionId>().ok().map(|id| SessionFilter {
-            session: Some(id),
-            scope: scope.clone(),
-            ..SessionFilter::default()
-        });
-        let title = Some(wanted.to_owned());
-        let by_title = SessionFilter { title, scope, ..SessionFilter::default() };
+        let each = |change: &dyn Fn(SessionFilter) -> SessionFilter| -> Vec<SessionFilter> {
+            reach.filters.iter().cloned().map(change).collect()
+        };
+        let by_id = wanted
+            .parse::<SessionId>()
+            .ok()
+            .map(|id| each(&|filter| SessionFilter { session: Some(id.clone()), ..filter }));
+        let by_title = each(&|filter| SessionFilter { title: Some(wanted.to_owned()), ..filter });
         let wanted = wanted.to_owned();
         home.library
             .read(move |store| {
-                if let Some(filter) = by_id
-                    && let Some(found) = store.sessions(&filter)?.into_iter().next()
+                if let Some(filters) = by_id
+                    && let Some(found) = sessions(store, &filters)?.into_iter().next()
                 {
                     return Ok(Some(found.id));
                 }
-                let found = store.sessions(&by_title)?;
+                let found = sessions(store, &by_title)?;
                 let exact = |summary: &&SessionSummary| summary.title.as_deref() == Some(&wanted);
                 let numbered = found.iter().filter(|summary| !exact(summary));
                 let newest = numbered.max_by_key(|summary| summary.started);
@@ -513,6 +560,26 @@ impl Order {
             )),
         }
     }
+}
+
+/// What `/resume` looks at, and what is to be said about that.
+struct Reach {
+    filters: Vec<SessionFilter>,
+    remark: Option<&'static str>,
+}
+
+impl Reach {
+    fn told(&self, said: String) -> String {
+        match self.remark {
+            Some(remark) => format!("{said}\n{remark}"),
+            None => said,
+        }
+    }
+}
+
+fn sessions(store: &dyn Read, filters: &[SessionFilter]) -> Result<Vec<SessionSummary>, StoreError> {
+    let found: Result<Vec<_>, _> = filters.iter().map(|filter| store.sessions(filter)).collect();
+    Ok(found?.into_iter().flatten().collect())
 }
 
 fn untitled(titling: &Titling) -> String {

@@ -95,6 +95,7 @@ async fn look(home: &Arc<Home>) -> Result<(), StoreError> {
     let latest = home.lifecycle.latest(now);
     let resting = home.library.read(move |store| store.resting(latest)).await?;
     let due = due_among(&home.lifecycle, resting, now);
+    tracing::debug!(due = due.len(), "looked for conversations whose time has come");
     for slice in due.chunks(SLICE) {
         for Resting { session, platform, chat_type, .. } in slice {
             let mail = Mail::Expire { platform: platform.clone(), chat_type: chat_type.clone() };

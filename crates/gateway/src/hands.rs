@@ -27,6 +27,14 @@ use throughline_core::{JsonText, SessionId};
 /// may change it.
 pub type HomeChannels = Arc<dyn Fn(&str) -> Option<(String, Option<String>)> + Send + Sync>;
 
+/// The chats that are known by name, as far as a caller may know of them.
+pub trait AddressBook: Send + Sync {
+    /// All of them, as the model reads them. None: there is none.
+    fn list(&self, caller: &Caller) -> Option<String>;
+    /// The id of a chat, or `chat:thread`.
+    fn find(&self, caller: &Caller, platform: &str, name: &str) -> Option<String>;
+}
+
 #[derive(Clone, Debug)]
 pub struct HandsSettings {
     /// How long a question to the user waits for its answer.
@@ -61,16 +69,21 @@ pub struct Hands {
     pub(crate) agents: Arc<Agents>,
     settings: HandsSettings,
     home_channels: Option<HomeChannels>,
+    addresses: Option<Arc<dyn AddressBook>>,
 }
 
 impl Hands {
     pub fn new(settings: HandsSettings, agents: Arc<Agents>) -> Self {
-        Self { home: OnceLock::new(), agents, settings, home_channels: None }
+        Self { home: OnceLock::new(), agents, settings, home_channels: None, addresses: None }
     }
 
     /// With chats that messages go to which name none.
     pub fn at_home(self, home_channels: HomeChannels) -> Self {
         Self { home_channels: Some(home_channels), ..self }
+    }
+
+    pub fn knowing(self, addresses: Arc<dyn AddressBook>) -> Self {
+        Self { addresses: Some(addresses), ..self }
     }
 
     pub(crate) fn belong_to(&self, home: &Arc<Home>) {
@@ -115,7 +128,13 @@ impl Hands {
             clarify::NAME => clarify::run(&self.settings, &arguments),
             send::NAME => {
                 let home_channel = |platform: &str| self.home_channels.as_ref()?(platform);
-                send::run(&home, &self.agents, &home_channel, call, &arguments)
+                let around = send::Around {
+                    home: &home,
+                    agents: &self.agents,
+                    home_channel: &home_channel,
+                    addresses: self.addresses.as_deref(),
+                };
+                around.run(call, &arguments)
             }
             delegate::NAME => delegate::run(&home, &self.settings.delegation, call, &arguments).await,
             search::NAME => search::run(&home, call, &arguments).await,

@@ -40,7 +40,7 @@ pub use clock::{Clock, SystemClock};
 pub use committer::{Library, ReaderFactory, StoreFactory};
 pub use compress::{Compressor, Digester, EngineKit};
 pub use expiry::{Lifecycle, Struck};
-pub use hands::{Delegation, Hands, HandsSettings, HomeChannels};
+pub use hands::{AddressBook, Delegation, Hands, HandsSettings, HomeChannels};
 pub use retention::Memory;
 pub use review::{Fills, Notice, Notices, Reviewer};
 pub use turn::NoTools;

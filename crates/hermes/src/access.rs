@@ -32,7 +32,7 @@ pub struct Policy {
     pub group_users: Vec<String>,
     /// `TELEGRAM_GROUP_ALLOWED_CHATS`: everybody in these.
     pub group_chats: Vec<String>,
-    /// `DISCORD_ALLOWED_ROLES`
+    /// `DISCORD_ALLOWED_ROLES`, and `@name` for everybody whom `DISCORD_ALLOWED_USERS` names instead of giving an id.
     pub roles: Vec<String>,
     /// `{PLATFORM}_ALLOW_BOTS`
     pub bots: Bots,
@@ -40,6 +40,9 @@ pub struct Policy {
     pub strangers: Strangers,
     pub orders: Orders,
 }
+
+/// What stands before a name that only one person can have, among the roles of that person.
+pub const NAMED: char = '@';
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bots {
@@ -97,6 +100,11 @@ impl Policy {
         }
         let local = user.split('@').next().unwrap_or(user);
         lists.iter().fold(false, |found, list| found | holds(list, user) | holds(list, local))
+    }
+
+    /// People who were named rather than given by id.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.roles.iter().filter_map(|role| role.strip_prefix(NAMED))
     }
 
     /// Whether anybody was named: strangers are not greeted where access is by list.

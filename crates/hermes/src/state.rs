@@ -129,6 +129,109 @@ pub fn directory(
     crate::json::dumps_indented(&directory)
 }
 
+/// The chats of a `channel_directory.json`, by platform.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory(BTreeMap<String, Vec<Channel>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Of the chat, or `chat:thread`.
+    pub id: String,
+    pub name: String,
+    /// `dm`, `group`, `channel` …
+    pub kind: String,
+    /// The server it belongs to, on Discord.
+    pub guild: Option<String>,
+}
+
+impl Channel {
+    /// As it is shown, and may be asked for.
+    fn label(&self, platform: &str) -> String {
+        match (platform, &self.guild) {
+            ("discord", Some(_)) => format!("#{}", self.name),
+            ("discord", None) => self.name.clone(),
+            _ if self.kind.is_empty() => self.name.clone(),
+            _ => format!("{} ({})", self.name, self.kind),
+        }
+    }
+}
+
+impl Directory {
+    /// What makes no sense is left out.
+    pub fn read(text: &str) -> Self {
+        let file: Value = serde_json::from_str(text).unwrap_or_default();
+        let platforms = file["platforms"].as_object().cloned().unwrap_or_default();
+        let channel = |value: &Value| {
+            let text = |name: &str| value[name].as_str().map(str::to_owned);
+            let (id, name) = (text("id")?, text("name")?);
+            Some(Channel { id, name, kind: text("type").unwrap_or_default(), guild: text("guild") })
+        };
+        let channels = |list: &Value| list.as_array().into_iter().flatten().filter_map(channel).collect();
+        Self(platforms.iter().map(|(platform, list)| (platform.clone(), channels(list))).collect())
+    }
+
+    /// Without those that somebody may not see.
+    pub fn retain(&mut self, is_shown: impl Fn(&str, &Channel) -> bool) {
+        for (platform, channels) in &mut self.0 {
+            channels.retain(|channel| is_shown(platform, channel));
+        }
+    }
+
+    /// The id of a chat that is asked for by its id, its name, its server and name, or the beginning of one name alone:
+    /// in this order, as Hermes finds it.
+    pub fn find(&self, platform: &str, asked: &str) -> Option<&str> {
+        let channels = self.0.get(platform)?;
+        let plain = |text: &str| text.trim_start_matches('#').trim().to_lowercase();
+        let wanted = plain(asked);
+        let is_it =
+            |channel: &&Channel| plain(&channel.name) == wanted || plain(&channel.label(platform)) == wanted;
+        let in_guild = |channel: &&Channel| {
+            wanted.rsplit_once('/').is_some_and(|(guild, name)| {
+                let own = channel.guild.as_deref().unwrap_or_default();
+                own.trim().to_lowercase() == guild && plain(&channel.name) == name
+            })
+        };
+        let found = channels.iter().find(|channel| channel.id == asked.trim());
+        let found = found.or_else(|| channels.iter().find(is_it));
+        let found = found.or_else(|| channels.iter().find(in_guild));
+        let mut begun = channels.iter().filter(|channel| plain(&channel.name).starts_with(&wanted));
+        let alone = begun.next().filter(|_| begun.next().is_none() && !wanted.is_empty());
+        found.or(alone).map(|channel| channel.id.as_str())
+    }
+
+    /// For the model, in Hermes' words. None: there is no chat.
+    pub fn shown(&self) -> Option<String> {
+        let mut lines = vec!["Available messaging targets:\n".to_owned()];
+        for (platform, channels) in self.0.iter().filter(|(_, channels)| !channels.is_empty()) {
+            let mut letters = platform.chars();
+            let title: String =
+                letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+            let mut groups: BTreeMap<Option<&str>, Vec<&Channel>> = BTreeMap::new();
+            for channel in channels {
+                let guild = channel.guild.as_deref().filter(|_| platform == "discord");
+                groups.entry(guild).or_default().push(channel);
+            }
+            let direct = groups.remove(&None).map(|channels| (None, channels));
+            for (guild, mut channels) in groups.into_iter().chain(direct) {
+                match guild {
+                    Some(guild) => {
+                        channels.sort_by(|one, other| one.name.cmp(&other.name));
+                        lines.push(format!("{title} ({guild}):"));
+                    }
+                    None if platform == "discord" => lines.push(format!("{title} (DMs):")),
+                    None => lines.push(format!("{title}:")),
+                }
+                let label = |channel: &&Channel| format!("  {platform}:{}", channel.label(platform));
+                lines.extend(channels.iter().map(label));
+            }
+            lines.push(String::new());
+        }
+        lines.push("Use these as the \"target\" parameter when sending.".to_owned());
+        lines.push("Bare platform name (e.g. \"telegram\") sends to home channel.".to_owned());
+        self.0.values().any(|channels| !channels.is_empty()).then(|| lines.join("\n"))
+    }
+}
+
 fn channel_id(source: &Source) -> String {
     match source.thread_id.as_deref().filter(|thread| !thread.is_empty()) {
         Some(thread) => format!("{}:{thread}", source.chat_id),
@@ -168,5 +271,53 @@ fn apply(aliases: Option<&str>, listed: &mut BTreeMap<String, Vec<Value>>) {
                 list.push(json!({"id": id, "name": name, "type": kind, "thread_id": null}));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chat_is_found_by_its_names_as_hermes_finds_it() {
+        let file = json!({"platforms": {
+            "discord": [
+                {"id": "1", "name": "general", "guild": "Home", "type": "channel"},
+                {"id": "2", "name": "general", "guild": "Work", "type": "channel"},
+                {"id": "3", "name": "ada", "type": "dm"}, {"name": "nowhere"}, 7,
+            ],
+            "telegram": [
+                {"id": "-100", "name": "Friends", "type": "group"}, {"id": "-200", "name": "Frequent", "type": "group"},
+                {"id": "42:7", "name": "Ada / topic 7", "type": "dm"},
+            ],
+            "": [{"id": "x", "name": "y"}], "slack": [],
+        }});
+        let mut directory = Directory::read(&file.to_string());
+        for (platform, asked, id) in [
+            ("discord", "#General", Some("1")),
+            ("discord", "work/general", Some("2")),
+            ("discord", "2", Some("2")),
+            ("discord", "a", Some("3")),
+            ("telegram", "friends", Some("-100")),
+            ("telegram", "Friends (group)", Some("-100")),
+            ("telegram", "Fr", None), // two of them
+            ("telegram", "#", None),
+            ("telegram", "ada", Some("42:7")),
+            ("telegram", "Bob", None),
+            ("matrix", "general", None),
+        ] {
+            assert_eq!(directory.find(platform, asked), id, "{platform}:{asked}");
+        }
+        let shown = directory.shown().unwrap();
+        let parts = [
+            "Discord (Home):\n  discord:#general\nDiscord (Work):\n  discord:#general\nDiscord (DMs):\n  discord:ada\n",
+            "Telegram:\n  telegram:Friends (group)\n",
+        ];
+        assert!(parts.iter().all(|part| shown.contains(part)) && !shown.contains("Slack"), "{shown}");
+        directory.retain(|_, channel| channel.kind != "dm");
+        assert_eq!(directory.find("discord", "ada"), None);
+        directory.retain(|_, _| false);
+        assert_eq!(directory.shown(), None);
+        assert_eq!(Directory::read("rubbish"), Directory::default());
     }
 }

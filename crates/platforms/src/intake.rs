@@ -245,8 +245,15 @@ impl Porter {
     async fn pass_on(&self, letter: Letter) -> Result<Taken, NotNow> {
         let Letter { source, identity, place, text, at } = letter;
         let key = self.key_of(&source, &identity);
-        let own = &self.addressees.own;
-        let Ok(chat_key) = chat_key(&source, &self.rules(own)) else {
+        // Only an agent's own bots are among its platforms: what leaves by another's lies in that one's outbox.
+        let addressee = match place.platform == source.platform {
+            true => self.addressees.own.clone(),
+            false => self.addressees.of(&source).map_err(|absent| match absent {
+                Absent::Now { profile } => NotNow(format!("the agent {profile} does not run yet")),
+                Absent::Gone { profile } => NotNow(format!("the profile {profile} does not run here")),
+            })?,
+        };
+        let Ok(chat_key) = chat_key(&source, &self.rules(&addressee)) else {
             return Err(NotNow(format!("{}: its ids make no chat key", source.platform)));
         };
         let chat = described(&source, chat_key);
@@ -263,7 +270,7 @@ impl Porter {
             may_be_retry: false,
             gathers: None,
         };
-        let kept = self.desk.submit(submission).await;
+        let kept = addressee.desk.submit(submission).await;
         kept.map(|_| Taken::Kept).map_err(|refusal| NotNow(refusal.to_string()))
     }
 

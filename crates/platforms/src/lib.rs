@@ -11,6 +11,7 @@
 
 pub mod adapter;
 pub mod discord;
+pub mod door;
 #[cfg(test)]
 mod double;
 pub mod incoming;

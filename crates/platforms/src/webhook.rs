@@ -18,6 +18,7 @@ pub mod signature;
 pub mod template;
 
 use crate::adapter::{Adapter, Ended, Stop};
+use crate::door::{self, Limits};
 use crate::incoming::{Attachment, Incoming, Intake, Letter, NotNow};
 use axum::Router;
 use axum::body::Body;
@@ -79,12 +80,20 @@ pub struct Settings {
     /// Profiles that `/p/<profile>/webhooks/<route>` may name. Empty: the prefix means nothing.
     pub profiles: BTreeSet<String>,
     pub places: Places,
+    pub limits: Limits,
     /// GitHub's command line.
     pub gh: PathBuf,
 }
 
-/// Where a platform can be written to: asked for each delivery, because `/sethome` may change it.
-pub type Places = Arc<dyn Fn(&str) -> Option<Place> + Send + Sync>;
+/// Where an agent can write on a platform: asked for each delivery, because `/sethome` may change it.
+pub type Places = Arc<dyn Fn(Whose<'_>, &str) -> Option<Place> + Send + Sync>;
+
+/// By whose bots something leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose<'a> {
+    Own,
+    Profile(&'a str),
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -106,7 +115,8 @@ impl Settings {
             rate_limit: 30,
             body_max: 1 << 20,
             profiles: BTreeSet::new(),
-            places: Arc::new(|_| None),
+            places: Arc::new(|_, _| None),
+            limits: Limits::default(),
             gh: PathBuf::from("gh"),
         }
     }
@@ -282,7 +292,13 @@ impl Inner {
     }
 
     /// Where what is said goes. The error is a sentence.
-    fn place(&self, route: &Route, extra: &Map<String, Value>, chat: &str) -> Result<Destination, String> {
+    fn place(
+        &self,
+        route: &Route,
+        extra: &Map<String, Value>,
+        chat: &str,
+        whose: Whose<'_>,
+    ) -> Result<Destination, String> {
         let text = |name: &str| match extra.get(name) {
             Some(Value::String(text)) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
             Some(Value::Number(number)) => Some(number.to_string()),
@@ -302,14 +318,22 @@ impl Inner {
                 Ok(ours(target.to_string()))
             }
             platform => {
-                let place = (self.settings.places)(platform)
-                    .ok_or_else(|| format!("the platform {platform} is not connected"))?;
+                let place = (self.settings.places)(whose, platform).ok_or_else(|| match whose {
+                    Whose::Own => format!("the platform {platform} is not connected"),
+                    Whose::Profile(profile) => {
+                        format!("the profile {profile} has no platform {platform} to deliver by")
+                    }
+                })?;
                 let thread = text("message_thread_id").or_else(|| text("thread_id"));
                 let (chat, home_thread) = match text("chat_id") {
                     Some(chat) => (chat, None),
                     None => place.home.ok_or_else(|| {
+                        let of = match whose {
+                            Whose::Own => String::new(),
+                            Whose::Profile(profile) => format!(" of the profile {profile}"),
+                        };
                         format!(
-                            "no chat_id is given and {platform} has no home channel; set one with /sethome"
+                            "no chat_id is given and {platform}{of} has no home channel; set one with /sethome"
                         )
                     })?,
                 };
@@ -399,7 +423,13 @@ impl Inner {
                 other => (key.clone(), other.clone()),
             })
             .collect();
-        let place = match self.place(route, &extra, &chat) {
+        // A turn is answered by the bot that its event came in by; what is only passed on leaves by the bots of
+        // the agent that it is for.
+        let whose = match profile.filter(|_| route.deliver_only) {
+            Some(profile) => Whose::Profile(profile),
+            None => Whose::Own,
+        };
+        let place = match self.place(route, &extra, &chat, whose) {
             Ok(place) => place,
             Err(words) => {
                 tracing::warn!(route = name, words, "a webhook's answer would have nowhere to go");
@@ -656,19 +686,14 @@ impl Adapter for Webhook {
                 let mut state = self.0.state();
                 (state.address, state.health) = (address, Health::Up);
             }
-            let serving = listeners.into_iter().map(|listener| {
-                let mut stop = stop.clone();
-                axum::serve(listener, router.clone())
-                    .with_graceful_shutdown(async move { stop.rung().await })
-                    .into_future()
-            });
-            let served = tokio::select! {
-                served = futures_util::future::join_all(serving) => served,
+            let bell = stop.clone();
+            let serve =
+                |listener| door::serve(listener, router.clone(), self.0.settings.limits, bell.clone());
+            let serving = listeners.into_iter().map(serve);
+            tokio::select! {
+                _ = futures_util::future::join_all(serving) => {}
                 // What is being answered may finish; a sender who says nothing more is not waited for.
-                () = async { stop.rung().await; sleep(FAREWELL).await } => Vec::new(),
-            };
-            for error in served.into_iter().filter_map(Result::err) {
-                tracing::warn!(%error, "a webhook listener ended");
+                () = async { stop.rung().await; sleep(FAREWELL).await } => {}
             }
             self.0.state().address = None;
             Ended::Stopped

@@ -523,6 +523,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         rules,
         lifecycle: lifecycle(outside),
         recollects: false,
+        administrators: Vec::new(),
         writer_thread: false,
         cached: Arc::default(),
     };

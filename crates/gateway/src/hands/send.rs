@@ -1,7 +1,7 @@
 //! `send_message`: words for another chat, or for another agent of this process. They leave through
 //! the outbox, in the commit of the result.
 
-use super::{error, spec as of, text};
+use super::{AddressBook, error, spec as of, text};
 use crate::agent::Home;
 use crate::bridge::Agents;
 use serde_json::{Map, Value, json};
@@ -39,121 +39,138 @@ pub fn spec() -> Spec {
     of(NAME, "messaging", description, parameters)
 }
 
-pub fn run(
-    home: &Home,
-    agents: &Agents,
-    home_channel: HomeChannel<'_>,
-    call: &Call,
-    arguments: &Map<String, Value>,
-) -> Returned {
-    match text(arguments, "action").unwrap_or("send") {
-        "send" => send(home, agents, home_channel, call, arguments),
-        "list" => Returned::text(json!({ "targets": targets(home, agents) }).to_string()),
-        action @ ("react" | "unreact") => {
-            error(&format!("{action} is not supported by any connected platform."))
-        }
-        other => error(&format!("Unknown action: {other}. Use send, list, react or unreact.")),
-    }
+/// What has to be known to write somewhere.
+pub struct Around<'a> {
+    pub home: &'a Home,
+    pub agents: &'a Agents,
+    pub home_channel: HomeChannel<'a>,
+    pub addresses: Option<&'a dyn AddressBook>,
 }
 
-fn send(
-    home: &Home,
-    agents: &Agents,
-    home_channel: HomeChannel<'_>,
-    call: &Call,
-    arguments: &Map<String, Value>,
-) -> Returned {
-    let (Some(target), Some(message)) = (text(arguments, "target"), text(arguments, "message")) else {
-        return error("Both 'target' and 'message' are required when action='send'");
-    };
-    let (platform, rest) = target.split_once(':').unwrap_or((target, ""));
-    let platform = platform.to_ascii_lowercase();
-    let destination = match platform.as_str() {
-        AGENT_PLATFORM => to_agent(home, agents, rest),
-        name if home.platforms.contains_key(name) => to_chat(call, name, rest, home_channel(name)),
-        name => Err(format!("Platform '{name}' is not configured. Available: {}", available(home))),
-    };
-    match destination {
-        Ok(destination) => {
-            let said = json!({
-                "success": true,
-                "platform": destination.platform,
-                "chat_id": if platform == AGENT_PLATFORM { &destination.account } else { &destination.chat },
-                "note": "Written to the outbox; it is sent once this step is saved."
+impl Around<'_> {
+    pub fn run(&self, call: &Call, arguments: &Map<String, Value>) -> Returned {
+        match text(arguments, "action").unwrap_or("send") {
+            "send" => self.send(call, arguments),
+            "list" => Returned::text(json!({ "targets": self.targets(call) }).to_string()),
+            action @ ("react" | "unreact") => {
+                error(&format!("{action} is not supported by any connected platform."))
+            }
+            other => error(&format!("Unknown action: {other}. Use send, list, react or unreact.")),
+        }
+    }
+
+    fn send(&self, call: &Call, arguments: &Map<String, Value>) -> Returned {
+        let (Some(target), Some(message)) = (text(arguments, "target"), text(arguments, "message")) else {
+            return error("Both 'target' and 'message' are required when action='send'");
+        };
+        let (platform, rest) = target.split_once(':').unwrap_or((target, ""));
+        let platform = platform.trim().to_ascii_lowercase();
+        let destination = match platform.as_str() {
+            AGENT_PLATFORM => self.to_agent(rest),
+            name if self.home.platforms.contains_key(name) => self.to_chat(call, name, rest.trim()),
+            name => Err(format!("Platform '{name}' is not configured. Available: {}", self.available())),
+        };
+        match destination {
+            Ok(destination) => {
+                let said = json!({
+                    "success": true,
+                    "platform": destination.platform,
+                    "chat_id": if platform == AGENT_PLATFORM { &destination.account } else { &destination.chat },
+                    "note": "Written to the outbox; it is sent once this step is saved."
+                });
+                let letter = Letter { destination, text: message.to_owned() };
+                Returned::Done(Done { content: Content::text(said.to_string()), sends: vec![letter] })
+            }
+            Err(message) => error(&message),
+        }
+    }
+
+    fn to_agent(&self, name: &str) -> Result<Destination, String> {
+        let names = self.agents.names();
+        let own = &*self.home.rules.agent;
+        if name == own {
+            return Err("That is this agent itself.".into());
+        }
+        if !names.iter().any(|known| known == name) {
+            let others: Vec<_> = names.into_iter().filter(|known| *known != own).collect();
+            return Err(match others.is_empty() {
+                true => "No other agent runs in this gateway.".into(),
+                false => format!("No agent is called '{name}' here. Available: {}", others.join(", ")),
             });
-            let letter = Letter { destination, text: message.to_owned() };
-            Returned::Done(Done { content: Content::text(said.to_string()), sends: vec![letter] })
         }
-        Err(message) => error(&message),
+        Ok(Destination {
+            platform: AGENT_PLATFORM.into(),
+            account: name.to_owned(),
+            chat: String::new(),
+            thread: None,
+            reply_to: None,
+        })
+    }
+
+    fn to_chat(&self, call: &Call, platform: &str, rest: &str) -> Result<Destination, String> {
+        let (chat, thread) = match (rest, (self.home_channel)(platform)) {
+            ("", Some((chat, thread))) => (chat, thread.unwrap_or_default()),
+            ("", None) => {
+                return Err(format!(
+                    "No home channel set for {platform} to determine where to send the message. Give the chat: {platform}:<chat_id>."
+                ));
+            }
+            (rest, _) => {
+                let named = || self.addresses?.find(&call.caller, platform, rest);
+                let id = match is_id(platform, rest) {
+                    true => Some(rest.to_owned()),
+                    false => named(),
+                };
+                let id = id.ok_or_else(|| {
+                    format!(
+                        "Could not resolve '{rest}' on {platform}. Use send_message(action='list') to see available targets."
+                    )
+                })?;
+                let (chat, thread) = id.split_once(':').unwrap_or((&id, ""));
+                (chat.to_owned(), thread.to_owned())
+            }
+        };
+        // The account the caller is spoken to through, if it is the same platform's.
+        let account = call.caller.reply_to.as_ref().filter(|here| here.platform == platform);
+        Ok(Destination {
+            platform: platform.to_owned(),
+            account: account.map(|here| here.account.clone()).unwrap_or_default(),
+            chat,
+            thread: Some(thread).filter(|thread| !thread.is_empty()),
+            reply_to: None,
+        })
+    }
+
+    fn available(&self) -> String {
+        let names: Vec<_> = self.home.platforms.keys().map(String::as_str).collect();
+        if names.is_empty() { "none".into() } else { names.join(", ") }
+    }
+
+    fn targets(&self, call: &Call) -> String {
+        let chats = self.addresses.and_then(|addresses| addresses.list(&call.caller));
+        let platforms = self.home.platforms.keys().filter(|name| *name != AGENT_PLATFORM);
+        let ids = || platforms.map(|platform| format!("{platform}:<chat_id>")).collect::<Vec<_>>();
+        let mut lines = chats.map_or_else(ids, |chats| vec![chats]);
+        let others = self.agents.names().into_iter().filter(|name| **name != *self.home.rules.agent);
+        lines.extend(others.map(|name| format!("{AGENT_PLATFORM}:{name}")));
+        if lines.is_empty() { "No messaging platforms are connected.".into() } else { lines.join("\n") }
     }
 }
 
-fn to_agent(home: &Home, agents: &Agents, name: &str) -> Result<Destination, String> {
-    let names = agents.names();
-    if name == &*home.rules.agent {
-        return Err("That is this agent itself.".into());
-    }
-    if !names.iter().any(|known| known == name) {
-        let others: Vec<_> = names.into_iter().filter(|known| *known != *home.rules.agent).collect();
-        return Err(match others.is_empty() {
-            true => "No other agent runs in this gateway.".into(),
-            false => format!("No agent is called '{name}' here. Available: {}", others.join(", ")),
-        });
-    }
-    Ok(Destination {
-        platform: AGENT_PLATFORM.into(),
-        account: name.to_owned(),
-        chat: String::new(),
-        thread: None,
-        reply_to: None,
-    })
-}
-
-fn to_chat(
-    call: &Call,
-    platform: &str,
-    rest: &str,
-    home: Option<(String, Option<String>)>,
-) -> Result<Destination, String> {
-    let (chat, thread) = match (rest, home) {
-        ("", Some((chat, thread))) => (chat, thread.unwrap_or_default()),
-        ("", None) => {
-            return Err(format!(
-                "No home channel set for {platform} to determine where to send the message. Give the chat: {platform}:<chat_id>."
-            ));
+/// What can be nothing but an id, as each platform makes them; elsewhere whatever is no `#name`.
+fn is_id(platform: &str, text: &str) -> bool {
+    let (chat, thread) = text.split_once(':').unwrap_or((text, ""));
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match platform {
+        "telegram" if chat.starts_with('@') => thread.is_empty() && chat.len() > 1,
+        "telegram" | "discord" => {
+            number(chat.strip_prefix('-').unwrap_or(chat)) && (thread.is_empty() || number(thread))
         }
-        (rest, _) => {
-            let (chat, thread) = rest.split_once(':').unwrap_or((rest, ""));
-            (chat.to_owned(), thread.to_owned())
+        "slack" => {
+            chat.starts_with(['C', 'G', 'D'])
+                && chat.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+                && chat.bytes().any(|byte| byte.is_ascii_digit())
         }
-    };
-    if chat.starts_with('#') {
-        return Err(format!(
-            "Could not resolve '{chat}' on {platform}. Use send_message(action='list') to see available targets."
-        ));
+        _ => !text.starts_with('#'),
     }
-    // The account the caller is spoken to through, if it is the same platform's.
-    let account = call.caller.reply_to.as_ref().filter(|here| here.platform == platform);
-    Ok(Destination {
-        platform: platform.to_owned(),
-        account: account.map(|here| here.account.clone()).unwrap_or_default(),
-        chat,
-        thread: Some(thread).filter(|thread| !thread.is_empty()),
-        reply_to: None,
-    })
-}
-
-fn available(home: &Home) -> String {
-    let names: Vec<_> = home.platforms.keys().map(String::as_str).collect();
-    if names.is_empty() { "none".into() } else { names.join(", ") }
-}
-
-fn targets(home: &Home, agents: &Agents) -> String {
-    let mut lines = Vec::new();
-    for platform in home.platforms.keys().filter(|name| *name != AGENT_PLATFORM) {
-        lines.push(format!("{platform}:<chat_id>"));
-    }
-    let others = agents.names().into_iter().filter(|name| **name != *home.rules.agent);
-    lines.extend(others.map(|name| format!("{AGENT_PLATFORM}:{name}")));
-    if lines.is_empty() { "No messaging platforms are connected.".into() } else { lines.join("\n") }
 }

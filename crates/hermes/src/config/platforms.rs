@@ -13,7 +13,7 @@
 //! Deliberately absent: files, networks, and whether a token is any good.
 
 use super::tree::{Node, Notice, Place, Value as Tree};
-use crate::access::{Bots, Orders, Policy, Rank, Strangers};
+use crate::access::{Bots, NAMED, Orders, Policy, Rank, Strangers};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use throughline_core::redact::Secret;
@@ -449,6 +449,14 @@ impl Described<'_> {
                 group: self.rank("group_allow_admin_from", "group_user_allowed_commands"),
             },
         };
+        if self.name == "discord" {
+            // Hermes asks who has this name when it connects. Names that people show are not taken: anybody can
+            // show any.
+            let is_name = |user: &&String| *user != "*" && !user.chars().all(|c| c.is_ascii_digit());
+            let names = policy.users.iter().filter(is_name);
+            let names = names.map(|name| format!("{NAMED}{}", name.trim_start_matches(NAMED).to_lowercase()));
+            policy.roles.extend(names.collect::<Vec<_>>());
+        }
         if policy.orders.direct.commands.is_empty() {
             policy.orders.direct.commands.clone_from(&policy.orders.group.commands);
         }

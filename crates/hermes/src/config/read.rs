@@ -236,9 +236,11 @@ pub struct Own {
     pub recall: Option<At<bool>>,
     /// How long a turn waits for what its memory knows, in milliseconds.
     pub recall_patience_ms: Option<At<u64>>,
+    /// How often somebody looks for conversations whose time has come, in seconds.
+    pub expiry_watch_seconds: Option<At<u64>>,
 }
 
-const OWN_KEYS: [&str; 11] = [
+const OWN_KEYS: [&str; 12] = [
     "log_level",
     "body_limit_bytes",
     "allow_unsafe_filesystem",
@@ -248,6 +250,7 @@ const OWN_KEYS: [&str; 11] = [
     "compression_floor",
     "recall",
     "recall_patience_ms",
+    "expiry_watch_seconds",
     "plugins",
     "hermes",
 ];
@@ -625,6 +628,7 @@ impl<'a> Reader<'a> {
             landlock: self.boolean("throughline.landlock"),
             recall: self.boolean("throughline.recall"),
             recall_patience_ms: self.count("throughline.recall_patience_ms"),
+            expiry_watch_seconds: self.count("throughline.expiry_watch_seconds"),
         }
     }
 

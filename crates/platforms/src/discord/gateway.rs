@@ -420,7 +420,7 @@ impl Listener<'_> {
             {
                 // A message that was looked up does not say what its author is in the server.
                 message.member = self.member(guild, message.author.id).await;
-                incoming.roles = super::reading::roles(&message);
+                incoming.roles = super::reading::roles(&message.author, message.member.as_ref());
             }
             let taken = self.kept(incoming).await;
             if let (Taken::Kept, Some(thread)) = (taken, read.thread) {
@@ -468,12 +468,7 @@ impl Listener<'_> {
                     from_bot: user.bot,
                     addressed: true,
                     mentioned: true,
-                    roles: interaction
-                        .member
-                        .iter()
-                        .flat_map(|member| &member.roles)
-                        .map(Id::to_string)
-                        .collect(),
+                    roles: super::reading::roles(&user, interaction.member.as_ref()),
                     edited: false,
                     context: None,
                     skills: Vec::new(),

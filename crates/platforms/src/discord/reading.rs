@@ -9,7 +9,7 @@
 //! data can tell: that a message names others and not us.
 
 use super::places::Place;
-use super::wire::{File, Id, Message, User, display_name};
+use super::wire::{File, Id, Member, Message, User, display_name};
 use super::{NAME, Settings};
 use crate::incoming::{Attachment, Incoming, Media, Quoted};
 use throughline_core::input::Destination;
@@ -88,7 +88,7 @@ impl Reader<'_> {
             from_bot: bot,
             addressed: place.is_direct() || mentioned || answers || ours,
             mentioned,
-            roles: roles(message),
+            roles: roles(&message.author, message.member.as_ref()),
             edited: told == Told::Changed,
             quoted,
             source,
@@ -223,9 +223,10 @@ pub fn chat_type(place: &Place) -> &'static str {
     }
 }
 
-pub fn roles(message: &Message) -> Vec<String> {
-    let roles = message.member.iter().flat_map(|member| &member.roles);
-    roles.map(Id::to_string).collect()
+/// What its author is in the server, and the name that is theirs alone.
+pub fn roles(author: &User, member: Option<&Member>) -> Vec<String> {
+    let roles = member.into_iter().flat_map(|member| &member.roles);
+    roles.map(Id::to_string).chain(author.handle()).collect()
 }
 
 /// What was written, or else what was passed on.

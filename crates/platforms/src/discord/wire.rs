@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::str::FromStr;
 use throughline_core::Time;
+use throughline_hermes::access::NAMED;
 
 /// A snowflake: it says when it was made, and a later one is larger. It is a number also because it
 /// becomes part of addresses.
@@ -177,8 +178,20 @@ pub struct User {
     pub username: String,
     #[serde(default, deserialize_with = "if_readable")]
     pub global_name: Option<String>,
+    /// `0`: the user name is nobody else's.
+    #[serde(default, deserialize_with = "or_nothing")]
+    pub discriminator: String,
     #[serde(default, deserialize_with = "or_nothing")]
     pub bot: bool,
+}
+
+impl User {
+    /// The one name that nobody else can have, as it stands among the roles. Names of bots and of webhooks, and those
+    /// that people show, can be anybody's.
+    pub fn handle(&self) -> Option<String> {
+        let is_unique = !self.bot && self.discriminator == "0" && !self.username.is_empty();
+        is_unique.then(|| format!("{NAMED}{}", self.username.to_lowercase()))
+    }
 }
 
 #[derive(Clone, Default, Deserialize)]
@@ -293,4 +306,28 @@ fn those_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     let value = Value::deserialize(deserializer)?;
     let Value::Array(values) = value else { return Ok(Vec::new()) };
     Ok(values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p31_only_a_name_that_nobody_else_can_have_counts_as_one() {
+        let user = |fields: Value| serde_json::from_value::<User>(fields).unwrap().handle();
+        let ada =
+            serde_json::json!({"id": "1", "username": "Ada", "discriminator": "0", "global_name": "Root"});
+        assert_eq!(user(ada.clone()).as_deref(), Some("@ada"));
+        for (name, value) in [
+            ("discriminator", Value::from("1234")),
+            ("discriminator", Value::from("0000")),
+            ("discriminator", Value::Null),
+            ("bot", Value::from(true)),
+            ("username", Value::from("")),
+        ] {
+            let mut other = ada.clone();
+            other[name] = value;
+            assert_eq!(user(other.clone()), None, "{other}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use super::button::Reference;
 use super::update::{self, Me, News, Pressed, Reader, read};
 use super::{Bot, Mode};
 use crate::adapter::{Ended, Stop};
+use crate::door;
 use crate::incoming::{Intake, NotNow, Press};
 use axum::Router;
 use axum::body::to_bytes;
@@ -355,29 +356,20 @@ async fn webhook(
         Called { bot: bot.clone(), me: Arc::new(me), intake, secret: secret.clone(), path: path.into() };
     // Not a route: a path may hold what a route takes for a pattern.
     let router = Router::new().fallback(call).with_state(called);
-    let mut bell = stop.clone();
-    let serving = axum::serve(listener, router).with_graceful_shutdown(async move { bell.rung().await });
-    let mut serving = std::pin::pin!(async move { serving.await });
+    let mut serving = std::pin::pin!(door::serve(listener, router, door::Limits::default(), stop.clone()));
     let mut registered = std::pin::pin!(register(bot, url, secret));
     // Telegram may call before it has answered us, so both at once.
     tokio::select! {
         biased;
         ended = &mut registered => if let Err(ended) = ended { return ended },
-        served = &mut serving => return after(served, &stop),
+        () = &mut serving => return Ended::Stopped,
     }
-    let served = tokio::select! {
-        served = &mut serving => served,
+    tokio::select! {
+        () = &mut serving => {}
         // The call that is being answered may finish; a caller who says nothing is not waited for.
-        _ = async { stop.rung().await; sleep(FAREWELL).await } => Ok(()),
-    };
-    after(served, &stop)
-}
-
-fn after(served: std::io::Result<()>, stop: &Stop) -> Ended {
-    match served {
-        Err(error) if !stop.has_rung() => Ended::Refused(format!("listening for Telegram ended: {error}")),
-        _ => Ended::Stopped,
+        () = async { stop.rung().await; sleep(FAREWELL).await } => {}
     }
+    Ended::Stopped
 }
 
 /// Tells Telegram where to call. One call at a time: order is worth more than speed.

@@ -249,7 +249,7 @@ async fn what_is_said_is_taken_and_the_cursor_follows() {
     let entries = scene.book.entries.lock().unwrap().clone();
     assert_eq!(entries[0].source.chat_name.as_deref(), Some("Home / #general"));
     assert_eq!(entries[0].source.scope_id, Some(scene.guild.to_string()));
-    assert_eq!(entries[0].roles, ["77"]);
+    assert_eq!(entries[0].roles, ["77", "@alice"]);
     assert!(!entries[0].addressed);
     assert_eq!(entries[1].source.chat_type, "dm");
     assert!(entries[1].addressed);
@@ -332,7 +332,7 @@ async fn p3_after_a_long_stop_the_channels_tell_what_was_missed() {
     assert!(place("in the channel 1") < place("in the channel 2"));
     let entries = scene.book.entries.lock().unwrap().clone();
     assert_eq!(entries[place("in the thread")].source.chat_type, "thread");
-    assert_eq!(entries[place("in the channel 1")].roles, ["77"]);
+    assert_eq!(entries[place("in the channel 1")].roles, ["77", "@alice"]);
     assert_eq!(entries[place("in the channel 1")].source.scope_id, Some(scene.guild.to_string()));
     life.stops().await;
 }

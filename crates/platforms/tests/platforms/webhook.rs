@@ -14,8 +14,11 @@ use throughline_core::input::Destination;
 use throughline_core::port::{Health, Outgoing};
 use throughline_core::redact::Secret;
 use throughline_hermes::key::{KeyRules, chat_key};
+use throughline_platforms::door::Limits;
 use throughline_platforms::webhook::{Place, Settings, Webhook};
 use throughline_platforms::{Adapter, Ended, Platform, SendError, Stop};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -43,7 +46,7 @@ impl World {
         let mut settings = Settings::new(home.path());
         settings.port = 0;
         settings.routes = routes;
-        settings.places = Arc::new(|platform| {
+        settings.places = Arc::new(|_, platform| {
             let home = Some(("HOME".to_owned(), Some("7".to_owned())));
             (platform == "telegram").then(|| Place { account: "42".to_owned(), home })
         });
@@ -182,6 +185,15 @@ async fn bad_requests_get_what_they_deserve_and_change_nothing() {
             400,
             "{bad}"
         );
+    }
+    let broken: &[&[u8]] = &[b"{\"a\": \"\xff\xfe\"}", b"a=\xff"];
+    for bad in broken {
+        let signature = signed(SECRET, bad);
+        let headers = [
+            ("x-webhook-signature", signature.as_str()),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        assert_eq!(world.post("/webhooks/ci", &headers, bad.to_vec()).await.0, 400, "{bad:?}");
     }
     let get = world.client.get(format!("http://{}/webhooks/ci", world.address)).send().await.unwrap();
     assert_eq!(get.status(), 405);
@@ -467,4 +479,42 @@ async fn a_comment_is_written_by_gh_and_its_failures_are_told_apart() {
     assert!(message.contains("gh auth login"));
     // What only goes to the log has arrived.
     assert_eq!(said("", 0).send(&outgoing("webhook:ci:1", "done"), None).await, Ok(None));
+}
+
+/// Somebody who opens a connection and never comes to the point.
+async fn dawdler(world: &World, says: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    stream.write_all(says).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn whoever_never_comes_to_the_point_is_hung_up_on_and_the_others_are_answered() {
+    let limits = Limits { head_patience: Duration::from_millis(300), connections_max: 2 };
+    let world = World::with(route(json!({})), |settings| settings.limits = limits).await;
+    // As many as there is room for: one in silence, one in the middle of a word.
+    let mut dawdlers = [dawdler(&world, b"").await, dawdler(&world, b"POST /webhooks/ci HT").await];
+    let answered = timeout(Duration::from_secs(60), world.github("ci", "d-1", &json!({"a": 1}))).await;
+    assert_eq!(answered.expect("there is room again").0, 202);
+    for stream in &mut dawdlers {
+        let mut rest = Vec::new();
+        let read = timeout(Duration::from_secs(60), stream.read_to_end(&mut rest)).await;
+        assert!(read.is_ok(), "it is hung up on");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn more_connections_than_there_is_room_for_wait_their_turn() {
+    let limits = Limits { head_patience: Duration::from_secs(3600), connections_max: 2 };
+    let world = Arc::new(World::with(route(json!({})), |settings| settings.limits = limits).await);
+    let dawdlers = [dawdler(&world, b"P").await, dawdler(&world, b"P").await];
+    let asking = world.clone();
+    let mut asked = tokio::spawn(async move { asking.github("ci", "d-1", &json!({"a": 1})).await.0 });
+    assert!(timeout(Duration::from_millis(500), &mut asked).await.is_err(), "there is no room");
+    drop(dawdlers);
+    let answered = timeout(Duration::from_secs(60), asked).await.expect("there is room again");
+    assert_eq!(answered.unwrap(), 202);
+    let Ok(world) = Arc::try_unwrap(world) else { panic!("nobody else has it") };
+    world.stop().await;
 }
