@@ -890,6 +890,7 @@ impl Session {
     }
 
     fn begin(&mut self, first: Arc<Input>, now: Time, acts: &mut Vec<Act>) {
+        self.live_on(); // also where nobody has written since: a backlog that somebody let go on
         self.failed = None;
         self.failed_step = 0;
         if !first.trace.is_human() {

@@ -228,10 +228,17 @@ impl Session {
         old && input.trace.is_human() && self.active <= rules.baseline.unwrap_or_default()
     }
 
-    /// Somebody wrote. With words, what Hermes had handed over goes on, in a new life.
+    /// Somebody wrote. With words, what Hermes had handed over goes on.
     pub(super) fn stir(&mut self, now: Time, words: bool) {
         self.active = now;
-        if words && std::mem::take(&mut self.finalised) {
+        if words {
+            self.live_on();
+        }
+    }
+
+    /// What Hermes had handed over has a new life, to be handed over in its turn.
+    pub(super) fn live_on(&mut self) {
+        if std::mem::take(&mut self.finalised) {
             self.epoch = self.epoch.next();
         }
     }

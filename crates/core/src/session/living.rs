@@ -161,6 +161,9 @@ fn what_was_written_before_our_time_is_held_until_its_people_write_anew() {
     assert_eq!(turn.inputs.len(), 3, "with all that was said");
     let released = held.step(Event::Released, now, &rules).0;
     assert_eq!(released.jobs().len(), 1);
+    let finalised = Session { finalised: true, ..held };
+    let released = finalised.step(Event::Released, now, &rules).0;
+    assert_eq!((released.epoch, released.finalised), (Epoch(2), false), "what Hermes handed over goes on");
     let ordinary = session().step(at(1, Time(baseline.0 - 60_000_000)), now, &rules).0;
     assert!(!ordinary.halted, "clocks differ a little");
     let order = session().step(command(1, Command::Status), Time(1), &rules).0;
