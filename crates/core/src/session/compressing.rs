@@ -321,6 +321,21 @@ fn p19_an_order_takes_effect_as_soon_as_nothing_runs() {
 }
 
 #[test]
+fn p24_what_is_kept_goes_to_its_provider_when_a_summary_takes_its_place() {
+    for remembers in [false, true] {
+        let rules = Rules { remembers, ..rules(BusyInput::Queue) };
+        let events = [command(1, order(0)), surveyed(ordered(1, 0), true), summarised(1, 3)];
+        let mut state = session();
+        let mut last = Vec::new();
+        for event in events {
+            (state, last) = state.step(event, Time(1), &rules);
+        }
+        assert!(last.iter().any(|act| matches!(act, Act::Promote { .. })), "{last:?}");
+        assert_eq!(last.contains(&Act::HandOver), remembers);
+    }
+}
+
+#[test]
 fn p19_an_order_does_not_wait_for_the_next_turn_behind_a_summary_that_is_ready() {
     for (kind, acts, jobs) in [
         (0, vec!["accept 1", "ready 1", "promote 1 summary"], vec!["report 1"]), // the same: it is what was wanted
