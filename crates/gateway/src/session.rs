@@ -201,7 +201,7 @@ pub(crate) struct Actor {
     heard: Option<(RowId, Message)>,
     recalled: Option<Recalled>,
     /// The turn that waits for a reminder.
-    recalling: Option<TurnId>,
+    recalling: Option<(TurnId, u32)>,
     /// A question that its turn no longer waits for: one at a time.
     lingering: Option<AbortHandle>,
     /// Its answer.
@@ -431,7 +431,7 @@ impl Actor {
                 Ok(())
             }
             Mail::Recalled { turn, text } => {
-                if self.recalling.take_if(|recalling| *recalling == turn).is_none() {
+                if self.recalling.take_if(|(recalling, _)| *recalling == turn).is_none() {
                     return Ok(()); // nobody waited for it any more
                 }
                 self.recall(turn, &text);
@@ -1360,7 +1360,7 @@ impl Actor {
                 if let Some(query) = self.wants_recall() {
                     let reminder = self.reminder().await?;
                     let earlier = self.take_late(&reminder);
-                    self.recalling = Some(*turn);
+                    self.recalling = Some((*turn, *step));
                     return Ok(desk.start(recall::remind(desk.clone(), *turn, reminder, query, earlier)));
                 }
                 let feed = self.feed.clone();

@@ -114,8 +114,9 @@ impl Actor {
 
     /// A switch waits for the turn, but the turn waits no longer for its reminder then.
     pub(super) fn hurry(&mut self) {
-        let running =
-            |turn: &TurnId| matches!(&self.state.phase, Phase::Turn(current) if current.id == *turn);
+        // Whatever joined the turn since has made another step of it, which is asked without: a reminder on its
+        // way must not be taken for an answer to that.
+        let running = |(turn, step): &(TurnId, u32)| matches!(&self.state.phase, Phase::Turn(current) if current.id == *turn && current.step == *step);
         self.recalling = self.recalling.filter(running);
         if self.is_being_left() {
             let lingers = self.lingering.take().filter(|lingering| !lingering.is_finished());
@@ -124,7 +125,7 @@ impl Actor {
                 self.drop_late("the conversation was being left");
             }
         }
-        let Some(turn) = self.recalling.filter(|_| self.is_being_left()) else { return };
+        let Some((turn, _)) = self.recalling.filter(|_| self.is_being_left()) else { return };
         self.jobs.retain(|job, handle| {
             let recalls = matches!(job, Job::Ask { turn: asked, .. } if *asked == turn);
             if recalls {
