@@ -159,6 +159,8 @@ pub enum Stage {
 #[derive(Clone, Debug)]
 pub struct Question {
     pub life: u32,
+    /// Somebody waits for its answer.
+    pub open: bool,
     pub at: Duration,
     pub agent: usize,
     pub session: SessionId,

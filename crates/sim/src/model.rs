@@ -83,6 +83,7 @@ impl Model for SimModel {
             let prompt = outside.write(|books| expanded(books, &said));
             let weight = sent.iter().map(|segment| 4 + text_tokens(segment)).sum();
             let number = self.hear(&asked, &prompt, sent);
+            let _open = Open { outside: outside.clone(), number };
             let plan = &outside.plan.model;
             outside.pause(plan.latency_max).await;
             let lines: usize = outside.plan.chats.iter().map(|chat| chat.lines.len()).sum();
@@ -129,6 +130,18 @@ impl Model for SimModel {
     }
 }
 
+/// A question until it is answered, or nobody waits for its answer any more.
+struct Open {
+    outside: Arc<Outside>,
+    number: usize,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.outside.write(|books| books.asked[self.number].open = false);
+    }
+}
+
 impl SimModel {
     /// Writes down what is asked, and whether it should have been.
     fn hear(&self, asked: &Asked, prompt: &[String], sent: Vec<String>) -> usize {
@@ -140,8 +153,17 @@ impl SimModel {
             if !books.may_speak(self.agent, &asked.session, prompt) {
                 books.wrong.push(format!("{}: the model was asked although it is silenced", asked.session));
             }
+            let beside = |question: &&Question| {
+                question.open
+                    && (question.life, question.agent) == (books.life, self.agent)
+                    && question.session.as_str() == asked.session
+            };
+            if books.asked.iter().any(|question| beside(&question)) {
+                books.wrong.push(format!("{}: the model is asked twice at once", asked.session));
+            }
             books.asked.push(Question {
                 life: books.life,
+                open: true,
                 at,
                 agent: self.agent,
                 session: asked.session.parse().expect("the gateway names sessions"),
