@@ -486,10 +486,11 @@ fn a_host_of_13_agents_crosses_the_threshold_at_once_and_nothing_is_invisible() 
         assert_eq!(client.say("talk", &format!("{name}, a last word")).status, 200);
         let check = client.read("/api/control/check");
         assert_eq!(check["data"], json!([]), "{name}: {check}");
-        // Every piece of news that came to this agent is in its history, or in what a summary stands for.
+        // Every piece of news that came to this agent is in its history, or in what a summary stands for. The model
+        // may quote one in what it answers; a letter begins with it.
         let store = rusqlite::Connection::open(place.file(&format!("{name}/state.db"))).unwrap();
         let heard = "SELECT i.session || '/' || i.seq || ' ' || m.id || ': ' || substr(m.content, 1, 120)
-                     FROM tl_inbox i JOIN messages m ON m.id = i.message WHERE instr(m.content, 'news for ' || ?1) > 0";
+                     FROM tl_inbox i JOIN messages m ON m.id = i.message WHERE instr(m.content, '] news for ' || ?1) > 0";
         let mut heard = store.prepare(heard).unwrap();
         let heard: Vec<String> =
             heard.query_map([name], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
