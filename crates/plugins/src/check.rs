@@ -594,7 +594,7 @@ impl Check {
         life.link.die("killed by the check");
         life.link.buried().await;
         let (again, abilities_again) = self.begun().await?;
-        if abilities_again != *abilities {
+        if without_words(&abilities_again) != without_words(abilities) {
             return Err("it introduces itself differently the second time".to_owned());
         }
         self.ping(&again).await?;
@@ -729,4 +729,13 @@ fn oddities() -> Vec<(&'static str, Vec<Said>)> {
         ("every kind of letter", vec![user(ODD), assistant(ODD, &[]), user(ODD), assistant(ODD, &[])]),
         ("calls without results and results without calls", unpaired),
     ]
+}
+
+/// What a plugin can do. Its words for the prompt may count what it has been told meanwhile.
+fn without_words(introduced: &Initialized) -> Initialized {
+    let mut introduced = introduced.clone();
+    if let Some(provider) = &mut introduced.provider {
+        provider.prompt.clear();
+    }
+    introduced
 }

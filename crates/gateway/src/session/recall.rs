@@ -116,8 +116,16 @@ impl Actor {
     pub(super) fn hurry(&mut self) {
         // Whatever joined the turn since has made another step of it, which is asked without: a reminder on its
         // way must not be taken for an answer to that.
-        let running = |(turn, step): &(TurnId, u32)| matches!(&self.state.phase, Phase::Turn(current) if current.id == *turn && current.step == *step);
-        self.recalling = self.recalling.filter(running);
+        let now = match &self.state.phase {
+            Phase::Turn(current) => Some((current.id, current.step)),
+            _ => None,
+        };
+        let overtaken = self.recalling.take_if(|recalling| Some(*recalling) != now);
+        if let Some((turn, _)) =
+            overtaken.filter(|(turn, _)| now.is_some_and(|(current, _)| current == *turn))
+        {
+            self.home.note(Some(self.id.clone()), "recall_missed", format!("turn {turn} went on without it"));
+        }
         if self.is_being_left() {
             let lingers = self.lingering.take().filter(|lingering| !lingering.is_finished());
             lingers.iter().for_each(AbortHandle::abort);
