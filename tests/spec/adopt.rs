@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -142,6 +142,17 @@ impl Drop for World {
         let units = fs::read_dir(self.user().join(".config/systemd/user")).into_iter().flatten().flatten();
         for unit in units {
             self.systemctl(&["disable", "--now", &unit.file_name().to_string_lossy()]);
+        }
+        // And what a kill took the name of: a service whose unit is gone is not stopped by it.
+        let files = || fs::read_dir(self.user().join("systemd")).into_iter().flatten().flatten();
+        let with = |ending: &'static str| {
+            files()
+                .map(|file| file.path())
+                .filter(move |path| path.extension().is_some_and(|it| it == ending))
+        };
+        with("active").for_each(|path| drop(fs::remove_file(path))); // so that none comes back
+        for pid in with("pid").filter_map(|path| fs::read_to_string(path).ok()) {
+            let _ = Command::new("kill").args(["-9", pid.trim()]).stderr(Stdio::null()).status();
         }
         for home in self.homes() {
             let Ok(record) = fs::read_to_string(home.join("gateway.pid")) else { continue };

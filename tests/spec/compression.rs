@@ -490,7 +490,7 @@ fn a_host_of_13_agents_crosses_the_threshold_at_once_and_nothing_is_invisible() 
         // may quote one in what it answers; a letter begins with it.
         let store = rusqlite::Connection::open(place.file(&format!("{name}/state.db"))).unwrap();
         let heard = "SELECT i.session || '/' || i.seq || ' ' || m.id || ': ' || substr(m.content, 1, 120)
-                     FROM tl_inbox i JOIN messages m ON m.id = i.message WHERE instr(m.content, '] news for ' || ?1) > 0";
+                     FROM tl_inbox i JOIN messages m ON m.id = i.message WHERE instr(m.content, '] news for ' || ?1) BETWEEN 1 AND 20";
         let mut heard = store.prepare(heard).unwrap();
         let heard: Vec<String> =
             heard.query_map([name], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
