@@ -142,10 +142,26 @@ fn p16_what_hermes_0_14_0_forks_is_one_conversation_again() {
 
 #[test]
 fn p16_what_hermes_0_19_0_archives_unseen_comes_back() {
+    archived_unseen(&talk(), "[CONTEXT COMPACTION —");
+}
+
+/// Where neither role would fit between what it keeps before and behind, Hermes puts the summary into a message that it keeps.
+#[test]
+fn p16_what_hermes_0_19_0_archives_unseen_behind_a_summary_in_a_message_comes_back() {
+    let mut talk = talk();
+    talk["config"]["compression"]["protect_first_n"] = json!(2);
+    archived_unseen(&talk, "[PRIOR CONTEXT —");
+}
+
+fn archived_unseen(talk: &Value, summary: &str) {
     let Some(hermes) = peers::one_hermes("0.19.0") else { return };
     let place = Place::new();
-    hermes.answers(&place.home(), &talk());
+    hermes.answers(&place.home(), talk);
     let before = live(&place.home(), TALK);
+    assert!(
+        before.iter().any(|text| text.starts_with(summary)),
+        "Hermes writes its summary otherwise: {before:?}"
+    );
     let meanwhile = ["first meanwhile", "second meanwhile"];
     let lost: Vec<&str> =
         meanwhile.into_iter().filter(|text| !before.iter().any(|known| known == text)).collect();

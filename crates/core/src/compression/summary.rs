@@ -23,6 +23,8 @@ pub const END: &str = "--- END OF CONTEXT SUMMARY — respond to the message bel
 /// A summary that was put into the message after it: what was said there comes first.
 const MERGED: &str = "[PRIOR CONTEXT — for reference only; not a new message]";
 const MERGED_SUMMARY: &str = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]";
+/// Every way in which a message begins that holds a summary.
+pub const BEGINNINGS: [&str; 3] = [PREFIX, LEGACY_PREFIX, MERGED];
 /// Ends all longer introductions so far.
 const INTRODUCTION_END: &str = "avoid repeating it:";
 
@@ -108,9 +110,10 @@ pub fn is_summary(message: &Message) -> bool {
     may_be && Earlier::of(message).is_some()
 }
 
-fn begins_as_summary(text: &str) -> bool {
+/// Whether a message with this text may be a summary. What follows decides: [`Earlier::read`].
+pub fn begins_as_summary(text: &str) -> bool {
     let text = text.trim_start();
-    [PREFIX, LEGACY_PREFIX, MERGED].iter().any(|prefix| text.starts_with(prefix))
+    BEGINNINGS.iter().any(|prefix| text.starts_with(prefix))
 }
 
 /// Whether a person said this to the agent.

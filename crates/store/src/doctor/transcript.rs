@@ -4,7 +4,7 @@
 //! One session is looked at after the other, so that the largest one bounds what is kept in memory.
 
 use super::collapse::Record;
-use super::tree::{Row, identity};
+use super::tree::{Row, beginning, holds_summary, identity};
 use super::{Finding, Kind, Look, Mended, ROWS_MAX, Remedy, Watch, counted};
 use crate::fault::Fault;
 use crate::read::{malformed, text};
@@ -12,7 +12,6 @@ use crate::transcript::NextRow;
 use rusqlite::params;
 use std::collections::{HashMap, HashSet};
 use throughline_core::Message;
-use throughline_core::compression::summary::{LEGACY_PREFIX, PREFIX};
 use throughline_core::history::{self, Violation};
 use throughline_core::time::Time;
 use throughline_hermes::row::{MessageRow, decode};
@@ -61,8 +60,9 @@ impl Look<'_> {
     fn glance(&self, session: &str) -> Result<Vec<Glance>, Fault> {
         let can = &self.reader.shape.can;
         let sql = format!(
-            "SELECT id, timestamp, role, substr(content, 1, 48), tool_call_id, tool_calls, {}, {} FROM messages
+            "SELECT id, timestamp, role, {}, tool_call_id, tool_calls, {}, {} FROM messages
              WHERE session_id = ?1 ORDER BY id",
+            beginning("content"),
             if can.has_active { "active IS NOT 0" } else { "1" },
             if can.has_compacted { "compacted IS 1" } else { "0" },
         );
@@ -71,8 +71,7 @@ impl Look<'_> {
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let role = text(row, 2)?.unwrap_or_default();
-            let begins = text(row, 3)?.unwrap_or_default();
-            let begins = begins.trim_start();
+            let begins = row.get::<_, Option<Vec<u8>>>(3)?.unwrap_or_default();
             let calls = text(row, 5)?.filter(|calls| !calls.is_empty());
             let in_group = role == "tool" || calls.is_some();
             let speaks = matches!(role.as_str(), "user" | "assistant" | "system");
@@ -85,7 +84,7 @@ impl Look<'_> {
                 at: row.get::<_, Option<f64>>(1)?.unwrap_or(0.0),
                 is_live: row.get(6)?,
                 is_compacted: row.get(7)?,
-                is_summary: begins.starts_with(PREFIX) || begins.starts_with(LEGACY_PREFIX),
+                is_summary: holds_summary(&begins),
                 call: call.transpose()?,
                 speaks,
             });
@@ -242,7 +241,9 @@ impl Look<'_> {
         }
         let Some(summary) = live.iter().rposition(|row| row.is_summary) else { return Ok(None) };
         archived.retain(|row| row.id < live[summary].id);
-        let repeated = &live[summary + 1..];
+        // A summary that was put into a message stands in the first of those that are repeated.
+        let first = if live[summary].is_merged { summary } else { summary + 1 };
+        let repeated = &live[first..];
         let Some((count, end)) = longest_run(repeated, &archived) else { return Ok(None) };
         let unseen = &archived[end..];
         // What is repeated keeps its moment, even if it was cut short.

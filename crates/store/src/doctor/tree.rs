@@ -22,7 +22,7 @@ use crate::read::text;
 use rusqlite::{OptionalExtension, Row as SqlRow};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
-use throughline_core::compression::summary::{LEGACY_PREFIX, PREFIX};
+use throughline_core::compression::summary::{BEGINNINGS, Earlier, begins_as_summary};
 
 /// Longer than any chain that compression makes; a walk beyond it goes in circles.
 const PARTS_MAX: usize = 1_000;
@@ -39,6 +39,8 @@ pub(super) struct Row {
     pub said: u128,
     pub at: f64,
     pub is_summary: bool,
+    /// The summary was put into a message of somebody: `said` is what that said before.
+    pub is_merged: bool,
     pub is_user: bool,
 }
 
@@ -367,9 +369,14 @@ impl Look<'_> {
     }
 
     fn begins_with_summary(&self, session: &str) -> Result<bool, Fault> {
-        let sql = "SELECT 1 FROM (SELECT content FROM messages WHERE session_id = ?1 ORDER BY id LIMIT 8)
-                   WHERE content LIKE ?2 || '%' OR content LIKE ?3 || '%'";
-        Ok(self.reader.conn.prepare_cached(sql)?.exists([session, PREFIX, LEGACY_PREFIX])?)
+        let sql = format!(
+            "SELECT {} FROM messages WHERE session_id = ?1 ORDER BY id LIMIT 8",
+            beginning("content")
+        );
+        let mut statement = self.reader.conn.prepare_cached(&sql)?;
+        let beginnings = statement.query_map([session], |row| row.get::<_, Option<Vec<u8>>>(0))?;
+        let beginnings = beginnings.collect::<rusqlite::Result<Vec<_>>>()?;
+        Ok(beginnings.iter().flatten().any(|beginning| holds_summary(beginning)))
     }
 
     /// What is live in a session, as far as its identity goes.
@@ -409,11 +416,14 @@ impl Look<'_> {
 pub(super) fn identity(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     let role = text(row, 2)?.unwrap_or_default();
     let content = text(row, 3)?.unwrap_or_default();
+    let is_summary = holds_summary(content.as_bytes());
+    let earlier = is_summary.then(|| Earlier::read(&content)).flatten();
+    let merged = earlier.and_then(|earlier| earlier.beside);
     let mut hash = Sha256::new();
     // Hermes trims what it repeats.
     for part in [
         role.as_str(),
-        content.trim(),
+        merged.as_deref().unwrap_or(&content).trim(),
         &text(row, 4)?.unwrap_or_default(),
         &text(row, 5)?.unwrap_or_default(),
     ] {
@@ -421,12 +431,35 @@ pub(super) fn identity(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         hash.update(part.as_bytes());
     }
     let bytes: [u8; 16] = hash.finalize()[..16].try_into().expect("a digest of 32 octets has 16");
-    let begins = content.trim_start();
     Ok(Row {
         id: row.get(0)?,
         said: u128::from_le_bytes(bytes),
         at: row.get::<_, Option<f64>>(1)?.unwrap_or(0.0),
-        is_summary: begins.starts_with(PREFIX) || begins.starts_with(LEGACY_PREFIX),
+        is_summary,
+        is_merged: merged.is_some(),
         is_user: role == "user",
     })
+}
+
+/// More than any beginning of a summary takes, with what stands before it in a list of parts.
+const BEGINNING_BYTES: usize = 256;
+/// How Hermes stores content that is no plain text.
+const PARTS: &str = "\0json:";
+
+/// As SQL: so much of a column as [`holds_summary`] wants, in bytes, because what follows a zero is no text to SQLite.
+pub(super) fn beginning(column: &str) -> String {
+    format!("substr(CAST({column} AS BLOB), 1, {BEGINNING_BYTES})")
+}
+
+/// Whether the message that begins like this holds a summary, whoever wrote it, and in whichever form.
+pub(super) fn holds_summary(content: &[u8]) -> bool {
+    let begins = String::from_utf8_lossy(&content[..content.len().min(BEGINNING_BYTES)]);
+    match begins.starts_with(PARTS) {
+        false => begins_as_summary(&begins),
+        // The first part is the text that was put before the others.
+        true => {
+            let begins = begins.replace("\\u2014", "—");
+            BEGINNINGS.iter().any(|beginning| begins.contains(&format!("\"{beginning}")))
+        }
+    }
 }
