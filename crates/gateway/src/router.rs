@@ -27,6 +27,9 @@ pub(crate) struct Router {
     pub resolving: tokio::sync::Mutex<()>,
 }
 
+/// Chats whose session is remembered. More are looked up in the store when somebody writes there, which costs one read.
+const ROUTES_MAX: usize = 10_000;
+
 /// Where chats lead, as far as we have asked. `epoch` rises whenever something is forgotten, so that
 /// an answer from before is not remembered after.
 #[derive(Default)]
@@ -63,6 +66,9 @@ impl Router {
         let mut routes = self.routes();
         if routes.epoch == epoch {
             routes.known.insert(chat, session);
+            while routes.known.len() > ROUTES_MAX {
+                routes.known.pop_first();
+            }
         }
     }
 
@@ -192,4 +198,20 @@ pub(crate) fn release(home: &Arc<Home>) {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_routes_are_remembered_than_there_is_room_for() {
+        let router = Router::default();
+        let chat = |number: usize| format!("agent:main:telegram:dm:{number:06}").parse().expect("a key");
+        for number in 0..ROUTES_MAX + 100 {
+            router.remember(chat(number), "session".parse().expect("an id"), router.epoch());
+        }
+        assert_eq!(router.routes().known.len(), ROUTES_MAX);
+        assert!(router.known(&chat(ROUTES_MAX + 99)).is_some(), "the latest is");
+    }
 }

@@ -22,6 +22,8 @@ const REQUEST_SECONDS: f64 = 600.0;
 const LOCKOUT_SECONDS: f64 = 3600.0;
 const PENDING_MAX: usize = 3;
 const FAILURES_MAX: u64 = 5;
+/// So many strangers are remembered for having asked. Whoever asked before them may ask again.
+const ASKED_MAX: usize = 1_000;
 
 /// What is shared by all platforms: when somebody asked last, and how often an approval failed.
 pub const LIMITS_FILE: &str = "_rate_limits.json";
@@ -112,6 +114,7 @@ impl Book {
             return Err(NoCode::TooSoon);
         }
         // Also where no code follows: nobody is told twice that there is none.
+        self.forget_asked(now);
         self.limits.insert(format!("{}:{user}", self.platform), json!(now));
         if self.closed_until(now).is_some() || self.pending.len() >= PENDING_MAX {
             return Err(NoCode::TooMany);
@@ -182,6 +185,18 @@ impl Book {
     fn is_limited(&self, user: &str, now: f64) -> bool {
         let last = self.limits.get(&format!("{}:{user}", self.platform)).and_then(Value::as_f64);
         last.is_some_and(|last| now - last < REQUEST_SECONDS)
+    }
+
+    /// When somebody asked matters for ten minutes. Hermes never forgets it, and strangers are many.
+    fn forget_asked(&mut self, now: f64) {
+        let asked = |key: &str, at: &Value| at.as_f64().filter(|_| !key.starts_with('_'));
+        self.limits.retain(|key, at| asked(key, at).is_none_or(|at| now - at < REQUEST_SECONDS));
+        let mut moments: Vec<f64> = self.limits.iter().filter_map(|(key, at)| asked(key, at)).collect();
+        if moments.len() >= ASKED_MAX {
+            moments.sort_by(f64::total_cmp);
+            let keep_after = moments[moments.len() - ASKED_MAX];
+            self.limits.retain(|key, at| asked(key, at).is_none_or(|at| at > keep_after));
+        }
     }
 
     fn closed_until(&self, now: f64) -> Option<f64> {
@@ -299,6 +314,22 @@ mod tests {
         assert_eq!(book.approve(&code, NOW + 1.0), Err(NoApproval::Closed { until: NOW + 3600.0 }));
         assert_eq!(book.request("43", "", NOW + 1.0, chance(3)), Err(NoCode::TooMany));
         assert_eq!(book.approve(&code, NOW + 3600.0).map(drop), Ok(()), "its hour is not quite over");
+    }
+
+    #[test]
+    fn strangers_who_asked_are_forgotten_in_time_and_never_too_many() {
+        let mut book = book();
+        book.limits = parse(
+            r#"{"_failures:telegram": 2, "_lockout:slack": 9e9, "odd": "x", "discord:9": 1800000000.0}"#,
+        );
+        for stranger in 0..3 * ASKED_MAX {
+            let _ = book.request(&format!("s{stranger}"), "", NOW + stranger as f64 / 1e4, chance(1));
+            assert!(book.limits.len() <= ASKED_MAX + 3, "{}", book.limits.len());
+        }
+        assert!(book.limits.len() > ASKED_MAX / 2);
+        let _ = book.request("last", "", NOW + 700.0, chance(1));
+        let left: Vec<&str> = book.limits.keys().map(String::as_str).collect();
+        assert_eq!(left, ["_failures:telegram", "_lockout:slack", "odd", "telegram:last"]);
     }
 
     #[test]
