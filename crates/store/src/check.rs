@@ -140,9 +140,12 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "route_mirrored",
-        says: "the routing table that Hermes reads says what ours says",
+        says: "the routing table that Hermes reads says what ours says, or what Hermes has written there since",
+        // What Hermes wrote is no older than ours, and taken over when we start.
         sql: "SELECT r.chat FROM tl_route r WHERE EXISTS (SELECT 1 FROM gateway_routing g WHERE g.session_key = r.chat)
-              AND NOT EXISTS (SELECT 1 FROM gateway_routing g WHERE g.session_key = r.chat AND g.entry_json = r.entry)",
+              AND NOT EXISTS (SELECT 1 FROM gateway_routing g WHERE g.session_key = r.chat AND (g.entry_json = r.entry
+                  OR CASE WHEN json_valid(g.entry_json) AND json_valid(r.entry) THEN
+                         json_extract(g.entry_json, '$.updated_at') >= json_extract(r.entry, '$.updated_at') END))",
         applies: |can| can.has_gateway_routing,
     },
     Check {

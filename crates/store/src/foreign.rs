@@ -3,7 +3,8 @@
 //! SQLite counts the commits of others (`data_version`). When the count moves, rows above the last
 //! one we looked at that are not ours name the sessions they were added to. A change that left no
 //! new row (an `/undo`, say) could be in any session: then every session we lately wrote to is
-//! named, because to look again costs little and to miss it would break the thread.
+//! named, because to look again costs little and to miss it would break the thread. Where rows were added
+//! as well, Hermes' own count says in which session something was taken back.
 //!
 //! Every batch looks, inside its transaction, so that a session's owner learns with its commit of
 //! whatever stands before its own rows. The others are told when the store is tended.
@@ -11,6 +12,7 @@
 use crate::commit::Writer;
 use crate::fault::Fault;
 use crate::read::session_id;
+use rusqlite::OptionalExtension;
 use std::collections::{BTreeSet, HashMap};
 use throughline_core::id::SessionId;
 use throughline_core::port::Tended;
@@ -34,6 +36,8 @@ pub(crate) struct Foreign {
     unread: BTreeSet<SessionId>,
     /// What batches came upon since the store was last tended.
     unannounced: Option<BTreeSet<SessionId>>,
+    /// How often something was taken back in a session we lately wrote to, as far as we have looked.
+    rewinds: HashMap<SessionId, i64>,
 }
 
 /// Others have written since we last looked.
@@ -43,6 +47,8 @@ pub(crate) struct Notice {
     last: i64,
     /// Where rows were added. Nowhere: the change was of another kind, and could be anywhere.
     sessions: BTreeSet<SessionId>,
+    /// Counts that are not those we knew.
+    rewinds: Vec<(SessionId, i64)>,
 }
 
 impl Notice {
@@ -72,6 +78,7 @@ impl Foreign {
         if self.recent.len() > 2 * RECENT_MAX {
             let oldest = self.clock.saturating_sub(RECENT_MAX as u64);
             self.recent.retain(|_, when| *when > oldest);
+            self.rewinds.retain(|session, _| self.recent.contains_key(session));
         }
     }
 
@@ -93,6 +100,7 @@ impl Foreign {
             false => self.unread.extend(notice.sessions.iter().cloned()),
         }
         self.unannounced.get_or_insert_default().extend(notice.sessions);
+        self.rewinds.extend(notice.rewinds);
     }
 
     fn is_ours(&self, row: i64) -> bool {
@@ -156,7 +164,28 @@ impl Writer {
                 sessions.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are nobody's news
             }
         }
-        Ok(Some(Notice { data_version, last, sessions }))
+        let rewinds = self.rewinds()?;
+        if !sessions.is_empty() {
+            sessions.extend(rewinds.iter().map(|(session, _)| session.clone()));
+        }
+        Ok(Some(Notice { data_version, last, sessions, rewinds }))
+    }
+
+    /// Where something was taken back since we last looked. Of a session that we have not looked at, that is any count:
+    /// it may have been ours.
+    fn rewinds(&self) -> Result<Vec<(SessionId, i64)>, Fault> {
+        if !self.reader.shape.can.has_rewind_count {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT COALESCE(rewind_count, 0) FROM sessions WHERE id = ?1";
+        let mut statement = self.reader.conn.prepare_cached(sql)?;
+        let mut found = Vec::new();
+        for session in self.foreign.recent.keys() {
+            let count = statement.query_row([session.as_str()], |row| row.get::<_, i64>(0)).optional()?;
+            let known = self.foreign.rewinds.get(session).copied().unwrap_or(0);
+            found.extend(count.filter(|count| *count != known).map(|count| (session.clone(), count)));
+        }
+        Ok(found)
     }
 
     fn data_version(&self) -> Result<i64, Fault> {

@@ -214,7 +214,20 @@ impl Reader {
     fn weight_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
         let mut statement = self.conn.prepare_cached(&self.shape.weight)?;
         let octets: i64 = statement.query_row(params![id.as_str(), row], |row| row.get(0))?;
-        Ok(octets as u64 / 4)
+        Ok(octets as u64 / 4 + self.weight_of_parts_above(id, row)?)
+    }
+
+    /// A picture weighs what a model counts for it, not what its octets would as text.
+    fn weight_of_parts_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
+        let mut statement = self.conn.prepare_cached(&self.shape.parts)?;
+        let mut rows = statement.query(params![id.as_str(), row])?;
+        let mut tokens = 0;
+        while let Some(row) = rows.next()? {
+            let (role, content) = ("user".to_owned(), text(row, 0)?);
+            let message = row::decode(row::MessageRow { role, content, ..row::MessageRow::default() });
+            tokens += throughline_core::compression::estimate(&message);
+        }
+        Ok(tokens)
     }
 
     fn rows_above(&self, id: &SessionId, last_row: i64) -> Result<usize, Fault> {

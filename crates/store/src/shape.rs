@@ -27,7 +27,10 @@ pub(crate) struct Shape {
     /// those above ?2 weigh, in octets.
     pub live: String,
     pub reach: String,
+    /// Octets of the text above row ?2 of session ?1, without content of several parts.
     pub weight: String,
+    /// And that content.
+    pub parts: String,
     /// Which place is that of row ?1, and whether the user has taken it back.
     pub standing: String,
     /// At most ?6 rows between ?4 and ?5 that summaries stand for, from the last on. Session ?1; the names
@@ -49,6 +52,10 @@ const MESSAGE: &str = "role, content, tool_call_id, tool_calls, tool_name, times
 /// Where a session came from, on homes that keep it.
 const CHAT_COLUMNS: [&str; 6] =
     ["session_key", "chat_id", "chat_type", "thread_id", "display_name", "origin_json"];
+
+/// As a condition on a row of `messages`: its content is a list of parts, pictures among them, perhaps. To SQLite a text
+/// ends at its first zero, but not its octets.
+const PARTS: &str = "COALESCE(substr(CAST(content AS BLOB), 1, 6) = x'006A736F6E3A', 0)";
 
 impl Shape {
     /// None, or the first column that every home of Hermes has and this one lacks.
@@ -105,8 +112,12 @@ impl Shape {
             live: format!("SELECT id FROM messages WHERE session_id = ?1{live} ORDER BY id"),
             reach: format!("SELECT count(*) FROM messages WHERE session_id = ?1 AND id <= ?2{live}"),
             weight: format!(
-                "SELECT COALESCE(sum(COALESCE(octet_length(content), 0) + COALESCE(octet_length(tool_calls), 0)), 0)
+                "SELECT COALESCE(sum(CASE WHEN {PARTS} THEN 0 ELSE COALESCE(octet_length(content), 0) END
+                                     + COALESCE(octet_length(tool_calls), 0)), 0)
                  FROM messages WHERE session_id = ?1 AND id > ?2{live}"
+            ),
+            parts: format!(
+                "SELECT content FROM messages WHERE session_id = ?1 AND id > ?2{live} AND {PARTS}"
             ),
             standing: format!(
                 "SELECT COALESCE(p.place, m.id), {taken_back} FROM messages m LEFT JOIN tl_place p ON p.id = m.id

@@ -76,8 +76,7 @@ fn nothing_is_lost(world: &World, before: &BTreeMap<(String, String), usize>, se
 fn broken(world: &World) -> Vec<String> {
     let mut broken = world.home().reader().unwrap().check().unwrap();
     broken.retain(|sentence| {
-        let is_behind = sentence.starts_with("route_mirrored")
-            || sentence.starts_with("route_live") && !world.reported.is_empty();
+        let is_behind = sentence.starts_with("route_live") && !world.reported.is_empty();
         world.used.is_empty() || !is_behind
     });
     broken

@@ -65,6 +65,72 @@ fn p15_rows_that_hermes_added_are_part_of_the_conversation() {
 }
 
 #[test]
+fn p13_what_hermes_wrote_into_its_routing_table_after_us_is_no_breach() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    turn(&mut store, "a", Some(chat(1)), "one");
+    store.close(NOW).unwrap();
+    drop(store);
+    let conn = hermes(directory.path());
+    let sql =
+        "UPDATE gateway_routing SET entry_json = json_set(entry_json, '$.updated_at', '2999-01-01T00:00:00')";
+    assert_eq!(conn.execute(sql, []).unwrap(), 1);
+    drop(conn);
+    assert_eq!(home(directory.path()).reader().unwrap().check().unwrap(), [""; 0]);
+}
+
+/// Rows that were added elsewhere do not hide what was taken back here.
+#[test]
+fn p15_an_undo_of_hermes_is_noticed_beside_what_it_appends() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    for session in ["a", "b", "c"] {
+        turn(&mut store, session, None, "one");
+    }
+    assert!(store.tend(NOW).unwrap().foreign.is_empty());
+    let conn = hermes(directory.path());
+    let undo = |session: &str| {
+        conn.execute("UPDATE messages SET active = 0 WHERE session_id = ?1", [session]).unwrap();
+        conn.execute("UPDATE sessions SET rewind_count = rewind_count + 1 WHERE id = ?1", [session]).unwrap();
+    };
+    undo("a");
+    hermes_says(&conn, "b", "user", "two");
+    assert_eq!(store.tend(NOW).unwrap().foreign, [id("a"), id("b")]);
+    // Also in a commit of its owner, and once only.
+    undo("a");
+    hermes_says(&conn, "b", "user", "three");
+    let commits = ["a", "c"].map(|name| {
+        let state = store.load(&id(name)).unwrap().unwrap().session;
+        Commit::Session { expect: state.generation, state: Box::new(state), acts: Vec::new(), at: NOW }
+    });
+    let told: Vec<bool> = store.commit(&commits).into_iter().map(|it| it.unwrap().foreign).collect();
+    assert_eq!(told, [true, false]);
+    hermes_says(&conn, "b", "user", "four");
+    assert_eq!(store.tend(NOW).unwrap().foreign, [id("a"), id("b")], "what the commit came upon");
+    hermes_says(&conn, "b", "user", "five");
+    assert_eq!(store.tend(NOW).unwrap().foreign, [id("b")]);
+}
+
+#[test]
+fn a_picture_that_hermes_took_in_weighs_what_a_picture_does() {
+    let directory = directory();
+    drop(writer(directory.path()));
+    let conn = hermes(directory.path());
+    hermes_begins(&conn, "theirs");
+    let picture = "A".repeat(2 << 20);
+    let content = format!(
+        "\0json:[{{\"type\": \"text\", \"text\": \"look\"}}, {{\"type\": \"image_url\", \
+         \"image_url\": {{\"url\": \"data:image/png;base64,{picture}\"}}}}]"
+    );
+    hermes_says(&conn, "theirs", "user", &content);
+    hermes_says(&conn, "theirs", "assistant", &"words ".repeat(1000));
+    drop(conn);
+    let store = writer(directory.path());
+    let weight = store.load(&id("theirs")).unwrap().unwrap().session.upkeep.context;
+    assert!((1_500..10_000).contains(&weight), "{weight} tokens");
+}
+
+#[test]
 fn p15_a_session_only_hermes_knows_goes_on() {
     for directory in [directory(), schema_11()] {
         drop(writer(directory.path()));

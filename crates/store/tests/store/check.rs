@@ -91,6 +91,10 @@ fn every_breach_is_noticed_by_name() {
         ("route_one_id", "UPDATE tl_route SET session = 'b'"),
         ("route_mirrored", "UPDATE gateway_routing SET entry_json = '{}'"),
         (
+            "route_mirrored",
+            "UPDATE gateway_routing SET entry_json = json_set(entry_json, '$.updated_at', '2001-01-01T00:00:00')",
+        ),
+        (
             "one_live_session_per_chat",
             "UPDATE sessions SET session_key = 'agent:main:telegram:dm:1' WHERE id = 'b'",
         ),
