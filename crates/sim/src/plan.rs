@@ -57,6 +57,8 @@ pub struct Plan {
 pub struct RememberPlan {
     /// So many turns of a session are handed over together.
     pub every: u64,
+    /// There is one document for all conversations.
+    pub shared: bool,
     pub latency_max: Duration,
     /// A reminder takes so long. Nobody waits for more than [`RECALL_PATIENCE`].
     pub recall_max: Duration,
@@ -660,6 +662,7 @@ impl Plan {
     }
 
     /// Seasons of which nothing is handed over before a conversation ends: by `/new`, because nobody writes, or
+                shared: true,
     /// because the day is over.
     pub fn harvest() -> Self {
         let remembering = Self::remembered().remembering.map(|plan| RememberPlan { every: 1000, ..plan });
@@ -922,7 +925,8 @@ impl LifecyclePlan {
 impl RememberPlan {
     fn draw(seed: &mut Seed) -> Self {
         Self {
-            every: 1 + seed.below(3),
+            every,
+            shared: every == 3, // without a draw of its own: no other world changes
             latency_max: [Duration::from_millis(50), Duration::from_secs(3)][pick(seed, 2)],
             recall_max: [Duration::from_millis(50), Duration::from_millis(600)][pick(seed, 2)],
             failing_percent: [0, 20, 60][pick(seed, 3)],

@@ -45,9 +45,10 @@ impl Provider for SimProvider {
         "sim"
     }
 
-    /// A chat is one document, whatever sessions it has.
+    /// A chat is one document, whatever sessions it has; or there is one for everybody.
     fn naming(&self, scope: &Scope) -> Naming {
-        let name = scope.chat.as_ref().map_or_else(|| scope.session.to_string(), ToString::to_string);
+        let own = || scope.chat.as_ref().map_or_else(|| scope.session.to_string(), ToString::to_string);
+        let name = if self.plan.shared { "everybody".to_owned() } else { own() };
         Naming { name, otherwise: None }
     }
 
@@ -146,11 +147,17 @@ impl SimProvider {
 pub fn verdict(plan: &Plan, books: &Books, agent: usize, unkept: &[Errand]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut last: BTreeMap<&SessionId, u64> = BTreeMap::new();
+    let mut newest: BTreeMap<&str, &Retention> = BTreeMap::new();
     let remembered = books.retained.iter().filter(|it| it.agent == agent).map(|it| &it.retention);
     for retention in remembered.clone() {
         let Retention { key, scope, said, .. } = retention;
         if last.insert(&scope.session, retention.index).is_some_and(|before| before >= retention.index) {
             wrong.push(format!("memory: {key} was kept out of turn, or twice"));
+        }
+        if let Some(before) = newest.insert(&retention.document, retention)
+            && before.at > retention.at
+        {
+            wrong.push(format!("memory: {} was kept before {key}, which is older", before.key));
         }
         let named = key.split('/').next() == Some(scope.session.as_str());
         if !named || *scope.agent != *agent_name(agent) {

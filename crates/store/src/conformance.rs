@@ -92,6 +92,7 @@ pub fn suite(sites: Sites<'_>) {
     p26_of_what_is_kept_the_last_rows_stay(sites);
     p26_nothing_stays_buffered_over_a_stop(sites);
     p24_nothing_stays_buffered_when_its_conversation_ends_by_itself(sites);
+    p24_what_is_due_is_not_handed_over_before_what_is_older_in_its_document(sites);
     p26_a_long_backlog_of_one_document_hides_no_other(sites);
     p27_a_name_stays_and_two_chats_never_share_one(sites);
     p30_calls_questions_and_stops_can_be_followed(sites);
@@ -1239,15 +1240,12 @@ impl World {
                 }
                 Act::Retain(kept) => {
                     self.kept.push((format!("{id}/{}", kept.turn), id.clone(), false));
-                    let waits = |(_, session, due): &&mut (String, SessionId, bool)| *session == id && !*due;
-                    if self.kept.iter_mut().filter(waits).count() >= EVERY {
-                        self.kept.iter_mut().filter(waits).for_each(|(_, _, due)| *due = true);
+                    let waits = |(_, session, due): &&(String, SessionId, bool)| *session == id && !*due;
+                    if self.kept.iter().filter(waits).count() >= EVERY {
+                        hand_over(&mut self.kept, &id);
                     }
                 }
-                Act::HandOver => {
-                    let of_it = |(_, session, _): &&mut (String, SessionId, bool)| *session == id;
-                    self.kept.iter_mut().filter(of_it).for_each(|(_, _, due)| *due = true);
-                }
+                Act::HandOver => hand_over(&mut self.kept, &id),
                 Act::Recall { .. }
                 | Act::Result { .. }
                 | Act::Ask { .. }
@@ -2426,11 +2424,25 @@ const PROVIDER: &str = "elsewhere";
 /// So many turns of a session are handed over together.
 const EVERY: usize = 2;
 
+/// Several sessions share each document.
+fn document_of(session: &SessionId) -> String {
+    let sum = session.as_str().bytes().map(u32::from).sum::<u32>();
+    format!("document {}", sum % 2)
+}
+
+/// What is kept of a session is due, and before it whatever was kept earlier in the same document.
+fn hand_over(kept: &mut [(String, SessionId, bool)], id: &SessionId) {
+    let Some(last) = kept.iter().rposition(|(_, session, _)| session == id) else { return };
+    for (_, session, due) in &mut kept[..=last] {
+        *due |= document_of(session) == document_of(id);
+    }
+}
+
 /// Whom a turn concerns, as the shell would find out.
 fn file(session: &SessionId, act: &mut Act) {
     if let Act::Retain(kept) = act {
         let scope = scope(session, None);
-        let naming = Naming { name: session.to_string(), otherwise: None };
+        let naming = Naming { name: document_of(session), otherwise: None };
         kept.filing = Some(Filing { provider: PROVIDER.into(), scope, naming, every: EVERY as u64 });
     }
 }
@@ -2590,6 +2602,28 @@ fn p26_a_long_backlog_of_one_document_hides_no_other(sites: Sites<'_>) {
     changes(&mut world, "short1/1", RetentionChange::Attempting);
     changes(&mut world, "short1/1", RetentionChange::Kept);
     assert_eq!(firsts(&world), (key("long0000"), key("short2")));
+}
+
+/// P24: a document that several sessions share is first in, first out, whoever buffers.
+fn p24_what_is_due_is_not_handed_over_before_what_is_older_in_its_document(sites: Sites<'_>) {
+    let mut world = world(sites);
+    let keeps = |world: &mut World, session: &str, document: &str, every: u64| {
+        let naming = Naming { name: document.into(), otherwise: None };
+        let filing = Filing { provider: "named".into(), scope: scope(&id(session), None), naming, every };
+        let turn = TurnId(Seq(1));
+        let kept = KeptTurn { turn, said: vec!["hello".into()], replied: "yes".into(), filing: Some(filing) };
+        let acts = vec![Act::Open(Box::default()), Act::Retain(Box::new(kept))];
+        let state = Box::new(Session::new(id(session)));
+        let commit = Commit::Session { expect: Generation(0), state, acts, at: world.now };
+        world.store.commit(&[commit]).remove(0).expect("it is committed");
+    };
+    keeps(&mut world, "older", "shared", 10);
+    keeps(&mut world, "apart", "another", 10);
+    keeps(&mut world, "due", "shared", 1);
+    keeps(&mut world, "newer", "shared", 10);
+    let due = world.store.retentions("named").expect("can be asked");
+    let due: Vec<_> = due.iter().map(|errand| errand.retention.key.as_str()).collect();
+    assert_eq!(due, ["older/1", "due/1"], "and nothing else goes before its time");
 }
 
 /// P26: what waits for more of its kind is due when the gateway stops.

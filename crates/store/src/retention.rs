@@ -25,6 +25,14 @@ const KEPT_MAX: i64 = 16;
 /// Rows that are looked at together. Whoever hands them over needs the first of each document.
 const DUE_MAX: u32 = 1000;
 
+/// What lies buffered in a document before something of this session that is due there.
+const BEFORE_DUE: &str = "UPDATE tl_retention SET state = 1, updated = ?2 WHERE number IN (
+    SELECT earlier.number
+    FROM (SELECT provider, document, MAX(number) AS last FROM tl_retention
+          WHERE session = ?1 AND state = 1 GROUP BY provider, document) AS due
+    CROSS JOIN tl_retention AS earlier ON earlier.document = due.document AND earlier.number < due.last
+        AND earlier.state IN (0, 1) AND earlier.state = 0 AND earlier.provider = due.provider)";
+
 impl Scribe<'_> {
     pub(crate) fn retain(&mut self, change: &Change<'_>, kept: &Kept) -> Result<(), Fault> {
         let Some(Filing { provider, scope, naming, every }) = &kept.filing else {
@@ -76,9 +84,12 @@ impl Scribe<'_> {
         Ok(self.conn.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()?)
     }
 
+    /// What is kept of a session goes out. A document that several sessions share is first in, first out: what
+    /// others still buffer there, and was said before, goes first.
     pub(crate) fn hand_over_kept(&mut self, change: &Change<'_>) -> Result<(), Fault> {
         let sql = "UPDATE tl_retention SET state = 1, updated = ?2 WHERE session = ?1 AND state = 0";
         self.conn.prepare_cached(sql)?.execute(params![change.id(), change.at.0])?;
+        self.conn.prepare_cached(BEFORE_DUE)?.execute(params![change.id(), change.at.0])?;
         Ok(())
     }
 
