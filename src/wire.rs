@@ -710,6 +710,7 @@ fn parts(
     platforms: Vec<Arc<dyn Platform>>,
 ) -> Parts {
     let (writing, reading, time) = (store.clone(), store.clone(), clock.clone());
+    let opened = std::sync::OnceLock::new();
     Parts {
         clock,
         model,
@@ -725,7 +726,14 @@ fn parts(
         models: Arc::new(OneModel),
         mint: mint(settings),
         open: Box::new(move || {
-            let writer = writing.writer(time.now()).map_err(|error| broken("open the store", error))?;
+            let writer = match opened.get() {
+                None => writing.writer(time.now()),
+                Some(file) => writing.writer_of(*file, time.now()),
+            };
+            let writer = writer.map_err(|error| broken("open the store", error))?;
+            if let Some(file) = writer.file() {
+                opened.get_or_init(|| file);
+            }
             Ok(Box::new(writer) as Box<dyn Store>)
         }),
         readers: Some(Box::new(move || {

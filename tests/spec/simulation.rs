@@ -137,6 +137,18 @@ fn power_may_fail_at_any_moment() {
 }
 
 #[test]
+fn p7_a_database_that_is_replaced_under_the_gateway_loses_nothing_that_was_acknowledged() {
+    let template = template();
+    for seed in 0..20 {
+        let mut plan = Plan::replaced();
+        plan.disk.replaced = Some(Duration::from_millis(100 + 150 * seed));
+        let report = World::new(seed, plan, &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        assert!(report.lives > 1, "seed {seed}: nobody noticed");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace() {
     let template = template();
     for seed in 0..20 {

@@ -109,7 +109,7 @@ pub enum StoreError {
     #[error("the database is locked by another process")]
     Busy,
     /// Nothing was written and nothing can be: stop accepting, keep what is there, try again later.
-    #[error("the disk cannot be written: {0}")]
+    #[error("the store cannot be written: {0}")]
     Unwritable(String),
     /// The disk or the file failed: stop this home, keep the others alive.
     #[error("could not {doing}")]

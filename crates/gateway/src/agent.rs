@@ -482,9 +482,9 @@ async fn read_news(home: std::sync::Weak<Home>, mut news: mpsc::UnboundedReceive
                 match &why {
                     Some(why) => tracing::error!(
                         why,
-                        "the disk cannot be written: accepting nothing, keeping everything"
+                        "the store cannot be written: nothing more is accepted until it can be"
                     ),
-                    None => tracing::info!("the disk can be written again"),
+                    None => tracing::info!("the store can be written again"),
                 }
                 *home.unwritable.lock().expect("nothing panics while it holds this") = why;
             }

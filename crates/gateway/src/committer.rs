@@ -183,7 +183,7 @@ impl Desk {
             match served {
                 Served::All => {}
                 Served::Close(answer) => {
-                    let closing = AssertUnwindSafe(|| store.close(writer.clock.now()));
+                    let closing = AssertUnwindSafe(|| close(store.as_mut(), writer.clock.now()));
                     let _ =
                         answer.send(std::panic::catch_unwind(closing).unwrap_or_else(|_| Err(panicked())));
                     return;
@@ -370,7 +370,7 @@ impl Writer {
         self.tended_at = Instant::now();
         let now = self.clock.now();
         if self.unwritable {
-            let detail = "the disk can be written again".to_owned();
+            let detail = "the store can be written again".to_owned();
             let probe = Commit::Note { session: None, name: "disk_recovered", detail, at: now };
             self.note_writability(&store.commit(&[probe]));
             self.patience = if self.unwritable { PROBE } else { IDLE };
@@ -412,6 +412,10 @@ impl Writer {
         }
         let at_rest = self.quiet_since.elapsed() >= AT_REST;
         if let (true, Some(readers)) = (at_rest, &self.readers) {
+            Err(StoreError::Unwritable(why)) => {
+                self.note_writability(&[Err(StoreError::Unwritable(why))]);
+                self.patience = PROBE;
+            }
             readers.idle.lock().expect("no reader panics holding the list").clear();
         }
         at_rest

@@ -365,7 +365,7 @@ pub(crate) async fn retry(home: &Arc<Home>, turn: Option<String>) -> Result<usiz
     }
     for key in &keys {
         if put(home, key, RetentionChange::Retried).await.is_err() {
-            return Err(Refusal::Internal("the disk cannot be written; try again later".into()));
+            return Err(Refusal::Internal("the store cannot be written; try again later".into()));
         }
     }
     home.retaining.reached();

@@ -147,6 +147,18 @@ impl Disk {
         self.shared.state().full = false;
     }
 
+    /// Somebody puts a copy of each file in its place. What has the old ones open goes on with those, which no name
+    /// leads to any more. Not an operation, and safely on disk.
+    pub fn replace_files(&self) {
+        self.shared.state().replace_files();
+    }
+
+    /// From now on nobody is told whether a name leads to another file by now. Here only so that a judge can show that
+    /// it would notice.
+    pub fn hide_replacements(&self) {
+        self.shared.state().hides_replacements = true;
+    }
+
     /// The `nth` read from now, 1 being the next, fails once with `SQLITE_IOERR_READ`. Replaces an earlier
     /// call; a power loss forgets it.
     pub fn fail_reads_at(&self, nth: u64) {
@@ -211,6 +223,7 @@ struct State {
     strike: Option<u64>,
     struck: bool,
     full: bool,
+    hides_replacements: bool,
     reads: u64,
     failing_read: Option<u64>,
     now: Duration,
@@ -233,6 +246,7 @@ impl State {
             strike: None,
             struck: false,
             full: false,
+            hides_replacements: false,
             reads: 0,
             failing_read: None,
             now: START,
@@ -428,6 +442,22 @@ impl State {
         for file in self.files.values_mut() {
             file.lose_some(&mut self.fate);
         }
+    }
+
+    fn replace_files(&mut self) {
+        let named: Vec<_> = self.names.iter().map(|(name, id)| (name.clone(), *id)).collect();
+        for (name, id) in named {
+            let copy = File::new(Kind::of(&name), self.file(id).live.clone());
+            let copy = self.create(copy);
+            self.names.insert(name, copy);
+        }
+        self.durable_names = self.names.clone();
+        self.collect();
+    }
+
+    /// Whether no name leads to this file.
+    fn has_moved(&self, id: FileId) -> bool {
+        !self.hides_replacements && !self.names.values().any(|named| *named == id)
     }
 
     fn end_lifetime(&mut self) {

@@ -95,10 +95,12 @@ pub enum Mutant {
     ReviewTwice,
     /// A review leaves its question in the transcript.
     ReviewAloud,
+    /// Files that were replaced are written to as if they were still there.
+    MissReplacement,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 41] = [
+    pub const ALL: [Mutant; 42] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -140,6 +142,7 @@ impl Mutant {
         Mutant::DropReview,
         Mutant::ReviewTwice,
         Mutant::ReviewAloud,
+        Mutant::MissReplacement,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -274,6 +277,7 @@ impl Mutant {
             | Mutant::ForgetDraft
             | Mutant::KeepTwice
             | Mutant::KeepEarly
+            | Mutant::MissReplacement
             | Mutant::ForgetChain => {}
         }
         commit

@@ -218,6 +218,9 @@ pub struct ReviewPlan {
 pub struct DiskPlan {
     /// The disk is full for this long, from this moment on.
     pub full: Option<(Duration, Duration)>,
+    /// In the first life, at this moment, somebody puts a copy of the files in their place, as a backup is restored. The
+    /// operator starts the process again when it says that it cannot write.
+    pub replaced: Option<Duration>,
 }
 
 /// When a life of the process ends before its time.
@@ -290,7 +293,7 @@ impl Plan {
             past: false,
             lifecycle,
             reviews: None,
-            disk: DiskPlan { full },
+            disk: DiskPlan { full, replaced: None },
             platforms,
             crashes,
             remembering: None,
@@ -348,7 +351,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 12] {
+    pub fn fixed() -> [(&'static str, Plan); 13] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -362,6 +365,7 @@ impl Plan {
             ("remembered", Plan::remembered()),
             ("harvest", Plan::harvest()),
             ("retrospect", Plan::retrospect()),
+            ("replaced", Plan::replaced()),
         ]
     }
 
@@ -408,11 +412,17 @@ impl Plan {
             past: false,
             lifecycle: LifecyclePlan::default(),
             reviews: None,
-            disk: DiskPlan { full: None },
+            disk: DiskPlan { full: None, replaced: None },
             platforms: PlatformPlan { streams: true, piece_chars: None, troubles: Vec::new() },
             crashes: Vec::new(),
             remembering: None,
         }
+    }
+
+    /// The same, and after a second and a half the database is another file.
+    pub fn replaced() -> Self {
+        let disk = DiskPlan { full: None, replaced: Some(Duration::from_millis(1500)) };
+        Self { disk, ..Self::script() }
     }
 
     /// People who take back what they said, ask again, go on in a copy, and back, and name what they have.
@@ -652,6 +662,7 @@ impl Plan {
         Self {
             remembering: Some(RememberPlan {
                 every: 2,
+                shared: true,
                 latency_max: Duration::from_millis(400),
                 recall_max: Duration::from_millis(350),
                 failing_percent: 30,
@@ -662,7 +673,6 @@ impl Plan {
     }
 
     /// Seasons of which nothing is handed over before a conversation ends: by `/new`, because nobody writes, or
-                shared: true,
     /// because the day is over.
     pub fn harvest() -> Self {
         let remembering = Self::remembered().remembering.map(|plan| RememberPlan { every: 1000, ..plan });
@@ -924,6 +934,7 @@ impl LifecyclePlan {
 
 impl RememberPlan {
     fn draw(seed: &mut Seed) -> Self {
+        let every = 1 + seed.below(3);
         Self {
             every,
             shared: every == 3, // without a draw of its own: no other world changes

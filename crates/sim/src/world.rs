@@ -176,7 +176,10 @@ impl World {
     pub fn new(number: u64, plan: Plan, template: &Image, mutant: Option<Mutant>) -> Self {
         let mut seed = Seed::new(number);
         let agents = plan.agents;
-        let disks = (0..agents).map(|_| Disk::from_image(template, seed.next_u64())).collect();
+        let disks: Vec<_> = (0..agents).map(|_| Disk::from_image(template, seed.next_u64())).collect();
+        if mutant == Some(Mutant::MissReplacement) {
+            disks.iter().for_each(Disk::hide_replacements);
+        }
         let mut books = Books::default();
         books.chats =
             plan.chats.iter().map(|chat| ChatBook { agent: chat.agent, ..ChatBook::default() }).collect();
@@ -592,6 +595,9 @@ async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), 
     if let Some((from, long)) = outside.plan.disk.full {
         tokio::spawn(fill_up(outside.clone(), from, long));
     }
+    if let (Some(at), 1) = (outside.plan.disk.replaced, outside.write(|books| books.life)) {
+        tokio::spawn(replace_files(outside.clone(), desk.clone(), at));
+    }
     for writer in writing {
         writer.await?;
     }
@@ -615,6 +621,17 @@ async fn fill_up(outside: Arc<Outside>, from: Duration, long: Duration) {
     outside.disks[0].fill();
     sleep(long).await;
     outside.disks[0].free_space();
+}
+
+/// Whoever restored the backup looks whether the gateway noticed, and begins anew if it did.
+async fn replace_files(outside: Arc<Outside>, desk: Arc<dyn Desk>, at: Duration) {
+    sleep(at).await;
+    outside.disks[0].replace_files();
+    outside.write(|books| books.saw(("replaced", 0)));
+    while desk.status().unwritable.is_none() {
+        sleep(Duration::from_millis(250)).await;
+    }
+    outside.kill();
 }
 
 /// An error and what is behind it.

@@ -3,11 +3,13 @@
 //! Each commit has a savepoint of its own: one that is refused is rolled back to it, and its
 //! neighbours stand. A disk that cannot be written, or a lock that is not given, fails every
 //! member, because none of them is on disk; the connection stays usable for the next try.
+//! So does a file that is no longer in its place ([`crate::place`]).
 
 use crate::fault::{Fault, While};
 use crate::foreign::{Foreign, Notice};
 use crate::index;
 use crate::open::Home;
+use crate::place::{FileId, OpenFiles};
 use crate::projection::Projection;
 use crate::read::Reader;
 use crate::transcript::NextRow;
@@ -35,6 +37,12 @@ pub struct Writer {
     pub(crate) home: Home,
     pub(crate) foreign: Foreign,
     pub(crate) projection: Projection,
+    files: OpenFiles,
+    /// A batch was written, and then its file was not in its place: whether it stands is not known, so this connection
+    /// writes no more. Why.
+    given_up: Option<String>,
+    /// What a log held that was deleted is in the database.
+    rescued: bool,
 }
 
 /// What a batch did beside the tables, once it is on disk.
@@ -48,7 +56,9 @@ pub(crate) struct Effects {
 
 impl Writer {
     pub(crate) fn new(reader: Reader, home: Home) -> Self {
-        Self { reader, home, foreign: Foreign::default(), projection: Projection::default() }
+        let files = OpenFiles::of(&reader.conn, &home);
+        let (foreign, projection) = (Foreign::default(), Projection::default());
+        Self { reader, home, foreign, projection, files, given_up: None, rescued: false }
     }
 
     /// Takes over what Hermes wrote while we were away.
@@ -60,7 +70,43 @@ impl Writer {
         Ok(self)
     }
 
+    /// The file that is being written, to tell it from another one of its name. None: nobody can tell.
+    pub fn file(&self) -> Option<FileId> {
+        self.files.database()
+    }
+
+    /// Whether what is written now could be found again.
+    fn in_place(&self) -> Result<(), Fault> {
+        if let Some(why) = &self.given_up {
+            return Err(StoreError::Unwritable(why.clone()).into());
+        }
+        let Some(displaced) = self.files.displaced(&self.reader.conn) else { return Ok(()) };
+        Err(displaced.told().into())
+    }
+
+    /// A log that was deleted is still open here, and only here: what it holds goes to the database, before the process
+    /// ends without being asked.
+    fn rescue_log(&mut self) {
+        let log_alone = self.files.displaced(&self.reader.conn).is_some_and(|it| !it.is_database());
+        if log_alone && !self.rescued {
+            let sql = "PRAGMA wal_checkpoint(PASSIVE)";
+            self.rescued = self.reader.conn.query_row(sql, [], |_| Ok(())).is_ok();
+        }
+    }
+
     fn batch(&mut self, batch: &[Commit]) -> Result<Vec<Result<Committed, StoreError>>, Fault> {
+        let results = self.written(batch)?;
+        // Deleted just now: it may have been before the commit.
+        if let Err(fault) = self.in_place() {
+            if let Fault::Refused(StoreError::Unwritable(why)) = &fault {
+                self.given_up = Some(why.clone());
+            }
+            return Err(fault);
+        }
+        Ok(results)
+    }
+
+    fn written(&mut self, batch: &[Commit]) -> Result<Vec<Result<Committed, StoreError>>, Fault> {
         let mut effects = Effects::default();
         let (results, notice) = transact(&self.reader.conn, |conn| {
             let notice = self.notice()?;
@@ -70,6 +116,7 @@ impl Writer {
                 let news = self.is_news_to(commit, notice.as_ref());
                 results.push(self.alone(conn, commit, news, &mut rows, &mut effects)?);
             }
+            self.in_place()?;
             Ok((results, notice))
         })?;
         if let Some(notice) = notice {
@@ -182,6 +229,7 @@ impl Store for Writer {
             }
         }
     }
+                self.rescue_log();
 
     fn boot(&mut self, _now: Time) -> Result<Boot, StoreError> {
         self.next_boot().while_doing("count this start")
@@ -198,6 +246,10 @@ impl Store for Writer {
         match index::slice(&self.reader).while_doing("index messages") {
             Ok(more) => tended.more = more,
             Err(error) => tended.trouble.push(error.in_full()),
+        if let Err(fault) = self.in_place() {
+            self.rescue_log();
+            return Err(fault.while_doing("look for the files of the store"));
+        }
         }
         let rest = [
             self.forget_old_events().while_doing("let old events go"),

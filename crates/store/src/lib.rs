@@ -6,7 +6,8 @@
 //!
 //! - a batch is one transaction and one fsync; a commit that is refused leaves its neighbours standing
 //! - what Hermes wrote while we were away, or writes beside us, is adopted, never overwritten
-//! - search index and `sessions.json` follow behind, and are whole after a clean stop
+//! - search index and `sessions.json` follow behind. After a clean stop the file is whole, and the index if it could be
+//!   brought up to date in a few seconds; what it lacks is found all the same
 //!
 //! Deliberately absent: threads, clocks, randomness, decisions about sessions (those are the
 //! core's), the text of Hermes' formats (those are in `throughline-hermes`).
@@ -35,6 +36,7 @@ mod matcher;
 mod open;
 mod outbox;
 mod passage;
+mod place;
 mod projection;
 mod prune;
 mod read;
@@ -58,5 +60,6 @@ pub use check::Breach;
 pub use commit::Writer;
 pub use copy::{Copied, CopyError, copy, inspect};
 pub use open::{Durability, FileSystem, Home, OpenError};
+pub use place::FileId;
 pub use prune::{Owed, Prunable};
 pub use read::Reader;

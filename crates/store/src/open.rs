@@ -6,6 +6,7 @@
 use crate::commit::Writer;
 use crate::fault::While;
 use crate::filesystem;
+use crate::place::{self, FileId};
 use crate::read::Reader;
 use crate::shape::Shape;
 use rusqlite::config::DbConfig;
@@ -125,6 +126,11 @@ pub enum OpenError {
     Busy(PathBuf),
     #[error("{} cannot be opened for this: {detail}. Check its permissions and the space on its disk", path.display())]
     Unwritable { path: PathBuf, detail: String },
+    #[error(
+        "{} was deleted or replaced while the gateway ran. Put it back, or restore a backup, and start the gateway again",
+        .0.display()
+    )]
+    Displaced(PathBuf),
     #[error("{} could not be opened", path.display())]
     Broken {
         path: PathBuf,
@@ -137,7 +143,9 @@ impl From<OpenError> for StoreError {
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::Busy(_) => StoreError::Busy,
-            OpenError::Unwritable { .. } => StoreError::Unwritable(error.to_string()),
+            OpenError::Unwritable { .. } | OpenError::Displaced(_) => {
+                StoreError::Unwritable(error.to_string())
+            }
             error => StoreError::Broken { doing: "open the home", source: Box::new(error) },
         }
     }
@@ -226,6 +234,14 @@ impl Home {
         self.finish_routes(&conn)?;
         let writer = Writer::new(Reader { conn, shape }, self.clone());
         writer.adopted(now).map_err(|error| self.store_error(error))
+    }
+
+    /// The writer of the same file once more. Where that is gone, nothing is made in its place.
+    pub fn writer_of(&self, file: FileId, now: Time) -> Result<Writer, OpenError> {
+        match place::file_id(&self.database) {
+            Ok(Some(found)) if found == file => self.writer(now),
+            _ => Err(OpenError::Displaced(self.database.clone())),
+        }
     }
 
     /// A reader beside the writer, or beside nobody. It never changes the file.

@@ -196,6 +196,73 @@ fn p7_files_that_may_not_grow_are_a_full_disk_too() {
     a_full_disk(Scarcity::SmallFiles);
 }
 
+/// Until it says that it is ready, or that it is not.
+fn wait_until(client: &Client, ready: bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while client.is_ready() != ready {
+        assert!(Instant::now() < deadline, "it never noticed");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn p7_a_database_that_is_deleted_under_the_gateway_accepts_nothing_more() {
+    let place = Place::new();
+    let gateway = place.rehearsing(&json!({"latency_ms": 5})).start();
+    let client = &gateway.client;
+    client.say("steady", "while it is there").said();
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        fs::remove_file(place.home().join(name)).unwrap();
+    }
+    let path = place.home().join("state.db");
+    let expected = [path.to_str().unwrap(), "was deleted or moved away", "restore a backup"];
+    for session in ["steady", "another"] {
+        let refusal = client.say(session, "into the void");
+        let (code, message) = refusal.error();
+        assert_eq!((refusal.status, code.as_str()), (503, "unwritable"), "{session}: {message}");
+        says(&message, &expected);
+    }
+    wait_until(client, false);
+    says(&client.get("/health/ready").unwrap().text(), &expected);
+    let status = place.launch().arg("status").run();
+    says(&status.stdout, &expected);
+    says(&gateway.log(), &expected);
+    assert_eq!(gateway.stop().code(), Some(0));
+    // Whoever starts it again wants it to go on with what is there.
+    let gateway = place.rehearsing(&json!({"latency_ms": 5})).start();
+    gateway.client.say("steady", "afresh").said();
+    assert_eq!(gateway.client.transcript("steady").len(), 2);
+}
+
+#[test]
+fn p7_a_home_that_is_moved_away_under_the_gateway_is_used_again_when_it_is_back() {
+    let place = Place::new();
+    let gateway = place.rehearsing(&json!({"latency_ms": 5})).start();
+    let client = &gateway.client;
+    client.say("steady", "while it is there").said();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while client.read("/api/control/status")["tended"] != true {
+        // What is being written just now would not be known to stand, and only a start would find out.
+        assert!(Instant::now() < deadline, "the writer never comes to rest");
+        sleep(Duration::from_millis(5));
+    }
+    fs::rename(place.home(), place.file("elsewhere")).unwrap();
+    wait_until(client, false); // also where nobody writes
+    assert_eq!(client.say("steady", "while it is away").status, 503);
+    assert!(!place.home().join("state.db").exists(), "nothing is made in its place");
+    if place.home().exists() {
+        fs::remove_dir_all(place.home()).unwrap(); // what else is kept there may have been made anew
+    }
+    fs::rename(place.file("elsewhere"), place.home()).unwrap();
+    wait_until(client, true);
+    client.say("steady", "it is back").said();
+    let rows = client.transcript("steady");
+    let users: Vec<_> =
+        rows.iter().filter(|(role, _)| role == "user").map(|(_, text)| text.as_str()).collect();
+    assert_eq!(users, ["while it is there", "it is back"]);
+    assert_eq!(client.read("/api/control/check")["data"], json!([]));
+}
+
 #[test]
 fn a_disk_that_is_full_at_the_start_is_named() {
     let place = Place::new();

@@ -280,8 +280,17 @@ unsafe extern "C" fn check_reserved_lock(_file: *mut ffi::sqlite3_file, is_held:
 }
 
 /// "Not found" is the answer for a question one does not know; SQLite then does what it does by default.
-unsafe extern "C" fn file_control(_file: *mut ffi::sqlite3_file, _op: c_int, _arg: *mut c_void) -> c_int {
-    ffi::SQLITE_NOTFOUND
+unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, op: c_int, arg: *mut c_void) -> c_int {
+    match op {
+        ffi::SQLITE_FCNTL_HAS_MOVED => {
+            // SAFETY: an open file, and this question has a place for one integer.
+            code(unsafe {
+                ask(file, |state, id| Ok(state.has_moved(id)))
+                    .map(|moved| *arg.cast::<c_int>() = moved.into())
+            })
+        }
+        _ => ffi::SQLITE_NOTFOUND,
+    }
 }
 
 /// As SQLite on Unix says, so that it behaves here as it does there.
