@@ -153,3 +153,32 @@ fn p9_a_client_that_hangs_up_does_not_stop_its_turn() {
     assert_eq!(place.asked().len(), 1);
     assert_eq!(gateway.client.transcript("steady").len(), 2);
 }
+
+/// What the search index has yet to take in is on disk, and search finds it there.
+#[test]
+fn a_stop_does_not_wait_for_the_whole_search_index() {
+    let place = Place::new();
+    assert_eq!(place.launch().start().stop().code(), Some(0));
+    let conn = rusqlite::Connection::open(place.file("home/state.db")).unwrap();
+    conn.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).unwrap();
+    conn.execute_batch(
+        "BEGIN; INSERT INTO sessions (id, source, started_at) VALUES ('long', 'cli', 1763000000.0);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+         INSERT INTO messages (session_id, role, content, timestamp)
+         SELECT 'long', 'user', 'needle' || i || ' ' || hex(randomblob(500)), 1763000000.0 + i FROM n;
+         INSERT INTO tl_unindexed (id) SELECT id FROM messages; COMMIT",
+    )
+    .unwrap();
+    drop(conn);
+    let gateway = place.launch().start();
+    let began = Instant::now();
+    assert_eq!(gateway.stop().code(), Some(0));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(15), "it took {took:?}");
+    let conn = rusqlite::Connection::open(place.file("home/state.db")).unwrap();
+    let left: i64 = conn.query_row("SELECT count(*) FROM tl_unindexed", [], |row| row.get(0)).unwrap();
+    assert!(left > 0, "this machine is too quick for this test");
+    drop(conn);
+    let found = place.launch().arg("sessions").arg("search").arg("needle40000").run();
+    assert!(found.stdout.contains("long"), "{}{}", found.stdout, found.stderr);
+}

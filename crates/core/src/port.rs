@@ -147,9 +147,22 @@ pub trait Store: Read {
     fn rest(&mut self) {}
 
     /// Everything that `tend` would do in time, now.
-    fn close(&mut self, now: Time) -> Result<(), StoreError>;
+    fn close(&mut self, now: Time) -> Result<(), StoreError> {
+        self.close_while(now, &mut || true).map(drop)
+    }
+
+    /// The same, but what has yet to enter the search index is left to the next start as soon as `go_on` says no. It is
+    /// asked now and then.
+    fn close_while(&mut self, now: Time, go_on: &mut dyn FnMut() -> bool) -> Result<Closed, StoreError>;
 
     fn reader(&self) -> &dyn Read;
+}
+
+/// What a store that was closed has left to the next start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Messages that the search index has yet to take in.
+    pub unindexed: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use throughline_core::Time;
 use throughline_core::port::{Commit, Committed, Read, Store, StoreError, Tended};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
@@ -30,6 +31,8 @@ const WATCH_AT_REST: Duration = Duration::from_secs(8);
 const AT_REST: Duration = Duration::from_secs(30);
 /// How often a disk that refused a write is tried again.
 const PROBE: Duration = Duration::from_secs(1);
+/// So long a stop waits for the search index. What it has yet to take in is on disk, and the next start goes on with it.
+const INDEXING_AT_STOP: Duration = Duration::from_secs(3);
 
 pub type StoreFactory = Box<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
 pub type ReaderFactory = Box<dyn Fn() -> Result<Box<dyn Read>, StoreError> + Send + Sync>;
@@ -233,6 +236,18 @@ impl Desk {
     }
 }
 
+fn close(store: &mut dyn Store, now: Time) -> Result<(), StoreError> {
+    let until = Instant::now() + INDEXING_AT_STOP;
+    let closed = store.close_while(now, &mut || Instant::now() < until)?;
+    if closed.unindexed > 0 {
+        tracing::info!(
+            messages = closed.unindexed,
+            "stopped before the search index had all messages; the next start goes on with it"
+        );
+    }
+    Ok(())
+}
+
 enum Gathered {
     Orders(Vec<Order>),
     Panicked,
@@ -397,6 +412,10 @@ impl Writer {
                     let _ = self.news.send(News::Foreign(tended));
                 }
             }
+            Err(StoreError::Unwritable(why)) => {
+                self.note_writability(&[Err(StoreError::Unwritable(why))]);
+                self.patience = PROBE;
+            }
             Err(error) => {
                 tracing::warn!(%error, "could not tend the store; trying again");
                 self.patience = PROBE;
@@ -412,10 +431,6 @@ impl Writer {
         }
         let at_rest = self.quiet_since.elapsed() >= AT_REST;
         if let (true, Some(readers)) = (at_rest, &self.readers) {
-            Err(StoreError::Unwritable(why)) => {
-                self.note_writability(&[Err(StoreError::Unwritable(why))]);
-                self.patience = PROBE;
-            }
             readers.idle.lock().expect("no reader panics holding the list").clear();
         }
         at_rest

@@ -207,8 +207,8 @@ impl Store for Watched {
         tended
     }
 
-    fn close(&mut self, now: Time) -> Result<(), StoreError> {
-        let closed = self.store.close(now);
+    fn close_while(&mut self, now: Time, go_on: &mut dyn FnMut() -> bool) -> Result<Closed, StoreError> {
+        let closed = self.store.close_while(now, go_on);
         self.look_at_the_clock();
         closed
     }

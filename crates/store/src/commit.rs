@@ -22,8 +22,8 @@ use throughline_core::input::{DedupeKey, Input};
 use throughline_core::memory::{Errand, Naming, Scope};
 use throughline_core::message::{JsonText, Message};
 use throughline_core::port::{
-    Anchor, Backlog, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read,
-    Reset, Resting, Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionSummary, Settled,
+    Anchor, Backlog, Closed, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending,
+    Read, Reset, Resting, Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionSummary, Settled,
     Snapshot, SnapshotSummary, Spoken, Store, StoreError, Tended, Titling, Trace,
 };
 use throughline_core::prompt::Digest;
@@ -178,12 +178,17 @@ impl Writer {
         Ok(Boot(boot as u64))
     }
 
-    fn close_all(&mut self, now: Time) -> Result<(), Fault> {
-        while index::slice(&self.reader)? {}
+    fn close_all(&mut self, now: Time, go_on: &mut dyn FnMut() -> bool) -> Result<Closed, Fault> {
         self.project_now(now)?;
+        let mut more = true;
+        while more && go_on() {
+            more = index::slice(&self.reader, index::CLOSING)?;
+        }
         let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
         self.reader.conn.query_row(sql, [], |_| Ok(()))?; // busy readers keep the log: it is whole all the same
-        Ok(())
+        let unindexed = "SELECT count(*) FROM tl_unindexed";
+        let unindexed: i64 = self.reader.conn.query_row(unindexed, [], |row| row.get(0))?;
+        Ok(Closed { unindexed: unindexed.unsigned_abs() })
     }
 }
 
@@ -224,12 +229,12 @@ impl Store for Writer {
         match self.batch(batch) {
             Ok(results) => results,
             Err(fault) => {
+                self.rescue_log();
                 let error = fault.while_doing("commit");
                 batch.iter().map(|_| Err(again(&error))).collect()
             }
         }
     }
-                self.rescue_log();
 
     fn boot(&mut self, _now: Time) -> Result<Boot, StoreError> {
         self.next_boot().while_doing("count this start")
@@ -241,15 +246,16 @@ impl Store for Writer {
     }
 
     fn tend(&mut self, now: Time) -> Result<Tended, StoreError> {
-        let mut tended = self.look_around(now).while_doing("look for what Hermes wrote")?;
-        // Each on its own: an index that is damaged must not keep the news, or sessions.json, back.
-        match index::slice(&self.reader).while_doing("index messages") {
-            Ok(more) => tended.more = more,
-            Err(error) => tended.trouble.push(error.in_full()),
         if let Err(fault) = self.in_place() {
             self.rescue_log();
             return Err(fault.while_doing("look for the files of the store"));
         }
+        let mut tended = self.look_around(now).while_doing("look for what Hermes wrote")?;
+        // Each on its own: an index that is damaged must not keep the news, or sessions.json, back.
+        let indexed = index::extent(&self.reader).and_then(|extent| index::slice(&self.reader, extent));
+        match indexed.while_doing("index messages") {
+            Ok(more) => tended.more = more,
+            Err(error) => tended.trouble.push(error.in_full()),
         }
         let rest = [
             self.forget_old_events().while_doing("let old events go"),
@@ -259,8 +265,13 @@ impl Store for Writer {
         Ok(tended)
     }
 
-    fn close(&mut self, now: Time) -> Result<(), StoreError> {
-        self.close_all(now).while_doing("close the store")
+    fn close_while(&mut self, now: Time, go_on: &mut dyn FnMut() -> bool) -> Result<Closed, StoreError> {
+        if let Some(displaced) = self.files.displaced(&self.reader.conn)
+            && displaced.is_database()
+        {
+            return Err(displaced.told());
+        }
+        self.close_all(now, go_on).while_doing("close the store")
     }
 
     fn reader(&self) -> &dyn Read {
@@ -375,7 +386,7 @@ impl Read for Writer {
 
     /// The writer closes the index's lag first, so that nothing it committed is missed.
     fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError> {
-        while index::slice(&self.reader).while_doing("index messages")? {}
+        while index::slice(&self.reader, index::CLOSING).while_doing("index messages")? {}
         self.reader.search(query, filter)
     }
 

@@ -82,6 +82,129 @@ fn a_lock_that_is_not_given_fails_every_member_as_busy() {
 }
 
 #[test]
+fn a_close_leaves_the_index_to_the_next_start_when_it_is_told_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer(&directory);
+    let conn = &writer.reader.conn;
+    conn.execute_batch(
+        "BEGIN; INSERT INTO sessions (id, source, started_at) VALUES ('s', 'cli', 1.0);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+         INSERT INTO messages (id, session_id, role, content, timestamp) SELECT i, 's', 'user', 'word' || i, i FROM n;
+         INSERT INTO tl_unindexed (id) SELECT id FROM messages; COMMIT",
+    )
+    .unwrap();
+    let mut asked = 0;
+    let mut go_on = || {
+        asked += 1;
+        asked <= 2
+    };
+    let closed = writer.close_while(Time(1), &mut go_on).unwrap();
+    assert!(closed.unindexed > 2_000 && closed.unindexed < 5_000, "{closed:?}");
+    drop(writer);
+    let mut writer = self::writer(&directory);
+    while writer.tend(Time(2)).unwrap().more {}
+    let count = |table: &str| -> i64 {
+        writer.reader.conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(
+        (count("tl_unindexed"), count("messages_fts"), count("messages_fts_trigram")),
+        (0, 5_000, 5_000)
+    );
+}
+
+fn refused(writer: &mut Writer) -> String {
+    match writer.commit(&[note("refused")]).remove(0) {
+        Err(StoreError::Unwritable(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn p7_nothing_is_acknowledged_that_went_to_a_deleted_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer(&directory);
+    assert!(writer.commit(&[note("before")])[0].is_ok());
+    for file in ["state.db", "state.db-wal", "state.db-shm"] {
+        std::fs::remove_file(directory.path().join(file)).unwrap();
+    }
+    let why = refused(&mut writer);
+    let path = directory.path().join("state.db").display().to_string();
+    assert!(why.contains(&path) && why.contains("deleted") && why.contains("backup"), "{why}");
+    // Also where nobody writes, and when another file has its name.
+    assert!(matches!(writer.tend(Time(1)), Err(StoreError::Unwritable(_))));
+    let other = tempfile::tempdir().unwrap();
+    drop(self::writer(&other));
+    std::fs::copy(other.path().join("state.db"), directory.path().join("state.db")).unwrap();
+    let why = refused(&mut writer);
+    assert!(why.contains("replaced"), "{why}");
+    assert!(matches!(writer.close(Time(1)), Err(StoreError::Unwritable(_))));
+    // What is there now is left alone by whoever lets go.
+    drop(writer);
+    let fresh = self::writer(&directory);
+    assert_eq!(noted(&fresh), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_home_that_was_moved_away_is_written_again_when_it_is_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let store = Home { filesystem: FileSystem::Trusted, ..Home::at(&home) };
+    let mut writer = store.writer(Time(0)).unwrap();
+    assert!(writer.commit(&[note("before")])[0].is_ok());
+    std::fs::rename(&home, directory.path().join("elsewhere")).unwrap();
+    refused(&mut writer);
+    let file = writer.file().unwrap();
+    assert!(matches!(store.writer_of(file, Time(1)), Err(crate::open::OpenError::Displaced(_))));
+    assert!(!home.exists(), "nothing is made in its place");
+    std::fs::rename(directory.path().join("elsewhere"), &home).unwrap();
+    assert!(writer.commit(&[note("after")])[0].is_ok());
+    assert_eq!(noted(&writer), 2, "what was refused was not written");
+}
+
+#[cfg(unix)]
+#[test]
+fn p7_what_is_deleted_during_a_commit_is_not_acknowledged_and_nothing_more_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer(&directory);
+    let (path, away) = (directory.path().join("state.db"), directory.path().join("away"));
+    let (from, to) = (path.clone(), away.clone());
+    // Between the commit and its acknowledgement.
+    writer
+        .reader
+        .conn
+        .commit_hook(Some(move || {
+            std::fs::rename(&from, &to).unwrap();
+            false
+        }))
+        .unwrap();
+    refused(&mut writer);
+    writer.reader.conn.commit_hook(None::<fn() -> bool>).unwrap();
+    std::fs::rename(&away, &path).unwrap();
+    // Whether it stands is not known to whoever asked: who tries again must not have it twice.
+    refused(&mut writer);
+    drop(writer);
+    assert!(self::writer(&directory).commit(&[note("after")])[0].is_ok());
+}
+
+#[cfg(unix)]
+#[test]
+fn p7_what_a_deleted_log_held_is_in_the_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer(&directory);
+    assert!(writer.commit(&[note("before")])[0].is_ok());
+    std::fs::remove_file(directory.path().join("state.db-wal")).unwrap();
+    let why = refused(&mut writer);
+    assert!(why.contains("state.db-wal"), "{why}");
+    // As it is after a kill: nobody closes anything.
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(directory.path().join("state.db"), copy.path().join("state.db")).unwrap();
+    assert_eq!(noted(&self::writer(&copy)), 1);
+}
+
+#[test]
 fn an_empty_batch_is_nothing() {
     let directory = tempfile::tempdir().unwrap();
     assert!(writer(&directory).commit(&[]).is_empty());
