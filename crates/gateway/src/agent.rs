@@ -33,6 +33,10 @@ use tracing::{Instrument, Span};
 /// Encoded histories are kept in memory up to this much in all; beyond it, sessions at rest give theirs back.
 const CACHE_BYTES_MAX: usize = 32 << 20;
 
+/// Sessions whose falls are counted, and sessions whose place is kept until they are taken up. Beyond that one starts
+/// over: it is tried again sooner than it should be, or its prompt says nothing of its place.
+const COUNTED_MAX: usize = 4_096;
+
 /// Where it is remembered that the operator silenced the home.
 pub(crate) const HALT: &str = "halt";
 
@@ -241,9 +245,9 @@ impl Home {
     /// How long to wait before a session whose actor fell over is loaded again.
     pub fn fallen(&self, session: &SessionId) -> Duration {
         let mut falls = self.falls.lock().expect("nothing panics while it holds this");
-        let count = falls.entry(session.clone()).or_insert(0);
-        *count += 1;
-        Duration::from_millis(50 << (*count).min(11))
+        let count = falls.remove(session).unwrap_or(0).saturating_add(1);
+        insert_bounded(&mut falls, session.clone(), count);
+        Duration::from_millis(50 << count.min(11))
     }
 
     /// A session that could write something down stands again.
@@ -255,7 +259,7 @@ impl Home {
     pub fn bequeath(&self, successor: &SessionId, room: Room) {
         if !room.is_plain() {
             let mut rooms = self.rooms.lock().expect("nothing panics while it holds the rooms");
-            rooms.insert(successor.clone(), room);
+            insert_bounded(&mut rooms, successor.clone(), room);
         }
     }
 
@@ -425,6 +429,14 @@ impl Agent {
     }
 }
 
+/// What there is no room for any more goes, but not what was just put there.
+fn insert_bounded<T>(map: &mut BTreeMap<SessionId, T>, key: SessionId, value: T) {
+    while map.len() >= COUNTED_MAX {
+        map.pop_first();
+    }
+    map.insert(key, value);
+}
+
 /// Whether a reply may still take the place of a preview: its turn goes on, or it is on its way. The
 /// preview of a turn that was ended stays as it is.
 fn is_awaited(key: &str, unfinished: &[SessionId], undelivered: &[Outgoing]) -> bool {
@@ -489,5 +501,21 @@ async fn read_news(home: std::sync::Weak<Home>, mut news: mpsc::UnboundedReceive
                 *home.unwritable.lock().expect("nothing panics while it holds this") = why;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_for_each_session_is_bounded() {
+        let mut map = BTreeMap::new();
+        for number in 0..COUNTED_MAX + 100 {
+            let key: SessionId = format!("s{:06}", COUNTED_MAX + 100 - number).parse().expect("an id");
+            insert_bounded(&mut map, key.clone(), number);
+            assert!(map.len() <= COUNTED_MAX && map.contains_key(&key));
+        }
+        assert_eq!(map.len(), COUNTED_MAX);
     }
 }
