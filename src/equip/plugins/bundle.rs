@@ -12,7 +12,7 @@ macro_rules! file {
 
 const PACKAGE: &str = "hermes_host";
 
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     file!("__init__.py"),
     file!("__main__.py"),
     file!("app.py"),
@@ -24,6 +24,7 @@ const FILES: [(&str, &str); 16] = [
     file!("lineage.py"),
     file!("loop.py"),
     file!("provider.py"),
+    file!("registering.py"),
     file!("retention.py"),
     file!("scopes.py"),
     file!("server.py"),
