@@ -719,9 +719,14 @@ pub trait Engine: Send + Sync {
         let answer = format!("The context engine has no tool named {:?}.", call.name);
         Box::pin(async move { crate::tool::Returned::text(answer) })
     }
-    /// A few words for `/status`.
+    /// A few words about how it is doing, as far as they are at hand.
     fn status(&self) -> Option<String> {
         None
+    }
+    /// A few words for `/status`, about one session and as it is now.
+    fn status_of<'a>(&'a self, scope: &'a memory::Scope) -> Promise<'a, Option<String>> {
+        let _ = scope;
+        Box::pin(async { None })
     }
 }
 
