@@ -6,6 +6,7 @@
 use crate::chats::{self, Chats, Listening};
 use crate::clerk::{Attendant, Providers};
 use crate::client;
+use crate::cmd;
 use crate::cmd::chat::Chat;
 use crate::cmd::eval::{Eval, Surroundings};
 use crate::cmd::jobs::Retry;
@@ -18,7 +19,7 @@ use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::{Place, outside as outside_of};
 use crate::comeback;
 use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
-use crate::equip::plugins::Plugins;
+use crate::equip::plugins::{self, Plugins};
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, Home, Ownership};
 use crate::host::{Introduction, Plan};
@@ -196,7 +197,8 @@ pub async fn start(
         drop(store.writer(clock.now()).map_err(|error| broken("open the store", error)).map_err(because)?);
     }
     let mut off = Vec::new();
-    let plugins = Plugins::start(&home, name, settings, summarisers.first().cloned(), &mut off).await;
+    let place = plugins::Place { home: &home, agent: name, homes: &company.homes };
+    let plugins = Plugins::start(&place, settings, summarisers.first().cloned(), &mut off).await;
     let plugins = Arc::new(plugins);
     let (compressor, hard_tokens) = compressor::compressor(settings, summarisers, &plugins);
     let reviewer =
@@ -452,7 +454,8 @@ impl Surroundings for Evaluated<'_> {
     ) -> Promise<'a, anyhow::Result<Host>> {
         Box::pin(async move {
             let (home, settings) = self.settings()?;
-            Plugins::with_engine(&home, "eval", &settings, engine, writer).await
+            let place = plugins::Place { home: &home, agent: "eval", homes: &[] };
+            Plugins::with_engine(&place, &settings, engine, writer).await
         })
     }
 }
@@ -481,6 +484,45 @@ pub fn pairing(
     command.run(&Pairings::of(home.path()), &variable, SystemClock::new().now(), out)
 }
 
+/// In a home of its own, so that it damages none: a copy of what the one that is meant has for its plugins.
+fn plugin_check(
+    check: cmd::plugin::Check,
+    homes: &[PathBuf],
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let place = tempfile::tempdir().context("there is no place for the plugin to work in")?;
+    let home = only(homes, environment)?;
+    let is_named = check.name().is_some();
+    if homes.is_empty() && !is_named {
+        let empty = cmd::plugin::copied(&place.path().join("nowhere"), place.path())?;
+        let checked = check.command(&empty, Vec::new());
+        return check.run(checked, out);
+    }
+    home.refuse_other_than_directory()?;
+    let copy = cmd::plugin::copied(home.path(), place.path())?;
+    let untried = format!("what it keeps in {}", home.path().display());
+    let by_name = match check.name() {
+        Some(name) => {
+            let written = Written::read(&home, environment, Overrides::default())?;
+            let (mut settings, _) =
+                written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+            Plugins::checked(&home, &Home::new(&copy, home.chosen_by), &mut settings, name)?
+        }
+        None => None,
+    };
+    let checked = match by_name {
+        Some((settings, [engine, provider])) => {
+            cmd::plugin::Checked { settings, engine, provider, untried: Some(untried) }
+        }
+        None => {
+            let checked = check.command(&copy, vec![home.path().to_owned()]);
+            cmd::plugin::Checked { untried: Some(untried).filter(|_| home.path().is_dir()), ..checked }
+        }
+    };
+    check.run(checked, out)
+}
+
 /// What is configured, and what a gateway says that runs.
 pub fn plugin(
     command: Plugin,
@@ -490,7 +532,7 @@ pub fn plugin(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let command = match command {
-        Plugin::Check(check) => return check.run(out),
+        Plugin::Check(check) => return plugin_check(check, homes, environment, out),
         Plugin::New(new) => return new.run(out),
         command => command,
     };
