@@ -188,22 +188,22 @@ impl Remembering {
             false => self.many.as_ref(),
         }
     }
+}
 
-    /// Whose files the home's are: whoever sits at its terminal, is the only one who can write, or is the owner among
-    /// several. A client of the API says by itself who it speaks for, and is nobody's proof.
-    fn role(&self, scope: &Scope) -> Role {
-        let at_terminal = scope.platform == "cli" && scope.user.is_none();
-        let is_owner = || match self.people.company() {
-            Company::One => true,
-            Company::Many => {
-                let user = scope.user.as_deref();
-                user.is_some() && self.people.is_owner(&scope.platform, user)
-            }
-        };
-        match scope.is_private() && (at_terminal || (scope.platform != "api_server" && is_owner())) {
-            true => Role::Owner,
-            false => Role::Guest,
+/// Whose files the home's are: whoever sits at its terminal, is the only one who can write, or is the owner among
+/// several. A client of the API says by itself who it speaks for, and is nobody's proof.
+fn role(people: &People, scope: &Scope) -> Role {
+    let at_terminal = scope.platform == "cli" && scope.user.is_none();
+    let is_owner = || match people.company() {
+        Company::One => true,
+        Company::Many => {
+            let user = scope.user.as_deref();
+            user.is_some() && people.is_owner(&scope.platform, user)
         }
+    };
+    match scope.is_private() && (at_terminal || (scope.platform != "api_server" && is_owner())) {
+        true => Role::Owner,
+        false => Role::Guest,
     }
 }
 
@@ -228,11 +228,11 @@ impl Provider for Remembering {
     fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
         Box::pin(async move {
             if let Some(files) = &self.files {
-                files.bring(retention, self.role(&retention.scope)).await?;
+                files.bring(retention, role(&self.people, &retention.scope)).await?;
             }
             self.of(&retention.scope).retain(retention).await?;
             if let Some(files) = &self.files {
-                files.mirror(retention, self.role(&retention.scope)).await;
+                files.mirror(retention, role(&self.people, &retention.scope)).await;
             }
             Ok(())
         })
@@ -368,27 +368,24 @@ mod tests {
     #[test]
     fn p29_among_several_people_the_files_are_the_owners() {
         let (_directory, home, settings) = world("TELEGRAM_ALLOWED_USERS=42,7\n");
-        let none =
-            || Arc::new(Hindsight::new(hindsight::Settings::read(None, None, &|_| None).unwrap()).unwrap());
-        let remembering =
-            Remembering { one: none(), many: none(), people: People::of(&home, &settings), files: None };
-        let role = |platform: &str, user: Option<&str>, kind: &str| {
+        let people = People::of(&home, &settings);
+        let role_of = |platform: &str, user: Option<&str>, kind: &str| {
             let mut scope = Scope::of("s".parse().unwrap());
             (scope.platform, scope.user) = (platform.to_owned(), user.map(str::to_owned));
             scope.place.kind = Some(kind.to_owned());
-            remembering.role(&scope)
+            role(&people, &scope)
         };
-        assert_eq!(role("telegram", Some("42"), "dm"), Role::Owner);
-        assert_eq!(role("telegram", Some("7"), "dm"), Role::Guest);
-        assert_eq!(role("telegram", Some("42"), "group"), Role::Guest, "others read along");
+        assert_eq!(role_of("telegram", Some("42"), "dm"), Role::Owner);
+        assert_eq!(role_of("telegram", Some("7"), "dm"), Role::Guest);
+        assert_eq!(role_of("telegram", Some("42"), "group"), Role::Guest, "others read along");
         assert_eq!(
-            role("slack", Some("42"), "dm"),
+            role_of("slack", Some("42"), "dm"),
             Role::Guest,
             "the same number elsewhere is somebody else"
         );
-        assert_eq!(role("api_server", Some("42"), "dm"), Role::Guest);
-        assert_eq!(role("cron", None, "dm"), Role::Guest, "nobody says whose peer that would be");
-        assert_eq!(role("cli", None, "dm"), Role::Owner);
+        assert_eq!(role_of("api_server", Some("42"), "dm"), Role::Guest);
+        assert_eq!(role_of("cron", None, "dm"), Role::Guest, "nobody says whose peer that would be");
+        assert_eq!(role_of("cli", None, "dm"), Role::Owner);
     }
 
     #[test]
