@@ -18,7 +18,9 @@ use crate::cmd::prune::Prune;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::{Place, outside as outside_of};
 use crate::comeback;
-use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
+use crate::config::{
+    Endpoint, Environment, ModelChoice, ModelTimeouts, Overrides, Review, Settings, Sourced, Written,
+};
 use crate::equip::plugins::{self, Plugins};
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, Home, Ownership};
@@ -47,7 +49,7 @@ use throughline_gateway::{
 use throughline_hermes::env::Dotenv;
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
-use throughline_net::Client;
+use throughline_net::{Client, Timeouts};
 use throughline_platforms::Pairings;
 use throughline_plugins::Host;
 use throughline_server::Porch;
@@ -938,8 +940,28 @@ pub fn http() -> Client {
     Client::new(throughline_net::Settings::default())
 }
 
+/// As long as the user has said. Nobody waits for a piece of an answer longer than for all of it.
+fn patience(usual: Timeouts, written: &ModelTimeouts) -> Timeouts {
+    // A day is as good as for ever, and no number of seconds is too large for a clock.
+    let seconds = |written: &Sourced<f64>| Duration::from_secs_f64(written.value.clamp(1.0, 86_400.0));
+    let whole = written.request.as_ref().map(seconds);
+    let piece = written.stale.as_ref().map(seconds);
+    let whole = whole.unwrap_or(usual.whole.max(piece.unwrap_or_default()));
+    Timeouts {
+        whole,
+        first_byte: piece.unwrap_or(usual.first_byte).min(whole),
+        silence: piece.unwrap_or(usual.silence).min(whole),
+        ..usual
+    }
+}
+
 pub fn model(choice: &ModelChoice, http: &Client) -> anyhow::Result<Arc<dyn Model>> {
-    let client = http.clone();
+    let client = match choice {
+        ModelChoice::Rehearsal => http.clone(),
+        ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {
+            http.waiting(patience(http.timeouts(), &endpoint.timeouts))
+        }
+    };
     let headers = |endpoint: &Endpoint| {
         endpoint.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
     };
@@ -1003,5 +1025,27 @@ fn because(error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Broken { source, .. } => anyhow::Error::from_boxed(source),
         error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Origin;
+
+    #[test]
+    fn nobody_waits_for_a_piece_of_an_answer_longer_than_for_all_of_it() {
+        let usual = Timeouts::default();
+        let waited = |request: Option<f64>, stale: Option<f64>| {
+            let written = |seconds: f64| Sourced { value: seconds, origin: Origin::Environment };
+            let timeouts = ModelTimeouts { request: request.map(written), stale: stale.map(written) };
+            let Timeouts { first_byte, silence, whole, .. } = patience(usual, &timeouts);
+            [first_byte, silence, whole].map(|time| time.as_secs())
+        };
+        assert_eq!(waited(None, None), [600, 300, 3600]);
+        assert_eq!(waited(Some(60.0), None), [60, 60, 60]);
+        assert_eq!(waited(Some(900.0), Some(20.0)), [20, 20, 900]);
+        assert_eq!(waited(None, Some(7200.0)), [7200, 7200, 7200]);
+        assert_eq!(waited(Some(1e300), Some(0.001)), [1, 1, 86_400]);
     }
 }
