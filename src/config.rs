@@ -17,7 +17,7 @@ mod meaning;
 mod model;
 mod report;
 
-pub use model::{Endpoint, ModelChoice};
+pub use model::{Endpoint, ModelChoice, ModelTimeouts};
 pub use report::{Remark, Report, Row};
 
 use crate::home::{Home, KEY_FILE};

@@ -6,6 +6,7 @@
 use crate::chats::{self, Chats, Listening};
 use crate::clerk::{Attendant, Providers};
 use crate::client;
+use crate::cmd;
 use crate::cmd::chat::Chat;
 use crate::cmd::eval::{Eval, Surroundings};
 use crate::cmd::jobs::Retry;
@@ -17,8 +18,10 @@ use crate::cmd::prune::Prune;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::{Place, outside as outside_of};
 use crate::comeback;
-use crate::config::{Endpoint, Environment, ModelChoice, Overrides, Review, Settings, Written};
-use crate::equip::plugins::Plugins;
+use crate::config::{
+    Endpoint, Environment, ModelChoice, ModelTimeouts, Overrides, Review, Settings, Sourced, Written,
+};
+use crate::equip::plugins::{self, Plugins};
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, Home, Ownership};
 use crate::host::{Introduction, Plan};
@@ -46,7 +49,7 @@ use throughline_gateway::{
 use throughline_hermes::env::Dotenv;
 use throughline_hermes::{id, local};
 use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehearsal, Script};
-use throughline_net::Client;
+use throughline_net::{Client, Timeouts};
 use throughline_platforms::Pairings;
 use throughline_plugins::Host;
 use throughline_server::Porch;
@@ -196,7 +199,8 @@ pub async fn start(
         drop(store.writer(clock.now()).map_err(|error| broken("open the store", error)).map_err(because)?);
     }
     let mut off = Vec::new();
-    let plugins = Plugins::start(&home, name, settings, summarisers.first().cloned(), &mut off).await;
+    let place = plugins::Place { home: &home, agent: name, homes: &company.homes };
+    let plugins = Plugins::start(&place, settings, summarisers.first().cloned(), &mut off).await;
     let plugins = Arc::new(plugins);
     let (compressor, hard_tokens) = compressor::compressor(settings, summarisers, &plugins);
     let reviewer =
@@ -452,7 +456,8 @@ impl Surroundings for Evaluated<'_> {
     ) -> Promise<'a, anyhow::Result<Host>> {
         Box::pin(async move {
             let (home, settings) = self.settings()?;
-            Plugins::with_engine(&home, "eval", &settings, engine, writer).await
+            let place = plugins::Place { home: &home, agent: "eval", homes: &[] };
+            Plugins::with_engine(&place, &settings, engine, writer).await
         })
     }
 }
@@ -481,6 +486,45 @@ pub fn pairing(
     command.run(&Pairings::of(home.path()), &variable, SystemClock::new().now(), out)
 }
 
+/// In a home of its own, so that it damages none: a copy of what the one that is meant has for its plugins.
+fn plugin_check(
+    check: cmd::plugin::Check,
+    homes: &[PathBuf],
+    environment: &Environment,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let place = tempfile::tempdir().context("there is no place for the plugin to work in")?;
+    let home = only(homes, environment)?;
+    let is_named = check.name().is_some();
+    if homes.is_empty() && !is_named {
+        let empty = cmd::plugin::copied(&place.path().join("nowhere"), place.path())?;
+        let checked = check.command(&empty, Vec::new());
+        return check.run(checked, out);
+    }
+    home.refuse_other_than_directory()?;
+    let copy = cmd::plugin::copied(home.path(), place.path())?;
+    let untried = format!("what it keeps in {}", home.path().display());
+    let by_name = match check.name() {
+        Some(name) => {
+            let written = Written::read(&home, environment, Overrides::default())?;
+            let (mut settings, _) =
+                written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+            Plugins::checked(&home, &Home::new(&copy, home.chosen_by), &mut settings, name)?
+        }
+        None => None,
+    };
+    let checked = match by_name {
+        Some((settings, [engine, provider])) => {
+            cmd::plugin::Checked { settings, engine, provider, untried: Some(untried) }
+        }
+        None => {
+            let checked = check.command(&copy, vec![home.path().to_owned()]);
+            cmd::plugin::Checked { untried: Some(untried).filter(|_| home.path().is_dir()), ..checked }
+        }
+    };
+    check.run(checked, out)
+}
+
 /// What is configured, and what a gateway says that runs.
 pub fn plugin(
     command: Plugin,
@@ -490,7 +534,7 @@ pub fn plugin(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let command = match command {
-        Plugin::Check(check) => return check.run(out),
+        Plugin::Check(check) => return plugin_check(check, homes, environment, out),
         Plugin::New(new) => return new.run(out),
         command => command,
     };
@@ -904,8 +948,28 @@ pub fn http() -> Client {
     Client::new(throughline_net::Settings::default())
 }
 
+/// As long as the user has said. Nobody waits for a piece of an answer longer than for all of it.
+fn patience(usual: Timeouts, written: &ModelTimeouts) -> Timeouts {
+    // A day is as good as for ever, and no number of seconds is too large for a clock.
+    let seconds = |written: &Sourced<f64>| Duration::from_secs_f64(written.value.clamp(1.0, 86_400.0));
+    let whole = written.request.as_ref().map(seconds);
+    let piece = written.stale.as_ref().map(seconds);
+    let whole = whole.unwrap_or(usual.whole.max(piece.unwrap_or_default()));
+    Timeouts {
+        whole,
+        first_byte: piece.unwrap_or(usual.first_byte).min(whole),
+        silence: piece.unwrap_or(usual.silence).min(whole),
+        ..usual
+    }
+}
+
 pub fn model(choice: &ModelChoice, http: &Client) -> anyhow::Result<Arc<dyn Model>> {
-    let client = http.clone();
+    let client = match choice {
+        ModelChoice::Rehearsal => http.clone(),
+        ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {
+            http.waiting(patience(http.timeouts(), &endpoint.timeouts))
+        }
+    };
     let headers = |endpoint: &Endpoint| {
         endpoint.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
     };
@@ -969,5 +1033,27 @@ fn because(error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Broken { source, .. } => anyhow::Error::from_boxed(source),
         error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Origin;
+
+    #[test]
+    fn nobody_waits_for_a_piece_of_an_answer_longer_than_for_all_of_it() {
+        let usual = Timeouts::default();
+        let waited = |request: Option<f64>, stale: Option<f64>| {
+            let written = |seconds: f64| Sourced { value: seconds, origin: Origin::Environment };
+            let timeouts = ModelTimeouts { request: request.map(written), stale: stale.map(written) };
+            let Timeouts { first_byte, silence, whole, .. } = patience(usual, &timeouts);
+            [first_byte, silence, whole].map(|time| time.as_secs())
+        };
+        assert_eq!(waited(None, None), [600, 300, 3600]);
+        assert_eq!(waited(Some(60.0), None), [60, 60, 60]);
+        assert_eq!(waited(Some(900.0), Some(20.0)), [20, 20, 900]);
+        assert_eq!(waited(None, Some(7200.0)), [7200, 7200, 7200]);
+        assert_eq!(waited(Some(1e300), Some(0.001)), [1, 1, 86_400]);
     }
 }

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
+import sqlite3
 import unittest
 
-from harness import HermesCase, Refused, scope
+from harness import FIXTURES, HermesCase, Refused, scope
 from model import Model
 
 
@@ -170,6 +172,83 @@ class Written(HermesCase):
 
     def tool(self, peer, name, arguments):
         return peer.call("tool/call", {"scope": scope("s-1"), "key": name, "name": name, "arguments": arguments})["content"]
+
+
+class Lcm(HermesCase):
+    """One that cannot be copied, and that opens `~/.hermes/lcm.db` if it is made without a home."""
+
+    settings = {"engine": "lcm", "plugins": ["lcm"]}
+
+    def setUp(self):
+        super().setUp()
+        self.settle(self.home)
+
+    def settle(self, home):
+        """Puts the engine into a home."""
+        os.makedirs(home, exist_ok=True)
+        with open(os.path.join(home, "config.yaml"), "w") as config:
+            config.write("plugins:\n  enabled: [lcm]\ncontext:\n  engine: lcm\n")
+        shutil.copytree(FIXTURES / "lcm", os.path.join(home, "plugins", "lcm"))
+
+    def compress(self, peer, word, **about):
+        messages = conversation(12)
+        messages[0]["content"] = word
+        asked = {"scope": scope(**about), "messages": messages, "tokens": 60000, "window": 131072, "options": {}}
+        return peer.call("engine/compress", asked)["messages"]
+
+    def grep(self, peer, query, **about):
+        asked = {"scope": scope(**about), "key": "k/1", "name": "lcm_grep", "arguments": {"query": query}}
+        return json.loads(peer.call("tool/call", asked)["content"])["matches"]
+
+    def test_p31_each_agent_has_its_own_database_and_finds_nothing_of_the_other(self):
+        ada = self.start()
+        self.home = os.path.join(self.place, "other")
+        self.directory = os.path.join(self.place, "other-own")
+        os.makedirs(self.directory)
+        self.settle(self.home)
+        bob = self.start()
+        self.compress(ada, "the heron stands in the reeds")
+        self.compress(bob, "the ferry leaves at nine")
+        self.assertEqual(len(self.grep(ada, "heron")), 1)
+        self.assertEqual(self.grep(bob, "heron"), [])
+        self.assertEqual(self.grep(ada, "ferry"), [])
+        for home in ("home", "other"):
+            self.assertTrue(os.path.exists(os.path.join(self.place, home, "lcm.db")), home)
+        self.assertFalse(os.path.exists(os.path.join(self.place, ".hermes")))
+
+    def test_p31_what_hermes_kept_in_the_home_is_found(self):
+        with sqlite3.connect(os.path.join(self.home, "lcm.db")) as database:
+            database.execute("CREATE TABLE messages (session_id TEXT, role TEXT, content TEXT)")
+            database.execute("INSERT INTO messages VALUES ('earlier', 'user', 'the kingfisher came at dawn')")
+        database.close()
+        self.assertEqual(self.grep(self.start(), "kingfisher"), ["the kingfisher came at dawn"])
+
+    def test_each_session_has_an_engine_of_its_own_that_its_plugin_made(self):
+        peer = self.start()
+        self.compress(peer, "one", session="s1")
+        self.compress(peer, "two", session="s2")
+        with sqlite3.connect(os.path.join(self.home, "lcm.db")) as database:
+            sessions = [row[0] for row in database.execute("SELECT DISTINCT session_id FROM messages ORDER BY 1")]
+        database.close()
+        self.assertEqual(sessions, ["s1", "s2"])
+        self.assertIn("settings: register", peer.call("engine/status", {"scope": scope("s1")})["text"])
+        # Nothing but the engine was registered a second time.
+        self.assertEqual([each["name"] for each in peer.ability["commands"]], ["lcm"])
+
+    def test_one_that_its_plugin_does_not_make_anew_is_refused_and_not_guessed(self):
+        plugin = os.path.join(self.home, "plugins", "lcm", "__init__.py")
+        with open(plugin) as text:
+            written = text.read()
+        with open(plugin, "w") as text:
+            made = 'Lcm(config={"from": "register"}, hermes_home=str(get_hermes_home()))'
+            self.assertIn(made, written)
+            once = f"\n\nfrom hermes_cli.config import get_hermes_home\nONE = {made}\n\n\ndef register(ctx):"
+            text.write(written.replace(made, "ONE").replace("\n\ndef register(ctx):", once))
+        peer = self.start()
+        with self.assertRaises(Refused) as refused:
+            self.compress(peer, "one")
+        self.assertIn("registers no other one", str(refused.exception))
+        self.assertFalse(os.path.exists(os.path.join(self.place, ".hermes")))
 
 
 if __name__ == "__main__":

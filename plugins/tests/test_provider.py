@@ -146,6 +146,16 @@ class Written(HermesCase):
     def turns(self):
         return [line["said"] for line in self.told() if line["what"] == "turn"]
 
+    def test_what_a_subagent_brought_back_is_told_to_its_parents_provider(self):
+        peer = self.start()
+        self.assertIn({"event": "subagent_stop", "name": "memory/witness"}, peer.ability["hooks"])
+        facts = {"child_goal": "count the bees", "child_summary": "many", "child_session_id": "child"}
+        told = {"scope": scope(), "event": "subagent_stop", "name": "memory/witness", "key": "k/1", "facts": facts}
+        peer.call("hook/run", told)
+        [heard] = self.heard("delegation")
+        self.assertEqual((heard["task"], heard["result"], heard["child"]), ("count the bees", "many", "child"))
+        self.assertEqual(heard["session"], scope()["session"])
+
     def test_an_answer_means_that_it_is_kept(self):
         peer = self.start()
         for index in range(1, 6):

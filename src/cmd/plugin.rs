@@ -1,7 +1,7 @@
 //! `throughline plugin`: which plugins an agent has and how they are doing, and what whoever writes one needs.
 //!
 //! `list` asks the running gateway and is content with the configuration where none runs; `enable` and `disable`
-//! change one word in `config.yaml`; `check` and `new` need no home at all.
+//! change one word in `config.yaml`; `new` needs no home at all, and `check` works on a copy of one.
 
 use crate::equip::plugins::{DIRECTORY, HERMES};
 use crate::home::Home;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use throughline_core::redact::redacted;
 use throughline_hermes::config::edit::{self, Scalar};
 use throughline_hermes::config::plugins::{Plugin as Written, Plugins};
-use throughline_plugins::check::check;
+use throughline_plugins::check::{Finding, Outcome, check};
 use throughline_plugins::{LOG_FILE, PluginSettings, settings};
 
 #[derive(clap::Subcommand)]
@@ -58,7 +58,8 @@ pub struct Logs {
     lines: usize,
 }
 
-/// Put a plugin through its paces: whether it keeps to the protocol, whatever happens
+/// Put a plugin through its paces: whether it keeps to the protocol, whatever happens. It runs in a copy of what the
+/// home of --home has for its plugins, or in an empty home
 #[derive(clap::Args)]
 pub struct Check {
     /// After how long no answer is expected any more, in seconds; one that comes later than its deadline fails anyway
@@ -67,7 +68,8 @@ pub struct Check {
     /// What it is told as its settings, as JSON
     #[arg(long, value_name = "JSON")]
     settings: Option<String>,
-    /// The program and its arguments
+    /// The name of a plugin in that home's config.yaml (`hermes`: all that Hermes' Python carries), or a program and its
+    /// arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
@@ -235,24 +237,124 @@ impl Logs {
     }
 }
 
+/// What a check is run with: in a home that it may do with what it likes.
+pub struct Checked {
+    pub settings: PluginSettings,
+    /// What it has to bring, because the home's configuration counts on it.
+    pub engine: Option<String>,
+    pub provider: Option<String>,
+    /// What was left out, for whoever reads the report.
+    pub untried: Option<String>,
+}
+
 impl Check {
-    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-        let told = self.settings.as_deref().map(serde_json::from_str).transpose();
-        let told = told.context("--settings is no JSON")?;
-        let directory = tempfile::tempdir().context("there is no place for the plugin to work in")?;
+    /// The words that may be a plugin's name rather than a program.
+    pub fn name(&self) -> Option<&str> {
+        match &self.command[..] {
+            [name] if !name.contains(['/', '.']) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// A program in a home: see [`copied`].
+    pub fn command(&self, home: &Path, foreign: Vec<PathBuf>) -> Checked {
+        let directory = home.join(DIRECTORY).join("checked");
+        let environment = settings::environment(std::env::vars(), &[], &Default::default());
         let settings = PluginSettings {
-            environment: settings::environment(std::env::vars(), &[], &Default::default()),
-            settings: told.unwrap_or(Value::Null),
-            home: directory.path().to_owned(),
+            environment: settings::at_home(environment, &[], home, &directory),
+            home: home.to_owned(),
+            foreign,
             command: self.command.iter().map(|word| from_here(word)).collect(),
-            ..PluginSettings::new("checked", Vec::new(), directory.path().join("checked"))
+            ..PluginSettings::new("checked", Vec::new(), directory)
         };
+        Checked { settings, engine: None, provider: None, untried: None }
+    }
+
+    pub fn run(self, checked: Checked, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let told = self.settings.as_deref().map(serde_json::from_str).transpose();
+        let mut settings = checked.settings;
+        if let Some(told) = told.context("--settings is no JSON")? {
+            settings.settings = told;
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let patience = Duration::from_secs(self.patience.clamp(1, 600));
-        let report = runtime.block_on(check(settings, patience));
+        let mut report = runtime.block_on(check(settings, patience));
+        for (what, name) in [("a context engine", checked.engine), ("a memory provider", checked.provider)] {
+            let is_absent = |finding: &Finding| finding.what == what && finding.outcome == Outcome::Absent;
+            if let Some(name) = name.filter(|_| report.findings.iter().any(is_absent)) {
+                let why = format!("config.yaml counts on {name}, and the plugin brings none");
+                let finding = Finding { what: what.to_owned(), outcome: Outcome::Failed(why) };
+                report.findings.push(finding);
+            }
+        }
+        if let Some(untried) = checked.untried {
+            let outcome = Outcome::Untried("the check runs in a copy, so that it damages nothing".to_owned());
+            report.findings.push(Finding { what: untried, outcome });
+        }
         writeln!(out, "{report}")?;
         Ok(if report.has_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// What of a home its plugins are made of and told. The rest (conversations, databases, what a plugin keeps) stays where
+/// it is: a check writes, and nobody wants to find that in a conversation.
+const COPIED: [&str; 9] = [
+    "config.yaml",
+    ".env",
+    "auth.json",
+    "SOUL.md",
+    "honcho.json",
+    "hindsight",
+    "plugins",
+    "hooks",
+    "memories",
+];
+/// Of a directory what nobody needs to run it.
+const LEFT: [&str; 4] = [".git", "__pycache__", "node_modules", ".throughline"];
+/// Plugins are text. What is larger holds something else, and a check is not worth the disk.
+const COPIED_BYTES_MAX: u64 = 256 << 20;
+
+/// A copy of a home for a check, below `place`. A home that is not there leaves an empty one.
+pub fn copied(home: &Path, place: &Path) -> anyhow::Result<PathBuf> {
+    let copy = place.join("home");
+    crate::home::private_directory().create(&copy)?;
+    let mut left = COPIED_BYTES_MAX;
+    for name in COPIED {
+        let from = home.join(name);
+        if from.exists() {
+            copy_tree(&from, &copy.join(name), &mut left)
+                .with_context(|| format!("could not copy {} for the check", from.display()))?;
+        }
+    }
+    Ok(copy)
+}
+
+fn copy_tree(from: &Path, to: &Path, left: &mut u64) -> anyhow::Result<()> {
+    let metadata = fs::symlink_metadata(from)?;
+    if metadata.is_symlink() {
+        // A plugin that is a link to where it is written: it is run from there, and not written to.
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(fs::canonicalize(from)?, to)?;
+        return Ok(());
+    }
+    if metadata.is_file() {
+        *left = left.checked_sub(metadata.len()).with_context(|| {
+            format!(
+                "there are more than {} MB; name its command instead, without --home",
+                COPIED_BYTES_MAX >> 20
+            )
+        })?;
+        fs::copy(from, to)?;
+    } else if metadata.is_dir() {
+        crate::home::private_directory().create(to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            if !LEFT.iter().any(|name| entry.file_name() == *name) {
+                copy_tree(&entry.path(), &to.join(entry.file_name()), left)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// It is run in a directory of its own: a file that is meant from here is named in full.

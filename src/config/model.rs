@@ -32,6 +32,16 @@ pub struct Endpoint {
     pub headers: Vec<(String, Secret)>,
     pub context_length: Option<Sourced<u64>>,
     pub max_tokens: Option<Sourced<u64>>,
+    pub timeouts: ModelTimeouts,
+}
+
+/// How long to wait for a model, where the user has said so, in seconds.
+#[derive(Clone, Debug, Default)]
+pub struct ModelTimeouts {
+    /// For all of an answer.
+    pub request: Option<Sourced<f64>>,
+    /// For its first piece, and for each one after it.
+    pub stale: Option<Sourced<f64>>,
 }
 
 /// The name that chooses the offline model by hand.
@@ -188,7 +198,9 @@ impl Chooser<'_> {
     fn named(&self, name: Sourced<String>, report: &mut Report) -> Result<Draft, Unusable> {
         let known = provider::known(&name.value);
         let built_in = known.is_some_and(|known| known.name == name.value && known.reach != Reach::Custom);
-        if let Some(entry) = self.entry(&name.value).filter(|_| !built_in) {
+        // An entry for a provider that Hermes knows may say nothing but how long to wait for it.
+        let is_endpoint = |entry: &&Provider| !built_in && (known.is_none() || entry.base_url.is_some());
+        if let Some(entry) = self.entry(&name.value).filter(is_endpoint) {
             return self.own_endpoint(name, entry);
         }
         match known {
@@ -416,7 +428,9 @@ impl Chooser<'_> {
         let max_tokens = written.max_tokens.or_else(|| entry.and_then(|entry| entry.max_tokens));
         let mut headers = written.headers.clone();
         headers.extend(entry.into_iter().flat_map(|entry| entry.headers.clone()));
+        let timeouts = self.timeouts(&draft.provider.value, &model.value, is_near);
         let endpoint = Endpoint {
+            timeouts,
             model,
             base_url: draft.base_url.map(|url| url.trim_end_matches('/').to_owned()),
             key,
@@ -431,6 +445,30 @@ impl Chooser<'_> {
             Wire::Chat => ModelChoice::OpenAi(endpoint),
             Wire::Messages => ModelChoice::Anthropic(endpoint),
         })
+    }
+
+    /// By Hermes' names, in its order: of the model, of its provider, of the environment.
+    fn timeouts(&self, provider: &str, model: &str, is_near: bool) -> ModelTimeouts {
+        let entry = self.entry(provider);
+        let of_model = entry.and_then(|entry| entry.timeouts_of.iter().find(|(name, _)| name == model));
+        let of_model = of_model.map(|(_, timeouts)| timeouts);
+        let of_provider = entry.map(|entry| &entry.timeouts);
+        let written = [of_model, of_provider];
+        let request = written.iter().find_map(|timeouts| timeouts.and_then(|timeouts| timeouts.request));
+        let stale = written.iter().find_map(|timeouts| timeouts.and_then(|timeouts| timeouts.stale));
+        let variable = |name: &str| {
+            let seconds = self.variable(name)?.map(|text| text.expose().trim().parse::<f64>().unwrap_or(0.0));
+            Some(seconds).filter(|seconds| seconds.value > 0.0 && seconds.value.is_finite())
+        };
+        // A server on this machine may read a long prompt for minutes before it says a word.
+        let near = || {
+            let written = self.config.settings.agent.local_stream_stale_timeout.map(Sourced::from);
+            variable("HERMES_LOCAL_STREAM_STALE_TIMEOUT").or(written).filter(|_| is_near)
+        };
+        ModelTimeouts {
+            request: request.map(Sourced::from).or_else(|| variable("HERMES_API_TIMEOUT")),
+            stale: stale.map(Sourced::from).or_else(|| variable("HERMES_STREAM_STALE_TIMEOUT")).or_else(near),
+        }
     }
 
     // ------------------------------------------------------------------------------------------ keys
@@ -600,5 +638,11 @@ fn rows(endpoint: &Endpoint, wire: &Sourced<Wire>, report: &mut Report) {
     }
     if let Some(tokens) = &endpoint.max_tokens {
         report.sourced("model.max_tokens", tokens);
+    }
+    if let Some(seconds) = &endpoint.timeouts.request {
+        report.sourced("request_timeout_seconds", seconds);
+    }
+    if let Some(seconds) = &endpoint.timeouts.stale {
+        report.sourced("stale_timeout_seconds", seconds);
     }
 }

@@ -453,3 +453,54 @@ fn p31_no_secret_in_any_report() {
     let settings = Bench::new("").dotenv("OPENAI_API_KEY=sk-hidden-6").settings();
     assert!(!format!("{settings:?}").contains("hidden"), "{settings:?}");
 }
+
+#[test]
+fn how_long_a_model_is_waited_for_is_said_by_hermes_names() {
+    let custom =
+        "model: {default: m, provider: custom, base_url: http://127.0.0.1:9901/v1, api_key: sk-fake}\n";
+    let far = "model: {default: m, provider: openai-api, api_key: sk-fake}\n";
+    type Variables<'a> = &'a [(&'a str, &'a str)];
+    type Seconds = (Option<f64>, Option<f64>);
+    let cases: [(String, Variables<'_>, Seconds); 9] = [
+        (custom.to_owned(), &[], (None, None)),
+        (
+            format!(
+                "{custom}providers: {{custom: {{request_timeout_seconds: 900, stale_timeout_seconds: 20}}}}"
+            ),
+            &[("HERMES_API_TIMEOUT", "5"), ("HERMES_STREAM_STALE_TIMEOUT", "5")],
+            (Some(900.0), Some(20.0)),
+        ),
+        (
+            format!(
+                "{custom}providers: {{custom: {{request_timeout_seconds: 900, models: {{m: {{timeout_seconds: 7, \
+                 stale_timeout_seconds: 1.5}}, other: {{timeout_seconds: 1}}}}}}}}"
+            ),
+            &[],
+            (Some(7.0), Some(1.5)),
+        ),
+        (custom.to_owned(), &[("HERMES_API_TIMEOUT", "60")], (Some(60.0), None)),
+        (custom.to_owned(), &[("HERMES_STREAM_STALE_TIMEOUT", "30")], (None, Some(30.0))),
+        (format!("{custom}agent: {{local_stream_stale_timeout: 1200}}"), &[], (None, Some(1200.0))),
+        // Only for what is near, and nothing is no time at all.
+        (format!("{far}agent: {{local_stream_stale_timeout: 1200}}"), &[], (None, None)),
+        (
+            format!("{far}providers: {{openai-api: {{request_timeout_seconds: 0}}}}"),
+            &[("HERMES_API_TIMEOUT", "soon")],
+            (None, None),
+        ),
+        (format!("{far}providers: {{openai-api: {{stale_timeout_seconds: 45}}}}"), &[], (None, Some(45.0))),
+    ];
+    for (config, variables, expected) in cases {
+        let mut bench = Bench::new(&config);
+        bench.environment.0.extend(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())));
+        let settings = bench.settings();
+        let ModelChoice::OpenAi(endpoint) = &settings.model else { panic!("{config}") };
+        let seconds = |written: &Option<Sourced<f64>>| written.as_ref().map(|written| written.value);
+        let timeouts = &endpoint.timeouts;
+        assert_eq!(
+            (seconds(&timeouts.request), seconds(&timeouts.stale)),
+            expected,
+            "{config} {variables:?}"
+        );
+    }
+}

@@ -52,6 +52,18 @@ impl People {
         }
     }
 
+    /// Whether anybody is known as the owner. Where everybody may write, nobody is listed and nobody was paired, no one is.
+    pub fn has_owner(&self) -> bool {
+        let is_named = |platform: &Platform| {
+            let lists = platform.access.users.iter().chain(&platform.access.gateway_users);
+            let admins = &platform.access.orders.direct.admins;
+            !admins.is_empty() || lists.into_iter().any(|user| user != "*")
+        };
+        self.company() == Company::One
+            || self.platforms.iter().any(is_named)
+            || self.platforms.iter().any(|platform| !self.pairings.approved(&platform.name).is_empty())
+    }
+
     /// Whether this is the owner: the only one, or an administrator, or else the first on the allow-list, or else
     /// the first who was paired. What comes from no chat and names nobody (the terminal, a schedule, another agent)
     /// is the owner's.

@@ -11,7 +11,7 @@ mod bundle;
 mod python;
 
 use crate::config::Settings;
-use crate::home::Home;
+use crate::home::{Home, profiles, usual};
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -49,6 +49,31 @@ const OF_HERMES: &str = "hermes:";
 /// Hermes' names for the engine that is built in here.
 const BUILT_IN: [&str; 3] = ["", "compressor", "default"];
 
+/// Whose plugins they are.
+pub struct Place<'a> {
+    pub home: &'a Home,
+    pub agent: &'a str,
+    /// The homes of all agents of this process.
+    pub homes: &'a [PathBuf],
+}
+
+impl Place<'_> {
+    /// Homes that are none of its business: of the other agents here, of the profiles beside it, and where homes usually
+    /// are.
+    fn foreign(&self, settings: &Settings) -> Vec<PathBuf> {
+        if !settings.landlock.value {
+            return Vec::new();
+        }
+        let profiles = profiles(self.home).unwrap_or_default().into_iter().map(|(_, home)| home);
+        let usual = usual(&|name| settings.environment.get(name));
+        let beside = profiles.chain(usual).map(|home| home.path().to_owned());
+        self.homes.iter().cloned().chain(beside).filter(|home| home.is_dir()).collect()
+    }
+}
+
+/// What Hermes' installer puts into a root beside the homes: programs, and nothing of any agent.
+const INSTALLED: [&str; 3] = ["hermes-agent", "node", "bin"];
+
 /// All plugins of one agent.
 #[derive(Default)]
 pub struct Plugins {
@@ -62,12 +87,12 @@ pub struct Plugins {
 impl Plugins {
     /// Starts what the settings ask for, side by side. What does not start is off, and named.
     pub async fn start(
-        home: &Home,
-        agent: &str,
+        place: &Place<'_>,
         settings: &Settings,
         writer: Option<Arc<dyn Summariser>>,
         off: &mut Vec<String>,
     ) -> Self {
+        let home = place.home;
         let directory = home.path().join(DIRECTORY);
         let left = tokio::task::spawn_blocking(move || leftover::end_all(&directory)).await;
         for (plugin, process) in left.unwrap_or_default() {
@@ -76,12 +101,11 @@ impl Plugins {
         let wanted = Wanted::of(home, settings, off);
         let model = writer.map(answers);
         let own = settings.plugins.list.iter().filter(|plugin| plugin.enabled);
-        let mut hosts: Vec<Host> = own
-            .map(|plugin| Host::new(plugin_settings(plugin, home, agent, settings), model.clone()))
-            .collect();
+        let mut hosts: Vec<Host> =
+            own.map(|plugin| Host::new(plugin_settings(plugin, place, settings), model.clone())).collect();
         let mut resting = None;
         if let Some(asked) = wanted.of_hermes() {
-            let host = python::host(home, agent, settings, asked);
+            let host = python::host(place, settings, asked);
             let host = host.map(|host| PluginSettings { guards: wanted.may_guard(home), ..host });
             match host {
                 Ok(settings) if wanted.is_tools_only() => {
@@ -152,19 +176,18 @@ impl Plugins {
 
     /// The plugin with this engine and nothing beside it, whatever else the settings ask for.
     pub async fn with_engine(
-        home: &Home,
-        agent: &str,
+        place: &Place<'_>,
         settings: &Settings,
         engine: &str,
         writer: Arc<dyn Summariser>,
     ) -> anyhow::Result<Host> {
         let own = settings.plugins.list.iter().find(|plugin| plugin.name == engine);
         let settings = match own {
-            Some(plugin) => plugin_settings(plugin, home, agent, settings),
+            Some(plugin) => plugin_settings(plugin, place, settings),
             None => {
                 let name = engine.strip_prefix(OF_HERMES).unwrap_or(engine);
                 let asked = json!({"engine": name, "tools": [], "hooks": false, "plugins": []});
-                python::host(home, agent, settings, asked).map_err(|why| {
+                python::host(place, settings, asked).map_err(|why| {
                     anyhow!(
                         "context engine {engine}: no plugin of that name is listed under `throughline.plugins`, and \
                          it cannot be asked of Hermes: {why}"
@@ -181,6 +204,31 @@ impl Plugins {
             }
             Err(error) => bail!("context engine {engine}: {error}"),
         }
+    }
+
+    /// How the plugin of that name is started in a `copy` of its home, and which engine and provider it is counted on
+    /// for. None: there is no plugin of that name.
+    pub fn checked(
+        home: &Home,
+        copy: &Home,
+        settings: &mut Settings,
+        name: &str,
+    ) -> anyhow::Result<Option<(PluginSettings, [Option<String>; 2])>> {
+        let wanted = Wanted::of(home, settings, &mut Vec::new());
+        let homes = [home.path().to_owned()];
+        let place = Place { home: copy, agent: name, homes: &homes };
+        if let Some(plugin) = settings.plugins.list.iter().find(|plugin| plugin.name == name) {
+            let meant = |wanted: &Option<String>| wanted.clone().filter(|wanted| wanted == name);
+            let counted_on = [meant(&wanted.engine), meant(&wanted.provider)];
+            return Ok(Some((plugin_settings(plugin, &place, settings), counted_on)));
+        }
+        let Some(asked) = wanted.of_hermes().filter(|_| name == HERMES) else { return Ok(None) };
+        // It lies beside the home, not beside the copy.
+        let python =
+            python::interpreter(home.path(), settings).map_err(|why| anyhow!("plugin {name}: {why}"))?;
+        settings.plugins.hermes.python = Some(python.display().to_string());
+        let host = python::host(&place, settings, asked).map_err(|why| anyhow!("plugin {name}: {why}"))?;
+        Ok(Some((host, [None, None]))) // it fails by itself if what it is asked for is not there
     }
 
     /// Whether the settings ask for anything of Hermes' Python.
@@ -518,7 +566,8 @@ fn answers(writer: Arc<dyn Summariser>) -> AnswerModel {
     })
 }
 
-fn plugin_settings(plugin: &Plugin, home: &Home, agent: &str, settings: &Settings) -> PluginSettings {
+fn plugin_settings(plugin: &Plugin, place: &Place<'_>, settings: &Settings) -> PluginSettings {
+    let home = place.home;
     let directory = home.path().join(DIRECTORY).join(&plugin.name);
     let usual = Deadlines::default();
     let deadlines = match plugin.call_seconds.map(Duration::from_secs) {
@@ -532,14 +581,17 @@ fn plugin_settings(plugin: &Plugin, home: &Home, agent: &str, settings: &Setting
         None => usual,
     };
     let start = plugin.start_seconds.map_or(usual.start, Duration::from_secs);
+    let foreign = place.foreign(settings);
     PluginSettings {
-        environment: environment(settings, &plugin.environment, BTreeMap::new()),
+        environment: environment(settings, &plugin.environment, BTreeMap::new(), (home.path(), &directory)),
+        readable: installed(&foreign),
+        foreign,
         writable: plugin.writable.iter().map(|path| expanded(path, settings)).collect(),
         confined: settings.landlock.value,
         guards: plugin.guards,
         settings: plugin.settings.clone(),
         home: home.path().to_owned(),
-        agent: agent.to_owned(),
+        agent: place.agent.to_owned(),
         deadlines: Deadlines { start, ..deadlines },
         command: plugin.command.iter().map(|word| expanded(word, settings).display().to_string()).collect(),
         ..PluginSettings::new(&plugin.name, Vec::new(), directory)
@@ -551,12 +603,18 @@ fn environment(
     settings: &Settings,
     listed: &[String],
     given: BTreeMap<String, String>,
+    (home, directory): (&Path, &Path),
 ) -> BTreeMap<String, String> {
     let named = settings.environment.names();
     let ours = named.filter_map(|name| Some((name.to_owned(), settings.environment.get(name)?)));
     let secrets = settings.secrets.iter().filter(|(name, _)| listed.contains(name));
     let secrets = secrets.map(|(name, secret)| (name.clone(), secret.expose().to_owned()));
-    settings::environment(ours.chain(secrets), listed, &given)
+    let environment = settings::environment(ours.chain(secrets), listed, &given);
+    settings::at_home(environment, listed, home, directory)
+}
+
+fn installed(foreign: &[PathBuf]) -> Vec<PathBuf> {
+    foreign.iter().flat_map(|home| INSTALLED.map(|name| home.join(name))).collect()
 }
 
 /// A tilde in front is the user's directory.

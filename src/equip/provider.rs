@@ -43,7 +43,7 @@ pub fn memory(
     let provider = match name.to_ascii_lowercase().as_str() {
         name if NONE.contains(&name) => return None,
         "hindsight" => hindsight(home, settings),
-        "honcho" => honcho(home, &profile, settings, workspace),
+        "honcho" => honcho(home, &profile, settings, workspace, off),
         other => plugins.provider().ok_or_else(|| {
             format!(
                 "there is no provider called {other:?} here; hindsight and honcho are built in, and no plugin of that \
@@ -114,8 +114,13 @@ fn honcho(
     profile: &str,
     settings: &Settings,
     workspace: &Path,
+    off: &mut Vec<String>,
 ) -> Result<Arc<dyn Provider>, String> {
     let read = honcho_settings(home, profile, settings)?;
+    let people = People::of(home, settings);
+    if !people.has_owner() {
+        off.extend(unowned(home.path(), &read));
+    }
     let surroundings = |company| Surroundings {
         directory: workspace.display().to_string(),
         repository: repository(workspace),
@@ -124,7 +129,25 @@ fn honcho(
     let many = Honcho::new(read.clone(), surroundings(Company::Many));
     let one = Arc::new(Honcho::new(read, surroundings(Company::One)));
     let files = Some(Files::of(home.path(), many.clone()));
-    Ok(Arc::new(Remembering { one, many: Arc::new(many), people: People::of(home, settings), files }))
+    Ok(Arc::new(Remembering { one, many: Arc::new(many), people, files }))
+}
+
+/// Said where the home has memory files and nobody knows whose they are.
+fn unowned(home: &Path, read: &honcho::Settings) -> Option<String> {
+    let anybody = Scope::of("anybody".parse().expect("a plain word is an id"));
+    let brought = migration(read, &anybody, Role::Owner);
+    let is_there = |name: &&str| {
+        let place = if *name == "SOUL.md" { home.join(name) } else { home.join("memories").join(name) };
+        text(&place).is_ok_and(|text| text.is_some_and(|text| !text.trim().is_empty()))
+    };
+    let there: Vec<&str> = brought.into_iter().filter(is_there).collect();
+    (!there.is_empty()).then(|| {
+        format!(
+            "memory files: {} are not brought to Honcho from chats, because several people can write and none of them is \
+             known as the owner. Name the owner's id under `allow_admin_from` of a platform, or first on its allow-list.",
+            there.join(", ")
+        )
+    })
 }
 
 /// Why Honcho is off, and what to do about it.
@@ -165,15 +188,22 @@ impl Remembering {
             false => self.many.as_ref(),
         }
     }
+}
 
-    /// Whose files the home's are: whoever sits at its terminal, or is the only one who can write.
-    fn role(&self, scope: &Scope) -> Role {
-        let at_terminal = scope.platform == "cli" && scope.user.is_none();
-        let alone = || scope.platform != "api_server" && self.people.company() == Company::One;
-        match scope.is_private() && (at_terminal || alone()) {
-            true => Role::Owner,
-            false => Role::Guest,
+/// Whose files the home's are: whoever sits at its terminal, is the only one who can write, or is the owner among
+/// several. A client of the API says by itself who it speaks for, and is nobody's proof.
+fn role(people: &People, scope: &Scope) -> Role {
+    let at_terminal = scope.platform == "cli" && scope.user.is_none();
+    let is_owner = || match people.company() {
+        Company::One => true,
+        Company::Many => {
+            let user = scope.user.as_deref();
+            user.is_some() && people.is_owner(&scope.platform, user)
         }
+    };
+    match scope.is_private() && (at_terminal || (scope.platform != "api_server" && is_owner())) {
+        true => Role::Owner,
+        false => Role::Guest,
     }
 }
 
@@ -198,11 +228,11 @@ impl Provider for Remembering {
     fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
         Box::pin(async move {
             if let Some(files) = &self.files {
-                files.bring(retention, self.role(&retention.scope)).await?;
+                files.bring(retention, role(&self.people, &retention.scope)).await?;
             }
             self.of(&retention.scope).retain(retention).await?;
             if let Some(files) = &self.files {
-                files.mirror(retention, self.role(&retention.scope)).await;
+                files.mirror(retention, role(&self.people, &retention.scope)).await;
             }
             Ok(())
         })
@@ -317,6 +347,60 @@ mod tests {
         let read = honcho_settings(&home, "default", &settings).unwrap();
         assert_eq!(read.base_url, "http://127.0.0.1:9");
         assert_eq!(read.timeout, Duration::from_secs(7));
+    }
+
+    fn world(variables: &str) -> (tempfile::TempDir, Home, Settings) {
+        use crate::config::{Environment, Overrides, Written};
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), crate::home::ChosenBy::CommandLine);
+        std::fs::write(directory.path().join(".env"), format!("TELEGRAM_BOT_TOKEN=1:a\n{variables}"))
+            .unwrap();
+        std::fs::write(directory.path().join("config.yaml"), "memory: {provider: honcho}\n").unwrap();
+        std::fs::write(directory.path().join("honcho.json"), r#"{"apiKey": "k", "enabled": true}"#).unwrap();
+        std::fs::create_dir_all(directory.path().join("memories")).unwrap();
+        std::fs::write(directory.path().join("memories/USER.md"), "likes tea").unwrap();
+        let written = Written::read(&home, &Environment::from([]), Overrides::default()).unwrap();
+        let Ok(written) = written else { panic!("the settings cannot be read") };
+        let settings = written.report().settings.unwrap();
+        (directory, home, settings)
+    }
+
+    #[test]
+    fn p29_among_several_people_the_files_are_the_owners() {
+        let (_directory, home, settings) = world("TELEGRAM_ALLOWED_USERS=42,7\n");
+        let people = People::of(&home, &settings);
+        let role_of = |platform: &str, user: Option<&str>, kind: &str| {
+            let mut scope = Scope::of("s".parse().unwrap());
+            (scope.platform, scope.user) = (platform.to_owned(), user.map(str::to_owned));
+            scope.place.kind = Some(kind.to_owned());
+            role(&people, &scope)
+        };
+        assert_eq!(role_of("telegram", Some("42"), "dm"), Role::Owner);
+        assert_eq!(role_of("telegram", Some("7"), "dm"), Role::Guest);
+        assert_eq!(role_of("telegram", Some("42"), "group"), Role::Guest, "others read along");
+        assert_eq!(
+            role_of("slack", Some("42"), "dm"),
+            Role::Guest,
+            "the same number elsewhere is somebody else"
+        );
+        assert_eq!(role_of("api_server", Some("42"), "dm"), Role::Guest);
+        assert_eq!(role_of("cron", None, "dm"), Role::Guest, "nobody says whose peer that would be");
+        assert_eq!(role_of("cli", None, "dm"), Role::Owner);
+    }
+
+    #[test]
+    fn p29_where_nobody_can_be_the_owner_that_is_said_with_the_setting() {
+        let said = |variables: &str| {
+            let (directory, home, settings) = world(variables);
+            let mut off = Vec::new();
+            honcho(&home, "default", &settings, directory.path(), &mut off).map(drop).unwrap();
+            off
+        };
+        let open = said("TELEGRAM_ALLOW_ALL_USERS=true\n");
+        let [open] = &open[..] else { panic!("{open:?}") };
+        assert!(open.contains("USER.md") && open.contains("`allow_admin_from`"), "{open}");
+        assert_eq!(said("TELEGRAM_ALLOWED_USERS=42,7\n"), Vec::<String>::new());
+        assert_eq!(said("TELEGRAM_ALLOWED_USERS=42\n"), Vec::<String>::new());
     }
 
     #[test]

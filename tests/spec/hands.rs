@@ -324,6 +324,36 @@ fn p6_stop_all_silences_every_agent_within_a_second() {
     drop((answer, waits));
 }
 
+#[test]
+fn p6_a_crash_between_the_end_of_a_silence_and_its_release_leaves_no_agent_silent() {
+    let place = Place::new();
+    let send = json!([{"name": "send_message", "arguments": {"target": "agent:beta", "message": "hello"}}]);
+    let script = json!({"rules": [
+        {"when": {"contains": "[alpha]"}, "say": "."},
+        {"when": {"contains": "greet", "result": false}, "call": send},
+        {"when": {"contains": "greet", "result": true}, "say": "sent"},
+    ]});
+    let launch = two_homes(&place, &script);
+    let gateway = launch.start();
+    until("both are there", || gateway.log().contains("ready   after"));
+    assert!(gateway.client.say("talk", "greet beta").text().contains("sent"));
+    let database = || rusqlite::Connection::open(place.file("beta/state.db")).unwrap();
+    let silenced = || {
+        let sql = "SELECT count(*) FROM tl_session WHERE halted = 1";
+        database().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    until("beta was greeted", || place.asked().iter().any(|asked| asked.to_string().contains("[alpha]")));
+    let ended = Launch::on(&place, &[&place.file("alpha")]).arg("stop").arg("--all").run();
+    assert!(ended.status.success(), "{ended:?}");
+    until("beta is silent", || silenced() == 1);
+    gateway.kill();
+    // What the disk holds when the end of the silence is written, and nobody was told of it yet.
+    assert_eq!(database().execute("UPDATE tl_cursor SET value = '' WHERE platform = 'halt'", []).unwrap(), 1);
+    let gateway = launch.start();
+    until("beta goes on", || silenced() == 0);
+    assert!(gateway.stop().success());
+}
+
 fn system(asked: &Value) -> String {
     asked["messages"][0]["content"].as_str().unwrap_or_default().to_owned()
 }

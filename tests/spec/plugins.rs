@@ -307,6 +307,13 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
     assert_eq!(called[0]["scope"]["chat_key"], "agent:main:telegram:dm:4711");
     assert_eq!(company.orders("/wave everybody"), "waving at everybody");
     assert!(company.orders("/commands").contains("/wave"), "its order is listed");
+    let session = company.sessions().pop().unwrap();
+    let order = |order: &str| {
+        let path = format!("/api/sessions/{session}/commands");
+        gateway.client.post(&path, &[], &json!({"command": order})).unwrap()
+    };
+    assert_eq!(order("/wave the API").json()["said"], "waving at the API");
+    assert_eq!(order("/wave_not").status, 400, "nobody knows this one");
     let status = company.world.place.launch().arg("status").run();
     assert!(status.status.success(), "{status:?}");
 

@@ -732,9 +732,14 @@ pub trait Engine: Send + Sync {
         let answer = format!("The context engine has no tool named {:?}.", call.name);
         Box::pin(async move { crate::tool::Returned::text(answer) })
     }
-    /// A few words for `/status`.
+    /// A few words about how it is doing, as far as they are at hand.
     fn status(&self) -> Option<String> {
         None
+    }
+    /// A few words for `/status`, about one session and as it is now.
+    fn status_of<'a>(&'a self, scope: &'a memory::Scope) -> Promise<'a, Option<String>> {
+        let _ = scope;
+        Box::pin(async { None })
     }
 }
 
@@ -1127,6 +1132,11 @@ pub trait Desk: Send + Sync {
     fn note(&self, session: Option<SessionId>, name: &'static str, detail: String);
     /// Runs a question on a reader of this home's store.
     fn read(&self, question: Question) -> Promise<'_, Result<Reading, StoreError>>;
+    /// Whether an order can be carried out whose name is none of ours: a plugin's, or one that the user wrote.
+    fn carries_out<'a>(&'a self, name: &'a str, argument: &'a str) -> Promise<'a, bool> {
+        let _ = (name, argument);
+        Box::pin(async { false })
+    }
     fn status(&self) -> Status;
     fn now(&self) -> Time;
 }

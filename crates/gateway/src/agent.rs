@@ -384,6 +384,9 @@ impl Agent {
         for session in unfinished {
             router::mail(&home, &session, Origin::Stored, Mail::Wake);
         }
+        if !halted {
+            router::release(&home); // the last process may have ended the silence, and died before it told everybody
+        }
         if !home.lifecycle.policies.are_never() {
             tokio::spawn(expiry::watch(Arc::downgrade(&home)).instrument(home.span.clone()));
         }

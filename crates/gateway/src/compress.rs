@@ -37,6 +37,10 @@ const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long an engine may think about whether it is time. Its answer is waited for.
 const VERDICT_PATIENCE: Duration = Duration::from_millis(300);
 
+/// How long `/status` waits for an engine's words, and how much of them it shows.
+const WORDS_PATIENCE: Duration = Duration::from_secs(1);
+const WORDS_MAX: usize = 2000;
+
 /// How long to wait before a store that cannot be read is tried again.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
@@ -118,6 +122,20 @@ impl Compressor {
 
     pub(crate) fn status(&self) -> Option<String> {
         catch_unwind(AssertUnwindSafe(|| self.engine.status())).unwrap_or_default()
+    }
+
+    /// What the engine says for `/status` of a session. One that takes its time says nothing: the session's mailbox waits.
+    pub(crate) async fn words_about(&self, home: &Home, session: &SessionId) -> Option<String> {
+        let scope = scope::of_session(home, session).await.ok()?;
+        let asking = AssertUnwindSafe(async { self.engine.status_of(&scope).await }).catch_unwind();
+        match timeout(WORDS_PATIENCE, asking).await {
+            Ok(Ok(words)) => words.map(|words| words.trim().chars().take(WORDS_MAX).collect()),
+            Ok(Err(_)) => {
+                self.fell_over();
+                None
+            }
+            Err(_) => None,
+        }
     }
 
     fn fell_over(&self) -> bool {

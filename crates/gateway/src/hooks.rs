@@ -124,6 +124,7 @@ pub(crate) fn tell(
             ("parent_session_id", Fact::from(&task.parent)),
             ("child_session_id", Fact::from(&after.id)),
             ("child_role", Fact::Nothing),
+            ("child_goal", Fact::Text(said(turn))),
             ("child_summary", answered.map_or(Fact::Nothing, Fact::Text)),
             ("child_status", Fact::from(status)),
             (

@@ -47,6 +47,9 @@ struct Place {
     expected: Expected,
 }
 
+/// Where orders come from that somebody gives with the home's own key.
+const TERMINAL: &str = "cli";
+
 impl Desk for Door {
     fn submit(&self, submission: Submission) -> Promise<'_, Result<Receipt, Refusal>> {
         Box::pin(self.submit_(submission))
@@ -171,6 +174,23 @@ impl Desk for Door {
                 Question::Check => Reading::Violations(store.check()?),
             })
         }))
+    }
+
+    fn carries_out<'a>(&'a self, name: &'a str, argument: &'a str) -> Promise<'a, bool> {
+        Box::pin(async move {
+            let asked = Assignment {
+                key: String::new(),
+                name: name.to_owned(),
+                argument: argument.to_owned(),
+                session: None,
+                source: TERMINAL.to_owned(),
+                user: None,
+                principal: None,
+                place: None,
+                preferences: Preferences::default(),
+            };
+            matches!(self.0.clerk.expand(&asked).await, Some(Expansion::Errand))
+        })
     }
 
     fn status(&self) -> Status {

@@ -976,10 +976,15 @@ impl Actor {
         if let Some(Act::Open(birth)) = first.first() {
             before.upkeep.context += birth.imported.iter().map(estimate).sum::<u64>();
         }
-        let (next, acts) = match event {
+        let asks_for_status = matches!(&event, Some(Event::Received(input))
+            if matches!(input.kind, Kind::Command(Command::Status)));
+        let (next, mut acts) = match event {
             Some(event) => before.step(event, now, &self.home.rules),
             None => (before, Vec::new()),
         };
+        if asks_for_status {
+            self.add_engine_words(&mut acts).await;
+        }
         let mut all = self.prompt_acts(&next).await;
         all.extend(self.personality_acts(&next));
         all.extend(first);
@@ -1022,6 +1027,27 @@ impl Actor {
             self.forget_composition(); // rows that we do not remember stand before those we just wrote
         }
         Ok(())
+    }
+
+    /// The machine knows how the conversation stands; what its context engine makes of it only that one knows.
+    async fn add_engine_words(&self, acts: &mut [Act]) {
+        let report = acts.iter().find_map(|act| match act {
+            Act::Settle { outcome: Outcome::Done { said, .. }, .. } => Some(said.clone()),
+            _ => None,
+        });
+        let Some(report) = report.filter(|_| self.born) else { return };
+        let Some(words) = self.home.compressor.words_about(&self.home, &self.id).await else { return };
+        for act in acts {
+            match act {
+                Act::Settle { outcome: Outcome::Done { said: text, .. }, .. }
+                | Act::Deliver(Reply { text, .. })
+                    if *text == report =>
+                {
+                    *text = format!("{report}\n{words}");
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Each piece of a reply is a row of its own: what has arrived of it is not sent again.

@@ -70,18 +70,26 @@ impl Default for Limits {
 
 /// Cheap to clone; clones share their connections.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
-
-struct Inner {
+pub struct Client {
     settings: Settings,
     /// By road: see [`Client::road`]. Built when first needed: reading the system's certificates
     /// takes longer than everything else at start, and a machine without any can still ask its own.
-    roads: [OnceLock<reqwest::Client>; 4],
+    roads: Arc<[OnceLock<reqwest::Client>; 4]>,
 }
 
 impl Client {
     pub fn new(settings: Settings) -> Self {
-        Self(Arc::new(Inner { settings, roads: Default::default() }))
+        Self { settings, roads: Arc::default() }
+    }
+
+    pub fn timeouts(&self) -> Timeouts {
+        self.settings.timeouts
+    }
+
+    /// The same connections, with other patience. How long a connection may take is the same for all who share them.
+    pub fn waiting(&self, timeouts: Timeouts) -> Self {
+        let timeouts = Timeouts { connect: self.settings.timeouts.connect, ..timeouts };
+        Self { settings: Settings { timeouts, ..self.settings }, roads: self.roads.clone() }
     }
 
     /// Sends `body` as JSON. Returns when the headers of a success are there.
@@ -95,7 +103,7 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, endpoint: &Endpoint, body: Option<Bytes>) -> Result<Reply, NetError> {
-        let Settings { timeouts, limits } = self.0.settings;
+        let Settings { timeouts, limits } = self.settings;
         let deadline = Instant::now() + timeouts.whole;
         let road = self.road(endpoint).await?;
         let mut request = road.request(method, endpoint.url().clone());
@@ -112,7 +120,7 @@ impl Client {
         let wait = retry_after(response.headers());
         let redirect =
             response.headers().get(LOCATION).and_then(|value| elsewhere(endpoint, value.to_str().ok()?));
-        let reply = Reply::new(response, endpoint.clone(), self.0.settings, deadline);
+        let reply = Reply::new(response, endpoint.clone(), self.settings, deadline);
         if status.is_success() {
             return Ok(reply);
         }
@@ -125,11 +133,11 @@ impl Client {
     /// world, never before this machine; certificates are needed only where they are checked.
     async fn road(&self, endpoint: &Endpoint) -> Result<&reqwest::Client, NetError> {
         let road = Road { secure: endpoint.is_secure(), loopback: endpoint.is_loopback() };
-        let slot = &self.0.roads[usize::from(road.secure) * 2 + usize::from(road.loopback)];
+        let slot = &self.roads[usize::from(road.secure) * 2 + usize::from(road.loopback)];
         if let Some(client) = slot.get() {
             return Ok(client);
         }
-        let connect = self.0.settings.timeouts.connect;
+        let connect = self.settings.timeouts.connect;
         let built = spawn_blocking(move || road.build(connect)).await; // reads files
         let client = built
             .map_err(|panic| panic.to_string())

@@ -179,6 +179,10 @@ fn answer(method: &str, params: &Value) -> Result<Value, i64> {
                 let path = params["arguments"]["path"].as_str().unwrap_or_default();
                 json!({"content": std::fs::write(path, "x").map_err(|error| error.to_string()).err().unwrap_or_default()})
             }
+            Some("read") => {
+                let path = params["arguments"]["path"].as_str().unwrap_or_default();
+                json!({"content": std::fs::read_to_string(path).unwrap_or_else(|error| error.to_string())})
+            }
             // A person must agree to this one; how often it was done is written down.
             Some("ask") if params["consent"] != true => json!({
                 "content": "nobody was asked",

@@ -6,7 +6,8 @@
 //! An answer that comes later than its deadline comes to nobody: so it is waited for a while longer, and named.
 //!
 //! Tools that are not [repeatable](crate::protocol::Tool::repeatable) and commands are not run: nobody
-//! knows what they would do. Hooks are, and turns are kept: check a plugin with settings of its own.
+//! knows what they would do. Those of a context engine are, because they are about the conversation that it was
+//! given. Hooks are run, and turns are kept: check a plugin with settings of its own. What was not tried is named.
 
 use crate::link::{self, Begun, Cradle, Link, Unanswered};
 use crate::log::Redactor;
@@ -36,6 +37,8 @@ pub enum Outcome {
     Failed(String),
     /// It does not declare this, which is its right.
     Absent,
+    /// It is there, and the check lets it be: why.
+    Untried(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct Report {
     pub name: String,
     pub version: String,
     pub findings: Vec<Finding>,
+    /// What it says about itself, and what was seen that is no fault.
+    pub notes: Vec<String>,
     /// The slowest answer, and to what.
     pub slowest: Option<(String, Duration)>,
 }
@@ -70,13 +75,21 @@ impl fmt::Display for Report {
                 Outcome::Passed => writeln!(formatter, "  ok      {what}")?,
                 Outcome::Absent => writeln!(formatter, "  –       {what}")?,
                 Outcome::Failed(why) => writeln!(formatter, "  FAILED  {what}: {why}")?,
+                Outcome::Untried(why) => writeln!(formatter, "  not tried: {what} ({why})")?,
             }
+        }
+        for note in &self.notes {
+            writeln!(formatter, "  note    {note}")?;
         }
         if let Some((method, time)) = &self.slowest {
             writeln!(formatter, "  slowest answer: {method}, {} ms", time.as_millis())?;
         }
         let failed = self.findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Failed(_)));
+        let untried = self.findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Untried(_)));
         match failed.count() {
+            0 if untried.count() > 0 => {
+                write!(formatter, "It keeps to the protocol, as far as it was tried: see what was not.")
+            }
             0 => write!(formatter, "It keeps to the protocol."),
             1 => write!(formatter, "One thing is wrong."),
             count => write!(formatter, "{count} things are wrong."),
@@ -140,6 +153,25 @@ impl Check {
         }
     }
 
+    fn untried(&mut self, what: impl Into<String>, why: &str) {
+        self.report.findings.push(Finding { what: what.into(), outcome: Outcome::Untried(why.to_owned()) });
+    }
+
+    /// Something that is not there. If the settings ask for it by name, it should be.
+    fn missing(&mut self, what: &str, setting: &str, notes: &[String]) {
+        match self.settings.settings[setting].as_str().filter(|name| !name.is_empty()) {
+            Some(name) => {
+                let said =
+                    if notes.is_empty() { "it says nothing about it".to_owned() } else { notes.join(" ") };
+                self.found(
+                    format!("{what} named {name}"),
+                    Err(format!("its settings ask for one, and it brings none: {said}")),
+                );
+            }
+            None => self.absent(what),
+        }
+    }
+
     fn absent(&mut self, what: &str) {
         self.report.findings.push(Finding { what: what.to_owned(), outcome: Outcome::Absent });
     }
@@ -152,6 +184,7 @@ impl Check {
         };
         self.report.name = abilities.name.clone();
         self.report.version = abilities.version.clone();
+        self.report.notes = abilities.notes.clone();
         self.found("it starts and introduces itself", introduced(&abilities));
         let tried = self.versions().await;
         self.found("it answers an older and a newer host", tried);
@@ -159,14 +192,19 @@ impl Check {
         self.found("it passes over what it does not know, and refuses unknown methods with -32601", tried);
         match &abilities.engine {
             Some(engine) => self.engine(&life, engine).await,
-            None => self.absent("a context engine"),
+            None => self.missing("a context engine", "engine", &abilities.notes),
         }
         match &abilities.provider {
             Some(provider) => self.provider(&life, provider).await,
-            None => self.absent("a memory provider"),
+            None => self.missing("a memory provider", "provider", &abilities.notes),
         }
         self.tools(&life, &abilities).await;
         self.hooks(&life, &abilities).await;
+        if !abilities.commands.is_empty() {
+            let names: Vec<String> =
+                abilities.commands.iter().map(|command| format!("/{}", command.name)).collect();
+            self.untried(format!("the commands {}", names.join(", ")), "nobody knows what they would do");
+        }
         self.scopes(&life, &abilities).await;
         let tried = self.crowd(&life, &abilities).await;
         self.found("calls beside each other get each its own answer", tried);
@@ -472,6 +510,52 @@ impl Check {
             }
         }
         self.found("tool/call answers, also to a name it does not know", tried);
+        self.engine_tools(life, abilities).await;
+        let of_engine = |tool: &Tool| {
+            abilities.engine.iter().flat_map(|engine| &engine.tools).any(|own| own.name == tool.name)
+        };
+        let left: Vec<&str> = tools
+            .iter()
+            .filter(|tool| !tool.repeatable && !of_engine(tool))
+            .map(|tool| tool.name.as_str())
+            .collect();
+        if !left.is_empty() {
+            self.untried(
+                format!("the tools {}", left.join(", ")),
+                "they are not declared as `repeatable`, so they may change something",
+            );
+        }
+    }
+
+    /// They are about the conversation that the engine was given a moment ago. One that refuses what was made up here
+    /// is no fault: the model reads such answers, too.
+    async fn engine_tools(&mut self, life: &Life, abilities: &Initialized) {
+        let tools: Vec<&Tool> = abilities.engine.iter().flat_map(|engine| &engine.tools).collect();
+        if tools.is_empty() {
+            return;
+        }
+        let mut tried = Ok(());
+        for tool in tools {
+            let call = ToolCall {
+                scope: scope(),
+                key: format!("check/engine/{}", tool.name),
+                name: tool.name.clone(),
+                arguments: made_up(&tool.parameters),
+                consent: false,
+            };
+            match self.raw(life, method::TOOL, &call, self.settings.deadlines.tool).await {
+                Ok(Ok(said)) => tried = tried.and(read::<ToolResult>(said).map(drop)),
+                Ok(Err(fault)) => {
+                    let arguments = &call.arguments;
+                    self.report.notes.push(format!(
+                        "The engine's tool {} answered {arguments} with an error: {}",
+                        tool.name, fault.message
+                    ));
+                }
+                Err(why) => tried = tried.and(Err(format!("{}: {why}", tool.name))),
+            }
+        }
+        self.found("tool/call answers for each tool of the context engine", tried);
     }
 
     async fn hooks(&mut self, life: &Life, abilities: &Initialized) {
@@ -647,6 +731,27 @@ fn introduced(abilities: &Initialized) -> Tried {
         Some(unknown) => Err(format!("it declares the method {unknown:?}, which there is not")),
         None => Ok(()),
     }
+}
+
+/// Arguments that a schema takes: all that it requires, as plain as can be.
+fn made_up(schema: &Value) -> Value {
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let filled = required.map(|name| {
+        let field = &schema["properties"][name];
+        let value = match (field["enum"].as_array().and_then(|values| values.first()), field["type"].as_str())
+        {
+            (Some(first), _) => first.clone(),
+            (None, Some("integer" | "number")) => {
+                field["minimum"].as_i64().map_or(json!(1), |least| json!(least))
+            }
+            (None, Some("boolean")) => json!(false),
+            (None, Some("array")) => json!([]),
+            (None, Some("object")) => json!({}),
+            (None, _) => json!("Question"),
+        };
+        (name.to_owned(), value)
+    });
+    Value::Object(filled.collect())
 }
 
 #[expect(clippy::boxed_local, reason = "an answer comes in a box, and this is its end")]

@@ -115,7 +115,7 @@ impl PluginEngine {
         Ok(Condensed { keep_first: first, messages, keep_last: last, model, remark })
     }
 
-    /// Has its words for `/status` fetched, for whoever asks next. Nobody waits for it.
+    /// Has its words fetched, for whoever asks next how the agent is doing. Nobody waits for it.
     fn look_later(&self, scope: protocol::Scope) {
         if !self.has("status") {
             return;
@@ -221,6 +221,17 @@ impl Engine for PluginEngine {
         Box::pin(async move {
             let content = called(&self.host, of_memory(scope), &call.key, &call.name, &call.arguments).await;
             Returned::Done(Done { content, sends: Vec::new() })
+        })
+    }
+
+    fn status_of<'a>(&'a self, scope: &'a Scope) -> Promise<'a, Option<String>> {
+        Box::pin(async move {
+            if !self.has("status") {
+                return None;
+            }
+            let (asked, time) = (Scoped { scope: of_memory(scope) }, self.host.deadlines().look);
+            let said = self.host.ask::<_, Option<Text>>(method::STATUS, &asked, time).await;
+            said.ok().flatten().map(|said| said.text).filter(|text| !text.trim().is_empty())
         })
     }
 

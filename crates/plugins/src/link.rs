@@ -8,7 +8,7 @@
 //!
 //! Deliberately absent: whether there is another life after this one.
 
-use crate::confine;
+use crate::confine::{self, Bounds};
 use crate::leftover;
 use crate::log::{Log, Redactor};
 use crate::private;
@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -316,17 +316,43 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
     #[cfg(windows)]
     wrapped.wrap(JobObject);
     wrapped.wrap(KillOnDrop);
-    if !settings.confined {
-        return Ok((wrapped.spawn().map_err(unstarted)?, None));
+    let (bounds, open) = bounds(settings, &directory, &scratch);
+    if !bounds.are_any() {
+        return Ok((wrapped.spawn().map_err(unstarted)?, open));
     }
     if !confine::is_available() {
-        let note = "This kernel cannot confine it (Landlock is not there or not switched on): it can write \
-                    wherever you can.";
-        return Ok((wrapped.spawn().map_err(unstarted)?, Some(note.to_owned())));
+        let reach = match (&bounds.writable, bounds.closed.is_empty()) {
+            (Some(_), true) => "it can write wherever you can",
+            (Some(_), false) => "it can write wherever you can, and open the homes of other agents",
+            (None, _) => "it can open the homes of other agents",
+        };
+        let note =
+            format!("This kernel cannot confine it (Landlock is not there or not switched on): {reach}.");
+        return Ok((wrapped.spawn().map_err(unstarted)?, Some(note)));
     }
-    let mut writable = settings.writable.clone();
-    writable.extend([directory, scratch]);
-    Ok((confine::spawn(wrapped, writable).map_err(unstarted)?, None))
+    Ok((confine::spawn(wrapped, bounds).map_err(unstarted)?, open))
+}
+
+/// What it may touch, and what there is to say about homes that cannot be closed to it.
+fn bounds(settings: &PluginSettings, directory: &Path, scratch: &Path) -> (Bounds, Option<String>) {
+    let (closed, open) = confine::closable(&settings.home, &settings.foreign);
+    let writable = settings.confined.then(|| {
+        let own = [directory.to_owned(), scratch.to_owned()];
+        settings.writable.iter().cloned().chain(own).collect()
+    });
+    // What the user has it run is meant to be read, wherever it lies.
+    let command = settings.command.iter().map(PathBuf::from).filter(|word| word.is_absolute());
+    let kept = command.chain([settings.home.clone()]).chain(settings.readable.clone());
+    let kept = kept.chain(settings.writable.clone()).collect();
+    let note = (!open.is_empty()).then(|| {
+        let homes: Vec<String> = open.iter().map(|home| home.display().to_string()).collect();
+        format!(
+            "It can open the homes that lie inside its own: {}. Keep agents that must not know of each other in homes \
+             beside each other.",
+            homes.join(", ")
+        )
+    });
+    (Bounds { writable, closed, kept }, note)
 }
 
 struct Group {

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Variables that any plugin may see. `HOME` is among them because interpreters look there for
@@ -24,6 +24,34 @@ pub fn environment(
     let passes = |name: &String| is_common(name) || listed.contains(name);
     let mut environment: BTreeMap<_, _> = ours.into_iter().filter(|(name, _)| passes(name)).collect();
     environment.extend(given.clone());
+    environment
+}
+
+/// An environment in which `~` is the agent's own. What a plugin keeps below it without being asked (`~/.hermes`) would
+/// else be shared by all agents of the user. The user's own directory stays where that is the same thing, because
+/// `~/.hermes` is the home, and where the user has `listed` it by name.
+pub fn at_home(
+    mut environment: BTreeMap<String, String>,
+    listed: &[String],
+    home: &Path,
+    directory: &Path,
+) -> BTreeMap<String, String> {
+    environment.insert("HERMES_HOME".to_owned(), home.display().to_string());
+    let user = environment.get("HOME").map(PathBuf::from);
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_at_home = user.as_ref().is_some_and(|user| real(&user.join(".hermes")) == real(home));
+    if is_at_home || listed.iter().any(|name| name == "HOME") {
+        return environment;
+    }
+    // Hermes' own place for what a profile's programs keep.
+    let own = Some(home.join("home")).filter(|own| own.is_dir()).unwrap_or_else(|| directory.to_owned());
+    environment.insert("HOME".to_owned(), own.display().to_string());
+    // What was downloaded or installed for the user says nothing of any agent, and costs gigabytes twice.
+    for (name, place) in [("XDG_CACHE_HOME", ".cache"), ("PYTHONUSERBASE", ".local")] {
+        if let Some(user) = &user {
+            environment.entry(name.to_owned()).or_insert_with(|| user.join(place).display().to_string());
+        }
+    }
     environment
 }
 
@@ -47,6 +75,10 @@ pub struct PluginSettings {
     pub writable: Vec<PathBuf>,
     /// Whether the kernel is to keep it from writing anywhere else, where it can.
     pub confined: bool,
+    /// Homes, of other agents above all, that the kernel is to keep it out of, where it can …
+    pub foreign: Vec<PathBuf>,
+    /// … but for this, which lies in one of them and is no part of it: the program itself.
+    pub readable: Vec<PathBuf>,
     /// It is there to decide about tools: while nobody knows what it says, none is run.
     pub guards: bool,
     /// What the user wrote for it.
@@ -68,6 +100,8 @@ impl PluginSettings {
             directory,
             writable: Vec::new(),
             confined: true,
+            foreign: Vec::new(),
+            readable: Vec::new(),
             guards: false,
             settings: Value::Null,
             agent: "main".to_owned(),
@@ -199,5 +233,31 @@ mod tests {
         let names: Vec<&str> = environment.keys().map(String::as_str).collect();
         assert_eq!(names, ["HINDSIGHT_URL", "LC_ALL", "PATH", "TOKEN"]);
         assert_eq!(environment["PATH"], "/opt/bin");
+    }
+
+    #[test]
+    fn p31_the_directory_of_a_plugins_user_holds_no_home_but_the_agents_own() {
+        let place = tempfile::tempdir().unwrap();
+        let user = place.path();
+        let (usual, other) = (user.join(".hermes"), user.join("other"));
+        std::fs::create_dir_all(&usual).unwrap();
+        std::fs::create_dir_all(&other).unwrap();
+        let shown = |path: &Path| path.display().to_string();
+        let ours = || {
+            let ours = [("HOME", shown(user)), ("HERMES_HOME", "/of/the/gateway".to_owned())];
+            BTreeMap::from(ours.map(|(name, value)| (name.to_owned(), value)))
+        };
+        let listed = ["HOME".to_owned()];
+        let directory = other.join("throughline.plugins/x");
+
+        let seen = at_home(ours(), &[], &other, &directory);
+        assert_eq!((&seen["HOME"], &seen["HERMES_HOME"]), (&shown(&directory), &shown(&other)));
+        assert_eq!(seen["XDG_CACHE_HOME"], shown(&user.join(".cache")));
+        let seen = at_home(ours(), &[], &usual, &directory);
+        assert_eq!((&seen["HOME"], &seen["HERMES_HOME"]), (&shown(user), &shown(&usual)));
+        let seen = at_home(ours(), &listed, &other, &directory);
+        assert_eq!((&seen["HOME"], &seen["HERMES_HOME"]), (&shown(user), &shown(&other)));
+        std::fs::create_dir_all(other.join("home")).unwrap();
+        assert_eq!(at_home(ours(), &[], &other, &directory)["HOME"], shown(&other.join("home")));
     }
 }

@@ -275,6 +275,10 @@ pub async fn command(
     let text = fields.text("command")?.unwrap_or_default();
     let key = fields.text("key")?;
     let command = match Command::parse(&text, |what| app.desk.mint(what.source(SOURCE))) {
+        Some(Command::Unknown { name }) if app.desk.carries_out(&name, argument(&text)).await => {
+            let argument = argument(&text).to_owned();
+            Command::Errand(Errand::Other { name, argument })
+        }
         Some(Command::Unknown { .. }) | None => {
             let message = format!(
                 "{text:?} is not a command; those there are: {}.",
@@ -311,6 +315,11 @@ pub async fn command(
     let successor = successor.as_ref().map(SessionId::as_str);
     let json = json!({"object": "throughline.command", "said": said, "successor": successor});
     Ok(written::whole(json.to_string().into_bytes(), &stamp, Some(follower.delivery())))
+}
+
+/// What stands behind the name of an order.
+fn argument(text: &str) -> &str {
+    throughline_core::command::split(text).map_or("", |(_, argument)| argument)
 }
 
 /// Returns when it is on disk.

@@ -73,6 +73,9 @@ class Host:
                 self.methods["provider/before_compression"] = part.before_compression
             if "memory_written" in ability["methods"]:
                 self.methods["provider/memory_written"] = part.memory_written
+            if part.hooks:
+                answer.setdefault("hooks", []).extend(part.hooks)
+            self._answer_hooks(part, part.hooks)
             self._own(ability["tools"], part)
 
     def _engine(self, name, params, answer):

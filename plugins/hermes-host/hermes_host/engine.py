@@ -1,6 +1,7 @@
 """Hermes' context engines: the built-in compressor, those of its directory, and those that plugins register.
 
-- one instance per session, told of its beginning and its end as Hermes tells it
+- one instance per session, told of its beginning and its end as Hermes tells it; one that cannot be copied is
+  registered anew by its plugin, which gives it this agent's home, as at the first time
 - an engine gets the options that its signature names; if one that takes anything still refuses them, it is asked
   once more without, and the user is told
 - messages that an engine leaves alone come back as they came, to the last field, even if it returns copies
@@ -13,7 +14,7 @@ Hermes lets its own compressor read for its cool-downs; and the messages that He
 import copy
 import json
 
-from . import hermes
+from . import hermes, registering
 from .scopes import Scopes
 from .wire import NOTHING, Failure
 
@@ -177,12 +178,21 @@ class Engine:
             return copy.deepcopy(engine)
         except Exception:
             pass  # it holds what cannot be copied: a lock, a connection
+        # Only its plugin knows what it is made of. Made without that, an engine would open whatever its defaults name:
+        # a database that all agents of this user share.
         try:
-            return type(engine)()
+            made = registering.anew(engine)
         except Exception as error:
             raise Failure(
-                f"The context engine {self.name} can neither be copied nor made anew for a session: {error}"
+                f"The context engine {self.name} can neither be copied nor made anew for a session: "
+                f"{type(error).__name__}: {error}"
             ) from error
+        if made is None or made is engine or made.name != self.name:
+            raise Failure(
+                f"The context engine {self.name} cannot be copied, and its plugin registers no other one for a second "
+                "session: `register` has to make an engine each time, or the engine has to have `__deepcopy__`."
+            )
+        return made
 
     @staticmethod
     def _let_go(entry):
@@ -212,6 +222,7 @@ class Engine:
         if found is None:
             from hermes_cli import plugins
 
+            registering.watch(plugins.PluginContext)
             plugins.discover_plugins()
             candidate = plugins.get_plugin_context_engine()
             found = candidate if candidate is not None and candidate.name == self.name else None

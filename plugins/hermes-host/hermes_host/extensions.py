@@ -10,7 +10,7 @@ A `pre_tool_call` that asks for a person's consent refuses the call: there is no
 import functools
 import logging
 
-from . import hermes, loop, toolbox
+from . import hermes, loop, registering, toolbox
 from .wire import Failure
 
 PREFIX = "plugins/"
@@ -49,6 +49,7 @@ class Extensions:
     def ability(self):
         from hermes_cli import plugins
 
+        registering.watch(plugins.PluginContext)
         self._listen(plugins.PluginContext)
         plugins.discover_plugins()
         manager = plugins.get_plugin_manager()

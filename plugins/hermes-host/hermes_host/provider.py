@@ -8,8 +8,9 @@
 
 - what is written to the built-in memory is told as Hermes tells it: once at most, and nobody waits for it
 
-Not carried: `on_delegation` (the protocol has no words for it; named in the notes if the provider would have used
-it), and the callbacks that only Hermes' terminal offers.
+- what a subagent was given and brought back is told the same way, by the hook `subagent_stop`: `on_delegation`
+
+Not carried: the callbacks that only Hermes' terminal offers.
 """
 
 import hashlib
@@ -23,9 +24,7 @@ from .retention import Asleep, keep
 from .scopes import Entry, Scopes
 from .wire import FAILED, Failure
 
-_NOT_CARRIED = {
-    "on_delegation": "is not told what subagents were given and brought back",
-}
+_DELEGATED = "subagent_stop"
 # The session goes on, with less of it than before.
 _REWOUND = "undo"
 # It is to leave nothing behind: its end is not told.
@@ -40,6 +39,7 @@ class Provider:
         self.settings = initialize.get("settings") or {}
         self.log = log
         self.notes = []
+        self.hooks = []
         self.ledger = None
         self.directory = initialize["directory"]
         self.scopes = Scopes(self._make, self._let_go)
@@ -77,9 +77,8 @@ class Provider:
         if hermes.overrides(provider, MemoryProvider, "on_memory_write"):
             ability["methods"].append("memory_written")
         ability["methods"].append("scope")
-        for method, loss in _NOT_CARRIED.items():
-            if hermes.overrides(provider, MemoryProvider, method):
-                self.notes.append(f"The memory provider {self.name} {loss} ({method}).")
+        if hermes.overrides(provider, MemoryProvider, "on_delegation"):
+            self.hooks = [{"event": _DELEGATED, "name": f"memory/{self.name}"}]
         self.ledger = Ledger(os.path.join(self.directory, f"{_file_name(self.name)}.ledger.db"))
         self.looks_ahead = hermes.overrides(provider, MemoryProvider, "queue_prefetch")
         self.counts_turns = hermes.overrides(provider, MemoryProvider, "on_turn_start")
@@ -143,6 +142,22 @@ class Provider:
             if not anything and "metadata" not in named and len(named) > len(given):
                 given.append(told)  # by another name, as Hermes lets it
             hermes.call(write, *given, metadata=told)
+        return {}
+
+    def knows(self, name):
+        return any(hook["name"] == name for hook in self.hooks)
+
+    def run(self, params):
+        """A subagent is done: its parent's provider hears of it, as in Hermes."""
+        facts = params.get("facts") or {}
+        entry = self.scopes.of(params["scope"])
+        with entry.writing, lineage.acting(entry.token, "tool"):
+            hermes.call(
+                entry.live().on_delegation,
+                facts.get("child_goal") or "",
+                facts.get("child_summary") or "",
+                child_session_id=facts.get("child_session_id") or "",
+            )
         return {}
 
     def close(self, params):

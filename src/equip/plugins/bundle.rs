@@ -12,7 +12,7 @@ macro_rules! file {
 
 const PACKAGE: &str = "hermes_host";
 
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     file!("__init__.py"),
     file!("__main__.py"),
     file!("app.py"),
@@ -24,6 +24,7 @@ const FILES: [(&str, &str); 16] = [
     file!("lineage.py"),
     file!("loop.py"),
     file!("provider.py"),
+    file!("registering.py"),
     file!("retention.py"),
     file!("scopes.py"),
     file!("server.py"),
@@ -74,7 +75,7 @@ mod tests {
         let before = modified("app.py");
         fs::write(package.join("wire.py"), "print('somebody else')").unwrap();
         assert_eq!(unpack(directory.path()).unwrap(), package);
-        assert_eq!(fs::read_to_string(package.join("wire.py")).unwrap(), FILES[15].1);
+        assert_eq!(fs::read_to_string(package.join("wire.py")).unwrap(), FILES.last().unwrap().1);
         assert_eq!(modified("app.py"), before);
     }
 }

@@ -1,8 +1,7 @@
 //! Hermes' Python: where it is, and what of a home is written for it.
 
-use super::{DIRECTORY, HERMES, bundle, environment, expanded};
+use super::{DIRECTORY, HERMES, Place, bundle, environment, expanded, installed};
 use crate::config::Settings;
-use crate::home::Home;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,26 +18,36 @@ const RETAIN: Duration = Duration::from_secs(120);
 const CLOSE: Duration = Duration::from_secs(70);
 
 /// How the process is started, or why it cannot be.
-pub fn host(home: &Home, agent: &str, settings: &Settings, asked: Value) -> Result<PluginSettings, String> {
+pub fn host(place: &Place<'_>, settings: &Settings, asked: Value) -> Result<PluginSettings, String> {
+    let home = place.home;
     let python = interpreter(home.path(), settings)?;
     let package = bundle::unpack(&home.path().join(DIRECTORY))
         .map_err(|error| format!("what runs Hermes' Python could not be written to {DIRECTORY}: {error}"))?;
     let given = settings.secrets.iter().map(|(name, secret)| (name.clone(), secret.expose().to_owned()));
     let mut given: BTreeMap<String, String> = given.collect();
-    given.insert("HERMES_HOME".into(), home.path().display().to_string());
     given.insert("PYTHONDONTWRITEBYTECODE".into(), "1".into());
     let command = [&python, &package].map(|path| path.display().to_string());
+    let directory = home.path().join(DIRECTORY).join(HERMES);
+    let listed = &settings.plugins.hermes.environment;
+    let foreign = place.foreign(settings);
     Ok(PluginSettings {
-        environment: environment(settings, &settings.plugins.hermes.environment, given),
-        // It is the user's own Hermes, at home in this home: what it may write, it always could.
+        environment: environment(settings, listed, given, (home.path(), &directory)),
+        // It is the user's own Hermes, at home in this home: what it may write, it always could, but for other homes.
         confined: false,
+        readable: installed(&foreign).into_iter().chain(surroundings(&python)).collect(),
+        foreign,
         settings: asked,
         home: home.path().to_owned(),
-        agent: agent.to_owned(),
+        agent: place.agent.to_owned(),
         deadlines: Deadlines { start: START, retain: RETAIN, close: CLOSE, ..Deadlines::default() },
         command: command.to_vec(),
-        ..PluginSettings::new(HERMES, Vec::new(), home.path().join(DIRECTORY).join(HERMES))
+        ..PluginSettings::new(HERMES, Vec::new(), directory)
     })
+}
+
+/// The environment that an interpreter belongs to: of `venv/bin/python` that is `venv`.
+fn surroundings(python: &Path) -> Option<PathBuf> {
+    Some(python.parent()?.parent()?.to_owned()).filter(|place| place.join("pyvenv.cfg").exists())
 }
 
 /// Toolsets of Hermes that are not built in here, and whose tools do all their work when they are called. What only

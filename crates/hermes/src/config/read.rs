@@ -90,10 +90,23 @@ pub struct Provider {
     pub context_length: Option<At<u64>>,
     pub max_tokens: Option<At<u64>>,
     pub headers: Vec<(String, Secret)>,
+    pub timeouts: Timeouts,
+    /// Of some of its models, where they differ.
+    pub timeouts_of: Vec<(String, Timeouts)>,
+}
+
+/// How long to wait for a model, in seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Timeouts {
+    /// `request_timeout_seconds`, or `timeout_seconds` of a model: for all of an answer.
+    pub request: Option<At<f64>>,
+    /// `stale_timeout_seconds`: for the next piece of it.
+    pub stale: Option<At<f64>>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Agent {
+    pub local_stream_stale_timeout: Option<At<f64>>,
     pub max_turns: Option<At<u64>>,
     pub restart_drain_timeout: Option<At<f64>>,
     pub gateway_timeout: Option<At<f64>>,
@@ -374,6 +387,8 @@ impl<'a> Reader<'a> {
             context_length: self.count("context_length").or_else(|| self.count("contextLength")),
             max_tokens: self.count("max_output_tokens").or_else(|| self.count("max_tokens")),
             headers: self.headers("extra_headers"),
+            timeouts: self.timeouts("request_timeout_seconds"),
+            timeouts_of: self.timeouts_of_models(node),
         });
         self.root = outer;
         if provider.is_none() {
@@ -383,8 +398,30 @@ impl<'a> Reader<'a> {
         provider
     }
 
+    /// As Hermes: what is not more than nothing was not said.
+    fn timeouts(&mut self, request: &str) -> Timeouts {
+        let positive = |seconds: &At<f64>| seconds.value > 0.0 && seconds.value.is_finite();
+        Timeouts {
+            request: self.number(request).filter(positive),
+            stale: self.number("stale_timeout_seconds").filter(positive),
+        }
+    }
+
+    fn timeouts_of_models(&mut self, provider: &'a Node) -> Vec<(String, Timeouts)> {
+        let outer = self.root;
+        let models = provider.entry("models").map(|entry| entry.node.entries()).unwrap_or_default();
+        let mut found = Vec::new();
+        for entry in models.iter().filter(|entry| matches!(entry.node.value, Value::Map(_))) {
+            self.root = &entry.node;
+            found.push((entry.key.clone(), self.timeouts("timeout_seconds")));
+        }
+        self.root = outer;
+        found
+    }
+
     fn agent(&mut self) -> Agent {
         Agent {
+            local_stream_stale_timeout: self.number("agent.local_stream_stale_timeout"),
             max_turns: self.count("agent.max_turns").or_else(|| self.count("max_turns")),
             restart_drain_timeout: self.number("agent.restart_drain_timeout"),
             gateway_timeout: self.number("agent.gateway_timeout"),

@@ -413,6 +413,49 @@ async fn p31_a_plugin_sees_only_its_environment_and_writes_only_in_its_place() {
 }
 
 #[tokio::test]
+async fn p31_a_plugin_opens_nothing_in_the_home_of_another_agent() {
+    let place = tempfile::tempdir().unwrap();
+    let homes = ["own", "other", "other/profiles/own"].map(|name| {
+        std::fs::create_dir_all(place.path().join(name)).unwrap();
+        std::fs::write(place.path().join(name).join("lcm.db"), "words").unwrap();
+        place.path().join(name)
+    });
+    let [own, other, profile] = homes;
+    let code = other.join("hermes-agent");
+    std::fs::create_dir_all(&code).unwrap();
+    std::fs::write(code.join("module.py"), "words").unwrap();
+    std::os::unix::fs::symlink(&other, place.path().join("link")).unwrap();
+    for (home, confined) in [(&own, true), (&own, false), (&profile, false)] {
+        let plugin = Plugin::with(&["chaos"], |settings| {
+            settings.home = home.clone();
+            settings.confined = confined;
+            settings.foreign = vec![own.clone(), other.clone(), profile.clone()];
+            settings.readable = vec![code.clone()];
+        })
+        .await;
+        if plugin.host.status().notes.iter().any(|note| note.contains("Landlock")) {
+            println!("this kernel cannot confine");
+            return;
+        }
+        let at = async |tool: &str, path: std::path::PathBuf| {
+            let arguments = serde_json::json!({"path": path}).to_string();
+            text(plugin.kit.call(&call(tool, &arguments)).await)
+        };
+        assert_eq!(at("read", home.join("lcm.db")).await, "words");
+        assert_eq!(at("read", code.join("module.py")).await, "words");
+        for closed in [&other, &place.path().join("link")] {
+            assert!(at("read", closed.join("lcm.db")).await.contains("denied"), "{home:?} {confined}");
+            assert!(at("write", closed.join("lcm.db")).await.contains("denied"), "{home:?} {confined}");
+        }
+        let sees_own = at("read", own.join("lcm.db")).await == "words";
+        assert_eq!(sees_own, *home == own);
+        let wrote = at("write", home.join("new")).await;
+        assert_eq!(wrote.is_empty(), !confined, "{wrote}");
+        assert_eq!(std::fs::read_to_string(other.join("lcm.db")).unwrap(), "words");
+    }
+}
+
+#[tokio::test]
 async fn what_a_dying_plugin_said_is_in_its_log_and_in_the_error() {
     let directory = tempfile::tempdir().unwrap();
     let mut settings = settings(directory.path(), &["chaos"]);
