@@ -119,6 +119,7 @@ pub async fn equip(
         let rings = bell.clone().rings();
         let terminal = Arc::new(terminal::terminal(&place, settings, judge.clone(), rings, &mut off));
         kits.push(terminal.clone());
+        let files = files.asking(judge.clone());
         files.following(Box::new(move |session: &throughline_core::SessionId| terminal.standing(session)))
     };
     #[cfg(not(unix))]
@@ -250,6 +251,7 @@ fn reach(place: &Place<'_>, settings: &Settings) -> Reach {
         user_home: place.user_home.map(Path::to_owned).unwrap_or_default(),
         confined: false,
         readable: Vec::new(),
+        opened: settings.open_in_home.clone(),
         write_roots: std::env::split_paths(&safe).filter(|root| !root.as_os_str().is_empty()).collect(),
     }
 }

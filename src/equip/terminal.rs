@@ -59,6 +59,7 @@ fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc
         home: place.home.to_owned(),
         others: place.homes.to_vec(),
         workspace: Some(place.workspace.to_owned()),
+        opened: settings.open_in_home.clone(),
     });
     off.extend(note.map(|note| format!("landlock: {note}")));
     confine
