@@ -32,10 +32,10 @@ pub fn terminal(
     place: &Place<'_>,
     settings: &Settings,
     judge: Arc<Approvals>,
+    confine: Arc<dyn Confine>,
     notices: Notices,
-    off: &mut Vec<String>,
 ) -> Terminal {
-    Terminal::new(terminal_settings(place, settings), judge, confine(place, settings, off), notices)
+    Terminal::new(terminal_settings(place, settings), judge, confine, notices)
 }
 
 /// The same for calls of plugins that ask.
@@ -50,7 +50,8 @@ pub fn leave(judge: Arc<Approvals>) -> Judge {
     })
 }
 
-fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc<dyn Confine> {
+/// What local commands may touch: those of the terminal, and those of skills.
+pub fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc<dyn Confine> {
     if !settings.landlock.value {
         off.push("landlock: `throughline.landlock` is false, so local commands run as you do".into());
     }
