@@ -12,7 +12,8 @@
 //! - a setting that is not understood means that people are asked ([`Mode::named`])
 //!
 //! What differs from Hermes: where nobody can be asked and it is no schedule, Hermes lets dangerous
-//! commands run; here they do not. What the detector does otherwise stands in the module `detect`.
+//! commands run; here they do not. A command whose name is put together when it runs (`$x$y -r DIR`) is
+//! judged by what it comes to, and asked about where that is unknown; Hermes runs it. What the detector does otherwise stands in the module `detect`.
 //!
 //! Deliberately absent: who is asked, how long ago, and whether the question survives a restart. That
 //! is the gateway's; the answer comes back with the call. Hermes' external scanner (tirith) is absent
@@ -24,6 +25,7 @@ mod glob;
 mod judge;
 mod rules;
 mod shell;
+mod unresolved;
 
 /// Python's `shlex.split`. None: a quote is not closed, or nothing follows a last backslash.
 pub(crate) fn split(text: &[char]) -> Option<Vec<String>> {
@@ -194,6 +196,7 @@ const ASSESSED_CHARS_MAX: usize = 8_000;
 /// As long as people would wait for the first token of one word.
 const ASSESSOR_PATIENCE: Duration = Duration::from_secs(30);
 
+const UNKNOWN_NAME: &str = "the name of a command is not known before it runs";
 const SCANNER_KEY: &str = "tirith:unknown";
 const SCANNER_FINDING: &str = "Security scan: tirith path unavailable (fail-closed)";
 
@@ -203,6 +206,27 @@ pub struct Approvals {
     detector: Arc<Detector>,
     allowlist: Arc<dyn Allowlist>,
     assessor: Option<Arc<dyn Assessor>>,
+}
+
+/// A command as it is written, and with the names filled in that it puts together.
+struct Readings {
+    written: Reading,
+    filled: Vec<(String, Reading)>,
+    /// A name that cannot be known.
+    unknown: Option<String>,
+}
+
+impl Readings {
+    fn of(detector: &Detector, command: &str) -> Self {
+        let written = detector.read(command);
+        let names = unresolved::names(command);
+        let filled = names.filled.into_iter().map(|command| (command.clone(), detector.read(&command)));
+        Self { written, filled: filled.collect(), unknown: names.unknown }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Reading> {
+        std::iter::once(&self.written).chain(self.filled.iter().map(|(_, reading)| reading))
+    }
 }
 
 /// What another program wants a person to allow.
@@ -244,14 +268,14 @@ impl Approvals {
         if self.settings.isolated {
             return Judgement::Run { note: None };
         }
-        let reading = self.read(command).await;
-        if let Some(message) = self.forbidden(&reading) {
+        let readings = self.read(command).await;
+        if let Some(message) = readings.all().find_map(|reading| self.forbidden(reading)) {
             return Judgement::Block(blocked(&message));
         }
         if self.needs_no_leave(command) || call.caller.allowed.iter().any(|it| it == EVERYTHING) {
             return Judgement::Run { note: None };
         }
-        let warnings = self.warnings(&call.caller, command, &reading);
+        let warnings = self.warnings(&call.caller, command, &readings);
         if let Some(grant) = call.grant {
             return self.granted(grant, &warnings);
         }
@@ -310,13 +334,13 @@ impl Approvals {
             .unwrap_or_else(|| self.ask(asked.what, asked.why, asked.patterns.to_vec()))
     }
 
-    async fn read(&self, command: &str) -> Reading {
+    async fn read(&self, command: &str) -> Readings {
         if command.len() <= INLINE_BYTES_MAX {
-            return self.detector.read(command);
+            return Readings::of(&self.detector, command);
         }
         let (detector, text) = (self.detector.clone(), command.to_owned());
-        let read = tokio::task::spawn_blocking(move || detector.read(&text)).await;
-        read.unwrap_or_else(|_| Reading::unread())
+        let read = tokio::task::spawn_blocking(move || Readings::of(&detector, &text)).await;
+        read.unwrap_or_else(|_| Readings { written: Reading::unread(), filled: Vec::new(), unknown: None })
     }
 
     /// What no setting, list or person lets run.
@@ -362,14 +386,23 @@ impl Approvals {
     }
 
     /// Why it needs leave, but for what this session or the user has allowed before.
-    fn warnings(&self, caller: &Caller, command: &str, reading: &Reading) -> Vec<Warning> {
+    fn warnings(&self, caller: &Caller, command: &str, readings: &Readings) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.settings.scanner_required {
             let (key, why) = (SCANNER_KEY.to_owned(), SCANNER_FINDING.to_owned());
             warnings.push(Warning { key, why, can_last: false });
         }
-        if let Some(name) = self.detector.dangerous(command, reading) {
+        let written = self.detector.dangerous(command, &readings.written);
+        let filled = || {
+            let mut filled = readings.filled.iter();
+            filled.find_map(|(command, reading)| self.detector.dangerous(command, reading))
+        };
+        if let Some(name) = written.or_else(filled) {
             warnings.push(Warning { key: name.to_string(), why: name.to_string(), can_last: true });
+        }
+        if let Some(unknown) = &readings.unknown {
+            let why = format!("{UNKNOWN_NAME}: {unknown}");
+            warnings.push(Warning { key: UNKNOWN_NAME.to_owned(), why, can_last: false });
         }
         let listed = self.allowlist.allows();
         warnings.retain(|warning| {

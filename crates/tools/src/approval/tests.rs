@@ -198,6 +198,22 @@ fn p31_what_never_runs_does_not_run_in_any_mode_list_or_grant() {
 }
 
 #[test]
+fn p31_a_command_whose_name_is_put_together_is_judged_by_what_it_comes_to() {
+    for command in ["x=r; y=m; $x$y -r DIR", "x=rm\n\"$x\" -r DIR", "$(printf rm) -r DIR"] {
+        let asked = patterns(&judge(Mode::Manual, &call("cli"), command));
+        let plain = patterns(&judge(Mode::Manual, &call("cli"), "rm -r DIR"));
+        assert!(asked.is_some() && asked == plain, "{command}: {asked:?}");
+    }
+    for command in ["$CLEANUP -r DIR", "read x; $x -r DIR", "/bin/r? -r DIR"] {
+        let asked = patterns(&judge(Mode::Manual, &call("cli"), command));
+        assert_eq!(asked.unwrap_or_default(), [UNKNOWN_NAME], "{command}");
+    }
+    error(&judge(Mode::Manual, &call("cli"), "x=r; y=m; $x$y -rf /"));
+    let ordinary = "x=notes.txt; cat \"$x\" | head -n $LINES";
+    assert_eq!(judge(Mode::Manual, &call("cli"), ordinary), Judgement::Run { note: None });
+}
+
+#[test]
 fn a_hardline_result_is_hermes_own() {
     let Judgement::Block(result) = judge(Mode::Manual, &call("cli"), "reboot") else { panic!("runs") };
     assert_eq!(
