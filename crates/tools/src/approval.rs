@@ -13,7 +13,8 @@
 //!
 //! What differs from Hermes: where nobody can be asked and it is no schedule, Hermes lets dangerous
 //! commands run; here they do not. A command whose name is put together when it runs (`$x$y -r DIR`) is
-//! judged by what it comes to, and asked about where that is unknown; Hermes runs it. What the detector does otherwise stands in the module `detect`.
+//! judged by what it comes to, and asked about where that is unknown; Hermes runs it. So is one that
+//! writes a file which runs by itself ([`file_policy::runs_by_itself`]). What the detector does otherwise stands in the module `detect`.
 //!
 //! Deliberately absent: who is asked, how long ago, and whether the question survives a restart. That
 //! is the gateway's; the answer comes back with the call. Hermes' external scanner (tirith) is absent
@@ -36,12 +37,14 @@ mod tests;
 
 use detect::{Detector, Reading, SUDO_GUESS};
 pub use judge::{Judge, Judgement};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::Promise;
 use throughline_core::redact::redacted;
 use throughline_core::tool::{Call, Caller, EVERYTHING, Grant, Question};
+use throughline_hermes::file_policy;
+use unresolved::Names;
 
 /// What the user has allowed for good: `command_allowlist`.
 pub trait Allowlist: Send + Sync {
@@ -197,6 +200,7 @@ const ASSESSED_CHARS_MAX: usize = 8_000;
 const ASSESSOR_PATIENCE: Duration = Duration::from_secs(30);
 
 const UNKNOWN_NAME: &str = "the name of a command is not known before it runs";
+const RUNS_LATER: &str = "changes a file that is run later without anybody starting it";
 const SCANNER_KEY: &str = "tirith:unknown";
 const SCANNER_FINDING: &str = "Security scan: tirith path unavailable (fail-closed)";
 
@@ -212,16 +216,15 @@ pub struct Approvals {
 struct Readings {
     written: Reading,
     filled: Vec<(String, Reading)>,
-    /// A name that cannot be known.
-    unknown: Option<String>,
+    names: Names,
 }
 
 impl Readings {
     fn of(detector: &Detector, command: &str) -> Self {
         let written = detector.read(command);
         let names = unresolved::names(command);
-        let filled = names.filled.into_iter().map(|command| (command.clone(), detector.read(&command)));
-        Self { written, filled: filled.collect(), unknown: names.unknown }
+        let filled = names.filled.iter().map(|command| (command.clone(), detector.read(command)));
+        Self { written, filled: filled.collect(), names }
     }
 
     fn all(&self) -> impl Iterator<Item = &Reading> {
@@ -340,7 +343,11 @@ impl Approvals {
         }
         let (detector, text) = (self.detector.clone(), command.to_owned());
         let read = tokio::task::spawn_blocking(move || Readings::of(&detector, &text)).await;
-        read.unwrap_or_else(|_| Readings { written: Reading::unread(), filled: Vec::new(), unknown: None })
+        read.unwrap_or_else(|_| Readings {
+            written: Reading::unread(),
+            filled: Vec::new(),
+            names: Names::default(),
+        })
     }
 
     /// What no setting, list or person lets run.
@@ -400,7 +407,13 @@ impl Approvals {
         if let Some(name) = written.or_else(filled) {
             warnings.push(Warning { key: name.to_string(), why: name.to_string(), can_last: true });
         }
-        if let Some(unknown) = &readings.unknown {
+        if let Some(path) = readings.names.written.iter().find(|path| self.runs_later(path))
+            && warnings.is_empty()
+        {
+            let why = format!("{RUNS_LATER}: {path}");
+            warnings.push(Warning { key: RUNS_LATER.to_owned(), why, can_last: false });
+        }
+        if let Some(unknown) = &readings.names.unknown {
             let why = format!("{UNKNOWN_NAME}: {unknown}");
             warnings.push(Warning { key: UNKNOWN_NAME.to_owned(), why, can_last: false });
         }
@@ -410,6 +423,15 @@ impl Approvals {
             !listed.iter().chain(&caller.allowed).any(|entry| names.contains(&entry.as_str()))
         });
         warnings
+    }
+
+    /// Whether what stands in this file is run by itself. A relative path may be meant from anywhere.
+    fn runs_later(&self, path: &str) -> bool {
+        let path = Path::new(path);
+        let user = self.settings.place.user_home.as_deref();
+        let below = path.strip_prefix("~").ok().or_else(|| path.strip_prefix(user?).ok());
+        let below = below.or_else(|| path.is_relative().then_some(path));
+        file_policy::runs_by_itself(path, below)
     }
 
     /// A person has said yes. What lasts is what they were asked about, which is what is found now.

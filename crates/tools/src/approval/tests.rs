@@ -214,6 +214,24 @@ fn p31_a_command_whose_name_is_put_together_is_judged_by_what_it_comes_to() {
 }
 
 #[test]
+fn p31_a_command_that_writes_what_runs_by_itself_is_asked_about() {
+    for command in [
+        "echo x > .git/hooks/pre-commit",
+        "cp x.service ~/.config/systemd/user/",
+        "tee /home/alice/.config/autostart/x.desktop < x",
+        "echo '* * * * * x' | crontab -",
+        "echo x >> $HOME/.zshenv",
+    ] {
+        let asked = patterns(&judge(Mode::Manual, &call("cli"), command));
+        assert!(asked.is_some(), "{command}");
+    }
+    for command in ["cat ~/.bashrc", "git commit -m x > log", "crontab -l", "cp a project/hooks/x.py"] {
+        let judgement = judge(Mode::Manual, &call("cli"), command);
+        assert_eq!(judgement, Judgement::Run { note: None }, "{command}");
+    }
+}
+
+#[test]
 fn a_hardline_result_is_hermes_own() {
     let Judgement::Block(result) = judge(Mode::Manual, &call("cli"), "reboot") else { panic!("runs") };
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Command names that a text does not show: `x=r; y=m; $x$y -r DIR`.
+//! Command names that a text does not show (`x=r; y=m; $x$y -r DIR`), and the files that it writes.
 //!
 //! The rules look for names of commands. A name that is put together when the command runs is seen by
 //! none of them. So names are read here as a shell would: what was set to plain text before, in the
@@ -18,6 +18,8 @@ pub struct Names {
     pub filled: Vec<String>,
     /// The first name that is not known, as it is written.
     pub unknown: Option<String>,
+    /// Files and directories that are written to, as far as they are named; `~` for the user's own.
+    pub written: Vec<String>,
 }
 
 /// Deeper nests of substitutions are nobody's ordinary command.
@@ -58,6 +60,13 @@ const WRAPPERS: [(&str, &[&str]); 17] = [
 const SETTERS: [&str; 9] = ["read", "mapfile", "readarray", "getopts", "unset", "let", "eval", "source", "."];
 /// Commands whose arguments are assignments.
 const DECLARERS: [&str; 5] = ["export", "declare", "typeset", "local", "readonly"];
+/// Commands that write what their arguments name: all of them, or the last.
+const WRITERS: [&str; 3] = ["tee", "touch", "truncate"];
+const COPIERS: [&str; 5] = ["cp", "mv", "ln", "install", "rsync"];
+/// Files to look at; a command that writes more of them has many words, and one will do to ask.
+const WRITTEN_MAX: usize = 256;
+/// Where crontabs lie: `crontab` writes one.
+const CRONTABS: &str = "/var/spool/cron";
 /// What `find` runs.
 const EXECUTING: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
@@ -71,7 +80,7 @@ pub fn names(command: &str) -> Names {
         depth: 0,
         blocks: 0,
         cases: 0,
-        variables: BTreeMap::new(),
+        variables: BTreeMap::from([("HOME".to_owned(), Some("~".to_owned()))]),
         here: Vec::new(),
         names: Names::default(),
     };
@@ -396,6 +405,7 @@ impl Reader<'_> {
             }
         }
         self.judge(&done.words);
+        self.write(&done.words);
         if header == "find" {
             for (at, word) in done.words.iter().enumerate() {
                 if EXECUTING.contains(&word.raw.as_str()) {
@@ -407,11 +417,6 @@ impl Reader<'_> {
 
     /// The first of these words that is no wrapper names a command: known, or not.
     fn judge(&mut self, words: &[Word]) {
-        // Wrappers stand before the name, and are plain text.
-        let is_wrapper = |word: &Word| {
-            let base = word.value.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-            WRAPPERS.iter().any(|(name, _)| *name == base)
-        };
         let Some(at) = words.iter().position(|word| !is_wrapper(word)) else { return };
         let word = &words[at];
         let Some(value) = &word.value else {
@@ -433,7 +438,55 @@ impl Reader<'_> {
         }
     }
 
+    /// What a command writes, by the names of its arguments.
+    fn write(&mut self, words: &[Word]) {
+        let told = |word: &Word| word.value.clone().unwrap_or_else(|| word.raw.clone());
+        let Some(at) = words.iter().position(|word| !is_wrapper(word)) else { return };
+        let name = told(&words[at]);
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let (options, arguments): (Vec<String>, Vec<String>) =
+            words[at + 1..].iter().map(told).partition(|word| word.starts_with('-') && word.len() > 1);
+        let written: Vec<String> = match name {
+            _ if WRITERS.contains(&name) => arguments,
+            _ if COPIERS.contains(&name) => {
+                let named = options.iter().filter_map(|option| option.strip_prefix("--target-directory="));
+                let mut written: Vec<String> = named.map(str::to_owned).collect();
+                let named = options.iter().any(|option| option == "-t").then(|| arguments.first()).flatten();
+                written.extend(named.cloned());
+                if let Some((to, from)) = arguments.split_last() {
+                    // Into a directory, each under its own name.
+                    let base =
+                        |from: &String| from.trim_end_matches('/').rsplit('/').next().map(str::to_owned);
+                    let within = from
+                        .iter()
+                        .filter_map(base)
+                        .map(|base| format!("{}/{base}", to.trim_end_matches('/')));
+                    written.extend(within);
+                    written.push(to.clone());
+                }
+                written
+            }
+            "sed"
+                if options
+                    .iter()
+                    .any(|option| option.starts_with("-i") || option.starts_with("--in-place")) =>
+            {
+                arguments
+            }
+            "dd" => {
+                let to = |word: &&Word| word.assigns.as_ref().is_some_and(|(name, _)| name == "of");
+                words.iter().filter(to).map(told).collect()
+            }
+            "crontab" if !options.iter().any(|option| option == "-l") => vec![CRONTABS.to_owned()],
+            _ => Vec::new(),
+        };
+        let room = WRITTEN_MAX.saturating_sub(self.names.written.len());
+        self.names.written.extend(written.into_iter().take(room));
+    }
+
     fn fill(&mut self, name: &str, arguments: &[Word]) {
+        // The rules know tools by their last name.
+        let name = name.rsplit('/').next().unwrap_or(name);
         if self.names.filled.len() >= FILLED_MAX {
             self.names.unknown.get_or_insert_with(|| name.to_owned());
             return;
@@ -691,6 +744,7 @@ impl Reader<'_> {
     /// `>file`, `2>&1`, `<<EOF`, `<(command)`.
     fn redirection(&mut self) {
         let is_here = self.starts("<<") && !self.starts("<<<");
+        let is_output = matches!(self.peek(0), Some('>' | '&')) || self.starts("<>");
         while self.peek(0).is_some_and(|c| matches!(c, '<' | '>' | '&' | '|')) {
             self.at += 1;
             if self.peek(0) == Some('(') {
@@ -709,6 +763,9 @@ impl Reader<'_> {
             return;
         }
         let word = self.word(None);
+        if is_output && self.names.written.len() < WRITTEN_MAX {
+            self.names.written.push(word.value.clone().unwrap_or_else(|| word.raw.clone()));
+        }
         if is_here {
             let is_quoted = word.raw.contains(['\'', '"', '\\']);
             self.here.push((word.value.unwrap_or(word.raw), is_quoted));
@@ -758,6 +815,12 @@ impl Word {
             _ => self.value = None,
         }
     }
+}
+
+/// Wrappers stand before the name.
+fn is_wrapper(word: &Word) -> bool {
+    let base = word.value.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    WRAPPERS.iter().any(|(name, _)| *name == base)
 }
 
 fn is_plain(c: char) -> bool {
@@ -856,6 +919,35 @@ mod tests {
             "echo ${y:-$($x)}",
         ] {
             assert!(names(command).unknown.is_some(), "{command}: {:?}", names(command));
+        }
+    }
+
+    #[test]
+    fn what_a_command_writes_is_seen() {
+        for (command, written) in [
+            ("echo x >> $HOME/.bashrc", "~/.bashrc"),
+            ("echo x | sudo tee -a ~/.profile", "~/.profile"),
+            ("cp -r a b .git/hooks/", ".git/hooks/"),
+            ("cp .bashrc ~", "~/.bashrc"),
+            ("f=~/.zshrc; sed -i s/a/b/ $f", "~/.zshrc"),
+            ("dd if=a of=/etc/x", "/etc/x"),
+            ("echo '* * * * * x' | crontab -", CRONTABS),
+            (
+                "if true; then cat <<EOF > ~/.config/autostart/x.desktop\nx\nEOF\nfi",
+                "~/.config/autostart/x.desktop",
+            ),
+            ("echo $(echo y &> out)", "out"),
+        ] {
+            let names = names(command);
+            assert!(names.written.iter().any(|found| found == written), "{command}: {names:?}");
+        }
+        for command in ["cat ~/.bashrc", "cp ~/.bashrc copy", "crontab -l", "sed s/a/b/ ~/.bashrc", "ls 2>&1"]
+        {
+            let written = names(command).written;
+            assert!(
+                written.iter().all(|path| !path.starts_with('~') && path != CRONTABS),
+                "{command}: {written:?}"
+            );
         }
     }
 
