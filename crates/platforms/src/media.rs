@@ -64,6 +64,37 @@ pub struct File {
     pub bytes: Vec<u8>,
 }
 
+/// Keeps a file that somebody sent in `directory` of a home. Agents may write there, so a link that leads
+/// from there into a home, or to where files run by themselves, is not followed.
+pub(crate) fn keep(home: &Path, directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let resolved = std::fs::canonicalize(directory)?;
+    if !may_hold(home, directory, &resolved) {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::PermissionDenied,
+            format!("{} is a link to {}, where nothing is kept", directory.display(), resolved.display()),
+        ));
+    }
+    system::put(&resolved, name, bytes)
+}
+
+fn may_hold(home: &Path, directory: &Path, resolved: &Path) -> bool {
+    let own = real(home);
+    if directory.strip_prefix(home).is_ok_and(|rest| resolved == own.join(rest)) {
+        return true;
+    }
+    let root = match own.parent() {
+        Some(parent) if parent.ends_with("profiles") => parent.parent().unwrap_or(&own),
+        _ => &own,
+    };
+    // Whose directory it is does not matter: what is started there is started.
+    let mut below = resolved.components();
+    let mut runs = false;
+    while below.next().is_some() {
+        runs |= file_policy::runs_by_itself(resolved, Some(below.as_path()));
+    }
+    !resolved.starts_with(root) && !runs
+}
+
 /// The path that a line of a reply stands for, if it stands for a file.
 pub fn tagged(line: &str) -> Option<&str> {
     let line = line.trim().trim_matches(['`', '"', '\'']);
@@ -440,6 +471,34 @@ mod tests {
         let copy = home.join("workspace/sub/pic.txt");
         std::fs::hard_link(home.join("workspace/pic.txt"), &copy).unwrap();
         assert!(read(&copy.display().to_string(), &rules, 100).await.is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn p31_a_file_that_somebody_sent_follows_no_link_that_an_agent_planted() {
+        use std::os::unix::fs::symlink;
+        let (_directory, home, _) = home();
+        let documents = home.join("cache/documents");
+        std::fs::create_dir_all(&documents).unwrap();
+        // Its name can be foreseen.
+        symlink(home.join(".env"), documents.join("doc_1.txt")).unwrap();
+        keep(&home, &documents, "doc_1.txt", b"sent").unwrap();
+        assert_eq!(std::fs::read(documents.join("doc_1.txt")).unwrap(), b"sent");
+        assert_eq!(std::fs::read(home.join(".env")).unwrap(), b"BOT_TOKEN=1:secret");
+        // The directory leads elsewhere.
+        let elsewhere = home.parent().unwrap();
+        for (target, may) in [
+            (home.join("hooks"), false),
+            (elsewhere.join(".config/autostart"), false),
+            (elsewhere.join("disk"), true),
+        ] {
+            std::fs::create_dir_all(&target).unwrap();
+            let link = home.join("cache/images");
+            let _ = std::fs::remove_file(&link);
+            symlink(&target, &link).unwrap();
+            assert_eq!(keep(&home, &link, "img.png", b"sent").is_ok(), may, "{}", target.display());
+            assert_eq!(std::fs::read_dir(&target).unwrap().count(), usize::from(may), "{}", target.display());
+        }
     }
 
     #[cfg(unix)]

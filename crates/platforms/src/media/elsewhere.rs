@@ -13,6 +13,13 @@ pub fn place(_file: &File, resolved: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(resolved).ok().filter(|again| again == resolved)
 }
 
+/// Puts a file into a directory without links in its path.
+pub fn put(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let new = directory.join(format!(".{name}.new"));
+    std::fs::write(&new, bytes)?;
+    std::fs::rename(new, directory.join(name))
+}
+
 /// A second name of a file needs rights here that an agent's commands do not have.
 pub fn has_other_names(_facts: &Metadata) -> bool {
     false
