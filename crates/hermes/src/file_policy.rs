@@ -193,7 +193,8 @@ const HOME: [(&str, Kind); 99] = [
 ];
 
 /// Beginnings and parts of names right below a home by which copies and relatives of secrets are known.
-const SECRET_BEGINNINGS: [&str; 5] = [".env", "auth.", "state.db", ".throughline", "throughline."];
+const SECRET_BEGINNINGS: [&str; 6] =
+    [".env", "auth.", "state.db", ".throughline", "throughline.", "throughline-"];
 const SECRET_PARTS: [&str; 10] =
     ["token", "secret", "credential", "oauth", "password", ".key", ".pem", ".db", "pairing", ".partial"];
 
@@ -437,6 +438,7 @@ mod tests {
             ("honcho.json", Closed, Closed),
             ("backups/2026.tar.gz", Closed, Closed),
             ("home.tar.gz.partial", Closed, Closed),
+            ("throughline-main-20260528T093510Z.tar.gz", Closed, Closed),
             ("backup.partial/state.db", Closed, Closed),
             ("throughline.history", Closed, Closed),
             ("throughline/todo/x.json", Closed, Closed),
