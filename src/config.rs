@@ -182,6 +182,8 @@ pub struct Settings {
     /// Local commands are kept from the homes' secrets and policy.
     #[cfg_attr(not(unix), allow(dead_code))] // there are no commands to confine
     pub landlock: Sourced<bool>,
+    /// Names in the home that its agent may read and write although nobody knows them.
+    pub open_in_home: Vec<String>,
     /// Without a memory provider: conversations that begin are reminded of earlier ones.
     pub recollects: Sourced<bool>,
     /// How long a turn waits for what its memory knows, in milliseconds.

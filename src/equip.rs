@@ -101,7 +101,6 @@ pub async fn equip(
     let user_home = settings.environment.get("HOME").map(PathBuf::from);
     let workspace = workspace(path, settings);
 
-    let skills = Arc::new(Skills::new(skill_settings(path, settings)).matching(files::replaced));
     let memory = Memory::new(memory_settings(home, settings));
     let fills = fills(memory.clone());
     let servers = Servers::start(servers::settings(&settings.tools), servers::surroundings(path, settings));
@@ -114,10 +113,26 @@ pub async fn equip(
     let judge = None;
     #[cfg(unix)]
     let judge = terminal::judge(&place, settings, model);
+    let skills = Skills::new(skill_settings(path, settings)).matching(files::replaced);
+    #[cfg(unix)]
+    let confine = terminal::confine(&place, settings, &mut off);
+    #[cfg(unix)]
+    let skills = match given(&settings.tools.skills.inline_shell) {
+        Some(true) if backend_name(settings) != "local" => {
+            off.push(format!(
+                "skills.inline_shell: commands in skills would run on this machine, and terminal.backend is {}",
+                backend_name(settings)
+            ));
+            skills
+        }
+        _ => skills.running(judge.clone(), confine.clone()),
+    };
+    let skills = Arc::new(skills);
     #[cfg(unix)]
     let files = {
         let rings = bell.clone().rings();
-        let terminal = Arc::new(terminal::terminal(&place, settings, judge.clone(), rings, &mut off));
+        let terminal = Arc::new(terminal::terminal(&place, settings, judge.clone(), confine, rings));
+        let files = files.asking(judge.clone());
         kits.push(terminal.clone());
         files.following(Box::new(move |session: &throughline_core::SessionId| terminal.standing(session)))
     };
@@ -250,6 +265,7 @@ fn reach(place: &Place<'_>, settings: &Settings) -> Reach {
         user_home: place.user_home.map(Path::to_owned).unwrap_or_default(),
         confined: false,
         readable: Vec::new(),
+        opened: settings.open_in_home.clone(),
         write_roots: std::env::split_paths(&safe).filter(|root| !root.as_os_str().is_empty()).collect(),
     }
 }

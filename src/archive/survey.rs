@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use throughline_hermes::profile;
+use throughline_hermes::{file_policy, profile};
 
 /// Nowhere in a home.
 const DIRECTORIES_NOWHERE: [&str; 11] = [
@@ -37,6 +37,8 @@ const DIRECTORIES_NOT_AT_TOP: [&str; 11] = [
     "tmp",
     STAGE,
 ];
+/// Right there in a home: outputs of tools, which age like a cache, and pipes of processes that are gone.
+const DIRECTORIES_WITHIN: [&str; 2] = [file_policy::TOOL_RESULTS, "throughline/pipes"];
 /// About a process that is gone where this is restored.
 const FILES_NOT_AT_TOP: [&str; 10] = [
     "active_sessions.lock",
@@ -189,6 +191,7 @@ fn is_left_out(path: &str, is_directory: bool, profiles: Profiles) -> bool {
         true => {
             DIRECTORIES_NOWHERE.contains(&name)
                 || (is_top && DIRECTORIES_NOT_AT_TOP.contains(&name))
+                || DIRECTORIES_WITHIN.contains(&in_home.join("/").as_str())
                 || (path == profile::DIRECTORY && profiles == Profiles::Left)
         }
         false => {
@@ -265,6 +268,12 @@ mod tests {
             "throughline-main-20260528T093510Z.tar.gz.partial",
             "throughline-main-20260528T093510Z.tar.gz.partial.earlier",
         ];
+        for directory in
+            ["throughline/tool-results", "throughline/pipes", "cache", "profiles/work/throughline/pipes"]
+        {
+            assert!(is_left_out(directory, true, Profiles::Taken), "{directory}");
+        }
+        assert!(!is_left_out("throughline/todo", true, Profiles::Taken));
         for path in kept {
             assert!(!is_left_out(path, false, Profiles::Left), "{path}");
             assert!(!is_left_out(&format!("profiles/work/{path}"), false, Profiles::Taken), "{path}");

@@ -4,6 +4,7 @@ use super::*;
 use crate::home::{ChosenBy, KEY_LENGTH_MIN};
 use std::net::IpAddr;
 use throughline_hermes::config::{By, Notice, provider, window};
+use throughline_hermes::file_policy;
 
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 8642;
@@ -64,6 +65,7 @@ impl Written {
         report.sourced("throughline.hops_max", &hops_max);
         let landlock = or_default(self.config.own.landlock, true);
         report.sourced("throughline.landlock", &landlock);
+        let open_in_home = self.open_in_home(&mut report);
         let recollects = or_default(self.config.own.recall, true);
         report.sourced("throughline.recall", &recollects);
         let recall_patience = or_default(self.config.own.recall_patience_ms, RECALL_PATIENCE_MS);
@@ -90,6 +92,7 @@ impl Written {
                 turn_tokens_max,
                 hops_max,
                 landlock,
+                open_in_home,
                 recollects,
                 recall_patience,
                 expiry_watch,
@@ -439,6 +442,26 @@ impl Written {
             None => report.row("timezone", "the machine's", &Origin::Default),
         }
         known
+    }
+
+    /// Only names that [`file_policy`] does not know can be opened.
+    fn open_in_home(&self, report: &mut Report) -> Vec<String> {
+        let Some(written) = self.config.own.open_in_home.clone().map(Sourced::from) else {
+            return Vec::new();
+        };
+        let (opened, others): (Vec<String>, Vec<String>) = written.value.into_iter().partition(|name| {
+            let is_name = Path::new(name).components().count() == 1 && !name.contains(['/', '\\']);
+            is_name && file_policy::kind(Path::new(name)) == file_policy::Kind::Unknown
+        });
+        for name in others {
+            let why = format!(
+                "throughline.open_in_home cannot open '{name}': it takes names right below the home that the gateway \
+                 does not use itself"
+            );
+            report.warn(&written.origin, why);
+        }
+        report.row("throughline.open_in_home", opened.join(", "), &written.origin);
+        opened
     }
 
     fn multiplex_profiles(&self, report: &mut Report) -> Sourced<bool> {

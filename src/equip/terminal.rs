@@ -32,10 +32,10 @@ pub fn terminal(
     place: &Place<'_>,
     settings: &Settings,
     judge: Arc<Approvals>,
+    confine: Arc<dyn Confine>,
     notices: Notices,
-    off: &mut Vec<String>,
 ) -> Terminal {
-    Terminal::new(terminal_settings(place, settings), judge, confine(place, settings, off), notices)
+    Terminal::new(terminal_settings(place, settings), judge, confine, notices)
 }
 
 /// The same for calls of plugins that ask.
@@ -50,7 +50,8 @@ pub fn leave(judge: Arc<Approvals>) -> Judge {
     })
 }
 
-fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc<dyn Confine> {
+/// What local commands may touch: those of the terminal, and those of skills.
+pub fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc<dyn Confine> {
     if !settings.landlock.value {
         off.push("landlock: `throughline.landlock` is false, so local commands run as you do".into());
     }
@@ -59,6 +60,7 @@ fn confine(place: &Place<'_>, settings: &Settings, off: &mut Vec<String>) -> Arc
         home: place.home.to_owned(),
         others: place.homes.to_vec(),
         workspace: Some(place.workspace.to_owned()),
+        opened: settings.open_in_home.clone(),
     });
     off.extend(note.map(|note| format!("landlock: {note}")));
     confine

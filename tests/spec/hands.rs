@@ -218,6 +218,43 @@ fn p31_secrets_stay_out_of_commands_files_and_reach() {
 }
 
 #[test]
+fn p31_file_tools_keep_to_what_commands_may_do_in_a_home() {
+    let place = place("approvals: {mode: manual, timeout: 60}\n");
+    fs::create_dir_all(place.file("work/.git/hooks")).unwrap();
+    place.write("home/backups/old.txt", "canary-4711-canary");
+    let call = |tool: &str, path: &str| json!([{"name": tool, "arguments": {"path": path, "content": "{}"}}]);
+    let closed = [
+        ("stranger", "write_file", "../home/platforms/pairing/telegram-approved.json"),
+        ("hook", "write_file", "../home/hooks/mine/handler.py"),
+        ("server", "write_file", "../home/honcho.json"),
+        ("backup", "read_file", "../home/backups/old.txt"),
+    ];
+    let mut script: Vec<Value> =
+        closed.iter().flat_map(|(word, tool, path)| rules(word, call(tool, path))).collect();
+    script.extend(rules("commit", call("write_file", ".git/hooks/pre-commit")));
+    script.extend(rules("riddle", terminal("x=r; y=m; $x$y -r .git")));
+    let gateway = place.rehearsing(&json!({ "rules": script })).start();
+    for (word, tool, path) in closed {
+        assert!(gateway.client.say(word, word).text().contains(&format!("done {word}")));
+        let told = results(&gateway.client, word).concat();
+        assert!(told.contains("denied") && !told.contains("canary"), "{word}: {told}");
+        assert!(tool == "read_file" || !place.file("work").join(path).exists(), "{path} was written");
+    }
+    let asks = || gateway.client.read("/api/approvals")["data"].as_array().cloned().unwrap();
+    let _commits = begin(&gateway.client, "commit", "commit");
+    until("it asks about the hook", || asks().len() == 1);
+    assert!(asks()[0]["command"].as_str().unwrap().contains(".git/hooks/pre-commit"), "{:?}", asks());
+    assert!(!place.file("work/.git/hooks/pre-commit").exists(), "nothing happens before the answer");
+    let id = asks()[0]["id"].as_str().unwrap().to_owned();
+    let yes = json!({"decision": "approve"});
+    assert_eq!(gateway.client.post(&format!("/api/approvals/{id}"), &[], &yes).unwrap().status, 200);
+    until("it is written after the yes", || place.file("work/.git/hooks/pre-commit").exists());
+    let _riddles = begin(&gateway.client, "riddle", "riddle");
+    until("it asks about a name that is put together", || asks().len() == 1);
+    assert!(place.file("work/.git").exists());
+}
+
+#[test]
 fn bad_calls_get_results_the_model_can_act_on() {
     let place = place("");
     let calls = json!([

@@ -14,6 +14,7 @@ pub mod elsewhere;
 pub mod entry;
 pub mod env;
 mod fields;
+pub mod file_policy;
 pub mod id;
 pub mod index;
 pub mod json;

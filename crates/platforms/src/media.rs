@@ -1,57 +1,31 @@
 //! Files that leave: which a reply may carry, and what they hold.
 //!
 //! A reply names a file by its path, and whoever talks to the agent can talk it into naming any. So a
-//! path is resolved first, links and all, and then held against what must never leave. Of two places
-//! that a file lies in, the deeper one decides: a cache is open within a home that is closed, and a
-//! home is closed within a directory that is open.
+//! file is opened once, without following a link that was put in its way meanwhile, and what was opened
+//! is judged: where it really lies, and whether it is another name of something that must never leave.
+//! It is read from that handle, and by no name again. Of two places that a file lies in, the deeper one
+//! decides: a cache is open within a home that is closed, and a home is closed within a directory that
+//! is open. What of a home is open, [`file_policy`] knows.
 
+#[cfg(not(unix))]
+mod elsewhere;
+#[cfg(unix)]
+mod unix;
+
+#[cfg(not(unix))]
+use elsewhere as system;
+use std::fs::{File as Opened, Metadata};
+use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use throughline_hermes::file_policy::{self, SYSTEM_UNSENDABLE, USER_UNSENDABLE};
+#[cfg(unix)]
+use unix as system;
 
 /// What a line of a reply that stands for a file begins with.
 const TAG: &str = "MEDIA:";
-/// Where a system keeps what is nobody else's business.
-const SYSTEM: [&str; 9] =
-    ["/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/var/log", "/var/lib", "/var/run"];
-/// And a user, below their home.
-const PERSONAL: [&str; 9] =
-    [".ssh", ".aws", ".gnupg", ".kube", ".docker", ".config", ".azure", ".gcloud", "Library/Keychains"];
-/// And an agent, below its home. All of a home is closed; these are also closed where a link leads to.
-const SECRETS: [&str; 19] = [
-    ".env",
-    "auth.json",
-    "auth.lock",
-    "auth",
-    "credentials",
-    "config.yaml",
-    "state.db",
-    "sessions.json",
-    ".anthropic_oauth.json",
-    "google_token.json",
-    "google_oauth_pending.json",
-    "webhook_subscriptions.json",
-    "cache/bws_cache.json",
-    "pairing",
-    "mcp-tokens",
-    "throughline.key",
-    "honcho.json",
-    "hindsight",
-    "memories",
-];
-/// What of a home is there to be sent: what people sent, what tools made, and where the agent works.
-const SENDABLE: [&str; 11] = [
-    "cache/images",
-    "cache/audio",
-    "cache/videos",
-    "cache/documents",
-    "cache/screenshots",
-    "image_cache",
-    "audio_cache",
-    "video_cache",
-    "document_cache",
-    "browser_screenshots",
-    "workspace",
-];
+/// How many files of a home are compared with one that has several names, before it is held for one of them.
+const NAMES_MAX: usize = 50_000;
 /// How old a file may be, in strict mode, to count as made for the reply; Hermes' own number.
 pub const RECENT: Duration = Duration::from_secs(600);
 
@@ -79,7 +53,7 @@ pub enum Trust {
 impl Rules {
     /// What of an agent's own home may be sent.
     pub fn sendable(home: &Path) -> impl Iterator<Item = PathBuf> {
-        SENDABLE.iter().map(|name| home.join(name))
+        file_policy::sendable().map(|name| home.join(name))
     }
 }
 
@@ -88,6 +62,37 @@ impl Rules {
 pub struct File {
     pub name: String,
     pub bytes: Vec<u8>,
+}
+
+/// Keeps a file that somebody sent in `directory` of a home. Agents may write there, so a link that leads
+/// from there into a home, or to where files run by themselves, is not followed.
+pub(crate) fn keep(home: &Path, directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let resolved = std::fs::canonicalize(directory)?;
+    if !may_hold(home, directory, &resolved) {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::PermissionDenied,
+            format!("{} is a link to {}, where nothing is kept", directory.display(), resolved.display()),
+        ));
+    }
+    system::put(&resolved, name, bytes)
+}
+
+fn may_hold(home: &Path, directory: &Path, resolved: &Path) -> bool {
+    let own = real(home);
+    if directory.strip_prefix(home).is_ok_and(|rest| resolved == own.join(rest)) {
+        return true;
+    }
+    let root = match own.parent() {
+        Some(parent) if parent.ends_with("profiles") => parent.parent().unwrap_or(&own),
+        _ => &own,
+    };
+    // Whose directory it is does not matter: what is started there is started.
+    let mut below = resolved.components();
+    let mut runs = false;
+    while below.next().is_some() {
+        runs |= file_policy::runs_by_itself(resolved, Some(below.as_path()));
+    }
+    !resolved.starts_with(root) && !runs
 }
 
 /// The path that a line of a reply stands for, if it stands for a file.
@@ -106,51 +111,133 @@ pub fn all_tagged(part: &str) -> Option<Vec<&str>> {
 
 /// What `path` holds, if it may leave and is no longer than `limit`. The error is a sentence.
 pub async fn read(path: &str, rules: &Rules, limit: u64) -> Result<File, String> {
-    let resolved = resolve(path, rules).await?;
-    let broken = |error: std::io::Error| format!("the file {path} cannot be read: {error}");
-    let size = tokio::fs::metadata(&resolved).await.map_err(broken)?.len();
-    if size > limit {
-        return Err(format!("the file {path} has {size} bytes; the platform takes {limit}"));
-    }
-    let bytes = tokio::fs::read(&resolved).await.map_err(broken)?;
-    let name = resolved.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
-    Ok(File { name, bytes })
+    let (path, rules) = (path.to_owned(), rules.clone());
+    let read = tokio::task::spawn_blocking(move || {
+        let candidate = Candidate::resolve(&path, &rules)?;
+        candidate.open()?.judged(&rules)?.read(limit)
+    });
+    read.await.unwrap_or_else(|error| Err(format!("the file could not be read: {error}")))
 }
 
-async fn resolve(path: &str, rules: &Rules) -> Result<PathBuf, String> {
-    let named = match (path.strip_prefix("~/"), &rules.user) {
-        (Some(below), Some(user)) => user.join(below),
-        _ => PathBuf::from(path),
-    };
-    let resolved = tokio::fs::canonicalize(&named)
-        .await
-        .map_err(|error| format!("the file {path} cannot be sent: {error}"))?;
-    let is_file = tokio::fs::metadata(&resolved).await.is_ok_and(|data| data.is_file());
-    if !is_file {
-        return Err(format!("{path} is not a file, so it cannot be sent"));
+/// A file as it was named, and where that leads. Nothing is known of it yet.
+struct Candidate {
+    path: String,
+    resolved: PathBuf,
+}
+
+/// A file that is open. From here on its name does not matter.
+struct Handle {
+    path: String,
+    place: PathBuf,
+    file: Opened,
+    facts: Metadata,
+}
+
+impl Candidate {
+    fn resolve(path: &str, rules: &Rules) -> Result<Self, String> {
+        let named = match (path.strip_prefix("~/"), &rules.user) {
+            (Some(below), Some(user)) => user.join(below),
+            _ => PathBuf::from(path),
+        };
+        let resolved = std::fs::canonicalize(&named)
+            .map_err(|error| format!("the file {path} cannot be sent: {error}"))?;
+        Ok(Self { path: path.to_owned(), resolved })
     }
-    match standing(&resolved, rules) {
-        Standing::Open => Ok(resolved),
-        Standing::Closed => Err(format!(
-            "the file {path} may not leave: it lies where secrets and memories are kept; put a copy into the agent's \
-             workspace, or name its directory in gateway.media_delivery_allow_dirs"
-        )),
-        Standing::Neither => match rules.trust {
-            Trust::Everything => Ok(resolved),
-            Trust::Recent(within) if is_recent(&resolved, within).await => Ok(resolved),
-            Trust::Recent(_) => Err(format!(
+
+    /// Opened where it was found to lie. A link that took its place since is not followed.
+    fn open(self) -> Result<Handle, String> {
+        let path = self.path;
+        let broken = |error: std::io::Error| format!("the file {path} cannot be read: {error}");
+        let file = system::open(&self.resolved).map_err(broken)?;
+        let facts = file.metadata().map_err(broken)?;
+        if !facts.is_file() {
+            return Err(format!("{path} is not a file, so it cannot be sent"));
+        }
+        match system::place(&file, &self.resolved) {
+            Some(place) => Ok(Handle { path, place, file, facts }),
+            None => Err(format!(
+                "the file {path} may not leave: it was moved or replaced by a link while it was being opened; send it \
+                 again once it stays where it is"
+            )),
+        }
+    }
+}
+
+impl Handle {
+    fn judged(self, rules: &Rules) -> Result<Self, String> {
+        let path = &self.path;
+        let closed = || {
+            format!(
+                "the file {path} may not leave: it lies where secrets and memories are kept; put a copy into the agent's \
+                 workspace, or name its directory in gateway.media_delivery_allow_dirs"
+            )
+        };
+        if file_policy::is_unfinished_backup(&self.place) {
+            return Err(format!("the file {path} may not leave: it is an unfinished backup of a home"));
+        }
+        let standing = standing(&self.place, rules);
+        if matches!(standing, Standing::Closed) || self.is_closed_by_another_name(rules) {
+            return Err(closed());
+        }
+        match (standing, rules.trust) {
+            (Standing::Neither, Trust::Recent(within)) if !self.is_recent(within) => Err(format!(
                 "the file {path} may not leave: gateway.strict is on, and it was not just made; name its directory in \
                  gateway.media_delivery_allow_dirs"
             )),
-        },
+            _ => Ok(self),
+        }
     }
-}
 
-async fn is_recent(resolved: &Path, within: Duration) -> bool {
-    let written = tokio::fs::metadata(resolved).await.and_then(|data| data.modified());
-    // A time that lies ahead is not long ago.
-    !within.is_zero()
-        && written.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age <= within))
+    fn is_recent(&self, within: Duration) -> bool {
+        // A time that lies ahead is not long ago.
+        !within.is_zero()
+            && self
+                .facts
+                .modified()
+                .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age <= within))
+    }
+
+    /// Whether one of its names (hard links) lies where nothing leaves from.
+    fn is_closed_by_another_name(&self, rules: &Rules) -> bool {
+        if !system::has_other_names(&self.facts) {
+            return false;
+        }
+        let mut left = NAMES_MAX;
+        let open: Vec<PathBuf> = rules.open.iter().map(|place| real(place)).collect();
+        rules.homes.iter().any(|home| self.is_named_in(&real(home), &open, &mut left))
+    }
+
+    /// Looks through `directory`, but for what is open, for a name of this file. Too many names to look
+    /// through count as one.
+    fn is_named_in(&self, directory: &Path, open: &[PathBuf], left: &mut usize) -> bool {
+        let Ok(entries) = std::fs::read_dir(directory) else { return false };
+        for entry in entries.flatten() {
+            let Some(fewer) = left.checked_sub(1) else { return true };
+            *left = fewer;
+            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+            let is_name = kind.is_file() && system::is_same(&self.facts, &path);
+            let is_closed_directory = kind.is_dir() && !open.contains(&path);
+            if is_name || (is_closed_directory && self.is_named_in(&path, open, left)) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn read(self, limit: u64) -> Result<File, String> {
+        let Self { path, place, file, facts } = self;
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("the file {path} cannot be read: {error}"))?;
+        if bytes.len() as u64 > limit {
+            let size = facts.len().max(bytes.len() as u64);
+            return Err(format!("the file {path} has {size} bytes; the platform takes {limit}"));
+        }
+        let name =
+            place.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
+        Ok(File { name, bytes })
+    }
 }
 
 enum Standing {
@@ -159,8 +246,12 @@ enum Standing {
     Neither,
 }
 
+/// Where it lies, if it is there; otherwise where it would.
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
 fn standing(resolved: &Path, rules: &Rules) -> Standing {
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     // How deep the deepest of some places lies that the file is in.
     let depth = |places: &mut dyn Iterator<Item = PathBuf>| {
         let within = places.map(|place| real(&place)).filter(|place| resolved.starts_with(place));
@@ -169,11 +260,11 @@ fn standing(resolved: &Path, rules: &Rules) -> Standing {
     if resolved.components().any(|part| part == Component::ParentDir) {
         return Standing::Closed;
     }
-    let secrets = SECRETS.iter().flat_map(|name| rules.homes.iter().map(move |home| home.join(name)));
-    let personal = rules.user.iter().flat_map(|user| PERSONAL.iter().map(move |name| user.join(name)));
+    let secrets = rules.homes.iter().flat_map(|home| closed_links(home));
+    let personal = rules.user.iter().flat_map(|user| USER_UNSENDABLE.iter().map(move |name| user.join(name)));
     // A gateway that runs as root has its own files below a system directory.
     let own = rules.user.as_deref().map(real);
-    let system = SYSTEM.iter().map(PathBuf::from).filter(|place| Some(place) != own.as_ref());
+    let system = SYSTEM_UNSENDABLE.iter().map(PathBuf::from).filter(|place| Some(place) != own.as_ref());
     let homes = rules.homes.iter().cloned();
     // A cache that is a link into a home, of whomever, opens nothing there.
     let stays = |place: &PathBuf| {
@@ -194,6 +285,16 @@ fn standing(resolved: &Path, rules: &Rules) -> Standing {
         (None, Some(_)) => Standing::Closed,
         (None, None) => Standing::Neither,
     }
+}
+
+/// Links in a home that take its rule to where they lead.
+fn closed_links(home: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home).into_iter().flatten().flatten();
+    let links = entries.filter(|entry| {
+        entry.file_type().is_ok_and(|kind| kind.is_symlink())
+            && file_policy::holds_through_links(&entry.file_name().to_string_lossy())
+    });
+    links.map(|entry| entry.path()).collect()
 }
 
 fn is_drive(path: &str) -> bool {
@@ -309,5 +410,103 @@ mod tests {
                 assert_eq!(read.is_ok(), sent.contains(&name), "{name} {trust:?} {read:?}");
             }
         }
+    }
+
+    /// A home with a secret, and a picture that may be sent.
+    #[cfg(unix)]
+    fn home() -> (tempfile::TempDir, PathBuf, Rules) {
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().canonicalize().unwrap().join("home");
+        std::fs::create_dir_all(home.join("workspace/sub")).unwrap();
+        std::fs::write(home.join(".env"), "BOT_TOKEN=1:secret").unwrap();
+        std::fs::write(home.join("workspace/pic.txt"), "a picture").unwrap();
+        std::fs::write(home.join("workspace/sub/.env"), "of a project").unwrap();
+        let rules =
+            Rules { homes: vec![home.clone()], open: Rules::sendable(&home).collect(), ..Rules::default() };
+        (directory, home, rules)
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn p31_a_link_swapped_in_after_the_path_was_resolved_leads_nowhere() {
+        use std::os::unix::fs::symlink;
+        let (_directory, home, rules) = home();
+        let resolve =
+            |name: &str| Candidate::resolve(&home.join(name).display().to_string(), &rules).unwrap();
+        // The file itself becomes a link.
+        let file = resolve("workspace/pic.txt");
+        std::fs::rename(home.join("workspace/pic.txt"), home.join("workspace/kept.txt")).unwrap();
+        symlink(home.join(".env"), home.join("workspace/pic.txt")).unwrap();
+        assert!(file.open().is_err());
+        // A directory above it becomes one.
+        let file = resolve("workspace/sub/.env");
+        std::fs::rename(home.join("workspace/sub"), home.join("workspace/moved")).unwrap();
+        symlink(&home, home.join("workspace/sub")).unwrap();
+        let told = file.open().err().unwrap();
+        assert!(told.contains("replaced by a link"), "{told}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn p31_what_was_opened_is_what_is_sent_whatever_its_name_means_by_then() {
+        use std::os::unix::fs::symlink;
+        let (_directory, home, rules) = home();
+        let path = home.join("workspace/pic.txt");
+        let opened = Candidate::resolve(&path.display().to_string(), &rules).unwrap().open().unwrap();
+        let judged = opened.judged(&rules).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        symlink(home.join(".env"), &path).unwrap();
+        assert_eq!(judged.read(100).unwrap().bytes, b"a picture");
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn p31_a_second_name_of_a_secret_is_a_secret() {
+        let (_directory, home, rules) = home();
+        let second = home.join("workspace/notes.txt");
+        std::fs::hard_link(home.join(".env"), &second).unwrap();
+        let told = read(&second.display().to_string(), &rules, 100).await.unwrap_err();
+        assert!(told.contains("may not leave"), "{told}");
+        // Two names of one picture are no secret.
+        let copy = home.join("workspace/sub/pic.txt");
+        std::fs::hard_link(home.join("workspace/pic.txt"), &copy).unwrap();
+        assert!(read(&copy.display().to_string(), &rules, 100).await.is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn p31_a_file_that_somebody_sent_follows_no_link_that_an_agent_planted() {
+        use std::os::unix::fs::symlink;
+        let (_directory, home, _) = home();
+        let documents = home.join("cache/documents");
+        std::fs::create_dir_all(&documents).unwrap();
+        // Its name can be foreseen.
+        symlink(home.join(".env"), documents.join("doc_1.txt")).unwrap();
+        keep(&home, &documents, "doc_1.txt", b"sent").unwrap();
+        assert_eq!(std::fs::read(documents.join("doc_1.txt")).unwrap(), b"sent");
+        assert_eq!(std::fs::read(home.join(".env")).unwrap(), b"BOT_TOKEN=1:secret");
+        // The directory leads elsewhere.
+        let elsewhere = home.parent().unwrap();
+        for (target, may) in [
+            (home.join("hooks"), false),
+            (elsewhere.join(".config/autostart"), false),
+            (elsewhere.join("disk"), true),
+        ] {
+            std::fs::create_dir_all(&target).unwrap();
+            let link = home.join("cache/images");
+            let _ = std::fs::remove_file(&link);
+            symlink(&target, &link).unwrap();
+            assert_eq!(keep(&home, &link, "img.png", b"sent").is_ok(), may, "{}", target.display());
+            assert_eq!(std::fs::read_dir(&target).unwrap().count(), usize::from(may), "{}", target.display());
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn what_is_no_file_is_not_waited_for() {
+        let (_directory, home, rules) = home();
+        let fifo = home.join("workspace/fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert!(read(&fifo.display().to_string(), &rules, 100).await.unwrap_err().contains("is not a file"));
     }
 }

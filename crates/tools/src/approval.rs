@@ -12,7 +12,9 @@
 //! - a setting that is not understood means that people are asked ([`Mode::named`])
 //!
 //! What differs from Hermes: where nobody can be asked and it is no schedule, Hermes lets dangerous
-//! commands run; here they do not. What the detector does otherwise stands in the module `detect`.
+//! commands run; here they do not. A command whose name is put together when it runs (`$x$y -r DIR`) is
+//! judged by what it comes to, and asked about where that is unknown; Hermes runs it. So is one that
+//! writes a file which runs by itself ([`file_policy::runs_by_itself`]). What the detector does otherwise stands in the module `detect`.
 //!
 //! Deliberately absent: who is asked, how long ago, and whether the question survives a restart. That
 //! is the gateway's; the answer comes back with the call. Hermes' external scanner (tirith) is absent
@@ -24,6 +26,7 @@ mod glob;
 mod judge;
 mod rules;
 mod shell;
+mod unresolved;
 
 /// Python's `shlex.split`. None: a quote is not closed, or nothing follows a last backslash.
 pub(crate) fn split(text: &[char]) -> Option<Vec<String>> {
@@ -34,12 +37,14 @@ mod tests;
 
 use detect::{Detector, Reading, SUDO_GUESS};
 pub use judge::{Judge, Judgement};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::port::Promise;
 use throughline_core::redact::redacted;
 use throughline_core::tool::{Call, Caller, EVERYTHING, Grant, Question};
+use throughline_hermes::file_policy;
+use unresolved::Names;
 
 /// What the user has allowed for good: `command_allowlist`.
 pub trait Allowlist: Send + Sync {
@@ -194,6 +199,8 @@ const ASSESSED_CHARS_MAX: usize = 8_000;
 /// As long as people would wait for the first token of one word.
 const ASSESSOR_PATIENCE: Duration = Duration::from_secs(30);
 
+const UNKNOWN_NAME: &str = "the name of a command is not known before it runs";
+const RUNS_LATER: &str = "changes a file that is run later without anybody starting it";
 const SCANNER_KEY: &str = "tirith:unknown";
 const SCANNER_FINDING: &str = "Security scan: tirith path unavailable (fail-closed)";
 
@@ -203,6 +210,26 @@ pub struct Approvals {
     detector: Arc<Detector>,
     allowlist: Arc<dyn Allowlist>,
     assessor: Option<Arc<dyn Assessor>>,
+}
+
+/// A command as it is written, and with the names filled in that it puts together.
+struct Readings {
+    written: Reading,
+    filled: Vec<(String, Reading)>,
+    names: Names,
+}
+
+impl Readings {
+    fn of(detector: &Detector, command: &str) -> Self {
+        let written = detector.read(command);
+        let names = unresolved::names(command);
+        let filled = names.filled.iter().map(|command| (command.clone(), detector.read(command)));
+        Self { written, filled: filled.collect(), names }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Reading> {
+        std::iter::once(&self.written).chain(self.filled.iter().map(|(_, reading)| reading))
+    }
 }
 
 /// What another program wants a person to allow.
@@ -244,14 +271,14 @@ impl Approvals {
         if self.settings.isolated {
             return Judgement::Run { note: None };
         }
-        let reading = self.read(command).await;
-        if let Some(message) = self.forbidden(&reading) {
+        let readings = self.read(command).await;
+        if let Some(message) = readings.all().find_map(|reading| self.forbidden(reading)) {
             return Judgement::Block(blocked(&message));
         }
         if self.needs_no_leave(command) || call.caller.allowed.iter().any(|it| it == EVERYTHING) {
             return Judgement::Run { note: None };
         }
-        let warnings = self.warnings(&call.caller, command, &reading);
+        let warnings = self.warnings(&call.caller, command, &readings);
         if let Some(grant) = call.grant {
             return self.granted(grant, &warnings);
         }
@@ -310,13 +337,17 @@ impl Approvals {
             .unwrap_or_else(|| self.ask(asked.what, asked.why, asked.patterns.to_vec()))
     }
 
-    async fn read(&self, command: &str) -> Reading {
+    async fn read(&self, command: &str) -> Readings {
         if command.len() <= INLINE_BYTES_MAX {
-            return self.detector.read(command);
+            return Readings::of(&self.detector, command);
         }
         let (detector, text) = (self.detector.clone(), command.to_owned());
-        let read = tokio::task::spawn_blocking(move || detector.read(&text)).await;
-        read.unwrap_or_else(|_| Reading::unread())
+        let read = tokio::task::spawn_blocking(move || Readings::of(&detector, &text)).await;
+        read.unwrap_or_else(|_| Readings {
+            written: Reading::unread(),
+            filled: Vec::new(),
+            names: Names::default(),
+        })
     }
 
     /// What no setting, list or person lets run.
@@ -362,14 +393,29 @@ impl Approvals {
     }
 
     /// Why it needs leave, but for what this session or the user has allowed before.
-    fn warnings(&self, caller: &Caller, command: &str, reading: &Reading) -> Vec<Warning> {
+    fn warnings(&self, caller: &Caller, command: &str, readings: &Readings) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.settings.scanner_required {
             let (key, why) = (SCANNER_KEY.to_owned(), SCANNER_FINDING.to_owned());
             warnings.push(Warning { key, why, can_last: false });
         }
-        if let Some(name) = self.detector.dangerous(command, reading) {
+        let written = self.detector.dangerous(command, &readings.written);
+        let filled = || {
+            let mut filled = readings.filled.iter();
+            filled.find_map(|(command, reading)| self.detector.dangerous(command, reading))
+        };
+        if let Some(name) = written.or_else(filled) {
             warnings.push(Warning { key: name.to_string(), why: name.to_string(), can_last: true });
+        }
+        if let Some(path) = readings.names.written.iter().find(|path| self.runs_later(path))
+            && warnings.is_empty()
+        {
+            let why = format!("{RUNS_LATER}: {path}");
+            warnings.push(Warning { key: RUNS_LATER.to_owned(), why, can_last: false });
+        }
+        if let Some(unknown) = &readings.names.unknown {
+            let why = format!("{UNKNOWN_NAME}: {unknown}");
+            warnings.push(Warning { key: UNKNOWN_NAME.to_owned(), why, can_last: false });
         }
         let listed = self.allowlist.allows();
         warnings.retain(|warning| {
@@ -377,6 +423,15 @@ impl Approvals {
             !listed.iter().chain(&caller.allowed).any(|entry| names.contains(&entry.as_str()))
         });
         warnings
+    }
+
+    /// Whether what stands in this file is run by itself. A relative path may be meant from anywhere.
+    fn runs_later(&self, path: &str) -> bool {
+        let path = Path::new(path);
+        let user = self.settings.place.user_home.as_deref();
+        let below = path.strip_prefix("~").ok().or_else(|| path.strip_prefix(user?).ok());
+        let below = below.or_else(|| path.is_relative().then_some(path));
+        file_policy::runs_by_itself(path, below)
     }
 
     /// A person has said yes. What lasts is what they were asked about, which is what is found now.

@@ -3,7 +3,7 @@
 //! Each tool answers in Hermes' words, and looks at files as Hermes does: numbered lines, pages, a
 //! budget of characters. What is written is there whole or not at all, with the mode, the byte order
 //! mark and the line ends it had. What must not be touched is refused by [`crate::paths`], before and
-//! after it is opened.
+//! after it is opened; what a person must allow first is asked before anything is done.
 //!
 //! Deliberately absent: other programs. Searching is ripgrep's engine in this process, and no linter or
 //! compiler runs over what was written.
@@ -20,8 +20,9 @@ mod text;
 mod v4a;
 mod write;
 
+use crate::approval::{Approvals, Asked, Judgement};
 use crate::arguments;
-use crate::paths::Reach;
+use crate::paths::{Reach, Wish};
 use seen::{Seen, Who};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -66,11 +67,21 @@ pub fn replaced(content: &str, old: &str, new: &str, all: bool) -> Result<(Strin
 pub struct Files {
     hands: Arc<Hands>,
     standing: Option<Box<Standing>>,
+    /// Who decides about what a person must allow. Without it, none of that is done.
+    judge: Option<Arc<Approvals>>,
 }
 
 impl Files {
     pub fn new(reach: Reach, settings: Settings) -> Self {
-        Self { hands: Arc::new(Hands { reach, settings, seen: Seen::new() }), standing: None }
+        let hands = Arc::new(Hands { reach, settings, seen: Seen::new() });
+        Self { hands, standing: None, judge: None }
+    }
+
+    /// People are asked about files that need their leave, by the rules that hold for commands.
+    #[must_use]
+    pub fn asking(mut self, judge: Arc<Approvals>) -> Self {
+        self.judge = Some(judge);
+        self
     }
 
     /// Relative paths begin where the session's terminal stands, instead of at the workspace.
@@ -102,26 +113,75 @@ impl Kit for Files {
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
         Box::pin(async move {
-            let standing = self.standing.as_ref().and_then(|standing| standing(&call.caller.session));
-            let job = Job {
-                session: call.caller.session.clone(),
-                turn: turn(&call.key).to_owned(),
-                call: call.key.clone(),
-                base: standing.unwrap_or_else(|| self.hands.reach.workspace.clone()),
-                stopped: Arc::default(),
+            let wishes = match self.work(call, Vec::new()).await {
+                Ended::Told(text) => return Returned::text(text),
+                Ended::Asks(wishes) => wishes,
             };
-            let _stop = StopOnDrop(Arc::clone(&job.stopped));
-            let hands = Arc::clone(&self.hands);
-            let (name, arguments) = (call.name.clone(), call.arguments.clone());
-            let work = tokio::task::spawn_blocking(move || hands.run(&job, &name, &arguments));
-            let failed = |_| arguments::refusal(format!("{} failed inside. Try another way.", call.name));
-            Returned::text(work.await.unwrap_or_else(failed))
+            match self.leave(call, &wishes) {
+                Judgement::Ask { question, patience } => return Returned::Ask { question, patience },
+                Judgement::Block(text) => return Returned::text(text),
+                Judgement::Run { .. } => {}
+            }
+            Returned::text(match self.work(call, wishes).await {
+                Ended::Told(text) => text,
+                Ended::Asks(_) => {
+                    arguments::refusal("Access denied: the path changed while it was asked about.")
+                }
+            })
         })
     }
 
     fn forget(&self, session: &SessionId) {
         self.hands.seen.forget(session);
     }
+}
+
+impl Files {
+    /// Does what is asked for, once all that a person must allow is allowed. Nothing is done before.
+    async fn work(&self, call: &Call, allowed: Vec<Wish>) -> Ended {
+        let standing = self.standing.as_ref().and_then(|standing| standing(&call.caller.session));
+        let job = Job {
+            session: call.caller.session.clone(),
+            turn: turn(&call.key).to_owned(),
+            call: call.key.clone(),
+            base: standing.unwrap_or_else(|| self.hands.reach.workspace.clone()),
+            stopped: Arc::default(),
+            allowed,
+        };
+        let _stop = StopOnDrop(Arc::clone(&job.stopped));
+        let hands = Arc::clone(&self.hands);
+        let (name, arguments) = (call.name.clone(), call.arguments.clone());
+        let work = tokio::task::spawn_blocking(move || hands.run(&job, &name, &arguments));
+        let failed =
+            |_| Ended::Told(arguments::refusal(format!("{} failed inside. Try another way.", call.name)));
+        work.await.unwrap_or_else(failed)
+    }
+
+    /// Whether all of it may be done: one question for one call.
+    fn leave(&self, call: &Call, wishes: &[Wish]) -> Judgement {
+        let Some(judge) = &self.judge else {
+            let what: Vec<&str> = wishes.iter().map(|wish| wish.what.as_str()).collect();
+            return Judgement::Block(arguments::refusal(format!(
+                "Access denied: a person must allow this first, and nobody can be asked here: {}.",
+                what.join("; ")
+            )));
+        };
+        let joined = |text: fn(&Wish) -> &str| {
+            let mut texts: Vec<&str> = wishes.iter().map(text).collect();
+            texts.dedup();
+            texts.join("; ")
+        };
+        let (what, why) = (joined(|wish| &wish.what), joined(|wish| &wish.why));
+        let patterns: Vec<String> = wishes.iter().map(|wish| wish.key.clone()).collect();
+        judge.leave(call, &Asked { what: &what, why: &why, patterns: &patterns })
+    }
+}
+
+/// How far a call has come.
+enum Ended {
+    Told(String),
+    /// Nothing was done.
+    Asks(Vec<Wish>),
 }
 
 /// A call's key is `session/turn/step/position`.
@@ -146,11 +206,19 @@ struct Job {
     call: String,
     base: PathBuf,
     stopped: Arc<AtomicBool>,
+    /// What a person has allowed.
+    allowed: Vec<Wish>,
 }
 
 impl Job {
     fn who(&self) -> Who<'_> {
         Who { session: &self.session, turn: &self.turn, call: &self.call }
+    }
+
+    /// Err: a person must allow some of it first.
+    fn has_leave(&self, mut wishes: Vec<Wish>) -> Result<(), Untold> {
+        wishes.retain(|wish| !self.allowed.contains(wish));
+        if wishes.is_empty() { Ok(()) } else { Err(Untold::Asks(wishes)) }
     }
 
     fn is_stopped(&self) -> bool {
@@ -165,19 +233,46 @@ struct Hands {
 }
 
 /// The result of a tool: what it tells, or why it tells nothing.
-type Told = Result<String, String>;
+type Told = Result<String, Untold>;
+
+enum Untold {
+    Refused(String),
+    Asks(Vec<Wish>),
+}
+
+impl From<String> for Untold {
+    fn from(refusal: String) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<&str> for Untold {
+    fn from(refusal: &str) -> Self {
+        Self::Refused(refusal.to_owned())
+    }
+}
 
 impl Hands {
-    fn run(&self, job: &Job, name: &str, arguments: &str) -> String {
+    fn run(&self, job: &Job, name: &str, arguments: &str) -> Ended {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
-            return arguments::refusal(format!("Unknown tool: {name}"));
+            return Ended::Told(arguments::refusal(format!("Unknown tool: {name}")));
         };
         let told = arguments::read(arguments, &(tool.schema)()).map(|given| (tool.run)(self, job, &given));
         match told {
-            Ok(Ok(text)) => text,
-            Ok(Err(refusal)) => arguments::refusal(refusal),
-            Err(error) => error,
+            Ok(Ok(text)) => Ended::Told(text),
+            Ok(Err(Untold::Refused(refusal))) => Ended::Told(arguments::refusal(refusal)),
+            Ok(Err(Untold::Asks(wishes))) => Ended::Asks(wishes),
+            Err(error) => Ended::Told(error),
         }
+    }
+
+    /// Whether this session may read this, and needs to ask nobody.
+    fn may_read(&self, job: &Job, resolved: &Path, path: &str) -> Result<(), Untold> {
+        if let Some(refusal) = self.reach.read_refusal(resolved, path, job.session.as_str()) {
+            return Err(refusal.into());
+        }
+        let wish = self.reach.asks_to_read(&job.base, resolved, path)?;
+        job.has_leave(wish.into_iter().collect())
     }
 
     fn resolve(&self, job: &Job, path: &str) -> Result<PathBuf, String> {

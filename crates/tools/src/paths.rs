@@ -5,9 +5,11 @@
 //! without following links, and where the opened thing lies is compared once more, so a link put in
 //! between leads nowhere.
 //!
-//! Never within reach, by name: the agent's own policy and secrets, in its home and in every home
-//! beside it; the user's keys; devices and what the kernel tells about processes. All else depends on
-//! [`Reach::confined`]: only the workspace, or, as in Hermes, whatever the user's account may touch.
+//! What of a home may be read and changed, in this agent's and in every home beside it, stands in
+//! [`file_policy`], which the sandbox and replies ask, too. Some of it needs a person's yes first
+//! ([`Wish`]), and so do files that run by themselves. Never within reach are the user's keys, devices
+//! and what the kernel tells about processes. All else depends on [`Reach::confined`]: only the
+//! workspace, or, as in Hermes, whatever the user's account may touch.
 //!
 //! Deliberately absent: the terminal. What a command may touch is the sandbox's matter.
 
@@ -25,28 +27,9 @@ use unix as system;
 use windows as system;
 
 pub use system::{Held, real};
-
-/// What a home holds that no tool reads: keys, tokens, and the files that the store keeps open.
-const SECRET_FILES: [&str; 9] = [
-    ".env",
-    "auth.json",
-    "auth.lock",
-    ".anthropic_oauth.json",
-    "webhook_subscriptions.json",
-    "auth/google_oauth.json",
-    "cache/bws_cache.json",
-    "throughline.key",
-    "state.db",
-];
-const SECRET_DIRECTORIES: [&str; 1] = ["mcp-tokens"];
-/// Downloaded text that could carry instructions: skills are read through their own tools.
-const CACHE_DIRECTORIES: [&str; 1] = ["skills/.hub"];
-
-/// What a home holds that no tool writes, beside the above: policy, history, and who runs here.
-const POLICY_FILES: [&str; 1] = ["config.yaml"];
-const STATE_FILES: [&str; 5] =
-    ["gateway.lock", "gateway.pid", "gateway_state.json", "throughline.address", ".throughline"];
-const STATE_DIRECTORIES: [&str; 3] = ["sessions", "pairing", "throughline"];
+use throughline_hermes::file_policy::{
+    self, Access, Kind, Owner, Rights, USER_READABLE, USER_SECRET_DIRECTORIES, USER_SECRET_FILES,
+};
 
 /// Areas of a home that change what its agent does next: another agent's need a word from the user.
 const AREAS: [&str; 4] = ["skills", "plugins", "cron", "memories"];
@@ -54,12 +37,8 @@ const AREAS: [&str; 4] = ["skills", "plugins", "cron", "memories"];
 const ENVIRONMENT_FILES: [&str; 7] =
     [".env", ".env.local", ".env.development", ".env.production", ".env.test", ".env.staging", ".envrc"];
 
-/// Below the user's own directory: written by no tool.
-const USER_FILES: [&str; 5] = [".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials"];
-const USER_DIRECTORIES: [&str; 8] =
-    [".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".config/gh", ".config/gcloud"];
-/// What of them may be read: it tells of no key.
-const USER_READABLE: [&str; 3] = [".ssh/config", ".ssh/known_hosts", ".aws/config"];
+/// How many files of a home are compared with one that has several names, before it is held for one of them.
+const NAMES_MAX: usize = 50_000;
 
 /// The settings from which reach is decided.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +57,18 @@ pub struct Reach {
     pub readable: Vec<PathBuf>,
     /// Where not empty, nothing is written elsewhere (Hermes' `HERMES_WRITE_SAFE_ROOT`).
     pub write_roots: Vec<PathBuf>,
+    /// Names in the home that its owner opened (`throughline.open_in_home`).
+    pub opened: Vec<String>,
+}
+
+/// What a person must allow first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// What is to be done, with the real path.
+    pub what: String,
+    pub why: String,
+    /// What a lasting yes would cover.
+    pub key: String,
 }
 
 /// What is about to be done to a file, as the refusal calls it.
@@ -102,9 +93,31 @@ impl Change {
 struct Within {
     home: PathBuf,
     rest: PathBuf,
+    owner: Owner,
 }
 
 impl Reach {
+    /// For what is read for the agent of a home without a call that names it: skills, instructions.
+    pub fn of_home(home: &Path) -> Self {
+        let user_home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        Self { home: home.to_owned(), user_home, ..Self::default() }
+    }
+
+    /// Opens a file of which only its name is known, unless no tool may read what that name leads to.
+    pub fn open_named(&self, path: &Path) -> io::Result<File> {
+        let (resolved, shown) = (real(path)?, path.to_string_lossy());
+        let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
+        if let Some(why) = self.read_refusal(&resolved, &shown, "") {
+            return Err(refused(why));
+        }
+        match self.open(&resolved, &shown) {
+            Ok((file, _)) => Ok(file),
+            Err(Unopened::Refused(why)) => Err(refused(why)),
+            Err(Unopened::Directory) => Err(io::ErrorKind::IsADirectory.into()),
+            Err(Unopened::Failed(error)) => Err(error),
+        }
+    }
+
     /// The real, absolute path that `path` means, seen from `base` (the workspace, or where the
     /// session's terminal stands). It need not exist.
     pub fn resolve(&self, base: &Path, path: &str) -> Result<PathBuf, String> {
@@ -127,31 +140,40 @@ impl Reach {
         }
     }
 
-    /// Why this may not be read. `resolved` comes from [`Reach::resolve`], `path` is how it was named.
-    pub fn read_refusal(&self, resolved: &Path, path: &str) -> Option<String> {
+    /// Why this session may not read this. `resolved` comes from [`Reach::resolve`], `path` is how it was
+    /// named.
+    pub fn read_refusal(&self, resolved: &Path, path: &str, session: &str) -> Option<String> {
         let named = |what: &str| Some(format!("Access denied: {} {what}", resolved.display()));
         if system::is_device(resolved) || system::is_device(&lexical(&self.workspace.join(self.expand(path))))
         {
             return Some(device(path));
         }
-        if let Some(within) = self.within(resolved) {
-            // What other sessions said, planned and started is theirs; there are tools to ask for one's own.
-            let is_theirs = ["sessions", "throughline", "processes.json"].iter();
-            if is_theirs.into_iter().any(|name| within.rest.starts_with(name)) {
-                return named("is kept by the gateway for its sessions, and is not read as a file.");
+        if let Some(within) = self.within(resolved)
+            && !self.is_worked_in(resolved, &within)
+        {
+            let is_own = within.owner == Owner::Own && file_policy::is_own_result(&within.rest, session);
+            match file_policy::kind(&within.rest) {
+                // What other sessions said, planned and started is theirs; there are tools to ask for one's own.
+                Kind::Record if !is_own => {
+                    return named("is kept by the gateway for its sessions, and is not read as a file.");
+                }
+                Kind::Download => {
+                    return named(
+                        "is an internal Hermes cache file and cannot be read directly to prevent prompt injection. Use \
+                         the skills_list or skill_view tools instead.",
+                    );
+                }
+                Kind::Secret if within.rest.starts_with("mcp-tokens") => {
+                    return named("is a Hermes MCP token file and cannot be read directly.");
+                }
+                Kind::Secret => {
+                    return named("is a Hermes credential store and cannot be read directly.");
+                }
+                _ => {}
             }
-            if CACHE_DIRECTORIES.iter().any(|directory| within.rest.starts_with(directory)) {
-                return named(
-                    "is an internal Hermes cache file and cannot be read directly to prevent prompt injection. Use \
-                     the skills_list or skill_view tools instead.",
-                );
-            }
-            if SECRET_DIRECTORIES.iter().any(|directory| within.rest.starts_with(directory)) {
-                return named("is a Hermes MCP token file and cannot be read directly.");
-            }
-            if is_secret(&within.rest) {
-                return named("is a Hermes credential store and cannot be read directly.");
-            }
+        }
+        if file_policy::is_unfinished_backup(resolved) {
+            return named("is an unfinished backup of a home and cannot be read directly.");
         }
         if is_environment(resolved) {
             return named(
@@ -177,23 +199,29 @@ impl Reach {
                  modify system files."
             ));
         }
-        let within = self.within(resolved);
-        if within
-            .as_ref()
-            .is_some_and(|within| POLICY_FILES.iter().any(|file| within.rest == Path::new(file)))
-        {
+        let within = self.within(resolved).filter(|within| !self.is_worked_in(resolved, within));
+        if within.as_ref().is_some_and(|within| within.rest == Path::new("config.yaml")) {
             return Some(format!(
                 "Refusing to write to Hermes config file: {path}\nAgent cannot modify security-sensitive \
                  configuration. Ask the user to edit it."
             ));
         }
-        let denied =
-            within.is_some_and(|within| is_state(&within.rest) || within.rest.as_os_str().is_empty());
-        if denied || self.is_users(resolved) {
-            return Some(format!(
-                "{word} denied: '{}' is a protected system/credential file.",
-                resolved.display()
-            ));
+        let shown = resolved.display();
+        if let Some(within) = within.filter(|within| self.rights(within).write == Access::Closed) {
+            return Some(match file_policy::kind(&within.rest) {
+                Kind::Unknown => format!(
+                    "{word} denied: '{shown}' lies in an agent's home, under a name that the agent does not work in. \
+                     Write into the workspace, or ask the user to add the name to throughline.open_in_home."
+                ),
+                Kind::Rules | Kind::Shown => format!(
+                    "{word} denied: '{shown}' belongs to the settings and the state of an agent's home. Ask the user \
+                     to change it."
+                ),
+                _ => format!("{word} denied: '{shown}' is a protected system/credential file."),
+            });
+        }
+        if self.is_users(resolved) {
+            return Some(format!("{word} denied: '{shown}' is a protected system/credential file."));
         }
         if !self.write_roots.is_empty() && !under_any(resolved, &self.write_roots) {
             let roots: Vec<_> = self.write_roots.iter().map(|root| root.display().to_string()).collect();
@@ -210,20 +238,76 @@ impl Reach {
         None
     }
 
+    /// What a person must allow before this is read. Err: it must be named otherwise first.
+    pub fn asks_to_read(&self, base: &Path, resolved: &Path, path: &str) -> Result<Option<Wish>, String> {
+        let within = self.within(resolved).filter(|within| !self.is_worked_in(resolved, within));
+        let is_asked = within.is_some_and(|within| self.rights(&within).read == Access::Asked);
+        let why = "it lies in an agent's home, under a name that the agent does not work in";
+        self.asked(is_asked.then_some(("read", why)), base, resolved, path)
+    }
+
+    /// What a person must allow before this is changed. Err: it must be named otherwise first.
+    pub fn asks_to_change(&self, base: &Path, resolved: &Path, path: &str) -> Result<Option<Wish>, String> {
+        let why = match self.within(resolved) {
+            Some(within) if self.is_worked_in(resolved, &within) => None,
+            Some(within) => (self.rights(&within).write == Access::Asked).then_some(match within.owner {
+                Owner::Own => "it decides what the agent is and remembers",
+                Owner::Other => "it belongs to another agent",
+            }),
+            None => None,
+        };
+        let runs = file_policy::runs_by_itself(resolved, self.users(resolved).as_deref());
+        let why = why.or(runs.then_some("what stands in this file is run later without anybody starting it"));
+        self.asked(why.map(|why| ("change", why)), base, resolved, path)
+    }
+
+    /// A yes is given to a path, so that path must be the file: a link could lead elsewhere by the time
+    /// the answer is there.
+    fn asked(
+        &self,
+        question: Option<(&str, &str)>,
+        base: &Path,
+        resolved: &Path,
+        path: &str,
+    ) -> Result<Option<Wish>, String> {
+        let Some((verb, why)) = question else { return Ok(None) };
+        let shown = resolved.display();
+        if lexical(&self.workspace.join(base).join(self.expand(path))) != resolved {
+            return Err(format!(
+                "Access denied: a person must allow this first, and '{path}' leads there through a link. Name the file \
+                 by its real path: {shown}"
+            ));
+        }
+        let what = format!("{verb} the file {shown}");
+        Ok(Some(Wish { key: what.clone(), what, why: why.to_owned() }))
+    }
+
+    fn rights(&self, within: &Within) -> Rights {
+        file_policy::rights(&within.rest, within.owner, &self.opened)
+    }
+
+    /// Whether this lies in the workspace, where that lies within a home: its owner chose it. Not even then
+    /// are secrets and rules worked in.
+    fn is_worked_in(&self, resolved: &Path, within: &Within) -> bool {
+        let Ok(workspace) = real(&self.workspace) else { return false };
+        let Ok(rest) = workspace.strip_prefix(&within.home) else { return false };
+        let may = file_policy::may_be_workspace(&folded(rest));
+        may && resolved.starts_with(&workspace)
+    }
+
     /// A word of warning before another agent's skills, plugins, jobs or memories are changed, or a
     /// copy that nobody reads. The user may wish it all the same.
     pub fn foreign(&self, resolved: &Path) -> Option<String> {
         if let Some(within) = self.within(resolved) {
             let area = AREAS.iter().find(|area| within.rest.starts_with(area));
-            let own = real(&self.home).unwrap_or_else(|_| self.home.clone());
-            if let Some(area) = area.filter(|_| within.home != own) {
+            if let Some(area) = area.filter(|_| within.owner == Owner::Other) {
                 return Some(format!(
                     "Cross-profile write blocked by soft guard: {} belongs to Hermes profile '{}', but the agent is \
                      running under profile '{}'. Its {area}/ affect that profile's sessions, not this one. Confirm \
                      with the user; then retry the call with ``cross_profile=True``.",
                     resolved.display(),
                     profile(&within.home),
-                    profile(&own),
+                    profile(&real(&self.home).unwrap_or_else(|_| self.home.clone())),
                 ));
             }
         }
@@ -252,7 +336,7 @@ impl Reach {
         if !facts.is_file() {
             return Err(Unopened::Refused(device(path)));
         }
-        if system::may_have_another_name(&facts) && self.is_secret_by_another_name(&file) {
+        if system::may_have_another_name(&facts) && self.is_closed_by_another_name(&file, &facts) {
             return Err(Unopened::Refused(format!(
                 "Access denied: {} is a Hermes credential store and cannot be read directly.",
                 resolved.display()
@@ -307,7 +391,9 @@ impl Reach {
         homes.retain(|home| !home.as_os_str().is_empty() && resolved.starts_with(home));
         let home = homes.into_iter().max_by_key(|home| home.as_os_str().len())?;
         let rest = folded(resolved.strip_prefix(&home).unwrap_or(Path::new("")));
-        Some(Within { home, rest })
+        let own = real(&self.home).unwrap_or_else(|_| self.home.clone());
+        let owner = if home == own { Owner::Own } else { Owner::Other };
+        Some(Within { home, rest, owner })
     }
 
     fn users(&self, resolved: &Path) -> Option<PathBuf> {
@@ -317,8 +403,8 @@ impl Reach {
 
     fn is_users(&self, resolved: &Path) -> bool {
         self.users(resolved).is_some_and(|rest| {
-            USER_FILES.iter().any(|file| rest == Path::new(file))
-                || USER_DIRECTORIES.iter().any(|directory| rest.starts_with(directory))
+            USER_SECRET_FILES.iter().any(|file| rest == Path::new(file))
+                || USER_SECRET_DIRECTORIES.iter().any(|directory| rest.starts_with(directory))
         })
     }
 
@@ -329,12 +415,46 @@ impl Reach {
         !open && self.is_users(resolved)
     }
 
-    /// Whether this is the file of a secret, reached over a second name of it.
-    fn is_secret_by_another_name(&self, file: &File) -> bool {
+    /// Whether this is a file that is closed, reached over a second name of it.
+    fn is_closed_by_another_name(&self, file: &File, facts: &Metadata) -> bool {
         let mut homes: Vec<PathBuf> = self.homes.clone();
         homes.extend([self.home.clone(), self.root()]);
-        let secrets = homes.iter().flat_map(|home| SECRET_FILES.iter().map(move |file| home.join(file)));
-        secrets.into_iter().any(|secret| system::is_same(file, &secret))
+        let closed = homes.iter().flat_map(|home| file_policy::closed().map(move |name| home.join(name)));
+        if closed.into_iter().any(|closed| system::is_same(file, &closed)) {
+            return true;
+        }
+        let mut left = NAMES_MAX;
+        system::has_several_names(facts)
+            && homes
+                .iter()
+                .filter_map(|home| real(home).ok())
+                .any(|home| self.is_named_in(facts, &home, &mut left))
+    }
+
+    /// Looks through a directory of a home for a closed name of this file. Too many names to look through
+    /// count as one.
+    fn is_named_in(&self, facts: &Metadata, directory: &Path, left: &mut usize) -> bool {
+        let Ok(entries) = std::fs::read_dir(directory) else { return false };
+        for entry in entries.flatten() {
+            let Some(fewer) = left.checked_sub(1) else { return true };
+            *left = fewer;
+            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+            let is_closed = || {
+                let within = self.within(&path).filter(|within| !self.is_worked_in(&path, within));
+                within.is_some_and(|within| self.rights(&within).read < Access::Open)
+            };
+            // What is open may hold something that is closed, two names deep; further down it is all one.
+            let is_deep = || self.within(&path).is_some_and(|within| within.rest.components().count() > 1);
+            let found = match (kind.is_file(), kind.is_dir()) {
+                (true, _) => system::is_file_of(facts, &path) && is_closed(),
+                (_, true) => (is_closed() || !is_deep()) && self.is_named_in(facts, &path, left),
+                _ => false,
+            };
+            if found {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -392,23 +512,6 @@ fn folded(path: &Path) -> PathBuf {
         true => path.to_owned(),
         false => path.to_string_lossy().to_lowercase().into(),
     }
-}
-
-/// The database has files beside it, whatever they are called.
-fn is_database(rest: &Path) -> bool {
-    rest.parent() == Some(Path::new(""))
-        && rest.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("state.db"))
-}
-
-fn is_secret(rest: &Path) -> bool {
-    is_database(rest) || SECRET_FILES.iter().any(|file| rest == Path::new(file))
-}
-
-fn is_state(rest: &Path) -> bool {
-    let directories = SECRET_DIRECTORIES.iter().chain(&STATE_DIRECTORIES);
-    is_secret(rest)
-        || STATE_FILES.iter().any(|file| rest == Path::new(file))
-        || directories.into_iter().any(|directory| rest.starts_with(directory))
 }
 
 fn is_environment(path: &Path) -> bool {
@@ -469,7 +572,7 @@ mod tests {
         }
 
         fn read(&self, path: &str) -> Option<String> {
-            self.reach.read_refusal(&self.at(path), path)
+            self.reach.read_refusal(&self.at(path), path, "s")
         }
 
         fn write(&self, path: &str) -> Option<String> {
@@ -597,7 +700,7 @@ mod tests {
     fn p31_a_symlink_out_of_the_workspace_is_refused() {
         let mut world = world();
         world.reach.confined = true;
-        world.reach.readable = vec![world.root.join("hermes/profiles/coder/cache/tool-results")];
+        world.reach.readable = vec![world.root.join("hermes/profiles/coder/throughline/tool-results")];
         let work = world.root.join("user/work");
         fs::write(world.root.join("outside.txt"), "x").unwrap();
         fs::create_dir(work.join("sub")).unwrap();
@@ -625,7 +728,7 @@ mod tests {
         for path in ["a.txt", "sub/../b.txt", "sub/deep/c.txt"] {
             assert_eq!((world.read(path), world.write(path)), (None, None), "{path}");
         }
-        let spilled = world.full("hermes/profiles/coder/cache/tool-results/k.txt");
+        let spilled = world.full("hermes/profiles/coder/throughline/tool-results/s/k.txt");
         assert_eq!(world.read(&spilled), None);
         assert!(world.write(&spilled).is_some());
     }
@@ -640,7 +743,7 @@ mod tests {
         // A second name has no path that tells; the file itself does.
         fs::hard_link(&secret, world.root.join("user/work/harmless.txt")).unwrap();
         let resolved = world.at("harmless.txt");
-        assert_eq!(world.reach.read_refusal(&resolved, "harmless.txt"), None);
+        assert_eq!(world.reach.read_refusal(&resolved, "harmless.txt", "s"), None);
         assert!(matches!(world.reach.open(&resolved, "harmless.txt"), Err(Unopened::Refused(_))));
     }
 
@@ -716,7 +819,7 @@ mod tests {
             let path = if absolute { format!("{}/{}", work.display(), parts.join("/")) } else { parts.join("/") };
             let resolved = world.at(&path);
             let inside = resolved.starts_with(&work);
-            prop_assert_eq!(world.reach.read_refusal(&resolved, &path).is_none(), inside, "{}", path);
+            prop_assert_eq!(world.reach.read_refusal(&resolved, &path, "s").is_none(), inside, "{}", path);
             prop_assert_eq!(real(&resolved).unwrap(), resolved.clone(), "resolving is final");
             if let Ok(truth) = fs::canonicalize(work.join(&path)) {
                 prop_assert_eq!(truth, resolved, "{}", path);

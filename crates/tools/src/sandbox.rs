@@ -1,12 +1,11 @@
 //! What a local process may touch.
 //!
 //! A command that an agent runs here is the user's own process: it may read, write and run what the
-//! user may, but for the agents' homes. There it may not read secrets and transcripts (`.env`,
-//! `auth.json`, the API's key, `state.db*`, `sessions/`, tokens, backups: [`policy::rights`]), and
-//! it may write only what is meant to be worked in (`workspace/`, `skills/`, `scripts/`, caches).
-//! Policy and store (`config.yaml`, hooks, plugins, memories, cron, locks, whatever is unknown) it
-//! may only read: memory has a tool, and configuration an owner. In other agents' homes it may write
-//! nothing.
+//! user may, but for the agents' homes. There [`file_policy`](throughline_hermes::file_policy) decides, as
+//! for every other tool: a command may not read secrets, transcripts and names that nobody knows, and it
+//! may write only what is meant to be worked in (`workspace/`, `skills/`, `scripts/`, caches). Rules and
+//! state (`config.yaml`, hooks, plugins, memories, cron, locks) it may only read: memory has a tool, and
+//! configuration an owner. In other agents' homes it may write nothing.
 //!
 //! Linux's Landlock keeps this, without privileges and for everything the command starts in turn. If
 //! a confinement cannot be set up, the command does not run. As a gift, a confined process may not
@@ -83,6 +82,8 @@ pub struct Settings {
     /// Where commands begin. Inside a home it may be written all the same; a directory that holds a
     /// home is not granted for that.
     pub workspace: Option<PathBuf>,
+    /// Names in the homes that their owner opened (`throughline.open_in_home`).
+    pub opened: Vec<String>,
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -7,6 +7,7 @@
 //! - no name and no path leads out of the directories of skills; what a link leads to is read and
 //!   never changed
 //! - a skill that is switched off, or made for another system, is not shown by any of the tools
+//! - commands in a skill (`skills.inline_shell`) are judged and confined as the terminal's are, or not run
 //! - every file is replaced whole, and what the user pinned is not deleted
 //!
 //! Deliberately absent: skills of plugins, the hub, the curator. What they keep in the skills
@@ -35,9 +36,13 @@ pub use replace::Replace;
 pub use settings::SkillSettings;
 pub(crate) use shelf::resolved;
 
+#[cfg(unix)]
+use crate::approval::Judgement;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+#[cfg(unix)]
 use std::time::Duration;
 use throughline_core::id::SessionId;
 use throughline_core::message::JsonText;
@@ -47,13 +52,23 @@ use throughline_hermes::json::dumps_unicode;
 use usage::{Count, Usage};
 
 /// One command in a skill may not hold up a turn for longer, whatever the config says.
+#[cfg(unix)]
 const SHELL_TIMEOUT_MAX: u64 = 120;
+
+/// Stands where a command's output would.
+const NOT_RUN: &str = "[inline-shell error: commands in skills are not run here]";
+#[cfg(unix)]
+const BLOCKED: &str =
+    "[inline-shell error: the commands of this skill may not run without a person's approval]";
 
 /// The skills of one home.
 pub struct Skills {
     shelf: Arc<Shelf>,
     /// Environment variables that skills viewed in a session need.
     variables: Mutex<HashMap<SessionId, BTreeSet<String>>>,
+    /// Who runs the commands of skills. Without one, none is run.
+    #[cfg(unix)]
+    runner: Option<snippet::Runner>,
 }
 
 struct Shelf {
@@ -66,7 +81,23 @@ struct Shelf {
 impl Skills {
     pub fn new(settings: SkillSettings) -> Self {
         let shelf = Shelf { settings, replace: replace::replaced, changing: Mutex::new(()) };
-        Self { shelf: Arc::new(shelf), variables: Mutex::new(HashMap::new()) }
+        Self {
+            shelf: Arc::new(shelf),
+            variables: Mutex::new(HashMap::new()),
+            #[cfg(unix)]
+            runner: None,
+        }
+    }
+
+    /// Commands in skills run as those of the terminal do: after this judge has let them, and confined so.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn running(
+        self,
+        judge: Arc<dyn crate::approval::Judge>,
+        confine: Arc<dyn crate::sandbox::Confine>,
+    ) -> Self {
+        Self { runner: Some(snippet::Runner { judge, confine }), ..self }
     }
 
     /// With another way for `patch` to find its place.
@@ -101,13 +132,15 @@ impl Skills {
         variables.get(session).cloned().unwrap_or_default()
     }
 
-    async fn answer(&self, call: &Call) -> Value {
+    async fn answer(&self, call: &Call) -> Result<Value, Returned> {
         let arguments = match serde_json::from_str::<Value>(&call.arguments) {
             _ if call.arguments.trim().is_empty() => Map::new(),
             Ok(Value::Object(arguments)) => arguments,
-            Ok(_) => return json!({"error": "The arguments must be a JSON object.", "success": false}),
+            Ok(_) => return Ok(json!({"error": "The arguments must be a JSON object.", "success": false})),
             Err(error) => {
-                return json!({"error": format!("The arguments are not valid JSON: {error}"), "success": false});
+                return Ok(
+                    json!({"error": format!("The arguments are not valid JSON: {error}"), "success": false}),
+                );
             }
         };
         let shelf = self.shelf.clone();
@@ -115,21 +148,40 @@ impl Skills {
         let done = tokio::task::spawn_blocking(move || shelf.act(&task, &arguments)).await;
         match done {
             Ok(viewed) => self.finished(call, viewed).await,
-            Err(error) => json!({"error": format!("{} failed: {error}", call.name), "success": false}),
+            Err(error) => Ok(json!({"error": format!("{} failed: {error}", call.name), "success": false})),
         }
     }
 
-    async fn finished(&self, call: &Call, viewed: view::Viewed) -> Value {
+    /// Err: a person must allow the commands of the skill first.
+    async fn finished(&self, call: &Call, viewed: view::Viewed) -> Result<Value, Returned> {
         let mut answer = viewed.answer;
         if !viewed.variables.is_empty() {
             let mut known = self.variables.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             known.entry(call.caller.session.clone()).or_default().extend(viewed.variables);
         }
         if let (Some(dir), Some(content)) = (viewed.shell_in, answer["content"].as_str()) {
-            let seconds = self.shelf.settings.inline_shell_timeout_seconds.clamp(1, SHELL_TIMEOUT_MAX);
-            answer["content"] = json!(render::executed(content, &dir, Duration::from_secs(seconds)).await);
+            answer["content"] = json!(self.with_commands(call, content, &dir).await?);
         }
-        answer
+        Ok(answer)
+    }
+
+    #[cfg(unix)]
+    async fn with_commands(&self, call: &Call, content: &str, dir: &Path) -> Result<String, Returned> {
+        let Some(runner) = &self.runner else { return Ok(render::replaced(content, NOT_RUN)) };
+        match runner.judge.judge(call, &render::commands(content)).await {
+            Judgement::Run { .. } => {
+                let seconds = self.shelf.settings.inline_shell_timeout_seconds.clamp(1, SHELL_TIMEOUT_MAX);
+                Ok(render::executed(content, dir, Duration::from_secs(seconds), runner).await)
+            }
+            Judgement::Ask { question, patience } => Err(Returned::Ask { question, patience }),
+            Judgement::Block(_) => Ok(render::replaced(content, BLOCKED)),
+        }
+    }
+
+    /// Commands need `bash` and a process group to end them by.
+    #[cfg(not(unix))]
+    async fn with_commands(&self, _: &Call, content: &str, _: &Path) -> Result<String, Returned> {
+        Ok(render::replaced(content, NOT_RUN))
     }
 }
 
@@ -172,7 +224,12 @@ impl Kit for Skills {
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
-        Box::pin(async move { Returned::text(dumps_unicode(&self.answer(call).await)) })
+        Box::pin(async move {
+            match self.answer(call).await {
+                Ok(answer) => Returned::text(dumps_unicode(&answer)),
+                Err(asking) => asking,
+            }
+        })
     }
 
     fn forget(&self, session: &SessionId) {

@@ -2,7 +2,7 @@
 //!
 //! What does not fit is kept whole in a file, and the conversation gets its beginning and the file's
 //! name, in Hermes' words. One call's output always goes to the file of its key, so a result that is
-//! made twice is kept once. Output that is still coming is never held whole: [`Writer`] keeps its two
+//! made twice is kept once, in a directory of its session, which alone may read it. Output that is still coming is never held whole: [`Writer`] keeps its two
 //! ends in memory and the rest on disk.
 //!
 //! Deliberately absent: what the output means. Secrets are redacted by whoever made the text.
@@ -16,6 +16,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
+use throughline_hermes::file_policy;
 
 /// Hermes' limits, right for windows of 200,000 tokens and more.
 const RESULT_CHARS_MAX: usize = 100_000;
@@ -59,7 +60,7 @@ impl Spill {
 
     /// Where a home keeps them.
     pub fn of_home(home: &Path) -> Self {
-        Self::new(home.join("cache").join("tool-results"))
+        Self::new(home.join(file_policy::TOOL_RESULTS))
     }
 
     /// Limits for a model with this window, where it is known.
@@ -104,9 +105,10 @@ impl Spill {
     /// For output that is still coming: `ends` is what stays in memory of it.
     pub fn writer(&self, key: &str, ends: Ends) -> Writer {
         self.tidy();
+        let path = self.path(key);
         Writer {
-            directory: self.directory.clone(),
-            path: self.path(key),
+            directory: path.parent().unwrap_or(&self.directory).to_owned(),
+            path,
             ends,
             bytes_max: self.file_bytes_max,
             held: Vec::new(),
@@ -117,14 +119,16 @@ impl Spill {
     }
 
     fn path(&self, key: &str) -> PathBuf {
-        self.directory.join(file_name(key))
+        let directory = file_policy::directory_of_call(key);
+        directory.map_or_else(|| self.directory.clone(), |own| self.directory.join(own)).join(file_name(key))
     }
 
     fn keep(&self, key: &str, bytes: &[u8]) -> io::Result<PathBuf> {
         self.tidy();
         let path = self.path(key);
-        make_directory(&self.directory)?;
-        let mut file = tempfile::Builder::new().prefix(".spill-").tempfile_in(&self.directory)?;
+        let directory = path.parent().unwrap_or(&self.directory);
+        make_directory(directory)?;
+        let mut file = tempfile::Builder::new().prefix(".spill-").tempfile_in(directory)?;
         let within = usize::try_from(self.file_bytes_max).unwrap_or(usize::MAX).min(bytes.len());
         file.write_all(&bytes[..within])?;
         file.persist(&path).map_err(|error| error.error)?;
@@ -141,8 +145,20 @@ impl Spill {
             *tidied = Some(Instant::now());
         }
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
-        let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
-            .flatten()
+        let (sessions, single): (Vec<_>, Vec<_>) =
+            entries.flatten().partition(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let is_old = |changed: SystemTime| changed.elapsed().is_ok_and(|age| age > AGE_MAX);
+        for session in &sessions {
+            // Only one that is empty goes.
+            if session.metadata().and_then(|facts| facts.modified()).is_ok_and(is_old) {
+                let _ = fs::remove_dir(session.path());
+            }
+        }
+        let within =
+            sessions.iter().filter_map(|session| fs::read_dir(session.path()).ok()).flatten().flatten();
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = single
+            .into_iter()
+            .chain(within)
             .filter_map(|entry| {
                 let facts = entry.metadata().ok().filter(fs::Metadata::is_file)?;
                 Some((facts.modified().ok()?, facts.len(), entry.path()))
@@ -151,8 +167,7 @@ impl Spill {
         files.sort();
         let mut total: u64 = files.iter().map(|(_, length, _)| length).sum();
         for (changed, length, path) in files {
-            let old = changed.elapsed().is_ok_and(|age| age > AGE_MAX);
-            if !old && total <= self.total_bytes_max {
+            if !is_old(changed) && total <= self.total_bytes_max {
                 break;
             }
             if fs::remove_file(path).is_ok() {
@@ -450,12 +465,13 @@ mod tests {
         let first = spill.cap("terminal", "session/1/2/0", text.clone());
         assert_eq!(spill.cap("terminal", "session/1/2/0", text), first);
         assert_eq!(fs::read_dir(spill.directory()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(spill.directory().join("session")).unwrap().count(), 1, "the session's own");
     }
 
     #[test]
     fn a_result_that_cannot_be_kept_is_still_a_result() {
         let (home, _) = spill();
-        fs::write(home.path().join("cache"), "a file where a directory should be").unwrap();
+        fs::write(home.path().join("throughline"), "a file where a directory should be").unwrap();
         let told = Spill::of_home(home.path()).cap("terminal", "k", "y".repeat(RESULT_CHARS_MAX + 1));
         assert!(told.ends_with(
             "[Truncated: tool response was 100,001 chars. Full output could not be saved to sandbox.]"
@@ -518,6 +534,7 @@ mod tests {
         spill.file_bytes_max = 1_000;
         spill.total_bytes_max = 2_500;
         for key in ["a", "b", "c", "d"] {
+            let key = &format!("{key}/1/1/0");
             *spill.tidied.lock().unwrap() = None;
             let mut writer = spill.writer(key, Ends::of(10));
             writer.push(&[b'x'; 5_000]);
@@ -528,22 +545,13 @@ mod tests {
         }
         spill.tidied.lock().unwrap().take();
         spill.tidy();
-        let mut left: Vec<_> = fs::read_dir(spill.directory())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        left.sort();
-        assert_eq!(left, ["c.txt", "d.txt"], "the newest stay");
+        let count = |key: &str| fs::read_dir(spill.directory().join(key)).unwrap().count();
+        assert_eq!(["a", "b", "c", "d"].map(count), [0, 0, 1, 1], "the newest stay");
         let ancient = SystemTime::now() - AGE_MAX - Duration::from_secs(60);
-        File::options()
-            .write(true)
-            .open(spill.directory().join("d.txt"))
-            .unwrap()
-            .set_modified(ancient)
-            .unwrap();
+        File::options().write(true).open(spill.path("d/1/1/0")).unwrap().set_modified(ancient).unwrap();
         spill.tidied.lock().unwrap().take();
         spill.tidy();
-        assert!(!spill.directory().join("d.txt").exists());
+        assert_eq!(count("d"), 0);
     }
 
     #[test]

@@ -51,6 +51,7 @@ use throughline_core::id::SessionId;
 use throughline_core::port::Promise;
 use throughline_core::redact::{Purpose, lists_environment, redacted_for};
 use throughline_core::tool::{Call, Caller, Kit, Returned, Spec};
+use throughline_hermes::file_policy;
 use throughline_hermes::json::dumps_unicode;
 use tokio::net::unix::pipe::{OpenOptions as PipeOptions, Receiver};
 
@@ -111,9 +112,9 @@ impl Terminal {
             scratch.as_ref().map_or_else(|_| std::env::temp_dir(), |scratch| scratch.path().to_owned());
         let hint = confine.hint().filter(|_| settings.backend == Backend::Local).map(str::to_owned);
         let site = site_of(&settings, confine, &place);
-        let cache = settings.home.join("cache/terminal");
-        let spool = Arc::new(Directory(settings.spool.clone().unwrap_or_else(|| cache.clone())));
-        let pipes = cache.join("pipes");
+        let usual = || settings.home.join(file_policy::TOOL_RESULTS);
+        let spool = Arc::new(Directory(settings.spool.clone().unwrap_or_else(usual)));
+        let pipes = settings.home.join("throughline/pipes");
         let limits = Limits {
             term_grace: settings.term_grace,
             wait_max: settings.timeout,

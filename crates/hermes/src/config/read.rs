@@ -245,6 +245,8 @@ pub struct Own {
     pub hops_max: Option<At<u64>>,
     /// Whether the local terminal is confined by the kernel.
     pub landlock: Option<At<bool>>,
+    /// Names in a home, unknown to [`crate::file_policy`], that its agent may read and write.
+    pub open_in_home: Option<At<Vec<String>>>,
     /// Whether a conversation that begins is reminded of earlier ones where no memory provider is.
     pub recall: Option<At<bool>>,
     /// How long a turn waits for what its memory knows, in milliseconds.
@@ -253,13 +255,14 @@ pub struct Own {
     pub expiry_watch_seconds: Option<At<u64>>,
 }
 
-const OWN_KEYS: [&str; 12] = [
+const OWN_KEYS: [&str; 13] = [
     "log_level",
     "body_limit_bytes",
     "allow_unsafe_filesystem",
     "turn_tokens_max",
     "hops_max",
     "landlock",
+    "open_in_home",
     "compression_floor",
     "recall",
     "recall_patience_ms",
@@ -663,6 +666,7 @@ impl<'a> Reader<'a> {
             hops_max: self.count("throughline.hops_max"),
             compression_floor: self.count("throughline.compression_floor"),
             landlock: self.boolean("throughline.landlock"),
+            open_in_home: self.texts("throughline.open_in_home"),
             recall: self.boolean("throughline.recall"),
             recall_patience_ms: self.count("throughline.recall_patience_ms"),
             expiry_watch_seconds: self.count("throughline.expiry_watch_seconds"),

@@ -8,8 +8,8 @@ use crate::incoming::{Attachment, Incoming, Media};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -80,12 +80,13 @@ impl Shelf {
 
     async fn put(&self, attachment: &Attachment, name: &str, key: &str, bytes: Vec<u8>) -> Kept {
         let directory = self.directory(attachment.media);
-        let path = directory.join(file_name(attachment, name, key));
+        let kept_as = file_name(attachment, name, key);
+        let path = directory.join(&kept_as);
         let image = picture(attachment, &bytes);
         let text = readable(attachment, name, &bytes);
         let written = {
-            let (directory, path) = (directory.clone(), path.clone());
-            tokio::task::spawn_blocking(move || write(&directory, &path, &bytes)).await
+            let home = self.home.clone();
+            tokio::task::spawn_blocking(move || write(&home, &directory, &kept_as, &bytes)).await
         };
         match written.map_err(io::Error::other).and_then(|written| written) {
             Ok(()) => Kept { note: note(attachment, name, &path, text.as_deref()), image },
@@ -114,17 +115,13 @@ impl Shelf {
     }
 }
 
-fn write(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write(home: &Path, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(directory)?;
-    let mut options = OpenOptions::new();
-    options.create(true).truncate(true).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(bytes)
+    crate::media::keep(home, directory, name, bytes)
 }
 
 /// A name without anything that a file system or a reader could take for something else.

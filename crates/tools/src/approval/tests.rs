@@ -198,6 +198,40 @@ fn p31_what_never_runs_does_not_run_in_any_mode_list_or_grant() {
 }
 
 #[test]
+fn p31_a_command_whose_name_is_put_together_is_judged_by_what_it_comes_to() {
+    for command in ["x=r; y=m; $x$y -r DIR", "x=rm\n\"$x\" -r DIR", "$(printf rm) -r DIR"] {
+        let asked = patterns(&judge(Mode::Manual, &call("cli"), command));
+        let plain = patterns(&judge(Mode::Manual, &call("cli"), "rm -r DIR"));
+        assert!(asked.is_some() && asked == plain, "{command}: {asked:?}");
+    }
+    for command in ["$CLEANUP -r DIR", "read x; $x -r DIR", "/bin/r? -r DIR"] {
+        let asked = patterns(&judge(Mode::Manual, &call("cli"), command));
+        assert_eq!(asked.unwrap_or_default(), [UNKNOWN_NAME], "{command}");
+    }
+    error(&judge(Mode::Manual, &call("cli"), "x=r; y=m; $x$y -rf /"));
+    let ordinary = "x=notes.txt; cat \"$x\" | head -n $LINES";
+    assert_eq!(judge(Mode::Manual, &call("cli"), ordinary), Judgement::Run { note: None });
+}
+
+#[test]
+fn p31_a_command_that_writes_what_runs_by_itself_is_asked_about() {
+    for command in [
+        "echo x > .git/hooks/pre-commit",
+        "cp x.service ~/.config/systemd/user/",
+        "tee /home/alice/.config/autostart/x.desktop < x",
+        "echo '* * * * * x' | crontab -",
+        "echo x >> $HOME/.zshenv",
+    ] {
+        let asked = patterns(&judge(Mode::Manual, &call("cli"), command));
+        assert!(asked.is_some(), "{command}");
+    }
+    for command in ["cat ~/.bashrc", "git commit -m x > log", "crontab -l", "cp a project/hooks/x.py"] {
+        let judgement = judge(Mode::Manual, &call("cli"), command);
+        assert_eq!(judgement, Judgement::Run { note: None }, "{command}");
+    }
+}
+
+#[test]
 fn a_hardline_result_is_hermes_own() {
     let Judgement::Block(result) = judge(Mode::Manual, &call("cli"), "reboot") else { panic!("runs") };
     assert_eq!(

@@ -9,6 +9,7 @@
 //! - a link from the working directory into the agent's home is not followed: secrets lie there
 
 use super::threat::{self, Scope};
+use crate::paths::Reach;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +48,7 @@ pub enum Persona {
 
 pub fn persona(home: &Path, limit: Limit) -> Persona {
     let file = home.join("SOUL.md");
-    let Some(text) = read(&file) else { return Persona::Missing };
+    let Some(text) = read(&Reach::of_home(home), &file) else { return Persona::Missing };
     match scanned(text.trim(), "SOUL.md", limit) {
         Ok(text) => Persona::Text(truncated(&text, "SOUL.md", &file, limit)),
         Err(blocked) => Persona::Blocked(blocked),
@@ -153,12 +154,13 @@ impl Finder {
             tracing::warn!(file = %file.display(), "not loaded: a link leads it into the agent's home");
             return None;
         }
-        read(file)
+        let reach = Reach { workspace: self.workspace.clone(), ..Reach::of_home(&self.home) };
+        read(&reach, file)
     }
 }
 
 /// The text of a file that has one.
-fn read(file: &Path) -> Option<String> {
+fn read(reach: &Reach, file: &Path) -> Option<String> {
     match file.metadata() {
         Ok(known) if known.is_file() => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
@@ -166,7 +168,7 @@ fn read(file: &Path) -> Option<String> {
         Err(error) => return unreadable(file, &error.to_string()),
     }
     let mut bytes = Vec::new();
-    let opened = std::fs::File::open(file);
+    let opened = reach.open_named(file);
     if let Err(error) = opened.and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)) {
         return unreadable(file, &error.to_string());
     }

@@ -10,7 +10,7 @@ use super::seen::Stamp;
 use super::text;
 use super::v4a::{self, Hunk, Operation};
 use super::{Hands, Job, Told, flag, said, string};
-use crate::paths::{Change, Unopened};
+use crate::paths::{Change, Unopened, Wish};
 use serde_json::{Map, Value};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
@@ -48,17 +48,17 @@ impl Hands {
         match string(given, "mode").unwrap_or("replace") {
             "replace" => self.patch_text(job, given),
             "patch" => self.patch_files(job, given),
-            mode => Err(format!("Unknown mode: {mode}")),
+            mode => Err(format!("Unknown mode: {mode}").into()),
         }
     }
 
     fn patch_text(&self, job: &Job, given: &Map<String, Value>) -> Told {
         let path = string(given, "path").filter(|path| !path.is_empty()).ok_or("path required")?;
         let (Some(old), Some(new)) = (string(given, "old_string"), string(given, "new_string")) else {
-            return Err("old_string and new_string required".to_owned());
+            return Err("old_string and new_string required".into());
         };
         let resolved = self.resolve(job, path)?;
-        self.allowed(&resolved, path, Change::Write, given)?;
+        job.has_leave(self.allowed(job, &resolved, path, given)?)?;
         let turns = self.seen.turns(std::slice::from_ref(&resolved));
         let _turns: Vec<_> =
             turns.iter().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner)).collect();
@@ -135,12 +135,14 @@ impl Hands {
             operations.iter().partition(|operation| matches!(operation, Operation::Move { .. }));
         let paths: Vec<&str> = others.iter().chain(&moved).flat_map(|operation| operation.paths()).collect();
         let mut places: Vec<PathBuf> = Vec::new();
+        let mut wishes: Vec<Wish> = Vec::new();
         for path in &paths {
             straight(path)?;
             let resolved = self.resolve(job, path)?;
-            self.allowed(&resolved, path, Change::Write, given)?;
+            wishes.extend(self.allowed(job, &resolved, path, given)?);
             places.push(resolved);
         }
+        job.has_leave(wishes)?;
         let turns = self.seen.turns(&places);
         let _turns: Vec<_> =
             turns.iter().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner)).collect();
@@ -177,22 +179,26 @@ impl Hands {
         Ok(said(told))
     }
 
-    /// Whether this file may be changed, and shown: a diff tells what was in it.
+    /// Whether this file may be changed, and shown: a diff tells what was in it. What a person must allow
+    /// first is returned.
     fn allowed(
         &self,
+        job: &Job,
         resolved: &Path,
         path: &str,
-        change: Change,
         given: &Map<String, Value>,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<Wish>, String> {
         let refusal = self
             .reach
-            .change_refusal(resolved, path, change)
-            .or_else(|| self.reach.read_refusal(resolved, path));
-        match refusal {
-            Some(refusal) => Err(refusal),
-            None => self.domestic(resolved, given),
+            .change_refusal(resolved, path, Change::Write)
+            .or_else(|| self.reach.read_refusal(resolved, path, job.session.as_str()));
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
+        self.domestic(resolved, given)?;
+        let change = self.reach.asks_to_change(&job.base, resolved, path)?;
+        let read = self.reach.asks_to_read(&job.base, resolved, path)?;
+        Ok(change.into_iter().chain(read).collect())
     }
 
     fn plan(&self, job: &Job, operations: Vec<Operation>) -> Result<Vec<Planned>, Vec<String>> {

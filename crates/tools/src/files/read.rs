@@ -44,18 +44,17 @@ impl Hands {
         let offset = integer(given, "offset", 1).max(1).unsigned_abs();
         let limit = integer(given, "limit", 500).max(1).unsigned_abs().min(self.settings.lines_max);
         let resolved = self.resolve(job, path)?;
-        if let Some(refusal) = self.reach.read_refusal(&resolved, path) {
-            return Err(refusal);
-        }
+        self.may_read(job, &resolved, path)?;
         if let Some(extension) = text::binary_extension(&resolved) {
             return Err(format!(
                 "Cannot read binary file '{path}' ({extension}). Use vision_analyze for images, or terminal to inspect \
                  binary files."
-            ));
+            )
+            .into());
         }
         let (file, facts) = match self.reach.open(&resolved, path) {
             Ok(opened) => opened,
-            Err(Unopened::Refused(refusal)) => return Err(refusal),
+            Err(Unopened::Refused(refusal)) => return Err(refusal.into()),
             Err(unopened) => return self.unread(job, given, &unopened, path),
         };
         let (page, stamp) = (Page { path: resolved.clone(), offset, limit }, Stamp::of(&facts));
@@ -156,7 +155,8 @@ impl Hands {
             path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
         let Ok(place) = self.resolve(job, &directory.to_string_lossy()) else { return told };
-        if self.reach.read_refusal(&place, shown).is_some() {
+        let needs_nobody = self.reach.asks_to_read(&job.base, &place, shown).is_ok_and(|wish| wish.is_none());
+        if !needs_nobody || self.reach.read_refusal(&place, shown, job.session.as_str()).is_some() {
             return told;
         }
         let mut scored: Vec<(u8, String)> = neighbours(&place)

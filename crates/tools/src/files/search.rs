@@ -104,9 +104,7 @@ impl Hands {
             return Ok(throughline_hermes::json::dumps_unicode(&blocked));
         }
         let resolved = self.resolve(job, query.path)?;
-        if let Some(refusal) = self.reach.read_refusal(&resolved, query.path) {
-            return Err(refusal);
-        }
+        self.may_read(job, &resolved, query.path)?;
         let root = Root { resolved, shown: self.reach.expand(query.path) };
         let found = match root.resolved.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => absent(&root),
@@ -299,7 +297,7 @@ impl Hands {
             if !entry.file_type().is_some_and(|kind| kind.is_file()) {
                 continue;
             }
-            if self.reach.read_refusal(entry.path(), &entry.path().to_string_lossy()).is_some() {
+            if !self.is_searched(job, root, entry.path()) {
                 found.omitted += 1;
                 continue;
             }
@@ -309,6 +307,24 @@ impl Hands {
             }
         }
         Ok(())
+    }
+}
+
+impl Hands {
+    /// Whether what is found in this file may be shown. What a person must allow first is looked into only
+    /// where the search was for that very place.
+    fn is_searched(&self, job: &Job, root: &Root, path: &Path) -> bool {
+        let name = path.to_string_lossy();
+        let asks = self.reach.asks_to_read(&job.base, path, &name);
+        let has_leave = match asks {
+            Ok(None) => true,
+            Ok(Some(_)) => self
+                .reach
+                .asks_to_read(&job.base, &root.resolved, &root.resolved.to_string_lossy())
+                .is_ok_and(|wish| wish.is_some_and(|wish| job.allowed.contains(&wish))),
+            Err(_) => false,
+        };
+        has_leave && self.reach.read_refusal(path, &name, job.session.as_str()).is_none()
     }
 }
 

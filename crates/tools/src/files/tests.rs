@@ -1,12 +1,13 @@
 //! The answers of Hermes 0.19 to the same calls stand here word for word, `WS` for the workspace.
 
 use super::*;
+use crate::approval::{self, Allowlist, Mode};
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use throughline_core::input::Trace;
 use throughline_core::time::Time;
-use throughline_core::tool::Caller;
+use throughline_core::tool::{Caller, Grant, Question};
 
 struct World {
     _guard: tempfile::TempDir,
@@ -675,7 +676,168 @@ async fn another_agents_skills_are_changed_only_on_the_users_word() {
         world.call("write_file", call(false)).await.contains("Cross-profile write blocked by soft guard")
     );
     assert!(!path.exists());
-    assert!(world.call("write_file", call(true)).await.contains("bytes_written\": 1"));
+    // The model's word is not the user's.
+    let mut world = world;
+    world.files = world.files.asking(judge());
+    let asked = world.asked("write_file", call(true)).await;
+    assert!(asked.contains("SKILL.md") && asked.contains("another agent"), "{asked}");
+    assert!(!path.exists());
+    assert!(world.granted("write_file", call(true)).await.contains("bytes_written\": 1"));
+}
+
+struct Nothing;
+
+impl Allowlist for Nothing {
+    fn allows(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn add(&self, _: &[String]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn judge() -> Arc<Approvals> {
+    let place = approval::Place { home: "/h".into(), user_home: None, temporary: "/tmp".into() };
+    let settings = approval::Settings { mode: Mode::Manual, ..approval::Settings::new(place) };
+    Arc::new(Approvals::new(settings, Arc::new(Nothing), None))
+}
+
+impl World {
+    /// What a person is asked before it is done.
+    async fn asked(&self, name: &str, arguments: Value) -> String {
+        match self.files.call(&call("s", "1/1/0", name, &arguments.to_string())).await {
+            Returned::Ask { question: Question::Approval { what, why, .. }, .. } => format!("{what}: {why}"),
+            other => panic!("nobody is asked: {other:?}"),
+        }
+    }
+
+    /// What comes of it after a yes.
+    async fn granted(&self, name: &str, arguments: Value) -> String {
+        let call = call("s", "1/1/0", name, &arguments.to_string());
+        match self.files.call(&Call { grant: Some(Grant::Once), ..call }).await {
+            Returned::Done(done) => done.content.plain(),
+            other => panic!("it is asked again: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn p31_file_tools_change_no_more_of_a_home_than_commands_do() {
+    let world = world();
+    let home = world.root.join("home");
+    for name in [
+        "platforms/pairing/telegram-approved.json",
+        "hooks/mine/handler.py",
+        "plugins/mine/plugin.py",
+        "honcho.json",
+        "cron/jobs.json",
+        "gateway.json",
+        "processes.json",
+        "throughline/todo/s.json",
+        "backups/x.tar.gz",
+        "sessions/x.jsonl",
+        "whatever.txt",
+        "new/whatever.txt",
+    ] {
+        let path = home.join(name);
+        let told = world.write(&path.to_string_lossy(), "x = 1").await;
+        assert!(told.contains("denied") && !path.exists(), "{name}: {told}");
+        let patch = format!("*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch", path.display());
+        let told = world.call("patch", json!({"mode": "patch", "patch": patch})).await;
+        assert!(told.contains("denied") && !path.exists(), "{name}: {told}");
+    }
+    for name in ["skills/x/SKILL.md", "workspace/a.txt", "scripts/s.py", "plans/p.md"] {
+        world.write(&home.join(name).to_string_lossy(), "x = 1").await;
+        assert!(home.join(name).exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn p31_file_tools_read_no_secret_and_nothing_of_other_sessions() {
+    let world = world();
+    let home = world.root.join("home");
+    for name in [
+        "honcho.json",
+        "backups/home.tar",
+        "home.tar.gz.partial",
+        "throughline.history",
+        "throughline/todo/s.json",
+        "throughline/tool-results/other/k.txt",
+        "cache/tool-results/k.txt",
+        "platforms/pairing/telegram-approved.json",
+        "memories/.throughline/memory.jsonl",
+        "whatever.txt",
+    ] {
+        let path = home.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "hunter2").unwrap();
+        let told = world.read(json!({"path": path})).await;
+        assert!(told.contains("Access denied") && !told.contains("hunter2"), "{name}: {told}");
+    }
+    let found = world.search(json!({"pattern": "hunter", "path": home})).await;
+    assert!(!found.contains("hunter2"), "{found}");
+    let own = home.join("throughline/tool-results/s/k.txt");
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    fs::write(&own, "mine").unwrap();
+    assert!(world.read(json!({"path": own})).await.contains("mine"));
+    assert!(world.write(&own.to_string_lossy(), "x").await.contains("denied"));
+}
+
+#[tokio::test]
+async fn p31_what_runs_by_itself_is_written_only_after_a_persons_yes() {
+    let mut world = world();
+    world.files = world.files.asking(judge());
+    for name in [
+        "user/.bashrc",
+        "user/.config/systemd/user/x.service",
+        "user/.config/autostart/x.desktop",
+        "ws/project/.git/hooks/pre-commit",
+        "home/memories/MEMORY.md",
+    ] {
+        let path = world.root.join(name);
+        let write = || json!({"path": path, "content": "echo hi\n"});
+        assert!(world.asked("write_file", write()).await.contains(&*path.to_string_lossy()));
+        assert!(!path.exists(), "{name} is written before anybody said yes");
+        world.granted("write_file", write()).await;
+        assert!(path.exists(), "{name} is not written after a yes");
+    }
+    // One question for all files of a patch.
+    let bashrc = world.root.join("user/.bashrc");
+    let profile = world.root.join("user/.profile");
+    let patch = format!(
+        "*** Begin Patch\n*** Update File: {}\n-echo hi\n+echo ho\n*** Add File: {}\n+x\n*** End Patch",
+        bashrc.display(),
+        profile.display()
+    );
+    let asked = world.asked("patch", json!({"mode": "patch", "patch": patch})).await;
+    assert!(asked.contains(".bashrc") && asked.contains(".profile"), "{asked}");
+    assert!(!profile.exists());
+    // A yes is for a file, not for wherever a link leads by then.
+    symlink(&bashrc, world.root.join("ws/innocent")).unwrap();
+    let told = world.write("innocent", "evil").await;
+    assert!(told.contains("real path"), "{told}");
+    assert!(!fs::read_to_string(&bashrc).unwrap().contains("evil"));
+}
+
+#[tokio::test]
+async fn a_name_of_a_home_that_nobody_knows_is_asked_about_and_a_setting_opens_it() {
+    let mut world = world_with(|reach| reach.opened = vec!["garden".to_owned()], Settings::default());
+    let home = world.root.join("home");
+    for name in ["garden/beans.txt", "cellar/wine.txt"] {
+        fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
+        fs::write(home.join(name), "content").unwrap();
+    }
+    world.files = world.files.asking(judge());
+    assert!(world.read(json!({"path": home.join("garden/beans.txt")})).await.contains("content"));
+    world.write(&home.join("garden/peas.txt").to_string_lossy(), "x").await;
+    assert!(home.join("garden/peas.txt").exists());
+    let read = || json!({"path": home.join("cellar/wine.txt")});
+    assert!(world.asked("read_file", read()).await.contains("cellar/wine.txt"));
+    assert!(world.granted("read_file", read()).await.contains("content"));
+    let search = || json!({"pattern": "content", "path": home.join("cellar")});
+    assert!(world.asked("search_files", search()).await.contains("cellar"));
+    assert!(world.granted("search_files", search()).await.contains("wine.txt"));
 }
 
 #[tokio::test]

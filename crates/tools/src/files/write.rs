@@ -30,7 +30,7 @@ impl Hands {
             return Err(
                 "write_file: missing required field 'path'. Re-emit the tool call with both 'path' and \
                         'content' set."
-                    .to_owned(),
+                    .into(),
             );
         }
         let resolved = self.resolve(job, path)?;
@@ -38,11 +38,12 @@ impl Hands {
             return refused(refusal, &resolved);
         }
         self.domestic(&resolved, given)?;
+        job.has_leave(self.reach.asks_to_change(&job.base, &resolved, path)?.into_iter().collect())?;
         if is_display(content) {
             return Err(
                 "Refusing to write internal read_file display text as file content. Strip read_file \
                         line-number prefixes or reconstruct the intended file contents before writing."
-                    .to_owned(),
+                    .into(),
             );
         }
         self.seen.interrupt(&job.session);
@@ -129,7 +130,7 @@ impl Hands {
 /// A refusal as Hermes' write result tells it.
 fn refused(refusal: String, resolved: &Path) -> Told {
     if !refusal.starts_with("Write denied") {
-        return Err(refusal);
+        return Err(refusal.into());
     }
     let mut told = Map::new();
     told.insert("bytes_written".into(), 0.into());

@@ -140,6 +140,16 @@ pub fn may_have_another_name(facts: &Metadata) -> bool {
     facts.nlink() > 1 || cfg!(not(target_os = "linux"))
 }
 
+/// Whether it is sure to have a second name (a hard link).
+pub fn has_several_names(facts: &Metadata) -> bool {
+    facts.nlink() > 1
+}
+
+/// Whether the path is a name of the file of these facts; a link is none.
+pub fn is_file_of(facts: &Metadata, path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|other| facts.dev() == other.dev() && facts.ino() == other.ino())
+}
+
 /// Whether the path leads to this very file.
 pub fn is_same(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {

@@ -168,6 +168,15 @@ pub fn may_have_another_name(_: &Metadata) -> bool {
     true
 }
 
+/// See [`may_have_another_name`]: looking through a home for each file would take too long.
+pub fn has_several_names(_: &Metadata) -> bool {
+    false
+}
+
+pub fn is_file_of(_: &Metadata, _: &Path) -> bool {
+    false
+}
+
 /// Whether the path leads to this very file.
 pub fn is_same(file: &File, path: &Path) -> bool {
     let own = file.try_clone().and_then(Handle::from_file);

@@ -4,15 +4,18 @@
 //! surroundings have; the way itself gets nothing, because a grant there would hold for the mark.
 
 use super::Settings;
-use super::policy::{self, CACHED_SECRET, Rights};
+use super::policy::{self, Rights};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use throughline_hermes::file_policy::{self, Owner};
 
 pub struct Plan {
-    homes: Vec<(PathBuf, bool)>,
+    homes: Vec<(PathBuf, Owner)>,
     workspace: Option<PathBuf>,
+    /// Names in the homes that their owner opened.
+    opened: Vec<String>,
 }
 
 pub struct Grant {
@@ -31,7 +34,7 @@ pub struct Survey {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Place(Rights),
-    Home { own: bool },
+    Home(Owner),
     Profiles,
 }
 
@@ -42,12 +45,12 @@ struct Node {
 
 impl Kind {
     /// What an entry is if nothing is said about it.
-    fn entry(self, name: &OsStr) -> Kind {
+    fn entry(self, name: &OsStr, opened: &[String]) -> Kind {
         match self {
             Kind::Place(rights) => Kind::Place(rights),
-            Kind::Profiles => Kind::Home { own: false },
-            Kind::Home { .. } if name == "profiles" => Kind::Profiles,
-            Kind::Home { own } => Kind::Place(policy::rights(&name.to_string_lossy(), own)),
+            Kind::Profiles => Kind::Home(Owner::Other),
+            Kind::Home(_) if name == "profiles" => Kind::Profiles,
+            Kind::Home(owner) => Kind::Place(policy::rights(Path::new(name), owner, opened)),
         }
     }
 }
@@ -61,21 +64,21 @@ impl Node {
         !self.children.is_empty() || !matches!(self.kind, Kind::Place(_))
     }
 
-    fn at(&mut self, path: &Path) -> &mut Node {
+    fn at(&mut self, path: &Path, opened: &[String]) -> &mut Node {
         let mut node = self;
         for name in names(path) {
-            let kind = node.kind.entry(name);
+            let kind = node.kind.entry(name, opened);
             node = node.children.entry(name.to_owned()).or_insert_with(|| Node::new(kind));
         }
         node
     }
 
-    fn rights_at(&self, path: &Path) -> Option<Rights> {
+    fn rights_at(&self, path: &Path, opened: &[String]) -> Option<Rights> {
         let mut kind = self.kind;
         let mut node = Some(self);
         for name in names(path) {
             node = node.and_then(|node| node.children.get(name));
-            kind = node.map_or_else(|| kind.entry(name), |node| node.kind);
+            kind = node.map_or_else(|| kind.entry(name, opened), |node| node.kind);
         }
         match (kind, node) {
             (Kind::Place(rights), None) => Some(rights),
@@ -94,16 +97,17 @@ fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
 
 impl Plan {
     pub fn new(settings: &Settings) -> Self {
-        let mut homes = vec![(settings.home.clone(), true)];
-        homes.extend(settings.others.iter().map(|home| (home.clone(), false)));
+        let mut homes = vec![(settings.home.clone(), Owner::Own)];
+        homes.extend(settings.others.iter().map(|home| (home.clone(), Owner::Other)));
         // A profile's home lies in `profiles` of the home that all profiles share.
         let parent = real(&settings.home).parent().map(Path::to_path_buf);
         if let Some(parent) = parent.filter(|parent| parent.ends_with("profiles"))
             && let Some(root) = parent.parent()
         {
-            homes.push((root.to_path_buf(), false));
+            homes.push((root.to_path_buf(), Owner::Other));
         }
-        Self { homes, workspace: settings.workspace.as_ref().map(|path| real(path)) }
+        let workspace = settings.workspace.as_ref().map(|path| real(path));
+        Self { homes, workspace, opened: settings.opened.clone() }
     }
 
     /// Directories in which nothing can be created: those above the homes.
@@ -120,14 +124,20 @@ impl Plan {
         let mut survey = Survey::default();
         // Names can be seen everywhere: a shell that cannot list a directory is of no use.
         survey.grants.push(Grant { path: PathBuf::from("/"), rights: Rights::List });
-        walk(Path::new("/"), &tree, &mut survey);
+        walk(Path::new("/"), &tree, &self.opened, &mut survey);
+        // What is closed within a directory that is granted as a whole may appear there at any time.
+        for (home, _) in &self.homes {
+            let parents = file_policy::closed_within().filter_map(|path| Path::new(path).parent());
+            let parents: BTreeSet<PathBuf> = parents.map(|parent| real(home).join(parent)).collect();
+            survey.listed.extend(parents.into_iter().filter(|parent| parent.is_dir()));
+        }
         survey
     }
 
     fn tree(&self) -> Node {
         let mut tree = Node::new(Kind::Place(Rights::All));
         let mut marks: Vec<(PathBuf, Kind)> = Vec::new();
-        for (home, own) in &self.homes {
+        for (home, owner) in &self.homes {
             let place = real(home);
             // A link to the home must not be turned elsewhere.
             if let (Some(parent), Some(name)) = (home.parent(), home.file_name()) {
@@ -136,57 +146,69 @@ impl Plan {
                     marks.push((link, Kind::Place(Rights::Nothing)));
                 }
             }
-            marks.push((place, Kind::Home { own: *own }));
+            marks.push((place, Kind::Home(*owner)));
         }
         // Outer homes first: what lies within is read by their rules. The agent's own comes last, for
         // it may be named twice.
-        marks.sort_by_key(|(path, kind)| (path.components().count(), *kind == Kind::Home { own: true }));
+        marks.sort_by_key(|(path, kind)| (path.components().count(), *kind == Kind::Home(Owner::Own)));
         for (path, kind) in &marks {
-            tree.at(path).kind = *kind;
+            tree.at(path, &self.opened).kind = *kind;
         }
         for (path, kind) in &marks {
-            if let Kind::Home { own } = kind {
-                mark_within(path, *own, &mut tree);
+            if let Kind::Home(owner) = kind {
+                mark_within(path, *owner, &self.opened, &mut tree);
             }
         }
         if let Some(workspace) = &self.workspace
-            && tree.rights_at(workspace).is_some_and(|rights| rights < Rights::All)
-            && self.homes.iter().any(|(home, _)| workspace.starts_with(real(home)))
+            && tree.rights_at(workspace, &self.opened).is_some_and(|rights| rights < Rights::All)
+            && self.is_in_a_home(workspace)
         {
-            tree.at(workspace).kind = Kind::Place(Rights::All);
+            tree.at(workspace, &self.opened).kind = Kind::Place(Rights::All);
         }
         tree
     }
 }
 
+impl Plan {
+    /// In a home, and where its owner may have chosen to have the agent work.
+    fn is_in_a_home(&self, workspace: &Path) -> bool {
+        let homes = self.homes.iter().map(|(home, _)| real(home)).filter(|home| workspace.starts_with(home));
+        let Some(home) = homes.max_by_key(|home| home.components().count()) else { return false };
+        workspace.strip_prefix(home).is_ok_and(file_policy::may_be_workspace)
+    }
+}
+
 /// Marks what needs more than the name of an entry: links out of a home, and secrets in its cache.
-fn mark_within(home: &Path, own: bool, tree: &mut Node) {
-    let cached = home.join("cache").join(CACHED_SECRET);
-    if cached.symlink_metadata().is_ok() {
-        tree.at(&cached).kind = Kind::Place(Rights::Nothing);
+fn mark_within(home: &Path, owner: Owner, opened: &[String], tree: &mut Node) {
+    for rest in file_policy::closed_within() {
+        let closed = home.join(rest);
+        let surroundings = policy::rights(Path::new(rest).parent().unwrap_or(Path::new("")), owner, opened);
+        if surroundings > Rights::Nothing && closed.symlink_metadata().is_ok() {
+            tree.at(&closed, opened).kind = Kind::Place(Rights::Nothing);
+        }
     }
     let Ok(entries) = fs::read_dir(home) else { return };
     for entry in entries.flatten() {
         let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if !is_link || !policy::follows_links(&name) {
+        if !is_link || !file_policy::holds_through_links(&name) {
             continue;
         }
-        let rights = policy::rights(&name, own);
+        let rights = policy::rights(Path::new(&*name), owner, opened);
         if let Ok(target) = entry.path().canonicalize()
-            && tree.rights_at(&target).is_some_and(|now| rights < now)
+            && tree.rights_at(&target, opened).is_some_and(|now| rights < now)
         {
-            tree.at(&target).kind = Kind::Place(rights);
+            tree.at(&target, opened).kind = Kind::Place(rights);
         }
     }
 }
 
 /// Grants what lies beside the marks, and goes on towards them.
-fn walk(directory: &Path, node: &Node, survey: &mut Survey) {
+fn walk(directory: &Path, node: &Node, opened: &[String], survey: &mut Survey) {
     survey.listed.push(directory.to_path_buf());
     for (name, child) in &node.children {
-        visit(directory.join(name), child, survey);
+        visit(directory.join(name), child, opened, survey);
     }
     // What cannot be listed cannot be granted; what is marked in it still is.
     let Ok(entries) = fs::read_dir(directory) else { return };
@@ -196,15 +218,15 @@ fn walk(directory: &Path, node: &Node, survey: &mut Survey) {
         if is_link || node.children.contains_key(&name) {
             continue;
         }
-        visit(entry.path(), &Node::new(node.kind.entry(&name)), survey);
+        visit(entry.path(), &Node::new(node.kind.entry(&name, opened)), opened, survey);
     }
 }
 
-fn visit(path: PathBuf, node: &Node, survey: &mut Survey) {
+fn visit(path: PathBuf, node: &Node, opened: &[String], survey: &mut Survey) {
     let is_directory = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
     if node.is_passage() {
         if is_directory {
-            walk(&path, node, survey);
+            walk(&path, node, opened, survey);
         }
     } else if let Kind::Place(rights) = node.kind
         && rights > Rights::Nothing

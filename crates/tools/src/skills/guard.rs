@@ -3,6 +3,7 @@
 //! Of Hermes' patterns those are here that decide: for a skill the agent made, only a critical
 //! finding stops the write. Lower ones would be listed and let through, so they are left out.
 
+use super::settings::SkillSettings;
 use super::view::below;
 use regex::{Regex, RegexBuilder};
 use std::path::Path;
@@ -76,7 +77,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 });
 
 /// Why a skill may not stay as it now is.
-pub fn objection(dir: &Path) -> Option<String> {
+pub fn objection(settings: &SkillSettings, dir: &Path) -> Option<String> {
     let mut findings = Vec::new();
     for path in below(dir, dir, &|_| true) {
         let file = dir.join(&path);
@@ -88,7 +89,7 @@ pub fn objection(dir: &Path) -> Option<String> {
         if !SCANNED.contains(&kind.as_str()) {
             continue;
         }
-        let Ok(text) = super::shelf::read(&file) else { continue };
+        let Ok(text) = super::shelf::read(settings, &file) else { continue };
         for (number, content) in text.split('\n').enumerate() {
             for (_, kind) in PATTERNS.iter().filter(|(pattern, _)| pattern.is_match(content)) {
                 findings.push(line(kind, &path, number + 1, content.trim()));

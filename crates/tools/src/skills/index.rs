@@ -70,7 +70,7 @@ impl Shelf {
         let known_before = self.names.clone();
         for file in shelf::skill_files(root, Links::Follow) {
             let (category, dir) = place(&file, root);
-            let skill = Skill::open(&file);
+            let skill = Skill::open(settings, &file);
             if skill.as_ref().is_some_and(|skill| !skill.fits(settings) || !is_shown(&skill.fields, offered))
             {
                 continue;
@@ -88,8 +88,8 @@ impl Shelf {
             self.categories.entry(category).or_default().entry(name).or_insert(description);
         }
         for file in shelf::files(root, Links::Follow, &|name| name == "DESCRIPTION.md") {
-            let Some(about) =
-                Skill::open(&file).and_then(|about| frontmatter::field(&about.fields, "description"))
+            let Some(about) = Skill::open(settings, &file)
+                .and_then(|about| frontmatter::field(&about.fields, "description"))
             else {
                 continue;
             };

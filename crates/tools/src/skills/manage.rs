@@ -172,7 +172,7 @@ impl Manager<'_> {
             let shown = target.strip_prefix(&dir).unwrap_or(&target).display();
             return Err(refused(format!("File not found: {shown}")));
         }
-        let content = shelf::read(&target).map_err(|error| unread(&target, &error))?;
+        let content = shelf::read(self.settings, &target).map_err(|error| unread(&target, &error))?;
         let (changed, count) =
             (self.replace)(&content, patch.old, patch.new, patch.replace_all).map_err(|error| {
                 let more = if content.chars().nth(500).is_some() { "..." } else { "" };
@@ -321,7 +321,7 @@ impl Manager<'_> {
             return Err(refused(error));
         }
         let before = match self.settings.guard_agent_created && target.exists() {
-            true => Some(shelf::read(target).map_err(|error| unread(target, &error))?),
+            true => Some(shelf::read(self.settings, target).map_err(|error| unread(target, &error))?),
             false => None,
         };
         write(target, content).map_err(|error| unwritten(target, &error))?;
@@ -337,7 +337,7 @@ impl Manager<'_> {
     }
 
     fn objection(&self, dir: &Path) -> Option<String> {
-        self.settings.guard_agent_created.then(|| guard::objection(dir)).flatten()
+        self.settings.guard_agent_created.then(|| guard::objection(self.settings, dir)).flatten()
     }
 }
 

@@ -1,16 +1,18 @@
 //! What stands in a SKILL.md for something else: two variables, and commands where a user allows it.
 
 #[cfg(unix)]
-use super::snippet::run;
+use super::snippet::{Runner, run};
 use regex::Regex;
 use std::path::Path;
 use std::sync::LazyLock;
+#[cfg(unix)]
 use std::time::Duration;
 
 static VARIABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\$\{(HERMES_SKILL_DIR|HERMES_SESSION_ID)\}").expect("a valid pattern"));
 static SNIPPET: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"!`([^`\n]+)`").expect("a valid pattern"));
 
+#[cfg(unix)]
 /// Commands in one skill. Each may take the whole timeout, and somebody waits.
 const SNIPPETS_MAX: usize = 20;
 
@@ -24,8 +26,21 @@ pub fn substituted(content: &str, dir: Option<&Path>, session: &str) -> String {
     replaced.into_owned()
 }
 
+/// The commands of a skill, one to a line: what is judged before any of them runs.
+#[cfg(unix)]
+pub fn commands(content: &str) -> String {
+    let found = SNIPPET.captures_iter(content).take(SNIPPETS_MAX);
+    found.map(|found| found[1].trim().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// With `words` in the place of each ``!`command` ``.
+pub fn replaced(content: &str, words: &str) -> String {
+    SNIPPET.replace_all(content, regex::NoExpand(words)).into_owned()
+}
+
 /// With the output of each ``!`command` `` in its place.
-pub async fn executed(content: &str, dir: &Path, timeout: Duration) -> String {
+#[cfg(unix)]
+pub async fn executed(content: &str, dir: &Path, timeout: Duration, runner: &Runner) -> String {
     let mut out = String::with_capacity(content.len());
     let mut end = 0;
     for found in SNIPPET.captures_iter(content).take(SNIPPETS_MAX) {
@@ -33,16 +48,10 @@ pub async fn executed(content: &str, dir: &Path, timeout: Duration) -> String {
         out.push_str(&content[end..whole.start()]);
         let command = found[1].trim();
         if !command.is_empty() {
-            out.push_str(&run(command, dir, timeout).await);
+            out.push_str(&run(command, dir, timeout, runner).await);
         }
         end = whole.end();
     }
     out.push_str(&content[end..]);
     out
-}
-
-/// Commands need `bash` and a process group to end them by.
-#[cfg(not(unix))]
-async fn run(_command: &str, _dir: &Path, _timeout: Duration) -> String {
-    "[inline-shell error: commands in skills are run on Linux and macOS only]".to_owned()
 }

@@ -9,6 +9,7 @@
 
 use super::frontmatter::{self, Fields};
 use super::settings::SkillSettings;
+use crate::paths::Reach;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -177,9 +178,9 @@ pub fn has_traversal(path: &str) -> bool {
     Path::new(path).components().any(|part| part == Component::ParentDir)
 }
 
-/// The text of a small file.
-pub fn read(path: &Path) -> Result<String, String> {
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+/// The text of a small file. A link in a skill may lead to what a tool may read, and nowhere else.
+pub fn read(settings: &SkillSettings, path: &Path) -> Result<String, String> {
+    let file = Reach::of_home(&settings.home).open_named(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
@@ -198,9 +199,14 @@ pub struct Skill {
 
 impl Skill {
     /// None if it cannot be read.
-    pub fn open(file: &Path) -> Option<Self> {
+    pub fn open(settings: &SkillSettings, file: &Path) -> Option<Self> {
         let mut bytes = Vec::new();
-        std::fs::File::open(file).ok()?.take(HEAD_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Reach::of_home(&settings.home)
+            .open_named(file)
+            .ok()?
+            .take(HEAD_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .ok()?;
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
             // Cut within a character: the rest is fine. Anything else is no text.
@@ -277,7 +283,9 @@ pub fn list(settings: &SkillSettings, source: &str) -> Vec<Listed> {
     let mut listed: Vec<Listed> = Vec::new();
     for root in roots(settings) {
         for file in skill_files(&root, Links::Follow) {
-            let Some(skill) = Skill::open(&file).filter(|skill| skill.fits(settings)) else { continue };
+            let Some(skill) = Skill::open(settings, &file).filter(|skill| skill.fits(settings)) else {
+                continue;
+            };
             let name = frontmatter::head(&skill.name(), frontmatter::NAME_CHARS_MAX).to_owned();
             let is_known = listed.iter().any(|known| known.name == name);
             if is_known || settings.is_disabled(&name, source) {

@@ -362,10 +362,77 @@ fn commands_run_only_where_a_user_allows_it() {
     let off = ask(&home.skills(), "skill_view", json!({"name": "good"}));
     assert!(off["content"].as_str().unwrap().contains("!`echo from"));
     let settings = SkillSettings { inline_shell: true, inline_shell_timeout_seconds: 5, ..home.settings() };
-    let on = ask(&Skills::new(settings), "skill_view", json!({"name": "good"}));
+    let on = ask(&running(settings.clone()), "skill_view", json!({"name": "good"}));
     let content = on["content"].as_str().unwrap();
     assert!(content.contains("now from good and "), "{content}");
     assert!(content.contains("No such file"), "{content}");
+    let nobody = ask(&Skills::new(settings), "skill_view", json!({"name": "good"}));
+    let content = nobody["content"].as_str().unwrap();
+    assert!(content.contains("not run here") && !content.contains("from good"), "{content}");
+}
+
+/// Lets commands run, unless they are of this word.
+struct But(&'static str);
+
+impl crate::approval::Judge for But {
+    fn judge<'a>(&'a self, _: &'a Call, command: &'a str) -> Promise<'a, Judgement> {
+        let judgement = match command.contains(self.0) && !self.0.is_empty() {
+            true => Judgement::Block("no".to_owned()),
+            false => Judgement::Run { note: None },
+        };
+        Box::pin(std::future::ready(judgement))
+    }
+}
+
+fn running(settings: SkillSettings) -> Skills {
+    Skills::new(settings).running(Arc::new(But("")), Arc::new(crate::sandbox::Unconfined))
+}
+
+#[test]
+fn p31_commands_of_a_skill_are_judged_as_the_terminals_are() {
+    let skill = GOOD.replace("- step", "!`echo harmless` and !`touch harmful`");
+    let home = Home::new(&[("skills/good/SKILL.md", &skill)]);
+    let settings = SkillSettings { inline_shell: true, ..home.settings() };
+    let judged =
+        Skills::new(settings).running(Arc::new(But("harmful")), Arc::new(crate::sandbox::Unconfined));
+    let answer = ask(&judged, "skill_view", json!({"name": "good"}));
+    let content = answer["content"].as_str().unwrap();
+    assert!(content.contains("person's approval") && !content.contains("touch"), "{content}");
+    assert!(!home.path().join("skills/good/harmful").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn p31_commands_of_a_skill_are_confined_as_the_terminals_are() {
+    let skill = GOOD.replace("- step", "!`cat ../../.env` and !`cat mark`");
+    let home =
+        Home::new(&[("skills/good/SKILL.md", &skill), ("skills/good/mark", "seen"), (".env", "KEY=hunter2")]);
+    let confined = crate::sandbox::Landlock::new(&crate::sandbox::Settings {
+        enabled: true,
+        home: home.path(),
+        others: Vec::new(),
+        workspace: None,
+        opened: Vec::new(),
+    });
+    let settings = SkillSettings { inline_shell: true, ..home.settings() };
+    let skills = Skills::new(settings)
+        .running(Arc::new(But("")), Arc::new(confined.expect("this kernel has Landlock")));
+    let answer = ask(&skills, "skill_view", json!({"name": "good"}));
+    let content = answer["content"].as_str().unwrap();
+    assert!(content.contains("Permission denied") && content.contains("seen"), "{content}");
+    assert!(!content.contains("hunter2"), "{content}");
+}
+
+#[test]
+fn p31_a_link_in_a_skill_leads_to_no_secret() {
+    let home = Home::new(&[("skills/good/SKILL.md", GOOD), (".env", "KEY=hunter2")]);
+    fs::create_dir_all(home.path().join("skills/bad")).unwrap();
+    home.link(home.path().join(".env"), "skills/bad/SKILL.md");
+    let answer = ask(&home.skills(), "skill_view", json!({"name": "bad"}));
+    assert!(!answer.to_string().contains("hunter2"), "{answer}");
+    fs::hard_link(home.path().join(".env"), home.path().join("skills/good/notes.md")).unwrap();
+    let answer = ask(&home.skills(), "skill_view", json!({"name": "good", "file_path": "notes.md"}));
+    assert!(!answer.to_string().contains("hunter2"), "{answer}");
 }
 
 #[test]
@@ -376,7 +443,7 @@ fn a_command_that_hangs_is_ended_with_all_it_started() {
     home.write("skills/good/SKILL.md", skill);
     let settings = SkillSettings { inline_shell: true, inline_shell_timeout_seconds: 1, ..home.settings() };
     let begun = std::time::Instant::now();
-    let answer = ask(&Skills::new(settings), "skill_view", json!({"name": "good"}));
+    let answer = ask(&running(settings), "skill_view", json!({"name": "good"}));
     assert!(answer["content"].as_str().unwrap().contains("[inline-shell timeout after 1s: "), "{answer}");
     assert!(begun.elapsed() < Duration::from_secs(3));
     std::thread::sleep(Duration::from_millis(2500));

@@ -101,7 +101,7 @@ pub fn view(settings: &SkillSettings, name: &str, file_path: Option<&str>, calle
         Ok(found) => found,
         Err(answer) => return answer.into(),
     };
-    let content = match shelf::read(&found.file) {
+    let content = match shelf::read(settings, &found.file) {
         Ok(content) => content,
         Err(error) => return refused(format!("Failed to read skill '{name}': {error}")).into(),
     };
@@ -123,7 +123,7 @@ pub fn view(settings: &SkillSettings, name: &str, file_path: Option<&str>, calle
         .into();
     }
     match (file_path.filter(|path| !path.is_empty()), &found.dir) {
-        (Some(path), Some(dir)) => linked(name, dir, path),
+        (Some(path), Some(dir)) => linked(settings, name, dir, path),
         _ => whole(settings, &found, &content, &fields, caller),
     }
 }
@@ -163,7 +163,7 @@ fn located(settings: &SkillSettings, name: &str, caller: &Caller) -> Result<Foun
     }
     let mut candidates = Candidates::default();
     for root in roots.iter().filter(|_| !name.is_empty()) {
-        candidates.named(root, name);
+        candidates.named(settings, root, name);
         if let Some(nested) = &nested {
             candidates.direct(root, nested);
         }
@@ -215,10 +215,11 @@ impl Candidates {
     }
 
     /// By path, by the name of its directory or the name it gives itself, and as a single file.
-    fn named(&mut self, root: &Path, name: &str) {
+    fn named(&mut self, settings: &SkillSettings, root: &Path, name: &str) {
         self.direct(root, name);
         for file in shelf::skill_files(root, Links::Follow) {
-            let calls_itself = || Skill::open(&file)?.fields.get("name")?.as_str().map(|own| own == name);
+            let calls_itself =
+                || Skill::open(settings, &file)?.fields.get("name")?.as_str().map(|own| own == name);
             if dir_name(&file) == name || calls_itself() == Some(true) {
                 self.add(file.parent().map(Path::to_owned), file.clone());
             }
@@ -273,7 +274,7 @@ fn warn_of(settings: &SkillSettings, name: &str, file: &Path, content: &str) {
 
 // ------------------------------------------------------------------------------------ linked files
 
-fn linked(name: &str, dir: &Path, path: &str) -> Viewed {
+fn linked(settings: &SkillSettings, name: &str, dir: &Path, path: &str) -> Viewed {
     let refusal = |error: String| json!({"success": false, "error": error, "hint": FILE_HINT}).into();
     if shelf::has_traversal(path) {
         return refusal("Path traversal ('..') is not allowed.".to_owned());
@@ -298,7 +299,7 @@ fn linked(name: &str, dir: &Path, path: &str) -> Viewed {
         Ok(known) => known.len(),
         Err(error) => return refusal(format!("'{path}' in skill '{name}' could not be read: {error}")),
     };
-    let answer = match shelf::read(&target) {
+    let answer = match shelf::read(settings, &target) {
         Ok(content) => json!({
             "success": true,
             "name": name,

@@ -110,14 +110,15 @@ const PATH_FALLBACKS: [&str; 8] = [
 /// The gateway's own virtual environment would be taken for the project's.
 const VIRTUAL_ENVIRONMENTS: [&str; 2] = ["VIRTUAL_ENV", "CONDA_PREFIX"];
 
-/// A name by which Hermes hands down a secret that it made up.
+/// A name by which Hermes hands down a secret that it made up, and any of the gateway's own settings: a
+/// backup's passphrase is one of them.
 fn is_internal(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
     name.starts_with("_HERMES_FORCE_")
         || (name.starts_with("AUXILIARY_") && ends(&["_API_KEY", "_BASE_URL"]))
         || (name.starts_with("GATEWAY_RELAY_") && ends(&["_SECRET", "_KEY", "_TOKEN"]))
-        || (name.starts_with("THROUGHLINE_") && ends(&["_SECRET", "_KEY", "_TOKEN", "_PASSWORD"]))
+        || name.starts_with("THROUGHLINE_")
 }
 
 /// A variable that no passthrough can free.
@@ -209,6 +210,10 @@ mod tests {
         assert!(MANAGED.is_sorted());
         assert!(
             is_managed("OPENAI_API_KEY") && is_managed("TELEGRAM_BOT_TOKEN") && is_managed("ZAI_API_KEY")
+        );
+        assert!(
+            is_managed("THROUGHLINE_PASSPHRASE") && is_managed("THROUGHLINE_ANYTHING"),
+            "every variable of ours"
         );
         assert!(
             is_managed("AUXILIARY_VISION_API_KEY") && !is_managed("GATEWAY_RELAY_URL") && !is_managed("PATH")

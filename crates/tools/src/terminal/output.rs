@@ -14,6 +14,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
+use throughline_hermes::file_policy;
 
 /// Past this a file grows no further: a runaway command must not fill the disk.
 const SPOOL_MAX_BYTES: u64 = 512 * 1024 * 1024;
@@ -30,15 +31,17 @@ pub trait Spool: Send + Sync {
     fn begin(&self, key: &str) -> io::Result<(PathBuf, File)>;
 }
 
-/// A directory of its own, readable by the owner only.
+/// A directory of its own, readable by the owner only, with one for each session.
 #[derive(Clone, Debug)]
 pub struct Directory(pub PathBuf);
 
 impl Spool for Directory {
-    fn begin(&self, _key: &str) -> io::Result<(PathBuf, File)> {
-        private::directory().create(&self.0)?;
+    fn begin(&self, key: &str) -> io::Result<(PathBuf, File)> {
+        let own = file_policy::directory_of_call(key);
+        let directory = own.map_or_else(|| self.0.clone(), |own| self.0.join(own));
+        private::directory().create(&directory)?;
         forget_old(&self.0);
-        let path = self.0.join(format!("output-{}.txt", token()));
+        let path = directory.join(format!("output-{}.txt", token()));
         let file = private::file().read(true).write(true).create_new(true).open(&path)?;
         Ok((path, file))
     }
@@ -47,7 +50,10 @@ impl Spool for Directory {
 fn forget_old(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     let Some(oldest) = SystemTime::now().checked_sub(SPOOL_KEPT) else { return };
-    for entry in entries.flatten() {
+    let (sessions, single): (Vec<_>, Vec<_>) =
+        entries.flatten().partition(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let within = sessions.iter().filter_map(|session| fs::read_dir(session.path()).ok()).flatten().flatten();
+    for entry in single.into_iter().chain(within) {
         let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with("output-"));
         let is_old = entry.metadata().and_then(|data| data.modified()).is_ok_and(|at| at < oldest);
         if is_ours && is_old {

@@ -104,7 +104,8 @@ pub struct TerminalSettings {
     pub inherited: Vec<(OsString, OsString)>,
     /// Surfaces that cannot be told later that a process has ended.
     pub sources_without_notices: Vec<String>,
-    /// Where the whole of an output goes that is too long for a result. None: `<home>/cache/terminal`.
+    /// Where the whole of an output goes that is too long for a result. None: the home's own place
+    /// for results of tools.
     pub spool: Option<PathBuf>,
     pub docker: DockerSettings,
     pub ssh: SshSettings,

@@ -40,8 +40,13 @@ impl World {
         write(&home.join("memories/MEMORY.md"), "remembered\n");
         write(&user.path().join("notes.txt"), "notes\n");
         arrange(user.path(), &home);
-        let mut settings =
-            Settings { enabled: true, home: home.clone(), others: Vec::new(), workspace: None };
+        let mut settings = Settings {
+            enabled: true,
+            home: home.clone(),
+            others: Vec::new(),
+            workspace: None,
+            opened: Vec::new(),
+        };
         settle(&mut settings);
         let landlock = Landlock::new(&settings).expect("this kernel has Landlock");
         Self { user, home, landlock }
@@ -317,6 +322,7 @@ fn a_workspace_within_the_home_is_granted_and_one_around_it_is_not() {
         home: world.home.clone(),
         others: Vec::new(),
         workspace: Some(world.user.path().to_path_buf()),
+        opened: Vec::new(),
     };
     let note = world.landlock.note(&settings).unwrap();
     assert!(note.contains("terminal.cwd"), "{note}");
@@ -349,7 +355,13 @@ fn the_unconfined_may_everything() {
 fn what_is_switched_off_does_not_confine() {
     let world = World::new();
     for (enabled, reads) in [(true, false), (false, true)] {
-        let settings = Settings { enabled, home: world.home.clone(), others: Vec::new(), workspace: None };
+        let settings = Settings {
+            enabled,
+            home: world.home.clone(),
+            others: Vec::new(),
+            workspace: None,
+            opened: Vec::new(),
+        };
         let (confine, note) = confine(&settings);
         let mut command = Command::new("cat");
         command.arg(world.home.join(".env")).stdout(Stdio::null()).stderr(Stdio::null());
@@ -384,4 +396,52 @@ fn a_ruleset_is_used_again_until_a_directory_changes() {
     assert!(settled.listed.len() > 2 && settled.is_fresh());
     write(&world.home.join("new"), "");
     assert!(!settled.is_fresh());
+}
+
+#[test]
+fn p31_what_other_tools_may_not_read_no_command_reads() {
+    let world = World::with(
+        |_, home| {
+            for name in [
+                "throughline/todo/s.json",
+                "throughline/tool-results/s/k.txt",
+                "cache/tool-results/k.txt",
+                "memories/.throughline/memory.jsonl",
+                "throughline.history",
+                "home.tar.gz.partial",
+                "processes.json",
+                "gateway.json",
+                "cellar",
+            ] {
+                fs(home.join(name).parent().unwrap());
+                write(&home.join(name), SECRET);
+            }
+            fs(&home.join("garden"));
+        },
+        |settings| settings.opened = vec!["garden".to_owned()],
+    );
+    for name in [
+        "throughline/todo/s.json",
+        "throughline/tool-results/s/k.txt",
+        "cache/tool-results/k.txt",
+        "memories/.throughline/memory.jsonl",
+        "throughline.history",
+        "home.tar.gz.partial",
+        "processes.json",
+        "gateway.json",
+        "cellar",
+    ] {
+        world.refuses(&format!("cat $H/{name}"));
+        world.refuses(&format!("echo x >> $H/{name}"));
+    }
+    world.allows("echo x > $H/garden/new && cat $H/memories/MEMORY.md");
+}
+
+#[test]
+fn p31_a_secret_that_appears_within_a_granted_directory_is_noticed() {
+    let world = World::new();
+    let cache = world.home.canonicalize().unwrap().join("cache");
+    assert!(world.landlock.plan.survey().listed.contains(&cache), "a change there makes the rules anew");
+    write(&cache.join("bws_cache.json"), SECRET);
+    world.refuses("cat $H/cache/bws_cache.json");
 }
