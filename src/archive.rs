@@ -2,7 +2,9 @@
 //!
 //! - everyone's tools open it: `tar xzf`, and `age -d` before that if it is sealed
 //! - its last entry is a list of all others with their digests; an archive without it is not whole
-//! - names lead nowhere but into the directory that it is unpacked into
+//! - names lead nowhere but into the directory that it is unpacked into: no absolute path, no `..`, nothing below
+//!   something that is a file or a link, no name twice, and no kinds but files, directories and links. An archive
+//!   that breaks one of these is refused whole, before anything of it is written
 //!
 //! Deliberately absent: which files of a home belong in it (`survey`), and how a database is copied (`store`).
 
@@ -29,6 +31,10 @@ const FORMAT: &str = "throughline-backup";
 const VERSION: u64 = 1;
 /// A list of a million files is shorter.
 const LIST_BYTES_MAX: u64 = 256 << 20;
+/// More than the list has room for.
+const ENTRIES_MAX: usize = 4_000_000;
+/// As long as a path may be on any system, several times over.
+const NAME_BYTES_MAX: u64 = 64 << 10;
 
 /// Something in a home, by its path below it, with `/` between names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,16 +152,58 @@ impl Manifest {
     }
 }
 
-/// A path in an archive leads into the directory where it is unpacked, or nothing is unpacked.
+/// A path in an archive leads into the directory where it is unpacked, or nothing is unpacked. It is written in
+/// one way only: the same place under another spelling would be a place twice.
 fn harmless(path: &str) -> anyhow::Result<()> {
     let is_plain = |component: Component<'_>| matches!(component, Component::Normal(_));
     let is_ours =
         !path.is_empty() && !path.contains(['\0', '\\']) && Path::new(path).components().all(is_plain);
-    if !is_ours {
+    if !is_ours || path.split('/').any(|name| matches!(name, "" | "." | "..")) {
         bail!("it holds the path {path:?}, which leads out of the directory that it is restored to");
     }
     Ok(())
 }
+
+/// Whether what is listed is a tree: each path once, and only directories have something below them. What is
+/// written below a link would be written wherever the link leads.
+fn refuse_traps(entries: &[Entry]) -> anyhow::Result<()> {
+    // On some systems `A` and `a` are one name: there a link must not stand in for a directory that is spelled otherwise.
+    let folded = |path: &str| path.to_lowercase();
+    let mut kinds: BTreeMap<String, (&str, &Kind)> = BTreeMap::new();
+    let mut spelled: BTreeMap<&str, &Kind> = BTreeMap::new();
+    for Entry { path, kind, .. } in entries {
+        if spelled.insert(path, kind).is_some() {
+            bail!("it lists {path:?} twice");
+        }
+        if path == survey::RESTORE_MARK {
+            bail!("it holds {path:?}, which a restore needs for itself");
+        }
+        let is_link = |kind: &Kind| matches!(kind, Kind::Link { .. });
+        if let Some((other, before)) = kinds.insert(folded(path), (path, kind))
+            && (is_link(kind) || is_link(before) || CASE_IS_ONE)
+        {
+            bail!("it holds {other:?} and {path:?}, which are one name where capitals do not count");
+        }
+    }
+    for Entry { path, .. } in entries {
+        for (at, _) in path.match_indices('/') {
+            let above = &path[..at];
+            let folded = kinds.get(&folded(above)).filter(|(_, kind)| matches!(kind, Kind::Link { .. }));
+            let found = spelled.get(above).copied().or(folded.map(|(_, kind)| *kind));
+            match found {
+                Some(Kind::Link { .. }) => {
+                    bail!("it holds {path:?} below {above:?}, which is a link and may lead anywhere")
+                }
+                Some(Kind::File { .. }) => bail!("it holds {path:?} below {above:?}, which is a file"),
+                Some(Kind::Directory) | None => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where names that differ in capitals alone are usually one.
+const CASE_IS_ONE: bool = cfg!(any(windows, target_os = "macos"));
 
 // --------------------------------------------------------------------------------------- writing
 
@@ -367,24 +415,26 @@ pub fn verify(path: &Path, passphrase: Option<&Secret>) -> anyhow::Result<Manife
         let mut contents = contents(path, passphrase, "verify")?;
         let mut found: BTreeMap<String, Kind> = BTreeMap::new();
         let mut list = None;
-        for entry in contents.tar.entries()? {
-            let mut entry = entry?;
-            let path = name_of(&entry)?;
+        each(&mut contents.tar, |path, entry| {
             if list.is_some() {
                 bail!("something follows its list of files: {path:?}");
             }
             if path == LIST {
                 let mut text = Vec::new();
-                (&mut entry).take(LIST_BYTES_MAX).read_to_end(&mut text)?;
+                entry.take(LIST_BYTES_MAX).read_to_end(&mut text)?;
                 list = Some(Manifest::parse(&text)?);
-                continue;
+                return Ok(Go::On);
             }
             let below = below_top(&path)?;
-            let kind = kind_of(&mut entry, below)?;
+            let kind = kind_of(entry, below)?;
             if found.insert(below.to_owned(), kind).is_some() {
                 bail!("it holds {below:?} twice");
             }
-        }
+            if found.len() > ENTRIES_MAX {
+                bail!("it holds more than {ENTRIES_MAX} files");
+            }
+            Ok(Go::On)
+        })?;
         // The checksum of everything stands at the very end.
         io::copy(&mut contents.tar.into_inner(), &mut io::sink())?;
         let Some(manifest) = list else { bail!("it has no list of its files: it is not whole") };
@@ -398,6 +448,7 @@ pub fn verify(path: &Path, passphrase: Option<&Secret>) -> anyhow::Result<Manife
         if let Some((extra, _)) = found.pop_first() {
             bail!("it holds {extra:?}, which is not on its list");
         }
+        refuse_traps(&manifest.entries)?;
         let files: BTreeSet<&str> = manifest.entries.iter().map(|entry| entry.path.as_str()).collect();
         if let Some(lost) = manifest.databases.iter().find(|database| !files.contains(database.path.as_str()))
         {
@@ -418,26 +469,67 @@ pub fn unpack(
     let entries: BTreeMap<&str, &Entry> =
         manifest.entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
     let mut contents = contents(path, passphrase, "restore")?;
-    for entry in contents.tar.entries()? {
-        let mut entry = entry?;
-        let path = name_of(&entry)?;
+    each(&mut contents.tar, |path, entry| {
         if path == LIST {
-            break;
+            return Ok(Go::Stop);
         }
         let known = entries.get(below_top(&path)?).with_context(|| format!("{path} changed meanwhile"))?;
         if matches!(known.kind, Kind::File { .. }) {
-            take(known, &mut entry)?;
+            take(known, entry)?;
+        }
+        Ok(Go::On)
+    })
+}
+
+enum Go {
+    On,
+    Stop,
+}
+
+/// Every entry with its name, in order. A name that is longer than a header has room for is an entry of its own, which
+/// is read here: the library would take in one of any length.
+fn each<R: Read>(
+    tar: &mut tar::Archive<R>,
+    mut take: impl FnMut(String, &mut Named<'_, R>) -> anyhow::Result<Go>,
+) -> anyhow::Result<()> {
+    let (mut name, mut link) = (None, None);
+    for entry in tar.entries()?.raw(true) {
+        let mut entry = entry?;
+        let kind = entry.header().entry_type();
+        if kind.is_gnu_longname() || kind.is_gnu_longlink() {
+            if entry.size() > NAME_BYTES_MAX {
+                bail!("it holds a name of {} bytes", entry.size());
+            }
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes)?;
+            if bytes.last() == Some(&0) {
+                bytes.pop();
+            }
+            *(if kind.is_gnu_longname() { &mut name } else { &mut link }) = Some(bytes);
+            continue;
+        }
+        let named = name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
+        let named = String::from_utf8(named).ok().context("it holds a name that is no text")?;
+        let named = named.strip_suffix('/').unwrap_or(&named);
+        harmless(named)?;
+        let mut entry = Named { link: link.take(), entry };
+        if let Go::Stop = take(named.to_owned(), &mut entry)? {
+            break;
         }
     }
     Ok(())
 }
 
-fn name_of(entry: &tar::Entry<'_, impl Read>) -> anyhow::Result<String> {
-    let bytes = entry.path_bytes();
-    let name = std::str::from_utf8(&bytes).context("it holds a name that is no text")?;
-    let name = name.strip_suffix('/').unwrap_or(name);
-    harmless(name)?;
-    Ok(name.to_owned())
+/// An entry, and where it leads if its header has no room for that.
+struct Named<'a, R: Read> {
+    entry: tar::Entry<'a, R>,
+    link: Option<Vec<u8>>,
+}
+
+impl<R: Read> Read for Named<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.entry.read(into)
+    }
 }
 
 fn below_top(path: &str) -> anyhow::Result<&str> {
@@ -445,17 +537,139 @@ fn below_top(path: &str) -> anyhow::Result<&str> {
     below.with_context(|| format!("it holds {path:?}, which is no part of a home"))
 }
 
-fn kind_of(entry: &mut tar::Entry<'_, impl Read>, path: &str) -> anyhow::Result<Kind> {
-    match entry.header().entry_type() {
+fn kind_of<R: Read>(named: &mut Named<'_, R>, path: &str) -> anyhow::Result<Kind> {
+    match named.entry.header().entry_type() {
         tar::EntryType::Regular => {
-            let bytes = entry.size();
-            Ok(Kind::File { bytes, digest: digest_of(entry)? })
+            let bytes = named.entry.size();
+            Ok(Kind::File { bytes, digest: digest_of(named)? })
         }
         tar::EntryType::Directory => Ok(Kind::Directory),
         tar::EntryType::Symlink => {
-            let to = entry.link_name_bytes().context("a link in it leads nowhere")?;
+            let short = named.entry.link_name_bytes().map(|to| to.into_owned());
+            let to = named.link.take().or(short).context("a link in it leads nowhere")?;
             Ok(Kind::Link { to: String::from_utf8_lossy(&to).into_owned() })
         }
         _ => bail!("{path:?} in it is neither a file nor a directory nor a link"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, kind: Kind) -> Entry {
+        Entry { path: path.to_owned(), mode: 0o600, kind }
+    }
+
+    fn file(path: &str) -> Entry {
+        entry(path, Kind::File { bytes: 0, digest: hex(&Sha256::digest(b"")) })
+    }
+
+    fn link(path: &str) -> Entry {
+        entry(path, Kind::Link { to: "/tmp".into() })
+    }
+
+    fn directory(path: &str) -> Entry {
+        entry(path, Kind::Directory)
+    }
+
+    /// An archive of these, as nobody but an attacker would write it: header by header, with a list that fits.
+    fn archive(entries: &[Entry], strange: Option<tar::EntryType>) -> anyhow::Result<Manifest> {
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut put = |path: &str, kind: tar::EntryType, to: &str, bytes: &[u8]| {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o600);
+            let old = header.as_old_mut();
+            old.name[..path.len()].copy_from_slice(path.as_bytes());
+            old.linkname[..to.len()].copy_from_slice(to.as_bytes());
+            header.set_cksum();
+            tar.append(&header, bytes).unwrap();
+        };
+        for entry in entries {
+            let path = format!("{TOP}/{}", entry.path);
+            match (&entry.kind, strange) {
+                (Kind::File { .. }, Some(strange)) => put(&path, strange, "elsewhere", b""),
+                (Kind::File { .. }, None) => put(&path, tar::EntryType::Regular, "", b""),
+                (Kind::Link { to }, _) => put(&path, tar::EntryType::Symlink, to, b""),
+                (Kind::Directory, _) => put(&path, tar::EntryType::Directory, "", b""),
+            }
+        }
+        let manifest = Manifest { at: "now".into(), entries: entries.to_vec(), databases: Vec::new() };
+        let list = serde_json::to_vec(&manifest.in_json()).unwrap();
+        put(LIST, tar::EntryType::Regular, "", &list);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("backup.tar.gz");
+        let mut gzip =
+            flate2::write::GzEncoder::new(File::create(&path).unwrap(), flate2::Compression::fast());
+        gzip.write_all(&tar.into_inner().unwrap()).unwrap();
+        gzip.finish().unwrap();
+        verify(&path, None)
+    }
+
+    #[test]
+    fn p31_an_archive_that_would_write_outside_its_directory_is_refused() {
+        let plain = [directory("a"), file("a/b"), link("c"), file("d")];
+        assert_eq!(archive(&plain, None).unwrap().entries, plain);
+        for (trap, words) in [
+            (vec![link("a"), file("a/b")], "below"),
+            (vec![link("a"), directory("a/b")], "below"),
+            (vec![link("a"), link("a/b")], "below"),
+            (vec![file("a/b"), link("a")], "below"),
+            (vec![link("a"), directory("a/b"), file("a/b/c")], "below"),
+            (vec![link("A"), file("a/b")], "below"),
+            (vec![link("A"), directory("a"), file("a/b")], "one name"),
+            (vec![file("a"), file("a/b")], "below"),
+            (vec![file("a"), file("a")], "twice"),
+            (vec![file("a"), directory("a")], "twice"),
+            (vec![file("../a")], "leads out"),
+            (vec![file("a/../../b")], "leads out"),
+            (vec![file("a/./b")], "leads out"),
+            (vec![file("a//b")], "leads out"),
+            (vec![file("/etc/a")], "leads out"),
+            (vec![file(survey::RESTORE_MARK)], "for itself"),
+        ] {
+            let error = format!("{:#}", archive(&trap, None).unwrap_err());
+            assert!(error.contains(words), "{trap:?}: {error}");
+        }
+        use tar::EntryType;
+        for strange in [EntryType::Link, EntryType::Char, EntryType::Block, EntryType::Fifo] {
+            let error = format!("{:#}", archive(&[file("a")], Some(strange)).unwrap_err());
+            assert!(error.contains("neither a file"), "{strange:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_read_and_an_endless_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("backup.tar.gz");
+        let long = format!("{}/{}", "d".repeat(120), "f".repeat(120));
+        let mut writer = Writer::new(File::create(&path).unwrap(), None, "now".into(), None).unwrap();
+        writer.file(Label { path: &long, mode: 0o600, modified: 0 }, 2, &b"hi"[..]).unwrap();
+        writer.link(Label { path: "l", mode: 0o777, modified: 0 }, &long).unwrap();
+        let written = writer.finish(0).unwrap().manifest;
+        assert_eq!(verify(&path, None).unwrap(), written);
+        let mut read = Vec::new();
+        unpack(&path, None, &written, |entry, from| {
+            let mut text = String::new();
+            from.read_to_string(&mut text)?;
+            read.push((entry.path.clone(), text));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(read, [(long, "hi".to_owned())]);
+
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::GNULongName);
+        header.set_size(NAME_BYTES_MAX + 1);
+        header.set_cksum();
+        tar.append(&header, io::repeat(b'n').take(NAME_BYTES_MAX + 1)).unwrap();
+        let mut gzip =
+            flate2::write::GzEncoder::new(File::create(&path).unwrap(), flate2::Compression::fast());
+        gzip.write_all(&tar.into_inner().unwrap()).unwrap();
+        gzip.finish().unwrap();
+        assert!(format!("{:#}", verify(&path, None).unwrap_err()).contains("a name of"));
     }
 }

@@ -4,19 +4,33 @@
 //! with the same key, wait, put something right, or look for another gateway. The key never
 //! appears in a message.
 //!
-//! Deliberately absent: retries (the caller knows what it has already shown), redirects and proxies
-//! (a key must not travel), and any opinion on what is said.
+//! - nothing is sent to a listener before it has proved that it knows this home's key: each connection begins with
+//!   a challenge ([`throughline_server::proof`]), and the key and the request follow on the same connection.
+//!   A port that somebody else has taken since the gateway died gets a random number and nothing else
+//! - nothing is sent to another machine: there is no encryption here, so only addresses of this one are dialled
+//!
+//! Deliberately absent: retries (the caller knows what it has already shown), connections that are kept (each
+//! proves itself), redirects and proxies (a key must not travel), and any opinion on what is said.
 
-use reqwest::{RequestBuilder, Response, StatusCode, Url};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use reqwest::Url;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::{Value, json};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
-use std::ops::Deref;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
+use throughline_core::prompt::Digest;
 use throughline_core::{SessionId, Time};
 use throughline_hermes::config::Secret;
 use throughline_net::{Parser, excerpt};
+use throughline_server::proof::{self, Challenge};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// This machine answers within a millisecond; one across the room within this.
@@ -27,6 +41,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// One event may carry a whole answer.
 const BODY_BYTES_MAX: usize = 32 << 20;
+/// A proof is a hundred.
+const PROOF_BYTES_MAX: usize = 16 << 10;
 
 /// Where a gateway answers, and the key it asks for.
 #[derive(Clone, Debug)]
@@ -34,19 +50,21 @@ pub struct Endpoint {
     /// Scheme, host and port.
     pub url: String,
     pub key: Secret,
+    /// The home whose gateway it is: its path, as the file system resolves it.
+    pub home: String,
 }
 
 impl Endpoint {
     /// The gateway that listens on `host` and `port`, as one asks it from the same machine: an
     /// address that stands for all of them is none to connect to.
-    pub fn at(host: &str, port: u16, key: Secret) -> Self {
+    pub fn at(host: &str, port: u16, key: Secret, home: String) -> Self {
         let host = match host.trim_matches(['[', ']']).parse::<IpAddr>() {
             Ok(IpAddr::V4(address)) if address.is_unspecified() => "127.0.0.1".to_owned(),
             Ok(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".to_owned(),
             Ok(IpAddr::V6(address)) => format!("[{address}]"),
             Ok(IpAddr::V4(_)) | Err(_) => host.to_owned(),
         };
-        Self { url: format!("http://{host}:{port}"), key }
+        Self { url: format!("http://{host}:{port}"), key, home }
     }
 }
 
@@ -59,7 +77,8 @@ pub enum ClientError {
     Later { after: Duration, message: String },
     /// The gateway has said no, and why.
     Refused { code: String, message: String },
-    /// The gateway there does not take this key: it is another home's, or the key has changed.
+    /// What listens there does not know this key: it is another home's gateway, or not even one, or the key has
+    /// changed. It was told nothing.
     WrongKey,
     /// Something answers, and it is no gateway of ours.
     Foreign(String),
@@ -71,7 +90,10 @@ impl fmt::Display for ClientError {
             Self::Lost(message) | Self::Later { message, .. } | Self::Refused { message, .. } => {
                 formatter.write_str(message)
             }
-            Self::WrongKey => formatter.write_str("the gateway does not take this home's key"),
+            Self::WrongKey => formatter.write_str(
+                "what listens there does not know this home's key, so nothing was sent to it: \
+                 the gateway of another home, another program, or a gateway that has to be restarted",
+            ),
             Self::Foreign(message) => {
                 write!(formatter, "what answers is not a Throughline gateway: {message}")
             }
@@ -162,32 +184,41 @@ pub struct Asked {
     pub text: String,
 }
 
-/// A gateway to ask. Clones share their connections.
+/// A gateway to ask.
 #[derive(Clone)]
 pub struct Client {
-    http: reqwest::Client,
     base: Url,
     endpoint: Endpoint,
+}
+
+/// What a gateway says, as it comes.
+struct Response {
+    headers: HeaderMap,
+    body: Incoming,
+    /// It ends with what is read of it.
+    _connection: JoinSet<()>,
+}
+
+/// A connection to somebody who has proved to be the gateway.
+struct Proven {
+    address: SocketAddr,
+    sender: SendRequest<Full<Bytes>>,
+    task: JoinSet<()>,
 }
 
 impl Client {
     pub fn new(endpoint: Endpoint) -> anyhow::Result<Self> {
         let base = Url::parse(&endpoint.url)
             .map_err(|error| anyhow::anyhow!("{:?} is no address of a gateway: {error}", endpoint.url))?;
-        // Refused when someone was first, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .tls_certs_only([])
-            .tcp_nodelay(true)
-            .connect_timeout(CONNECT_MAX)
-            .build()?;
-        Ok(Self { http, base, endpoint })
+        Ok(Self { base, endpoint })
     }
 
     pub fn address(&self) -> &str {
         &self.endpoint.url
+    }
+
+    pub fn home(&self) -> &str {
+        &self.endpoint.home
     }
 
     /// Whose gateway answers there.
@@ -248,8 +279,7 @@ impl Client {
         let session = line.session.as_ref().map(SessionId::as_str);
         let body = json!({"text": line.text, "session": session, "key": line.key});
         let url = self.url(&["api", "control", "chat"], &[]);
-        let request = self.http.post(url).header("content-type", "application/json").body(body.to_string());
-        let response = self.send(request).await?;
+        let response = self.send(Method::POST, &url, Some(&body)).await?;
         Ok(Saying { client: self.clone(), response, parser: Parser::new(BODY_BYTES_MAX), received: 0 })
     }
 
@@ -260,12 +290,12 @@ impl Client {
         self.post(&path, answer).await.map(drop)
     }
 
-    /// Ends every turn of every agent in the gateway's process.
+    /// Ends every turn of this home's agent, and names the other agents of its process: each has a key of its own.
     pub async fn halt(&self) -> Result<Value, ClientError> {
         self.post(&["api", "control", "halt"], &json!({"all": true})).await
     }
 
-    /// Lets them go on: all, or the one of this name.
+    /// Lets it go on, if it has this name where one is given.
     pub async fn release(&self, agent: Option<&str>) -> Result<Value, ClientError> {
         let order = match agent {
             Some(agent) => json!({"all": true, "agent": agent}),
@@ -305,13 +335,13 @@ impl Client {
     }
 
     async fn post(&self, path: &[&str], body: &Value) -> Result<Value, ClientError> {
-        let request = self.http.post(self.url(path, &[])).header("content-type", "application/json");
-        let body = self.whole(self.send(request.body(body.to_string())).await?).await?;
+        let response = self.send(Method::POST, &self.url(path, &[]), Some(body)).await?;
+        let body = self.whole(response).await?;
         serde_json::from_slice(&body).map_err(|_| ClientError::Foreign("its answer is no JSON".into()))
     }
 
     async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Value, ClientError> {
-        let response = self.send(self.http.get(self.url(path, query))).await?;
+        let response = self.send(Method::GET, &self.url(path, query), None).await?;
         let body = self.whole(response).await?;
         serde_json::from_slice(&body).map_err(|_| ClientError::Foreign("its answer is no JSON".into()))
     }
@@ -327,28 +357,106 @@ impl Client {
         url
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        let sent = timeout(ANSWER_MAX, request.bearer_auth(self.endpoint.key.expose()).send()).await;
-        let response = match sent {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) if error.is_builder() => {
-                return Err(ClientError::Foreign(
-                    "it cannot be asked: the key has characters that cannot be sent".into(),
-                ));
-            }
-            Ok(Err(error)) => return Err(self.lost(&error)),
-            Err(_) => return Err(self.silent(ANSWER_MAX)),
-        };
-        match response.status() {
+    async fn send(&self, method: Method, url: &Url, body: Option<&Value>) -> Result<Response, ClientError> {
+        let mut key =
+            HeaderValue::try_from(format!("Bearer {}", self.endpoint.key.expose())).map_err(|_| {
+                ClientError::Foreign("it cannot be asked: the key has characters that cannot be sent".into())
+            })?;
+        key.set_sensitive(true);
+        let mut proven = self.connect().await?;
+        let mut request = request(method, url, proven.address, body)?;
+        request.headers_mut().insert(header::AUTHORIZATION, key);
+        let response = self.answer(&mut proven.sender, request).await?;
+        let status = response.status();
+        let (head, body) = response.into_parts();
+        let response = Response { headers: head.headers, body, _connection: proven.task };
+        match status {
             status if status.is_success() => Ok(response),
             StatusCode::UNAUTHORIZED => Err(ClientError::WrongKey),
             status => Err(self.refusal(status, response).await),
         }
     }
 
+    async fn answer(
+        &self,
+        sender: &mut SendRequest<Full<Bytes>>,
+        request: Request<Full<Bytes>>,
+    ) -> Result<hyper::Response<Incoming>, ClientError> {
+        match timeout(ANSWER_MAX, sender.send_request(request)).await {
+            Ok(response) => response.map_err(|error| self.lost("lost the connection to", &error)),
+            Err(_) => Err(self.silent(ANSWER_MAX)),
+        }
+    }
+
+    /// A connection to the gateway, and to nobody who only listens where it did.
+    async fn connect(&self) -> Result<Proven, ClientError> {
+        let host = self.base.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        let port = self.base.port_or_known_default().unwrap_or_default();
+        let addresses =
+            lookup_host((host, port)).await.map_err(|error| self.lost("no connection to", &error))?;
+        let mut failed = ClientError::Lost(format!("{host} has no address"));
+        // A name may stand for several, and the gateway listens on one of them.
+        for address in addresses {
+            match self.connect_to(address).await {
+                Ok(proven) => return Ok(proven),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn connect_to(&self, address: SocketAddr) -> Result<Proven, ClientError> {
+        if !is_this_machine(address.ip()) {
+            return Err(ClientError::Foreign(format!(
+                "{} is an address of another machine, and nothing is sent there without encryption; \
+                 run this command where the gateway runs",
+                address.ip()
+            )));
+        }
+        let stream = match timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+            Ok(stream) => stream.map_err(|error| self.lost("no connection to", &error))?,
+            Err(_) => return Err(self.silent(CONNECT_MAX)),
+        };
+        let _ = stream.set_nodelay(true);
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.lost("no connection to", &error))?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let _ = connection.await; // whoever waits for an answer hears of it
+        });
+        self.challenge(&mut sender, address).await?;
+        Ok(Proven { address, sender, task })
+    }
+
+    async fn challenge(
+        &self,
+        sender: &mut SendRequest<Full<Bytes>>,
+        address: SocketAddr,
+    ) -> Result<(), ClientError> {
+        let mut nonce = [0; proof::NONCE_LENGTH];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| {
+            ClientError::Foreign("it cannot be asked: the system gives no random bytes".into())
+        })?;
+        let asked = json!({"nonce": Digest(nonce).to_hex()});
+        let request = request(Method::POST, &self.url(&proof::PATH, &[]), address, Some(&asked))?;
+        let response = self.answer(sender, request).await?;
+        if !response.status().is_success() {
+            return Err(ClientError::WrongKey); // whatever it is, it proves nothing
+        }
+        let body = self.read(response.into_body(), PROOF_BYTES_MAX).await?;
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let challenge = Challenge { nonce: &nonce, home: &self.endpoint.home, address };
+        let said = answer["proof"].as_str().unwrap_or_default();
+        match challenge.is_met_by(said, self.endpoint.key.expose()) {
+            true => Ok(()),
+            false => Err(ClientError::WrongKey),
+        }
+    }
+
     /// A refusal in words, if it is one of ours.
     async fn refusal(&self, status: StatusCode, response: Response) -> ClientError {
-        let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        let after = response.headers.get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
         let body = match self.whole(response).await {
             Ok(body) => body,
             Err(error) => return error,
@@ -370,35 +478,40 @@ impl Client {
         }
     }
 
-    async fn whole(&self, mut response: Response) -> Result<Vec<u8>, ClientError> {
+    async fn whole(&self, response: Response) -> Result<Vec<u8>, ClientError> {
+        self.read(response.body, BODY_BYTES_MAX).await
+    }
+
+    async fn read(&self, mut from: Incoming, bytes_max: usize) -> Result<Vec<u8>, ClientError> {
         let mut body = Vec::new();
-        while let Some(bytes) = self.chunk(&mut response).await? {
+        while let Some(bytes) = self.chunk(&mut from).await? {
             body.extend_from_slice(&bytes);
-            if body.len() > BODY_BYTES_MAX {
-                return Err(ClientError::Foreign(format!(
-                    "its answer is longer than {BODY_BYTES_MAX} bytes"
-                )));
+            if body.len() > bytes_max {
+                return Err(ClientError::Foreign(format!("its answer is longer than {bytes_max} bytes")));
             }
         }
         Ok(body)
     }
 
-    async fn chunk(
-        &self,
-        response: &mut Response,
-    ) -> Result<Option<impl Deref<Target = [u8]> + use<>>, ClientError> {
-        match timeout(SILENCE_MAX, response.chunk()).await {
-            Ok(chunk) => chunk.map_err(|error| self.lost(&error)),
-            Err(_) => Err(self.silent(SILENCE_MAX)),
+    async fn chunk(&self, body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            match timeout(SILENCE_MAX, body.frame()).await {
+                Err(_) => return Err(self.silent(SILENCE_MAX)),
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(error))) => return Err(self.lost("lost the connection to", &error)),
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(bytes) => return Ok(Some(bytes)),
+                    Err(_) => continue, // headers behind a body say nothing to us
+                },
+            }
         }
     }
 
-    fn lost(&self, error: &reqwest::Error) -> ClientError {
-        let mut cause: &dyn std::error::Error = error;
+    fn lost(&self, what: &str, error: &dyn std::error::Error) -> ClientError {
+        let mut cause = error;
         while let Some(source) = cause.source() {
             cause = source;
         }
-        let what = if error.is_connect() { "no connection to" } else { "lost the connection to" };
         ClientError::Lost(format!("{what} the gateway at {} ({cause})", self.endpoint.url))
     }
 
@@ -406,6 +519,31 @@ impl Client {
         let seconds = limit.as_secs();
         ClientError::Lost(format!("the gateway at {} has been silent for {seconds} s", self.endpoint.url))
     }
+}
+
+/// A gateway is called by the address that was dialled: it answers under no names that others can give it.
+fn request(
+    method: Method,
+    url: &Url,
+    address: SocketAddr,
+    body: Option<&Value>,
+) -> Result<Request<Full<Bytes>>, ClientError> {
+    let path = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let mut request = Request::builder().method(method).uri(path).header(header::HOST, address.to_string());
+    if body.is_some() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let request = request.body(Full::new(Bytes::from(body)));
+    request.map_err(|error| ClientError::Foreign(format!("it cannot be asked: {error}")))
+}
+
+/// Whether what is sent there stays on this machine: the system lets a socket have only addresses of its own.
+fn is_this_machine(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 fn data(mut list: Value) -> Vec<Value> {
@@ -465,7 +603,7 @@ impl Saying {
                     None => continue, // a later gateway may tell more than we understand
                 }
             }
-            let Some(bytes) = self.client.chunk(&mut self.response).await? else {
+            let Some(bytes) = self.client.chunk(&mut self.response.body).await? else {
                 let address = self.client.address();
                 return Err(ClientError::Lost(format!("the gateway at {address} broke off its answer")));
             };
@@ -512,6 +650,7 @@ fn read(name: &str, data: &str) -> Result<Option<Event>, ClientError> {
 mod tests {
     use super::*;
     use crate::chat::fake::{Fake, Piece, Reply};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     fn line() -> Line {
         Line { text: "Hi \u{1f375}".into(), session: Some("a?b#c%d".parse().unwrap()), key: "k".into() }
@@ -541,7 +680,7 @@ mod tests {
             ("::1", "http://[::1]:8642"),
             ("localhost", "http://localhost:8642"),
         ] {
-            assert_eq!(Endpoint::at(host, 8642, Secret::new("k")).url, url, "{host}");
+            assert_eq!(Endpoint::at(host, 8642, Secret::new("k"), String::new()).url, url, "{host}");
         }
     }
 
@@ -633,5 +772,93 @@ mod tests {
         let name = "a?b#c%d ü".replace(' ', "");
         assert_eq!(fake.client().session(&name.parse().unwrap()).await, Ok(None));
         assert_eq!(fake.paths(), ["/api/sessions/a%3Fb%23c%25d%C3%BC"]);
+    }
+
+    /// A listener of somebody else: what it hears it keeps, and it answers with what `says` makes of it.
+    async fn listener(
+        says: impl AsyncFn(Vec<u8>) -> Vec<u8> + Clone + 'static,
+    ) -> (u16, std::rc::Rc<std::cell::RefCell<Vec<u8>>>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let heard = std::rc::Rc::<std::cell::RefCell<Vec<u8>>>::default();
+        let kept = heard.clone();
+        tokio::task::spawn_local(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (says, kept) = (says.clone(), kept.clone());
+                tokio::task::spawn_local(async move {
+                    let mut piece = [0; 4096];
+                    while let Ok(length @ 1..) = stream.read(&mut piece).await {
+                        kept.borrow_mut().extend_from_slice(&piece[..length]);
+                        let _ = stream.write_all(&says(piece[..length].to_vec()).await).await;
+                    }
+                });
+            }
+        });
+        (port, heard)
+    }
+
+    async fn locally(test: impl Future<Output = ()>) {
+        tokio::task::LocalSet::new().run_until(test).await;
+    }
+
+    #[tokio::test]
+    async fn p31_whoever_has_taken_the_port_hears_neither_the_key_nor_what_is_said() {
+        locally(async {
+            let answers = [
+                "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+                "HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{\"proof\":\"00\"}",
+                "HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n",
+                "HTTP/1.1 307 There\r\nlocation: /api/control/status\r\ncontent-length: 0\r\n\r\n",
+            ];
+            for answer in answers {
+                let (port, heard) = listener(async |_| answer.as_bytes().to_vec()).await;
+                let key = Secret::new("canary-of-this-home");
+                let client = Client::new(Endpoint::at("127.0.0.1", port, key, "/h".into())).unwrap();
+                assert_eq!(client.status().await.unwrap_err(), ClientError::WrongKey, "{answer}");
+                assert_eq!(client.say(&line()).await.err(), Some(ClientError::WrongKey), "{answer}");
+                let heard = String::from_utf8_lossy(&heard.borrow()).to_lowercase();
+                assert!(heard.contains("/api/prove"), "{heard}");
+                for told in ["canary", "authorization", "hi ", "/api/control"] {
+                    assert!(!heard.contains(told), "{told:?} in {heard}");
+                }
+            }
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn p31_a_listener_that_passes_everything_on_to_the_gateway_hears_no_key_either() {
+        locally(async {
+            let fake = Fake::start([]).await;
+            let gateway = std::rc::Rc::new(tokio::sync::Mutex::new(
+                TcpStream::connect(("127.0.0.1", fake.port)).await.unwrap(),
+            ));
+            let (port, heard) = listener(async move |said| {
+                let mut gateway = gateway.lock().await;
+                gateway.write_all(&said).await.unwrap();
+                let mut piece = vec![0; 4096];
+                let length = gateway.read(&mut piece).await.unwrap();
+                piece.truncate(length);
+                piece
+            })
+            .await;
+            let there = Endpoint { url: format!("http://127.0.0.1:{port}"), ..fake.endpoint() };
+            let error = Client::new(there).unwrap().status().await.unwrap_err();
+            assert_eq!(error, ClientError::WrongKey, "the proof is for another address");
+            assert!(!String::from_utf8_lossy(&heard.borrow()).to_lowercase().contains("authorization"));
+            assert!(fake.client().status().await.is_ok(), "the gateway itself is taken for what it is");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn p31_nothing_is_sent_to_another_machine() {
+        // An address that nobody has: it is for documentation.
+        let there = Endpoint::at("192.0.2.1", 8642, Secret::new("canary"), "/h".into());
+        let error = Client::new(there).unwrap().status().await.unwrap_err();
+        assert!(
+            matches!(&error, ClientError::Foreign(words) if words.contains("another machine")),
+            "{error}"
+        );
     }
 }

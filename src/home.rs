@@ -15,7 +15,7 @@ use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
@@ -138,6 +138,37 @@ pub fn profiles(home: &Home) -> anyhow::Result<Vec<(String, Home)>> {
     Ok(found)
 }
 
+/// What people call each of these homes: the last part of its path, and as many more as it takes to tell them apart.
+/// Within one process a name is one home.
+pub fn labels(homes: &[Home]) -> Vec<String> {
+    let parts = |home: &Home| -> Vec<String> {
+        let names = home.path.components().filter_map(|part| match part {
+            Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+            _ => None,
+        });
+        names.collect()
+    };
+    let parts: Vec<Vec<String>> = homes.iter().map(parts).collect();
+    let mut lengths = vec![1; homes.len()];
+    loop {
+        let label = |(parts, length): (&Vec<String>, &usize)| match parts.is_empty() {
+            true => "main".to_owned(),
+            false => parts[parts.len().saturating_sub(*length)..].join("-"),
+        };
+        let mut labels: Vec<String> = parts.iter().zip(&lengths).map(label).collect();
+        let is_shared = |nth: usize| labels.iter().filter(|label| **label == labels[nth]).count() > 1;
+        let shared: Vec<usize> = (0..labels.len()).filter(|nth| is_shared(*nth)).collect();
+        let longer: Vec<usize> =
+            shared.iter().copied().filter(|nth| lengths[*nth] < parts[*nth].len()).collect();
+        if longer.is_empty() {
+            // Whole paths that read the same although they are not: the order tells them apart.
+            shared.iter().enumerate().for_each(|(nth, at)| labels[*at] += &format!("-{}", nth + 1));
+            return labels;
+        }
+        longer.into_iter().for_each(|nth| lengths[nth] += 1);
+    }
+}
+
 fn user_directory(variable: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     variable("HOME").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
@@ -160,6 +191,12 @@ impl Home {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Which home this is, however its path is written: what an agent is told from others by. Names are for people.
+    pub fn identity(&self) -> String {
+        let real = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        real.to_string_lossy().into_owned()
     }
 
     /// Whether nobody but us has spoken here. See the module's page.

@@ -313,6 +313,7 @@ pub struct Crew {
 
 struct Seat {
     name: String,
+    home: Home,
     state: State,
     presence: Arc<Mutex<Option<Presence>>>,
 }
@@ -332,11 +333,17 @@ struct Pulse {
 }
 
 impl Crew {
-    pub fn new(names: impl IntoIterator<Item = String>) -> Arc<Self> {
-        let seat = |name| Seat { name, state: State::Starting, presence: Arc::default() };
+    /// Names are labels of homes, and each is another's: see [`crate::home::labels`].
+    pub fn new(candidates: &[Candidate]) -> Arc<Self> {
+        let seat = |candidate: &Candidate| Seat {
+            name: candidate.name.clone(),
+            home: candidate.home.clone(),
+            state: State::Starting,
+            presence: Arc::default(),
+        };
         Arc::new(Self {
             instance: format!("{}-{}", std::process::id(), now().0),
-            seats: Mutex::new(names.into_iter().map(seat).collect()),
+            seats: Mutex::new(candidates.iter().map(seat).collect()),
             restart: watch::Sender::new(false),
         })
     }
@@ -478,6 +485,7 @@ impl throughline_server::Host for Crew {
     fn crew(&self) -> Vec<Member> {
         let member = |seat: &Seat| Member {
             name: seat.name.clone(),
+            home: seat.home.identity(),
             condition: match &seat.state {
                 State::Running { desk, .. } => Condition::Running(desk.clone()),
                 State::Starting => Condition::Starting,

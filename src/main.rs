@@ -11,6 +11,7 @@ mod client;
 mod cmd;
 mod comeback;
 mod config;
+mod descriptors;
 mod doctor;
 mod equip;
 mod home;
@@ -96,6 +97,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    out::redact_panics();
     let arguments = Arguments::parse();
     let environment = config::Environment::of_this_process();
     let (homes, all_profiles) = (&arguments.homes, arguments.all_profiles);
@@ -151,7 +153,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "throughline: {error:#}");
+            let _ = writeln!(out::RedactedStderr::default(), "throughline: {error:#}");
             ExitCode::FAILURE
         }
     }

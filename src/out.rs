@@ -21,6 +21,7 @@ use std::os::fd::AsFd as AsStream;
 use std::os::windows::io::AsHandle as AsStream;
 use std::process::ExitCode;
 use throughline_core::Time;
+use throughline_core::redact::redacted;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Of a terminal that does not say how wide it is.
@@ -311,6 +312,62 @@ impl<W: Write> Write for Checked<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush().map_err(told_apart)
     }
+}
+
+/// The standard error, without secrets. Whole lines are redacted: what is written in pieces is one text.
+#[derive(Default)]
+pub struct RedactedStderr {
+    line: Vec<u8>,
+}
+
+/// A line without an end is shown in parts of this length.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+impl RedactedStderr {
+    fn show(&mut self, through: usize) -> io::Result<()> {
+        let rest = self.line.split_off(through);
+        let text = redacted(&String::from_utf8_lossy(&std::mem::replace(&mut self.line, rest)));
+        io::stderr().lock().write_all(text.as_bytes())
+    }
+}
+
+impl Write for RedactedStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        match self.line.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => self.show(end + 1)?,
+            None if self.line.len() > LINE_BYTES_MAX => self.show(self.line.len())?,
+            None => {}
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.show(self.line.len())?;
+        io::stderr().flush()
+    }
+}
+
+impl Drop for RedactedStderr {
+    fn drop(&mut self) {
+        if !self.line.is_empty() {
+            let _ = self.flush();
+        }
+    }
+}
+
+/// A panic is told on the standard error like everything else there: without secrets.
+pub fn redact_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let trace = std::backtrace::Backtrace::capture(); // empty unless RUST_BACKTRACE asks for it
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("without a name");
+        let mut stderr = RedactedStderr::default();
+        let _ = writeln!(stderr, "thread {name}: {panic}");
+        if let std::backtrace::BacktraceStatus::Captured = trace.status() {
+            let _ = writeln!(stderr, "{trace}");
+        }
+    }));
 }
 
 #[cfg(test)]

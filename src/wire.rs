@@ -21,6 +21,7 @@ use crate::comeback;
 use crate::config::{
     Endpoint, Environment, ModelChoice, ModelTimeouts, Overrides, Review, Settings, Sourced, Written,
 };
+use crate::descriptors;
 use crate::equip::plugins::{self, Plugins};
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, Home, Ownership};
@@ -52,7 +53,7 @@ use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehea
 use throughline_net::{Client, Timeouts};
 use throughline_platforms::Pairings;
 use throughline_plugins::Host;
-use throughline_server::Porch;
+use throughline_server::{Absent, Porch};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -137,7 +138,7 @@ pub struct Claim {
 
 struct Listener {
     address: SocketAddr,
-    server: JoinHandle<std::io::Result<()>>,
+    server: JoinHandle<()>,
     close_door: oneshot::Sender<()>,
 }
 
@@ -241,7 +242,7 @@ pub async fn start(
 
     let router = throughline_server::router(
         agent.desk(),
-        surface(name, &key, settings, model.as_ref(), &equipment.plugins, company),
+        surface(name, &home, &key, settings, model.as_ref(), &equipment.plugins, company),
     );
     if let Some(porch) = &company.porch {
         porch.open(name, router.clone());
@@ -289,30 +290,31 @@ pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
 fn listen(socket: TcpListener, router: throughline_server::Router) -> anyhow::Result<Listener> {
     let address = socket.local_addr().context("the API has no address")?;
     let (close_door, door_closed) = oneshot::channel();
-    let server = tokio::spawn(throughline_server::serve(socket, router, async move {
-        let _ = door_closed.await;
-    }));
+    let server =
+        tokio::spawn(throughline_server::serve(socket, router, descriptors::listener_limits(), async move {
+            let _ = door_closed.await;
+        }));
     Ok(Listener { address, server, close_door })
 }
 
 fn surface(
     name: &str,
+    home: &Home,
     key: &Secret,
     settings: &Settings,
     model: &dyn Model,
     plugins: &Arc<Plugins>,
     company: &Company,
 ) -> throughline_server::Options {
-    let agents = company.agents.clone();
     let plugins = plugins.clone();
     throughline_server::Options {
         api_key: key.expose().to_owned(),
         body_bytes_max: usize::try_from(settings.api.body_limit_bytes.value).unwrap_or(usize::MAX),
         model: model.name().to_owned(),
         agent: name.to_owned(),
+        home: home.identity(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         keep_alive: throughline_server::KEEP_ALIVE,
-        neighbours: Arc::new(move || agents.all()),
         host: company.host.clone(),
         plugins: Arc::new(move || plugins.status()),
     }
@@ -345,7 +347,7 @@ impl Running {
 
     /// Accepts nothing new, finishes what can be finished in time, and closes the home.
     pub async fn stop(self) -> anyhow::Result<Stopped> {
-        let Running { name, listening, agent, company, equipment, listener, drain, home, .. } = self;
+        let Running { name, key, listening, agent, company, equipment, listener, drain, home, .. } = self;
         listening.stop().await;
         let server = listener.map(|listener| {
             let _ = listener.close_door.send(());
@@ -361,7 +363,8 @@ impl Running {
             server.abort(); // a client that does not read its answer can ask for it again
         }
         if let Some(porch) = &company.porch {
-            porch.close(&name);
+            let identity = home.identity();
+            porch.close(Absent { agent: &name, key: Some(key.expose()), home: &identity });
         }
         home.withdraw_address();
         stopped
@@ -394,7 +397,7 @@ pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow
             Some(endpoint) => (endpoint, None),
             None => {
                 let running = start_for_a_command(&home, &settings, environment).await?;
-                (endpoint(&running.address, &running.key), Some(running))
+                (endpoint(&home, &running.address, &running.key), Some(running))
             }
         };
         let code = command.run(client::Client::new(endpoint)?).await;
@@ -698,7 +701,7 @@ pub fn chat(command: Chat, homes: &[PathBuf], environment: &Environment) -> anyh
         let mut own = None;
         let begin = async || {
             let running = start_for_a_command(&home, &settings, environment).await?;
-            let endpoint = endpoint(&running.address, &running.key);
+            let endpoint = endpoint(&home, &running.address, &running.key);
             own = Some(running);
             Ok(endpoint)
         };
@@ -724,14 +727,14 @@ fn published(home: &Home, settings: &Settings) -> anyhow::Result<Option<client::
         None => home.key()?,
     };
     Ok(key.map(|key| match home.address() {
-        Some(address) => endpoint(&address, &key),
-        None => client::Endpoint::at(&api.host.value, api.port.value, key),
+        Some(address) => endpoint(home, &address, &key),
+        None => client::Endpoint::at(&api.host.value, api.port.value, key, home.identity()),
     }))
 }
 
-fn endpoint(address: &Address, key: &Secret) -> client::Endpoint {
-    let mut endpoint =
-        client::Endpoint::at(&address.socket.ip().to_string(), address.socket.port(), key.clone());
+fn endpoint(home: &Home, address: &Address, key: &Secret) -> client::Endpoint {
+    let (host, port) = (address.socket.ip().to_string(), address.socket.port());
+    let mut endpoint = client::Endpoint::at(&host, port, key.clone(), home.identity());
     endpoint.url.push_str(&address.path);
     endpoint
 }
@@ -867,7 +870,8 @@ pub fn gateways(
     let mut found: Vec<client::Client> = Vec::new();
     for (_, home) in meant(homes, all_profiles, environment)? {
         let Some(client) = gateway_of(&home)? else { continue };
-        if !found.iter().any(|known| known.address() == client.address()) {
+        // Two homes may have left the same address behind: one of them has its gateway there.
+        if !found.iter().any(|known| (known.address(), known.home()) == (client.address(), client.home())) {
             found.push(client);
         }
     }
@@ -895,12 +899,22 @@ fn meant(
             }
         }
     }
+    // Two homes may have one name; what is shown of them is not the same then.
+    let shared = |name: &str| found.iter().filter(|(other, _)| other == name).count() > 1;
+    let homes: Vec<Home> =
+        found.iter().filter(|(name, _)| shared(name)).map(|(_, home)| home.clone()).collect();
+    let labels = home::labels(&homes);
+    for (name, home) in &mut found {
+        if let Some(nth) = homes.iter().position(|other| other.path() == home.path()) {
+            name.clone_from(&labels[nth]);
+        }
+    }
     Ok(found)
 }
 
 pub fn gateway_of(home: &Home) -> anyhow::Result<Option<client::Client>> {
     match (home.address(), home.key()) {
-        (Some(address), Ok(Some(key))) => client::Client::new(endpoint(&address, &key)).map(Some),
+        (Some(address), Ok(Some(key))) => client::Client::new(endpoint(home, &address, &key)).map(Some),
         _ => Ok(None),
     }
 }

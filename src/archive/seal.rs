@@ -105,6 +105,8 @@ pub struct Opener<R: BufRead> {
     open: Vec<u8>,
     taken: usize,
     is_over: bool,
+    /// Nothing is handed out after a piece that was changed, whoever goes on asking.
+    has_failed: bool,
 }
 
 impl<R: BufRead> Opener<R> {
@@ -145,10 +147,30 @@ impl<R: BufRead> Opener<R> {
         let mut nonce = [0; 16];
         input.read_exact(&mut nonce)?;
         let pieces = Pieces::new(&file_key, &nonce);
-        Ok(Self { input, pieces, open: Vec::with_capacity(PIECE + TAG), taken: 0, is_over: false })
+        Ok(Self {
+            input,
+            pieces,
+            open: Vec::with_capacity(PIECE + TAG),
+            taken: 0,
+            is_over: false,
+            has_failed: false,
+        })
     }
 
     fn next(&mut self) -> io::Result<()> {
+        if self.has_failed {
+            return Err(changed());
+        }
+        self.has_failed = true;
+        let opened = self.piece();
+        match &opened {
+            Ok(()) => self.has_failed = false,
+            Err(_) => self.open.clear(), // what lies there was not proved
+        }
+        opened
+    }
+
+    fn piece(&mut self) -> io::Result<()> {
         self.open.clear();
         self.taken = 0;
         (&mut self.input).take((PIECE + TAG) as u64).read_to_end(&mut self.open)?;
@@ -161,7 +183,7 @@ impl<R: BufRead> Opener<R> {
 impl<R: BufRead> Read for Opener<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.open.len() {
-            if self.is_over {
+            if self.is_over && !self.has_failed {
                 return Ok(0);
             }
             self.next()?;
@@ -207,12 +229,14 @@ impl Pieces {
     fn open(&mut self, piece: &mut Vec<u8>, place: Place) -> io::Result<()> {
         let nonce = self.nonce(place);
         let opened = self.key.open_in_place(nonce, Aad::empty(), piece).map(|opened| opened.len());
-        let length = opened.map_err(|_| {
-            io::Error::new(io::ErrorKind::InvalidData, "it was changed or cut short after it was sealed")
-        })?;
+        let length = opened.map_err(|_| changed())?;
         piece.truncate(length);
         Ok(())
     }
+}
+
+fn changed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it was changed or cut short after it was sealed")
 }
 
 fn random<const N: usize>() -> io::Result<[u8; N]> {
@@ -287,6 +311,21 @@ mod tests {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1;
             assert!(opened(&bytes, "tea").is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_handed_out_after_a_piece_that_was_changed() {
+        let mut bytes = sealed(&vec![7; 3 * PIECE], "tea");
+        let at = bytes.len() - 2 * (PIECE + TAG) + 5; // in the second of three
+        bytes[at] ^= 1;
+        let mut opener = Opener::new(&bytes[..], &Secret::new("tea")).unwrap();
+        let mut first = vec![0; PIECE];
+        opener.read_exact(&mut first).unwrap();
+        for _ in 0..3 {
+            let mut piece = [0; 100];
+            assert_eq!(opener.read(&mut piece).unwrap_err().kind(), io::ErrorKind::InvalidData);
+            assert_eq!(piece, [0; 100]);
         }
     }
 

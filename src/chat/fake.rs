@@ -4,11 +4,14 @@ use crate::client::{Client, Endpoint};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use throughline_core::prompt::Digest;
 use throughline_hermes::config::Secret;
+use throughline_server::proof::proof_of;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const KEY: &str = "the-key-of-this-home";
+const HOME: &str = "/the/home";
 
 /// What happens next on a connection that asked for an answer.
 #[derive(Clone, Debug)]
@@ -78,7 +81,7 @@ impl Fake {
     }
 
     pub fn endpoint(&self) -> Endpoint {
-        Endpoint::at("127.0.0.1", self.port, Secret::new(KEY))
+        Endpoint::at("127.0.0.1", self.port, Secret::new(KEY), HOME.to_owned())
     }
 
     pub fn client(&self) -> Client {
@@ -95,6 +98,17 @@ impl Fake {
     }
 
     async fn serve(self, mut stream: TcpStream) {
+        let Some((head, body)) = request(&mut stream).await else { return };
+        assert!(
+            head.starts_with("POST /api/prove ") && !head.to_lowercase().contains("authorization"),
+            "{head}"
+        );
+        let asked: Value = serde_json::from_slice(&body).unwrap();
+        let nonce = Digest::from_hex(asked["nonce"].as_str().unwrap()).unwrap().0;
+        let proof = proof_of(KEY, HOME, &nonce, stream.local_addr().unwrap());
+        let proof = json!({ "proof": proof }).to_string();
+        let head = format!("HTTP/1.1 200 .\r\ncontent-length: {}\r\n\r\n{proof}", proof.len());
+        stream.write_all(head.as_bytes()).await.unwrap();
         let Some((head, body)) = request(&mut stream).await else { return };
         let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
         self.script.lock().unwrap().paths.push(path.clone());

@@ -279,7 +279,8 @@ mod tests {
         assert_eq!((connected.gateway, connected.status.model.as_str()), (Gateway::Own, "gpt-5.2"));
 
         let gone = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
-        let configured = Endpoint { url: format!("http://{gone}"), key: Secret::new("k") };
+        let configured =
+            Endpoint { url: format!("http://{gone}"), key: Secret::new("k"), home: String::new() };
         let connected = connect(Some(configured.clone()), start).await.unwrap();
         assert_eq!(connected.gateway, Gateway::Own);
 
@@ -303,7 +304,7 @@ mod tests {
         let connected = connect(Some(configured.clone()), async || Ok(own.endpoint())).await.unwrap();
         assert_eq!(connected.gateway, Gateway::Own);
         let error = format!("{:#}", connect(Some(configured), nobody).await.err().unwrap());
-        assert!(error.contains("the gateway does not take this home's key"), "{error}");
+        assert!(error.contains("does not know this home's key"), "{error}");
         assert!(!error.contains("this-homes-key"), "{error}");
         assert_eq!(other.lines(), Vec::<Value>::new());
     }

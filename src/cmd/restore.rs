@@ -82,6 +82,7 @@ impl Restore {
             Target::Empty => Target::Empty,
             Target::Begun => look(home.path(), Some(&manifest))?,
         };
+        refuse_without_room(home.path(), &manifest)?;
         begin(home.path(), &manifest)?;
         let _lock = home.hold()?;
         let mut done = Done::default();
@@ -157,6 +158,39 @@ fn look(directory: &Path, manifest: Option<&Manifest>) -> anyhow::Result<Target>
     }
 }
 
+/// What does not fit is refused before the disk is full, which others need, too.
+#[cfg(unix)]
+fn refuse_without_room(directory: &Path, manifest: &Manifest) -> anyhow::Result<()> {
+    let there = directory.ancestors().find(|path| path.exists()).unwrap_or(directory);
+    // A system that does not say how much is free is asked no more.
+    let Ok(about) = rustix::fs::statvfs(there) else { return Ok(()) };
+    let free = about.f_bavail.saturating_mul(about.f_frsize);
+    let begun: u64 = manifest.entries.iter().map(|entry| there_already(directory, entry)).sum();
+    let needed = manifest.bytes().saturating_sub(begun);
+    if needed > free {
+        bail!(
+            "{} more are needed in {}, and {} are free; make room, or name another directory with --to. Nothing was written",
+            size(needed),
+            directory.display(),
+            size(free)
+        );
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn refuse_without_room(_: &Path, _: &Manifest) -> anyhow::Result<()> {
+    Ok(())
+}
+
+/// What an earlier restore wrote of this file.
+#[cfg(unix)]
+fn there_already(directory: &Path, entry: &Entry) -> u64 {
+    let Kind::File { bytes, .. } = entry.kind else { return 0 };
+    let about = fs::symlink_metadata(directory.join(&entry.path));
+    about.map_or(0, |about| if about.is_file() { about.len().min(bytes) } else { 0 })
+}
+
 fn begin(directory: &Path, manifest: &Manifest) -> anyhow::Result<()> {
     let doing = || format!("could not write {}", directory.display());
     private_directory().create(directory).with_context(doing)?;
@@ -178,8 +212,12 @@ fn put(directory: &Path, entry: &Entry, contents: &mut dyn Read) -> anyhow::Resu
         private_directory().create(parent).with_context(doing)?;
         let partial = path
             .with_file_name(format!("{}.partial", path.file_name().unwrap_or_default().to_string_lossy()));
-        let mut file =
-            private_file().write(true).create(true).truncate(true).open(&partial).with_context(doing)?;
+        // Never through what lies there under that name: it may be a link.
+        match fs::remove_file(&partial) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).with_context(doing),
+            _ => {}
+        }
+        let mut file = private_file().write(true).create_new(true).open(&partial).with_context(doing)?;
         io::copy(contents, &mut file).and_then(|_| file.sync_all()).with_context(doing)?;
         drop(file);
         let written = File::open(&partial).and_then(archive::digest_of).with_context(doing)?;

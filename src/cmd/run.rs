@@ -6,11 +6,13 @@
 //! root's: each answers under `/p/<name>/`, the root also without. A profile whose own files say another
 //! port answers there as well.
 
-use crate::config::{Environment, ModelChoice, Origin, Overrides, Settings, Written};
+use crate::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, Written};
+use crate::descriptors;
 use crate::home::{self, Address, Home};
 use crate::host::{self, Candidate, Crew, Ending, Host, Introduction, Plan, Started};
 use crate::logs::{Logs, Scribe};
 use crate::notify::{News, Notify};
+use crate::out::RedactedStderr;
 use crate::signal::Stop;
 use crate::token::Tokens;
 use crate::wire::{self, Company, Door};
@@ -21,8 +23,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
+use throughline_core::redact::Secret;
 use throughline_gateway::Agents;
-use throughline_server::Porch;
+use throughline_hermes::env::Dotenv;
+use throughline_server::{Absent, Porch};
 use tokio::sync::oneshot;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -74,7 +78,7 @@ impl Run {
         log(&filter, &logs, assembly.candidates.len() > 1);
         // Whoever reads the log later has to know where one process ends and the next begins.
         tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "throughline started");
-        raise_descriptor_limit();
+        descriptors::raise_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let ended = runtime.block_on(self.serve(assembly, environment, &logs, began, out));
         runtime.shutdown_background(); // whatever still waits for a model is on disk
@@ -113,8 +117,9 @@ impl Run {
                 bail!("--port cannot be the port of several homes; set API_SERVER_PORT in each home's .env");
             }
             let first = plan(&homes[0], environment, self.overrides());
+            let names = home::labels(&homes);
             let candidates =
-                homes.drain(..).map(|home| Candidate { name: wire::name(&home), home }).collect();
+                names.into_iter().zip(homes.drain(..)).map(|(name, home)| Candidate { name, home }).collect();
             return Ok(Assembly { candidates, first, profiles: false });
         }
         let home = homes.remove(0);
@@ -156,7 +161,7 @@ impl Run {
         let mut stopped = Stop::listen()?;
         let notify = Arc::new(Notify::new(&|name| environment.get(name)));
         let Assembly { candidates, first, profiles } = assembly;
-        let crew = Crew::new(candidates.iter().map(|candidate| candidate.name.clone()));
+        let crew = Crew::new(&candidates);
         let shared = match profiles {
             true => Some(
                 self.share(first.as_ref().ok().map(|plan| &plan.settings), &candidates, environment).await?,
@@ -230,6 +235,23 @@ impl Run {
         })
     }
 
+    /// The key that an agent is going to have, as far as that can be told of one whose settings may be unreadable: its
+    /// owner is to hear that it is down, and nobody else that there is one.
+    fn expected_key(&self, home: &Home, environment: &Environment) -> Option<Secret> {
+        let written = plan(home, environment, self.overrides()).ok().and_then(|plan| plan.settings.api.key);
+        if let Some(key) = written {
+            return Some(key.value);
+        }
+        let dotenv = std::fs::read(home.path().join(".env")).unwrap_or_default();
+        let dotenv = Dotenv::parse(&dotenv, &|name| environment.get(name));
+        let own = dotenv.get("API_SERVER_KEY").map(|variable| variable.value.expose().to_owned());
+        let said = own.or_else(|| environment.get("API_SERVER_KEY")).filter(|key| !key.trim().is_empty());
+        match said {
+            Some(key) => Some(Secret::new(key.trim())),
+            None => home.key().ok().flatten(),
+        }
+    }
+
     /// The one listener of all profiles: the root's, as far as its settings can be read.
     async fn share(
         &self,
@@ -249,11 +271,20 @@ impl Run {
         let listener = wire::bind(&host, port).await?;
         let at = listener.local_addr().context("the API has no address")?;
         let porch = Arc::new(Porch::new(wire::FRONT, env!("CARGO_PKG_VERSION")));
-        candidates.iter().for_each(|candidate| porch.close(&candidate.name));
+        for Candidate { name, home } in candidates {
+            let key = self.expected_key(home, environment);
+            let key = key.as_ref().map(|key| key.expose());
+            porch.close(Absent { agent: name, key, home: &home.identity() });
+        }
         let (close, closed) = oneshot::channel();
-        let server = tokio::spawn(throughline_server::serve(listener, porch.router(), async move {
-            let _ = closed.await;
-        }));
+        let server = tokio::spawn(throughline_server::serve(
+            listener,
+            porch.router(),
+            descriptors::listener_limits(),
+            async move {
+                let _ = closed.await;
+            },
+        ));
         Ok(Shared { porch, at, server, close })
     }
 }
@@ -269,7 +300,7 @@ enum Ended {
 struct Shared {
     porch: Arc<Porch>,
     at: SocketAddr,
-    server: tokio::task::JoinHandle<io::Result<()>>,
+    server: tokio::task::JoinHandle<()>,
     close: oneshot::Sender<()>,
 }
 
@@ -335,7 +366,7 @@ fn introduce_each(started: &[Started], environment: &Environment, out: &mut dyn 
     for started in started {
         let Ok(introduction) = &started.result else { continue };
         for warning in &introduction.plan.warnings {
-            let _ = writeln!(io::stderr(), "warning: {warning}");
+            warn(warning);
         }
         introduce(&started.candidate.home, introduction, environment, out)?;
     }
@@ -393,7 +424,7 @@ fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io
         match result {
             Ok(Introduction { plan, off, .. }) => {
                 for warning in &plan.warnings {
-                    let _ = writeln!(io::stderr(), "warning: {warning}");
+                    warn(warning);
                 }
                 let model = match &plan.settings.model {
                     ModelChoice::Rehearsal => "rehearsal, which only plays an agent",
@@ -417,6 +448,10 @@ fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io
     }
 }
 
+fn warn(warning: &Remark) {
+    let _ = writeln!(RedactedStderr::default(), "warning: {warning}");
+}
+
 // --------------------------------------------------------------------------------------- the process
 
 /// To the standard error as ever, and to the files of the homes. Where there is one agent only, its
@@ -424,26 +459,10 @@ fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io
 fn log(filter: &str, logs: &Arc<Logs>, several: bool) {
     let named = filter_fn(move |metadata| several || !(metadata.is_span() && metadata.name() == "agent"));
     let shown = tracing_subscriber::EnvFilter::new(filter);
-    let stderr =
-        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    let stderr = tracing_subscriber::fmt::layer()
+        .with_writer(RedactedStderr::default)
+        .with_ansi(io::stderr().is_terminal());
     let files = Scribe(logs.clone()).with_filter(LevelFilter::DEBUG);
     let stderr = stderr.with_filter(named).with_filter(shown);
     let _ = tracing_subscriber::registry().with(stderr).with(files).try_init();
 }
-
-/// Every client and every reader of the store is a descriptor; the usual 1,024 are soon gone.
-#[cfg(unix)]
-#[allow(unsafe_code)]
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls only read or write the one struct we pass.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
-}
-
-#[cfg(not(unix))]
-fn raise_descriptor_limit() {}

@@ -48,24 +48,24 @@ impl Status {
         page: &Page,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
-        let mut agents: BTreeMap<(usize, String), Value> = BTreeMap::new();
+        let mut shown = Vec::new();
+        // By home: agents of two processes may have one name.
         let mut told: BTreeMap<String, Value> = BTreeMap::new();
-        for (nth, place) in places.iter().enumerate() {
+        for place in &places {
             let mut agent = look(place).await;
             agent["home"] = json!(place.home.path().display().to_string());
             // What the process says of agents that cannot speak for themselves.
             for member in agent["agents"].as_array().into_iter().flatten() {
-                if let Some(name) = member["agent"].as_str() {
-                    told.entry(name.to_owned()).or_insert_with(|| member.clone());
+                if let Some(home) = member["home"].as_str() {
+                    told.entry(home.to_owned()).or_insert_with(|| member.clone());
                 }
             }
-            agents.insert((nth, place.name.clone()), agent);
+            shown.push(agent);
         }
-        let mut shown: Vec<Value> = agents.into_values().collect();
-        for agent in &mut shown {
-            let name = agent["agent"].as_str().unwrap_or_default();
+        for (agent, place) in shown.iter_mut().zip(&places) {
             if matches!(agent["state"].as_str(), Some("at rest" | "unreachable"))
-                && let Some(member) = told.get(name).filter(|member| member["state"] != "running")
+                && let Some(member) =
+                    told.get(&place.home.identity()).filter(|member| member["state"] != "running")
             {
                 for field in ["state", "why", "since", "retry_at"] {
                     agent[field] = member[field].clone();

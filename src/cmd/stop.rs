@@ -2,14 +2,17 @@
 //!
 //! The order goes over the control API, past every queue. `--all` reaches every gateway that can be
 //! found: those of the homes that are given, of the usual places, and whatever other agents share
-//! their processes.
+//! their processes. Each is asked with the key of its own home: a key moves no other agent.
 
 use crate::client::{Client, ClientError};
+use crate::home::{ChosenBy, Home};
+use crate::wire;
 use anyhow::bail;
 use futures_util::future::join_all;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use throughline_core::SessionId;
 
@@ -42,8 +45,8 @@ impl Stop {
             bail!("no gateway runs in the homes that were looked at; give the home with --home");
         }
         let Some(session) = self.session else {
-            let halted = join_all(gateways.iter().map(Client::halt)).await;
-            return told(&gateways, halted, "silenced", out);
+            let (asked, halted) = every(gateways, async |gateway| gateway.halt().await).await;
+            return told(&asked, halted, "silenced", out);
         };
         let mut refusals = Vec::new();
         for gateway in &gateways {
@@ -65,15 +68,38 @@ impl Resume {
             bail!("no gateway runs in the homes that were looked at; give the home with --home");
         }
         let agent = self.agent.as_deref().filter(|_| !self.all);
-        let released = join_all(gateways.iter().map(|gateway| gateway.release(agent))).await;
+        let (asked, released) = every(gateways, async |gateway| gateway.release(agent).await).await;
         let heard = |answer: &Value| answer["agents"].as_array().is_some_and(|agents| !agents.is_empty());
         if let (Some(agent), false) = (agent, released.iter().flatten().any(heard)) {
             bail!(
                 "no agent named {agent} runs in the gateways that were found; `throughline status` lists them"
             );
         }
-        told(&gateways, released, "going on", out)
+        told(&asked, released, "going on", out)
     }
+}
+
+/// Asks these gateways, and then those of the other agents in their processes, which their answers name.
+async fn every(
+    gateways: Vec<Client>,
+    order: impl AsyncFn(&Client) -> Result<Value, ClientError>,
+) -> (Vec<Client>, Vec<Result<Value, ClientError>>) {
+    let (mut asked, mut answers) = (Vec::new(), Vec::new());
+    let mut next = gateways;
+    while !next.is_empty() {
+        let heard = join_all(next.iter().map(|gateway| order(gateway))).await;
+        asked.append(&mut next);
+        let others = heard.iter().flatten().flat_map(|answer| answer["others"].as_array()).flatten();
+        for home in others.filter_map(|other| other["home"].as_str()) {
+            if asked.iter().chain(&next).any(|known| known.home() == home) {
+                continue;
+            }
+            let home = Home::new(Path::new(home), ChosenBy::CommandLine);
+            next.extend(wire::gateway_of(&home).ok().flatten());
+        }
+        answers.extend(heard);
+    }
+    (asked, answers)
 }
 
 /// One line per agent; several addresses may be of one process, and say the same.
@@ -83,22 +109,26 @@ fn told(
     what: &str,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let mut agents: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut agents: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
     let mut failed = Vec::new();
     for (gateway, answer) in gateways.iter().zip(answers) {
         match answer {
             Ok(answer) => {
                 for agent in answer["agents"].as_array().into_iter().flatten() {
                     let count = |name: &str| agent[name].as_u64().unwrap_or(0);
-                    let name = agent["agent"].as_str().unwrap_or_default().to_owned();
-                    let ended = agents.entry(name).or_default();
+                    let text = |name: &str| agent[name].as_str().unwrap_or_default().to_owned();
+                    let ended = agents.entry((text("agent"), text("home"))).or_default();
                     *ended = (*ended).max((count("turns"), count("waiting")));
                 }
             }
             Err(error) => failed.push(format!("{}: {error}", gateway.address())),
         }
     }
-    for (name, (turns, waiting)) in agents {
+    let names: Vec<String> = agents.keys().map(|(name, _)| name.clone()).collect();
+    for ((name, home), (turns, waiting)) in agents {
+        // Agents of two processes may have one name.
+        let is_shared = names.iter().filter(|other| **other == name).count() > 1;
+        let name = if is_shared { format!("{name} ({home})") } else { name };
         let turns = if turns == 1 { "1 turn ended".into() } else { format!("{turns} turns ended") };
         let waiting =
             if waiting == 1 { "1 message waits".into() } else { format!("{waiting} messages wait") };

@@ -277,3 +277,19 @@ fn a_key_file_without_a_key_is_not_used() {
         assert!(text.is_empty() || !error.contains(text), "{error}");
     }
 }
+
+#[test]
+fn p31_homes_with_the_same_last_name_are_told_apart() {
+    let labels = |paths: &[&str]| {
+        let homes: Vec<Home> =
+            paths.iter().map(|path| Home::new(Path::new(path), ChosenBy::CommandLine)).collect();
+        super::labels(&homes)
+    };
+    assert_eq!(labels(&["/a/work", "/b/play"]), ["work", "play"]);
+    assert_eq!(labels(&["/x/agent", "/y/agent", "/y/other"]), ["x-agent", "y-agent", "other"]);
+    assert_eq!(labels(&["/x/1/agent", "/y/1/agent"]), ["x-1-agent", "y-1-agent"]);
+    assert_eq!(labels(&["/agent", "/y/agent"]), ["agent", "y-agent"]);
+    let strange = labels(&["/a-b/c", "/a/b-c", "/c", "/b-c", "/"]);
+    let distinct: std::collections::BTreeSet<_> = strange.iter().collect();
+    assert_eq!(distinct.len(), strange.len(), "{strange:?}");
+}

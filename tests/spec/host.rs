@@ -148,7 +148,7 @@ fn p5_profiles_share_a_listener_and_nothing_else() {
         assert_eq!(client.get(&format!("/p/{agent}/api/status")).unwrap().status, 401, "{agent}");
     }
     assert_eq!(ada.get("/v1/models").unwrap().status, 401, "the root is the default agent's");
-    assert_eq!(gateway.client.get("/p/nobody/v1/models").unwrap().status, 404);
+    assert_eq!(gateway.client.get("/p/nobody/v1/models").unwrap().status, 401);
     let seen = ada.read("/p/ada/api/status");
     assert_eq!(seen["agents"].as_array().unwrap().len(), PROFILES.len());
     assert!(!seen.to_string().contains("gauss/"), "no word of another's sessions: {seen}");

@@ -380,6 +380,40 @@ fn a_restore_that_is_killed_goes_on_where_it_stopped() {
     assert!(refused.contains("is not empty"), "{refused}");
 }
 
+/// An archive whose entries would be written wherever a link of its own leads.
+#[cfg(unix)]
+#[test]
+fn p31_a_restore_writes_nothing_below_a_link() {
+    let place = Place::new();
+    let outside = place.file("outside");
+    fs::create_dir_all(&outside).unwrap();
+    let list = json!({"format": "throughline-backup", "version": 1, "at": "now", "databases": [], "entries": [
+        {"path": "a", "mode": "777", "link": outside.display().to_string()},
+        {"path": "a/made", "mode": "700"},
+    ]});
+    let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+    let mut put = |path: &str, kind: tar::EntryType, bytes: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o700);
+        if kind == tar::EntryType::Symlink {
+            return tar.append_link(&mut header, path, &outside).unwrap();
+        }
+        tar.append_data(&mut header, path, bytes).unwrap();
+    };
+    put("home/a", tar::EntryType::Symlink, b"");
+    put("home/a/made", tar::EntryType::Directory, b"");
+    put("manifest.json", tar::EntryType::Regular, list.to_string().as_bytes());
+    let archive = place.write("trap.tar.gz", tar.into_inner().unwrap().finish().unwrap());
+    let target = place.file("elsewhere");
+    let said =
+        fails(&place, &["restore", &archive.display().to_string(), "--to", &target.display().to_string()]);
+    assert!(said.contains("which is a link and may lead anywhere"), "{said}");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "something was written outside");
+    assert!(!target.exists(), "something was written");
+}
+
 #[test]
 fn rubbish_is_refused_by_name_and_nothing_is_written() {
     let place = Place::new();

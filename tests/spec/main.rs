@@ -36,6 +36,7 @@ mod reviews;
 mod servers;
 mod simulation;
 mod snapshots;
+mod strangers;
 mod switches;
 mod tidy;
 mod torture;

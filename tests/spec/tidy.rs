@@ -46,7 +46,7 @@ fn dependencies_point_one_way() {
         ("platforms", &["core", "hermes", "net"]),
         ("plugins", &["core", "hermes"]),
         ("tools", &["core", "hermes"]),
-        ("server", &["core"]),
+        ("server", &["core", "net"]),
         ("sim", &["core", "hermes", "store", "gateway", "platforms"]),
     ]);
     for entry in fs::read_dir(root().join("crates")).expect("there are crates") {

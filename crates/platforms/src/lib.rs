@@ -11,7 +11,6 @@
 
 pub mod adapter;
 pub mod discord;
-pub mod door;
 #[cfg(test)]
 mod double;
 pub mod incoming;

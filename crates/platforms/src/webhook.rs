@@ -3,8 +3,10 @@
 //!
 //! - nothing is looked into before its signature is right, and no route is without one
 //! - a delivery is answered with 202 when the intake has it on disk, and with 503 when it cannot
-//! - a delivery is named by its route and the sender's own id for it, so that one that is sent again,
-//!   even a year later, is the same
+//! - a delivery is recognised by what its signature covers, so that one that is sent again, even a year later and
+//!   with other headers, is the same: Svix' id, the time and the body, or the body where nothing else is signed.
+//!   Ids in headers that nobody signed only name it for people
+//! - a route without a secret takes nothing that a web page can have sent
 //! - where the answer goes is fixed when the event comes in: a chat of another platform, a comment on
 //!   a pull request, or only the log
 //!
@@ -18,7 +20,6 @@ pub mod signature;
 pub mod template;
 
 use crate::adapter::{Adapter, Ended, Stop};
-use crate::door::{self, Limits};
 use crate::incoming::{Attachment, Incoming, Intake, Letter, NotNow};
 use axum::Router;
 use axum::body::Body;
@@ -28,13 +29,14 @@ use axum::routing::{get, post};
 use filter::Delivery;
 use futures_util::StreamExt;
 use http::{HeaderMap, StatusCode};
+use hyper_util::service::TowerToHyperService;
 use route::{Common, Lock, Route, Routes};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use signature::Scheme;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -44,6 +46,7 @@ use throughline_core::port::{Health, Outgoing, Pending, Platform, Promise, SendE
 use throughline_core::redact::{Secret, redacted};
 use throughline_hermes::source::Source;
 use throughline_net::excerpt;
+use throughline_net::listener::{self, Limits, Visit};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -265,30 +268,36 @@ impl Inner {
         within
     }
 
-    /// The sender's own id for a delivery. Where it has none, a signature that is bound to a time is
-    /// one; and where there is neither, each delivery is another.
-    fn delivery_id(&self, headers: &HeaderMap, body: &[u8], scheme: Option<Scheme>, now: Time) -> String {
-        let names = ["x-github-delivery", "svix-id", "x-request-id", "idempotency-key"];
+    /// Which delivery this is, and what it is called.
+    fn delivery(&self, headers: &HeaderMap, body: &[u8], scheme: Option<Scheme>, now: Time) -> Named {
         let text =
             |name: &str| headers.get(name)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty());
-        if let Some(id) = names.iter().find_map(|name| text(name)) {
-            let plain = |letter: char| letter.is_ascii_graphic();
-            return match id.len() <= ID_MAX && id.chars().all(plain) {
-                true => id.to_owned(),
-                false => digest(&[id.as_bytes()]),
-            };
+        let called = |names: &[&str]| names.iter().find_map(|name| text(name)).map(shortened);
+        let usual = ["x-github-delivery", "x-request-id", "idempotency-key"];
+        let alone = |id: String| Named { name: id.clone(), identity: id };
+        match scheme {
+            Some(Scheme::Svix) => alone(shortened(text("svix-id").unwrap_or_default())),
+            Some(Scheme::Generic) => {
+                let sent = text("x-webhook-timestamp").unwrap_or_default();
+                let identity = digest(&[sent.as_bytes(), b".", body]);
+                Named { name: called(&usual).unwrap_or_else(|| identity.clone()), identity }
+            }
+            Some(Scheme::GitHub | Scheme::Bare) => {
+                let identity = digest(&[body]);
+                Named { name: called(&usual).unwrap_or_else(|| identity.clone()), identity }
+            }
+            // Nothing is signed: whoever has the token, or needs none, can send whatever they like. GitLab gives what
+            // one webhook sets off by way of another the same id: only with its body it is one.
+            Some(Scheme::GitLab) | None => match (called(&usual), text("x-gitlab-event-uuid")) {
+                (Some(id), _) => alone(id),
+                (None, Some(id)) => alone(digest(&[id.as_bytes(), b".", body])),
+                (None, None) => {
+                    let mut state = self.state();
+                    state.minted = (now.0 / 1000).max(state.minted + 1);
+                    alone(state.minted.to_string())
+                }
+            },
         }
-        // GitLab gives what one webhook sets off by way of another the same id: only with its body it is one.
-        if let Some(id) = text("x-gitlab-event-uuid") {
-            return digest(&[id.as_bytes(), b".", body]);
-        }
-        if scheme == Some(Scheme::Generic) {
-            let sent = text("x-webhook-timestamp").unwrap_or_default();
-            return digest(&[sent.as_bytes(), b".", body]);
-        }
-        let mut state = self.state();
-        state.minted = (now.0 / 1000).max(state.minted + 1);
-        state.minted.to_string()
     }
 
     /// Where what is said goes. The error is a sentence.
@@ -356,12 +365,6 @@ impl Inner {
         request: Request,
     ) -> Answer {
         self.reread();
-        let profile = match profile.filter(|_| !self.settings.profiles.is_empty()) {
-            Some(profile) if !self.settings.profiles.contains(profile) => {
-                return Answer::error(StatusCode::NOT_FOUND, "Unknown or unconfigured profile");
-            }
-            profile => profile,
-        };
         let routes = self.state().routes.clone();
         let Some(route) = routes.on.get(name) else {
             return match routes.off.contains_key(name) {
@@ -374,6 +377,9 @@ impl Inner {
         }
         let (parts, body) = request.into_parts();
         let headers = parts.headers;
+        if let (Lock::Open, Some(answer)) = (&route.lock, of_a_page(&headers)) {
+            return answer;
+        }
         let body = match self.body(&headers, body).await {
             Ok(body) => body,
             Err(answer) => return answer,
@@ -389,6 +395,16 @@ impl Inner {
                 }
                 scheme
             }
+        };
+        if let Some(visit) = parts.extensions.get::<Visit>() {
+            visit.trust();
+        }
+        // Not before: who may not come in does not learn which profiles there are.
+        let profile = match profile.filter(|_| !self.settings.profiles.is_empty()) {
+            Some(profile) if !self.settings.profiles.contains(profile) => {
+                return Answer::error(StatusCode::NOT_FOUND, "Unknown or unconfigured profile");
+            }
+            profile => profile,
         };
         if !self.is_within_rate(name) {
             return Answer::again(StatusCode::TOO_MANY_REQUESTS, "Rate limit exceeded");
@@ -406,12 +422,14 @@ impl Inner {
             let body = json!({"status": "ignored", "reason": "filter", "route": name});
             return Answer::new(StatusCode::OK, body);
         }
-        let id = self.delivery_id(&headers, &body, scheme, now);
-        self.hand_in(intake, Event { name, route, profile, payload: &payload, event: &event, id, now }).await
+        let named = self.delivery(&headers, &body, scheme, now);
+        self.hand_in(intake, Event { name, route, profile, payload: &payload, event: &event, named, now })
+            .await
     }
 
     async fn hand_in(&self, intake: &dyn Intake, event: Event<'_>) -> Answer {
-        let Event { name, route, profile, payload, event, id, now } = event;
+        let Event { name, route, profile, payload, event, named, now } = event;
+        let id = named.name;
         let chat = format!("webhook:{name}:{id}");
         let extra: Map<String, Value> = route
             .extra
@@ -446,7 +464,7 @@ impl Inner {
             profile: profile.map(str::to_owned),
             ..Source::new(PLATFORM, "webhook", chat)
         };
-        let identity = vec![name.to_owned(), id.clone()];
+        let identity = vec![name.to_owned(), named.identity];
         let target = route.deliver.as_str();
         let outcome = match route.deliver_only {
             // No conversation: what a route passes on is one stream.
@@ -533,8 +551,45 @@ struct Event<'a> {
     profile: Option<&'a str>,
     payload: &'a Value,
     event: &'a str,
-    id: String,
+    named: Named,
     now: Time,
+}
+
+/// A delivery: by what it is recognised, and what it is called in answers, logs and chats, as in Hermes.
+struct Named {
+    identity: String,
+    name: String,
+}
+
+fn shortened(id: &str) -> String {
+    match id.len() <= ID_MAX && id.chars().all(|letter| letter.is_ascii_graphic()) {
+        true => id.to_owned(),
+        false => digest(&[id.as_bytes()]),
+    }
+}
+
+/// Why a web page in a browser may have sent this. A page can send to loopback, but not without saying where it is
+/// from, and not JSON, unless the receiver agrees first, which none does here.
+fn of_a_page(headers: &HeaderMap) -> Option<Answer> {
+    let value = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    if value("origin").is_some() || value("sec-fetch-site").is_some_and(|site| site != "none") {
+        return Some(Answer::error(StatusCode::FORBIDDEN, "Web pages may not use a route without a secret"));
+    }
+    let host = value("host").unwrap_or_default();
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    if !name.eq_ignore_ascii_case("localhost") && name.parse::<IpAddr>().is_err() {
+        let words = "A route without a secret answers at 127.0.0.1 and localhost only";
+        return Some(Answer::error(StatusCode::FORBIDDEN, words));
+    }
+    let kind = value("content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    (!kind.eq_ignore_ascii_case("application/json")).then(|| {
+        let words = "A route without a secret takes JSON only; send `Content-Type: application/json`";
+        Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, words)
+    })
 }
 
 /// What others wrote must not be taken for a command of ours.
@@ -687,8 +742,10 @@ impl Adapter for Webhook {
                 (state.address, state.health) = (address, Health::Up);
             }
             let bell = stop.clone();
-            let serve =
-                |listener| door::serve(listener, router.clone(), self.0.settings.limits, bell.clone());
+            let serve = |listener| {
+                let (service, mut bell) = (TowerToHyperService::new(router.clone()), bell.clone());
+                listener::serve(listener, service, self.0.settings.limits, async move { bell.rung().await })
+            };
             let serving = listeners.into_iter().map(serve);
             tokio::select! {
                 _ = futures_util::future::join_all(serving) => {}

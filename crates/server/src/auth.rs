@@ -1,17 +1,24 @@
 //! Who may come in, and who they are to each other.
 //!
+//! Before anything else, on every route, health included: a request without the key that a web page can have made is
+//! refused. It carries an `Origin`, or it reached a loopback address under a name that is not this machine's (a page
+//! can make any name of its own stand for 127.0.0.1). No page knows the key, so a request with the key is no page's.
+//!
 //! One key admits to all of an agent. Behind it, the `user` field and the header
 //! `X-Hermes-Session-Key` keep callers apart: together with the key they are the principal, and a
 //! session belongs to the principal that began it.
 
-use crate::App;
 use crate::error::ApiError;
+use crate::proof::{Challenge, NONCE_LENGTH};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use throughline_core::prompt::Digest;
+use throughline_net::listener::Visit;
 
 pub const SESSION_KEY: HeaderName = HeaderName::from_static("x-hermes-session-key");
 
@@ -21,18 +28,38 @@ const SESSION_KEY_LENGTH_MAX: usize = 256;
 /// 128 bits of a digest: enough that no two callers meet, short enough for every row and key.
 const PRINCIPAL_LENGTH: usize = 32;
 
-/// Knows the key, by its digest only.
+/// Knows the key, by its digest only, and whose it is.
 pub struct Guard {
     key: Option<Digest>,
+    home: String,
+    /// Stands in for a key that is not there, so that what is asked of it looks like any other answer.
+    chance: Digest,
 }
 
 impl Guard {
-    pub fn new(key: &str) -> Self {
-        Self { key: (!key.is_empty()).then(|| fingerprint(key.as_bytes())) }
+    /// `home`: its path, as the file system resolves it.
+    pub fn new(key: &str, home: &str) -> Self {
+        // Hashes under keys that the system chose at random.
+        let chance = [0_u64; 4].map(|_| RandomState::new().hash_one(0).to_be_bytes());
+        Self {
+            key: (!key.is_empty()).then(|| fingerprint(key.as_bytes())),
+            home: home.to_owned(),
+            chance: Digest::of(&[b"chance", chance.as_flattened()]),
+        }
+    }
+
+    /// Admits nobody.
+    pub fn closed() -> Self {
+        Self::new("", "")
+    }
+
+    /// Shows whoever sent the nonce that the key is known here. See [`crate::proof`].
+    pub fn proves(&self, nonce: &[u8; NONCE_LENGTH], address: SocketAddr) -> String {
+        Challenge { nonce, home: &self.home, address }.proof(self.key.as_ref().unwrap_or(&self.chance))
     }
 
     /// Takes as long for a wrong key as for the right one: what is compared are digests, whole.
-    fn admits(&self, headers: &HeaderMap) -> bool {
+    pub fn admits(&self, headers: &HeaderMap) -> bool {
         let (Some(key), Some(offered)) = (&self.key, bearer(headers)) else { return false };
         let offered = fingerprint(offered);
         let differing = key.0.iter().zip(offered.0).fold(0, |bits, (one, other)| bits | (one ^ other));
@@ -58,7 +85,7 @@ impl Guard {
     }
 }
 
-fn fingerprint(key: &[u8]) -> Digest {
+pub(crate) fn fingerprint(key: &[u8]) -> Digest {
     Digest::of(&[b"api key", key])
 }
 
@@ -70,12 +97,51 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 
 /// Stands before every route but health. A refusal is not counted in the store: whoever has no key
 /// must not be able to make it write.
-pub async fn require(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    if app.guard.admits(request.headers()) {
+pub async fn require(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    if guard.admits(request.headers()) {
+        if let Some(visit) = request.extensions().get::<Visit>() {
+            visit.trust();
+        }
         return next.run(request).await;
     }
     tracing::debug!(path = request.uri().path(), "refused a request without the right key");
     ApiError::unauthorised().into_response()
+}
+
+/// Stands before every route there is.
+pub async fn refuse_pages(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    match of_a_page(&request).filter(|_| !guard.admits(request.headers())) {
+        None => next.run(request).await,
+        Some(why) => {
+            let message = format!("{why} Programs that know the key are answered whatever they send there.");
+            ApiError::new(StatusCode::FORBIDDEN, message).code("forbidden_origin").into_response()
+        }
+    }
+}
+
+/// Why a web page in a browser may have made this request.
+fn of_a_page(request: &Request) -> Option<&'static str> {
+    if request.headers().contains_key(header::ORIGIN) {
+        return Some("A web page asked this (the request has an Origin), and none is answered here.");
+    }
+    // On a network the operator may have given the machine any name.
+    let on_loopback = request.extensions().get::<Visit>().is_some_and(|visit| visit.local.ip().is_loopback());
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    let is_ours = host.is_some_and(is_this_machine) && hosts.next().is_none();
+    (on_loopback && !is_ours).then_some(
+        "The Host that was asked for is not this machine's own address; use 127.0.0.1 or localhost.",
+    )
+}
+
+/// Names that no server of names can make stand for another machine. The port does not matter.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 /// What the client named its caller in the header, if it did.
@@ -100,14 +166,14 @@ mod tests {
 
     #[test]
     fn p31_callers_are_told_apart_by_key_user_and_session_key() {
-        let guard = Guard::new("k");
+        let guard = Guard::new("k", "");
         let names = [
             guard.principal(None, None),
             guard.principal(Some(""), None),
             guard.principal(Some("a"), None),
             guard.principal(None, Some("a")),
             guard.principal(Some("a"), Some("a")),
-            Guard::new("other").principal(None, None),
+            Guard::new("other", "").principal(None, None),
         ];
         for (i, one) in names.iter().enumerate() {
             assert_eq!(one.len(), PRINCIPAL_LENGTH);
@@ -118,13 +184,27 @@ mod tests {
     #[test]
     fn p31_only_the_whole_key_opens_and_an_empty_one_never_does() {
         let offer = |value: &str| HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
-        let guard = Guard::new("secret");
+        let guard = Guard::new("secret", "");
         assert!(guard.admits(&offer("Bearer secret")));
         assert!(guard.admits(&offer("bearer  secret ")));
         for wrong in ["Bearer secre", "Bearer secrets", "Bearer", "Bearer ", "secret", "Basic secret", ""] {
             assert!(!guard.admits(&offer(wrong)), "{wrong:?}");
         }
         assert!(!guard.admits(&HeaderMap::new()));
-        assert!(!Guard::new("").admits(&offer("Bearer ")));
+        assert!(!Guard::closed().admits(&offer("Bearer ")));
+    }
+
+    #[test]
+    fn p31_only_names_that_nobody_can_redirect_stand_for_this_machine() {
+        for host in
+            ["127.0.0.1:8642", "localhost", "LOCALHOST:1", "a.localhost:8642", "[::1]:8642", "10.0.0.7"]
+        {
+            assert!(is_this_machine(host), "{host}");
+        }
+        for host in
+            ["", "evil.example:8642", "127.0.0.1.evil.example", "localhost.evil.example", "[evil]", "x"]
+        {
+            assert!(!is_this_machine(host), "{host}");
+        }
     }
 }

@@ -11,8 +11,9 @@
 //! - `POST /api/control/memory/retry` `{"turn": …}`: what the memory provider does not have yet is handed over again
 //! - `POST /api/sessions/{id}/restore` `{"snapshot": …}`: a snapshot becomes the view of its session again
 //! - `GET /api/control/status`: the gateway, in numbers
-//! - `POST /api/control/halt` `{"all": true}`: ends every turn and silences the agent (all agents of
-//!   the process) until a person writes again; `POST /api/control/release` lets it go on at once
+//! - `POST /api/control/halt`: ends every turn and silences the agent until a person writes again;
+//!   `POST /api/control/release` lets it go on at once. With `{"all": true}` the answer also names the `others` of
+//!   the process and their homes: a key moves its own agent only, so whoever means all asks each with its own
 //! - `GET /api/control/why?message=…`: what happened to a message, by any of its names
 //! - `GET /api/control/counts`: how often each named event happened
 //! - `GET /api/control/check`: every invariant that does not hold, in words
@@ -29,11 +30,10 @@ use crate::intake::{Stamp, named_session};
 use crate::sse::{self, Voice, Work};
 use crate::ticket::Ticket;
 use crate::view::{AskView, List, TraceView};
-use crate::{sessions, written};
+use crate::{Options, sessions, written};
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use futures_util::future::join_all;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ use std::sync::Arc;
 use throughline_core::command::{Command, Errand};
 use throughline_core::id::SNAPSHOT_INFIX;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind, Trace};
-use throughline_core::port::{Delta, Desk, Question, Reading, Settled, Submission};
+use throughline_core::port::{Delta, Question, Reading, Settled, Submission};
 use throughline_core::route::Target;
 use throughline_core::session::{Act, Event, Outcome, Rules, Session};
 use throughline_core::{Content, Seq, SessionId, Time};
@@ -412,8 +412,15 @@ async fn aside(app: &App) -> (Vec<Value>, Vec<Value>) {
     (held.collect(), parked.collect())
 }
 
-/// Whom an order to the gateway is for: this agent, or every agent of its process.
-async fn meant(app: &App, request: Request) -> Result<Vec<(String, Arc<dyn Desk>)>, ApiError> {
+/// An order to the gateway.
+struct Order {
+    /// Every agent of the process was meant, as far as whoever ordered it has their keys.
+    all: bool,
+    /// It is for this agent: none is named, or this one.
+    is_ours: bool,
+}
+
+async fn order(app: &App, request: Request) -> Result<Order, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let (all, named) = match bytes.is_empty() {
@@ -423,33 +430,39 @@ async fn meant(app: &App, request: Request) -> Result<Vec<(String, Arc<dyn Desk>
             (body.flag("all")?, body.text("agent")?)
         }
     };
-    let this = (app.options.agent.clone(), app.desk.clone());
-    let mut meant = if all { (app.options.neighbours)() } else { Vec::new() };
-    meant.retain(|(name, _)| *name != this.0);
-    meant.push(this);
-    if let Some(named) = named {
-        meant.retain(|(name, _)| *name == named);
-    }
-    Ok(meant)
+    Ok(Order { all, is_ours: named.is_none_or(|named| named == app.options.agent) })
+}
+
+/// The other agents of the process, for whoever meant all of them. One agent's key moves no other agent: who has the
+/// key of each, as the command line has, asks each.
+fn others(app: &App, order: &Order) -> Vec<Value> {
+    let crew = if order.all { app.options.host.crew() } else { Vec::new() };
+    let others = crew.into_iter().filter(|member| member.home != app.options.home);
+    others.map(|member| json!({"agent": member.name, "home": member.home})).collect()
 }
 
 pub async fn halt(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
-    let meant = meant(&app, request).await?;
-    let halting = meant.iter().map(async |(name, desk)| {
-        let halted = desk.halt().await?;
-        Ok::<_, ApiError>(json!({"agent": name, "turns": halted.turns, "waiting": halted.waiting}))
-    });
-    let agents = join_all(halting).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(Json(json!({"object": "throughline.halted", "agents": agents})))
+    let order = order(&app, request).await?;
+    let mut agents = Vec::new();
+    if order.is_ours {
+        let halted = app.desk.halt().await?;
+        let Options { agent, home, .. } = &app.options;
+        let (turns, waiting) = (halted.turns, halted.waiting);
+        agents.push(json!({"agent": agent, "home": home, "turns": turns, "waiting": waiting}));
+    }
+    let others = others(&app, &order);
+    Ok(Json(json!({"object": "throughline.halted", "agents": agents, "others": others})))
 }
 
 pub async fn release(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
+    let order = order(&app, request).await?;
     let mut agents = Vec::new();
-    for (name, desk) in meant(&app, request).await? {
-        desk.release().await?;
-        agents.push(json!({ "agent": name }));
+    if order.is_ours {
+        app.desk.release().await?;
+        agents.push(json!({"agent": app.options.agent, "home": app.options.home}));
     }
-    Ok(Json(json!({"object": "throughline.released", "agents": agents})))
+    let others = others(&app, &order);
+    Ok(Json(json!({"object": "throughline.released", "agents": agents, "others": others})))
 }
 
 #[derive(Default, Deserialize)]

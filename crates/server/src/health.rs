@@ -3,8 +3,9 @@
 use crate::App;
 use crate::error::ApiError;
 use crate::extract::Name;
+use crate::porch::ByName;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -16,8 +17,12 @@ pub async fn alive(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({"status": "ok", "platform": "throughline", "version": app.options.version}))
 }
 
-/// 200 when a message sent now would be accepted.
-pub async fn ready(State(app): State<Arc<App>>) -> Response {
+/// 200 when a message sent now would be accepted. Under an agent's name only its key holder hears it: whether there
+/// is an agent of that name is nobody else's business.
+pub async fn ready(State(app): State<Arc<App>>, request: Request) -> Response {
+    if request.extensions().get::<ByName>().is_some() && !app.guard.admits(request.headers()) {
+        return ApiError::unauthorised().into_response();
+    }
     let status = app.desk.status();
     let reason = match (status.draining, status.unwritable, status.ready) {
         (true, ..) => "draining: the gateway is stopping".to_owned(),

@@ -5,7 +5,11 @@
 //! client that saw `[DONE]`, or a whole JSON body, has seen the truth. A client that hangs up stops
 //! nothing: it asks again and gets the same bytes.
 //!
-//! - every route under `/v1` and `/api` needs the key, on loopback too; only health is open
+//! - every route under `/v1` and `/api` needs the key, on loopback too; only health is open, and [`proof`], by
+//!   which a gateway shows that it knows the key
+//! - what a web page can have asked is refused on every route, unless it has the key
+//! - strangers cannot take up the listener: heads and bodies have time limits, and who has shown no key gives up its
+//!   connection when there are too many (`throughline_net::listener`)
 //! - ids and times in answers derive from the turn, never from the request that asks for it
 //! - whatever a client sends gets an answer in OpenAI's shape; nothing it sends is a 500
 //!
@@ -28,6 +32,7 @@ mod health;
 mod intake;
 mod items;
 mod porch;
+pub mod proof;
 mod responses;
 mod sampling;
 mod sessions;
@@ -39,19 +44,20 @@ mod view;
 mod written;
 
 pub use intake::completion_id;
-pub use porch::Porch;
+pub use porch::{Absent, Porch};
 pub use status::{Alone, Condition, Host, Member, remembering_json, standing_json};
 pub use ticket::Ticket;
 
 use crate::auth::Guard;
 use crate::error::ApiError;
 pub use axum::Router;
+pub use throughline_net::listener::Limits;
 
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
 use http::{Method, StatusCode, Uri};
+use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +72,12 @@ pub const BODY_BYTES_MAX: usize = 10_000_000;
 /// Shorter than the idle time after which common proxies cut a connection (30 to 60 s).
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Longer than libraries keep an idle connection to ask again by, so that they end it and not we.
+pub const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Each is a socket and some kilobytes. The caller lowers it where the system grants fewer descriptors.
+pub const CONNECTIONS_MAX: usize = 4096;
+
 /// What the surfaces are told about the agent they speak for.
 #[derive(Clone)]
 pub struct Options {
@@ -74,34 +86,35 @@ pub struct Options {
     pub body_bytes_max: usize,
     /// The model's name as clients see it.
     pub model: String,
+    /// What the agent is called, for people. Its home says which one it is.
     pub agent: String,
+    /// The path of its home, as the file system resolves it.
+    pub home: String,
     pub version: String,
     pub keep_alive: Duration,
-    /// The other agents of this process, by name.
-    pub neighbours: Neighbours,
     /// The process that this agent is part of.
     pub host: Arc<dyn Host>,
     /// Programs of others that work for this agent, as `/api/status` lists them.
     pub plugins: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
 }
 
-pub type Neighbours = Arc<dyn Fn() -> Vec<(String, Arc<dyn Desk>)> + Send + Sync>;
-
 /// What every handler sees.
 struct App {
     desk: Arc<dyn Desk>,
     options: Options,
-    guard: Guard,
+    guard: Arc<Guard>,
     started: Time,
 }
 
 /// All routes of one agent.
 pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
-    let app = Arc::new(App { guard: Guard::new(&options.api_key), started: desk.now(), desk, options });
+    let guard = Arc::new(Guard::new(&options.api_key, &options.home));
+    let app = Arc::new(App { guard: guard.clone(), started: desk.now(), desk, options });
     let open = Router::new()
         .route("/health", get(health::alive))
         .route("/v1/health", get(health::alive))
-        .route("/health/ready", get(health::ready));
+        .route("/health/ready", get(health::ready))
+        .route(&format!("/{}", proof::PATH.join("/")), post(proof::prove));
     let locked = Router::new()
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/responses", post(responses::create))
@@ -129,14 +142,17 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
         .route("/api/approvals/{*call}", post(approvals::decide))
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(app.clone(), auth::require));
+        .layer(from_fn_with_state(guard.clone(), auth::require));
     // At the gravest level, so that it is there whatever is logged.
     let span = tracing::error_span!("agent", agent = %app.options.agent);
     let around = move |request: Request, next: Next| {
         let span = span.clone();
         next.run(request).instrument(span)
     };
-    open.merge(locked).with_state(app).layer(from_fn(around))
+    open.merge(locked)
+        .with_state(app)
+        .layer(from_fn_with_state(guard, auth::refuse_pages))
+        .layer(from_fn(around))
 }
 
 /// Answers on `listener` until `stop` resolves, then lets open responses end. They do when their
@@ -144,13 +160,10 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
 pub async fn serve(
     listener: TcpListener,
     router: Router,
+    limits: Limits,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    // Deltas are small and each matters: none waits for the next to fill a packet.
-    let listener = listener.tap_io(|connection| {
-        let _ = connection.set_nodelay(true);
-    });
-    axum::serve(listener, router).with_graceful_shutdown(stop).await
+) {
+    throughline_net::listener::serve(listener, TowerToHyperService::new(router), limits, stop).await;
 }
 
 async fn nowhere(method: Method, uri: Uri) -> ApiError {

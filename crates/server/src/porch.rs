@@ -4,15 +4,20 @@
 //! `/p/<name>/` as well, as in a Hermes gateway that serves several profiles. Behind its prefix
 //! every agent has its own key: one agent's key opens no other's door.
 //!
-//! Agents come and go while the listener stays. One that is not there now gets a 503, so that
-//! whoever asked knows to ask again.
+//! Agents come and go while the listener stays. One that is not there now answers 503 to whoever has its key, who
+//! then knows to ask again. Whoever has not gets the same answers for every name, whether an agent is called so
+//! or not.
 
+use crate::auth::{self, Guard};
 use crate::error::ApiError;
-use axum::extract::Request;
+use crate::proof;
+use axum::extract::{Request, State};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use http::{StatusCode, Uri};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tower::ServiceExt;
@@ -20,29 +25,46 @@ use tower::ServiceExt;
 /// What stands before the name of an agent.
 const PREFIX: &str = "/p/";
 
+/// A request carries it if its path named the agent.
+#[derive(Clone, Copy)]
+pub struct ByName;
+
 pub struct Porch {
     front: String,
     version: String,
-    /// None: it is known, and not there now.
-    doors: Mutex<BTreeMap<String, Option<Router>>>,
+    doors: Mutex<BTreeMap<String, Router>>,
+    /// Answers under names that no agent has.
+    nobody: Router,
+}
+
+/// An agent that is not there now.
+pub struct Absent<'a> {
+    pub agent: &'a str,
+    /// None: it has never had one, so nobody has it.
+    pub key: Option<&'a str>,
+    /// See [`crate::Options`].
+    pub home: &'a str,
 }
 
 impl Porch {
     pub fn new(front: &str, version: &str) -> Self {
-        Self { front: front.to_owned(), version: version.to_owned(), doors: Mutex::default() }
+        let nobody = absent(Guard::closed(), String::new(), version.to_owned());
+        Self { front: front.to_owned(), version: version.to_owned(), doors: Mutex::default(), nobody }
     }
 
-    fn doors(&self) -> MutexGuard<'_, BTreeMap<String, Option<Router>>> {
+    fn doors(&self) -> MutexGuard<'_, BTreeMap<String, Router>> {
         self.doors.lock().expect("nothing panics while it holds the doors")
     }
 
     pub fn open(&self, agent: &str, router: Router) {
-        self.doors().insert(agent.to_owned(), Some(router));
+        self.doors().insert(agent.to_owned(), router);
     }
 
     /// The agent is away, or not here yet.
-    pub fn close(&self, agent: &str) {
-        self.doors().insert(agent.to_owned(), None);
+    pub fn close(&self, gone: Absent<'_>) {
+        let guard = Guard::new(gone.key.unwrap_or_default(), gone.home);
+        let router = absent(guard, gone.agent.to_owned(), self.version.clone());
+        self.doors().insert(gone.agent.to_owned(), router);
     }
 
     /// The path under which an agent answers, beside the root for the one in front.
@@ -63,33 +85,51 @@ impl Porch {
         let agent = match addressed(request.uri()) {
             Some((agent, rest)) => {
                 *request.uri_mut() = rest;
+                request.extensions_mut().insert(ByName);
                 agent
             }
             None => self.front.clone(),
         };
-        let door = self.doors().get(&agent).cloned();
-        match door {
-            Some(Some(router)) => {
-                router.oneshot(request).await.unwrap_or_else(|impossible| match impossible {})
-            }
-            // The process lives, whatever became of the agent in front.
-            Some(None) if matches!(request.uri().path(), "/health" | "/v1/health") => {
-                Json(json!({"status": "ok", "platform": "throughline", "version": self.version}))
-                    .into_response()
-            }
-            Some(None) => {
-                let message = format!(
-                    "The agent {agent} is not running now; `throughline status` says why. Try again."
-                );
-                let refusal = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message);
-                refusal.code("agent_unavailable").into_response()
-            }
-            None => {
-                let message = format!("There is no agent called {agent:?} here.");
-                ApiError::new(StatusCode::NOT_FOUND, message).code("unknown_agent").into_response()
-            }
-        }
+        let door = self.doors().get(&agent).unwrap_or(&self.nobody).clone();
+        door.oneshot(request).await.unwrap_or_else(|impossible| match impossible {})
     }
+}
+
+/// Answers for an agent that is not there, with the same locks as [`crate::router`].
+fn absent(guard: Guard, agent: String, version: String) -> Router {
+    let guard = Arc::new(guard);
+    // The process lives, whatever became of the agent.
+    let alive = async move || -> Json<Value> {
+        Json(json!({"status": "ok", "platform": "throughline", "version": version}))
+    };
+    let gone = move || {
+        let message =
+            format!("The agent {agent} is not running now; `throughline status` says why. Try again.");
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message).code("agent_unavailable")
+    };
+    let ready = {
+        let gone = gone.clone();
+        async move |State(guard): State<Arc<Guard>>, request: Request| match request
+            .extensions()
+            .get::<ByName>()
+            .is_some()
+            && !guard.admits(request.headers())
+        {
+            true => ApiError::unauthorised(),
+            false => gone(),
+        }
+    };
+    let prove =
+        async |State(guard): State<Arc<Guard>>, request: Request| proof::answer(&guard, request).await;
+    let open = Router::new()
+        .route("/health", get(alive.clone()))
+        .route("/v1/health", get(alive))
+        .route("/health/ready", get(ready))
+        .route(&format!("/{}", proof::PATH.join("/")), post(prove));
+    let locked = Router::new()
+        .fallback(async move || gone().into_response())
+        .layer(from_fn_with_state(guard.clone(), auth::require));
+    open.merge(locked).with_state(guard.clone()).layer(from_fn_with_state(guard, auth::refuse_pages))
 }
 
 /// The agent that a path names, and what is asked of it.
@@ -120,5 +160,44 @@ mod tests {
         for path in ["/", "/p", "/p/", "/v1/p/work", "/pp/work"] {
             assert_eq!(addressed(&path.parse().unwrap()), None, "{path}");
         }
+    }
+
+    /// What somebody without a key sees of an agent's name.
+    async fn seen(porch: &Arc<Porch>, name: &str, method: &str, path: &str) -> (StatusCode, String) {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/p/{name}{path}"))
+            .header("content-type", "application/json")
+            .body(axum::body::Body::from("{}"))
+            .unwrap();
+        let answer = porch.router().oneshot(request).await.unwrap();
+        let status = answer.status();
+        let body = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
+        (status, String::from_utf8_lossy(&body).replace(name, "<name>"))
+    }
+
+    #[tokio::test]
+    async fn p31_nobody_without_a_key_learns_which_agents_there_are() {
+        let porch = Arc::new(Porch::new("default", "1"));
+        porch.close(Absent { agent: "work", key: Some("the-key-of-work"), home: "/h/work" });
+        porch.close(Absent { agent: "fresh", key: None, home: "/h/fresh" });
+        for (method, path) in [
+            ("GET", "/health"),
+            ("GET", "/v1/health"),
+            ("GET", "/health/ready"),
+            ("GET", "/v1/models"),
+            ("POST", "/v1/chat/completions"),
+            ("POST", "/api/prove"),
+            ("GET", "/nowhere"),
+            ("DELETE", "/health"),
+        ] {
+            let known = seen(&porch, "work", method, path).await;
+            assert_eq!(known, seen(&porch, "nobody", method, path).await, "{method} {path}");
+            assert_eq!(known, seen(&porch, "fresh", method, path).await, "{method} {path}");
+        }
+        let request =
+            Request::builder().uri("/p/work/v1/models").header("authorization", "Bearer the-key-of-work");
+        let answer = porch.router().oneshot(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "its owner hears that it is away");
     }
 }

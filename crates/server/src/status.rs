@@ -32,6 +32,8 @@ pub trait Host: Send + Sync {
 /// One agent of the process.
 pub struct Member {
     pub name: String,
+    /// The path of its home, as the file system resolves it: which agent it is.
+    pub home: String,
     pub condition: Condition,
 }
 
@@ -148,7 +150,7 @@ fn platforms(status: &Status) -> Value {
 }
 
 fn member(member: &Member) -> Value {
-    let mut shown = json!({"agent": member.name});
+    let mut shown = json!({"agent": member.name, "home": member.home});
     match &member.condition {
         Condition::Running(desk) => {
             shown["state"] = "running".into();

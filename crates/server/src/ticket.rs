@@ -67,12 +67,12 @@ mod tests {
 
     #[test]
     fn p31_an_id_is_good_only_as_it_was_issued() {
-        let guard = Guard::new("key");
+        let guard = Guard::new("key", "");
         let ticket = Ticket { session: "api_1_ü".parse().unwrap(), seq: Seq(12) };
         let id = ticket.issue(&guard);
         assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{id}");
         assert_eq!(Ticket::check(&id, &guard), Some(ticket.clone()));
-        assert_eq!(Ticket::check(&id, &Guard::new("other")), None);
+        assert_eq!(Ticket::check(&id, &Guard::new("other", "")), None);
         assert_eq!(Ticket::read(&id), Some(ticket));
         for (i, _) in id.char_indices() {
             let mut forged = id.clone();
@@ -86,7 +86,7 @@ mod tests {
         #[test]
         fn no_text_breaks_the_reader(text in ".*", hex in "resp_[0-9a-fx]{0,80}") {
             let _ = Ticket::read(&text);
-            let _ = Ticket::check(&hex, &Guard::new("key"));
+            let _ = Ticket::check(&hex, &Guard::new("key", ""));
         }
     }
 }

@@ -11,7 +11,6 @@ use super::button::Reference;
 use super::update::{self, Me, News, Pressed, Reader, read};
 use super::{Bot, Mode};
 use crate::adapter::{Ended, Stop};
-use crate::door;
 use crate::incoming::{Intake, NotNow, Press};
 use axum::Router;
 use axum::body::to_bytes;
@@ -21,6 +20,7 @@ use frankenstein::methods::{
 };
 use frankenstein::types::{AllowedUpdate, User};
 use http::{Method, StatusCode};
+use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ use subtle::ConstantTimeEq;
 use throughline_core::Time;
 use throughline_core::port::Health;
 use throughline_core::redact::Secret;
+use throughline_net::listener::{self, Visit};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -356,7 +357,13 @@ async fn webhook(
         Called { bot: bot.clone(), me: Arc::new(me), intake, secret: secret.clone(), path: path.into() };
     // Not a route: a path may hold what a route takes for a pattern.
     let router = Router::new().fallback(call).with_state(called);
-    let mut serving = std::pin::pin!(door::serve(listener, router, door::Limits::default(), stop.clone()));
+    let mut bell = stop.clone();
+    let mut serving = std::pin::pin!(listener::serve(
+        listener,
+        TowerToHyperService::new(router),
+        listener::Limits::default(),
+        async move { bell.rung().await }
+    ));
     let mut registered = std::pin::pin!(register(bot, url, secret));
     // Telegram may call before it has answered us, so both at once.
     tokio::select! {
@@ -411,6 +418,9 @@ async fn call(State(called): State<Called>, request: Request) -> StatusCode {
     let given = request.headers().get(SECRET_HEADER).map(|value| value.as_bytes()).unwrap_or_default();
     if !bool::from(given.ct_eq(called.secret.expose().as_bytes())) {
         return StatusCode::UNAUTHORIZED;
+    }
+    if let Some(visit) = request.extensions().get::<Visit>() {
+        visit.trust();
     }
     let Ok(Ok(body)) = timeout(FAREWELL, to_bytes(request.into_body(), UPDATE_BYTES_MAX)).await else {
         return StatusCode::PAYLOAD_TOO_LARGE;

@@ -108,3 +108,43 @@ async fn p6_halt_and_release_are_one_request_each() {
     api.post("/api/control/release", json!({})).await;
     assert_eq!(api.get("/api/control/status").await.json()["halted"], false);
 }
+
+/// A process with two agents.
+struct Two(std::sync::Arc<crate::desk::FakeDesk>);
+
+impl throughline_server::Host for Two {
+    fn instance(&self) -> String {
+        "1".into()
+    }
+
+    fn crew(&self) -> Vec<throughline_server::Member> {
+        let member = |home: &str| throughline_server::Member {
+            name: "main".into(), // a name says nothing about who it is
+            home: home.into(),
+            condition: throughline_server::Condition::Running(self.0.clone()),
+        };
+        vec![member("/home/main"), member("/home/other")]
+    }
+
+    fn restart(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn p31_one_agents_key_halts_and_releases_no_other() {
+    let other = crate::desk::FakeDesk::new();
+    let host = std::sync::Arc::new(Two(other.clone()));
+    let api = Api::with(throughline_server::Options { host, ..crate::client::options() });
+    for (order, halted) in [("halt", true), ("release", false)] {
+        other.state().status.halted = !halted;
+        let answer = api.post(&format!("/api/control/{order}"), json!({"all": true})).await.json();
+        assert_eq!(answer["agents"].as_array().unwrap().len(), 1, "{answer}");
+        assert_eq!(answer["agents"][0]["home"], "/home/main");
+        assert_eq!(answer["others"], json!([{"agent": "main", "home": "/home/other"}]));
+        assert_eq!(api.desk.state().status.halted, halted);
+        assert_eq!(other.state().status.halted, !halted, "it was not asked");
+        let named = api.post(&format!("/api/control/{order}"), json!({"agent": "elsewhere"})).await.json();
+        assert_eq!(named["agents"], json!([]));
+    }
+}

@@ -19,9 +19,9 @@ pub fn options() -> Options {
         body_bytes_max: BODY_MAX,
         model: "agent".into(),
         agent: "main".into(),
+        home: "/home/main".into(),
         version: "1.2.3".into(),
         keep_alive: Duration::from_secs(15),
-        neighbours: std::sync::Arc::new(Vec::new),
         host: std::sync::Arc::new(throughline_server::Alone),
         plugins: std::sync::Arc::new(|| serde_json::json!([])),
     }

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_server::{router, serve};
+use throughline_core::prompt::Digest;
+use throughline_server::proof::Challenge;
+use throughline_server::{Limits, router, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
@@ -17,7 +19,7 @@ struct Gateway {
     desk: Arc<FakeDesk>,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 impl Gateway {
@@ -27,10 +29,18 @@ impl Gateway {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let router = router(desk.clone(), options());
-        let serving = tokio::spawn(serve(listener, router, async {
+        let limits = Limits { head_patience: Duration::from_secs(3600), connections_max: 8 };
+        let serving = tokio::spawn(serve(listener, router, limits, async {
             let _ = stopped.await;
         }));
         Self { desk, address, stop, serving }
+    }
+
+    /// The whole answer to a request as it is written.
+    async fn hears(&self, request: &str) -> String {
+        let mut connection = TcpStream::connect(self.address).await.unwrap();
+        connection.write_all(request.as_bytes()).await.unwrap();
+        read_all(connection).await
     }
 
     async fn ask(&self, body: Value) -> TcpStream {
@@ -162,5 +172,72 @@ async fn a_stop_lets_open_answers_end_and_takes_no_new_ones() {
     assert!(!gateway.serving.is_finished());
     gate.add_permits(1);
     assert!(read_all(connection).await.contains("[DONE]"));
-    timeout(Duration::from_secs(5), gateway.serving).await.expect("it ends").unwrap().unwrap();
+    timeout(Duration::from_secs(5), gateway.serving).await.expect("it ends").unwrap();
+}
+
+/// Half-sent requests hold every connection there is, and whoever asks is answered all the same.
+#[tokio::test]
+async fn p31_strangers_who_send_half_a_request_lock_nobody_out() {
+    let gateway = Gateway::start().await;
+    let mut held = Vec::new();
+    for nth in 0..24 {
+        let mut connection = TcpStream::connect(gateway.address).await.unwrap();
+        connection.write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauth").await.unwrap();
+        held.push(connection);
+        let text = read_all(gateway.ask(hi(false)).await).await;
+        assert!(text.starts_with("HTTP/1.1 200"), "after {nth}: {text}");
+    }
+}
+
+/// What `/api/prove` says to a nonce at an address of the gateway.
+async fn proof(gateway: &Gateway, nonce: [u8; 32], headers: &str) -> (String, String) {
+    let body = json!({"nonce": Digest(nonce).to_hex()}).to_string();
+    let text = gateway
+        .hears(&format!(
+            "POST /api/prove HTTP/1.1\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+        .await;
+    let said = text.split("\r\n\r\n").nth(1).unwrap_or_default();
+    let said: Value = serde_json::from_str(said).unwrap_or_default();
+    (text.clone(), said["proof"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn p31_a_gateway_proves_where_it_is_and_whose_before_anybody_tells_it_the_key() {
+    let gateway = Gateway::start().await;
+    let nonce = [7; 32];
+    let (text, said) = proof(&gateway, nonce, "host: 127.0.0.1\r\n").await;
+    let asked = Challenge { nonce: &nonce, home: "/home/main", address: gateway.address };
+    assert!(asked.is_met_by(&said, KEY), "{text}");
+    assert!(!text.contains(KEY));
+    // Whoever listens elsewhere and passes the question on gets an answer that is good for nothing there.
+    let elsewhere = SocketAddr::new(gateway.address.ip(), gateway.address.port() ^ 1);
+    assert!(!Challenge { address: elsewhere, ..asked }.is_met_by(&said, KEY));
+    assert!(!Challenge { home: "/home/other", ..asked }.is_met_by(&said, KEY));
+    assert!(!Challenge { nonce: &[8; 32], ..asked }.is_met_by(&said, KEY));
+    let (again, _) = proof(&gateway, nonce, "host: evil.example\r\n").await;
+    assert!(again.starts_with("HTTP/1.1 403"), "{again}");
+}
+
+#[tokio::test]
+async fn p31_what_a_web_page_asks_is_refused_on_every_route_unless_it_has_the_key() {
+    let gateway = Gateway::start().await;
+    let asks = async |path: &str, headers: &str| {
+        let text = gateway.hears(&format!("GET {path} HTTP/1.1\r\n{headers}connection: close\r\n\r\n")).await;
+        text.get(9..12).unwrap_or_default().to_owned()
+    };
+    let page = "host: 127.0.0.1\r\norigin: https://evil.example\r\n";
+    let rebound = "host: evil.example:8642\r\n";
+    let twice = "host: 127.0.0.1\r\nhost: evil.example\r\n";
+    for path in ["/health", "/v1/health", "/health/ready", "/v1/models", "/api/status", "/nowhere"] {
+        for headers in [page, rebound, twice] {
+            assert_eq!(asks(path, headers).await, "403", "{path} {headers}");
+        }
+        assert_ne!(asks(path, "host: localhost:8642\r\n").await, "403", "{path}");
+    }
+    for headers in [page, rebound] {
+        let with_key = format!("{headers}authorization: Bearer {KEY}\r\n");
+        assert_eq!(asks("/v1/models", &with_key).await, "200", "{headers}");
+    }
 }
