@@ -27,6 +27,8 @@ mod follow;
 mod health;
 mod intake;
 mod items;
+#[cfg(test)]
+mod linear;
 mod porch;
 mod responses;
 mod sampling;
