@@ -16,6 +16,8 @@ pub mod door;
 mod double;
 pub mod incoming;
 pub mod intake;
+#[cfg(test)]
+mod linear;
 pub mod live;
 pub mod media;
 pub mod pairing;
