@@ -14,6 +14,8 @@ mod client;
 mod endpoint;
 mod error;
 mod event;
+#[cfg(test)]
+mod linear;
 mod reply;
 mod retry;
 
