@@ -33,7 +33,7 @@ const LENGTH_MAX: usize = 128 << 10;
 /// Lengths are doubled until a run takes this long: by then the square of one outweighs whatever else is done.
 const LONG_ENOUGH: Duration = Duration::from_millis(1);
 /// What touches each byte for less than this is taken for free: the memory itself costs as much, and not evenly.
-const FREE_PER_BYTE: Duration = Duration::from_nanos(2);
+const FREE_PER_BYTE: Duration = Duration::from_nanos(4);
 const ATTEMPTS: usize = 5;
 /// That of a worker of the runtime.
 const STACK_BYTES: usize = 2 << 20;

@@ -19,7 +19,6 @@ fn p31_text_functions_are_linear() {
         ("files::text::with_ends", |text| _ = texts::with_ends(text, true).into_owned()),
         ("files::text::quoted", |text| _ = texts::quoted(text)),
         ("files::lint::check of JSON", |text| _ = black_box(lint::check(Path::new("a.json"), text))),
-        ("files::lint::check of YAML", |text| _ = black_box(lint::check(Path::new("a.yaml"), text))),
         ("files::fuzzy of a line", |text| strategies(text, "some line")),
         ("files::fuzzy of its half", |text| {
             strategies(text, &format!("{}!", &text[..text.floor_char_boundary(text.len() / 2)]));
