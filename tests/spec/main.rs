@@ -11,6 +11,7 @@ mod compression;
 mod doctor;
 mod drain;
 mod evaluation;
+mod flood;
 mod gateway;
 mod hands;
 mod hindsight;

@@ -15,6 +15,8 @@ mod deeds;
 pub mod digest;
 pub mod engine;
 mod identifiers;
+#[cfg(test)]
+mod linear;
 mod prune;
 mod quotes;
 mod request;

@@ -6,6 +6,7 @@
 
 use crate::message::{Assistant, Body, Content, Message, ToolResult, distinct_ids};
 use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Shown to the model in place of a result that nobody has.
 pub const OUTCOME_UNKNOWN: &str = "[outcome unknown: the process ended while this call was running. It may or may not have taken effect; check before repeating it.]";
@@ -61,11 +62,14 @@ fn close<'a>(
         true => Cow::Borrowed(message),
         false => Cow::Owned(with_ids(message, &ids)),
     });
-    let mut unused: Vec<&Message> = results.iter().collect();
+    let mut unused = ById::default();
+    for message in results {
+        if let Body::Result(result) = &message.body {
+            unused.add(&result.call_id, message);
+        }
+    }
     for (call, id) in assistant.calls.iter().zip(&ids) {
-        let found =
-            unused.iter().position(|result| answers(result, &call.id)).map(|place| unused.remove(place));
-        view.push(match found {
+        view.push(match unused.take(&call.id) {
             Some(result) if call.id == *id => Cow::Borrowed(result),
             Some(result) => Cow::Owned(answering(result, id)),
             None => Cow::Owned(unknown(message, id, &call.name)),
@@ -92,31 +96,74 @@ fn answering(message: &Message, id: &str) -> Message {
 /// Everything about `transcript` that a provider would refuse.
 pub fn violations<'a>(transcript: impl IntoIterator<Item = &'a Message>) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut open: Vec<String> = Vec::new();
+    let mut open = ById::default();
+    let left_open = |open: ById<'a, ()>| {
+        open.into_order().into_iter().map(|(id, ())| Violation::Open { call: id.to_owned() })
+    };
     for message in transcript {
         match &message.body {
-            Body::Result(result) => match open.iter().position(|id| *id == result.call_id) {
-                Some(place) => drop(open.remove(place)),
-                None => found.push(Violation::Orphan { call: result.call_id.clone() }),
-            },
+            Body::Result(result) => {
+                if open.take(&result.call_id).is_none() {
+                    found.push(Violation::Orphan { call: result.call_id.clone() });
+                }
+            }
             Body::Other { .. } => {}
             Body::System(_) | Body::User(_) | Body::Assistant(_) => {
-                found.extend(open.drain(..).map(|call| Violation::Open { call }));
-                open.extend(message.calls().iter().map(|call| call.id.clone()));
+                found.extend(left_open(std::mem::take(&mut open)));
+                message.calls().iter().for_each(|call| open.add(&call.id, ()));
             }
         }
     }
-    found.extend(open.into_iter().map(|call| Violation::Open { call }));
+    found.extend(left_open(open));
     found
+}
+
+/// Calls that wait for their results, or results for their calls, by the id that both bear. Of several with one id the
+/// first is taken first. A client may send a hundred thousand of them: none is looked for among the others.
+pub struct ById<'a, T> {
+    waiting: BTreeMap<&'a str, VecDeque<(usize, T)>>,
+    added: usize,
+}
+
+impl<T> Default for ById<'_, T> {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new(), added: 0 }
+    }
+}
+
+impl<'a, T> ById<'a, T> {
+    pub fn add(&mut self, id: &'a str, item: T) {
+        self.waiting.entry(id).or_default().push_back((self.added, item));
+        self.added += 1;
+    }
+
+    pub fn take(&mut self, id: &str) -> Option<T> {
+        let items = self.waiting.get_mut(id)?;
+        let taken = items.pop_front();
+        if items.is_empty() {
+            self.waiting.remove(id);
+        }
+        taken.map(|(_, item)| item)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// What was not taken, in the order in which it was added.
+    pub fn into_order(self) -> Vec<(&'a str, T)> {
+        let each = |(id, items): (&'a str, VecDeque<(usize, T)>)| {
+            items.into_iter().map(move |(place, item)| (place, id, item))
+        };
+        let mut left: Vec<_> = self.waiting.into_iter().flat_map(each).collect();
+        left.sort_unstable_by_key(|(place, ..)| *place);
+        left.into_iter().map(|(_, id, item)| (id, item)).collect()
+    }
 }
 
 fn leading_results(rest: &[Message]) -> &[Message] {
     let end = rest.iter().position(|message| !matches!(message.body, Body::Result(_)));
     &rest[..end.unwrap_or(rest.len())]
-}
-
-fn answers(message: &Message, call: &str) -> bool {
-    matches!(&message.body, Body::Result(result) if result.call_id == call)
 }
 
 fn unknown(call: &Message, id: &str, name: &str) -> Message {

@@ -15,6 +15,8 @@ pub mod history;
 pub mod id;
 pub mod input;
 pub mod lifecycle;
+#[cfg(test)]
+mod linear;
 pub mod memory;
 pub mod message;
 pub mod port;

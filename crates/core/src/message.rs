@@ -5,6 +5,7 @@
 //! opaque JSON text and comes out again as it went in. Nothing here parses JSON.
 
 use crate::time::Time;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -117,10 +118,10 @@ pub enum Part {
 /// or none: then results could not be told apart either, and providers refuse both.
 pub fn distinct_ids(calls: &[ToolCall]) -> Vec<String> {
     let mut ids: Vec<String> = Vec::with_capacity(calls.len());
+    let mut taken = BTreeSet::from([String::new()]);
     for (position, call) in calls.iter().enumerate() {
-        let taken = |id: &String| id.is_empty() || ids.contains(id);
         let mut id = call.id.clone();
-        while taken(&id) {
+        while !taken.insert(id.clone()) {
             id = format!("{id}_{position}");
         }
         ids.push(id);

@@ -12,6 +12,7 @@
 
 mod agent;
 mod alarm;
+mod apart;
 mod bridge;
 mod clerk;
 mod clock;

@@ -6,6 +6,7 @@
 
 use crate::agent::Home;
 use crate::alarm::Alarm;
+use crate::apart::apart;
 use crate::clerk;
 use crate::committer::CommitError;
 use crate::compress::{self, Found, Standing};
@@ -1016,7 +1017,8 @@ impl Actor {
         });
         for (message, row) in appended.zip(&committed.rows) {
             if let Body::User(content) = &message.body {
-                self.said = Some(unfenced(&content.plain()));
+                let said = content.plain();
+                self.said = Some(apart(said.len(), move || unfenced(&said)).await);
             }
             self.hear(*row, message);
         }

@@ -14,22 +14,30 @@ use std::fmt::Write as _;
 
 /// `json.dumps(value)`: what every JSON column of Hermes' tables holds.
 pub fn dumps(value: &Value) -> String {
-    Writer { escape: escape_ascii, indent: None }.text(value)
+    Writer { escape: escape_ascii, indent: None, enough: usize::MAX }.text(value)
 }
 
 /// `json.dumps(value, ensure_ascii=False)`: the form of Hermes' `.jsonl` transcripts.
 pub fn dumps_unicode(value: &Value) -> String {
-    Writer { escape: escape_unicode, indent: None }.text(value)
+    Writer { escape: escape_unicode, indent: None, enough: usize::MAX }.text(value)
 }
 
 /// `json.dumps(value, indent=2)`: the form of `sessions.json`.
 pub fn dumps_indented(value: &Value) -> String {
-    Writer { escape: escape_ascii, indent: Some(2) }.text(value)
+    Writer { escape: escape_ascii, indent: Some(2), enough: usize::MAX }.text(value)
+}
+
+/// The first `most` characters of [`dumps_indented`]. What is nested a hundred deep is indented to a hundred times its
+/// size, so nothing is written beyond that.
+pub fn dumps_indented_within(value: &Value, most: usize) -> String {
+    let mut text = Writer { escape: escape_ascii, indent: Some(2), enough: most }.text(value);
+    text.truncate(most); // all of it is ASCII
+    text
 }
 
 /// `json.dumps(value, indent=2, ensure_ascii=False)`: the form of Hermes' pairing files.
 pub fn dumps_indented_unicode(value: &Value) -> String {
-    Writer { escape: escape_unicode, indent: Some(2) }.text(value)
+    Writer { escape: escape_unicode, indent: Some(2), enough: usize::MAX }.text(value)
 }
 
 /// One string, as `json.dumps` writes it.
@@ -59,6 +67,8 @@ pub fn float(number: f64) -> String {
 struct Writer {
     escape: fn(&mut String, char),
     indent: Option<usize>,
+    /// Nothing is begun behind so many bytes.
+    enough: usize,
 }
 
 impl Writer {
@@ -80,6 +90,9 @@ impl Writer {
             Value::Array(items) => {
                 out.push('[');
                 for (nth, item) in items.iter().enumerate() {
+                    if out.len() >= self.enough {
+                        return;
+                    }
                     self.separate(out, nth, depth + 1);
                     self.write(out, item, depth + 1);
                 }
@@ -88,6 +101,9 @@ impl Writer {
             Value::Object(members) => {
                 out.push('{');
                 for (nth, (name, member)) in members.iter().enumerate() {
+                    if out.len() >= self.enough {
+                        return;
+                    }
                     self.separate(out, nth, depth + 1);
                     write_string(out, name, self.escape);
                     out.push_str(": ");

@@ -19,6 +19,8 @@ pub mod id;
 pub mod index;
 pub mod json;
 pub mod key;
+#[cfg(test)]
+mod linear;
 pub mod local;
 pub mod lock;
 pub mod log;

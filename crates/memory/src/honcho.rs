@@ -16,6 +16,8 @@
 mod dialectic;
 mod fence;
 mod ledger;
+#[cfg(test)]
+mod linear;
 pub mod migration;
 mod mirror;
 pub mod name;

@@ -23,6 +23,8 @@ pub mod hindsight;
 pub mod honcho;
 mod journal;
 mod keep;
+#[cfg(test)]
+mod linear;
 mod origin;
 mod pending;
 mod person;

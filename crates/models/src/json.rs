@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::HashMap;
 
 pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push_str(&string(text));
@@ -23,7 +24,7 @@ pub(crate) fn push_field(out: &mut String, name: &str, value: &str) {
 
 /// The fields of an object in their order, each value as it was written. None if it is not one.
 pub(crate) fn fields(object: &str) -> Option<Vec<(String, Box<RawValue>)>> {
-    struct Fields(Vec<(String, Box<RawValue>)>);
+    struct Fields(Vec<Option<(String, Box<RawValue>)>>);
 
     impl<'de> serde::Deserialize<'de> for Fields {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -39,15 +40,18 @@ pub(crate) fn fields(object: &str) -> Option<Vec<(String, Box<RawValue>)>> {
         }
 
         fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<Fields, A::Error> {
+            let mut places = HashMap::new();
             while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                self.0.retain(|(earlier, _)| *earlier != name); // the last one counts
-                self.0.push((name, value));
+                if let Some(earlier) = places.insert(name.clone(), self.0.len()) {
+                    self.0[earlier] = None; // the last one counts
+                }
+                self.0.push(Some((name, value)));
             }
             Ok(self)
         }
     }
 
-    serde_json::from_str::<Fields>(object).ok().map(|fields| fields.0)
+    serde_json::from_str::<Fields>(object).ok().map(|fields| fields.0.into_iter().flatten().collect())
 }
 
 /// The elements of an array, each as it was written. None if it is not one.

@@ -22,6 +22,8 @@ mod exchange;
 mod fault;
 mod json;
 #[cfg(test)]
+mod linear;
+#[cfg(test)]
 mod transcripts;
 
 pub use anthropic::{Anthropic, AnthropicConfig};

@@ -229,12 +229,11 @@ impl OpenAi {
             if self.merge_users
                 && segment.role == SegmentRole::User
                 && let Some((SegmentRole::User, last)) = messages.last_mut()
-                && let Some(merged) = merged(last, text)
+                && merge(last, text)
             {
-                *last = Cow::Owned(merged);
-            } else {
-                messages.push((segment.role, Cow::Borrowed(text)));
+                continue;
             }
+            messages.push((segment.role, Cow::Borrowed(text)));
         }
         if self.cache_marks {
             mark(&mut messages);
@@ -270,7 +269,7 @@ impl OpenAi {
     async fn exchange(&self, asked: Asked, deltas: Deltas<'_>) -> Result<Answer, Fault> {
         let mut draft = Draft::default();
         exchange::ask(&self.client, &self.place.endpoint, self.body(&asked), &mut draft, deltas).await?;
-        draft.finish(&self.place.model, |index| call_id::made(&asked.session, &asked.prompt, index))
+        draft.finish(&self.place.model, call_id::maker(&asked.session, &asked.prompt))
     }
 }
 
@@ -334,10 +333,15 @@ fn text_content(message: &str) -> Option<(&str, &str)> {
     Some((&message[..text], message.get(text..end)?))
 }
 
-fn merged(first: &str, second: &str) -> Option<String> {
-    let (head, first) = text_content(first)?;
-    let (_, second) = text_content(second)?;
-    Some(format!("{head}{}\\n\\n{}}}", first.strip_suffix('"')?, second.strip_prefix('"')?))
+/// Adds the second text to the first, in place: a client may send a hundred thousand messages in a row. False if one of
+/// them is more than a text.
+fn merge(first: &mut Cow<'_, str>, second: &str) -> bool {
+    let (Some(_), Some((_, text))) = (text_content(first), text_content(second)) else { return false };
+    let Some(text) = text.strip_prefix('"') else { return false };
+    let first = first.to_mut();
+    first.truncate(first.len() - "\"}".len());
+    first.extend(["\\n\\n", text, "}"]);
+    true
 }
 
 /// Marks the system prompt and the last messages that can carry a mark. A client that sets marks

@@ -263,7 +263,7 @@ fn spoken(text: String, finish: Option<String>) -> Assistant {
 }
 
 fn calling(text: String, calls: Vec<script::Call>, request: &Request) -> Assistant {
-    let made = |index| call_id::made(&request.session, &request.prompt, index);
+    let made = call_id::maker(&request.session, &request.prompt);
     let calls = calls.into_iter().enumerate().map(|(index, call)| ToolCall {
         id: call.id.unwrap_or_else(|| made(index)),
         name: call.name,

@@ -15,6 +15,8 @@ mod client;
 mod endpoint;
 mod error;
 mod event;
+#[cfg(test)]
+mod linear;
 pub mod listener;
 mod reply;
 mod retry;

@@ -14,6 +14,8 @@ mod commands;
 mod cursor;
 mod gateway;
 mod history;
+#[cfg(test)]
+mod linear;
 mod places;
 mod reading;
 mod rest;

@@ -15,6 +15,8 @@ pub mod discord;
 mod double;
 pub mod incoming;
 pub mod intake;
+#[cfg(test)]
+mod linear;
 pub mod live;
 pub mod media;
 pub mod pairing;

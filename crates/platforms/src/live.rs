@@ -10,6 +10,8 @@
 //!
 //! Deliberately absent: the reply, retries of anything, and memory of a view across a start.
 
+#[cfg(test)]
+mod linear;
 mod progress;
 
 #[cfg(test)]

@@ -11,6 +11,8 @@
 
 mod api;
 mod event;
+#[cfg(test)]
+mod linear;
 mod socket;
 pub mod text;
 

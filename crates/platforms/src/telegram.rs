@@ -14,6 +14,8 @@ mod button;
 mod fence;
 mod format;
 mod item;
+#[cfg(test)]
+mod linear;
 mod listen;
 mod pace;
 mod post;

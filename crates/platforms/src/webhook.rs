@@ -15,6 +15,8 @@
 
 mod filter;
 mod github;
+#[cfg(test)]
+mod linear;
 mod route;
 pub mod signature;
 pub mod template;

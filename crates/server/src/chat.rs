@@ -20,26 +20,23 @@ use crate::sse::{self, Voice, Work};
 use crate::written;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use throughline_core::Time;
-use throughline_core::port::{Delta, Settled};
+use throughline_core::port::{Delta, Settled, Submission};
 use throughline_core::turn;
 
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let mut fields = body::parse(&bytes)?;
-    let digest = fields.digest();
-    let caller = Caller::new(&app, &head.headers, fields.text("user")?)?;
-    let manner = Manner::take(&app, &mut fields)?;
-    let conversation = Conversation::from_messages(fields.take("messages"))?;
-    let ask = Ask { endpoint: "chat", body: digest, sampling: sampling::of_chat(&mut fields)? };
-    let placed = caller.place(&app, conversation)?;
-    let at = placed.at;
-    let receipt = app.desk.submit(caller.submission(&app, &ask, placed)).await?;
-    let stamp = caller.stamp(&app, &receipt, fields.left());
+    let server = app.clone();
+    let read = body::apart(bytes.len(), move || Asked::read(&server, &head.headers, &bytes));
+    let Asked { caller, manner, submission, ignored } = read.await?;
+    let at = submission.at;
+    let receipt = app.desk.submit(submission).await?;
+    let stamp = caller.stamp(&app, &receipt, ignored);
     let mut follower = Follower::new(app.desk.clone(), receipt);
     if manner.streams {
         let voice = Chunks::new(&stamp, manner, at);
@@ -55,6 +52,28 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
         stamp.put(response.headers_mut());
         response
     }))
+}
+
+/// A request, read.
+struct Asked {
+    caller: Caller,
+    manner: Manner,
+    submission: Submission,
+    /// Names of fields that nobody took.
+    ignored: Vec<String>,
+}
+
+impl Asked {
+    fn read(app: &App, headers: &HeaderMap, bytes: &[u8]) -> Result<Self, ApiError> {
+        let mut fields = body::parse(bytes)?;
+        let digest = fields.digest();
+        let caller = Caller::new(app, headers, fields.text("user")?)?;
+        let manner = Manner::take(app, &mut fields)?;
+        let conversation = Conversation::from_messages(fields.take("messages"))?;
+        let ask = Ask { endpoint: "chat", body: digest, sampling: sampling::of_chat(&mut fields)? };
+        let submission = caller.submission(app, &ask, caller.place(app, conversation)?);
+        Ok(Self { caller, manner, submission, ignored: fields.left() })
+    }
 }
 
 /// How the answer is to be told.

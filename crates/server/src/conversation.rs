@@ -4,8 +4,9 @@ use crate::body::wrong_type;
 use crate::content::{self, At, needed_text};
 use crate::error::ApiError;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use throughline_core::Time;
-use throughline_core::history;
+use throughline_core::history::{self, ById};
 use throughline_core::message::{Assistant, Body, Content, Message, Part, Reasoning, ToolCall, ToolResult};
 use throughline_core::prompt::Digest;
 use throughline_core::route::Thread;
@@ -211,10 +212,10 @@ impl Said {
 
     /// Every provider refuses a call without its result right after it, and a result without its call.
     fn broken_group(&self) -> Option<ApiError> {
-        let mut open: Vec<(&str, At)> = Vec::new();
+        let mut open = ById::default();
         for (at, body) in &self.rows {
             if let Body::Result(result) = body {
-                let Some(place) = open.iter().position(|(id, _)| *id == result.call_id) else {
+                if open.take(&result.call_id).is_none() {
                     let message = format!(
                         "{at} is the result of the call {:?}, which no message directly before it makes.",
                         result.call_id
@@ -222,18 +223,17 @@ impl Said {
                     return Some(
                         ApiError::invalid(at.field("tool_call_id"), message).code("broken_tool_pair"),
                     );
-                };
-                open.remove(place);
+                }
                 continue;
             }
             if !open.is_empty() {
                 break;
             }
             if let Body::Assistant(assistant) = body {
-                open.extend(assistant.calls.iter().map(|call| (call.id.as_str(), *at)));
+                assistant.calls.iter().for_each(|call| open.add(&call.id, *at));
             }
         }
-        open.first().map(|(id, at)| {
+        open.into_order().first().map(|(id, at)| {
             let message = format!(
                 "{at} makes the call {id:?}, and the messages directly after it hold no result of it."
             );
@@ -284,6 +284,7 @@ fn calls(value: Option<Value>, at: At) -> Result<Vec<ToolCall>, ApiError> {
         Some(other) => return Err(wrong_type(&at.field("tool_calls"), "an array of calls", &other)),
     };
     let mut calls: Vec<ToolCall> = Vec::with_capacity(items.len());
+    let mut ids = HashSet::with_capacity(items.len());
     for (index, item) in items.into_iter().enumerate() {
         let broken = |what: &str| {
             let param = format!("{at}.tool_calls[{index}]");
@@ -291,7 +292,7 @@ fn calls(value: Option<Value>, at: At) -> Result<Vec<ToolCall>, ApiError> {
         };
         let call =
             call(item).ok_or_else(|| broken("must have an id and a function with name and arguments"))?;
-        if calls.iter().any(|other| other.id == call.id) {
+        if !ids.insert(call.id.clone()) {
             return Err(broken("has the id of a call before it"));
         }
         calls.push(call);

@@ -31,6 +31,8 @@ mod follow;
 mod health;
 mod intake;
 mod items;
+#[cfg(test)]
+mod linear;
 mod porch;
 pub mod proof;
 mod responses;

@@ -25,13 +25,13 @@ use crate::ticket::Ticket;
 use crate::written;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::message::Body;
-use throughline_core::port::{Delta, Question, Reading, Receipt, Refusal, Settled};
+use throughline_core::port::{Delta, Question, Reading, Receipt, Refusal, Settled, Submission};
 use throughline_core::route::Target;
 use throughline_core::{Content, Message, RowId, Time, history, turn};
 use tokio::time::timeout;
@@ -42,18 +42,15 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(200);
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let mut fields = body::parse(&bytes)?;
-    let digest = fields.digest();
-    let caller = Caller::new(&app, &head.headers, fields.text("user")?)?;
-    let manner = Manner::take(&app, &mut fields)?;
-    let conversation = items::conversation(fields.take("input"), manner.instructions.clone())?;
-    let ask = Ask { endpoint: "responses", body: digest, sampling: sampling::of_response(&mut fields)? };
     let at = app.desk.now();
-    let receipt = match &manner.previous_response_id {
-        Some(id) => go_on(&app, &caller, &ask, conversation, id).await?,
-        None => app.desk.submit(caller.submission(&app, &ask, caller.place(&app, conversation)?)).await?,
+    let server = app.clone();
+    let read = body::apart(bytes.len(), move || Asked::read(&server, &head.headers, &bytes));
+    let Asked { caller, manner, said, ignored } = read.await?;
+    let receipt = match said {
+        Said::Begins(submission) => app.desk.submit(*submission).await?,
+        Said::Follows { id, ask, conversation } => go_on(&app, &caller, &ask, conversation, &id).await?,
     };
-    let stamp = caller.stamp(&app, &receipt, fields.left());
+    let stamp = caller.stamp(&app, &receipt, ignored);
     let mut follower = Follower::new(app.desk.clone(), receipt);
     let response = ResponseOf::new(&app, &stamp, manner, at);
     if response.manner.streams {
@@ -72,6 +69,41 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
         stamp.put(response.headers_mut());
         response
     }))
+}
+
+/// A request, read.
+struct Asked {
+    caller: Caller,
+    manner: Manner,
+    said: Said,
+    /// Names of fields that nobody took.
+    ignored: Vec<String>,
+}
+
+enum Said {
+    Begins(Box<Submission>),
+    /// After the response of this id, of which somebody else has to know.
+    Follows {
+        id: String,
+        ask: Ask,
+        conversation: Conversation,
+    },
+}
+
+impl Asked {
+    fn read(app: &App, headers: &HeaderMap, bytes: &[u8]) -> Result<Self, ApiError> {
+        let mut fields = body::parse(bytes)?;
+        let digest = fields.digest();
+        let caller = Caller::new(app, headers, fields.text("user")?)?;
+        let manner = Manner::take(app, &mut fields)?;
+        let conversation = items::conversation(fields.take("input"), manner.instructions.clone())?;
+        let ask = Ask { endpoint: "responses", body: digest, sampling: sampling::of_response(&mut fields)? };
+        let said = match manner.previous_response_id.clone() {
+            Some(id) => Said::Follows { id, ask, conversation },
+            None => Said::Begins(Box::new(caller.submission(app, &ask, caller.place(app, conversation)?))),
+        };
+        Ok(Self { caller, manner, said, ignored: fields.left() })
+    }
 }
 
 /// The response as its turn tells it: what the request said beside its words is not kept.

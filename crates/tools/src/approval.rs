@@ -24,6 +24,8 @@ mod detect;
 mod flags;
 mod glob;
 mod judge;
+#[cfg(test)]
+mod linear;
 mod rules;
 mod shell;
 mod unresolved;

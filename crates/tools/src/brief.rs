@@ -16,6 +16,8 @@ mod context;
 mod fold;
 mod guidance;
 mod host;
+#[cfg(test)]
+mod linear;
 mod surface;
 pub mod threat;
 

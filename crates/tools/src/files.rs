@@ -10,6 +10,8 @@
 
 mod diff;
 mod fuzzy;
+#[cfg(test)]
+mod linear;
 mod lint;
 mod patch;
 mod read;

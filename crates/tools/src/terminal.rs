@@ -14,6 +14,8 @@
 mod advice;
 mod environment;
 pub(crate) mod group;
+#[cfg(test)]
+mod linear;
 pub mod output;
 mod pty;
 mod registry;

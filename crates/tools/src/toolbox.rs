@@ -13,6 +13,8 @@
 
 mod catalog;
 mod gate;
+#[cfg(test)]
+mod linear;
 mod name;
 mod stranger;
 

@@ -245,8 +245,16 @@ pub fn section<'a>(body: &'a str, heading: &str) -> Option<&'a str> {
 pub fn without_sections(body: &str, headings: &[&str]) -> String {
     let mut body = body.to_owned();
     for heading in headings {
-        while let Some((begin, _, end)) = section_at(&body, heading) {
-            body = format!("{}\n\n{}", body[..begin].trim_end(), &body[end..]).trim().to_owned();
+        let (mut kept, mut rest) = (String::new(), body.as_str());
+        while let Some((begin, _, end)) = section_at(rest, heading) {
+            kept.push_str(&rest[..begin]);
+            kept.truncate(kept.trim_end().len());
+            kept.push_str("\n\n");
+            rest = &rest[end..];
+        }
+        if !kept.is_empty() {
+            kept.push_str(rest);
+            body = kept.trim().to_owned();
         }
     }
     body
@@ -256,8 +264,8 @@ pub fn without_sections(body: &str, headings: &[&str]) -> String {
 fn section_at(body: &str, heading: &str) -> Option<(usize, usize, usize)> {
     let mut found = body.match_indices(heading).map(|(begin, _)| (begin, begin + heading.len()));
     let (begin, from) = found.find(|(begin, from)| {
-        let rest = body[*from..].split('\n').next().unwrap_or_default();
-        (*begin == 0 || body[..*begin].ends_with('\n')) && rest.trim().is_empty()
+        let rest_of_line = || body[*from..].split('\n').next().unwrap_or_default();
+        (*begin == 0 || body[..*begin].ends_with('\n')) && rest_of_line().trim().is_empty()
     })?;
     let to = body[from..].find("\n## ").map_or(body.len(), |next| from + next + 1);
     Some((begin, from, to))

@@ -190,6 +190,7 @@ pub fn without_thinking(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len());
     let (mut copied, mut at) = (0, 0);
     let mut never_closed = [false; THOUGHTS.len()]; // looked for once, so that work stays linear
+    let first_word = text.len() - text.trim_start().len();
     while let Some(found) = text[at..].find('<') {
         let start = at + found;
         at = start + 1;
@@ -201,8 +202,7 @@ pub fn without_thinking(text: &str) -> Cow<'_, str> {
             false => closing(&text[after..], tag.kind),
         };
         never_closed[tag.kind] |= !tag.closes && close.is_none();
-        let begins_line = text[..start].trim_end_matches([' ', '\t']).ends_with('\n')
-            || text[..start].trim_start().is_empty();
+        let begins_line = start <= first_word || text[..start].trim_end_matches([' ', '\t']).ends_with('\n');
         copied = match close {
             Some(end) => after + end,
             None if !tag.closes && begins_line => text.len(),

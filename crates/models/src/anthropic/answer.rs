@@ -3,6 +3,7 @@
 use crate::exchange::{Assembly, Deltas, Stage};
 use crate::fault::{Fault, Said};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use throughline_core::message::{Assistant, Content, JsonText, Reasoning, ToolCall};
 use throughline_core::port::Delta;
 use throughline_core::turn::{Answer, Usage};
@@ -10,7 +11,9 @@ use throughline_net::Event;
 
 #[derive(Default)]
 pub(super) struct Draft {
-    blocks: Vec<(u64, Block)>,
+    blocks: Vec<Block>,
+    /// The last block of each index.
+    by_index: HashMap<u64, usize>,
     stop: Option<String>,
     usage: Usage,
     model: Option<String>,
@@ -126,7 +129,8 @@ impl Draft {
             },
             _ => Block::Other,
         };
-        self.blocks.push((index, opened));
+        self.by_index.insert(index, self.blocks.len());
+        self.blocks.push(opened);
         self.say(index, &owned("text"), deltas);
         self.think(index, &owned("thinking"), deltas);
     }
@@ -151,7 +155,7 @@ impl Draft {
     }
 
     fn block(&mut self, index: u64) -> Option<&mut Block> {
-        self.blocks.iter_mut().rev().find(|(place, _)| *place == index).map(|(_, block)| block)
+        self.by_index.get(&index).map(|place| &mut self.blocks[*place])
     }
 
     fn say(&mut self, index: u64, words: &str, deltas: Deltas<'_>) {
@@ -176,7 +180,7 @@ impl Draft {
         let finish = finish_of(self.stop.as_deref().unwrap_or_default());
         let details = details(&self.blocks);
         let (mut words, mut thoughts, mut calls) = (String::new(), Vec::new(), Vec::new());
-        for (_, block) in self.blocks {
+        for block in self.blocks {
             match block {
                 Block::Text(text) => words.push_str(&text),
                 Block::Thinking { thinking, .. } if !thinking.is_empty() => thoughts.push(thinking),
@@ -203,13 +207,13 @@ impl Draft {
 
 /// The thoughts as they must go back. Where the model thought again after it had spoken, places
 /// are kept for its words and calls, so that the order can be restored.
-fn details(blocks: &[(u64, Block)]) -> Option<JsonText> {
+fn details(blocks: &[Block]) -> Option<JsonText> {
     let is_thought = |block: &Block| matches!(block, Block::Thinking { .. } | Block::Redacted(_));
-    let last_thought = blocks.iter().rposition(|(_, block)| is_thought(block))?;
+    let last_thought = blocks.iter().rposition(is_thought)?;
     let is_divided =
-        blocks[..last_thought].iter().any(|(_, block)| matches!(block, Block::Text(_) | Block::Call { .. }));
+        blocks[..last_thought].iter().any(|block| matches!(block, Block::Text(_) | Block::Call { .. }));
     let mut details = Vec::new();
-    for (_, block) in &blocks[..=last_thought] {
+    for block in &blocks[..=last_thought] {
         match block {
             Block::Thinking { thinking, signature } => {
                 let mut thought = json!({"type": "thinking", "thinking": thinking});

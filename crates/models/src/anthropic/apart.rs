@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use throughline_core::prompt::{Segment, SegmentRole};
 
 /// How `encode` begins a call.
@@ -29,7 +29,7 @@ fn ids(bytes: &str) -> impl Iterator<Item = &str> {
 }
 
 fn renamed(segments: &[Segment]) -> Vec<Segment> {
-    let mut seen = HashSet::new();
+    let mut seen = Seen::default();
     let mut results = VecDeque::new();
     let rename = |segment: &Segment| match segment.role {
         SegmentRole::Assistant => {
@@ -47,20 +47,37 @@ fn renamed(segments: &[Segment]) -> Vec<Segment> {
 }
 
 /// The answer with ids of its own, and these ids in order: its results follow in the same.
-fn answer(segment: &Segment, seen: &mut HashSet<String>) -> (Segment, VecDeque<String>) {
+fn answer(segment: &Segment, seen: &mut Seen) -> (Segment, VecDeque<String>) {
     let mut ids = VecDeque::new();
     let segment = with_ids(segment, "tool_use", "id", &mut |id| {
-        let mut own = id.to_owned();
-        for number in 2.. {
-            if seen.insert(own.clone()) {
-                break;
-            }
-            own = format!("{id}_{number}");
-        }
+        let own = seen.own(id);
         ids.push_back(own.clone());
         own
     });
     (segment, ids)
+}
+
+/// The ids that are taken, and for each that was there before, the number to try next: all below it are taken, too.
+#[derive(Default)]
+struct Seen {
+    taken: HashSet<String>,
+    numbers: HashMap<String, usize>,
+}
+
+impl Seen {
+    fn own(&mut self, id: &str) -> String {
+        if self.taken.insert(id.to_owned()) {
+            return id.to_owned();
+        }
+        let number = self.numbers.entry(id.to_owned()).or_insert(2);
+        loop {
+            let own = format!("{id}_{number}");
+            *number += 1;
+            if self.taken.insert(own.clone()) {
+                return own;
+            }
+        }
+    }
 }
 
 /// The blocks of one kind get the ids that `own` makes of theirs.

@@ -355,3 +355,33 @@ proptest! {
         prop_assert!(body.matches("\"cache_control\":").count() <= 2);
     }
 }
+
+#[test]
+fn p31_an_answer_of_many_blocks_costs_what_it_should() {
+    throughline_complexity::assert_linear_in_count("anthropic::answer::Draft", |count| {
+        let event = |data: Value| Event { name: None, data: data.to_string() };
+        let open = |index| {
+            event(
+                json!({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}}),
+            )
+        };
+        let piece =
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}});
+        let events: Vec<_> = (0..count).map(open).chain(vec![event(piece); count]).collect();
+        move || {
+            let mut draft = Draft::default();
+            events.iter().for_each(|event| _ = draft.event(event, &|_| {}));
+            let _ = draft.finish("m");
+        }
+    });
+}
+
+#[test]
+fn p31_a_hundred_thousand_calls_of_one_id_cost_what_they_should() {
+    throughline_complexity::assert_linear_in_count("anthropic::apart::told", |count| {
+        let call = json!({"type": "tool_use", "id": "same", "name": "f", "input": {}});
+        let bytes = encode::whole(Side::Assistant, &vec![call.to_string(); count].join(","));
+        let segments = [Segment { role: SegmentRole::Assistant, bytes: bytes.into() }];
+        move || _ = apart::told(&segments).len()
+    });
+}

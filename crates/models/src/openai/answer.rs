@@ -4,6 +4,7 @@
 use crate::exchange::{Assembly, Deltas, Stage};
 use crate::fault::{Fault, Said};
 use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
 use throughline_core::message::{Assistant, Content, JsonText, Reasoning, ToolCall};
 use throughline_core::port::Delta;
 use throughline_core::turn::{Answer, Usage};
@@ -19,6 +20,9 @@ pub(super) struct Draft {
     reasoning_content: String,
     details: Vec<Value>,
     calls: Vec<Call>,
+    /// The last call of each index and of each id.
+    by_index: HashMap<u64, usize>,
+    by_id: HashMap<String, usize>,
     finish: Option<String>,
     usage: Usage,
     model: Option<String>,
@@ -27,7 +31,6 @@ pub(super) struct Draft {
 
 #[derive(Default)]
 struct Call {
-    index: Option<u64>,
     id: String,
     name: String,
     arguments: String,
@@ -148,6 +151,8 @@ impl Draft {
         let place = self.place(piece.get("index").and_then(Value::as_u64), &id, name);
         let call = &mut self.calls[place];
         if !id.is_empty() {
+            let last = self.by_id.entry(id.clone()).or_insert(place);
+            *last = place.max(*last);
             call.id = id;
         }
         // In pieces, or whole with every piece of the arguments.
@@ -172,17 +177,18 @@ impl Draft {
     fn place(&mut self, index: Option<u64>, id: &str, name: &str) -> usize {
         let is_other = |call: &Call| !id.is_empty() && !call.id.is_empty() && call.id != id;
         let known = match (index, id) {
-            (Some(_), _) => self
-                .calls
-                .iter()
-                .rposition(|call| call.index == index)
-                .filter(|place| !is_other(&self.calls[*place])),
+            (Some(index), _) => {
+                self.by_index.get(&index).copied().filter(|place| !is_other(&self.calls[*place]))
+            }
             (None, "") if name.is_empty() => self.calls.len().checked_sub(1),
             (None, "") => None,
-            (None, id) => self.calls.iter().rposition(|call| call.id == id),
+            (None, id) => self.by_id.get(id).copied(),
         };
         known.unwrap_or_else(|| {
-            self.calls.push(Call { index, ..Call::default() });
+            if let Some(index) = index {
+                self.by_index.insert(index, self.calls.len());
+            }
+            self.calls.push(Call::default());
             self.calls.len() - 1
         })
     }
@@ -216,6 +222,7 @@ fn finished_calls(
     made_id: impl Fn(usize) -> String,
 ) -> Result<Vec<ToolCall>, Fault> {
     let mut finished: Vec<ToolCall> = Vec::with_capacity(calls.len());
+    let mut taken = HashSet::new();
     for (index, call) in calls.into_iter().enumerate() {
         if call.name.is_empty() {
             return Err(Fault::nameless_call());
@@ -223,8 +230,9 @@ fn finished_calls(
         if finish == "length" && serde_json::from_str::<Value>(&call.arguments).is_err() {
             return Err(Fault::cut_call());
         }
-        let is_taken = call.id.is_empty() || finished.iter().any(|other| other.id == call.id);
+        let is_taken = call.id.is_empty() || taken.contains(&call.id);
         let id = if is_taken { made_id(index) } else { call.id };
+        taken.insert(id.clone());
         let extra =
             (!call.extra.is_empty()).then(|| JsonText::from_valid(Value::Object(call.extra).to_string()));
         finished.push(ToolCall { id, name: call.name, arguments: call.arguments, extra });

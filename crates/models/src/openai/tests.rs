@@ -345,3 +345,33 @@ proptest! {
         prop_assert!(longer.starts_with(&start(shorter).unwrap()));
     }
 }
+
+#[test]
+fn p31_an_answer_with_many_calls_costs_what_it_should() {
+    let draft = |count: usize, call: fn(usize) -> Value| {
+        let chunk = json!({"choices": [{"delta": {"tool_calls": (0..count).map(call).collect::<Value>()}}]});
+        move || {
+            let mut draft = Draft::default();
+            let _ = draft.whole(&chunk, &|_| {});
+            let _ = draft.finish("m", |index| index.to_string());
+        }
+    };
+    for call in [
+        |number: usize| json!({"index": number, "function": {"name": "f"}}),
+        |number| json!({"id": format!("{number}"), "function": {"name": "f"}}),
+        |_| json!({"function": {"name": "f"}}),
+        |number| json!({"index": 0, "id": format!("{number}"), "function": {"name": "f"}}),
+    ] {
+        throughline_complexity::assert_linear_in_count("openai::answer::Draft", |count| draft(count, call));
+    }
+}
+
+#[test]
+fn p31_many_messages_in_a_row_cost_what_they_should() {
+    let model = model(|config| config.merge_users = true);
+    throughline_complexity::assert_linear_in_count("openai::OpenAi::body", |count| {
+        let asked = asked(&model, &vec![user("a few words of a message"); count]);
+        let model = &model;
+        move || _ = model.body(&asked).len()
+    });
+}

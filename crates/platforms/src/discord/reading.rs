@@ -304,13 +304,13 @@ pub fn thread_name(content: &str) -> String {
 
 /// Where `<@1>`, `<@!1>`, `<@&1>` or `<#1>` ends, if the text begins with one.
 fn mention_end(text: &str) -> Option<usize> {
-    let (inside, _) = text.strip_prefix('<')?.split_once('>')?;
+    let inside = text.strip_prefix('<')?;
     let id = match inside.strip_prefix('@') {
         Some(user) => user.trim_start_matches(['!', '&']),
         None => inside.strip_prefix('#')?,
     };
-    let is_id = !id.is_empty() && id.bytes().all(|digit| digit.is_ascii_digit());
-    is_id.then_some(inside.len() + 2)
+    let rest = id.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    (rest.len() < id.len() && rest.starts_with('>')).then_some(text.len() - rest.len() + 1)
 }
 
 #[cfg(test)]

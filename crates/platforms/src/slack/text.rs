@@ -282,8 +282,7 @@ pub(super) fn pieces(markdown: &str, limit: usize) -> Vec<Piece<'_>> {
         }
         // A line too long for a message of its own is cut at a space, or else anywhere.
         let mut rest = line;
-        while cost(rest) > room {
-            let cut_at = breaking_point(rest, room);
+        while let Some(cut_at) = breaking_point(rest, room) {
             at += cut_at;
             pieces.push(cut(start, at, &mut reopened, fence.as_ref()));
             (start, weight) = (at, 0);
@@ -340,21 +339,22 @@ fn weight(letter: char) -> usize {
     }
 }
 
-/// Where to cut a line that is too long: after the last space that fits, or else after as much as fits.
-fn breaking_point(line: &str, room: usize) -> usize {
+/// Where to cut a line that is too long: after the last space that fits, or else after as much as fits. Looks no
+/// further than that.
+fn breaking_point(line: &str, room: usize) -> Option<usize> {
     let mut used = 0;
     let mut space = None;
     for (at, letter) in line.char_indices() {
         used += weight(letter);
         if used > room {
             // A space in the first half would waste the rest of the message.
-            return space.filter(|space| *space > at / 2).unwrap_or(at).max(1);
+            return Some(space.filter(|space| *space > at / 2).unwrap_or(at).max(1));
         }
         if letter == ' ' {
             space = Some(at + 1);
         }
     }
-    line.len()
+    None
 }
 
 /// Not more than fits into one message, for what is only shown in passing.

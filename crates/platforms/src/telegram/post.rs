@@ -547,8 +547,8 @@ fn marked(text: &str, mark: Option<&str>) -> String {
 }
 
 /// As much as one message holds: the beginning, as the reply will have it.
-fn preview(text: &str) -> String {
-    split::split(text).first().map_or_else(|| text.to_owned(), split::Piece::text)
+pub(super) fn preview(text: &str) -> String {
+    split::first(text).map_or_else(|| text.to_owned(), |piece| piece.text())
 }
 
 fn shortened(text: &str) -> String {

@@ -63,6 +63,20 @@ pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
 }
 
 /// As much as fits. Always at least one character, so that it ends.
+/// The first piece alone: of a reply that is still being written, nobody is shown more.
+pub(crate) fn first(text: &str) -> Option<Piece<'_>> {
+    let blank = text.len() - text.trim_start().len();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, _) = next(&None, rest); // nothing but white stands before it, so no block is open
+        if text.len() - rest.len() + piece.body.len() > blank {
+            return Some(piece);
+        }
+        rest = &rest[piece.body.len()..];
+    }
+    None
+}
+
 fn next<'a>(open: &Option<Fence>, rest: &'a str) -> (Piece<'a>, Option<Fence>) {
     let opening = open.as_ref().map_or(0, |fence| units(&fence.opening()));
     let mut room = LENGTH_MAX - RESERVE - CLOSING - opening;

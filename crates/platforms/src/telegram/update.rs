@@ -300,7 +300,7 @@ fn marked(text: &str, entity: &MessageEntity) -> String {
 }
 
 /// `@us, do this` is `do this`, `/new@us` is `/new`. Nothing but our name stays our name.
-fn without_our_name(text: &str, me: &Me) -> String {
+pub(super) fn without_our_name(text: &str, me: &Me) -> String {
     if me.username.is_empty() {
         return text.to_owned();
     }

@@ -15,7 +15,7 @@ pub fn prompt(template: &str, payload: &Value, event: &str, route: &str) -> Stri
     match template.is_empty() {
         true => format!(
             "Webhook event '{event}' on route '{route}':\n\n```json\n{}\n```",
-            cut(&json::dumps_indented(payload), RAW_MAX)
+            json::dumps_indented_within(payload, RAW_MAX)
         ),
         false => filled(template, payload, event),
     }
@@ -27,8 +27,7 @@ pub fn filled(template: &str, payload: &Value, event: &str) -> String {
     while let Some(start) = rest.find('{') {
         out.push_str(&rest[..start]);
         rest = &rest[start..];
-        let name = rest[1..].find('}').map(|end| &rest[1..=end]).filter(|name| is_name(name));
-        match name {
+        match name(rest) {
             Some(name) => {
                 fill(name, payload, event, &mut out);
                 rest = &rest[name.len() + 2..];
@@ -43,14 +42,18 @@ pub fn filled(template: &str, payload: &Value, event: &str) -> String {
     out
 }
 
-fn is_name(name: &str) -> bool {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.');
-    !name.is_empty() && name.chars().all(fits)
+/// What stands between the braces that `text` begins with, if that is a name.
+fn name(text: &str) -> Option<&str> {
+    let inside = text.strip_prefix('{')?;
+    let rest = inside
+        .trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.'));
+    let name = &inside[..inside.len() - rest.len()];
+    (!name.is_empty() && rest.starts_with('}')).then_some(name)
 }
 
 fn fill(name: &str, payload: &Value, event: &str, out: &mut String) {
     match name {
-        "__raw__" => out.push_str(&cut(&json::dumps_indented(payload), RAW_MAX)),
+        "__raw__" => out.push_str(&json::dumps_indented_within(payload, RAW_MAX)),
         "event_type" => out.push_str(event),
         name => match name.split('.').try_fold(payload, |value, part| value.as_object()?.get(part)) {
             None => {
@@ -71,12 +74,8 @@ fn in_words(value: &Value) -> String {
         Value::Bool(false) => "False".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(_) => json::dumps(value),
-        Value::Array(_) | Value::Object(_) => cut(&json::dumps_indented(value), PART_MAX),
+        Value::Array(_) | Value::Object(_) => json::dumps_indented_within(value, PART_MAX),
     }
-}
-
-fn cut(text: &str, limit: usize) -> String {
-    text.chars().take(limit).collect()
 }
 
 #[cfg(test)]

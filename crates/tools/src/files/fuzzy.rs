@@ -72,10 +72,11 @@ pub fn hint(error: &str, old: &str, content: &str) -> String {
     }
 }
 
-type Places = Vec<Range<usize>>;
-type Strategy = (&'static str, fn(&str, &str) -> Places);
+pub(super) type Places = Vec<Range<usize>>;
+pub(super) type Strategy = (&'static str, fn(&str, &str) -> Places);
 
-const STRATEGIES: [Strategy; 9] = [
+/// The last two compare by likeness, which costs more than the length: they have bounds, beyond which they find nothing.
+pub(super) const STRATEGIES: [Strategy; 9] = [
     ("exact", exact),
     ("line_trimmed", line_trimmed),
     ("whitespace_normalized", whitespace_normalized),
@@ -92,24 +93,30 @@ fn exact(content: &str, pattern: &str) -> Places {
 }
 
 fn line_trimmed(content: &str, pattern: &str) -> Places {
-    by_lines(content, pattern, |lines, wanted| {
-        lines.iter().zip(wanted).all(|(line, wanted)| line.trim() == wanted.trim())
-    })
+    by_lines(content, pattern, |lines, wanted| runs(&each(lines, str::trim), &each(wanted, str::trim)))
 }
 
 fn indentation_flexible(content: &str, pattern: &str) -> Places {
     by_lines(content, pattern, |lines, wanted| {
-        lines.iter().zip(wanted).all(|(line, wanted)| line.trim_start() == wanted.trim_start())
+        runs(&each(lines, str::trim_start), &each(wanted, str::trim_start))
     })
 }
 
 fn trimmed_boundary(content: &str, pattern: &str) -> Places {
     by_lines(content, pattern, |lines, wanted| {
-        let last = lines.len() - 1;
-        lines.iter().zip(wanted).enumerate().all(|(nth, (line, wanted))| match nth == 0 || nth == last {
-            true => line.trim() == wanted.trim(),
-            false => line == wanted,
-        })
+        let last = wanted.len() - 1;
+        let middles = match wanted.get(1..last) {
+            Some(middle) if !middle.is_empty() => {
+                runs(lines, middle).into_iter().filter_map(|at| at.checked_sub(1)).collect()
+            }
+            _ => (0..lines.len()).collect::<Vec<_>>(),
+        };
+        let is_same = |at: usize| {
+            lines.get(at..=at + last).is_some_and(|lines| {
+                lines[0].trim() == wanted[0].trim() && lines[last].trim() == wanted[last].trim()
+            })
+        };
+        middles.into_iter().filter(|at| is_same(*at)).collect()
     })
 }
 
@@ -125,10 +132,15 @@ fn whitespace_normalized(content: &str, pattern: &str) -> Places {
     let places = normalized.places(&exact(&normalized.text, &wanted.text));
     // From the start of the line, where only blanks come before: its indentation is then known.
     let indented = pattern.starts_with([' ', '\t']);
+    let first_word = |line: usize| content.len() - content[line..].trim_start_matches([' ', '\t']).len();
+    let (mut line, mut seen, mut word) = (0, 0, first_word(0));
     let whole = places.into_iter().map(|place| {
-        let line = content[..place.start].rfind('\n').map_or(0, |at| at + 1);
-        let blank = content[line..place.start].trim_matches([' ', '\t']).is_empty();
-        if blank && !indented { line..place.end } else { place }
+        if let Some(at) = content[seen..place.start].rfind('\n') {
+            line = seen + at + 1;
+            word = first_word(line);
+        }
+        seen = place.start;
+        if word >= place.start && !indented { line..place.end } else { place }
     });
     whole.collect()
 }
@@ -165,6 +177,9 @@ fn block_anchor(content: &str, pattern: &str) -> Places {
     // One candidate needs less of a likeness than one of several.
     let least = if candidates.len() == 1 { 0.50 } else { 0.70 };
     let middle: Vec<char> = wanted[1..count - 1].join("\n").chars().collect();
+    if candidates.len().saturating_mul(middle.len()) > PAIRS_MAX {
+        return Vec::new(); // so many beginnings and ends alike single nothing out
+    }
     let alike = candidates.into_iter().filter(|at| {
         let found: Vec<char> = lines[at + 1..at + count - 1].join("\n").chars().collect();
         count == 2 || found.len().max(middle.len()) <= BLOCK_CHARS_MAX && alike(&found, &middle, least)
@@ -189,18 +204,44 @@ fn context_aware(content: &str, pattern: &str) -> Places {
     alike.map(|at| line_span(content, &starts, at, wanted.len())).collect()
 }
 
-/// The places where as many lines as the pattern has are `same` as its lines.
-fn by_lines(content: &str, pattern: &str, same: impl Fn(&[&str], &[&str]) -> bool) -> Places {
+/// The places that `find` finds for the lines of the pattern among those of the content.
+fn by_lines(content: &str, pattern: &str, find: impl Fn(&[&str], &[&str]) -> Vec<usize>) -> Places {
     let wanted: Vec<&str> = pattern.split('\n').collect();
     let lines: Vec<&str> = content.split('\n').collect();
     if lines.len() < wanted.len() {
         return Vec::new();
     }
     let starts = line_starts(content);
-    (0..=lines.len() - wanted.len())
-        .filter(|at| same(&lines[*at..at + wanted.len()], &wanted))
-        .map(|at| line_span(content, &starts, at, wanted.len()))
-        .collect()
+    find(&lines, &wanted).into_iter().map(|at| line_span(content, &starts, at, wanted.len())).collect()
+}
+
+fn each<'a>(lines: &[&'a str], trimmed: fn(&'a str) -> &'a str) -> Vec<&'a str> {
+    lines.iter().map(|line| trimmed(line)).collect()
+}
+
+/// Where `wanted`, which is not empty, begins in `lines`, also where it overlaps itself. Each line is compared with a few
+/// (Knuth, Morris and Pratt): a file of a million lines that are all the same must not cost a million times a million.
+fn runs<T: PartialEq>(lines: &[T], wanted: &[T]) -> Vec<usize> {
+    // How many of the first lines of `wanted` its first n + 1 lines also end with.
+    let mut ends_with = vec![0; wanted.len()];
+    let next = |ends_with: &[usize], mut matched: usize, line: &T| {
+        while matched > 0 && (matched == wanted.len() || wanted[matched] != *line) {
+            matched = ends_with[matched - 1];
+        }
+        matched + usize::from(wanted[matched] == *line)
+    };
+    for at in 1..wanted.len() {
+        ends_with[at] = next(&ends_with, ends_with[at - 1], &wanted[at]);
+    }
+    let mut matched = 0;
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        matched = next(&ends_with, matched, line);
+        if matched == wanted.len() {
+            found.push(at + 1 - matched);
+        }
+    }
+    found
 }
 
 fn line_starts(content: &str) -> Vec<usize> {
@@ -533,6 +574,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn runs_are_where_every_window_would_be_the_same(
+            lines in prop::collection::vec(0u8..2, 0..24), wanted in prop::collection::vec(0u8..2, 1..6),
+        ) {
+            let windows = lines.windows(wanted.len()).enumerate().filter(|(_, window)| *window == wanted);
+            prop_assert_eq!(runs(&lines, &wanted), windows.map(|(at, _)| at).collect::<Vec<_>>());
+        }
+
         #[test]
         fn an_exact_place_is_replaced_and_nothing_else(before in "[a-c é\n]{0,30}", after in "[a-c é\n]{0,30}", new in ".{0,10}") {
             let content = format!("{before}NEEDLE{after}");

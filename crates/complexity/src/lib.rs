@@ -1,0 +1,218 @@
+//! Whether a function of foreign text is linear: doubling the text costs at most [`DOUBLED_MAX`] times as much.
+//!
+//! Whatever reads what a stranger wrote is in a table of its crate, one line each: its name, and a call. Every function
+//! is tried with every text of [`shapes`], on a thread with the stack of the gateway's own workers: a function that calls
+//! itself for every bracket does not survive it, and the thread's name says which it was.
+//!
+//! What is measured is the processor's time of that one thread, the least of several runs. Counting instructions would be
+//! steadier, but the counters of the processor are not to be had in most virtual machines, and an emulator that
+//! counts is so slow that texts must be short: a search for the next bracket in what is left of a text runs at thirty bytes
+//! per step, and its square shows only after a hundred thousand. So lengths are doubled until a run takes a while, and
+//! three doublings are judged together: a linear function costs 8 times as much, one with a logarithm 10 times, a
+//! quadratic one 64 times; the bound lies at 15. Nothing but the square of a length exceeds it five times in a row.
+//!
+//! Deliberately absent: a bound on the time itself. It would be one on the machine.
+
+mod shapes;
+
+use shapes::Shape;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// What twice the text may cost. A sort or a tree needs a little more than two.
+pub const DOUBLED_MAX: f64 = 2.5;
+
+/// How often a length is doubled between the two that are compared.
+const DOUBLINGS: u32 = 3;
+const LENGTH_MIN: usize = 2 << 10;
+/// No text is longer here, however quick the function is.
+const LENGTH_MAX: usize = 128 << 10;
+/// Lengths are doubled until a run takes this long: by then the square of one outweighs whatever else is done.
+const LONG_ENOUGH: Duration = Duration::from_millis(1);
+/// What touches each byte for less than this is taken for free: the memory itself costs as much, and not evenly.
+const FREE_PER_BYTE: Duration = Duration::from_nanos(4);
+const ATTEMPTS: usize = 5;
+/// That of a worker of the runtime.
+const STACK_BYTES: usize = 2 << 20;
+
+/// Reads a text, and throws away what comes of it.
+pub type Reader = fn(&str);
+
+/// Every function of the table is linear, whatever it reads. The ones that are not are named, with what they read.
+#[track_caller]
+pub fn assert_linear(table: &[(&'static str, Reader)]) {
+    let shapes = shapes::all();
+    let chosen = std::env::var("THROUGHLINE_COMPLEXITY").unwrap_or_default(); // a part of a name, to look at one
+    let table: Vec<_> = table.iter().filter(|(name, _)| name.contains(&chosen)).collect();
+    let next = AtomicUsize::new(0);
+    let (found, faults) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            let found = found.clone();
+            scope.spawn(|| {
+                let found = found; // one sender per thread
+                while let Some((name, read)) = table.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    for shape in &shapes {
+                        if let Some(fault) = judged(name, *read, shape) {
+                            let _ = found.send((*name, fault));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    drop(found);
+    let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    faults.into_iter().for_each(|(name, fault)| by_name.entry(name).or_default().push(fault));
+    let lines: Vec<_> = by_name
+        .into_iter()
+        .map(|(name, mut faults)| {
+            faults.sort_by(|one, other| other.0.total_cmp(&one.0));
+            let told = faults.iter().take(8).map(|(_, words)| format!("\n    {words}"));
+            format!("{name}: {} texts{}", faults.len(), told.collect::<String>())
+        })
+        .collect();
+    assert!(
+        lines.is_empty(),
+        "these cost more than {DOUBLED_MAX} times as much for twice the text:\n{}",
+        lines.join("\n")
+    );
+}
+
+/// The same for what is not a text: `prepared` makes something of a size, and what it returns is measured.
+#[track_caller]
+pub fn assert_linear_in_count<Run: FnOnce()>(name: &str, prepared: impl Fn(usize) -> Run + Sync) {
+    let fault = on_a_small_stack(name.to_owned(), || {
+        growth(LENGTH_MIN / 16, LENGTH_MAX / 16, |size| cost(prepared(size)))
+    });
+    if let Err((per_doubling, words)) = fault {
+        panic!("{name} costs {per_doubling:.1} times as much for twice as many: {words}");
+    }
+}
+
+fn judged(name: &str, read: Reader, shape: &Shape) -> Option<(f64, String)> {
+    let measured = on_a_small_stack(format!("{name}: {}", shape.name()), || {
+        growth(LENGTH_MIN, LENGTH_MAX, |length| {
+            let text = shape.text(length);
+            cost(|| read(&text))
+        })
+    });
+    measured.err().map(|(per_doubling, words)| (per_doubling, format!("{}: {words}", shape.name())))
+}
+
+/// A thread that runs out of stack says its name, and ends the process.
+fn on_a_small_stack<T: Send>(name: String, run: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let name: String = name.chars().filter(|character| *character != '\0').collect();
+        let builder = thread::Builder::new().name(name.clone()).stack_size(STACK_BYTES);
+        let running = builder.spawn_scoped(scope, run).expect("a thread starts");
+        running.join().unwrap_or_else(|_| panic!("{name}: it panicked"))
+    })
+}
+
+/// Err with what one doubling costs, and the measurements in words.
+fn growth(least: usize, most: usize, cost: impl Fn(usize) -> Duration) -> Result<(), (f64, String)> {
+    let mut measured = vec![cost(least)]; // for each doubling
+    let mut large = least;
+    while measured.len() <= DOUBLINGS as usize || (large < most && measured[measured.len() - 1] < LONG_ENOUGH)
+    {
+        large *= 2;
+        measured.push(cost(large));
+    }
+    let small = large >> DOUBLINGS;
+    let mut of_large = measured[measured.len() - 1];
+    let mut of_small = measured[measured.len() - 1 - DOUBLINGS as usize];
+    let free = FREE_PER_BYTE.saturating_mul(u32::try_from(small).unwrap_or(u32::MAX));
+    let mut attempts = 0;
+    loop {
+        let ratio = of_large.as_secs_f64() / of_small.max(free).as_secs_f64();
+        let per_doubling = ratio.powf(1.0 / f64::from(DOUBLINGS));
+        if per_doubling <= DOUBLED_MAX {
+            return Ok(());
+        }
+        if attempts == ATTEMPTS {
+            let words = format!(
+                "{per_doubling:.2} per doubling ({of_small:?} for {small}, {of_large:?} for {large})"
+            );
+            return Err((per_doubling, words));
+        }
+        // Whatever else the machine did made one of them look dear: the least of several runs is what it costs.
+        attempts += 1;
+        of_small = (0..3).map(|_| cost(small)).min().unwrap_or(of_small);
+        of_large = of_large.min(cost(large));
+    }
+}
+
+fn cost(run: impl FnOnce()) -> Duration {
+    let begun = clock::now();
+    run();
+    clock::now().saturating_sub(begun)
+}
+
+#[cfg(unix)]
+mod clock {
+    use rustix::time::{ClockId, clock_gettime};
+    use std::time::Duration;
+
+    /// How long this thread has had a processor.
+    pub fn now() -> Duration {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+    }
+}
+
+#[cfg(not(unix))]
+mod clock {
+    use std::sync::LazyLock;
+    use std::time::{Duration, Instant};
+
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+    pub fn now() -> Duration {
+        BEGUN.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+
+    #[test]
+    fn what_is_linear_passes() {
+        assert_linear(&[
+            ("count", |text| _ = black_box(text.chars().filter(|letter| *letter == 'a').count())),
+            ("sort", |text| {
+                let mut words: Vec<_> = text.split(' ').collect();
+                words.sort_unstable();
+                black_box(words);
+            }),
+        ]);
+    }
+
+    #[test]
+    #[should_panic(expected = "next_quote: ")]
+    fn a_search_for_what_never_comes_is_found_out() {
+        assert_linear(&[("next_quote", |text| {
+            text.match_indices('(').for_each(|(at, _)| _ = black_box(text[at..].find(')')));
+        })]);
+    }
+
+    #[test]
+    #[should_panic(expected = "times as much for twice as many")]
+    fn a_list_that_is_searched_for_each_of_its_items_is_found_out() {
+        assert_linear_in_count("distinct", |count| {
+            move || {
+                let mut seen = Vec::new();
+                (0..count).for_each(|number| match seen.contains(&number) {
+                    true => {}
+                    false => seen.push(number),
+                });
+                black_box(seen);
+            }
+        });
+    }
+}

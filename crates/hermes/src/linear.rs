@@ -1,0 +1,56 @@
+//! What lies in a home may be anybody's: each function of it is linear.
+//!
+//! Not here yet: what reads YAML (`config`), which still calls itself for every `: ` in a line.
+
+use crate::call::calls_from_json;
+use crate::content::content_from_json;
+use crate::env::Dotenv;
+use crate::index::Index;
+use crate::lock::{Record, is_gateway};
+use crate::message::message_from_json;
+use crate::{elsewhere, entry, json, log, pairing, state, title};
+use std::hint::black_box;
+use throughline_complexity::assert_linear;
+
+#[test]
+fn p31_text_functions_are_linear() {
+    assert_linear(&[
+        ("json::read", |text| _ = json::read(text).is_some()),
+        ("json::read of a list", |text| _ = json::read(&format!("[{text}1]")).is_some()),
+        ("json::read of an object", |text| _ = json::read(&format!("{{\"a\":{text}}}")).is_some()),
+        ("json::members", |text| _ = json::members(text)),
+        ("json::members of an object", |text| {
+            let fields: Vec<_> = text.split(' ').map(|name| format!("{}: 1", json::quote(name))).collect();
+            _ = json::members(&format!("{{{}}}", fields.join(", ")));
+        }),
+        ("json::items", |text| _ = json::items(text)),
+        ("json::items of a list", |text| _ = json::items(&format!("[{text}1]"))),
+        ("calls_from_json", |text| _ = calls_from_json(&format!("[{text}1]"))),
+        ("content_from_json", |text| _ = content_from_json(text)),
+        ("content_from_json of a list", |text| _ = content_from_json(&format!("[{text}1]"))),
+        ("message_from_json", |text| _ = message_from_json(text).is_ok()),
+        ("message_from_json of an object", |text| {
+            _ = message_from_json(&format!("{{\"role\": \"user\", \"content\": {text}}}")).is_ok();
+        }),
+        ("entry::entry_from_json", |text| _ = entry::entry_from_json(text).is_ok()),
+        ("entry::is_key_unsafe", |text| {
+            _ = black_box(entry::is_key_unsafe(text) | entry::is_path_unsafe(text))
+        }),
+        ("index::Index::parse", |text| _ = Index::parse(text).is_ok()),
+        ("lock::Record::parse", |text| _ = Record::parse(text).is_some()),
+        ("lock::is_gateway", |text| _ = black_box(is_gateway(text))),
+        ("log::read", |text| _ = log::read(text).is_some()),
+        ("log::read of a line", |text| {
+            _ = log::read(&format!(
+                "2026-01-02 03:04:05,678 INFO gateway.run: context compression started: {text}"
+            ))
+            .is_some();
+        }),
+        ("state::Directory", |text| _ = black_box(state::Directory::read(text).shown())),
+        ("title::clean", |text| _ = title::clean(text).is_ok()),
+        ("title::base", |text| _ = black_box(title::base(text))),
+        ("elsewhere::jobs", |text| _ = elsewhere::jobs(text)),
+        ("pairing::parse", |text| _ = pairing::parse(text).len()),
+        ("env::Dotenv", |text| _ = Dotenv::parse(text.as_bytes(), &|_| None).get("a").is_some()),
+    ]);
+}
