@@ -18,8 +18,6 @@ pub mod settings;
 mod frontmatter;
 mod guard;
 mod index;
-#[cfg(test)]
-mod linear;
 mod manage;
 mod pending;
 mod render;

@@ -1,15 +1,12 @@
 //! What is sent and what comes in here is foreign text: each function of it is linear.
 
 use super::update::{Me, without_our_name};
-use super::{fence, item, post, split};
+use super::{fence, item, post};
 use throughline_complexity::assert_linear;
 
 #[test]
 fn p31_text_functions_are_linear() {
     assert_linear(&[
-        // Which writes each piece as HTML, several times if it becomes too long; nothing else is written as HTML. Of several
-        // pieces from the start: the first alone costs less than each of many.
-        ("telegram::split::split", |text| _ = split::split(&text.repeat(4))),
         ("telegram::post::preview", |text| _ = post::preview(text)),
         ("telegram::item::items", |text| _ = item::items(text)),
         ("telegram::fence::left_open", |text| _ = fence::left_open(text)),
