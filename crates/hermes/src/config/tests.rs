@@ -307,3 +307,29 @@ fn two_equal_keys_are_reported() {
         config.warnings[0].text.contains("`agent` is written twice; this one counts and line 1 does not")
     );
 }
+
+/// A stranger's skill may hold any text: none of it may use up the stack, which would end the process.
+#[test]
+fn p31_yaml_that_lies_deep_in_itself_is_refused_and_harms_nobody() {
+    let deep = |unit: &str| unit.repeat(100_000);
+    for text in [
+        deep(": "),
+        deep("? "),
+        deep("- "),
+        deep("a: "),
+        deep("["),
+        deep("{"),
+        deep("[{"),
+        deep("{a: "),
+        format!("a: {}", deep("[")),
+        (0..20_000).map(|indent| format!("{}a:\n", " ".repeat(indent))).take(2_000).collect::<String>(),
+        (0..400).map(|nth| format!("a{nth}: &a{nth} [*a{}]\n", nth.max(1) - 1)).collect::<String>(),
+    ] {
+        // On a thread as small as those that serve requests.
+        let reading = std::thread::Builder::new().stack_size(2 << 20);
+        let read = reading.spawn(move || drop(Config::parse(&text, &|_| None))).expect("a thread");
+        read.join().expect("it is refused, or read");
+    }
+    let usual = (0..60).map(|indent| format!("{}a:\n", "  ".repeat(indent))).collect::<String>();
+    assert!(Config::parse(&usual, &|_| None).is_ok(), "nobody writes deeper than that");
+}

@@ -19,6 +19,10 @@ use std::ops::Range;
 /// What a file may grow to when its aliases are followed: a hundred times Hermes' own defaults.
 const NODES_MAX: usize = 100_000;
 
+/// How deep lists and mappings may lie in each other. They are read by recursion, and a stranger's skill may hold
+/// any text: a deeper one would use up the stack, and with it end the process.
+const DEPTH_MAX: usize = 128;
+
 /// Where something was written, counted from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -171,6 +175,7 @@ pub(super) fn parse(text: &str) -> Result<Document, Malformed> {
         anchors: HashMap::new(),
         notices: Vec::new(),
         nodes: 0,
+        depth: 0,
         skipped,
     };
     let root = builder.document()?;
@@ -183,6 +188,8 @@ struct Builder<'t> {
     anchors: HashMap<usize, Option<Node>>,
     notices: Vec<Notice>,
     nodes: usize,
+    /// How many collections are being read at the moment.
+    depth: usize,
     /// Bytes before the text that the parser sees.
     skipped: usize,
 }
@@ -246,14 +253,16 @@ impl<'t> Builder<'t> {
             }
             Event::SequenceStart(style, anchor, tag) => {
                 collection_tag(&tag, "seq", span.start)?;
-                self.begin(anchor);
+                self.begin(anchor, span.start)?;
                 let (items, end) = self.items()?;
+                self.depth -= 1;
                 Ok(self.finish(Value::List(items), cover(span, end), structure(style), anchor))
             }
             Event::MappingStart(style, anchor, tag) => {
                 collection_tag(&tag, "map", span.start)?;
-                self.begin(anchor);
+                self.begin(anchor, span.start)?;
                 let (entries, end) = self.entries()?;
+                self.depth -= 1;
                 Ok(self.finish(Value::Map(entries), cover(span, end), structure(style), anchor))
             }
             _ => Err(malformed(span.start, "a value is missing here")),
@@ -269,10 +278,15 @@ impl<'t> Builder<'t> {
         Ok(Node { value: target.value, place: target.place, written })
     }
 
-    fn begin(&mut self, anchor: usize) {
+    fn begin(&mut self, anchor: usize, at: Marker) -> Result<(), Malformed> {
+        if self.depth == DEPTH_MAX {
+            return Err(malformed(at, "lists and mappings lie in each other more than 128 deep here"));
+        }
+        self.depth += 1;
         if anchor > 0 {
             self.anchors.insert(anchor, None);
         }
+        Ok(())
     }
 
     fn finish(&mut self, value: Value, span: Span, style: Style, anchor: usize) -> Node {
