@@ -32,8 +32,9 @@ const LENGTH_MIN: usize = 2 << 10;
 const LENGTH_MAX: usize = 128 << 10;
 /// Lengths are doubled until a run takes this long: by then the square of one outweighs whatever else is done.
 const LONG_ENOUGH: Duration = Duration::from_millis(1);
-/// What touches each byte for less than this is taken for free: the memory itself costs as much, and not evenly.
-const FREE_PER_BYTE: Duration = Duration::from_nanos(4);
+/// What touches each byte for less than this is taken for free: fresh memory for a copy of a long text costs as much,
+/// and that of a short one nothing. A look at the whole text for each of its bytes costs thousands of times as much.
+const FREE_PER_BYTE: Duration = Duration::from_nanos(12);
 const ATTEMPTS: usize = 5;
 /// That of a worker of the runtime.
 const STACK_BYTES: usize = 2 << 20;
