@@ -232,6 +232,7 @@ async fn round(home: &Arc<Home>, memory: &Memory) -> Result<Option<Duration>, St
             return Ok(rest);
         }
         let (document, reached) = tokio::select! {
+            biased; // a simulation must not depend on luck
             Some(done) = lanes.next() => done,
             () = retaining.due.notified() => continue,
             () = sleep(rest.unwrap_or(BACKOFF_MAX)) => continue,

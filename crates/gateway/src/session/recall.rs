@@ -263,6 +263,7 @@ pub(super) async fn remind(
         sleep(STOP_PATIENCE).await;
     };
     let asked = tokio::select! {
+        biased; // a simulation must not depend on luck
         asked = timeout(patience, &mut asking) => asked.ok(),
         () = stopped => None,
     };
@@ -288,6 +289,7 @@ pub(super) async fn remind(
     }
     let Some(whose) = whose else { return };
     let late = tokio::select! {
+        biased; // a simulation must not depend on luck
         late = timeout(LATE_MAX, asking) => late,
         () = stopping(&desk.home) => return,
     };
