@@ -11,6 +11,9 @@ use crate::id::SessionId;
 use crate::session::ToolProgress;
 use crate::tool::Grant;
 
+/// What `/continue` says to the model.
+const CONTINUE: &str = "Continue.";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// End this conversation and begin another in the same chat. The id of the next is fixed when
@@ -45,6 +48,8 @@ pub enum Command {
         /// Only say what would be done.
         preview: bool,
     },
+    /// A person lets agents go on whose budget was used up, and this one with what they said last.
+    Continue,
     Status,
     Help,
     /// Dangerous commands are no longer asked about here, or are again.
@@ -113,6 +118,7 @@ impl Command {
             "approve" => approve(argument),
             "deny" => deny(argument),
             "compress" => compress(argument),
+            "continue" => Command::Continue,
             "status" => Command::Status,
             "help" => Command::Help,
             "yolo" => Command::Yolo,
@@ -142,6 +148,7 @@ impl Command {
             Command::Approve { .. } => "approve",
             Command::Deny { .. } => "deny",
             Command::Compress { .. } => "compress",
+            Command::Continue => "continue",
             Command::Status => "status",
             Command::Help => "help",
             Command::Yolo => "yolo",
@@ -159,6 +166,7 @@ impl Command {
             Command::New { .. }
                 | Command::Steer { .. }
                 | Command::Queue { .. }
+                | Command::Continue
                 | Command::Compress { .. }
                 | Command::Errand(_)
         )
@@ -168,6 +176,7 @@ impl Command {
     pub fn words(&self) -> Option<&str> {
         match self {
             Command::Steer { text } | Command::Queue { text } if !text.is_empty() => Some(text),
+            Command::Continue => Some(CONTINUE),
             _ => None,
         }
     }
@@ -301,6 +310,7 @@ mod tests {
             ("/verbose all", Some(Command::Verbose { level: Some(ToolProgress::All) })),
             ("/commands 2", other("commands", "2")),
             ("/kanban list", Some(Command::Absent { name: "kanban".into() })),
+            ("/continue", Some(Command::Continue)),
             ("/status@some_bot", Some(Command::Status)),
             ("/help", Some(Command::Help)),
             ("/stop", Some(Command::Stop)),

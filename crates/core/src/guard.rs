@@ -1,15 +1,12 @@
-//! What stops a runaway: a turn that never ends, a call that never gets anywhere, agents that thank
-//! each other for ever.
+//! What stops a runaway: a turn that never ends, a call that never gets anywhere.
 //!
 //! A turn has a budget of steps and tokens. When it is used up the model is told so in place of a
-//! result, and may answer once more. A chain of messages from agent to agent has a budget, too, and
-//! inherits it from the human message that began it: see [`Trace`].
+//! result, and may answer once more. What agents say to each other has a budget, too: see [`crate::chain`].
 
-use crate::input::Trace;
+use crate::chain;
 use crate::message::{Content, ToolCall};
 use crate::prompt::Digest;
 use crate::turn::{Group, Slot};
-use std::sync::Arc;
 
 /// Result of a call that a turn had no budget for.
 pub const NOT_RUN_BUDGET: &str = "[not run: this turn has used up its budget of steps or tokens. Nothing more will be run in it; answer now with what you have, and say what is left to do.]";
@@ -26,9 +23,6 @@ const REPEATS_TOLD: u32 = 3;
 /// And from here on it is not run.
 const REPEATS_MAX: u32 = 5;
 
-/// How many chains a session keeps count of. Older ones have long ended.
-const CHAINS_MAX: usize = 16;
-
 /// How far things may go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -36,17 +30,13 @@ pub struct Limits {
     pub steps_max: u32,
     /// Tokens that one turn may cost. None: no limit.
     pub turn_tokens_max: Option<u64>,
-    /// How many agents a message may pass through.
-    pub hops_max: u32,
-    /// How many turns one session may spend on one chain.
-    pub chain_turns_max: u32,
-    /// How many tokens one session may spend on one chain.
-    pub chain_tokens_max: Option<u64>,
+    /// What may follow from one human message among agents.
+    pub chain: chain::Limits,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps_max: 90, turn_tokens_max: None, hops_max: 8, chain_turns_max: 6, chain_tokens_max: None }
+        Self { steps_max: 90, turn_tokens_max: None, chain: chain::Limits::default() }
     }
 }
 
@@ -104,58 +94,4 @@ fn results_digest(group: &Group) -> Digest {
         .collect();
     let fields: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
     Digest::of(&fields)
-}
-
-/// What this session has spent on a chain of messages that began with one human message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chain {
-    pub origin: Arc<str>,
-    pub turns: u32,
-    pub tokens: u64,
-}
-
-/// The chains of a session, newest last.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chains(pub Vec<Chain>);
-
-impl Chains {
-    /// Whether one more turn for this message would be too many.
-    pub fn exceeds(&self, trace: &Trace, limits: &Limits) -> bool {
-        let spent = self.0.iter().find(|chain| chain.origin == trace.origin);
-        trace.hops > limits.hops_max
-            || spent.is_some_and(|chain| {
-                chain.turns >= limits.chain_turns_max
-                    || limits.chain_tokens_max.is_some_and(|max| chain.tokens >= max)
-            })
-    }
-
-    pub fn count_turn(&mut self, trace: &Trace) {
-        self.entry(trace).turns += 1;
-    }
-
-    pub fn count_tokens(&mut self, trace: &Trace, tokens: u64) {
-        self.entry(trace).tokens += tokens;
-    }
-
-    fn entry(&mut self, trace: &Trace) -> &mut Chain {
-        let place = match self.0.iter().position(|chain| chain.origin == trace.origin) {
-            Some(place) => place,
-            None => {
-                if self.0.len() == CHAINS_MAX {
-                    self.0.remove(0);
-                }
-                self.0.push(Chain { origin: trace.origin.clone(), turns: 0, tokens: 0 });
-                self.0.len() - 1
-            }
-        };
-        &mut self.0[place]
-    }
-}
-
-impl Trace {
-    /// What is said because of a message carries its trace one hop further.
-    #[must_use]
-    pub fn onward(&self) -> Trace {
-        Trace { hops: self.hops + 1, ..self.clone() }
-    }
 }

@@ -82,28 +82,40 @@ pub const AGENT_PLATFORM: &str = "agent";
 /// On that platform: words for the people of a session rather than for its model.
 pub const NOTICE_THREAD: &str = "notice";
 
-/// Which human message a message follows from, and how far it has come since. Whatever an agent
-/// says because of it carries it on.
+/// What a message follows from, and how far it has come since. Whatever an agent says because of it
+/// carries it on: see [`crate::chain`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The key of the human message that began it. Empty: this message is one, and begins its own.
+    /// Names the human message (or schedule, or webhook) that began it, among all agents of a user. Empty on a
+    /// message of a person: it begins its own. Empty on one of a bot: a gateway wrote it, and it follows from nothing.
     pub origin: Arc<str>,
     /// Where that message came in: who is told when the chain is cut.
     pub root: Option<Root>,
     /// How many agents it has passed through. 0: a human wrote it.
     pub hops: u32,
+    /// Set if a bot wrote it that is none of ours, so that nobody knows what it follows from: the last human
+    /// message that the platform heard in the same chat, or nothing.
+    pub foreign: Option<Arc<str>>,
 }
 
 impl Trace {
     pub fn is_human(&self) -> bool {
         self.hops == 0
     }
+
+    /// What is said because of a message carries its trace one hop further. Our own words are not foreign,
+    /// whatever they answer.
+    #[must_use]
+    pub fn onward(&self) -> Trace {
+        Trace { hops: self.hops + 1, foreign: None, ..self.clone() }
+    }
 }
 
-/// A session of some agent of this process.
+/// A session of an agent, which may run in another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    pub agent: Arc<str>,
+    /// The path of the agent's home.
+    pub home: Arc<str>,
     pub session: SessionId,
 }
 

@@ -134,6 +134,19 @@ impl Content {
         Self::Text(text.into())
     }
 
+    /// Joins a paragraph. What nobody could read has no place for one.
+    pub fn add_words(&mut self, words: &str) {
+        match self {
+            Content::Nothing => *self = Content::text(words),
+            Content::Text(text) => {
+                text.push_str("\n\n");
+                text.push_str(words);
+            }
+            Content::Parts(parts) => parts.push(Part::Text(words.to_owned())),
+            Content::Opaque(_) => {}
+        }
+    }
+
     /// What a person would read of it.
     pub fn plain(&self) -> String {
         match self {

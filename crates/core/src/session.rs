@@ -9,9 +9,10 @@
 //! - at most one turn and one compression are in flight, and they meet only before a request
 //! - whatever belongs to an earlier step, turn or generation is an echo, and changes nothing
 
+use crate::chain::{Cut, Foreign, Shared};
 use crate::command::{Command, Found};
 use crate::compression::{Operation, Promoted, Replacement, Stage, Upkeep};
-use crate::guard::{Chains, Limits, REPEATED, Repeated};
+use crate::guard::{Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
@@ -53,8 +54,13 @@ pub struct Session {
     pub allowed: Vec<String>,
     /// Where a person last wrote from.
     pub place: Option<Destination>,
-    /// What was spent on messages of other agents.
-    pub chains: Chains,
+    /// What bots that are none of ours have had answered here.
+    pub foreign: Foreign,
+    /// What the people of this session should read and could not be told: they have no chat. It joins the next
+    /// answer that one of them gets.
+    pub untold: Vec<String>,
+    /// The last notices that were given to these people, by their keys: none is given twice.
+    pub announced: VecDeque<String>,
     /// Silenced by the operator, or held because it is from before our time: nothing is begun until a
     /// person writes again.
     pub halted: bool,
@@ -109,6 +115,8 @@ pub struct Rules {
     pub limits: Limits,
     /// What this agent is called among those of its process.
     pub agent: Arc<str>,
+    /// The path of its home: what it is known by among all agents of the machine.
+    pub home: Arc<str>,
     /// When this home was first taken over: what was written long before is held. None: nothing is.
     pub baseline: Option<Time>,
     /// A memory provider keeps what is said.
@@ -169,6 +177,17 @@ pub enum Event {
         step: u32,
         index: usize,
         verdict: Verdict,
+    },
+    /// What the ledger says to a bot's message that would begin a turn.
+    Shared {
+        seq: Seq,
+        shared: Shared,
+    },
+    /// A turn that a bot's message began may not ask the model again.
+    Spent {
+        turn: TurnId,
+        step: u32,
+        cut: Cut,
     },
     /// The operator silences every session.
     Halted,
@@ -419,6 +438,10 @@ pub struct Reply {
 /// What a state implies should be running. Derived, never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Job {
+    /// Ask the ledger whether this message of a bot may begin a turn.
+    Share {
+        seq: Seq,
+    },
     Ask {
         turn: TurnId,
         step: u32,
@@ -482,7 +505,9 @@ impl Session {
             failed_step: 0,
             allowed: Vec::new(),
             place: None,
-            chains: Chains::default(),
+            foreign: Foreign::default(),
+            untold: Vec::new(),
+            announced: VecDeque::new(),
             halted: false,
             preferences: Preferences::default(),
             active: Time::default(),
@@ -522,6 +547,10 @@ impl Session {
             Event::Decided { turn, step, index, verdict } if self.is_at(turn, step) => {
                 next.decide(index, verdict, now, rules, &mut acts);
             }
+            Event::Shared { seq, shared } => next.share(seq, shared, now, rules, &mut acts),
+            Event::Spent { turn, step, cut } if self.is_at(turn, step) => {
+                next.end_spent(cut, now, rules, &mut acts)
+            }
             Event::Halted => next.halt(now, &mut acts),
             Event::Released => {
                 next.halted = false;
@@ -551,6 +580,7 @@ impl Session {
             Event::Asked { turn, step, .. } => acts.push(echo("question", turn, step)),
             Event::Decided { turn, step, .. } => acts.push(echo("decision", turn, step)),
             Event::Failed { turn, step, .. } => acts.push(echo("failure", turn, step)),
+            Event::Spent { turn, step, .. } => acts.push(echo("refusal", turn, step)),
         }
         next.attach(&mut acts);
         next.begin_waiting(now, rules, &mut acts);
@@ -571,7 +601,8 @@ impl Session {
     pub fn jobs(&self) -> Vec<Job> {
         let mut jobs = Vec::new();
         match &self.phase {
-            Phase::Idle | Phase::Closed(Finalisation::Done) => {}
+            Phase::Idle => jobs.extend(self.wants_share().map(|seq| Job::Share { seq })),
+            Phase::Closed(Finalisation::Done) => {}
             Phase::Closed(_) if self.handover.parked.is_some() => {}
             Phase::Closed(stage) => {
                 let Handover { done, attempts, running, .. } = &self.handover;
@@ -622,14 +653,9 @@ impl Session {
 
     /// Where the answer to a message goes. What another agent answers to a chain that a person began
     /// here concerns that person; anything else is answered where it came from.
-    pub fn answer_to(
-        &self,
-        trace: &Trace,
-        agent: &str,
-        reply_to: Option<Destination>,
-    ) -> Option<Destination> {
+    pub fn answer_to(&self, trace: &Trace, home: &str, reply_to: Option<Destination>) -> Option<Destination> {
         let began_here =
-            trace.root.as_ref().is_some_and(|root| *root.agent == *agent && root.session == self.id);
+            trace.root.as_ref().is_some_and(|root| *root.home == *home && root.session == self.id);
         match &self.place {
             Some(place) if !trace.is_human() && began_here => Some(place.clone()),
             _ => reply_to,
@@ -689,7 +715,10 @@ impl Session {
         }
         if input.trace.is_human() && !backlog && !is_order {
             self.halted = false;
-            self.chains = Chains::default(); // a person's word is a fresh budget for all that goes on here
+            self.foreign.reset(); // a person's word is a fresh budget for all bots here
+        }
+        if let Some(heard) = &input.trace.foreign {
+            self.foreign = self.foreign.after(heard, input.at, rules.limits.chain.quiet);
         }
         if input.trace.is_human() && input.reply_to.is_some() {
             self.place.clone_from(&input.reply_to);
@@ -746,8 +775,10 @@ impl Session {
         }
         turn.spent += usage.total();
         let trace = turn.trace();
-        if !trace.is_human() {
-            self.chains.count_tokens(&trace, usage.total());
+        if said.calls.is_empty() && turn.inputs.last().is_some_and(|input| is_person_without_chat(input)) {
+            for notice in self.untold.drain(..) {
+                said.content.add_words(&notice);
+            }
         }
         let open = (!said.calls.is_empty()).then(|| said.clone());
         let step = Step { turn: turn.id, step: turn.step, at: now, model, usage, prompt, open };
@@ -868,7 +899,7 @@ impl Session {
         while self.phase == Phase::Idle && !self.halted {
             // Orders to compress, and what is looked up beside, are taken up elsewhere: nobody waits behind one.
             let Some(place) = self.waiting.iter().position(past::holds_the_line) else { return };
-            if self.is_awaited(place) {
+            if self.is_awaited(place) || self.wants_share().is_some() {
                 return;
             }
             let Some(first) = self.waiting.remove(place) else { return };
@@ -881,9 +912,8 @@ impl Session {
                     let said = self.report(command, rules);
                     self.settle(&first, Outcome::Done { said, successor: None }, acts);
                 }
-                _ if !first.trace.is_human() && self.chains.exceeds(&first.trace, &rules.limits) => {
-                    self.cut(&first, rules, acts);
-                }
+                _ if first.trace.foreign.is_some() => self.hear_foreign(first, now, rules, acts),
+                _ if is_notice_of_a_gateway(&first) => self.leave_unanswered(&first, String::new(), acts),
                 _ => self.begin(first, now, acts),
             }
         }
@@ -893,9 +923,7 @@ impl Session {
         self.live_on(); // also where nobody has written since: a backlog that somebody let go on
         self.failed = None;
         self.failed_step = 0;
-        if !first.trace.is_human() {
-            self.chains.count_turn(&first.trace);
-        } else if self.place.is_none() {
+        if first.trace.is_human() && self.place.is_none() {
             self.place.clone_from(&first.reply_to); // it was received by the session before this one
         }
         let id = TurnId(first.seq);
@@ -977,6 +1005,17 @@ fn shares(first: &Input, other: &Input) -> bool {
     one_place && matches!(other.kind, Kind::Chat(_))
 }
 
+/// A gateway's own words, which another agent hears in the chat where they were said.
+fn is_notice_of_a_gateway(input: &Input) -> bool {
+    !input.trace.is_human() && input.trace.foreign.is_none() && input.trace.origin.is_empty()
+}
+
+/// A client of the API: what it should read can only stand in an answer.
+fn is_person_without_chat(input: &Input) -> bool {
+    let asked = matches!(&input.kind, Kind::Request(request) if request.task.is_none());
+    asked && input.reply_to.is_none() && input.trace.is_human()
+}
+
 /// What a person said here and is answered elsewhere concerns the people over there.
 fn rerooted(input: Arc<Input>, from: &SessionId, to: &SessionId) -> Arc<Input> {
     match &input.trace.root {
@@ -1005,6 +1044,7 @@ fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {
 }
 
 mod ask;
+mod chain;
 pub mod compress;
 #[cfg(test)]
 mod compressing;

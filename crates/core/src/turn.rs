@@ -166,10 +166,11 @@ impl Turn {
         self.said.push_str(text);
     }
 
-    /// What this turn follows from: a human's message, if there is one among its inputs.
+    /// What this turn follows from: a human's message, if there is one among its inputs; otherwise the one that began
+    /// it, which took its share of a chain's budget. What joins a turn costs nothing, and gives nothing.
     pub fn trace(&self) -> Trace {
         let human = self.inputs.iter().rev().find(|input| input.trace.is_human());
-        human.or(self.inputs.last()).map(|input| input.trace.clone()).unwrap_or_default()
+        human.or(self.inputs.first()).map(|input| input.trace.clone()).unwrap_or_default()
     }
 
     /// What it may still cost.

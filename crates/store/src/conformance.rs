@@ -12,6 +12,7 @@ mod past;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use throughline_core::chain::{self, Amount, Cut, Exceeded, Share, Shared, Spent};
 use throughline_core::command::Command;
 use throughline_core::compression::{Extent, Kind as Replaced, Operation, Plan, Replacement, Stage};
 use throughline_core::guard::Limits;
@@ -34,7 +35,7 @@ use throughline_core::session::compress::{End, NoSummary};
 use throughline_core::session::lifecycle::{ATTEMPTS_MAX, Handing, Noticed};
 use throughline_core::session::review::{Intervals, Report};
 use throughline_core::session::{
-    Act, BusyInput, Event, Failure, FailureKind, Finalisation, Outcome, Phase, Rules, Session,
+    Act, BusyInput, Event, Failure, FailureKind, Finalisation, Job, Outcome, Phase, Rules, Session,
 };
 use throughline_core::standing::Running;
 use throughline_core::time::Time;
@@ -458,6 +459,8 @@ pub struct World {
     batch: usize,
     planned: Vec<Planned>,
     boot: Boot,
+    /// What each origin has spent, and whether it was cut.
+    spent: BTreeMap<Arc<str>, (Spent, Option<Exceeded>)>,
 }
 
 impl World {
@@ -483,6 +486,7 @@ impl World {
             batch: 1,
             planned: Vec::new(),
             boot,
+            spent: BTreeMap::new(),
         }
     }
 
@@ -498,8 +502,46 @@ impl World {
         assert_eq!(broken, [] as [String; 0], "after {story:?}");
     }
 
+    /// Whoever wants a share gets one, as long as there is something left for its origin.
+    fn share_out(&mut self) {
+        for place in 0..PLACES as u8 {
+            loop {
+                self.flush_if_busy(place);
+                let state = &self.book(place).state;
+                let Some(Job::Share { seq }) = state.jobs().first().cloned() else { break };
+                let Some(input) = state.waiting.iter().find(|input| input.seq == seq) else { break };
+                let limits = &self.rules.limits.chain;
+                let share = Share {
+                    origin: input.trace.origin.clone(),
+                    root: input.trace.root.clone(),
+                    hops: input.trace.hops,
+                    amount: Amount::Turn,
+                    asker: Root { home: self.rules.home.clone(), session: state.id.clone() },
+                    place: None,
+                    hops_max: limits.hops_max,
+                    turns_max: limits.turns_max,
+                    calls_max: limits.calls_max,
+                };
+                let spent = self.spent.entry(share.origin.clone()).or_default();
+                let announce = spent.1.is_none();
+                let shared = match share.of(spent.0) {
+                    Ok(left) => {
+                        spent.0 = left;
+                        Shared::Granted
+                    }
+                    Err(why) => {
+                        spent.1.get_or_insert(why);
+                        Shared::Refused(Cut { number: 0, why, announce })
+                    }
+                };
+                self.happens(place, Event::Shared { seq, shared });
+            }
+        }
+    }
+
     fn take(&mut self, step: &Move) {
         self.now = Time(self.now.0 + 1_001);
+        self.share_out();
         match step {
             Move::Says { place, text } => self.says(*place, text),
             Move::SaysAgain { place } => self.says_again(*place),
@@ -636,10 +678,13 @@ impl World {
         let input = self.input(place, kind);
         let root = match origin % 3 {
             0 => None,
-            1 => Some(Root { agent: "me".into(), session: self.places[self.at(place)].clone() }),
-            _ => Some(Root { agent: "other".into(), session: id("elsewhere") }),
+            1 => Some(Root { home: "me".into(), session: self.places[self.at(place)].clone() }),
+            _ => Some(Root { home: "other".into(), session: id("elsewhere") }),
         };
-        let trace = Trace { origin: format!("human|{origin}").into(), root, hops: 1 + u32::from(hops % 5) };
+        // Every fourth one is a bot of somebody else.
+        let foreign = (origin % 4 == 3).then(|| if hops.is_multiple_of(2) { "" } else { "m\"7" }.into());
+        let (origin, hops) = (format!("human|{origin}").into(), 1 + u32::from(hops % 5));
+        let trace = Trace { origin, root, hops, foreign };
         let reply_to = input.reply_to.clone().map(|place| Destination { reply_to: None, ..place });
         self.receives(place, Arc::new(Input { trace, reply_to, ..Input::clone(&input) }));
     }
@@ -2060,17 +2105,15 @@ fn a_chain_between_agents_is_counted_and_cut_with_one_notice(sites: Sites<'_>) {
         }
         world.play(&[hears(0, origin), hears(0, origin), Move::Reloads { place: 0 }]);
     }
-    assert_eq!(world.books[&id("s0")].state.chains.0.len(), 2);
+    world.play(&[says(0, "still there?"), answers(0, "yes")]);
     assert_eq!(world.notes.get("chain_cut"), Some(&4));
-    let notices = |key: &str| world.replies.iter().filter(|sent| sent.key == key).count();
-    assert_eq!(notices("cut/human|2"), 1, "told once, where it began");
+    let notices = |world: &World| world.replies.iter().filter(|sent| sent.key.contains("|cut/human")).count();
+    assert_eq!(notices(&world), 2, "told once for each chain, where it was cut");
+    let heard = world.books[&id("s0")].rows.len();
+    assert_eq!(heard, 2 * (2 * 2 + 2) + 2, "a message that begins no turn is a row all the same");
     // Too many hops are too many for the first message, too; a person is answered all the same.
     world.play(&[Move::Hears { place: 1, origin: 2, hops: 3 }, says(0, "and I?"), answers(0, "yes")]);
-    assert_eq!(
-        world.replies.iter().filter(|sent| sent.key == "cut/human|2").count(),
-        1,
-        "by whichever session"
-    );
+    assert_eq!(notices(&world), 2, "by whichever session");
     assert_eq!(world.replies.last().map(|sent| sent.trace.hops), Some(1));
 }
 
@@ -2392,7 +2435,7 @@ fn p30_calls_questions_and_stops_can_be_followed(sites: Sites<'_>) {
         .map(|trace| format!("{}: {}", trace.name, trace.detail))
         .collect();
     has(&story, &["received", "5 hops", "human|2"]);
-    if world.rules.limits.hops_max < 5 {
+    if world.rules.limits.chain.hops_max < 5 {
         has(&story, &["chain_cut"]);
     }
     has(&story, &["waiting", "silenced"]);
@@ -2656,9 +2699,7 @@ pub fn busy_rules(busy: BusyInput) -> Rules {
     let limits = Limits {
         steps_max: 4,
         turn_tokens_max: Some(400),
-        hops_max: 3,
-        chain_turns_max: 2,
-        chain_tokens_max: Some(300),
+        chain: chain::Limits { hops_max: 3, turns_max: 2, calls_max: 9, ..chain::Limits::default() },
     };
     Rules {
         remembers: true,
@@ -2666,6 +2707,7 @@ pub fn busy_rules(busy: BusyInput) -> Rules {
         hard_tokens: Some(250),
         limits,
         agent: "me".into(),
+        home: "me".into(),
         baseline: None,
         review: Intervals { turns: 2, steps: 3 },
     }

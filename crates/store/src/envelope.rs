@@ -9,9 +9,10 @@
 
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use throughline_core::chain::Foreign;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Cause, Kind as Replaced, Replacement, Upkeep};
-use throughline_core::guard::{Chain, Chains, Repeated};
+use throughline_core::guard::Repeated;
 use throughline_core::id::{ChatKey, Generation, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Destination, Input, Kind, Request, Root, Sender, Task, Trace};
 use throughline_core::memory::{Place, Scope};
@@ -185,6 +186,7 @@ fn command_value(command: &Command) -> Value {
         Command::Compress { focus, keep, preview } => {
             json!({ "compress": focus, "keep": keep, "preview": preview })
         }
+        Command::Continue => json!("continue"),
         Command::Status => json!("status"),
         Command::Help => json!("help"),
         Command::Notice { text } => json!({ "notice": text }),
@@ -256,6 +258,7 @@ fn command_from(value: &Value) -> Read<Command> {
     let all = value.get("all").and_then(Value::as_bool).unwrap_or(false);
     Ok(match value {
         Value::String(name) if name == "stop" => Command::Stop,
+        Value::String(name) if name == "continue" => Command::Continue,
         Value::String(name) if name == "status" => Command::Status,
         Value::String(name) if name == "help" => Command::Help,
         Value::String(name) if name == "yolo" => Command::Yolo,
@@ -301,9 +304,10 @@ fn some_trace_value(trace: &Trace) -> Option<Value> {
     }
     let mut object = Object::default();
     object.text("origin", &trace.origin);
-    let root = trace.root.as_ref().map(|root| json!([&*root.agent, root.session.as_str()]));
+    let root = trace.root.as_ref().map(|root| json!([&*root.home, root.session.as_str()]));
     object.optional("root", root);
     object.number("hops", trace.hops.into());
+    object.optional_text("foreign", trace.foreign.as_deref());
     Some(object.0.into())
 }
 
@@ -313,10 +317,12 @@ fn trace_from(value: &Value) -> Read<Trace> {
         Some(root) => {
             let text = |place| root.get(place).and_then(Value::as_str).ok_or("a root without a name");
             let session = text(1)?.parse().map_err(|_| "a root that is no session")?;
-            Some(Root { agent: text(0)?.into(), session })
+            Some(Root { home: text(0)?.into(), session })
         }
     };
-    Ok(Trace { origin: text_of(value, "origin")?.into(), root, hops: small_number_of(value, "hops")? })
+    let (origin, hops) = (text_of(value, "origin")?.into(), small_number_of(value, "hops")?);
+    let foreign = optional_text_of(value, "foreign").map(Into::into);
+    Ok(Trace { origin, root, hops, foreign })
 }
 
 // -------------------------------------------------------------------------------------- outcome
@@ -565,10 +571,15 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
     if state.finalised {
         object.value("finalised", json!(true));
     }
-    if !state.chains.0.is_empty() {
-        let chains = state.chains.0.iter();
-        let chains = chains.map(|chain| json!([&*chain.origin, chain.turns, chain.tokens]));
-        object.value("chains", chains.collect());
+    if state.foreign != Foreign::default() {
+        let Foreign { heard, period, turns, last } = &state.foreign;
+        object.value("foreign", json!([&**heard, period, turns, last.0]));
+    }
+    if !state.untold.is_empty() {
+        object.value("untold", json!(state.untold));
+    }
+    if !state.announced.is_empty() {
+        object.value("announced", json!(state.announced));
     }
     if state.failed_step > 0 {
         object.number("failed_step", state.failed_step.into());
@@ -614,10 +625,9 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
     }
     state.finalised = value.get("finalised").and_then(Value::as_bool).unwrap_or(false);
     state.place = value.get("place").map(destination_from).transpose()?;
-    if let Some(chains) = value.get("chains") {
-        let chains = chains.as_array().ok_or("chains that are no list")?;
-        state.chains = Chains(chains.iter().map(chain_from).collect::<Read<_>>()?);
-    }
+    state.foreign = value.get("foreign").map(foreign_from).transpose()?.unwrap_or_default();
+    state.untold = value.get("untold").map(texts_from).transpose()?.unwrap_or_default();
+    state.announced = value.get("announced").map(texts_from).transpose()?.unwrap_or_default().into();
     let step = |name| value.get(name).and_then(Value::as_u64).and_then(|step| u32::try_from(step).ok());
     state.failed_step = step("failed_step").unwrap_or(0);
     if let Some(counted) = value.get("reviews").and_then(Value::as_array) {
@@ -668,12 +678,16 @@ fn preferences_from(value: &Value) -> Preferences {
     }
 }
 
-fn chain_from(value: &Value) -> Read<Chain> {
-    let number = |place: usize| value.get(place).and_then(Value::as_u64).ok_or("a chain without a count");
-    Ok(Chain {
-        origin: value.get(0).and_then(Value::as_str).ok_or("a chain without an origin")?.into(),
-        turns: u32::try_from(number(1)?).map_err(|_| "a chain without a count")?,
-        tokens: number(2)?,
+fn foreign_from(value: &Value) -> Read<Foreign> {
+    let count = |place: usize| {
+        let count = value.get(place).and_then(Value::as_u64).and_then(|count| u32::try_from(count).ok());
+        count.ok_or("a count of bots that is no number")
+    };
+    Ok(Foreign {
+        heard: value.get(0).and_then(Value::as_str).ok_or("bots without a chat")?.into(),
+        period: count(1)?,
+        turns: count(2)?,
+        last: value.get(3).and_then(Value::as_i64).map(Time).ok_or("bots without a time")?,
     })
 }
 

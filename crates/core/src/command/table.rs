@@ -40,6 +40,7 @@ pub const ALL: &[Entry] = &[
     entry("stop", &[], "", "end the running turn; what waits stays"),
     entry("steer", &[], "<text>", "join the running turn after its next step"),
     entry("queue", &["q"], "<text>", "wait for the next turn"),
+    entry("continue", &[], "", "let agents go on whose budget for one message was used up"),
     entry(
         "background",
         &["bg", "btw"],

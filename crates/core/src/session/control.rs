@@ -1,14 +1,18 @@
-//! What people order, and what stops a runaway: `/stop`, silence, budgets, chains between agents.
+//! What people order, and what stops a runaway: `/stop`, silence, budgets.
 
 use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, said_by};
 use crate::command::{self, Command};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
 use crate::history::{NOT_ASKED, STOPPED};
-use crate::input::{AGENT_PLATFORM, DedupeKey, Destination, Input, Kind, NOTICE_THREAD, Trace};
+use crate::input::{AGENT_PLATFORM, DedupeKey, Input, Kind, NOTICE_THREAD, Trace};
 use crate::time::Time;
 use crate::tool::{Grant, Verdict};
 use crate::turn::Slot;
-use std::sync::Arc;
+
+/// So many notices wait for an answer that can carry them. `status` has all of them.
+const UNTOLD_MAX: usize = 4;
+/// So many notices are remembered as given. Those that may come twice come close to each other.
+const ANNOUNCED_MAX: usize = 16;
 
 impl Session {
     /// Carries out an order that does not wait, and says what came of it.
@@ -78,14 +82,36 @@ impl Session {
         DedupeKey::of(&[AGENT_PLATFORM, NOTICE_THREAD, key])
     }
 
-    /// Words for the people of this session rather than for the model.
-    pub(super) fn notify(&self, key: &str, text: &str, acts: &mut Vec<Act>) {
-        acts.push(Act::Note { name: "notice", detail: text.to_owned() });
-        if let Some(destination) = self.place.clone() {
-            let key = format!("{}/{key}", self.id);
-            let trace = Trace::default();
-            acts.push(Act::Deliver(Reply { key, destination, text: text.to_owned(), trace }));
+    /// Words for the people of this session rather than for the model. Those who have no chat read them with
+    /// their next answer.
+    pub(super) fn notify(&mut self, key: &str, text: &str, acts: &mut Vec<Act>) {
+        if !self.is_first_announcement(key) {
+            return;
         }
+        acts.push(Act::Note { name: "notice", detail: text.to_owned() });
+        match self.place.clone() {
+            Some(destination) => {
+                let key = format!("{}/{key}", self.id);
+                let trace = Trace::default();
+                acts.push(Act::Deliver(Reply { key, destination, text: text.to_owned(), trace }));
+            }
+            None if self.untold.len() < UNTOLD_MAX && !self.untold.iter().any(|told| told == text) => {
+                self.untold.push(text.to_owned());
+            }
+            None => {}
+        }
+    }
+
+    /// Whether this notice was not given here before. From now on it was.
+    pub(super) fn is_first_announcement(&mut self, key: &str) -> bool {
+        if self.announced.iter().any(|known| known == key) {
+            return false;
+        }
+        if self.announced.len() == ANNOUNCED_MAX {
+            self.announced.pop_front();
+        }
+        self.announced.push_back(key.to_owned());
+        true
     }
 
     /// Calls that a turn has no budget for, or that lead nowhere, are not run. The model is told, and
@@ -122,39 +148,6 @@ impl Session {
             };
             self.fail(Failure { kind: FailureKind::Exhausted, message: message.into() }, acts);
         }
-    }
-
-    /// A chain of messages between agents has come far enough. The people it began with are told,
-    /// once; the other agent is not, or it would answer.
-    pub(super) fn cut(&mut self, input: &Arc<Input>, rules: &Rules, acts: &mut Vec<Act>) {
-        let trace = &input.trace;
-        let detail =
-            format!("message {} of {}, {} hops from its origin", input.seq, trace.origin, trace.hops);
-        acts.push(Act::Note { name: "chain_cut", detail });
-        let said = format!(
-            "Agents have been answering each other: the chain was cut at {} after {} hops. \
-             Write again if they should go on.",
-            rules.agent, trace.hops
-        );
-        let key = format!("cut/{}", trace.origin);
-        match &trace.root {
-            Some(root) if root.agent == rules.agent && root.session == self.id => {
-                self.notify(Self::notice_key(&key).as_str(), &said, acts);
-            }
-            Some(root) => {
-                let destination = Destination {
-                    platform: AGENT_PLATFORM.into(),
-                    account: root.agent.to_string(),
-                    chat: root.session.to_string(),
-                    thread: Some(NOTICE_THREAD.into()),
-                    reply_to: None,
-                };
-                let trace = trace.onward();
-                acts.push(Act::Deliver(Reply { key, destination, text: said.clone(), trace }));
-            }
-            None => {}
-        }
-        self.settle_quietly(input.seq, Outcome::Done { said, successor: None }, acts);
     }
 
     /// What was said to steer the turn joins it, from wherever it waits.

@@ -24,8 +24,8 @@ fn loaded(repeatable: &[usize]) -> Event {
 
 pub(super) fn from_agent(seq: u64, origin: &str, hops: u32) -> Event {
     let Event::Received(input) = chat(seq) else { unreachable!("chat receives") };
-    let root = Some(Root { agent: "other".into(), session: "r".parse().expect("plain id") });
-    let trace = Trace { origin: origin.into(), root, hops };
+    let root = Some(Root { home: "other".into(), session: "r".parse().expect("plain id") });
+    let trace = Trace { origin: origin.into(), root, hops, foreign: None };
     Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }))
 }
 
@@ -254,47 +254,149 @@ fn a_call_that_leads_nowhere_is_told_so_and_then_not_run() {
     assert_eq!(state.phase, Phase::Idle, "a model that will not hear is stopped");
 }
 
-#[test]
-fn p6_agents_that_answer_each_other_are_cut_with_one_notice_and_people_are_not() {
-    let mut rules = rules(BusyInput::Queue);
-    rules.agent = "this".into();
-    let mut state = session();
-    let mut turns = 0;
-    let mut notices = Vec::new();
-    for seq in 1..=20 {
-        let (next, acts) = state.step(from_agent(seq, "h", 1), Time(1), &rules);
-        notices.extend(acts.iter().map(word).filter(|act| act.starts_with("deliver cut/")));
-        state = next;
-        if let [Job::Ask { turn, .. }] = state.jobs()[..] {
-            turns += 1;
-            state = state.step(answered_with(turn.0.0, 0, &[], 1), Time(1), &rules).0;
-        }
-    }
-    assert_eq!(turns, rules.limits.chain_turns_max);
-    notices.dedup();
-    assert_eq!(notices, ["deliver cut/h"], "all under one key, so one is sent");
-    assert_eq!(state.answered, Seq(20), "every message has an end");
-    let human = state.step(chat(21), Time(1), &rules).0;
-    assert_eq!(human.jobs().len(), 1, "a person is answered");
-    let far = session().step(from_agent(1, "g", rules.limits.hops_max + 1), Time(1), &rules).0;
-    assert_eq!(far.jobs(), []);
+fn granted(seq: u64) -> Event {
+    Event::Shared { seq: Seq(seq), shared: Shared::Granted }
+}
+
+fn refused(seq: u64, announce: bool) -> Event {
+    let cut = Cut { number: 0, why: crate::chain::Exceeded::Turns, announce };
+    Event::Shared { seq: Seq(seq), shared: Shared::Refused(cut) }
 }
 
 #[test]
-fn p6_a_chain_that_is_cut_in_two_places_is_announced_once() {
+fn p6_a_message_of_an_agent_takes_a_share_before_its_turn_begins() {
+    let rows = vec![
+        (from_agent(1, "h", 1), vec!["accept 1"], vec!["share 1"]),
+        (loaded(&[]), vec![], vec!["share 1"]), // a crash in between: the ledger is asked again
+        (from_agent(2, "h", 1), vec!["accept 2"], vec!["share 1"]), // it waits behind
+        (granted(1), vec!["begin 1<1", "user m1", "begin 1<2", "user m2"], vec!["ask 1.0"]),
+        (granted(1), vec!["share_unused"], vec!["ask 1.0"]), // an echo
+        (
+            answered(1),
+            vec!["step 1.0", "assistant a", "1 answered by 1", "2 answered by 1", "deliver s/1"],
+            vec![],
+        ),
+    ];
+    play(session(), &rules(BusyInput::Queue), rows);
+}
+
+#[test]
+fn p6_a_message_beyond_the_budget_is_a_row_without_a_turn_and_told_once() {
+    let rows = vec![
+        (from_agent(1, "h", 1), vec!["accept 1"], vec!["share 1"]),
+        (refused(1, true), vec!["chain_cut", "deliver s/agent|notice|cut/h/0", "user m1", "1 done"], vec![]),
+        (from_agent(2, "h", 1), vec!["accept 2"], vec!["share 2"]),
+        (refused(2, true), vec!["chain_cut", "user m2", "2 done"], vec![]), // it has been announced
+        (chat(3), vec!["accept 3", "begin 3<3", "user m3"], vec!["ask 3.0"]), // a person is answered
+    ];
+    let state = play(session(), &rules(BusyInput::Queue), rows);
+    assert_eq!((state.received, state.answered), (Seq(3), Seq(2)), "every message has an end");
+}
+
+#[test]
+fn p6_a_person_who_joins_an_agent_s_message_needs_no_share() {
+    let rows = vec![
+        (from_agent(1, "h", 1), vec!["accept 1"], vec!["share 1"]),
+        (chat(2), vec!["accept 2", "begin 1<1", "user m1", "begin 1<2", "user m2"], vec!["ask 1.0"]),
+        (refused(1, true), vec!["share_unused"], vec!["ask 1.0"]),
+    ];
+    play(session(), &rules(BusyInput::Queue), rows);
+}
+
+#[test]
+fn p6_a_turn_whose_chain_may_ask_no_more_ends_with_what_it_has_done() {
+    let cut = Cut { number: 2, why: crate::chain::Exceeded::Calls, announce: true };
+    let spent = Event::Spent { turn: TurnId(Seq(1)), step: 1, cut };
+    let rows = vec![
+        (from_agent(1, "h", 1), vec!["accept 1"], vec!["share 1"]),
+        (granted(1), vec!["begin 1<1", "user m1"], vec!["ask 1.0"]),
+        (answered_with(1, 0, &["0"], 1), vec!["step 1.0"], vec!["call 1.0.0"]),
+        (called(1, 0, 0), vec!["result 0", "assistant a", "tool r"], vec!["ask 1.1"]),
+        (spent.clone(), vec!["chain_cut", "deliver s/agent|notice|cut/h/2", "1 failed in 1"], vec![]),
+        (spent, vec!["late_result_dropped"], vec![]),
+    ];
+    play(session(), &rules(BusyInput::Queue), rows);
+}
+
+/// A bot that is none of ours, heard after this message of a person, as far as the platform knows.
+fn from_foreign_bot(seq: u64, heard: &str) -> Event {
+    let Event::Received(input) = chat(seq) else { unreachable!("chat receives") };
+    let trace = Trace { hops: 1, foreign: Some(heard.into()), ..Trace::default() };
+    Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }))
+}
+
+#[test]
+fn p6_bots_of_others_count_in_their_chat_until_a_person_writes_whatever_restarts() {
     let mut rules = rules(BusyInput::Queue);
-    rules.agent = "this".into();
-    let Event::Received(input) = chat(2) else { unreachable!("chat receives") };
-    let root = Some(Root { agent: "this".into(), session: session().id });
-    let trace = Trace { origin: "h".into(), root, hops: rules.limits.hops_max + 1 };
+    rules.limits.chain.turns_max = 3;
+    let mut state = session();
+    let (mut turns, mut rows, mut notices) = (0, 0, 0);
+    for seq in 1..=9 {
+        if seq == 5 {
+            state = state.step(loaded(&[]), Time(1), &rules).0; // and the platform has heard nobody since
+        }
+        let heard = if seq < 5 { "m0" } else { "" };
+        let (next, acts) = state.step(from_foreign_bot(seq, heard), Time(1), &rules);
+        rows += acts.iter().map(word).filter(|act| *act == format!("user m{seq}")).count();
+        notices += acts.iter().map(word).filter(|act| act.starts_with("deliver s/agent|notice|cut/")).count();
+        state = next;
+        if let [Job::Ask { turn, .. }] = state.jobs()[..] {
+            turns += 1;
+            state = state.step(answered(turn.0.0), Time(1), &rules).0;
+        }
+    }
+    assert_eq!((turns, rows), (3, 9), "each is a row, three of them began a turn");
+    assert_eq!(notices, 1, "the chat is told once");
+    let heard = state.step(from_foreign_bot(10, "m9"), Time(1), &rules).0;
+    assert_eq!(heard.jobs().len(), 1, "a person was heard there");
+    let state = state.step(chat(10), Time(1), &rules).0;
+    let state = state.step(answered(10), Time(1), &rules).0;
+    let state = state.step(from_foreign_bot(11, "m0"), Time(1), &rules).0;
+    assert_eq!(state.jobs().len(), 1, "a person wrote here");
+}
+
+#[test]
+fn p6_what_a_gateway_itself_says_in_a_chat_begins_nothing_at_another() {
+    let Event::Received(input) = chat(1) else { unreachable!("chat receives") };
+    let trace = Trace { hops: 1, ..Trace::default() };
+    let notice = Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }));
+    play(session(), &rules(BusyInput::Queue), vec![(notice, vec!["accept 1", "user m1", "1 done"], vec![])]);
+}
+
+/// A client of the API has no chat: it reads it with its next answer.
+#[test]
+fn p6_people_without_a_chat_are_told_of_a_cut_in_their_next_answer_once() {
+    let rules = rules(BusyInput::Queue);
+    let Event::Received(notice) = command(1, Command::Notice { text: "cut".into() }) else {
+        unreachable!("command receives")
+    };
+    let trace = Trace { origin: "h".into(), hops: 1, ..Trace::default() };
+    let notice = Event::Received(Arc::new(Input { trace, reply_to: None, ..Input::clone(&notice) }));
+    let mut state = session().step(notice, Time(1), &rules).0;
+    let mut said = Vec::new();
+    for seq in [2, 3] {
+        let Event::Received(input) = request(seq) else { unreachable!("request receives") };
+        let input = Arc::new(Input { reply_to: None, ..Input::clone(&input) });
+        state = state.step(Event::Received(input), Time(1), &rules).0;
+        let (next, acts) = state.step(answered(seq), Time(1), &rules);
+        said.extend(acts.iter().map(word).filter(|act| act.starts_with("assistant")));
+        state = next;
+    }
+    assert_eq!(said, ["assistant a\n\ncut", "assistant a"]);
+}
+
+#[test]
+fn p6_a_cut_that_the_ledger_tells_and_one_that_happens_here_are_announced_once() {
+    let mut rules = rules(BusyInput::Queue);
+    rules.home = "this".into();
     let mut state = session().step(chat(1), Time(1), &rules).0;
     state = state.step(answered(1), Time(1), &rules).0;
-    let far = Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }));
-    let (state, cut) = state.step(far, Time(1), &rules);
+    state = state.step(from_agent(2, "h", 1), Time(1), &rules).0;
+    let (state, cut) = state.step(refused(2, true), Time(1), &rules);
     let told = Command::Notice { text: "cut over there".into() };
     let Event::Received(input) = command(3, told) else { unreachable!("command receives") };
-    let key = Session::notice_key("cut/h");
-    let trace = Trace { origin: "h".into(), root: None, hops: 8 };
+    let key = Session::notice_key(&crate::chain::notice_name("h", 0));
+    let trace = Trace { origin: "h".into(), hops: 8, ..Trace::default() };
     let notice = Event::Received(Arc::new(Input { key, trace, ..Input::clone(&input) }));
     let (_, told) = state.step(notice, Time(1), &rules);
     let keys = cut.iter().chain(&told).filter_map(|act| match act {
@@ -302,7 +404,7 @@ fn p6_a_chain_that_is_cut_in_two_places_is_announced_once() {
         _ => None,
     });
     let keys: Vec<_> = keys.collect();
-    assert_eq!(keys, ["s/agent|notice|cut/h"; 2], "one key, so one is sent");
+    assert_eq!(keys, ["s/agent|notice|cut/h/0"], "whichever comes first");
 }
 
 #[test]
@@ -329,8 +431,8 @@ fn p6_a_chain_that_begins_with_a_moved_message_has_its_people_where_the_message_
     let mut state = session().step(chat(1), Time(1), &rules).0;
     state = state.step(new(2), Time(1), &rules).0;
     let Event::Received(input) = chat(3) else { unreachable!("chat receives") };
-    let root = Some(Root { agent: rules.agent.clone(), session: session().id });
-    let trace = Trace { origin: "h".into(), root, hops: 0 };
+    let root = Some(Root { home: rules.home.clone(), session: session().id });
+    let trace = Trace { origin: "h".into(), root, ..Trace::default() };
     state = state.step(Event::Received(Arc::new(Input { trace, ..Input::clone(&input) })), Time(1), &rules).0;
     let (_, acts) = state.step(answered(1), Time(1), &rules);
     let moved = acts.iter().find_map(|act| match act {
@@ -362,6 +464,7 @@ fn p6_what_fails_or_says_nothing_is_not_told_to_another_agent() {
         };
         let input = Arc::new(Input { reply_to: Some(there), ..Input::clone(&input) });
         let state = session().step(Event::Received(input), Time(1), &rules).0;
+        let state = state.step(granted(1), Time(1), &rules).0;
         let (_, acts) = state.step(failed(1), Time(1), &rules);
         let notices = acts.iter().filter(|act| matches!(act, Act::Deliver(_))).count();
         assert_eq!(notices, told, "people who wait for the answer are told: {acts:?}");

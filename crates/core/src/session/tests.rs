@@ -146,6 +146,7 @@ pub fn word(act: &Act) -> String {
 
 pub fn job(job: &Job) -> String {
     match job {
+        Job::Share { seq } => format!("share {seq}"),
         Job::Ask { turn, step } => format!("ask {turn}.{step}"),
         Job::Call { turn, step, index } => format!("call {turn}.{step}.{index}"),
         Job::Await { turn, step, index } => format!("await {turn}.{step}.{index}"),

@@ -67,10 +67,12 @@ fn task() -> impl Strategy<Value = Task> {
 
 fn some_trace() -> impl Strategy<Value = Trace> {
     let root = prop::option::of((text(), session()));
-    (text(), root, prop_oneof![Just(0), any::<u32>()]).prop_map(|(origin, root, hops)| Trace {
+    let hops = prop_oneof![Just(0), any::<u32>()];
+    (text(), root, hops, prop::option::of(text())).prop_map(|(origin, root, hops, foreign)| Trace {
         origin: origin.into(),
-        root: root.map(|(agent, session)| Root { agent: agent.into(), session }),
+        root: root.map(|(home, session)| Root { home: home.into(), session }),
         hops,
+        foreign: foreign.map(Into::into),
     })
 }
 
@@ -94,11 +96,13 @@ fn some_ask() -> impl Strategy<Value = Ask> {
 
 /// A state with some of what [`rest_text`] holds, in a turn or not.
 fn some_state() -> impl Strategy<Value = Session> {
-    let chain = (text(), any::<u32>(), any::<u64>()).prop_map(|(origin, turns, tokens)| Chain {
-        origin: origin.into(),
-        turns,
-        tokens,
-    });
+    let foreign =
+        (text(), any::<u32>(), any::<u32>(), any::<i64>()).prop_map(|(heard, period, turns, last)| Foreign {
+            heard: heard.into(),
+            period,
+            turns,
+            last: Time(last),
+        });
     let repeated = (digest(), digest(), any::<u32>()).prop_map(|(calls, results, times)| Repeated {
         calls,
         results,
@@ -108,7 +112,8 @@ fn some_state() -> impl Strategy<Value = Session> {
         prop_oneof![Just(0), any::<u32>()],
         prop::collection::vec(text(), 0..3),
         prop::option::of(some_destination()),
-        prop::collection::vec(chain, 0..3),
+        prop_oneof![Just(Foreign::default()), foreign],
+        prop::collection::vec(text(), 0..3),
     );
     let of_turn = (
         prop_oneof![Just(0), any::<u32>()],
@@ -116,18 +121,22 @@ fn some_state() -> impl Strategy<Value = Session> {
         any::<bool>(),
         prop::option::of(repeated),
     );
-    (of_session, prop::option::of(of_turn)).prop_map(|((failed_step, allowed, place, chains), of_turn)| {
-        let mut state = Session::new("s".parse().unwrap());
-        state.failed_step = failed_step;
-        state.allowed = allowed;
-        state.place = place;
-        state.chains = Chains(chains);
-        if let Some((first_step, spent, exhausted, repeated)) = of_turn {
-            let turn = Turn::new(TurnId(Seq(1)), Time(0), Vec::new());
-            state.phase = Phase::Turn(Turn { first_step, spent, exhausted, repeated, ..turn });
-        }
-        state
-    })
+    (of_session, prop::option::of(of_turn)).prop_map(
+        |((failed_step, allowed, place, foreign, untold), of_turn)| {
+            let mut state = Session::new("s".parse().unwrap());
+            state.failed_step = failed_step;
+            state.allowed = allowed;
+            state.place = place;
+            state.foreign = foreign;
+            state.announced = untold.iter().rev().cloned().collect();
+            state.untold = untold;
+            if let Some((first_step, spent, exhausted, repeated)) = of_turn {
+                let turn = Turn::new(TurnId(Seq(1)), Time(0), Vec::new());
+                state.phase = Phase::Turn(Turn { first_step, spent, exhausted, repeated, ..turn });
+            }
+            state
+        },
+    )
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
@@ -143,6 +152,7 @@ fn command() -> impl Strategy<Value = Command> {
     prop_oneof![
         Just(Command::Stop),
         Just(Command::Status),
+        Just(Command::Continue),
         Just(Command::Help),
         text().prop_map(|text| Command::Steer { text }),
         text().prop_map(|text| Command::Queue { text }),

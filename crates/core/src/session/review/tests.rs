@@ -1,6 +1,8 @@
 //! When a review falls due, by table; how it ends; what it is asked and must not write.
 
 use super::*;
+use crate::Seq;
+use crate::chain::Shared;
 use crate::input::{Kind, Request, Task};
 use crate::message::{Assistant, Content};
 use crate::session::tests::{
@@ -147,13 +149,15 @@ fn an_empty_reply_is_none() {
 fn p22_other_agents_and_tasks_are_not_looked_back_at() {
     let Event::Received(input) = chat(1) else { unreachable!("it is an input") };
     let mut of_an_agent = crate::input::Input::clone(&input);
-    of_an_agent.trace = Trace { origin: "k".into(), root: None, hops: 1 };
+    of_an_agent.trace = Trace { origin: "k".into(), hops: 1, ..Trace::default() };
     let parent = "p".parse().expect("plain id");
     let (source, depth, steps_max, tokens_max, toolsets) = ("test".to_owned(), 1, 9, None, None);
     let task = Some(Task { parent, source, depth, steps_max, tokens_max, toolsets });
     let of_a_task = Request { content: Content::text("do it"), task, ..Request::default() };
-    for event in [Event::Received(Arc::new(of_an_agent)), received(1, Kind::Request(of_a_task))] {
-        assert_eq!(last(&played(&looking_back(1, 0), vec![event, answered(1)])), ("", ""));
+    let granted = Event::Shared { seq: Seq(1), shared: Shared::Granted };
+    let from_an_agent = vec![Event::Received(Arc::new(of_an_agent)), granted, answered(1)];
+    for events in [from_an_agent, vec![received(1, Kind::Request(of_a_task)), answered(1)]] {
+        assert_eq!(last(&played(&looking_back(1, 0), events)), ("", ""));
     }
 }
 
