@@ -1,6 +1,7 @@
 //! One agent: a home, its store, its sessions, its door. Several share a process and nothing else.
 
 use crate::bridge::Agents;
+use crate::chain;
 use crate::clock::Clock;
 use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, Writer};
 use crate::compress::Compressor;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use throughline_core::id::Boot;
 use throughline_core::input::{Destination, Room};
 use throughline_core::port::{
-    Briefing, Clerk, Commit, Desk, DraftChange, Hooks, Model, Models, Outgoing, Platform, StoreError,
+    Briefing, Clerk, Commit, Desk, DraftChange, Hooks, Ledger, Model, Models, Outgoing, Platform, StoreError,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::session::Rules;
@@ -62,6 +63,8 @@ pub struct Parts {
     pub clerk: Arc<dyn Clerk>,
     /// What people may choose from beside `model`.
     pub models: Arc<dyn Models>,
+    /// What agents may spend on each other, in this process and in others.
+    pub ledger: Arc<dyn Ledger>,
     pub mint: Mint,
     pub open: StoreFactory,
     /// None: questions go to the writer itself.
@@ -99,6 +102,7 @@ pub(crate) struct Home {
     pub clerk: Arc<dyn Clerk>,
     pub administrators: Vec<(String, String)>,
     pub models: Arc<dyn Models>,
+    pub ledger: Arc<dyn Ledger>,
     pub mint: Mint,
     pub rules: Rules,
     pub boot: Boot,
@@ -301,7 +305,7 @@ impl Agent {
     /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
         let Parts { clock, model, tools, hands, briefing, compressor, memory, hooks, platforms, .. } = parts;
-        let Parts { clerk, models, mint, open, readers, reviewer, .. } = parts;
+        let Parts { clerk, models, ledger, mint, open, readers, reviewer, .. } = parts;
         let mut store = open()?;
         let boot = store.boot(clock.now())?;
         let unfinished = store.reader().unfinished()?;
@@ -348,6 +352,7 @@ impl Agent {
             clerk,
             administrators: options.administrators,
             models,
+            ledger,
             mint,
             rules: Rules { baseline: Some(baseline), remembers, ..options.rules },
             boot,
@@ -390,6 +395,7 @@ impl Agent {
         if !home.lifecycle.policies.are_never() {
             tokio::spawn(expiry::watch(Arc::downgrade(&home)).instrument(home.span.clone()));
         }
+        tokio::spawn(chain::watch(Arc::downgrade(&home)).instrument(home.span.clone()));
         if let Some(memory) = memory {
             memory.belongs_to(&home);
             tokio::spawn(retention::run(Arc::downgrade(&home), memory).instrument(home.span.clone()));

@@ -7,10 +7,12 @@
 //! Deliberately absent: the words of a preview, and the platform it is on.
 
 use crate::agent::Home;
+use crate::chain;
 use crate::committer::CommitError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use throughline_core::input::{Destination, Trace};
 use throughline_core::port::{Commit, DraftChange, Drafted, Hold};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -34,6 +36,8 @@ pub(crate) struct Drafts {
 
 struct Known {
     preview: Preview,
+    /// Where it is, and what it follows from. None after a start: those who heard it have heard it by then.
+    said: Option<(Destination, Trace)>,
     /// So many are at it.
     held: usize,
     /// The reply is on its way: nobody else touches it.
@@ -49,7 +53,7 @@ impl Drafts {
     pub fn recover(&self, drafts: Vec<(String, Option<String>)>) {
         let drafts = drafts.into_iter().map(|(key, id)| {
             let preview = id.map_or(Preview::Unknown, Preview::Posted);
-            (key, Known { preview, held: 0, closed: false })
+            (key, Known { preview, said: None, held: 0, closed: false })
         });
         self.known().extend(drafts);
     }
@@ -59,8 +63,9 @@ impl Drafts {
     }
 
     /// Somebody is about to post it.
-    pub fn begin(&self, key: &str) {
-        let known = Known { preview: Preview::Unknown, held: 0, closed: false };
+    pub fn begin(&self, key: &str, place: Destination, trace: Trace) {
+        let said = Some((place, trace));
+        let known = Known { preview: Preview::Unknown, said, held: 0, closed: false };
         self.known().insert(key.to_owned(), known);
     }
 
@@ -68,6 +73,10 @@ impl Drafts {
         if let Some(known) = self.known().get_mut(key) {
             known.preview = Preview::Posted(id);
         }
+    }
+
+    fn said(&self, key: &str) -> Option<(Destination, Trace)> {
+        self.known().get(key)?.said.clone()
     }
 
     pub fn forget(&self, key: &str) {
@@ -127,6 +136,9 @@ pub(crate) fn hold(home: &Arc<Home>, key: &str) -> Option<Hold> {
 pub(crate) async fn drafted(home: &Arc<Home>, key: String, change: Drafted) {
     match change {
         Drafted::Posted { id } => {
+            if let Some((place, trace)) = home.drafts.said(&key) {
+                chain::posted(home, &place, &id, &trace);
+            }
             write(home, key.clone(), DraftChange::Posted { id: id.clone() }).await;
             home.drafts.posted(&key, id); // also where the disk is full: this process knows it
         }

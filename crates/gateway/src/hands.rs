@@ -134,7 +134,7 @@ impl Hands {
                     home_channel: &home_channel,
                     addresses: self.addresses.as_deref(),
                 };
-                around.run(call, &arguments)
+                around.run(call, &arguments).await
             }
             delegate::NAME => delegate::run(&home, &self.settings.delegation, call, &arguments).await,
             search::NAME => search::run(&home, call, &arguments).await,

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use throughline_core::command::{self, Command, Errand};
-use throughline_core::input::Kind;
+use throughline_core::input::{Kind, Trace};
 use throughline_core::port::{
-    Assignment, CallId, Commit, Desk, Draft, Drafted, Expansion, Halted, Hold, Progress, Promise, Question,
-    Reading, Receipt, Refusal, Running, Status, StoreError, Submission, Update,
+    Assignment, CallId, Commit, CutChain, Desk, Draft, Drafted, Expansion, Halted, Hold, Post, Progress,
+    Promise, Question, Reading, Receipt, Refusal, Running, Status, StoreError, Submission, Update,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
@@ -225,6 +225,18 @@ impl Desk for Door {
 
     fn now(&self) -> Time {
         self.0.clock.now()
+    }
+
+    fn introduce(&self, platform: &str, account: &str) {
+        self.0.ledger.introduce(platform, account);
+    }
+
+    fn recognise(&self, post: Post) -> Promise<'_, Option<Trace>> {
+        self.0.ledger.recognise(post)
+    }
+
+    fn cuts(&self) -> Promise<'_, Vec<CutChain>> {
+        Box::pin(async { self.0.ledger.cuts(self.0.rules.home.clone()).await.unwrap_or_default() })
     }
 }
 

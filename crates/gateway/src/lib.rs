@@ -14,6 +14,7 @@ mod agent;
 mod alarm;
 mod apart;
 mod bridge;
+mod chain;
 mod clerk;
 mod clock;
 mod committer;

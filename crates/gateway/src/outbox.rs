@@ -10,6 +10,7 @@
 //! makes its reply one that may have been seen.
 
 use crate::agent::{Home, Way};
+use crate::chain;
 use crate::committer::CommitError;
 use crate::draft::{self, Preview};
 use futures_util::FutureExt;
@@ -206,7 +207,12 @@ async fn attempt(
     };
     let is_over = sent.as_ref().err().is_some_and(|error| gives_up(error, outgoing.attempts, *unknown));
     match sent {
-        Ok(platform_id) => settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await,
+        Ok(platform_id) => {
+            if let Some(id) = &platform_id {
+                chain::posted(home, &outgoing.destination, id, &outgoing.trace);
+            }
+            settle(home, outgoing, DeliveryChange::Delivered { platform_id }).await
+        }
         // Somebody took the preview away, or it is too old to change: the reply is a message of its own.
         Err(SendError::Never { message }) if outgoing.draft.is_some() => {
             home.note(Some(outgoing.session.clone()), "preview_gone", format!("{}: {message}", outgoing.key));

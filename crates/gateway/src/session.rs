@@ -7,6 +7,7 @@
 use crate::agent::Home;
 use crate::alarm::Alarm;
 use crate::apart::apart;
+use crate::chain;
 use crate::clerk;
 use crate::committer::CommitError;
 use crate::compress::{self, Found, Standing};
@@ -24,6 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use throughline_core::chain::Amount;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
@@ -584,8 +586,11 @@ impl Actor {
         let seq = self.state.received.next();
         let gathers = submission.gathers;
         let Submission { mut birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
-        let trace = self.traced(trace, key.as_str());
-        let reply_to = self.state.answer_to(&trace, &self.home.rules.agent, reply_to);
+        let trace = self.traced(trace, key.as_str(), at);
+        if matches!(kind, Kind::Command(Command::Continue)) {
+            self.reopen_chains().await;
+        }
+        let reply_to = self.state.answer_to(&trace, &self.home.rules.home, reply_to);
         let input = Arc::new(Input { seq, at, key, kind, reply_to, sender, platform_id, trace });
         if !self.born {
             self.source.clone_from(&birth.source);
@@ -748,13 +753,22 @@ impl Actor {
         Ok(!said.await?)
     }
 
-    /// What a human writes begins a chain of its own, here.
-    fn traced(&self, trace: Trace, key: &str) -> Trace {
-        let here = || Root { agent: self.home.rules.agent.clone(), session: self.id.clone() };
-        match trace.is_human() {
-            true => Trace { origin: key.into(), root: Some(here()), hops: 0 },
-            // A process that was left running has forgotten what it was for, but not for whom.
-            false => Trace { root: Some(trace.root.unwrap_or_else(here)), ..trace },
+    fn here(&self) -> Root {
+        Root { home: self.home.rules.home.clone(), session: self.id.clone() }
+    }
+
+    fn traced(&self, trace: Trace, key: &str, at: Time) -> Trace {
+        let foreign = match &trace.foreign {
+            Some(heard) => self.state.foreign.after(heard, at, self.home.rules.limits.chain.quiet),
+            None => self.state.foreign.clone(),
+        };
+        trace.rooted(key, self.here(), &foreign)
+    }
+
+    /// A person orders that agents go on. Whoever cannot be asked now is asked again by the next such order.
+    async fn reopen_chains(&self) {
+        if let Err(error) = self.home.ledger.reopen(self.here()).await {
+            tracing::warn!(%error, "the chains of this conversation could not be opened again; try /continue again");
         }
     }
 
@@ -986,6 +1000,7 @@ impl Actor {
         if asks_for_status {
             self.add_engine_words(&mut acts).await;
         }
+        let answered = answered.map(|(answer, mark)| (as_written(answer, &acts), mark));
         let mut all = self.prompt_acts(&next).await;
         all.extend(self.personality_acts(&next));
         all.extend(first);
@@ -1094,9 +1109,10 @@ impl Actor {
             Some(Preview::Posted(id)) => Some(id),
             Some(Preview::Unknown) => return None, // there may be one, and nobody can find it
             None => {
+                let place = destination.clone();
                 let intended = DraftChange::Intended { session: self.id.clone(), destination };
                 draft::put(&self.home, key.clone(), intended).await.ok()?;
-                self.home.drafts.begin(&key);
+                self.home.drafts.begin(&key, place, turn.trace().onward());
                 None
             }
         };
@@ -1371,6 +1387,12 @@ impl Actor {
                 let (review, reading) = (review.clone(), self.reading(review));
                 return Ok(desk.start(review::run(desk.clone(), review, reading)));
             }
+            (Job::Share { seq }, _) => {
+                let waits = |input: &&Arc<Input>| input.seq == *seq;
+                let input = self.state.waiting.iter().find(waits).expect("a share is implied by what waits");
+                let share = chain::share_of(&self.home, &self.id, input, &input.trace, Amount::Turn);
+                return Ok(desk.start(chain::share(desk.clone(), *seq, share)));
+            }
             (Job::Report { operation }, _) => {
                 return Ok(desk.start(compress::report(desk.clone(), *operation)));
             }
@@ -1394,8 +1416,13 @@ impl Actor {
                 let feed = self.feed.clone();
                 let model = self.model();
                 let standing = self.standing().await?;
-                let asking =
-                    Asking { turn: *turn, step: *step, inputs, prompt, mark, sampling, model, standing };
+                let Phase::Turn(current) = &self.state.phase else { unreachable!("it was one above") };
+                let (trace, last) = (current.trace(), current.inputs.last());
+                let share = last
+                    .filter(|_| !trace.is_human())
+                    .map(|last| chain::share_of(&self.home, &self.id, last, &trace, Amount::Call));
+                let (turn, step) = (*turn, *step);
+                let asking = Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share };
                 let (asked, gathers_until) = (turn::ask(desk.clone(), feed, asking), self.gathers_until);
                 desk.start(async move {
                     if let Some(until) = gathers_until {
@@ -1635,4 +1662,15 @@ fn lost() -> StoreError {
         doing: "learn how a commit ended",
         source: "the writer stopped in the middle".into(),
     }
+}
+
+/// An answer as it stands in the transcript, which is what its client gets: a notice may have joined it.
+fn as_written(answer: Answer, acts: &[Act]) -> Answer {
+    let said = acts.iter().find_map(|act| match act {
+        Act::Append(Message { body: Body::Assistant(said), .. }) if said.calls.is_empty() => {
+            Some(said.clone())
+        }
+        _ => None,
+    });
+    Answer { said: said.unwrap_or_else(|| answer.said.clone()), ..answer }
 }

@@ -2,12 +2,14 @@
 //! none writes anything itself.
 
 use crate::agent::Home;
+use crate::chain;
 use crate::compress::Standing;
 use crate::session::Mail;
 use crate::stream::Feed;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use throughline_core::chain::Share;
 use throughline_core::message::{JsonText, ToolResult};
 use throughline_core::port::{Asked, CallId, Model, ModelError, Promise};
 use throughline_core::prompt::{Mark, Prompt};
@@ -37,6 +39,8 @@ pub(crate) struct Asking {
     pub sampling: Option<JsonText>,
     pub model: Arc<dyn Model>,
     pub standing: Standing,
+    /// What each request takes of the budget of what it follows from. None: a person began it.
+    pub share: Option<Share>,
 }
 
 impl Desk {
@@ -52,9 +56,14 @@ impl Desk {
 }
 
 pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
-    let Asking { turn, step, inputs, prompt, mark, sampling, model, standing } = asking;
+    let Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share } = asking;
     let asked = Asked { session: desk.session.to_string(), prompt, sampling };
     for attempt in 1.. {
+        if let Some(share) = &share
+            && let Err(cut) = chain::call(&desk, share).await
+        {
+            return desk.report(Event::Spent { turn, step, cut });
+        }
         feed.asking(turn, step, inputs.clone());
         let deltas = |delta| feed.delta(turn, step, delta);
         let asking = async { model.ask(asked.clone(), &deltas).await };

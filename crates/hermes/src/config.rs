@@ -26,8 +26,8 @@ pub mod window;
 pub use excerpt::excerpt;
 pub(crate) use keys::distance;
 pub use read::{
-    Agent, ApiServer, At, Auxiliary, Compression, MediaDelivery, Model, Own, Provider, Review, SessionReset,
-    Sessions, Settings,
+    Agent, ApiServer, At, Auxiliary, ChainPlatform, Compression, MediaDelivery, Model, Own, Provider, Review,
+    SessionReset, Sessions, Settings,
 };
 pub use throughline_core::redact::Secret;
 pub use tools::{By, Given, Listed, Off, Switches, Tools};

@@ -313,10 +313,20 @@ pub fn is_unfinished_backup(path: &Path) -> bool {
 
 // ------------------------------------------------------------------------------------ outside homes
 
-/// Below the user's own directory: keys, which tools neither read nor write.
+/// Below the user's own directory: keys, and the ledger that ends loops between agents. Tools neither read nor write
+/// them.
 pub const USER_SECRET_FILES: [&str; 5] = [".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials"];
-pub const USER_SECRET_DIRECTORIES: [&str; 8] =
-    [".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".config/gh", ".config/gcloud"];
+pub const USER_SECRET_DIRECTORIES: [&str; 9] = [
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".azure",
+    ".config/gh",
+    ".config/gcloud",
+    ".local/state/throughline",
+];
 /// What of them may be read: it tells of no key.
 pub const USER_READABLE: [&str; 3] = [".ssh/config", ".ssh/known_hosts", ".aws/config"];
 

@@ -5,7 +5,8 @@
 //!   per message and once in ten minutes
 //! - what is for another agent of the process is that agent's, or nobody's ([`addressee`])
 //! - talk among others is left alone, but a human's word there gives bots a new budget
-//! - what a bot says carries the trace of the last human message of its place, so that chains end
+//! - what one of our agents says in a chat is recognised with what it follows from; what other bots say is counted
+//!   in its chat, so that chains end
 //! - a file that cannot be fetched is a note in the message: it never loses the message
 //! - what is kept is on disk when it is said to be
 //!
@@ -49,7 +50,7 @@ use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Room, S
 use throughline_core::lifecycle::BACKLOG_AFTER;
 use throughline_core::message::{Content, JsonText, Part};
 use throughline_core::port::{
-    CallId, Desk, Promise, Question, Reading, Refusal, Running, SendError, Submission,
+    CallId, Desk, Post, Promise, Question, Reading, Refusal, Running, SendError, Submission,
 };
 use throughline_core::route::Target;
 use throughline_core::tool::{Grant, Verdict};
@@ -126,6 +127,7 @@ impl Porter {
         live: Arc<Live>,
     ) -> Self {
         let meant = Meant::of(&settings.platform.mentions);
+        desk.introduce(adapter.name(), adapter.account());
         let bytes_max = settings.media_bytes_max;
         let shelf = Arc::new(Shelf::of(&settings.home, bytes_max));
         let own = Addressee { profile: None, desk: desk.clone(), live, shelf };
@@ -194,8 +196,8 @@ impl Porter {
         };
         let content = self.content(&incoming, &addressee).await;
         let trace = match incoming.from_bot {
-            true => Trace { origin: self.origin(&place).into(), root: None, hops: 1 },
-            false => Trace::default(),
+            true => self.trace_of_bot(&incoming, &addressee, &place).await,
+            false => Trace { origin: shared_origin(&incoming), ..Trace::default() },
         };
         let submission = self.submission(&incoming, chat_key, key, content, trace);
         let receipt = match addressee.desk.submit(submission).await {
@@ -310,7 +312,7 @@ impl Porter {
             kind: Kind::Chat(content),
             reply_to: Some(incoming.reply_to.clone()),
             sender,
-            platform_id: source.message_id.clone().or_else(|| incoming.identity.last().cloned()),
+            platform_id: message_id(incoming),
             trace,
             may_be_retry: false,
             gathers: incoming.gathers,
@@ -387,11 +389,21 @@ impl Porter {
         humans.insert(place.to_owned(), key.to_owned());
     }
 
-    /// What a bot's words follow from. After a start nobody remembers: then all that bots say in a place
-    /// is one chain, until a human speaks there again.
-    fn origin(&self, place: &str) -> String {
+    /// What a bot's words follow from, if it is one of our agents, in this process or another. Nobody knows what
+    /// other bots answer: of those only the last human message that was heard in the same place is told.
+    async fn trace_of_bot(&self, incoming: &Incoming, addressee: &Addressee, place: &str) -> Trace {
+        let post = Post {
+            platform: incoming.source.platform.clone(),
+            chat: incoming.reply_to.chat.clone(),
+            message: message_id(incoming).unwrap_or_default(),
+            author: incoming.source.user_id.clone().unwrap_or_default(),
+        };
+        if let Some(trace) = addressee.desk.recognise(post).await {
+            return trace;
+        }
         let humans = self.humans.lock().expect("nothing panics while it holds the places");
-        humans.get(place).cloned().unwrap_or_else(|| place.to_owned())
+        let heard = humans.get(place).map_or("", String::as_str).into();
+        Trace { hops: 1, foreign: Some(heard), ..Trace::default() }
     }
 
     fn remember_roles(&self, incoming: &Incoming) {
@@ -535,6 +547,26 @@ fn described(source: &Source, key: ChatKey) -> Chat {
         chat_type: source.chat_type.clone(),
         display_name: source.chat_name.clone().or_else(|| source.user_name.clone()),
         origin: Some(JsonText::from_valid(origin)),
+    }
+}
+
+/// As everybody in the chat knows it.
+fn message_id(incoming: &Incoming) -> Option<String> {
+    incoming.source.message_id.clone().or_else(|| incoming.identity.last().cloned())
+}
+
+/// One human message that several of our agents hear is one origin for all of them, where its id is the same for
+/// every bot. Empty: it is this agent's alone.
+fn shared_origin(incoming: &Incoming) -> Arc<str> {
+    let Source { platform, chat_id, chat_type, .. } = &incoming.source;
+    let same_for_all = match platform.as_str() {
+        "discord" | "slack" => true,
+        "telegram" => chat_id.starts_with("-100"), // in other chats each bot counts for itself
+        _ => false,
+    };
+    match message_id(incoming).filter(|_| same_for_all && chat_type != "dm") {
+        Some(message) => DedupeKey::of(&["message", platform, chat_id, &message]).as_str().into(),
+        None => "".into(),
     }
 }
 

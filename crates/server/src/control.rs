@@ -38,10 +38,11 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use throughline_core::chain;
 use throughline_core::command::{Command, Errand};
 use throughline_core::id::SNAPSHOT_INFIX;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind, Trace};
-use throughline_core::port::{Delta, Question, Reading, Settled, Submission};
+use throughline_core::port::{CutChain, Delta, Question, Reading, Settled, Submission};
 use throughline_core::route::Target;
 use throughline_core::session::{Act, Event, Outcome, Rules, Session};
 use throughline_core::{Content, Seq, SessionId, Time};
@@ -356,6 +357,8 @@ pub async fn restore(
 pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
     let status = app.desk.status();
     let (held, parked) = aside(&app).await;
+    let cut = app.desk.cuts().await;
+    let cut: Vec<Value> = cut.iter().map(cut_chain).collect();
     Json(json!({
         "agent": app.options.agent,
         "version": app.options.version,
@@ -371,12 +374,23 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         "finalising": status.finalising,
         "held": held,
         "parked": parked,
+        "cut_chains": cut,
         "halted": status.halted,
         "commits": status.commits,
         "batches": status.batches,
         "tended": status.tended,
         "engine": status.engine,
     }))
+}
+
+/// A chain between agents that has used up what one message of a person may cause.
+pub(crate) fn cut_chain(cut: &CutChain) -> Value {
+    json!({
+        "session_id": cut.root.session.as_str(),
+        "exceeded": cut.why.name(),
+        "at": cut.at.as_seconds(),
+        "notice": chain::notice(cut.why),
+    })
 }
 
 /// What waits for a word of somebody: messages that are held, oldest first, and hand-overs that were

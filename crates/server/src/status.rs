@@ -86,6 +86,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
     merge(&mut shown, gauges(&status));
     merge(&mut shown, standing_json(&standing));
     shown["platforms"] = platforms(&status);
+    shown["cut_chains"] = app.desk.cuts().await.iter().map(crate::control::cut_chain).collect();
     shown["agents"] = app.options.host.crew().iter().map(member).collect();
     Ok(Json(shown))
 }

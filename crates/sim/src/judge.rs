@@ -1,7 +1,7 @@
 //! The judges. They stand outside the machine and compare what was sent with what was seen.
 
 use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said, Stage};
-use crate::model::{clarified, said_in};
+use crate::model::{clarified, said_in, without_notice};
 use crate::people::room_prompt;
 use crate::plan::{Manner, Plan, words};
 use crate::tools::is_repeatable;
@@ -33,6 +33,7 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
         wrong.extend(every_request_has_its_answer(plan, books, client, transcripts));
     }
     wrong.extend(what_agents_write_is_read(plan, books, transcripts));
+    wrong.extend(no_chain_exceeds_its_budget(plan, books));
     wrong.extend(the_provider_hears_each_compression(plan, books));
     wrong.extend(nobody_waits_below_the_hard_limit(plan, books));
     wrong.extend(effects_happen_once(books));
@@ -375,8 +376,8 @@ fn a_chain_is_cut_with_one_notice(books: &Books, chat: usize) -> Vec<String> {
 }
 
 /// P6, P8: what one agent wrote to another is in one conversation of the other, in the order in which it
-/// arrived there, once, and in a request; unless the chain it belongs to had come too far. A conversation
-/// of one is always the same conversation to the other.
+/// arrived there, once, and in a request, unless the chain it belongs to had come too far: then it is kept all the
+/// same. A conversation of one is always the same conversation to the other.
 fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut homes: BTreeMap<_, &SessionId> = BTreeMap::new();
@@ -400,11 +401,11 @@ fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcrip
         // An answer to the same words is in the same words.
         let same = books.letters.iter().filter(|other| other.text == letter.text);
         let sent = same.clone().count();
-        let cut = same.filter(|other| may_be_cut(plan, books, other, transcripts)).count();
+        let cut = same.clone().any(|other| was_cut(books, other));
         let asked = || books.asked.iter().any(|asked| asked.prompt.contains(&row));
-        if kept > sent || kept + cut < sent {
+        if kept != sent {
             wrong.push(format!("{row:?} was sent {sent} times, and is kept {kept} times: {letter:?}"));
-        } else if calm && kept > 0 && !asked() {
+        } else if calm && !cut && !asked() {
             wrong.push(format!("{}: nobody was asked about {row:?}", letter.key));
         }
     }
@@ -430,14 +431,29 @@ fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcrip
     wrong
 }
 
-/// The chain of a letter may have come too far: over so many agents, or in as many turns as one conversation
-/// may spend on it. Then the people it began with were told, even if their conversation has ended since.
-fn may_be_cut(plan: &Plan, books: &Books, letter: &AgentLetter, transcripts: &Transcripts) -> bool {
-    let notice = format!("cut/{}", letter.origin.replace('\\', ""));
-    let told = books.shown.iter().any(|shown| shown.key.replace('\\', "").ends_with(&notice));
-    let rows = transcripts.get(&letter.arrived.0).into_iter().flatten();
-    let turns = rows.filter(|row| row.starts_with("user:[")).count();
-    told && (letter.hops > plan.limits.hops_max || turns >= plan.limits.chain_turns_max as usize)
+/// P6: however agents fan out, the turns that write for one human message are as many as its budget, over all of
+/// them. Counted by what arrived, not by what was granted.
+fn no_chain_exceeds_its_budget(plan: &Plan, books: &Books) -> Vec<String> {
+    let mut turns: BTreeMap<&str, BTreeSet<(&SessionId, &str)>> = BTreeMap::new();
+    // The first hop is written by a turn that a person began.
+    for letter in books.letters.iter().filter(|letter| letter.hops > 1) {
+        let session = &letter.from.1;
+        let rest = letter.key.strip_prefix(session.as_str()).and_then(|rest| rest.strip_prefix('/'));
+        let turn = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        turns.entry(&letter.origin).or_default().insert((session, turn));
+    }
+    let most = plan.limits.chain.turns_max as usize;
+    let beyond = turns.into_iter().filter(|(_, turns)| turns.len() > most);
+    beyond
+        .map(|(origin, turns)| format!("{} turns wrote because of {origin}: {turns:?}", turns.len()))
+        .collect()
+}
+
+/// The chain of a letter has come too far: over so many agents, or it has spent what there was. Then the people it
+/// began with were told, even if their conversation has ended since.
+fn was_cut(books: &Books, letter: &AgentLetter) -> bool {
+    let notice = format!("cut/{}/", letter.origin.replace('\\', ""));
+    books.shown.iter().any(|shown| shown.key.replace('\\', "").contains(&notice))
 }
 
 /// P28: a memory provider hears what is about to be summarised, under the name of the session and the
@@ -535,7 +551,7 @@ fn every_request_has_its_answer(
     // What an operator ended was sent as something new, and the history with it.
     let renewed = !book.renewed.is_empty();
     for (line, answer) in requests.iter().zip(&book.answers) {
-        let words: Vec<_> = answer.split(' ').skip(1).collect();
+        let words: Vec<_> = without_notice(answer).split(' ').skip(1).collect();
         let fits = words.iter().all(|word| *word == line.text) && (words.len() == 1 || renewed);
         if !fits {
             wrong.push(format!("client {client}: {} was answered {answer:?}", line.text));

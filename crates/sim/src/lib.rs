@@ -8,6 +8,7 @@ pub mod disk;
 mod engine;
 mod hooks;
 pub mod judge;
+mod ledger;
 mod log;
 mod memory;
 mod model;

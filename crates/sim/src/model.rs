@@ -24,6 +24,11 @@ pub struct SimModel {
     pub agent: usize,
 }
 
+/// An answer without the notice that a client of the API reads with it.
+pub fn without_notice(answer: &str) -> &str {
+    answer.split("\n\nAgents have been answering each other").next().unwrap_or_default()
+}
+
 /// One message as the judges read it: `role:words`, with the ids of calls and of what they answer.
 pub fn line(message: &Message) -> String {
     let text = message.content().plain();
@@ -31,6 +36,7 @@ pub fn line(message: &Message) -> String {
         Body::User(_) => format!("user:{text}"),
         Body::Assistant(assistant) => {
             let calls: Vec<_> = assistant.calls.iter().map(|call| call.id.as_str()).collect();
+            let text = without_notice(&text);
             format!("assistant:{text}|{}", calls.join(","))
         }
         Body::Result(result) => format!("tool:{}={text}", result.call_id),

@@ -55,6 +55,8 @@ pub enum Mutant {
     ForgetHalt,
     /// What an agent says to another counts as a human's words.
     ForgetChain,
+    /// The ledger grants whatever is asked for.
+    ForgetBudget,
     /// A compression begins another conversation.
     RotateId,
     /// A summary takes the place of rows that were said after it was written, too.
@@ -100,7 +102,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 42] = [
+    pub const ALL: [Mutant; 43] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -122,6 +124,7 @@ impl Mutant {
         Mutant::StopDropsWaiting,
         Mutant::ForgetHalt,
         Mutant::ForgetChain,
+        Mutant::ForgetBudget,
         Mutant::RotateId,
         Mutant::ArchiveLater,
         Mutant::ForeignSummary,
@@ -278,7 +281,8 @@ impl Mutant {
             | Mutant::KeepTwice
             | Mutant::KeepEarly
             | Mutant::MissReplacement
-            | Mutant::ForgetChain => {}
+            | Mutant::ForgetChain
+            | Mutant::ForgetBudget => {}
         }
         commit
     }

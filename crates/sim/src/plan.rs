@@ -3,6 +3,7 @@
 use crate::seed::Seed;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+use throughline_core::chain;
 use throughline_core::guard::Limits;
 use throughline_core::session::BusyInput;
 
@@ -252,7 +253,7 @@ impl Plan {
             (0..least + seed.below(3)).map(|client| ClientPlan::draw(seed, client)).collect::<Vec<_>>();
         let peer = !chats.is_empty() && seed.chance(1, 4);
         let model = ModelPlan::draw(seed, peer);
-        let mut limits = Limits { hops_max: 6, chain_turns_max: 4, ..Limits::default() };
+        let mut limits = short_chains(6, 3);
         if seed.chance(1, 4) {
             limits.steps_max = 1 + u32::try_from(seed.below(4)).expect("a small number");
         }
@@ -565,7 +566,7 @@ impl Plan {
                 chat(false, &[("c1.1", 0), ("c1.2", 4000)]),
             ],
             clients: vec![client(Manner::Named, &[("a0.1", 0), ("a0.2", 10)])],
-            limits: Limits { hops_max: 6, chain_turns_max: 4, ..Limits::default() },
+            limits: short_chains(6, 8),
             model: ModelPlan {
                 calling_percent: 0,
                 script: vec![
@@ -602,7 +603,7 @@ impl Plan {
         Self {
             chats: vec![chat(true, &[("c0.1", 0), ("c0.2", 30_000)])],
             clients: Vec::new(),
-            limits: Limits { hops_max: 6, chain_turns_max: 4, ..Limits::default() },
+            limits: short_chains(6, 8),
             model: ModelPlan {
                 calling_percent: 0,
                 script: vec![("c0.1", vec!["send_message", "send_message"])],
@@ -738,7 +739,7 @@ impl Plan {
         Self {
             chats: (0..agents).map(|agent| steady_chat(agent, agent, 1..=7, 2000)).collect(),
             clients: Vec::new(),
-            limits: Limits { hops_max: 4, chain_turns_max: 3, ..Limits::default() },
+            limits: short_chains(4, 6),
             model: ModelPlan {
                 calling_percent: 30,
                 parallel_max: 1,
@@ -994,4 +995,10 @@ fn millis(seed: &mut Seed, below: u64) -> Duration {
 
 fn pick(seed: &mut Seed, from: u64) -> usize {
     usize::try_from(seed.below(from)).expect("a small number")
+}
+
+/// Agents that talk to each other are cut soon.
+fn short_chains(hops_max: u32, turns_max: u32) -> Limits {
+    let chain = chain::Limits { hops_max, turns_max, calls_max: 4 * turns_max, ..chain::Limits::default() };
+    Limits { chain, ..Limits::default() }
 }

@@ -9,6 +9,7 @@ use crate::disk::{Disk, Image};
 use crate::engine::{SimEngine, expanded};
 use crate::hooks::SimHooks;
 use crate::judge;
+use crate::ledger::{Pages, SimLedger};
 use crate::log;
 use crate::memory::SimMemory;
 use crate::model::{SimModel, line};
@@ -54,6 +55,8 @@ pub struct Outside {
     /// One for each agent.
     pub disks: Vec<Disk>,
     pub mutant: Option<Mutant>,
+    /// Beside every home, and on a disk of its own.
+    pub ledger: Mutex<Pages>,
     dead: AtomicBool,
     /// A tool ended the process.
     killed: AtomicBool,
@@ -148,6 +151,10 @@ impl Outside {
         self.live_or_never().await;
     }
 
+    fn everybody_was_told(&self) -> bool {
+        self.ledger.lock().expect("nothing panics while it holds the ledger").untold() == 0
+    }
+
     /// Goes on only while there is power.
     pub async fn live_or_never(&self) {
         if self.is_dead() {
@@ -191,6 +198,7 @@ impl World {
             seed: Mutex::new(seed),
             disks,
             mutant,
+            ledger: Mutex::default(),
             dead: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             died: Notify::new(),
@@ -510,6 +518,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         platforms,
         clerk: Arc::new(NoClerk),
         models: Arc::new(OneModel),
+        ledger: Arc::new(SimLedger(outside.clone())),
         mint: Arc::new(|now, chance, _| mint(now, chance)),
         open: Box::new(move || {
             let store = open(&opening, &opening.disks[number])?;
@@ -520,8 +529,8 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     let limits = outside.plan.limits.clone();
     let hard_tokens = outside.plan.compression.as_ref().map(|plan| plan.hard);
     let review = review::intervals(outside);
-    let rules =
-        Rules { busy: outside.plan.busy, hard_tokens, limits, agent: name, review, ..Rules::default() };
+    let (busy, home) = (outside.plan.busy, name.clone());
+    let rules = Rules { busy, hard_tokens, limits, agent: name, home, review, ..Rules::default() };
     let options = Options {
         rules,
         lifecycle: lifecycle(outside),
@@ -606,13 +615,14 @@ async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), 
         for room in &rooms {
             room.is_silent().await;
         }
-        if desks.iter().all(is_at_rest) {
+        if desks.iter().all(is_at_rest) && outside.everybody_was_told() {
             watching.iter().for_each(|watcher| watcher.abort());
             if outside.plan.remembering.is_some() {
                 sleep(MEMORY_REST).await; // what is due arrives, whatever is tried again
             }
             return Ok(());
         }
+        sleep(Duration::from_millis(250)).await;
     }
 }
 

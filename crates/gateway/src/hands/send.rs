@@ -6,13 +6,19 @@ use crate::agent::Home;
 use crate::bridge::Agents;
 use serde_json::{Map, Value, json};
 use throughline_core::Content;
-use throughline_core::input::{AGENT_PLATFORM, Destination};
+use throughline_core::chain::{Amount, Share};
+use throughline_core::input::{AGENT_PLATFORM, Destination, Root};
 use throughline_core::tool::{Call, Done, Letter, Returned, Spec};
 
 pub const NAME: &str = "send_message";
 
+/// For whoever writes to an agent that will not answer.
+const NOT_HEARD: &str = "Written to the outbox. Other agents will store it and read it with their next turn, but it \
+                         begins none: the agents have used up what one message of a person may cause. Only a person \
+                         can let them go on. Do not send more; answer now, and say what is left to do.";
+
 /// Finds the chat of a platform, and its thread, that messages go to which name none.
-type HomeChannel<'a> = &'a dyn Fn(&str) -> Option<(String, Option<String>)>;
+type HomeChannel<'a> = &'a (dyn Fn(&str) -> Option<(String, Option<String>)> + Sync);
 
 pub fn spec() -> Spec {
     let parameters = json!({
@@ -48,9 +54,9 @@ pub struct Around<'a> {
 }
 
 impl Around<'_> {
-    pub fn run(&self, call: &Call, arguments: &Map<String, Value>) -> Returned {
+    pub async fn run(&self, call: &Call, arguments: &Map<String, Value>) -> Returned {
         match text(arguments, "action").unwrap_or("send") {
-            "send" => self.send(call, arguments),
+            "send" => self.send(call, arguments).await,
             "list" => Returned::text(json!({ "targets": self.targets(call) }).to_string()),
             action @ ("react" | "unreact") => {
                 error(&format!("{action} is not supported by any connected platform."))
@@ -59,7 +65,7 @@ impl Around<'_> {
         }
     }
 
-    fn send(&self, call: &Call, arguments: &Map<String, Value>) -> Returned {
+    async fn send(&self, call: &Call, arguments: &Map<String, Value>) -> Returned {
         let (Some(target), Some(message)) = (text(arguments, "target"), text(arguments, "message")) else {
             return error("Both 'target' and 'message' are required when action='send'");
         };
@@ -72,17 +78,40 @@ impl Around<'_> {
         };
         match destination {
             Ok(destination) => {
+                let note = match self.is_heard(call, &destination).await {
+                    true => "Written to the outbox; it is sent once this step is saved.",
+                    false => NOT_HEARD,
+                };
                 let said = json!({
                     "success": true,
                     "platform": destination.platform,
                     "chat_id": if platform == AGENT_PLATFORM { &destination.account } else { &destination.chat },
-                    "note": "Written to the outbox; it is sent once this step is saved."
+                    "note": note
                 });
                 let letter = Letter { destination, text: message.to_owned() };
                 Returned::Done(Done { content: Content::text(said.to_string()), sends: vec![letter] })
             }
             Err(message) => error(&message),
         }
+    }
+
+    /// Whether it would begin a turn at another agent, as far as the ledger knows now.
+    async fn is_heard(&self, call: &Call, destination: &Destination) -> bool {
+        let limits = &self.home.rules.limits.chain;
+        let trace = call.caller.trace.onward();
+        let share = Share {
+            origin: trace.origin,
+            root: trace.root,
+            hops: trace.hops,
+            amount: Amount::Turn,
+            asker: Root { home: self.home.rules.home.clone(), session: call.caller.session.clone() },
+            place: None,
+            hops_max: limits.hops_max,
+            turns_max: limits.turns_max(&destination.platform),
+            calls_max: limits.calls_max(&destination.platform),
+        };
+        // A ledger that cannot be reached keeps the message waiting; that is no reason not to send it.
+        self.home.ledger.would_grant(share).await.unwrap_or(true)
     }
 
     fn to_agent(&self, name: &str) -> Result<Destination, String> {

@@ -243,6 +243,13 @@ pub struct Own {
     pub compression_floor: Option<At<u64>>,
     /// Through how many agents a message may pass before it stops.
     pub hops_max: Option<At<u64>>,
+    /// How many turns, and requests to models, one human message may cause among agents.
+    pub chain_turns_max: Option<At<u64>>,
+    pub chain_calls_max: Option<At<u64>>,
+    /// The same for single platforms.
+    pub chain_platforms: Vec<ChainPlatform>,
+    /// After so many minutes without a word of theirs, bots of others are heard again.
+    pub chain_quiet_minutes: Option<At<u64>>,
     /// Whether the local terminal is confined by the kernel.
     pub landlock: Option<At<bool>>,
     /// Names in a home, unknown to [`crate::file_policy`], that its agent may read and write.
@@ -255,12 +262,24 @@ pub struct Own {
     pub expiry_watch_seconds: Option<At<u64>>,
 }
 
-const OWN_KEYS: [&str; 13] = [
+/// Limits of one platform. What is left out is as everywhere.
+#[derive(Clone, Debug)]
+pub struct ChainPlatform {
+    pub platform: String,
+    pub turns_max: Option<At<u64>>,
+    pub calls_max: Option<At<u64>>,
+}
+
+const OWN_KEYS: [&str; 17] = [
     "log_level",
     "body_limit_bytes",
     "allow_unsafe_filesystem",
     "turn_tokens_max",
     "hops_max",
+    "chain_turns_max",
+    "chain_calls_max",
+    "chain_platforms",
+    "chain_quiet_minutes",
     "landlock",
     "open_in_home",
     "compression_floor",
@@ -664,6 +683,10 @@ impl<'a> Reader<'a> {
             allow_unsafe_filesystem: self.boolean("throughline.allow_unsafe_filesystem"),
             turn_tokens_max: self.count("throughline.turn_tokens_max"),
             hops_max: self.count("throughline.hops_max"),
+            chain_turns_max: self.count("throughline.chain_turns_max"),
+            chain_calls_max: self.count("throughline.chain_calls_max"),
+            chain_platforms: self.chain_platforms(),
+            chain_quiet_minutes: self.count("throughline.chain_quiet_minutes"),
             compression_floor: self.count("throughline.compression_floor"),
             landlock: self.boolean("throughline.landlock"),
             open_in_home: self.texts("throughline.open_in_home"),
@@ -671,6 +694,17 @@ impl<'a> Reader<'a> {
             recall_patience_ms: self.count("throughline.recall_patience_ms"),
             expiry_watch_seconds: self.count("throughline.expiry_watch_seconds"),
         }
+    }
+
+    fn chain_platforms(&mut self) -> Vec<ChainPlatform> {
+        let Some(node) = self.root.get("throughline.chain_platforms") else { return Vec::new() };
+        let names: Vec<String> = node.entries().iter().map(|entry| entry.key.clone()).collect();
+        let limits = names.into_iter().map(|platform| {
+            let turns_max = self.count(&format!("throughline.chain_platforms.{platform}.turns_max"));
+            let calls_max = self.count(&format!("throughline.chain_platforms.{platform}.calls_max"));
+            ChainPlatform { platform, turns_max, calls_max }
+        });
+        limits.collect()
     }
 
     // ------------------------------------------------------------------------------ plain values

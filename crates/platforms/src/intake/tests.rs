@@ -410,13 +410,13 @@ async fn a_file_that_is_too_large_is_a_note() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p6_what_bots_say_follows_from_the_last_human_word_of_the_place() {
+async fn p6_what_foreign_bots_say_is_told_with_the_last_human_word_of_the_place() {
     let world = world("", &[("TELEGRAM_ALLOW_BOTS", "mentions"), ("TELEGRAM_ALLOWED_USERS", "1")]);
     let bot = |number| Incoming { from_bot: true, mentioned: true, ..in_group(number, "beep") };
     let trace = || world.desk.submitted.lock().unwrap().last().unwrap().trace.clone();
     assert!(world.takes(bot(1)).await);
     let forgotten = trace();
-    assert!(!forgotten.is_human() && !forgotten.origin.is_empty());
+    assert!(!forgotten.is_human() && forgotten.foreign.as_deref() == Some(""), "nobody was heard yet");
     assert!(world.takes(bot(2)).await);
     assert_eq!(trace(), forgotten, "one chain until a human speaks");
     let mut human = in_group(3, "aside"); // also where it is not for us, or from a stranger
@@ -424,7 +424,7 @@ async fn p6_what_bots_say_follows_from_the_last_human_word_of_the_place() {
     world.takes(human).await;
     assert!(world.takes(bot(4)).await);
     let renewed = trace();
-    assert_ne!(renewed.origin, forgotten.origin);
+    assert_ne!(renewed.foreign, forgotten.foreign);
     assert!(world.takes(bot(5)).await);
     assert_eq!(trace(), renewed);
     assert!(!world.takes(Incoming { mentioned: false, ..bot(6) }).await, "it does not name us");

@@ -1,0 +1,173 @@
+//! What agents say to each other, on this side of the ledger: shares are asked for, messages that we post are
+//! entered, and the people of this home are told of chains that were cut.
+//!
+//! Nothing here decides: the budget is [`throughline_core::chain`]'s, the count the ledger's, and what becomes of
+//! a message the session's.
+
+use crate::agent::Home;
+use crate::ingress::Door;
+use crate::turn::Desk as Job;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use throughline_core::chain::{self, Amount, Cut, Share, Shared};
+use throughline_core::command::Command;
+use throughline_core::input::{AGENT_PLATFORM, Birth, DedupeKey, Destination, Input, Kind, Root, Trace};
+use throughline_core::port::{CutChain, Desk, Post, Refusal, Submission};
+use throughline_core::route::Target;
+use throughline_core::session::{Event, Session};
+use throughline_core::{Seq, SessionId};
+use tokio::time::{sleep, timeout};
+
+/// A ledger that cannot be reached is asked again after a second, then more and more seldom.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// How long a watcher waits for news before it looks whether its home is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// What is asked of the ledger for a message that bots have brought.
+pub(crate) fn share_of(
+    home: &Home,
+    session: &SessionId,
+    input: &Input,
+    trace: &Trace,
+    amount: Amount,
+) -> Share {
+    let limits = &home.rules.limits.chain;
+    let people = input.reply_to.as_ref().filter(|place| place.platform != AGENT_PLATFORM);
+    let platform = input.reply_to.as_ref().map_or("", |place| place.platform.as_str());
+    Share {
+        origin: trace.origin.clone(),
+        root: trace.root.clone(),
+        hops: trace.hops,
+        amount,
+        asker: Root { home: home.rules.home.clone(), session: session.clone() },
+        place: people.map(place_of),
+        hops_max: limits.hops_max,
+        turns_max: limits.turns_max(platform),
+        calls_max: limits.calls_max(platform),
+    }
+}
+
+/// A chat as everybody in it knows it, whichever bot they hear it through.
+fn place_of(place: &Destination) -> String {
+    let thread = place.thread.as_deref().unwrap_or_default();
+    DedupeKey::of(&[&place.platform, &place.chat, thread]).to_string()
+}
+
+/// Asks whether a bot's message may begin a turn.
+pub(crate) async fn share(job: Job, seq: Seq, share: Share) {
+    let shared = take(&job, share).await;
+    job.report(Event::Shared { seq, shared });
+}
+
+/// Asks whether a turn that a bot's message began may ask the model once more.
+pub(crate) async fn call(job: &Job, share: &Share) -> Result<(), Cut> {
+    match take(job, share.clone()).await {
+        Shared::Granted => Ok(()),
+        Shared::Refused(cut) => Err(cut),
+    }
+}
+
+/// Waits for a ledger that cannot be reached: it grants nothing, and loses nothing.
+async fn take(job: &Job, share: Share) -> Shared {
+    for attempt in 0.. {
+        match job.home.ledger.take(share.clone()).await {
+            Ok(shared) => return shared,
+            Err(error) => {
+                if attempt == 0 {
+                    tracing::error!(%error, "the ledger of chains cannot be reached; a bot's message waits for it");
+                    job.home.note(Some(job.session.clone()), "ledger_unreachable", error.to_string());
+                }
+                sleep(Duration::from_secs(1 << attempt.min(5)).min(RETRY_MAX)).await;
+            }
+        }
+    }
+    unreachable!("it is asked until it answers")
+}
+
+/// A message of ours is in a chat where other agents may hear it.
+pub(crate) fn posted(home: &Home, place: &Destination, message: &str, trace: &Trace) {
+    if place.platform == AGENT_PLATFORM {
+        return;
+    }
+    let author = match place.lender() {
+        Some(lender) => place.account.strip_suffix(&format!("@{lender}")).unwrap_or(&place.account),
+        None => &place.account,
+    };
+    let post = Post {
+        platform: place.platform.clone(),
+        chat: place.chat.clone(),
+        message: message.to_owned(),
+        author: author.to_owned(),
+    };
+    home.ledger.posted(post, trace.clone());
+}
+
+/// Tells the people of this home when a chain that they began was cut, in whatever process that happened.
+pub(crate) async fn watch(home: Weak<Home>) {
+    loop {
+        let Some((ledger, own)) = home.upgrade().map(|home| (home.ledger.clone(), home.rules.home.clone()))
+        else {
+            return;
+        };
+        let cut = timeout(LOOK_EVERY, ledger.cut(own)).await;
+        let Some(home) = home.upgrade() else { return };
+        let Ok(cut) = cut else { continue };
+        if !tell(&home, &cut).await {
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+/// True: it is on disk, under a key that makes it once.
+async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
+    let door = Door(home.clone());
+    match is_announced_by_another(home, cut).await {
+        Some(true) => return home.ledger.told(cut.clone()).await.is_ok(),
+        Some(false) => {}
+        None => return false,
+    }
+    let name = chain::notice_name(&cut.origin, cut.number);
+    let submission = Submission {
+        target: Target::Session(cut.root.session.clone()),
+        birth: Birth::default(),
+        at: door.now(),
+        key: Session::notice_key(&name),
+        kind: Kind::Command(Command::Notice { text: chain::notice(cut.why) }),
+        reply_to: None,
+        sender: None,
+        platform_id: None,
+        // Nobody wrote it: it must not pass for a person.
+        trace: Trace { origin: cut.origin.clone(), root: Some(cut.root.clone()), hops: 1, foreign: None },
+        may_be_retry: false,
+        gathers: None,
+    };
+    match door.submit(submission).await {
+        Ok(_) => {}
+        Err(Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_)) => return false,
+        Err(refusal) => home.note(Some(cut.root.session.clone()), "notice_refused", refusal.to_string()),
+    }
+    home.ledger.told(cut.clone()).await.is_ok()
+}
+
+/// Whether the chat of these people has read of it from another agent or session. A share that nobody is granted is
+/// asked for: the answer says who announces it there. None: not to be known now.
+async fn is_announced_by_another(home: &Arc<Home>, cut: &CutChain) -> Option<bool> {
+    let session = cut.root.session.clone();
+    let loaded = home.library.read(move |store| store.load(&session)).await.ok()?;
+    let Some(place) = loaded.and_then(|loaded| loaded.session.place) else { return Some(false) };
+    let share = Share {
+        origin: cut.origin.clone(),
+        root: Some(cut.root.clone()),
+        hops: 1,
+        amount: Amount::Turn,
+        asker: cut.root.clone(),
+        place: Some(place_of(&place)),
+        hops_max: 1,
+        turns_max: 0,
+        calls_max: 0,
+    };
+    match home.ledger.take(share).await.ok()? {
+        Shared::Refused(refused) => Some(refused.number == cut.number && !refused.announce),
+        Shared::Granted => Some(false),
+    }
+}
