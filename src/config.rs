@@ -177,8 +177,8 @@ pub struct Settings {
     pub steps_max: Sourced<u64>,
     /// The most tokens of one turn.
     pub turn_tokens_max: Option<Sourced<u64>>,
-    /// Through how many agents a message may pass.
-    pub hops_max: Sourced<u64>,
+    /// What one human message may cause among agents.
+    pub chain: throughline_core::chain::Limits,
     /// Local commands are kept from the homes' secrets and policy.
     #[cfg_attr(not(unix), allow(dead_code))] // there are no commands to confine
     pub landlock: Sourced<bool>,

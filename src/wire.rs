@@ -26,6 +26,7 @@ use crate::equip::plugins::{self, Plugins};
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, Home, Ownership};
 use crate::host::{Introduction, Plan};
+use crate::ledger::{self, SharedLedger};
 use crate::out::Page;
 use crate::token::Tokens;
 use anyhow::{Context, bail};
@@ -91,6 +92,8 @@ pub struct Company {
     pub homes: Vec<PathBuf>,
     /// Which bots are whose.
     pub tokens: Arc<Tokens>,
+    /// What they may spend on each other, and on agents of other processes.
+    pub ledger: Arc<SharedLedger>,
     /// They are there for people: chat platforms are connected.
     pub is_host: bool,
     /// What encoded histories weigh, in all.
@@ -110,6 +113,7 @@ impl Company {
             agents: Arc::default(),
             homes: Vec::new(),
             tokens: Arc::new(Tokens::new(environment)),
+            ledger: SharedLedger::new(environment),
             is_host: false,
             cached: Arc::default(),
             http: http(),
@@ -189,7 +193,7 @@ pub async fn start(
     if settings.allow_unsafe_filesystem.value {
         store.filesystem = throughline_store::FileSystem::Trusted;
     }
-    let clock = Arc::new(SystemClock::new());
+    let clock = SystemClock::new();
     let bridge = Arc::new(Bridge::new(name.into(), company.agents.clone()));
     let summariser =
         settings.compression.summariser.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
@@ -234,11 +238,15 @@ pub async fn start(
             environment: settings.environment.clone(),
             http: company.http.clone(),
         }),
-        ..parts(&store, clock, model.clone(), settings, &equipment, compressor, platforms)
+        ..parts(&store, model.clone(), settings, &equipment, compressor, platforms, company.ledger.clone())
     };
-    let agent = Agent::start(parts, options(name, settings, hard_tokens, company)).await.map_err(because)?;
+    let agent =
+        Agent::start(parts, options(name, &home, settings, hard_tokens, company)).await.map_err(because)?;
     equipment.rings_at(agent.desk());
     company.agents.join(name, agent.desk());
+    if company.is_host {
+        company.ledger.join(&ledger::name_of(home.path()), name, agent.desk());
+    }
 
     let router = throughline_server::router(
         agent.desk(),
@@ -354,6 +362,7 @@ impl Running {
             listener.server
         });
         company.agents.leave(&name);
+        company.ledger.leave(&ledger::name_of(home.path())).await;
         let stopped = agent.stop(drain).await.map_err(because);
         equipment.servers.stop().await;
         equipment.plugins.stop().await;
@@ -749,13 +758,14 @@ pub fn only(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Home
 
 fn parts(
     store: &throughline_store::Home,
-    clock: Arc<SystemClock>,
     model: Arc<dyn Model>,
     settings: &Settings,
     equipment: &Equipment,
     compressor: Compressor,
     platforms: Vec<Arc<dyn Platform>>,
+    ledger: Arc<SharedLedger>,
 ) -> Parts {
+    let clock = Arc::new(SystemClock::new());
     let (writing, reading, time) = (store.clone(), store.clone(), clock.clone());
     let opened = std::sync::OnceLock::new();
     Parts {
@@ -771,6 +781,7 @@ fn parts(
         platforms,
         clerk: Arc::new(NoClerk),
         models: Arc::new(OneModel),
+        ledger,
         mint: mint(settings),
         open: Box::new(move || {
             let writer = match opened.get() {
@@ -790,13 +801,18 @@ fn parts(
     }
 }
 
-fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &Company) -> Options {
+fn options(
+    name: &str,
+    home: &Home,
+    settings: &Settings,
+    hard_tokens: Option<u64>,
+    company: &Company,
+) -> Options {
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let limits = Limits {
         steps_max: small(settings.steps_max.value),
         turn_tokens_max: settings.turn_tokens_max.as_ref().map(|max| max.value),
-        hops_max: small(settings.hops_max.value),
-        ..Limits::default()
+        chain: settings.chain.clone(),
     };
     Options {
         rules: Rules {
@@ -804,6 +820,7 @@ fn options(name: &str, settings: &Settings, hard_tokens: Option<u64>, company: &
             hard_tokens,
             limits,
             agent: name.into(),
+            home: ledger::name_of(home.path()).into(),
             review: intervals(settings),
             ..Rules::default()
         },

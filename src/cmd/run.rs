@@ -10,6 +10,7 @@ use crate::config::{Environment, ModelChoice, Origin, Overrides, Remark, Setting
 use crate::descriptors;
 use crate::home::{self, Address, Home};
 use crate::host::{self, Candidate, Crew, Ending, Host, Introduction, Plan, Started};
+use crate::ledger::SharedLedger;
 use crate::logs::{Logs, Scribe};
 use crate::notify::{News, Notify};
 use crate::out::RedactedStderr;
@@ -173,6 +174,7 @@ impl Run {
             homes: candidates.iter().map(|candidate| candidate.home.path().to_owned()).collect(),
             agents: Arc::new(Agents::expecting(crew_names(&candidates))),
             tokens: Arc::new(Tokens::new(environment)),
+            ledger: SharedLedger::new(environment),
             cached: Arc::default(),
             http: wire::http(),
             porch: shared.as_ref().map(|shared| shared.porch.clone()),

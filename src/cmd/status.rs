@@ -155,6 +155,7 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
         ));
     }
     found.extend(set_aside(agent));
+    found.extend(cut_chains(agent));
     for plugin in agent["plugins"].as_array().into_iter().flatten() {
         if matches!(plugin["state"].as_str(), Some("died" | "failed" | "silent" | "unusable")) {
             let why =
@@ -219,6 +220,17 @@ fn set_aside(agent: &Value) -> Option<String> {
         "{} set aside{latest}: {}; `throughline resume` tries again",
         counted(count, "hand-over", "hand-overs"),
         named.join("; ")
+    ))
+}
+
+/// Agents that have used up what one message of a person may cause.
+fn cut_chains(agent: &Value) -> Option<String> {
+    let cut = agent["cut_chains"].as_array().filter(|cut| !cut.is_empty())?;
+    let session = cut[0]["session_id"].as_str().map(one_line).unwrap_or_default();
+    let count = counted(cut.len() as u64, "chain", "chains");
+    Some(format!(
+        "{count} between agents cut, the latest of {session}: no {} left; write there, or /continue, if they should go on",
+        one_line(cut[0]["exceeded"].as_str().unwrap_or_default())
     ))
 }
 

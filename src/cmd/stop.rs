@@ -1,11 +1,12 @@
 //! `throughline stop` and `throughline resume`: a person ends what agents are at, from outside.
 //!
-//! The order goes over the control API, past every queue. `--all` reaches every gateway that can be
-//! found: those of the homes that are given, of the usual places, and whatever other agents share
-//! their processes. Each is asked with the key of its own home: a key moves no other agent.
+//! An order for one session or agent goes over the control API, past every queue. One for all stands in the user's
+//! ledger, where every gateway of this user on the machine finds it, whatever its home, and reports back. Where the
+//! ledger cannot be written, the gateways that can be found are told over their API, each with the key of its own
+//! home: a key moves no other agent.
 
 use crate::client::{Client, ClientError};
-use crate::home::{ChosenBy, Home};
+use crate::home::{ChosenBy, Home, process};
 use crate::wire;
 use anyhow::bail;
 use futures_util::future::join_all;
@@ -14,7 +15,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use throughline_core::SessionId;
+use throughline_core::port::StoreError;
+use throughline_store::{LedgerFile, SilenceKind};
+use tokio::time::sleep;
 
 /// End a running turn, or silence every agent
 #[derive(Debug, clap::Args)]
@@ -31,16 +36,29 @@ pub struct Stop {
 /// Let agents that were silenced go on, with what is held and what was set aside
 #[derive(Debug, clap::Args)]
 pub struct Resume {
-    /// The agent that goes on; all of them if none is named
+    /// The agent that goes on; those of the gateways that are found if none is named
     #[arg(value_name = "AGENT", conflicts_with = "all")]
     agent: Option<String>,
-    /// Every agent of every gateway that is found
+    /// Every agent of every gateway of yours on this machine
     #[arg(long)]
     all: bool,
 }
 
+/// How long a gateway is waited for. It looks a few times a second.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 impl Stop {
-    pub async fn run(self, gateways: Vec<Client>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub async fn run(
+        self,
+        gateways: Vec<Client>,
+        ledger: Result<LedgerFile, StoreError>,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        if self.all
+            && let Some(told) = order_all(ledger, SilenceKind::Stop, out).await?
+        {
+            return Ok(told);
+        }
         if gateways.is_empty() {
             bail!("no gateway runs in the homes that were looked at; give the home with --home");
         }
@@ -63,7 +81,17 @@ impl Stop {
 }
 
 impl Resume {
-    pub async fn run(self, gateways: Vec<Client>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub async fn run(
+        self,
+        gateways: Vec<Client>,
+        ledger: Result<LedgerFile, StoreError>,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        if self.all
+            && let Some(told) = order_all(ledger, SilenceKind::Resume, out).await?
+        {
+            return Ok(told);
+        }
         if gateways.is_empty() {
             bail!("no gateway runs in the homes that were looked at; give the home with --home");
         }
@@ -77,6 +105,64 @@ impl Resume {
         }
         told(&asked, released, "going on", out)
     }
+}
+
+/// Tells every gateway of the user. None: the ledger knows of none, or cannot be written.
+async fn order_all(
+    ledger: Result<LedgerFile, StoreError>,
+    kind: SilenceKind,
+    out: &mut dyn Write,
+) -> anyhow::Result<Option<ExitCode>> {
+    let Ok(mut ledger) = ledger else { return Ok(None) };
+    let now = wire::now;
+    let Ok(order) = ledger.write(now(), |page| page.order(kind)) else { return Ok(None) };
+    let until = Instant::now() + PATIENCE;
+    let reports = loop {
+        let reports = ledger.read(now(), |page| page.reports(order))?;
+        let running: Vec<_> = reports.into_iter().filter(|report| process(report.1).is_some()).collect();
+        let all_told = running.iter().all(|(_, _, report)| report.is_some());
+        if all_told || Instant::now() >= until {
+            break running;
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    if reports.is_empty() {
+        return Ok(None);
+    }
+    let mut failed = Vec::new();
+    for (home, pid, report) in reports {
+        let report = report.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        match report {
+            None => {
+                failed.push(format!("{home}: its gateway (process {pid}) has not answered yet; it may hang"))
+            }
+            Some(report) if report["error"].is_string() => {
+                failed.push(format!("{home}: {}", report["error"].as_str().unwrap_or_default()));
+            }
+            Some(report) => {
+                let count = |name: &str| report[name].as_u64().unwrap_or(0);
+                let name = report["agent"].as_str().unwrap_or(&home);
+                match kind {
+                    SilenceKind::Stop => say(name, "silenced", count("turns"), count("waiting"), out)?,
+                    SilenceKind::Resume => say(name, "going on", 0, 0, out)?,
+                }
+            }
+        }
+    }
+    if !failed.is_empty() {
+        bail!("not every gateway has carried it out\n{}", failed.join("\n"));
+    }
+    Ok(Some(ExitCode::SUCCESS))
+}
+
+fn say(name: &str, what: &str, turns: u64, waiting: u64, out: &mut dyn Write) -> anyhow::Result<()> {
+    let turns = if turns == 1 { "1 turn ended".into() } else { format!("{turns} turns ended") };
+    let waiting = if waiting == 1 { "1 message waits".into() } else { format!("{waiting} messages wait") };
+    match what {
+        "silenced" => writeln!(out, "{name} {what}: {turns}, {waiting}")?,
+        _ => writeln!(out, "{name} {what}")?,
+    }
+    Ok(())
 }
 
 /// Asks these gateways, and then those of the other agents in their processes, which their answers name.
@@ -129,13 +215,7 @@ fn told(
         // Agents of two processes may have one name.
         let is_shared = names.iter().filter(|other| **other == name).count() > 1;
         let name = if is_shared { format!("{name} ({home})") } else { name };
-        let turns = if turns == 1 { "1 turn ended".into() } else { format!("{turns} turns ended") };
-        let waiting =
-            if waiting == 1 { "1 message waits".into() } else { format!("{waiting} messages wait") };
-        match what {
-            "silenced" => writeln!(out, "{name} {what}: {turns}, {waiting}")?,
-            _ => writeln!(out, "{name} {what}")?,
-        }
+        say(&name, what, turns, waiting, out)?;
     }
     if !failed.is_empty() {
         bail!("not every gateway could be reached\n{}", failed.join("\n"));

@@ -3,7 +3,8 @@
 use super::*;
 use crate::home::{ChosenBy, KEY_LENGTH_MIN};
 use std::net::IpAddr;
-use throughline_hermes::config::{By, Notice, provider, window};
+use throughline_core::chain;
+use throughline_hermes::config::{By, ChainPlatform, Notice, provider, window};
 use throughline_hermes::file_policy;
 
 const HOST: &str = "127.0.0.1";
@@ -19,8 +20,8 @@ const LOG_BYTES_MIN: u64 = 4096;
 const LOG_BACKUPS: u64 = 3;
 const LOG_BACKUPS_MAX: u64 = 100;
 
-/// Through how many agents a message may pass: enough for a question, its answer and a few rounds.
-const HOPS_MAX: u64 = 8;
+/// How long bots of others are left unheard once they have used up what their chat grants them.
+const CHAIN_QUIET_MINUTES: u64 = 60;
 const EXPIRY_WATCH_SECONDS: u64 = 60;
 /// Longer than this nobody should wait for a reminder.
 const RECALL_PATIENCE_MS: u64 = 300;
@@ -61,8 +62,7 @@ impl Written {
             Some(max) => report.sourced("throughline.turn_tokens_max", max),
             None => report.row("throughline.turn_tokens_max", "no limit", &Origin::Default),
         }
-        let hops_max = or_default(self.config.own.hops_max, HOPS_MAX);
-        report.sourced("throughline.hops_max", &hops_max);
+        let chain = self.chain(&mut report);
         let landlock = or_default(self.config.own.landlock, true);
         report.sourced("throughline.landlock", &landlock);
         let open_in_home = self.open_in_home(&mut report);
@@ -90,7 +90,7 @@ impl Written {
                 drain,
                 steps_max,
                 turn_tokens_max,
-                hops_max,
+                chain,
                 landlock,
                 open_in_home,
                 recollects,
@@ -208,6 +208,42 @@ impl Written {
             (None, Ok(Some(key))) => report.row("api_server.key", key, &Origin::KeyFile),
             (None, Ok(None)) => report.row("api_server.key", "made at the first start", &Origin::KeyFile),
             (None, Err(error)) => report.refuse(&Origin::KeyFile, format!("{error:#}")),
+        }
+    }
+
+    /// What one human message may cause among agents.
+    fn chain(&self, report: &mut Report) -> chain::Limits {
+        let own = &self.config.own;
+        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let usual = chain::Limits::default();
+        let mut limit = |name: &str, written, usual: u64| {
+            let limit = or_default(written, usual);
+            report.sourced(name, &limit);
+            limit.value
+        };
+        let hops_max = limit("throughline.hops_max", own.hops_max, usual.hops_max.into());
+        let turns_max = limit("throughline.chain_turns_max", own.chain_turns_max, usual.turns_max.into());
+        let calls_max = limit("throughline.chain_calls_max", own.chain_calls_max, usual.calls_max.into());
+        let quiet = limit("throughline.chain_quiet_minutes", own.chain_quiet_minutes, CHAIN_QUIET_MINUTES);
+        let mut platforms = Vec::new();
+        for ChainPlatform { platform, turns_max, calls_max } in &own.chain_platforms {
+            for (name, written) in [("turns_max", turns_max), ("calls_max", calls_max)] {
+                if let Some(written) = written {
+                    limit(&format!("throughline.chain_platforms.{platform}.{name}"), Some(*written), 0);
+                }
+            }
+            platforms.push(chain::PlatformLimits {
+                platform: platform.clone(),
+                turns_max: turns_max.map(|turns| small(turns.value)),
+                calls_max: calls_max.map(|calls| small(calls.value)),
+            });
+        }
+        chain::Limits {
+            hops_max: small(hops_max),
+            turns_max: small(turns_max),
+            calls_max: small(calls_max),
+            quiet: Duration::from_secs(quiet.saturating_mul(60)),
+            platforms,
         }
     }
 
