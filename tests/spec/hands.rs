@@ -3,7 +3,7 @@
 use crate::gateway::{Client, Gateway, Launch, Place, said};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -328,11 +328,93 @@ fn p6_two_agents_that_answer_each_other_stop_at_the_budget_with_one_notice() {
     until("it was cut", || counted(client, "notice") == 1);
     sleep(Duration::from_millis(500));
     let quiet = place.asked().len();
-    assert!((4..=16).contains(&quiet), "{quiet} times the models were asked");
+    assert!((4..=40).contains(&quiet), "{quiet} times the models were asked");
     sleep(Duration::from_millis(500));
     assert_eq!(place.asked().len(), quiet, "and then nobody was");
     assert_eq!(counted(client, "notice"), 1);
-    assert!(client.say("talk", "still there?").text().contains("still there?"), "a person is answered");
+    let answer = client.say("talk", "still there?").text();
+    assert!(answer.contains("still there?"), "a person is answered: {answer}");
+    assert!(answer.contains("Agents have been answering each other"), "and told, having no chat: {answer}");
+    let answer = client.say("talk", "and now?").text();
+    assert!(!answer.contains("Agents have been answering each other"), "once: {answer}");
+}
+
+/// Homes that write to each other for whatever they hear.
+fn fan_out(place: &Place, names: &[&str], limits: &str) -> Launch {
+    let homes: Vec<PathBuf> = names.iter().map(|name| place.file(name)).collect();
+    for (number, home) in homes.iter().enumerate() {
+        fs::create_dir_all(home).unwrap();
+        let lists = "platform_toolsets: {api_server: [messaging], agent: [messaging]}";
+        fs::write(home.join("config.yaml"), format!("{lists}\nthroughline: {{{limits}}}\n")).unwrap();
+        if number > 0 {
+            let port = crate::gateway::free_port();
+            fs::write(home.join(".env"), format!("API_SERVER_PORT={port}\n")).unwrap();
+        }
+    }
+    let send = |name: &&str| json!({"name": "send_message", "arguments": {"target": format!("agent:{name}"), "message": "go"}});
+    let sends: Vec<Value> = names.iter().map(send).collect();
+    let script = json!({"rules": [
+        {"when": {"result": false}, "call": sends},
+        {"when": {"result": true}, "say": "."},
+    ]});
+    let path = place.write("script.json", script.to_string());
+    let homes: Vec<&Path> = homes.iter().map(PathBuf::as_path).collect();
+    Launch::on(place, &homes)
+        .env("THROUGHLINE_REHEARSAL", &path)
+        .env("THROUGHLINE_REHEARSAL_LOG", place.file("model.log"))
+}
+
+fn is_at_rest(client: &Client) -> bool {
+    let status = client.read("/api/status");
+    let agents = status["agents"].as_array().unwrap().clone();
+    let idle = |agent: &Value| {
+        agent["running_turns"] == 0 && agent["waiting_inputs"] == 0 && agent["undelivered"] == 0
+    };
+    agents.len() == 3 && agents.iter().all(idle)
+}
+
+/// Three agents that write to the other two for whatever they hear made 2,286 requests from one message.
+#[test]
+fn p6_what_one_message_causes_is_bounded_however_agents_fan_out_and_through_kill_9() {
+    let place = Place::new();
+    let (turns, calls) = (12, 30);
+    let launch = fan_out(
+        &place,
+        &["alpha", "beta", "gamma"],
+        &format!("chain_turns_max: {turns}, chain_calls_max: {calls}"),
+    );
+    let gateway = launch.start();
+    until("all are there", || gateway.log().contains("ready   after"));
+    begin(&gateway.client, "talk", "go").join().unwrap().unwrap();
+    until("they are at it", || place.asked().len() > 6);
+    gateway.kill();
+    let gateway = launch.start();
+    let client = &gateway.client;
+    until("it was cut", || {
+        client.read("/api/status")["cut_chains"].as_array().is_some_and(|cut| cut.len() == 1)
+    });
+    until("nothing goes on", || is_at_rest(client));
+    let asked = place.asked().len();
+    assert!(
+        asked <= 2 + calls,
+        "{asked} requests from one message, where {calls} are allowed beside its own turn"
+    );
+    let rows = |session: &str| client.transcript(session).len();
+    for session in client.read("/api/sessions")["data"].as_array().unwrap() {
+        let id = session["id"].as_str().unwrap();
+        assert!(rows(id) > 0, "{id} has no rows");
+    }
+    let told: Vec<String> = place.asked().iter().map(Value::to_string).collect();
+    assert!(told.concat().contains("it begins none"), "whoever writes on is told that nobody answers");
+    // A start grants nothing, and a person does.
+    gateway.kill();
+    let gateway = launch.start();
+    until("all are there", || gateway.log().contains("ready   after"));
+    until("nothing goes on", || is_at_rest(&gateway.client));
+    assert_eq!(place.asked().len(), asked);
+    let answer = gateway.client.say("talk", "and?").text();
+    assert!(answer.contains("Agents have been answering each other"), "{answer}");
+    assert!(place.asked().len() > asked);
 }
 
 #[test]
@@ -389,6 +471,33 @@ fn p6_a_crash_between_the_end_of_a_silence_and_its_release_leaves_no_agent_silen
     let gateway = launch.start();
     until("beta goes on", || silenced() == 0);
     assert!(gateway.stop().success());
+}
+
+/// Two processes know nothing of each other but the ledger of their user.
+#[test]
+fn p6_stop_all_reaches_every_process_of_the_user_and_a_restart_does_not_end_it() {
+    let place = Place::new();
+    let homes = ["one", "two"].map(|name| place.file(name));
+    homes.iter().for_each(|home| fs::create_dir_all(home).unwrap());
+    let [one, two] = homes.each_ref().map(|home| Launch::on(&place, &[home]));
+    let (first, second) = (one.start(), two.start());
+    let is_silent = |client: &Client| client.read("/api/control/status")["halted"] == true;
+    let ended = Launch::on(&place, &[&homes[0]]).arg("stop").arg("--all").run();
+    assert!(ended.status.success(), "{ended:?}");
+    for name in ["one", "two"] {
+        assert!(ended.stdout.contains(&format!("{name} silenced")), "{}", ended.stdout);
+    }
+    assert!(is_silent(&first.client) && is_silent(&second.client));
+    second.kill();
+    let second = two.start();
+    assert!(is_silent(&second.client));
+    let resumed = Launch::on(&place, &[&homes[0]]).arg("resume").arg("--all").run();
+    assert!(resumed.stdout.contains("two going on"), "{resumed:?}");
+    assert!(!is_silent(&first.client) && !is_silent(&second.client));
+    // What was ordered once is over: nobody obeys it again after a restart.
+    second.kill();
+    let second = two.start();
+    assert!(!is_silent(&second.client));
 }
 
 fn system(asked: &Value) -> String {
