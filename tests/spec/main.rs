@@ -24,6 +24,7 @@ mod killed;
 mod lifecycle;
 mod memory;
 mod model;
+mod nine_compress;
 mod openai_sdk;
 mod owners;
 mod pairing;
