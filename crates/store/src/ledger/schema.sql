@@ -57,7 +57,8 @@ CREATE TABLE IF NOT EXISTS silence (
     kind TEXT NOT NULL,
     at INTEGER NOT NULL
 );
--- The homes whose gateway runs, and the last of these orders that each has carried out.
+-- The homes whose gateway runs, and the last of these orders that each has carried out. A process is known by its
+-- number and the time of its start (`started`, a column that older files get later).
 CREATE TABLE IF NOT EXISTS gateway (
     home TEXT PRIMARY KEY,
     pid INTEGER NOT NULL,
