@@ -255,12 +255,12 @@ impl Keeper {
         let name = &self.candidate.name;
         let Bells { gone, anew } = self.host.crew.runs(name, running.desk());
         let listing = tokio::spawn(list_channels(self.candidate.home.clone(), running.desk()));
-        let mut is_alone = false;
+        let mut begins_anew = false;
         let stopped = tokio::select! {
             ending = self.stopping.wait_for(Option::is_some) => ending.ok().and_then(|ending| *ending),
             () = gone.notified() => None,
             () = anew.notified() => {
-                is_alone = true;
+                begins_anew = true;
                 Some(Ending::Restart)
             }
         };
@@ -282,11 +282,11 @@ impl Keeper {
                         "stopped with work left; it goes on at the next start"
                     );
                 }
-                if is_alone { Left::ToBeginAnew } else { Left::Stopped { in_order: true } }
+                if begins_anew { Left::ToBeginAnew } else { Left::Stopped { in_order: true } }
             }
             (Some(_), Err(error)) => {
                 tracing::error!(agent = %name, "{error:#}");
-                if is_alone { Left::ToBeginAnew } else { Left::Stopped { in_order: false } }
+                if begins_anew { Left::ToBeginAnew } else { Left::Stopped { in_order: false } }
             }
         }
     }

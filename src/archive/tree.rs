@@ -23,7 +23,7 @@ impl Tree {
     pub fn of(home: &Path) -> io::Result<Self> {
         let home = home.canonicalize()?;
         #[cfg(unix)]
-        let top = unix::directory(rustix::fs::CWD, &home)?;
+        let top = unix::top(&home)?;
         Ok(Self {
             home,
             #[cfg(unix)]
@@ -84,7 +84,7 @@ impl Tree {
 
 #[cfg(unix)]
 mod unix {
-    use rustix::fs::{Mode, OFlags, openat, readlinkat};
+    use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
     use rustix::io::Errno;
     use std::ffi::OsString;
     use std::fs::File;
@@ -108,8 +108,13 @@ mod unix {
         opened(above, name, OFlags::NONBLOCK | OFlags::NOCTTY)
     }
 
-    pub fn directory(above: impl AsFd, name: &Path) -> io::Result<File> {
+    pub fn directory(above: &File, name: &Path) -> io::Result<File> {
         opened(above, name, OFlags::DIRECTORY)
+    }
+
+    /// The directory that all of it begins with.
+    pub fn top(path: &Path) -> io::Result<File> {
+        opened(CWD, path, OFlags::DIRECTORY)
     }
 
     pub fn link(above: &File, name: &Path) -> io::Result<OsString> {

@@ -482,11 +482,18 @@ fn p6_stop_all_without_a_gateway_makes_nothing_and_takes_no_other_process_for_on
     let ended = stop();
     assert!(!ended.status.success() && ended.stderr.contains("no gateway runs"), "{ended:?}");
     assert!(!state.exists(), "a command that found nothing left something");
-    launch(&place).start().kill();
-    // Its number is that of another process by now: of this one.
-    let ledger = rusqlite::Connection::open(state.join("throughline/chains.db")).unwrap();
-    let changed = ledger.execute("UPDATE gateway SET pid = ?1", [std::process::id()]).unwrap();
-    assert_eq!(changed, 1);
+    let gateway = launch(&place).start();
+    // Its number is that of another process afterwards: of this one.
+    let take_over = || {
+        let ledger = rusqlite::Connection::open(state.join("throughline/chains.db")).ok()?;
+        ledger.busy_timeout(Duration::from_secs(5)).ok()?;
+        ledger
+            .execute("UPDATE gateway SET pid = ?1", [std::process::id()])
+            .ok()
+            .filter(|changed| *changed == 1)
+    };
+    until("it is in the ledger", || take_over().is_some());
+    gateway.kill();
     let asked = Instant::now();
     let ended = stop();
     assert!(!ended.status.success() && ended.stderr.contains("no gateway runs"), "{ended:?}");

@@ -156,3 +156,26 @@ async fn is_announced_by_another(home: &Arc<Home>, cut: &CutChain) -> Option<boo
     let Some(place) = loaded.and_then(|loaded| loaded.session.place) else { return Some(false) };
     home.ledger.announces(cut.clone(), place_of(&place)).await.ok().map(|announces| !announces)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p6_a_chat_is_one_place_in_whichever_thread_and_through_whichever_bot() {
+        let place = |platform: &str, chat: &str, account: &str, thread: Option<&str>| {
+            place_of(&Destination {
+                platform: platform.into(),
+                account: account.into(),
+                chat: chat.into(),
+                thread: thread.map(str::to_owned),
+                reply_to: None,
+            })
+        };
+        let one = place("shop", "1", "bot", None);
+        for (account, thread) in [("bot", Some("7")), ("other", None), ("other", Some("8"))] {
+            assert_eq!(one, place("shop", "1", account, thread), "{account} {thread:?}");
+        }
+        assert!(one != place("shop", "2", "bot", None) && one != place("bar", "1", "bot", None));
+    }
+}

@@ -386,6 +386,11 @@ fn p6_only_what_a_bot_says_to_the_model_takes_a_share() {
         let state = session().step(of_agent(order.clone()), Time(1), &rules).0;
         assert!(!state.jobs().iter().any(is_share), "{order:?}: {:?}", state.jobs());
     }
+    // A bot of others counts in its chat, whatever its messages were called when they came in.
+    let Event::Received(input) = from_foreign_bot(1, "") else { unreachable!("it is received") };
+    let trace = Trace { origin: "bots".into(), ..input.trace.clone() };
+    let foreign = Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }));
+    play(session(), &rules, vec![(foreign, vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"])]);
     // Words in a command of a bot's are a turn of their own: a person behind them does not pay for it.
     let queued = of_agent(command(1, Command::Queue { text: "m1".into() }));
     // What has another place, or is answered by itself, is no part of a bot's turn.

@@ -149,7 +149,7 @@ async fn p31_one_agents_key_restarts_no_other() {
     let all = api.post("/api/control/restart", json!({"all": true})).await.json();
     assert_eq!((&all["scope"], &all["others"]), (&json!("none"), &json!([{"home": "/home/other"}])), "{all}");
     let named = api.post("/api/control/restart", json!({"agent": "elsewhere"})).await;
-    assert_eq!(named.status, 403, "{}", named.text());
+    assert_eq!(named.status, 403, "{}", named.text);
 }
 
 #[tokio::test]
