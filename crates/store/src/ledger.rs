@@ -166,18 +166,18 @@ impl LedgerFile {
 impl Opened {
     fn new(path: &Path) -> Result<Self, StoreError> {
         let connection = || -> Result<Connection, Fault> {
-            let connection = Connection::open(path)?;
+            let mut connection = Connection::open(path)?;
             connection.busy_timeout(BUSY_MAX)?;
             connection.pragma_update(None, "journal_mode", "WAL")?;
             connection.pragma_update(None, "synchronous", "FULL")?;
-            connection.execute_batch(include_str!("ledger/schema.sql"))?;
-            let lacks_start = connection.prepare("SELECT started FROM gateway").is_err();
-            if lacks_start
-                && let Err(error) = connection.execute("ALTER TABLE gateway ADD COLUMN started INTEGER", [])
-            {
-                // Another process may have been quicker.
-                connection.prepare("SELECT started FROM gateway").map_err(|_| error)?;
+            // Several gateways may start at once: each waits for its turn, instead of losing what it wanted to enter.
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction.execute_batch(include_str!("ledger/schema.sql"))?;
+            let lacks_start = transaction.prepare("SELECT started FROM gateway").is_err();
+            if lacks_start {
+                transaction.execute("ALTER TABLE gateway ADD COLUMN started INTEGER", [])?;
             }
+            transaction.commit()?;
             Ok(connection)
         };
         let connection = connection().while_doing("open the ledger of chains")?;

@@ -192,12 +192,34 @@ fn p6_people_who_began_a_chain_read_of_its_cut_once_in_a_chat() {
 fn a_ledger_of_an_earlier_version_learns_when_a_process_began() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("chains.db");
-    let schema = include_str!("schema.sql");
-    Connection::open(&path).unwrap().execute_batch(schema).unwrap();
+    let earlier = include_str!("schema.sql").replace("    started INTEGER,\n", "");
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch(&earlier).unwrap();
+    assert!(connection.prepare("SELECT started FROM gateway").is_err());
+    drop(connection);
     let mut ledger = LedgerFile::at(&path);
     ledger.write(NOW, |page| page.join("/homes/a", process(7))).unwrap();
     let order = ledger.write(NOW, |page| page.order(SilenceKind::Stop)).unwrap();
     let mut other = LedgerFile::at(&path);
     let reports = other.read(NOW, |page| page.reports(order)).unwrap();
     assert_eq!(reports.iter().map(|gateway| gateway.process).collect::<Vec<_>>(), [process(7)]);
+}
+
+#[test]
+fn p6_gateways_that_start_at_once_each_find_the_ledger_and_enter_their_bots() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("chains.db");
+    std::thread::scope(|scope| {
+        for nth in 0..9 {
+            let path = &path;
+            scope.spawn(move || {
+                let bot = format!("bot{nth}");
+                LedgerFile::at(path).note(NOW, |page| page.introduce("shop", &bot)).unwrap();
+            });
+        }
+    });
+    let mut ledger = LedgerFile::at(&path);
+    for nth in 0..9 {
+        assert!(ledger.read(NOW, |page| page.is_ours("shop", &format!("bot{nth}"))).unwrap(), "bot{nth}");
+    }
 }
