@@ -9,7 +9,7 @@
 //! Deliberately absent: anything that was said.
 
 use crate::fault::{Fault, While};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,7 +168,11 @@ impl Opened {
         let connection = || -> Result<Connection, Fault> {
             let mut connection = Connection::open(path)?;
             connection.busy_timeout(BUSY_MAX)?;
-            connection.pragma_update(None, "journal_mode", "WAL")?;
+            match connection.pragma_update(None, "journal_mode", "WAL") {
+                // It stays as it is once it is set: another process is at it.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
+                set => set?,
+            }
             connection.pragma_update(None, "synchronous", "FULL")?;
             // Several gateways may start at once: each waits for its turn, instead of losing what it wanted to enter.
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
