@@ -11,6 +11,7 @@
 pub mod piece;
 pub mod seal;
 pub mod survey;
+pub mod tree;
 
 use crate::progress::Progress;
 use anyhow::{Context, bail};

@@ -319,6 +319,7 @@ impl Told<'_> {
             base_url: self.text("base_url"),
             base_file_url: self.text("base_file_url"),
             local_files: self.flag("local_mode", false),
+            local_directory: self.text("local_files_dir").map(PathBuf::from),
             proxy: self.variable("TELEGRAM_PROXY"),
             mode,
             replies: match self.described.reply_to_mode {

@@ -309,10 +309,12 @@ impl Client {
         self.get(&["api", "status"], &[]).await
     }
 
-    /// The process finishes what runs and begins anew. Returns which one it is until then.
-    pub async fn restart(&self) -> Result<String, ClientError> {
-        let told = self.post(&["api", "control", "restart"], &json!({})).await?;
-        Ok(told["instance"].as_str().unwrap_or_default().to_owned())
+    /// The process finishes what runs and begins anew, once all its agents that run were asked. Returns the homes of
+    /// those that have to be asked, too.
+    pub async fn restart(&self) -> Result<Vec<String>, ClientError> {
+        let told = self.post(&["api", "control", "restart"], &json!({"all": true})).await?;
+        let others = told["others"].as_array().into_iter().flatten();
+        Ok(others.filter_map(|other| other["home"].as_str()).map(str::to_owned).collect())
     }
 
     /// A snapshot becomes the view of its session again.

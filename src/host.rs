@@ -22,7 +22,7 @@ use throughline_core::Time;
 use throughline_core::port::{Desk, Status};
 use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::state::Stage;
-use throughline_server::{Condition, Member};
+use throughline_server::{Condition, Member, Restart, RestartScope};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::Instrument;
@@ -35,6 +35,8 @@ const STARTING_MAX: usize = 8;
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// A writer at rest comes round every few seconds; one that has not for so long is stuck.
 const STUCK: Duration = Duration::from_secs(30);
+/// Orders to restart the process that are further apart than this do not belong together.
+const ORDERS_WITHIN: Duration = Duration::from_secs(60);
 /// As often as Hermes does.
 const CHANNELS_EVERY: Duration = Duration::from_secs(300);
 
@@ -158,6 +160,22 @@ impl Kept {
 
 // -------------------------------------------------------------------------------------- one agent
 
+/// Why an agent does not run any more.
+enum Left {
+    /// With its process.
+    Stopped { in_order: bool },
+    /// It was asked to begin anew, and the process goes on.
+    ToBeginAnew,
+    /// It has lost its writer.
+    Lost,
+}
+
+/// What an agent is interrupted by.
+struct Bells {
+    gone: Arc<tokio::sync::Notify>,
+    anew: Arc<tokio::sync::Notify>,
+}
+
 struct Keeper {
     host: Arc<Host>,
     candidate: Candidate,
@@ -187,8 +205,9 @@ impl Keeper {
                         let _ = told.send(Ok(introduction));
                     }
                     match self.while_running(running).await {
-                        Ok(clean) => return clean,
-                        Err(why) => why,
+                        Left::Stopped { in_order } => return in_order,
+                        Left::ToBeginAnew => continue,
+                        Left::Lost => "its store was lost; the log has more".to_owned(),
                     }
                 }
                 Err(error) => {
@@ -232,14 +251,18 @@ impl Keeper {
         }
     }
 
-    /// Ok: it was stopped, in order or not. Err: why it cannot go on.
-    async fn while_running(&mut self, running: Running) -> Result<bool, String> {
+    async fn while_running(&mut self, running: Running) -> Left {
         let name = &self.candidate.name;
-        let gone = self.host.crew.runs(name, running.desk());
+        let Bells { gone, anew } = self.host.crew.runs(name, running.desk());
         let listing = tokio::spawn(list_channels(self.candidate.home.clone(), running.desk()));
+        let mut begins_anew = false;
         let stopped = tokio::select! {
             ending = self.stopping.wait_for(Option::is_some) => ending.ok().and_then(|ending| *ending),
             () = gone.notified() => None,
+            () = anew.notified() => {
+                begins_anew = true;
+                Some(Ending::Restart)
+            }
         };
         listing.abort();
         let desk = running.desk();
@@ -248,7 +271,7 @@ impl Keeper {
         let left = running.stop().await;
         self.host.crew.ended(name, stopped.unwrap_or(Ending::Stop));
         match (stopped, left) {
-            (None, _) => Err("its store was lost; the log has more".to_owned()),
+            (None, _) => Left::Lost,
             (Some(_), Ok(left)) => {
                 if !left.is_clean() {
                     tracing::warn!(
@@ -259,11 +282,11 @@ impl Keeper {
                         "stopped with work left; it goes on at the next start"
                     );
                 }
-                Ok(true)
+                if begins_anew { Left::ToBeginAnew } else { Left::Stopped { in_order: true } }
             }
             (Some(_), Err(error)) => {
                 tracing::error!(agent = %name, "{error:#}");
-                Ok(false)
+                if begins_anew { Left::ToBeginAnew } else { Left::Stopped { in_order: false } }
             }
         }
     }
@@ -316,12 +339,25 @@ struct Seat {
     home: Home,
     state: State,
     presence: Arc<Mutex<Option<Presence>>>,
+    /// When a restart of the process was last ordered with this agent's key.
+    ordered: Option<Instant>,
 }
 
 enum State {
     Starting,
-    Running { desk: Arc<dyn Desk>, gone: Arc<tokio::sync::Notify>, pulse: Pulse },
-    Down { why: String, since: Time, retry_at: Time },
+    Running {
+        desk: Arc<dyn Desk>,
+        /// Rings when the agent has lost its writer.
+        gone: Arc<tokio::sync::Notify>,
+        /// Rings when it is to begin anew.
+        anew: Arc<tokio::sync::Notify>,
+        pulse: Pulse,
+    },
+    Down {
+        why: String,
+        since: Time,
+        retry_at: Time,
+    },
     Ended,
 }
 
@@ -340,6 +376,7 @@ impl Crew {
             home: candidate.home.clone(),
             state: State::Starting,
             presence: Arc::default(),
+            ordered: None,
         };
         Arc::new(Self {
             instance: format!("{}-{}", std::process::id(), now().0),
@@ -370,13 +407,13 @@ impl Crew {
         }
     }
 
-    /// Rings when the agent has lost its writer.
-    fn runs(&self, name: &str, desk: Arc<dyn Desk>) -> Arc<tokio::sync::Notify> {
-        let gone = Arc::new(tokio::sync::Notify::new());
+    fn runs(&self, name: &str, desk: Arc<dyn Desk>) -> Bells {
+        let [gone, anew] = [(); 2].map(|()| Arc::new(tokio::sync::Notify::new()));
         let pulse = Pulse { rounds: 0, at: Instant::now(), reported: false };
-        self.set(name, State::Running { desk: desk.clone(), gone: gone.clone(), pulse });
+        let bells = Bells { gone: gone.clone(), anew: anew.clone() };
+        self.set(name, State::Running { desk: desk.clone(), gone, anew, pulse });
         self.tell(name, &desk.status());
-        gone
+        bells
     }
 
     fn down(&self, name: &str, why: &str, pause: Duration) {
@@ -416,7 +453,7 @@ impl Crew {
         let (mut moving, all) = (0, {
             let mut seats = self.seats();
             for seat in seats.iter_mut() {
-                if let State::Running { desk, gone, pulse } = &mut seat.state {
+                if let State::Running { desk, gone, pulse, .. } = &mut seat.state {
                     let presence = seat.presence.clone();
                     running.push((
                         seat.name.clone(),
@@ -500,9 +537,33 @@ impl throughline_server::Host for Crew {
         self.seats().iter().map(member).collect()
     }
 
-    fn restart(&self) -> Result<(), String> {
-        self.restart.send_replace(true);
-        Ok(())
+    /// A key moves its own agent. So the process begins anew when all its agents that run were asked to, or the only one.
+    fn restart(&self, home: &str, scope: RestartScope) -> Result<Restart, String> {
+        let mut seats = self.seats();
+        let is_alone = seats.len() == 1;
+        let Some(seat) = seats.iter_mut().find(|seat| seat.home.identity() == home) else {
+            return Err("its agent does not belong to this process any more".to_owned());
+        };
+        if scope == RestartScope::Agent && !is_alone {
+            return match &seat.state {
+                State::Running { anew, .. } => {
+                    anew.notify_one();
+                    Ok(Restart::Agent)
+                }
+                _ => Err("its agent is not running; it is tried again by itself".to_owned()),
+            };
+        }
+        seat.ordered = Some(Instant::now());
+        let is_missing = |seat: &&Seat| {
+            let runs = matches!(seat.state, State::Running { .. });
+            runs && !seat.ordered.is_some_and(|at| at.elapsed() < ORDERS_WITHIN)
+        };
+        let missing: Vec<String> = seats.iter().filter(is_missing).map(|seat| seat.home.identity()).collect();
+        if missing.is_empty() {
+            self.restart.send_replace(true);
+            return Ok(Restart::Process);
+        }
+        Ok(Restart::Awaits(missing))
     }
 }
 

@@ -19,7 +19,7 @@ use throughline_core::chain::{Share, Shared};
 use throughline_core::input::{Root, Trace};
 use throughline_core::port::{CutChain, Desk, Ledger, Post, Promise, StoreError, Unreachable};
 use throughline_gateway::{Clock, SystemClock};
-use throughline_store::{LedgerFile, LedgerPage, Silence, SilenceKind};
+use throughline_store::{LedgerFile, LedgerPage, ProcessId, Silence, SilenceKind};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 
@@ -46,11 +46,21 @@ pub fn name_of(home: &Path) -> String {
     home.canonicalize().unwrap_or_else(|_| home.to_owned()).display().to_string()
 }
 
-/// A command's way to it, for as long as it takes.
-pub fn open(environment: &Environment) -> Result<LedgerFile, StoreError> {
-    let path = path(environment).ok_or_else(nowhere)?;
-    prepare(&path)?;
-    Ok(LedgerFile::at(path))
+/// A command's way to it, for as long as it takes. None: no gateway of this user has made one, and a command makes none.
+pub fn existing(environment: &Environment) -> Option<LedgerFile> {
+    path(environment).filter(|path| path.is_file()).map(LedgerFile::at)
+}
+
+/// This process, as `process_runs` finds it again.
+fn this_process() -> ProcessId {
+    let pid = std::process::id();
+    ProcessId { pid, started: home::process(pid).and_then(|process| process.start_time) }
+}
+
+/// Whether this very process runs. Another one that has got its number is not it.
+pub fn process_runs(known: ProcessId) -> bool {
+    let running = home::process(known.pid);
+    running.is_some_and(|running| known.started.is_none() || running.start_time == known.started)
 }
 
 fn nowhere() -> StoreError {
@@ -158,7 +168,7 @@ impl SharedLedger {
             .expect("nothing panics while it holds the gateways")
             .insert(home.to_owned(), gateway);
         let home = home.to_owned();
-        drop(self.ask(Lasting::Durably, move |page| page.join(&home, std::process::id())));
+        drop(self.ask(Lasting::Durably, move |page| page.join(&home, this_process())));
     }
 
     pub async fn leave(&self, home: &str) {
@@ -245,6 +255,10 @@ impl Ledger for SharedLedger {
                 None => std::future::pending().await, // its thread has ended: so does the process
             }
         })
+    }
+
+    fn announces(&self, cut: CutChain, place: String) -> Promise<'_, Result<bool, Unreachable>> {
+        Box::pin(self.told(self.ask(Lasting::Durably, move |page| page.announces(&cut, &place))))
     }
 
     fn told(&self, cut: CutChain) -> Promise<'_, Result<(), Unreachable>> {

@@ -140,10 +140,10 @@ fn main() -> ExitCode {
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),
         Some(Command::Stop(command)) => wire::order(homes, all_profiles, &environment, async |gateways| {
-            command.run(gateways, ledger::open(&environment), &mut out).await
+            command.run(gateways, ledger::existing(&environment), &mut out).await
         }),
         Some(Command::Resume(command)) => wire::order(homes, all_profiles, &environment, async |gateways| {
-            command.run(gateways, ledger::open(&environment), &mut out).await
+            command.run(gateways, ledger::existing(&environment), &mut out).await
         }),
         Some(Command::Plugin(command)) => wire::plugin(command, homes, &environment, &page, &mut out),
         Some(Command::Mcp(command)) => wire::mcp(command, homes, &environment),

@@ -54,7 +54,7 @@ use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehea
 use throughline_net::{Client, Timeouts};
 use throughline_platforms::Pairings;
 use throughline_plugins::Host;
-use throughline_server::{Absent, Porch};
+use throughline_server::{Absent, Porch, RestartScope};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -220,8 +220,9 @@ pub async fn start(
     let platforms: Vec<Arc<dyn Platform>> = chats.platforms().chain([bridge as Arc<dyn Platform>]).collect();
     chats.platforms().for_each(|bot| company.agents.lend(name, bot));
     let host = company.host.clone();
-    let restart = move || match host.restart() {
-        Ok(()) => {}
+    let identity = home.identity();
+    let restart = move || match host.restart(&identity, RestartScope::Agent) {
+        Ok(_) => {}
         Err(why) => tracing::error!(why, "a restart was ordered in a chat, and cannot be"),
     };
     let own = equipment.memory.clone();

@@ -232,8 +232,19 @@ class Lcm(HermesCase):
         database.close()
         self.assertEqual(sessions, ["s1", "s2"])
         self.assertIn("settings: register", peer.call("engine/status", {"scope": scope("s1")})["text"])
-        # Nothing but the engine was registered a second time.
+        # Nothing but the engine was registered a second time, not even past the plugin's context.
         self.assertEqual([each["name"] for each in peer.ability["commands"]], ["lcm"])
+        self.assertIn("hooks: 1", peer.call("engine/status", {"scope": scope("s2")})["text"])
+
+    def test_an_engine_that_makes_its_own_copies_is_asked_for_one(self):
+        plugin = os.path.join(self.home, "plugins", "lcm", "__init__.py")
+        with open(plugin, "a") as text:
+            text.write(
+                "\n\nLcm.clone_for_agent = lambda self: "
+                'Lcm(config={"from": "clone"}, hermes_home=str(self.path.parent))\n'
+            )
+        peer = self.start()
+        self.assertIn("settings: clone", peer.call("engine/status", {"scope": scope("s1")})["text"])
 
     def test_one_that_its_plugin_does_not_make_anew_is_refused_and_not_guessed(self):
         plugin = os.path.join(self.home, "plugins", "lcm", "__init__.py")

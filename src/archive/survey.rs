@@ -4,8 +4,9 @@
 //! logs, caches, locks, sockets, records of processes, what can be installed again, and other backups; each is named, so
 //! that nobody finds out after a restore. Profiles are homes of their own, and come along only if they are asked for.
 
+use super::tree::Tree;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use throughline_hermes::{file_policy, profile};
 
@@ -110,9 +111,9 @@ pub enum Profiles {
 
 impl Survey {
     /// `except`: what is being written right now, if it lies in the home.
-    pub fn of(home: &Path, profiles: Profiles, except: &[PathBuf]) -> io::Result<Self> {
+    pub fn of(home: &Path, tree: &Tree, profiles: Profiles, except: &[PathBuf]) -> io::Result<Self> {
         let mut survey = Self::default();
-        survey.walk(home, "", profiles, except)?;
+        survey.walk(home, "", &Walk { tree, profiles, except })?;
         Ok(survey)
     }
 
@@ -120,13 +121,9 @@ impl Survey {
         self.found.iter().map(|found| found.bytes).sum()
     }
 
-    fn walk(
-        &mut self,
-        directory: &Path,
-        below: &str,
-        profiles: Profiles,
-        except: &[PathBuf],
-    ) -> io::Result<()> {
+    /// What is listed here is only a list: names, and what they were. Whoever keeps it opens it through the tree.
+    fn walk(&mut self, directory: &Path, below: &str, walk: &Walk<'_>) -> io::Result<()> {
+        let Walk { tree, profiles, except } = *walk;
         let mut entries = fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
@@ -157,7 +154,7 @@ impl Survey {
                 () if about.is_symlink() => Kind::Link,
                 () if about.is_dir() => Kind::Directory,
                 () if !about.is_file() => continue, // a socket or a pipe
-                () if is_database(&place) => Kind::Database,
+                () if is_database(tree, &path) => Kind::Database,
                 () => Kind::File,
             };
             let bytes = if matches!(kind, Kind::File | Kind::Database) { about.len() } else { 0 };
@@ -170,13 +167,20 @@ impl Survey {
                 kind,
             });
             if kind == Kind::Directory
-                && let Err(error) = self.walk(&place, &path, profiles, except)
+                && let Err(error) = self.walk(&place, &path, walk)
             {
                 self.unread.push(format!("{}: {error}", place.display()));
             }
         }
         Ok(())
     }
+}
+
+/// What stays the same from directory to directory.
+struct Walk<'a> {
+    tree: &'a Tree,
+    profiles: Profiles,
+    except: &'a [PathBuf],
 }
 
 /// What is at the top of a home is so at the top of each of its profiles.
@@ -208,14 +212,15 @@ fn is_lock(name: &str) -> bool {
     name.strip_suffix(".lock").is_some_and(|of| of.contains('.'))
 }
 
-fn is_database(path: &Path) -> bool {
+fn is_database(tree: &Tree, path: &str) -> bool {
     const MAGIC: &[u8] = b"SQLite format 3\0";
     let start = || -> io::Result<[u8; 16]> {
         let mut start = [0; 16];
-        io::Read::read_exact(&mut fs::File::open(path)?, &mut start)?;
+        tree.file(path)?.read_exact(&mut start)?;
         Ok(start)
     };
-    path.extension().is_some_and(|ending| ending == "db" || ending == "sqlite" || ending == "sqlite3")
+    let ending = Path::new(path).extension();
+    ending.is_some_and(|ending| ending == "db" || ending == "sqlite" || ending == "sqlite3")
         && start().is_ok_and(|start| start == MAGIC)
 }
 

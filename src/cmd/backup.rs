@@ -10,6 +10,7 @@
 
 use crate::archive::piece::Earlier;
 use crate::archive::survey::{self, Profiles, STAGE, Survey};
+use crate::archive::tree::Tree;
 use crate::archive::{self, Database, Label, Manifest, Written};
 use crate::config::Environment;
 use crate::home::{self, Home, private_directory, private_file, sync_directory};
@@ -25,6 +26,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use throughline_core::redact::Secret;
+use throughline_hermes::profile;
 
 /// A smaller file is read before anything is said about its length: it may change any moment.
 const READ_AT_ONCE: u64 = 64 << 20;
@@ -144,8 +146,10 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
     let file = private_file().write(true).create_new(true).open(&partial).with_context(doing)?;
     // Until it has its name: whoever finds it unlocked knows that nobody writes it any more.
     file.try_lock().with_context(doing)?;
-    let mut survey = Survey::of(home, order.profiles, &[to.clone(), partial.clone(), beside(&to, EARLIER)])
-        .with_context(|| format!("{} cannot be read", home.display()))?;
+    let except = [to.clone(), partial.clone(), beside(&to, EARLIER)];
+    let listed = Tree::of(home)
+        .and_then(|tree| Survey::of(home, &tree, order.profiles, &except).map(|survey| (tree, survey)));
+    let (tree, mut survey) = listed.with_context(|| format!("{} cannot be read", home.display()))?;
     notes.append(&mut survey.unread);
     let at = Timestamp::now();
     let now = u64::try_from(at.as_second()).unwrap_or(0);
@@ -156,7 +160,7 @@ pub fn make(order: &Order<'_>) -> anyhow::Result<Kept> {
     };
     let mut archive =
         archive::Writer::new(file, order.passphrase.as_ref(), at.to_string(), pieces).with_context(doing)?;
-    write(&mut archive, &survey, &stage, &mut notes)?;
+    write(&mut archive, &tree, &survey, &stage, &mut notes)?;
     let Written { manifest: written, reused } = archive.finish(now).with_context(doing)?;
     drop(stage);
     let manifest = archive::verify(&partial, order.passphrase.as_ref())?;
@@ -273,8 +277,10 @@ fn without_stamp(name: &str) -> Option<(&str, &str)> {
     (day.len() == 8 && time.len() >= 6 && is_number(day) && is_number(time)).then_some((before, ending))
 }
 
+/// Everything is opened through the tree: what was replaced since the survey is noted, and what it leads to is not read.
 fn write(
     archive: &mut archive::Writer,
+    tree: &Tree,
     survey: &Survey,
     stage: &Stage,
     notes: &mut Vec<String>,
@@ -285,30 +291,55 @@ fn write(
         let label = Label { path, mode: found.mode, modified: found.modified };
         let doing = || format!("could not keep {}", found.place.display());
         match found.kind {
-            survey::Kind::Directory => archive.directory(label).with_context(doing)?,
-            survey::Kind::Link => match fs::read_link(&found.place).map(PathBuf::into_os_string) {
+            survey::Kind::Directory if tree.is_directory(path) => {
+                archive.directory(label).with_context(doing)?
+            }
+            survey::Kind::Directory => {
+                notes.push(format!("{}: it is no directory any more", found.place.display()));
+            }
+            survey::Kind::Link => match tree.link(path) {
                 Ok(to) => match to.to_str() {
                     Some(to) => archive.link(label, to).with_context(doing)?,
                     None => {
                         notes.push(format!("{}: it leads to a name that is no text", found.place.display()))
                     }
                 },
+                Err(error) if error.kind() == ErrorKind::NotFound => {} // gone meanwhile
                 Err(error) => notes.push(format!("{}: {error}", found.place.display())),
             },
             survey::Kind::Database => {
+                let mut leave_out = |why: String| match is_transcript(path) {
+                    // Without it a backup is none.
+                    true => bail!("{} could not be kept: {why}", found.place.display()),
+                    false => {
+                        notes.push(format!("{}: {why}", found.place.display()));
+                        Ok(())
+                    }
+                };
+                // Held until the copy is made: no other file can have its number meanwhile.
+                let held = match tree.file(path) {
+                    Ok(held) => held,
+                    Err(error) => {
+                        leave_out(error.to_string())?;
+                        continue;
+                    }
+                };
                 let copy = stage.file();
                 let mut copying = Progress::bytes(&format!("copy {path}"), found.bytes);
-                let copied = throughline_store::copy(&found.place, &copy, &mut |done, total| {
+                let copied = throughline_store::copy(&tree.place(path), &copy, &mut |done, total| {
                     copying.stands_at(done, total);
                 });
                 drop(copying);
+                // SQLite opens by name, though through no link. What it opened must be what is held.
+                if !tree.file(path).is_ok_and(|again| is_same(&held, &again)) {
+                    leave_out("it was replaced during the backup; make another one".to_owned())?;
+                    continue;
+                }
                 let copied = match copied {
                     Err(error) if error.is_damage() => {
                         // No database any more, but perhaps all there is of it.
-                        let (file, bytes) = File::open(&found.place)
-                            .and_then(|file| file.metadata().map(|about| (file, about.len())))
-                            .with_context(doing)?;
-                        archive.file(label, bytes, file).with_context(doing)?;
+                        let bytes = held.metadata().with_context(doing)?.len();
+                        archive.file(label, bytes, held).with_context(doing)?;
                         notes.push(format!(
                             "{path} is too damaged to be opened; it was kept as it is, byte for byte"
                         ));
@@ -322,7 +353,7 @@ fn write(
                 let (rows, damage) = (copied.rows, copied.damage);
                 archive.database(Database { path: path.to_owned(), rows, damage });
             }
-            survey::Kind::File => match read(&found.place) {
+            survey::Kind::File => match tree.file(path).and_then(read) {
                 Ok(Text::Whole(bytes)) => {
                     archive.file(label, bytes.len() as u64, &bytes[..]).with_context(doing)?;
                 }
@@ -336,13 +367,32 @@ fn write(
     Ok(())
 }
 
+/// Whether what was said in a home, or in one of its profiles, lies there.
+fn is_transcript(path: &str) -> bool {
+    let names: Vec<&str> = path.split('/').collect();
+    matches!(names[..], ["state.db"] | [profile::DIRECTORY, _, "state.db"])
+}
+
+/// Whether two handles are of one file.
+#[cfg(unix)]
+fn is_same(one: &File, other: &File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let id = |file: &File| file.metadata().map(|about| (about.dev(), about.ino())).ok();
+    id(one).is_some_and(|one| Some(one) == id(other))
+}
+
+/// Nobody replaces a file that is open there.
+#[cfg(not(unix))]
+fn is_same(_one: &File, _other: &File) -> bool {
+    true
+}
+
 enum Text {
     Whole(Vec<u8>),
     Long(File, u64),
 }
 
-fn read(path: &Path) -> io::Result<Text> {
-    let mut file = File::open(path)?;
+fn read(mut file: File) -> io::Result<Text> {
     let bytes = file.metadata()?.len();
     if bytes > READ_AT_ONCE {
         return Ok(Text::Long(file, bytes));
@@ -487,5 +537,56 @@ mod tests {
         assert!(matches!(leftover(&to, false).unwrap(), Leftover::None));
         let own = path("throughline-main-20260527T093511Z.tar.gz");
         assert!(leftover(&own, false).is_err(), "somebody writes it");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn p31_what_is_swapped_for_a_link_during_a_backup_puts_no_foreign_file_into_it() {
+        use std::os::unix::fs::symlink;
+        let directory = tempfile::tempdir().unwrap();
+        let (home, foreign) = (directory.path().join("home"), directory.path().join("foreign"));
+        for path in [&home, &foreign] {
+            fs::create_dir_all(path.join("notes")).unwrap();
+            fs::write(path.join("notes/kept.md"), "x".repeat(100)).unwrap();
+            symlink("nowhere", path.join("notes/link")).unwrap();
+            fs::create_dir_all(path.join("notes/deeper")).unwrap();
+        }
+        let database = |path: &Path, text: &str| {
+            let database = rusqlite::Connection::open(path).unwrap();
+            database.execute_batch(&format!("CREATE TABLE t (x); INSERT INTO t VALUES ('{text}')")).unwrap();
+        };
+        for name in ["same.md", "secret.md", "waits.md"] {
+            fs::write(home.join(name), "own words").unwrap();
+        }
+        fs::write(foreign.join("secret.md"), "FOREIGN SECRET").unwrap();
+        fs::write(foreign.join("notes/kept.md"), "FOREIGN NOTE").unwrap();
+        database(&home.join("own.db"), "own row");
+        database(&foreign.join("theirs.db"), "FOREIGN ROW");
+
+        let tree = Tree::of(&home).unwrap();
+        let survey = Survey::of(&home, &tree, Profiles::Left, &[]).unwrap();
+        // An agent is quick.
+        fs::remove_file(home.join("secret.md")).unwrap();
+        symlink(foreign.join("secret.md"), home.join("secret.md")).unwrap();
+        fs::rename(home.join("notes"), home.join("moved")).unwrap();
+        symlink(foreign.join("notes"), home.join("notes")).unwrap();
+        fs::remove_file(home.join("own.db")).unwrap();
+        symlink(foreign.join("theirs.db"), home.join("own.db")).unwrap();
+        fs::remove_file(home.join("waits.md")).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(home.join("waits.md")).status().unwrap();
+        assert!(fifo.success());
+
+        let stage = Stage::of(&home).unwrap();
+        let to = directory.path().join("kept.tar.gz");
+        let mut archive = archive::Writer::new(File::create(&to).unwrap(), None, "now".into(), None).unwrap();
+        let mut notes = Vec::new();
+        write(&mut archive, &tree, &survey, &stage, &mut notes).unwrap();
+        let manifest = archive.finish(0).unwrap().manifest;
+        let kept: Vec<&str> = manifest.entries.iter().map(|entry| entry.path.as_str()).collect();
+        assert_eq!(kept, ["same.md"], "{notes:?}");
+        for name in ["secret.md", "own.db", "waits.md", "notes/kept.md", "notes/link", "notes/deeper"] {
+            let named = notes.iter().any(|note| note.contains(&home.join(name).display().to_string()));
+            assert!(named, "{name}: {notes:?}");
+        }
     }
 }

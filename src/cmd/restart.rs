@@ -3,9 +3,12 @@
 //! Nothing is lost: what was accepted is on disk, and what the time did not suffice for goes on.
 
 use crate::client::Client;
-use anyhow::bail;
+use crate::home::{ChosenBy, Home};
+use crate::wire;
+use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -19,6 +22,32 @@ pub struct Restart {
 }
 
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Asks the process through each of its agents, with the key of that one's home: a key moves its own agent only.
+async fn order(gateway: &Client) -> anyhow::Result<()> {
+    let mut missing = gateway.restart().await?;
+    let mut asked: Vec<String> = Vec::new();
+    while let Some(home) = missing.iter().find(|home| !asked.contains(home)).cloned() {
+        let other = wire::gateway_of(&Home::new(Path::new(&home), ChosenBy::CommandLine));
+        let other = other.with_context(|| format!("the agent of {home} could not be asked to restart"))?;
+        let Some(other) = other else { bail!(not_alone(gateway, &[home])) };
+        missing = other.restart().await?;
+        asked.push(home);
+    }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => bail!(not_alone(gateway, &missing)),
+    }
+}
+
+fn not_alone(gateway: &Client, homes: &[String]) -> String {
+    format!(
+        "the process at {} also runs the agents of {}, which could not be asked; restart its service, or end it and start it \
+         again",
+        gateway.address(),
+        homes.join(", ")
+    )
+}
 
 impl Restart {
     /// Several gateways may be of one process, which is asked once.
@@ -38,7 +67,7 @@ impl Restart {
         }
         for (instance, gateway) in processes {
             let began = Instant::now();
-            gateway.restart().await?;
+            order(&gateway).await?;
             writeln!(out, "{} is finishing what runs", gateway.address())?;
             out.flush()?;
             let standing = self.new_one(&gateway, &instance).await?;

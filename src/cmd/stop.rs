@@ -6,7 +6,8 @@
 //! home: a key moves no other agent.
 
 use crate::client::{Client, ClientError};
-use crate::home::{ChosenBy, Home, process};
+use crate::home::{ChosenBy, Home};
+use crate::ledger::process_runs;
 use crate::wire;
 use anyhow::bail;
 use futures_util::future::join_all;
@@ -17,8 +18,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use throughline_core::SessionId;
-use throughline_core::port::StoreError;
-use throughline_store::{LedgerFile, SilenceKind};
+use throughline_store::{GatewayReport, LedgerFile, SilenceKind};
 use tokio::time::sleep;
 
 /// End a running turn, or silence every agent
@@ -51,16 +51,12 @@ impl Stop {
     pub async fn run(
         self,
         gateways: Vec<Client>,
-        ledger: Result<LedgerFile, StoreError>,
+        ledger: Option<LedgerFile>,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
-        if self.all
-            && let Some(told) = order_all(ledger, SilenceKind::Stop, out).await?
-        {
+        let ledger = ledger.filter(|_| self.all);
+        if let Some(told) = order_all(ledger, &gateways, SilenceKind::Stop, out).await? {
             return Ok(told);
-        }
-        if gateways.is_empty() {
-            bail!("no gateway runs in the homes that were looked at; give the home with --home");
         }
         let Some(session) = self.session else {
             let (asked, halted) = every(gateways, async |gateway| gateway.halt().await).await;
@@ -84,16 +80,12 @@ impl Resume {
     pub async fn run(
         self,
         gateways: Vec<Client>,
-        ledger: Result<LedgerFile, StoreError>,
+        ledger: Option<LedgerFile>,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
-        if self.all
-            && let Some(told) = order_all(ledger, SilenceKind::Resume, out).await?
-        {
+        let ledger = ledger.filter(|_| self.all);
+        if let Some(told) = order_all(ledger, &gateways, SilenceKind::Resume, out).await? {
             return Ok(told);
-        }
-        if gateways.is_empty() {
-            bail!("no gateway runs in the homes that were looked at; give the home with --home");
         }
         let agent = self.agent.as_deref().filter(|_| !self.all);
         let (asked, released) = every(gateways, async |gateway| gateway.release(agent).await).await;
@@ -107,20 +99,37 @@ impl Resume {
     }
 }
 
-/// Tells every gateway of the user. None: the ledger knows of none, or cannot be written.
+/// Tells every gateway of the user through the ledger, where there is one to be asked. None: that reached no gateway,
+/// and these, of which there is one at least, have to be told each by itself.
 async fn order_all(
-    ledger: Result<LedgerFile, StoreError>,
+    ledger: Option<LedgerFile>,
+    gateways: &[Client],
     kind: SilenceKind,
     out: &mut dyn Write,
 ) -> anyhow::Result<Option<ExitCode>> {
-    let Ok(mut ledger) = ledger else { return Ok(None) };
+    let told = match ledger {
+        Some(ledger) => order_in(ledger, kind, out).await?,
+        None => None,
+    };
+    if told.is_none() && gateways.is_empty() {
+        bail!("no gateway runs in the homes that were looked at; give the home with --home");
+    }
+    Ok(told)
+}
+
+/// None: the ledger knows of no gateway that runs, or cannot be written.
+async fn order_in(
+    mut ledger: LedgerFile,
+    kind: SilenceKind,
+    out: &mut dyn Write,
+) -> anyhow::Result<Option<ExitCode>> {
     let now = wire::now;
     let Ok(order) = ledger.write(now(), |page| page.order(kind)) else { return Ok(None) };
     let until = Instant::now() + PATIENCE;
     let reports = loop {
         let reports = ledger.read(now(), |page| page.reports(order))?;
-        let running: Vec<_> = reports.into_iter().filter(|report| process(report.1).is_some()).collect();
-        let all_told = running.iter().all(|(_, _, report)| report.is_some());
+        let running: Vec<_> = reports.into_iter().filter(|gateway| process_runs(gateway.process)).collect();
+        let all_told = running.iter().all(|gateway| gateway.report.is_some());
         if all_told || Instant::now() >= until {
             break running;
         }
@@ -130,10 +139,11 @@ async fn order_all(
         return Ok(None);
     }
     let mut failed = Vec::new();
-    for (home, pid, report) in reports {
+    for GatewayReport { home, process, report } in reports {
         let report = report.and_then(|text| serde_json::from_str::<Value>(&text).ok());
         match report {
             None => {
+                let pid = process.pid;
                 failed.push(format!("{home}: its gateway (process {pid}) has not answered yet; it may hang"))
             }
             Some(report) if report["error"].is_string() => {

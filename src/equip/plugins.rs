@@ -27,6 +27,7 @@ use throughline_core::tool::{Caller, Kit};
 use throughline_gateway::Hands;
 use throughline_hermes::config::Tools;
 use throughline_hermes::config::plugins::Plugin;
+use throughline_hermes::file_policy::{USER_SECRET_DIRECTORIES, USER_SECRET_FILES};
 use throughline_hermes::toolset::is_toolset;
 use throughline_plugins::hooks::{ScopeOfSession, happens};
 use throughline_plugins::kit::{Guard, Judge, ScopeOf, toolset_of};
@@ -581,10 +582,15 @@ fn plugin_settings(plugin: &Plugin, place: &Place<'_>, settings: &Settings) -> P
         None => usual,
     };
     let start = plugin.start_seconds.map_or(usual.start, Duration::from_secs);
-    let foreign = place.foreign(settings);
+    let mut foreign = place.foreign(settings);
+    let listed = plugin.readable.iter().map(|path| expanded(path, settings));
+    let readable = installed(&foreign).into_iter().chain(listed).collect();
+    if settings.landlock.value {
+        foreign.extend(keys(settings.environment.get("HOME").map(PathBuf::from).as_deref()));
+    }
     PluginSettings {
         environment: environment(settings, &plugin.environment, BTreeMap::new(), (home.path(), &directory)),
-        readable: installed(&foreign),
+        readable,
         foreign,
         writable: plugin.writable.iter().map(|path| expanded(path, settings)).collect(),
         confined: settings.landlock.value,
@@ -611,6 +617,13 @@ fn environment(
     let secrets = secrets.map(|(name, secret)| (name.clone(), secret.expose().to_owned()));
     let environment = settings::environment(ours.chain(secrets), listed, &given);
     settings::at_home(environment, listed, home, directory)
+}
+
+/// Where the user keeps keys. Programs of Hermes read there as under Hermes: closing a directory below `~` to them would
+/// also keep them from creating anything in `~` itself.
+fn keys(user: Option<&Path>) -> Vec<PathBuf> {
+    let names = USER_SECRET_DIRECTORIES.iter().chain(&USER_SECRET_FILES);
+    user.into_iter().flat_map(|user| names.clone().map(move |name| user.join(name))).collect()
 }
 
 fn installed(foreign: &[PathBuf]) -> Vec<PathBuf> {
@@ -740,5 +753,19 @@ impl Wanted {
         lost.extend(self.plugins.iter().map(|name| format!("plugin {name}: {why}")));
         lost.extend(self.toolsets.iter().map(|name| format!("toolset {name} of Hermes: {why}")));
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p31_the_users_keys_are_closed_to_plugins() {
+        let closed = keys(Some(Path::new("/home/u")));
+        for name in [".ssh", ".aws", ".gnupg", ".netrc", ".config/gh", ".local/state/throughline"] {
+            assert!(closed.contains(&Path::new("/home/u").join(name)), "{name}");
+        }
+        assert!(keys(None).is_empty());
     }
 }

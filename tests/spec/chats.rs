@@ -161,6 +161,27 @@ fn p8_p9_p10_through_kill_9_at_any_moment_nothing_is_lost_and_a_reply_that_comes
 
 /// Each is committed as it comes; the turn waits for the rest, and a crash makes it wait no longer.
 #[test]
+fn p9_a_turn_that_goes_on_after_kill_9_shows_again_that_somebody_types() {
+    let world = World::new(Duration::ZERO);
+    let gateway = world.launch.start();
+    let (chat, user) = ada();
+    world.model.hold();
+    world.telegram.say(&chat, &user, "take your time");
+    let typed = |world: &World| world.telegram.calls("sendChatAction").len();
+    world.until("it types", |world| typed(world) > 0 && world.model.asked().len() == 1);
+    // What is delivered again would be shown for that alone.
+    world.until("nothing is delivered again", |world| world.telegram.unacknowledged() == 0);
+    gateway.kill();
+    let before = typed(&world);
+    let gateway = world.launch.start();
+    world.until("it types again", |world| typed(world) > before);
+    world.model.release();
+    world.until("the reply", |world| world.has_said("re: take your time"));
+    assert_eq!(world.answers(), 1, "{:?}", world.shown());
+    assert!(gateway.stop().success());
+}
+
+#[test]
 fn p8_an_album_and_a_text_that_was_cut_are_one_turn_also_through_kill_9() {
     let whom = format!(
         "TELEGRAM_ALLOWED_USERS={ADA}\nHERMES_TELEGRAM_MEDIA_BATCH_DELAY_SECONDS=6\n\

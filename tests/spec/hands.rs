@@ -473,6 +473,33 @@ fn p6_a_crash_between_the_end_of_a_silence_and_its_release_leaves_no_agent_silen
     assert!(gateway.stop().success());
 }
 
+#[test]
+fn p6_stop_all_without_a_gateway_makes_nothing_and_takes_no_other_process_for_one() {
+    let place = Place::new();
+    let state = place.file("state");
+    let launch = |place: &Place| Launch::on(place, &[&place.home()]).env("XDG_STATE_HOME", &state);
+    let stop = || launch(&place).arg("stop").arg("--all").run();
+    let ended = stop();
+    assert!(!ended.status.success() && ended.stderr.contains("no gateway runs"), "{ended:?}");
+    assert!(!state.exists(), "a command that found nothing left something");
+    let gateway = launch(&place).start();
+    // Its number is that of another process afterwards: of this one.
+    let take_over = || {
+        let ledger = rusqlite::Connection::open(state.join("throughline/chains.db")).ok()?;
+        ledger.busy_timeout(Duration::from_secs(5)).ok()?;
+        ledger
+            .execute("UPDATE gateway SET pid = ?1", [std::process::id()])
+            .ok()
+            .filter(|changed| *changed == 1)
+    };
+    until("it is in the ledger", || take_over().is_some());
+    gateway.kill();
+    let asked = Instant::now();
+    let ended = stop();
+    assert!(!ended.status.success() && ended.stderr.contains("no gateway runs"), "{ended:?}");
+    assert!(asked.elapsed() < Duration::from_secs(4), "it was waited for: {:?}", asked.elapsed());
+}
+
 /// Two processes know nothing of each other but the ledger of their user.
 #[test]
 fn p6_stop_all_reaches_every_process_of_the_user_and_a_restart_does_not_end_it() {

@@ -328,6 +328,52 @@ fn p29_memory_files_come_before_the_first_turn_once_through_kill_9_at_each_and_l
 }
 
 #[test]
+fn p29_of_several_people_the_owners_files_come_to_the_owner_once_and_to_nobody_else() {
+    let remembered = Remembered::by_honcho(json!({})); // 42 is the first of those who are let in
+    for (file, words) in [("MEMORY", "pond"), ("USER", "tea")] {
+        let path = format!("home/memories/{file}.md");
+        remembered.world.place.write(&path, format!("Something about {words}."));
+    }
+    let others = "agent-main-telegram-dm-43";
+    let mut gateway = remembered.world.launch.start();
+    for round in 0..2 {
+        // The other one is first, each time.
+        for (who, session) in [(43, others), (42, CHAT)] {
+            remembered.hears(who, &format!("{who} in round {round}"));
+            remembered.until("the turn is kept", |it| {
+                it.kept(session).iter().any(|kept| kept.content == format!("re: {who} in round {round}"))
+            });
+        }
+        assert!(gateway.stop().success());
+        gateway = remembered.world.launch.start();
+    }
+    let brought = |session: &str| -> Vec<(String, String)> {
+        let kept = remembered.kept(session).into_iter();
+        let files =
+            kept.filter_map(|kept| Some((kept.metadata["original_file"].as_str()?.to_owned(), kept.peer)));
+        files.collect()
+    };
+    let owner = remembered.kept(CHAT).into_iter().find(|kept| kept.content == "42 in round 0").unwrap().peer;
+    assert_eq!(
+        brought(CHAT),
+        [("MEMORY.md".to_owned(), owner.clone()), ("USER.md".to_owned(), owner.clone())],
+        "once, as words of the owner, before the first turn"
+    );
+    assert_eq!(brought(others), []);
+    let other =
+        remembered.kept(others).into_iter().find(|kept| kept.content == "43 in round 0").unwrap().peer;
+    assert_ne!(owner, other);
+    let mut sessions = remembered.sessions();
+    sessions.sort();
+    assert_eq!(sessions, [CHAT, others]);
+    let everything = sessions.iter().flat_map(|session| remembered.kept(session));
+    for words in ["Something about pond.", "Something about tea."] {
+        assert_eq!(everything.clone().filter(|kept| kept.content.contains(words)).count(), 1, "{words}");
+    }
+    assert!(gateway.stop().success());
+}
+
+#[test]
 fn a_honcho_that_is_not_enabled_says_which_file_or_that_there_is_none() {
     for (file, words) in [
         (None, "neither honcho.json (looked for: "),

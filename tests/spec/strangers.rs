@@ -146,3 +146,52 @@ fn p31_what_goes_wrong_is_told_on_standard_error_without_secrets() {
         assert!(!ended.stderr.contains(&secret), "{}", ended.stderr);
     }
 }
+
+#[test]
+fn p31_what_is_logged_on_standard_error_has_no_secrets() {
+    let place = Place::new();
+    let secret = format!("sk-ant-api03-{}", "a1B2c3D4".repeat(5));
+    let bad = place.write(&format!("homes/{secret}"), "a file, where a home is a directory");
+    let gateway = Launch::on(&place, &[&place.home(), &bad]).start();
+    until("the log tells of the agent that does not run", || {
+        gateway.log().contains("the agent does not run")
+    });
+    assert!(!gateway.log().contains(&secret), "{}", gateway.log());
+    gateway.stop();
+}
+
+#[test]
+fn p31_one_agents_key_restarts_that_agent_and_the_keys_of_all_the_process() {
+    let place = Place::new();
+    let homes = ["x", "y"].map(|name| place.file(name));
+    let ports = [free_port(), free_port()];
+    for (home, port) in homes.iter().zip(ports) {
+        fs::create_dir_all(home).unwrap();
+        fs::write(home.join(".env"), format!("API_SERVER_PORT={port}\n")).unwrap();
+    }
+    let launch = Launch::on(&place, &[&homes[0], &homes[1]]).without("API_SERVER_PORT").at_port(ports[0]);
+    let mut gateway = launch.start();
+    until("both are there", || gateway.log().contains("ready   after"));
+    let clients = ports.map(|port| Client::new(([127, 0, 0, 1], port).into(), KEY));
+    let status = |client: &Client| client.get("/api/status").ok().filter(|answer| answer.status == 200);
+    let started = |client: &Client| status(client).map(|answer| answer.json()["started"].clone());
+    let before = clients.each_ref().map(|client| client.read("/api/status"));
+    let asked = clients[0].post("/api/control/restart", &[], &json!({})).unwrap();
+    assert_eq!(asked.json()["scope"], "agent", "{}", asked.text());
+    until("it has begun anew", || started(&clients[0]).is_some_and(|at| at != before[0]["started"]));
+    assert!(clients[0].say("s", "and again").text().contains("and again"));
+    let other = clients[1].read("/api/status");
+    assert_eq!((&other["started"], &other["instance"]), (&before[1]["started"], &before[1]["instance"]));
+    // One key more does not suffice for the process, and the command line has both.
+    let asked = clients[0].post("/api/control/restart", &[], &json!({"all": true})).unwrap().json();
+    assert_eq!(asked["scope"], "none", "{asked}");
+    assert_eq!(asked["others"][0]["home"], json!(homes[1].canonicalize().unwrap()));
+    let restarted = Launch::on(&place, &[&homes[0]]).arg("restart").run();
+    assert!(restarted.status.success(), "{}{}", restarted.stdout, restarted.stderr);
+    assert!(gateway.is_running(), "it began anew in its own place");
+    for client in &clients {
+        until("it is back", || status(client).is_some());
+        assert_ne!(client.read("/api/status")["instance"], before[0]["instance"]);
+    }
+    assert!(gateway.stop().success());
+}

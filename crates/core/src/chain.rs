@@ -287,4 +287,131 @@ mod tests {
         let again = Foreign { turns: 3, ..known }.after(&"m7".into(), at(3), minute);
         assert_eq!(again.turns, 3, "the same person's message counts once");
     }
+
+    #[test]
+    fn p6_each_limit_holds_at_its_number_and_no_sooner() {
+        let spent = |turns, calls| Spent { turns, calls, opened: 7 };
+        for (amount, hops, before, after) in [
+            (Amount::Turn, 3, spent(1, 3), Ok(spent(2, 3))), // the last turn, over the last hop
+            (Amount::Call, 3, spent(2, 3), Ok(spent(2, 4))), // the last call, and it is no turn
+            (Amount::Call, 1, spent(9, 0), Ok(spent(9, 1))),
+            (Amount::Turn, 1, spent(2, 0), Err(Exceeded::Turns)),
+            (Amount::Turn, 1, spent(0, 4), Err(Exceeded::Calls)), // a turn that could ask nothing
+            (Amount::Call, 1, spent(0, 4), Err(Exceeded::Calls)),
+            (Amount::Turn, 4, spent(0, 0), Err(Exceeded::Hops)),
+            (Amount::Call, 4, spent(0, 0), Err(Exceeded::Hops)),
+        ] {
+            assert_eq!(share(amount, hops).of(before), after, "{amount:?} after {hops} hops of {before:?}");
+        }
+    }
+
+    #[test]
+    fn p6_a_platform_has_its_own_limits_where_they_are_given() {
+        let on = |platform: &str, turns_max, calls_max| PlatformLimits {
+            platform: platform.into(),
+            turns_max,
+            calls_max,
+        };
+        let platforms = vec![on("a", Some(5), None), on("b", None, Some(6)), on("c", Some(0), Some(0))];
+        let limits = Limits { platforms, ..Limits::default() };
+        for (platform, turns, calls) in
+            [("a", 5, 400), ("b", 100, 6), ("c", 0, 0), ("d", 100, 400), ("", 100, 400)]
+        {
+            assert_eq!(
+                (limits.turns_max(platform), limits.calls_max(platform)),
+                (turns, calls),
+                "{platform}"
+            );
+        }
+    }
+
+    #[test]
+    fn p6_each_cut_of_each_chain_is_told_by_a_name_of_its_own_and_says_which_limit() {
+        let names = [("h", 0), ("h", 1), ("i", 0)].map(|(origin, number)| notice_name(origin, number));
+        assert!(names[0] != names[1] && names[0] != names[2] && names[1] != names[2], "{names:?}");
+        for (why, word) in
+            [(Exceeded::Hops, "passed through"), (Exceeded::Turns, "turns"), (Exceeded::Calls, "requests")]
+        {
+            let said = notice(why);
+            assert!(said.contains(word) && said.contains("/continue"), "{said}");
+        }
+    }
+
+    #[test]
+    fn p6_a_person_who_writes_gives_bots_of_others_a_new_budget() {
+        let mut untouched = Foreign::default();
+        untouched.reset();
+        assert_eq!(untouched, Foreign::default(), "where none of them wrote there is nothing to begin anew");
+        let counted = Foreign { heard: "m1".into(), period: 2, turns: 5, last: Time(9) };
+        let mut anew = counted.clone();
+        anew.reset();
+        assert_eq!(anew, Foreign { period: 3, turns: 0, ..counted });
+    }
+
+    #[test]
+    fn p6_how_long_bots_of_others_were_quiet_is_counted_from_the_last_of_them() {
+        let minute = Duration::from_secs(60);
+        let at = |seconds: i64| Time(seconds * 1_000_000);
+        let counted = Foreign { heard: "m1".into(), period: 2, turns: 5, last: at(100) };
+        for (heard, when, expected) in [
+            ("m1", 159, Foreign { last: at(159), ..counted.clone() }), // not yet
+            ("m1", 160, Foreign { last: at(160), period: 3, turns: 0, ..counted.clone() }), // just
+            ("m1", 40, counted.clone()), // a clock that went back makes nobody quiet
+            ("m2", 101, Foreign { heard: "m2".into(), last: at(101), period: 3, turns: 0 }),
+        ] {
+            assert_eq!(counted.after(&heard.into(), at(when), minute), expected, "{heard} at {when}");
+        }
+        let first = Foreign::default().after(&"".into(), at(1_000), minute);
+        assert_eq!((first.period, first.last), (0, at(1_000)), "the first was not quiet before it wrote");
+    }
+
+    fn root(home: &str, session: &str) -> Root {
+        Root { home: home.into(), session: session.parse().expect("a plain id") }
+    }
+
+    #[test]
+    fn p6_what_bots_of_others_cause_has_an_origin_for_each_chat_and_period() {
+        let period = |period| Foreign { period, ..Foreign::default() };
+        let origin = period(1).origin(&root("h", "s"));
+        assert_eq!(
+            origin,
+            Foreign { turns: 4, ..period(1) }.origin(&root("h", "s")),
+            "counting changes none"
+        );
+        for other in [
+            period(2).origin(&root("h", "s")),
+            period(1).origin(&root("h", "t")),
+            period(1).origin(&root("i", "s")),
+        ] {
+            assert_ne!(origin, other);
+        }
+    }
+
+    #[test]
+    fn p6_a_message_begins_a_chain_or_goes_on_with_the_one_it_follows_from() {
+        let (here, there) = (root("h", "s"), root("i", "t"));
+        let foreign = Foreign { period: 3, ..Foreign::default() };
+        let rooted = |trace: &Trace, key: &str, at: &Root| trace.clone().rooted(key, at.clone(), &foreign);
+        // A person begins one of their own, wherever they write.
+        let person = Trace { root: Some(there.clone()), foreign: Some("m0".into()), ..Trace::default() };
+        let one = rooted(&person, "k1", &here);
+        assert_eq!((&one.root, one.hops, &one.foreign), (&Some(here.clone()), 0, &None));
+        assert_eq!(one, rooted(&person, "k1", &here), "the same message begins the same one");
+        for (key, at) in [("k2", &here), ("k1", &there)] {
+            assert_ne!(one.origin, rooted(&person, key, at).origin, "{key} at {at:?}");
+        }
+        // One whose name is known already keeps it: who heard it elsewhere gave it that.
+        let named = Trace { origin: "o".into(), ..Trace::default() };
+        assert_eq!(rooted(&named, "k1", &here), Trace { root: Some(here.clone()), ..named.clone() });
+        // A bot of others counts here, in this period.
+        let bot =
+            Trace { origin: "o".into(), hops: 2, foreign: Some("m1".into()), root: Some(there.clone()) };
+        let heard = Trace { origin: foreign.origin(&here), root: Some(here.clone()), ..bot.clone() };
+        assert_eq!(rooted(&bot, "k1", &here), heard);
+        // One of ours goes on with its own, for those who began it; where that is lost, for those who are here.
+        let ours = Trace { origin: "o".into(), hops: 2, foreign: None, root: Some(there) };
+        assert_eq!(rooted(&ours, "k1", &here), ours);
+        let lost = Trace { root: None, ..ours };
+        assert_eq!(rooted(&lost, "k1", &here), Trace { root: Some(here.clone()), ..lost.clone() });
+    }
 }

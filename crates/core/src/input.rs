@@ -79,8 +79,6 @@ pub struct Input {
 /// The platform on which the agents of one process write to each other: the account is an agent,
 /// the chat one of its sessions.
 pub const AGENT_PLATFORM: &str = "agent";
-/// On that platform: words for the people of a session rather than for its model.
-pub const NOTICE_THREAD: &str = "notice";
 
 /// What a message follows from, and how far it has come since. Whatever an agent says because of it
 /// carries it on: see [`crate::chain`].

@@ -997,6 +997,9 @@ pub trait Ledger: Send + Sync {
     fn reopen(&self, session: Root) -> Promise<'_, Result<(), Unreachable>>;
     /// Returns when a chain that people of this home began was cut, and they have not been told.
     fn cut(&self, home: Arc<str>) -> Promise<'_, CutChain>;
+    /// Whether the session that began the chain announces its cut in this place. The session that asks first does, in
+    /// each place, also if it asks again; no other one.
+    fn announces(&self, cut: CutChain, place: String) -> Promise<'_, Result<bool, Unreachable>>;
     /// They have been told.
     fn told(&self, cut: CutChain) -> Promise<'_, Result<(), Unreachable>>;
     /// The last of this home's people's chains that were cut, and are not open again, newest first.

@@ -549,7 +549,7 @@ impl Session {
             }
             Event::Shared { seq, shared } => next.share(seq, shared, now, rules, &mut acts),
             Event::Spent { turn, step, cut } if self.is_at(turn, step) => {
-                next.end_spent(cut, now, rules, &mut acts)
+                next.end_spent(cut, rules, &mut acts)
             }
             Event::Halted => next.halt(now, &mut acts),
             Event::Released => {

@@ -9,13 +9,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use throughline_core::command::Command;
-use throughline_core::input::{
-    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Kind, NOTICE_THREAD, Sender,
-};
+use throughline_core::input::{AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Kind, Sender};
 use throughline_core::port::{Desk, Outgoing, Platform, Promise, Refusal, SendError, Submission};
 use throughline_core::route::Target;
-use throughline_core::session::Session;
 use throughline_core::{Content, SessionId};
 
 /// The agents of this process, by name.
@@ -106,12 +102,7 @@ impl Bridge {
     }
 
     fn submission(&self, desk: &dyn Desk, outgoing: &Outgoing) -> Result<Submission, SendError> {
-        let Destination { chat, thread, .. } = &outgoing.destination;
-        let is_notice = thread.as_deref() == Some(NOTICE_THREAD);
-        let kind = match is_notice {
-            true => Kind::Command(Command::Notice { text: outgoing.text.clone() }),
-            false => Kind::Chat(Content::text(format!("[{}] {}", self.name, outgoing.text))),
-        };
+        let chat = &outgoing.destination.chat;
         let never = |message: String| SendError::Never { message };
         let target = match chat.is_empty() {
             true => Target::Chat(self.chat_with(&outgoing.session).map_err(never)?),
@@ -120,10 +111,6 @@ impl Bridge {
         let chat = match &target {
             Target::Chat(chat) => Some(chat.clone()),
             _ => None,
-        };
-        let key = match is_notice {
-            true => Session::notice_key(&outgoing.key), // whoever says it, it is said once
-            false => DedupeKey::of(&[AGENT_PLATFORM, &self.name, &outgoing.key]),
         };
         Ok(Submission {
             target,
@@ -134,9 +121,9 @@ impl Bridge {
                 ..Birth::default()
             },
             at: desk.now(),
-            key,
-            kind,
-            reply_to: (!is_notice).then(|| self.here(&outgoing.session)),
+            key: DedupeKey::of(&[AGENT_PLATFORM, &self.name, &outgoing.key]),
+            kind: Kind::Chat(Content::text(format!("[{}] {}", self.name, outgoing.text))),
+            reply_to: Some(self.here(&outgoing.session)),
             sender: Some(Sender {
                 id: format!("{AGENT_PLATFORM}:{}", self.name),
                 name: Some(self.name.to_string()),

@@ -47,10 +47,10 @@ pub(crate) fn share_of(
     }
 }
 
-/// A chat as everybody in it knows it, whichever bot they hear it through.
+/// A chat as everybody in it knows it, whichever bot and in whichever of its threads they hear it: people who asked in
+/// the chat, and are answered in a thread, read of a cut once.
 fn place_of(place: &Destination) -> String {
-    let thread = place.thread.as_deref().unwrap_or_default();
-    DedupeKey::of(&[&place.platform, &place.chat, thread]).to_string()
+    DedupeKey::of(&[&place.platform, &place.chat]).to_string()
 }
 
 /// Asks whether a bot's message may begin a turn.
@@ -149,25 +149,33 @@ async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
     home.ledger.told(cut.clone()).await.is_ok()
 }
 
-/// Whether the chat of these people has read of it from another agent or session. A share that nobody is granted is
-/// asked for: the answer says who announces it there. None: not to be known now.
+/// Whether the chat of these people reads of it from another agent or session. None: not to be known now.
 async fn is_announced_by_another(home: &Arc<Home>, cut: &CutChain) -> Option<bool> {
     let session = cut.root.session.clone();
     let loaded = home.library.read(move |store| store.load(&session)).await.ok()?;
     let Some(place) = loaded.and_then(|loaded| loaded.session.place) else { return Some(false) };
-    let share = Share {
-        origin: cut.origin.clone(),
-        root: Some(cut.root.clone()),
-        hops: 1,
-        amount: Amount::Turn,
-        asker: cut.root.clone(),
-        place: Some(place_of(&place)),
-        hops_max: 1,
-        turns_max: 0,
-        calls_max: 0,
-    };
-    match home.ledger.take(share).await.ok()? {
-        Shared::Refused(refused) => Some(refused.number == cut.number && !refused.announce),
-        Shared::Granted => Some(false),
+    home.ledger.announces(cut.clone(), place_of(&place)).await.ok().map(|announces| !announces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p6_a_chat_is_one_place_in_whichever_thread_and_through_whichever_bot() {
+        let place = |platform: &str, chat: &str, account: &str, thread: Option<&str>| {
+            place_of(&Destination {
+                platform: platform.into(),
+                account: account.into(),
+                chat: chat.into(),
+                thread: thread.map(str::to_owned),
+                reply_to: None,
+            })
+        };
+        let one = place("shop", "1", "bot", None);
+        for (account, thread) in [("bot", Some("7")), ("other", None), ("other", Some("8"))] {
+            assert_eq!(one, place("shop", "1", account, thread), "{account} {thread:?}");
+        }
+        assert!(one != place("shop", "2", "bot", None) && one != place("bar", "1", "bot", None));
     }
 }

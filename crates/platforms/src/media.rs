@@ -18,7 +18,7 @@ use std::fs::{File as Opened, Metadata};
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use throughline_hermes::file_policy::{self, SYSTEM_UNSENDABLE, USER_UNSENDABLE};
+use throughline_hermes::file_policy::{self, SYSTEM_UNSENDABLE, USER_SECRET_DIRECTORIES, USER_UNSENDABLE};
 #[cfg(unix)]
 use unix as system;
 
@@ -117,6 +117,69 @@ pub async fn read(path: &str, rules: &Rules, limit: u64) -> Result<File, String>
         candidate.open()?.judged(&rules)?.read(limit)
     });
     read.await.unwrap_or_else(|error| Err(format!("the file could not be read: {error}")))
+}
+
+/// What a server on this machine keeps for us at `path`, in the directory that is its own, up to `limit` bytes. The
+/// server names any path it likes, so the file must lie in that directory itself, through no link, and neither in a home
+/// nor where keys are kept. The error says nothing of the path: a Bot API server has the bot's token in it.
+pub(crate) async fn read_kept(
+    path: &Path,
+    directory: &Path,
+    rules: &Rules,
+    limit: u64,
+) -> Result<Vec<u8>, NotKept> {
+    let (path, directory, rules) = (path.to_owned(), directory.to_owned(), rules.clone());
+    let read = tokio::task::spawn_blocking(move || -> Result<Vec<u8>, NotKept> {
+        let named = path.strip_prefix(&directory).map_err(|_| NotKept::Elsewhere)?;
+        let resolved = std::fs::canonicalize(&directory)?.join(named);
+        if std::fs::canonicalize(&resolved)? != resolved {
+            return Err(NotKept::Elsewhere);
+        }
+        let file = system::open(&resolved)?;
+        let facts = file.metadata()?;
+        let Some(place) = system::place(&file, &resolved).filter(|_| facts.is_file()) else {
+            return Err(NotKept::Elsewhere);
+        };
+        let handle = Handle { path: String::new(), place, file, facts };
+        if is_private(&handle.place, &rules) || handle.is_closed_by_another_name(&rules) {
+            return Err(NotKept::Closed);
+        }
+        let mut bytes = Vec::new();
+        handle.file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > limit {
+            true => Err(NotKept::TooLong(handle.facts.len().max(bytes.len() as u64))),
+            false => Ok(bytes),
+        }
+    });
+    read.await.unwrap_or_else(|error| Err(NotKept::Unread(std::io::Error::other(error))))
+}
+
+/// Why a file of a server on this machine is not taken.
+#[derive(Debug)]
+pub(crate) enum NotKept {
+    /// Not in the server's directory, or through a link, or no file.
+    Elsewhere,
+    /// In a home, or where keys are.
+    Closed,
+    TooLong(u64),
+    Unread(std::io::Error),
+}
+
+impl From<std::io::Error> for NotKept {
+    fn from(error: std::io::Error) -> Self {
+        Self::Unread(error)
+    }
+}
+
+/// Whether this lies in an agent's home or where the user keeps keys. Nothing opens it for a server.
+fn is_private(place: &Path, rules: &Rules) -> bool {
+    let personal = rules.user.iter().flat_map(|user| {
+        let names = USER_UNSENDABLE.iter().chain(&USER_SECRET_DIRECTORIES);
+        names.map(move |name| user.join(name))
+    });
+    let links = rules.homes.iter().flat_map(|home| closed_links(home));
+    rules.homes.iter().cloned().chain(personal).chain(links).any(|closed| place.starts_with(real(&closed)))
+        || file_policy::is_unfinished_backup(place)
 }
 
 /// A file as it was named, and where that leads. Nothing is known of it yet.
@@ -508,5 +571,57 @@ mod tests {
         let fifo = home.join("workspace/fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         assert!(read(&fifo.display().to_string(), &rules, 100).await.unwrap_err().contains("is not a file"));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn p31_a_server_on_this_machine_hands_out_only_what_lies_in_its_own_directory() {
+        let (directory, home, rules) = home();
+        let top = directory.path().canonicalize().unwrap();
+        let rules = Rules { user: Some(top.join("user")), ..rules };
+        let server = top.join("server/123:token");
+        let write = |path: &Path| {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "words").unwrap();
+        };
+        write(&server.join("photos/file_0.jpg"));
+        write(&top.join("server/other/photos/file_0.jpg"));
+        write(&top.join("user/.ssh/id"));
+        std::os::unix::fs::symlink(home.join(".env"), server.join("photos/link.jpg")).unwrap();
+        std::os::unix::fs::symlink(top.join("user/.ssh"), server.join("keys")).unwrap();
+        std::fs::hard_link(home.join(".env"), server.join("photos/twin.jpg")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(server.join("fifo")).status().unwrap().success());
+        // The directory itself may be reached through a link: the operator put it there.
+        std::os::unix::fs::symlink(top.join("server"), top.join("mounted")).unwrap();
+        let mounted = top.join("mounted/123:token");
+        let got = |path: PathBuf, directory: PathBuf, limit| {
+            let rules = rules.clone();
+            async move { read_kept(&path, &directory, &rules, limit).await }
+        };
+        assert_eq!(got(server.join("photos/file_0.jpg"), server.clone(), 5).await.unwrap(), b"words");
+        assert_eq!(got(mounted.join("photos/file_0.jpg"), mounted.clone(), 5).await.unwrap(), b"words");
+        let long = got(server.join("photos/file_0.jpg"), server.clone(), 4).await;
+        assert!(matches!(long, Err(NotKept::TooLong(5))), "{long:?}");
+        for path in [
+            server.join("photos/link.jpg"),
+            server.join("keys/id"),
+            server.join("fifo"),
+            server.join("../other/photos/file_0.jpg"),
+            top.join("server/other/photos/file_0.jpg"),
+            PathBuf::from("/etc/passwd"),
+        ] {
+            let refused = got(path.clone(), server.clone(), 100).await;
+            assert!(matches!(refused, Err(NotKept::Elsewhere)), "{}: {refused:?}", path.display());
+        }
+        let twin = got(server.join("photos/twin.jpg"), server.clone(), 100).await;
+        assert!(matches!(twin, Err(NotKept::Closed)), "{twin:?}");
+        // Whoever says that the server's directory is a home or the user's keys is not believed.
+        for (path, directory) in
+            [(home.join("workspace/a.txt"), home.clone()), (top.join("user/.ssh/id"), top.join("user/.ssh"))]
+        {
+            write(&path);
+            let refused = got(path.clone(), directory, 100).await;
+            assert!(matches!(refused, Err(NotKept::Closed)), "{}: {refused:?}", path.display());
+        }
     }
 }

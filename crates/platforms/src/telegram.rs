@@ -32,6 +32,7 @@ use item::{Item, items};
 use pace::Pace;
 use split::Piece;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::input::Destination;
@@ -52,6 +53,9 @@ pub struct Settings {
     pub base_file_url: Option<String>,
     /// Hermes' `local_mode`: a Bot API server of one's own that hands out paths of this machine.
     pub local_files: bool,
+    /// The directory that such a server keeps files in. None: the one that is called after the bot's token, as every Bot
+    /// API server has it (`<its directory>/<token>/photos/…`). Files elsewhere are not taken from it.
+    pub local_directory: Option<PathBuf>,
     /// Hermes' `TELEGRAM_PROXY`.
     pub proxy: Option<String>,
     pub mode: Mode,
@@ -75,6 +79,7 @@ impl Settings {
             base_url: None,
             base_file_url: None,
             local_files: false,
+            local_directory: None,
             proxy: None,
             mode: Mode::Polling,
             replies: Replies::First,
@@ -84,6 +89,22 @@ impl Settings {
             media: media::Rules::default(),
             patience: Patience::default(),
         }
+    }
+}
+
+impl Settings {
+    /// The directory of the local server that a file it names lies in, by its name alone.
+    fn directory_of(&self, path: &Path) -> Option<PathBuf> {
+        if let Some(directory) = &self.local_directory {
+            return Some(directory.clone());
+        }
+        let token = self.token.expose();
+        // Windows has no `:` in names; the server writes `~` there.
+        let names = [token.to_owned(), token.replace(':', "~")];
+        let is_token = |directory: &&Path| {
+            directory.file_name().is_some_and(|name| names.iter().any(|known| name == known.as_str()))
+        };
+        path.ancestors().skip(1).find(is_token).map(Path::to_owned)
     }
 }
 

@@ -323,7 +323,9 @@ async fn spawn(settings: &PluginSettings) -> io::Result<(Box<dyn ChildWrapper>, 
     if !confine::is_available() {
         let reach = match (&bounds.writable, bounds.closed.is_empty()) {
             (Some(_), true) => "it can write wherever you can",
-            (Some(_), false) => "it can write wherever you can, and open the homes of other agents",
+            (Some(_), false) => {
+                "it can write wherever you can, and open your keys and the homes of other agents"
+            }
             (None, _) => "it can open the homes of other agents",
         };
         let note =

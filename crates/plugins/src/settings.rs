@@ -75,9 +75,9 @@ pub struct PluginSettings {
     pub writable: Vec<PathBuf>,
     /// Whether the kernel is to keep it from writing anywhere else, where it can.
     pub confined: bool,
-    /// Homes, of other agents above all, that the kernel is to keep it out of, where it can …
+    /// Homes of other agents and the user's keys, which the kernel is to keep it out of, where it can …
     pub foreign: Vec<PathBuf>,
-    /// … but for this, which lies in one of them and is no part of it: the program itself.
+    /// … but for this, which lies in one of them: the program itself, and what the user lets it read.
     pub readable: Vec<PathBuf>,
     /// It is there to decide about tools: while nobody knows what it says, none is run.
     pub guards: bool,

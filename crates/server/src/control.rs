@@ -427,14 +427,14 @@ async fn aside(app: &App) -> (Vec<Value>, Vec<Value>) {
 }
 
 /// An order to the gateway.
-struct Order {
+pub(crate) struct Order {
     /// Every agent of the process was meant, as far as whoever ordered it has their keys.
-    all: bool,
+    pub all: bool,
     /// It is for this agent: none is named, or this one.
-    is_ours: bool,
+    pub is_ours: bool,
 }
 
-async fn order(app: &App, request: Request) -> Result<Order, ApiError> {
+pub(crate) async fn order(app: &App, request: Request) -> Result<Order, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let (all, named) = match bytes.is_empty() {

@@ -47,7 +47,7 @@ mod written;
 
 pub use intake::completion_id;
 pub use porch::{Absent, Porch};
-pub use status::{Alone, Condition, Host, Member, remembering_json, standing_json};
+pub use status::{Alone, Condition, Host, Member, Restart, RestartScope, remembering_json, standing_json};
 pub use ticket::Ticket;
 
 use crate::auth::Guard;

@@ -2,15 +2,18 @@
 //!
 //! - `GET /api/status`: the agent in full: what waits, what runs, what is stuck and why, each
 //!   platform; of the other agents of its process whether they run, and counts, for their key is another
-//! - `POST /api/control/restart`: the process finishes what runs and begins anew. The answer comes
-//!   before it does; `instance` of the status is another one afterwards
+//! - `POST /api/control/restart`: the agent finishes what runs and begins anew; so does the process, if it has no
+//!   other agent. With `{"all": true}` the process begins anew once each of its agents that run was asked so, each with
+//!   its own key: `others` are those that were not yet. The answer comes before it does; `started` of the status is
+//!   another time afterwards, and `instance` another one if the process began anew
 //!
 //! Times are seconds since 1970, with a fraction.
 
 use crate::App;
+use crate::control;
 use crate::error::ApiError;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -25,8 +28,26 @@ pub trait Host: Send + Sync {
     fn instance(&self) -> String;
     /// Every agent that belongs to the process, running or not, in order.
     fn crew(&self) -> Vec<Member>;
-    /// Begins to stop, in order to start again. The error is a sentence.
-    fn restart(&self) -> Result<(), String>;
+    /// Begins to stop, in order to start again, as far as an order for the agent of this home goes. The error is a
+    /// sentence.
+    fn restart(&self, home: &str, scope: RestartScope) -> Result<Restart, String>;
+}
+
+/// What is to begin anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartScope {
+    Agent,
+    /// The process with all its agents. It takes an order for each of them.
+    Process,
+}
+
+/// What becomes of an order to restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restart {
+    Agent,
+    Process,
+    /// Nothing yet: the agents of these homes have to be asked, too.
+    Awaits(Vec<String>),
 }
 
 /// One agent of the process.
@@ -60,7 +81,7 @@ impl Host for Alone {
         Vec::new()
     }
 
-    fn restart(&self) -> Result<(), String> {
+    fn restart(&self, _home: &str, _scope: RestartScope) -> Result<Restart, String> {
         Err("this gateway belongs to a command that ends with it; end that one".to_owned())
     }
 }
@@ -91,10 +112,26 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
     Ok(Json(shown))
 }
 
-pub async fn restart(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+pub async fn restart(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
+    let order = control::order(&app, request).await?;
+    if !order.is_ours {
+        let message = "This key restarts its own agent and no other; ask with the key of that one's home.";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, message).code("not_this_agent"));
+    }
     let instance = app.options.host.instance();
-    match app.options.host.restart() {
-        Ok(()) => Ok(Json(json!({"object": "throughline.restarting", "instance": instance}))),
+    let scope = if order.all { RestartScope::Process } else { RestartScope::Agent };
+    match app.options.host.restart(&app.options.home, scope) {
+        Ok(restart) => {
+            let (scope, others) = match restart {
+                Restart::Agent => ("agent", Vec::new()),
+                Restart::Process => ("process", Vec::new()),
+                Restart::Awaits(homes) => ("none", homes),
+            };
+            let others: Vec<Value> = others.into_iter().map(|home| json!({"home": home})).collect();
+            Ok(Json(json!({
+                "object": "throughline.restarting", "instance": instance, "scope": scope, "others": others,
+            })))
+        }
         Err(why) => {
             let message = format!("The gateway cannot be restarted from here: {why}.");
             Err(ApiError::new(StatusCode::CONFLICT, message).code("cannot_restart"))

@@ -137,6 +137,16 @@ impl Ledger for SimLedger {
         })
     }
 
+    fn announces(&self, cut: CutChain, place: String) -> Promise<'_, Result<bool, Unreachable>> {
+        Box::pin(async move {
+            self.reach().await?;
+            Ok(self.at(|pages| {
+                let key = (cut.origin.clone(), cut.number, place);
+                *pages.announced.entry(key).or_insert_with(|| cut.root.clone()) == cut.root
+            }))
+        })
+    }
+
     fn told(&self, cut: CutChain) -> Promise<'_, Result<(), Unreachable>> {
         Box::pin(async move {
             self.reach().await?;

@@ -8,7 +8,7 @@ use crate::world::{Outside, agent_name};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::Seq;
-use throughline_core::input::{Destination, NOTICE_THREAD, Trace};
+use throughline_core::input::{Destination, Trace};
 use throughline_core::port::{Outgoing, Pending, Platform, Promise, SendError};
 use throughline_gateway::Bridge;
 use throughline_hermes::config::platforms::{Display, Streaming, ToolProgress};
@@ -327,7 +327,6 @@ impl Platform for Post {
             let sent = self.way.send(outgoing, mark).await;
             if let Ok(Some(arrived)) = &sent
                 && !self.outside.is_dead()
-                && outgoing.destination.thread.as_deref() != Some(NOTICE_THREAD)
             {
                 self.write_down(outgoing, arrived);
             }

@@ -18,8 +18,7 @@ use throughline_core::compression::{Extent, Kind as Replaced, Operation, Plan, R
 use throughline_core::guard::Limits;
 use throughline_core::id::{Boot, ChatKey, Generation, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{
-    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Input, Kind, NOTICE_THREAD, Request, Root, Sender,
-    Task, Trace,
+    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Input, Kind, Request, Root, Sender, Task, Trace,
 };
 use throughline_core::lifecycle::Reason;
 use throughline_core::memory::{Filing, Naming, Place, Progress, RetentionChange, Scope as Whose};
@@ -1650,7 +1649,7 @@ fn elsewhere() -> Destination {
         platform: AGENT_PLATFORM.into(),
         account: "other".into(),
         chat: "elsewhere".into(),
-        thread: Some(NOTICE_THREAD.into()),
+        thread: Some("thread".into()),
         reply_to: None,
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Any SQLite database can be copied, not only Hermes': a home has several. The original is never written to.
 
-use crate::open::{Home, OpenError};
+use crate::open::{Home, Links, OpenError};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::BTreeMap;
@@ -53,11 +53,11 @@ pub enum CopyError {
     Uneven { path: PathBuf, table: String, counted: u64, copied: u64 },
 }
 
-/// Makes `to`, which must not be there. `progress` hears how many bytes are done, and of how many.
+/// Makes `to`, which must not be there. No link is followed on the way to `from`. `progress` hears how many bytes are done, and of how many.
 pub fn copy(from: &Path, to: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied, CopyError> {
     let broken = |source: rusqlite::Error| CopyError::Broken { path: from.to_owned(), source: source.into() };
     let original = Home::database_alone(from)
-        .connect_to_read()
+        .connect_to_read(Links::Refused)
         .map_err(|error| CopyError::Broken { path: from.to_owned(), source: error.into() })?;
     let mode: String = original.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(broken)?;
     let is_held = mode == "wal";

@@ -9,7 +9,7 @@
 //! Deliberately absent: anything that was said.
 
 use crate::fault::{Fault, While};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +72,22 @@ impl SilenceKind {
             SilenceKind::Resume => "resume",
         }
     }
+}
+
+/// A process. Numbers are used again; together with the time of its start, one is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessId {
+    pub pid: u32,
+    /// As the system counts it. None: it does not tell.
+    pub started: Option<i64>,
+}
+
+/// What a gateway says of an order. None: nothing yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayReport {
+    pub home: String,
+    pub process: ProcessId,
+    pub report: Option<String>,
 }
 
 impl LedgerFile {
@@ -150,11 +166,22 @@ impl LedgerFile {
 impl Opened {
     fn new(path: &Path) -> Result<Self, StoreError> {
         let connection = || -> Result<Connection, Fault> {
-            let connection = Connection::open(path)?;
+            let mut connection = Connection::open(path)?;
             connection.busy_timeout(BUSY_MAX)?;
-            connection.pragma_update(None, "journal_mode", "WAL")?;
+            match connection.pragma_update(None, "journal_mode", "WAL") {
+                // It stays as it is once it is set: another process is at it.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
+                set => set?,
+            }
             connection.pragma_update(None, "synchronous", "FULL")?;
-            connection.execute_batch(include_str!("ledger/schema.sql"))?;
+            // Several gateways may start at once: each waits for its turn, instead of losing what it wanted to enter.
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction.execute_batch(include_str!("ledger/schema.sql"))?;
+            let lacks_start = transaction.prepare("SELECT started FROM gateway").is_err();
+            if lacks_start {
+                transaction.execute("ALTER TABLE gateway ADD COLUMN started INTEGER", [])?;
+            }
+            transaction.commit()?;
             Ok(connection)
         };
         let connection = connection().while_doing("open the ledger of chains")?;
@@ -226,26 +253,32 @@ impl LedgerPage<'_> {
             )?
             .execute(params![&*share.origin, number, why.name(), home, session, self.now.0])?;
         let announce = match &share.place {
-            Some(place) => self.announces(share, number, place)?,
+            Some(place) => self.is_announced_by(&share.asker, &share.origin, number, place)?,
             None => false,
         };
         Ok(Cut { number, why, announce })
     }
 
-    /// Whoever asks first announces it, also if it asks again.
-    fn announces(&self, share: &Share, number: u32, place: &str) -> Result<bool, Fault> {
-        let Root { home, session } = &share.asker;
+    /// Whether the session that began the chain announces its cut in this place.
+    pub fn announces(&self, cut: &CutChain, place: &str) -> Result<bool, StoreError> {
+        self.is_announced_by(&cut.root, &cut.origin, cut.number, place)
+            .while_doing("write the ledger of chains")
+    }
+
+    /// The session that asks first announces it, also if it asks again.
+    fn is_announced_by(&self, asker: &Root, origin: &str, number: u32, place: &str) -> Result<bool, Fault> {
+        let Root { home, session } = asker;
         self.transaction
             .prepare_cached(
                 "INSERT OR IGNORE INTO announcement(origin, number, place, home, session) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
-            .execute(params![&*share.origin, number, place, &**home, session.as_str()])?;
+            .execute(params![origin, number, place, &**home, session.as_str()])?;
         let by: (String, String) = self
             .transaction
             .prepare_cached(
                 "SELECT home, session FROM announcement WHERE origin = ?1 AND number = ?2 AND place = ?3",
             )?
-            .query_row(params![&*share.origin, number, place], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            .query_row(params![origin, number, place], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(by == (home.to_string(), session.to_string()))
     }
 
@@ -421,13 +454,14 @@ impl LedgerPage<'_> {
     }
 
     /// A gateway runs on this home. What was ordered before its first start is not for it.
-    pub fn join(&self, home: &str, pid: u32) -> Result<(), StoreError> {
+    pub fn join(&self, home: &str, process: ProcessId) -> Result<(), StoreError> {
+        let ProcessId { pid, started } = process;
         self.transaction
             .execute(
-                "INSERT INTO gateway(home, pid, seen, at)
-                 VALUES (?1, ?2, (SELECT COALESCE(MAX(number), 0) FROM silence), ?3)
-                 ON CONFLICT(home) DO UPDATE SET pid = ?2, at = ?3",
-                params![home, pid, self.now.0],
+                "INSERT INTO gateway(home, pid, started, seen, at)
+                 VALUES (?1, ?2, ?3, (SELECT COALESCE(MAX(number), 0) FROM silence), ?4)
+                 ON CONFLICT(home) DO UPDATE SET pid = ?2, started = ?3, at = ?4",
+                params![home, pid, started, self.now.0],
             )
             .map(|_| ())
             .while_doing("enter a gateway in the ledger")
@@ -473,15 +507,18 @@ impl LedgerPage<'_> {
             .while_doing("write the ledger of chains")
     }
 
-    /// Each home whose gateway runs, and its report on this order, once there is one.
-    pub fn reports(&self, order: Silence) -> Result<Vec<(String, u32, Option<String>)>, StoreError> {
-        let find = || -> Result<Vec<(String, u32, Option<String>)>, Fault> {
+    /// Each home that a gateway has joined and not left, and its report on this order, once there is one. A gateway
+    /// that was killed has not left.
+    pub fn reports(&self, order: Silence) -> Result<Vec<GatewayReport>, StoreError> {
+        let find = || -> Result<Vec<GatewayReport>, Fault> {
             let mut statement = self.transaction.prepare_cached(
-                "SELECT home, pid, CASE WHEN seen >= ?1 THEN COALESCE(report, '') END FROM gateway
+                "SELECT home, pid, started, CASE WHEN seen >= ?1 THEN COALESCE(report, '') END FROM gateway
                  WHERE pid > 0 ORDER BY home",
             )?;
-            let rows =
-                statement.query_map([order.number], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            let rows = statement.query_map([order.number], |row| {
+                let process = ProcessId { pid: row.get(1)?, started: row.get(2)? };
+                Ok(GatewayReport { home: row.get(0)?, process, report: row.get(3)? })
+            })?;
             Ok(rows.collect::<Result<_, _>>()?)
         };
         find().while_doing("read the ledger of chains")

@@ -60,7 +60,7 @@ pub use census::Census;
 pub use check::Breach;
 pub use commit::Writer;
 pub use copy::{Copied, CopyError, copy, inspect};
-pub use ledger::{LedgerFile, LedgerPage, Silence, SilenceKind};
+pub use ledger::{GatewayReport, LedgerFile, LedgerPage, ProcessId, Silence, SilenceKind};
 pub use open::{Durability, FileSystem, Home, OpenError};
 pub use place::FileId;
 pub use prune::{Owed, Prunable};

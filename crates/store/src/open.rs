@@ -66,6 +66,13 @@ pub enum Durability {
     Relaxed,
 }
 
+/// Whether a database may be reached through a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    Followed,
+    Refused,
+}
+
 /// Whether the file system must be one on which a write-ahead log is safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileSystem {
@@ -249,7 +256,7 @@ impl Home {
         if self.vfs.is_none() && !self.database.exists() {
             return Err(OpenError::Missing(self.database.clone()));
         }
-        let conn = self.connect_to_read()?;
+        let conn = self.connect_to_read(Links::Followed)?;
         let Found::Hermes(shape) = self.inspect(&conn)? else {
             return Err(OpenError::Missing(self.database.clone()));
         };
@@ -320,8 +327,11 @@ impl Home {
 
     /// A home on a disk that cannot be written has no place for the log's index. If there is no
     /// log either, the file is all there is, and can be read without one.
-    pub(crate) fn connect_to_read(&self) -> Result<Connection, OpenError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    pub(crate) fn connect_to_read(&self, links: Links) -> Result<Connection, OpenError> {
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if links == Links::Refused {
+            flags |= OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        }
         let conn = self.connect(flags)?;
         let looked = conn.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
         let log = PathBuf::from(format!("{}-wal", self.database.display()));

@@ -6,6 +6,7 @@
 //! - those that hear of the end of a session run apart from this process ([`apart`]): they outlive
 //!   it, and whoever comes after finds out how they ended instead of beginning them a second time
 //! - all others are told once at most, and nobody waits for them
+//! - a program finds in its environment what Hermes would give it, and none of the gateway's own variables
 //!
 //! Elsewhere than on Unix no program is run (`nowhere`): there are no process groups to end them by,
 //! and no `/bin/sh` to outlive this process in. One that may forbid a call forbids it there.
@@ -25,6 +26,7 @@ use apart::Apart;
 use nowhere::{self as once, Apart};
 use regex::Regex;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +42,33 @@ const COMPLAINT_CHARS: usize = 400;
 
 pub struct ShellHooks {
     hooks: Vec<Arc<Program>>,
-    directory: PathBuf,
+    surroundings: Arc<Surroundings>,
     apart: Apart,
+}
+
+/// Where hooks are run, and all that they find in their environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    pub directory: PathBuf,
+    pub environment: BTreeMap<String, String>,
+}
+
+impl Surroundings {
+    /// As Hermes has it: a hook inherits the gateway's variables with those of the home's `.env` over them, keys of
+    /// providers among them. What is called `THROUGHLINE_…` is this gateway's own, the passphrase of a backup for one,
+    /// and is not handed on. The home is this agent's, whichever the gateway was started with.
+    pub fn as_hermes_has_it(
+        directory: PathBuf,
+        home: &Path,
+        process: impl IntoIterator<Item = (String, String)>,
+        dotenv: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let is_ours = |name: &str| name.to_ascii_uppercase().starts_with("THROUGHLINE_");
+        let variables = process.into_iter().chain(dotenv).filter(|(name, _)| !is_ours(name));
+        let mut environment: BTreeMap<String, String> = variables.collect();
+        environment.insert("HERMES_HOME".to_owned(), home.display().to_string());
+        Self { directory, environment }
+    }
 }
 
 /// One hook, ready to be run.
@@ -129,8 +156,13 @@ fn words(command: &str, user_home: Option<&Path>) -> Result<Vec<String>, String>
 }
 
 impl ShellHooks {
-    /// `runs` is where runs that outlive a process are kept; `directory` is where hooks are run.
-    pub fn new(hooks: Vec<Hook>, directory: PathBuf, runs: PathBuf, user_home: Option<&Path>) -> Self {
+    /// `runs` is where runs that outlive a process are kept.
+    pub fn new(
+        hooks: Vec<Hook>,
+        surroundings: Surroundings,
+        runs: PathBuf,
+        user_home: Option<&Path>,
+    ) -> Self {
         let mut programs: Vec<Arc<Program>> = Vec::new();
         for hook in hooks {
             let program = Program::new(hook, user_home);
@@ -141,7 +173,8 @@ impl ShellHooks {
                 programs.push(Arc::new(program));
             }
         }
-        Self { hooks: programs, apart: Apart::new(runs, directory.clone()), directory }
+        let surroundings = Arc::new(surroundings);
+        Self { hooks: programs, apart: Apart::new(runs, surroundings.clone()), surroundings }
     }
 
     /// Whether one of them may forbid a call.
@@ -180,7 +213,7 @@ impl ShellHooks {
             "tool_name": tool,
             "tool_input": input,
             "session_id": session,
-            "cwd": self.directory.to_string_lossy(),
+            "cwd": self.surroundings.directory.to_string_lossy(),
             "extra": extra,
         })
         .to_string()
@@ -197,9 +230,9 @@ impl ShellHooks {
     }
 
     async fn ran(&self, program: &Arc<Program>, input: String) -> Ran {
-        let (program, directory) = (program.clone(), self.directory.clone());
+        let (program, surroundings) = (program.clone(), self.surroundings.clone());
         let running = tokio::task::spawn_blocking(move || match &program.words {
-            Ok(words) => once::run(words, &directory, &input, program.timeout()),
+            Ok(words) => once::run(words, &surroundings, &input, program.timeout()),
             Err(why) => Ran::NotAtAll(why.clone()),
         });
         running.await.unwrap_or_else(|_| Ran::NotAtAll("it failed inside the gateway".to_owned()))
@@ -207,10 +240,10 @@ impl ShellHooks {
 
     /// Nobody waits for it.
     fn told(&self, program: Arc<Program>, input: String) {
-        let directory = self.directory.clone();
+        let surroundings = self.surroundings.clone();
         tokio::task::spawn_blocking(move || {
             let ran = match &program.words {
-                Ok(words) => once::run(words, &directory, &input, program.timeout()),
+                Ok(words) => once::run(words, &surroundings, &input, program.timeout()),
                 Err(why) => Ran::NotAtAll(why.clone()),
             };
             if let Some(complaint) = complaint(&ran) {

@@ -175,7 +175,9 @@ class Engine:
         if engine is not self.prototype:
             return engine
         try:
-            return copy.deepcopy(engine)
+            # Later versions of Hermes ask the engine itself.
+            clone = getattr(engine, "clone_for_agent", None)
+            return copy.deepcopy(engine) if clone is None else clone()
         except Exception:
             pass  # it holds what cannot be copied: a lock, a connection
         # Only its plugin knows what it is made of. Made without that, an engine would open whatever its defaults name:

@@ -2,12 +2,18 @@
 
 Hermes keeps one engine for all its agents, and gives each of them a copy. An engine with a database or a lock has none
 to give. Its plugin's `register` is run once more then, in this process and so in this agent's home; of all that it
-registers only the engine is taken, because everything else is there already.
+registers only the engine is taken, because everything else is there already. That holds, too, for what it puts into
+Hermes' plugin manager by itself, past its context: hermes-lcm adds a hook that way, and would be told of each turn once
+for every session.
 
 Absent: engines of Hermes' own directory. Hermes makes those anew each time it is asked.
 """
 
+import contextlib
+import threading
+
 _contexts = {}
+_registering = threading.Lock()
 
 
 def watch(context_class):
@@ -32,8 +38,41 @@ def anew(engine):
     if register is None:
         return None
     again = _Once(context)
-    register(again)
+    with _registering, _unchanged(getattr(context, "_manager", None)):
+        register(again)
     return again.engine
+
+
+@contextlib.contextmanager
+def _unchanged(manager):
+    """Takes out again what is added to the manager's collections, and to the lists in them, meanwhile."""
+    kept = [(each, _copied(each)) for each in vars(manager).values()] if manager is not None else []
+    try:
+        yield
+    finally:
+        for each, before in kept:
+            _put_back(each, before)
+
+
+def _copied(collection):
+    if isinstance(collection, dict):
+        return {name: list(value) if isinstance(value, list) else value for name, value in collection.items()}
+    return collection.copy() if isinstance(collection, (list, set)) else None
+
+
+def _put_back(collection, before):
+    if isinstance(collection, dict):
+        for name in [name for name in collection if name not in before]:
+            del collection[name]
+        for name, value in before.items():
+            if isinstance(value, list) and isinstance(collection.get(name), list):
+                collection[name][:] = value
+            else:
+                collection[name] = value
+    elif isinstance(collection, list):
+        collection[:] = before
+    elif isinstance(collection, set):
+        collection.intersection_update(before)
 
 
 def _module(context):

@@ -181,6 +181,8 @@ struct State {
     calls: Vec<Call>,
     faults: HashMap<String, VecDeque<Fault>>,
     files: HashMap<String, Vec<u8>>,
+    /// Where files lie that a server in local mode hands out by their path.
+    local: HashMap<String, String>,
     presses: u64,
     /// Requests that wait for an answer that never comes, ever.
     hung: usize,
@@ -378,6 +380,13 @@ impl TelegramServer {
         let mut state = self.state();
         let id = format!("file{}", state.files.len() + 1);
         state.files.insert(id.clone(), content);
+        id
+    }
+
+    /// A file that a server in local mode says lies at this path. Returns its id.
+    pub fn add_local_file(&self, path: &str) -> String {
+        let id = self.add_file(b"over the network".to_vec());
+        self.state().local.insert(id.clone(), path.to_owned());
         id
     }
 
@@ -934,7 +943,7 @@ impl State {
                     }
                     Some(content) => Ok(json!({
                         "file_id": id, "file_unique_id": id, "file_size": content.len(),
-                        "file_path": format!("files/{id}"),
+                        "file_path": self.local.get(id).cloned().unwrap_or_else(|| format!("files/{id}")),
                     })),
                 }
             }

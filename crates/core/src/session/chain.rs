@@ -22,8 +22,7 @@ impl Session {
         let known =
             !first.trace.is_human() && first.trace.foreign.is_none() && !first.trace.origin.is_empty();
         let speaks = !matches!(&first.kind, Kind::Command(command) if command.words().is_none());
-        (known && speaks && !self.is_awaited(place) && !self.is_joined_by_a_person(place))
-            .then_some(first.seq)
+        (known && speaks && !self.is_joined_by_a_person(place)).then_some(first.seq)
     }
 
     /// Whether a person's message behind it shares its turn.
@@ -110,9 +109,8 @@ impl Session {
     }
 
     /// A turn that a bot's message began may ask the model no more. What it has done so far is kept.
-    pub(super) fn end_spent(&mut self, cut: Cut, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
+    pub(super) fn end_spent(&mut self, cut: Cut, rules: &Rules, acts: &mut Vec<Act>) {
         let Phase::Turn(turn) = std::mem::replace(&mut self.phase, Phase::Idle) else { return };
-        self.active = now;
         let message = match turn.inputs.last() {
             Some(last) => self.announce(last, cut, rules, acts),
             None => chain::notice(cut.why),

@@ -4,7 +4,7 @@ use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, sa
 use crate::command::{self, Command};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
 use crate::history::{NOT_ASKED, STOPPED};
-use crate::input::{AGENT_PLATFORM, DedupeKey, Input, Kind, NOTICE_THREAD, Trace};
+use crate::input::{AGENT_PLATFORM, DedupeKey, Input, Kind, Trace};
 use crate::time::Time;
 use crate::tool::{Grant, Verdict};
 use crate::turn::Slot;
@@ -79,7 +79,7 @@ impl Session {
     /// Under which a notice for the people of a session comes in, whichever agent it is from: several
     /// may cut one chain, and people are told once.
     pub fn notice_key(key: &str) -> DedupeKey {
-        DedupeKey::of(&[AGENT_PLATFORM, NOTICE_THREAD, key])
+        DedupeKey::of(&[AGENT_PLATFORM, "notice", key])
     }
 
     /// Words for the people of this session rather than for the model. Those who have no chat read them with

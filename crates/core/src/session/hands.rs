@@ -356,6 +356,124 @@ fn p6_bots_of_others_count_in_their_chat_until_a_person_writes_whatever_restarts
 }
 
 #[test]
+fn p6_a_share_counts_for_the_message_that_is_next_while_nothing_runs() {
+    let rows = vec![
+        (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
+        (from_agent(2, "h", 1), vec!["accept 2"], vec!["ask 1.0"]),
+        (granted(2), vec!["share_unused"], vec!["ask 1.0"]), // a turn runs
+        (answered(1), vec!["step 1.0", "assistant a", "1 answered by 1", "deliver s/1"], vec!["share 2"]),
+        (granted(7), vec!["share_unused"], vec!["share 2"]), // there is no such message
+        (refused(2, false), vec!["chain_cut", "user m2", "2 done"], vec![]), // another agent announces it there
+        (Event::Halted, vec![], vec![]),
+        (from_agent(3, "h", 1), vec!["accept 3"], vec![]),
+        (granted(3), vec!["share_unused"], vec![]), // silence
+    ];
+    play(session(), &rules(BusyInput::Queue), rows);
+}
+
+#[test]
+fn p6_only_what_a_bot_says_to_the_model_takes_a_share() {
+    let of_agent = |event: Event| {
+        let (Event::Received(input), Event::Received(agent)) = (event, from_agent(1, "h", 1)) else {
+            unreachable!("both are received")
+        };
+        Event::Received(Arc::new(Input { trace: agent.trace.clone(), ..Input::clone(&input) }))
+    };
+    let rules = rules(BusyInput::Queue);
+    let is_share = |job: &Job| matches!(job, Job::Share { .. });
+    let undo = Command::Errand(crate::command::Errand::Undo { turns: 1 });
+    for order in [new(1), command(1, undo), command(1, Command::Status)] {
+        let state = session().step(of_agent(order.clone()), Time(1), &rules).0;
+        assert!(!state.jobs().iter().any(is_share), "{order:?}: {:?}", state.jobs());
+    }
+    // A bot of others counts in its chat, whatever its messages were called when they came in.
+    let Event::Received(input) = from_foreign_bot(1, "") else { unreachable!("it is received") };
+    let trace = Trace { origin: "bots".into(), ..input.trace.clone() };
+    let foreign = Event::Received(Arc::new(Input { trace, ..Input::clone(&input) }));
+    play(session(), &rules, vec![(foreign, vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"])]);
+    // Words in a command of a bot's are a turn of their own: a person behind them does not pay for it.
+    let queued = of_agent(command(1, Command::Queue { text: "m1".into() }));
+    // What has another place, or is answered by itself, is no part of a bot's turn.
+    for first in [queued, from_agent(1, "h", 1)] {
+        let rows =
+            vec![(first, vec!["accept 1"], vec!["share 1"]), (request(2), vec!["accept 2"], vec!["share 1"])];
+        play(session(), &rules, rows);
+    }
+    let queued = of_agent(command(1, Command::Queue { text: "m1".into() }));
+    let rows =
+        vec![(queued, vec!["accept 1"], vec!["share 1"]), (chat(2), vec!["accept 2"], vec!["share 1"])];
+    play(session(), &rules, rows);
+}
+
+#[test]
+fn p6_a_cut_is_said_to_people_and_to_no_agent_and_follows_from_nothing() {
+    let rules = rules(BusyInput::Queue);
+    for (platform, notices) in [(AGENT_PLATFORM, 0), ("test", 1)] {
+        let Event::Received(input) = from_agent(1, "h", 1) else { unreachable!("it is received") };
+        let reply_to = Some(Destination { platform: platform.into(), ..here() });
+        let input = Arc::new(Input { reply_to, ..Input::clone(&input) });
+        let state = session().step(Event::Received(input), Time(1), &rules).0;
+        let (_, acts) = state.step(refused(1, true), Time(1), &rules);
+        let said: Vec<&Reply> = acts
+            .iter()
+            .filter_map(|act| match act {
+                Act::Deliver(reply) => Some(reply),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(said.len(), notices, "{platform}: {acts:?}");
+        // Another agent that hears it in the chat must not take it for a part of the chain.
+        assert!(said.iter().all(|reply| reply.trace == Trace::default()), "{said:?}");
+    }
+}
+
+#[test]
+fn p6_a_turn_that_may_ask_no_more_settles_each_of_its_messages_and_can_be_tried_again() {
+    let rules = rules(BusyInput::Queue);
+    let mut state = session();
+    for event in [from_agent(1, "h", 1), from_agent(2, "h", 1), granted(1)] {
+        state = state.step(event, Time(1), &rules).0;
+    }
+    let cut = Cut { number: 0, why: crate::chain::Exceeded::Calls, announce: false };
+    let (state, acts) = state.step(Event::Spent { turn: TurnId(Seq(1)), step: 0, cut }, Time(9), &rules);
+    let words: Vec<String> = acts.iter().map(word).collect();
+    assert_eq!(words, ["chain_cut", "1 failed in 1", "2 failed in 1"]);
+    assert_eq!((state.phase, state.active, state.failed), (Phase::Idle, Time(9), Some(TurnId(Seq(1)))));
+}
+
+#[test]
+fn p6_a_person_who_joins_a_bot_of_others_makes_its_turn_theirs_and_only_then() {
+    let mut rules = rules(BusyInput::Queue);
+    rules.limits.chain.platforms =
+        vec![crate::chain::PlatformLimits { platform: here().platform, turns_max: Some(0), calls_max: None }];
+    let done = vec!["step 1.0", "assistant a", "1 answered by 1", "deliver s/1"];
+    let begun = |rest: &[&'static str]| [done.clone(), rest.to_vec()].concat();
+    let before = || {
+        vec![
+            (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
+            (from_foreign_bot(2, ""), vec!["accept 2"], vec!["ask 1.0"]),
+        ]
+    };
+    let mut joined = before();
+    joined.extend([
+        (chat(3), vec!["accept 3"], vec!["ask 1.0"]),
+        (answered(1), begun(&["begin 2<2", "user m2", "begin 2<3", "user m3"]), vec!["ask 2.0"]),
+    ]);
+    assert_eq!(play(session(), &rules, joined).foreign.turns, 0, "it costs them nothing");
+    let state =
+        before().into_iter().fold(session(), |state, (event, ..)| state.step(event, Time(1), &rules).0);
+    let state = state.step(request(3), Time(1), &rules).0;
+    let (state, acts) = state.step(answered(1), Time(1), &rules);
+    let words: Vec<String> = acts.iter().map(word).collect();
+    assert!(words.contains(&"2 done".to_owned()) && words.contains(&"begin 3<3".to_owned()), "{words:?}");
+    assert_eq!(
+        state.jobs(),
+        [Job::Ask { turn: TurnId(Seq(3)), step: 0 }],
+        "the limit of this platform is none"
+    );
+}
+
+#[test]
 fn p6_what_a_gateway_itself_says_in_a_chat_begins_nothing_at_another() {
     let Event::Received(input) = chat(1) else { unreachable!("chat receives") };
     let trace = Trace { hops: 1, ..Trace::default() };

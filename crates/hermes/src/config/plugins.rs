@@ -8,12 +8,12 @@
 //!
 //! Deliberately absent: files and processes.
 
-use super::read::{as_boolean, as_count, as_text, is_nothing};
+use super::read::{as_boolean, as_count, as_text, is_nothing, misplaced};
 use super::tree::{Node, Notice, Place, Value};
 use serde_json::Value as Json;
 
-const KEYS: [&str; 8] =
-    ["command", "env", "settings", "enabled", "write", "start_seconds", "call_seconds", "guards"];
+const KEYS: [&str; 9] =
+    ["command", "env", "settings", "enabled", "read", "write", "start_seconds", "call_seconds", "guards"];
 const HERMES_KEYS: [&str; 4] = ["python", "tools", "enabled", "env"];
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Plugin {
     pub environment: Vec<String>,
     /// What it is told at the hand-shake.
     pub settings: Json,
+    /// What it may read of the user's keys.
+    pub readable: Vec<String>,
     /// Where it may write beside its own directory.
     pub writable: Vec<String>,
     pub start_seconds: Option<u64>,
@@ -91,11 +93,7 @@ impl Reader {
     }
 
     fn only(&mut self, node: &Node, path: &str, known: &[&str]) {
-        self.only_a_map(node, path);
-        for entry in node.entries().iter().filter(|entry| !known.contains(&entry.key.as_str())) {
-            let text = format!("`{path}.{}` does not exist; there are {}", entry.key, known.join(", "));
-            self.wrong(entry.place, text);
-        }
+        self.errors.extend(misplaced(node, path, known));
     }
 
     fn plugin(&mut self, name: &str, node: &Node, place: Place) -> Option<Plugin> {
@@ -122,6 +120,7 @@ impl Reader {
             command,
             environment: self.list(node, &path, "env"),
             settings: node.get("settings").map_or(Json::Null, json),
+            readable: self.list(node, &path, "read"),
             writable: self.list(node, &path, "write"),
             start_seconds: self.seconds(node, &path, "start_seconds"),
             call_seconds: self.seconds(node, &path, "call_seconds"),

@@ -290,6 +290,10 @@ const OWN_KEYS: [&str; 17] = [
     "hermes",
 ];
 
+/// Where a message of a bot may come from, and what it may spend there.
+const CHAIN_PLATFORMS: [&str; 5] = ["agent", "discord", "slack", "telegram", "webhook"];
+const CHAIN_KEYS: [&str; 2] = ["turns_max", "calls_max"];
+
 pub(super) struct Reader<'a> {
     root: &'a Node,
     pub notices: Vec<Notice>,
@@ -668,15 +672,7 @@ impl<'a> Reader<'a> {
     /// Our own table. Every notice of this reader is an error.
     pub fn own(&mut self) -> Own {
         let Some(entry) = self.root.entry("throughline") else { return Own::default() };
-        if !matches!(entry.node.value, Value::Map(_) | Value::Null) {
-            let text = format!("`throughline` is a mapping, and this is {}", entry.node.value.kind());
-            self.notices.push(Notice { place: entry.node.place, text });
-        }
-        for entry in entry.node.entries() {
-            if !OWN_KEYS.contains(&entry.key.as_str()) {
-                self.notices.push(Notice { place: entry.place, text: unknown_own(&entry.key) });
-            }
-        }
+        self.only(&entry.node, "throughline", &OWN_KEYS);
         Own {
             log_level: self.text("throughline.log_level"),
             body_limit_bytes: self.count("throughline.body_limit_bytes"),
@@ -689,7 +685,7 @@ impl<'a> Reader<'a> {
             chain_quiet_minutes: self.count("throughline.chain_quiet_minutes"),
             compression_floor: self.count("throughline.compression_floor"),
             landlock: self.boolean("throughline.landlock"),
-            open_in_home: self.texts("throughline.open_in_home"),
+            open_in_home: self.own_texts("throughline.open_in_home"),
             recall: self.boolean("throughline.recall"),
             recall_patience_ms: self.count("throughline.recall_patience_ms"),
             expiry_watch_seconds: self.count("throughline.expiry_watch_seconds"),
@@ -697,14 +693,36 @@ impl<'a> Reader<'a> {
     }
 
     fn chain_platforms(&mut self) -> Vec<ChainPlatform> {
-        let Some(node) = self.root.get("throughline.chain_platforms") else { return Vec::new() };
-        let names: Vec<String> = node.entries().iter().map(|entry| entry.key.clone()).collect();
-        let limits = names.into_iter().map(|platform| {
-            let turns_max = self.count(&format!("throughline.chain_platforms.{platform}.turns_max"));
-            let calls_max = self.count(&format!("throughline.chain_platforms.{platform}.calls_max"));
-            ChainPlatform { platform, turns_max, calls_max }
+        const PATH: &str = "throughline.chain_platforms";
+        let Some(node) = self.root.get(PATH) else { return Vec::new() };
+        self.only(node, PATH, &CHAIN_PLATFORMS);
+        let known = node.entries().iter().filter(|entry| CHAIN_PLATFORMS.contains(&entry.key.as_str()));
+        let limits = known.map(|entry| {
+            let path = format!("{PATH}.{}", entry.key);
+            self.only(&entry.node, &path, &CHAIN_KEYS);
+            let mut count = |key: &str| self.count(&format!("{path}.{key}"));
+            let [turns_max, calls_max] = CHAIN_KEYS.map(&mut count);
+            ChainPlatform { platform: entry.key.clone(), turns_max, calls_max }
         });
         limits.collect()
+    }
+
+    /// A list of ours. Hermes passes over what is no text in a list; here it is a mistake.
+    fn own_texts(&mut self, path: &str) -> Option<At<Vec<String>>> {
+        let texts = self.texts(path)?;
+        let items = self.root.get(path).into_iter().flat_map(|node| match &node.value {
+            Value::List(items) => items.as_slice(),
+            _ => &[],
+        });
+        for item in items.filter(|item| as_text(&item.value).is_none()) {
+            self.wrong::<()>(path, item, "a list of texts");
+        }
+        Some(texts)
+    }
+
+    /// A mapping of ours with these keys and no others.
+    fn only(&mut self, node: &Node, path: &str, known: &[&str]) {
+        self.notices.extend(misplaced(node, path, known));
     }
 
     // ------------------------------------------------------------------------------ plain values
@@ -831,12 +849,20 @@ pub(super) fn as_boolean(value: &Value) -> Option<bool> {
     }
 }
 
-fn unknown_own(key: &str) -> String {
-    let nearest = OWN_KEYS.iter().map(|known| (keys::distance(key, known), known)).min();
+/// What stands in a mapping of ours that is none, or below a key that we do not have.
+pub(super) fn misplaced(node: &Node, path: &str, known: &[&str]) -> Vec<Notice> {
+    if !matches!(node.value, Value::Map(_) | Value::Null) {
+        let text = format!("`{path}` is a mapping, and this is {}", node.value.kind());
+        return vec![Notice { place: node.place, text }];
+    }
+    let unknown = node.entries().iter().filter(|entry| !known.contains(&entry.key.as_str()));
+    unknown.map(|entry| Notice { place: entry.place, text: unknown_own(path, &entry.key, known) }).collect()
+}
+
+fn unknown_own(path: &str, key: &str, known: &[&str]) -> String {
+    let nearest = known.iter().map(|known| (keys::distance(key, known), known)).min();
     match nearest.filter(|(distance, known)| *distance <= known.len() / 3) {
-        Some((_, known)) => {
-            format!("`throughline.{key}` does not exist; did you mean `throughline.{known}`?")
-        }
-        None => format!("`throughline.{key}` does not exist; there are {}", OWN_KEYS.join(", ")),
+        Some((_, meant)) => format!("`{path}.{key}` does not exist; did you mean `{path}.{meant}`?"),
+        None => format!("`{path}.{key}` does not exist; there are {}", known.join(", ")),
     }
 }

@@ -283,6 +283,24 @@ fn our_own_table_is_strict() {
         ("throughline:\n  frobnicate: 1\n", 2, 3, "there are log_level, body_limit_bytes"),
         ("throughline:\n  body_limit_bytes: much\n", 2, 21, "takes a whole number"),
         ("throughline: 5\n", 1, 14, "is a mapping"),
+        ("throughline:\n  chain_platforms: 5\n", 2, 20, "`throughline.chain_platforms` is a mapping"),
+        ("throughline:\n  chain_platforms: [discord]\n", 2, 20, "is a mapping"),
+        ("throughline:\n  chain_platforms:\n    discord: 5\n", 3, 14, "platforms.discord` is a mapping"),
+        (
+            "throughline:\n  chain_platforms:\n    discrod: {turns_max: 5}\n",
+            3,
+            5,
+            "did you mean `throughline.chain_platforms.discord`?",
+        ),
+        (
+            "throughline:\n  chain_platforms:\n    discord:\n      turn_max: 5\n",
+            4,
+            7,
+            "did you mean `throughline.chain_platforms.discord.turns_max`?",
+        ),
+        ("throughline:\n  chain_platforms:\n    discord: {calls_max: many}\n", 3, 26, "takes a whole number"),
+        ("throughline:\n  open_in_home: [a, {b: c}]\n", 2, 21, "takes a list of texts"),
+        ("throughline:\n  hermes: {pyhton: x}\n", 2, 12, "did you mean `throughline.hermes.python`?"),
     ] {
         let config = parse(yaml);
         assert_eq!(config.errors.len(), 1, "{yaml}: {:?}", config.errors);

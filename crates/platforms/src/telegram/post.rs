@@ -10,7 +10,7 @@ use super::split::{self, LENGTH_MAX, beginning, units};
 use super::update::GENERAL;
 use super::{Bot, Replies, button, format};
 use crate::incoming::Attachment;
-use crate::media::{self, File as Upload};
+use crate::media::{self, File as Upload, NotKept};
 use frankenstein::ParseMode;
 use frankenstein::methods::{
     DeleteMessageParams, EditMessageTextParams, GetFileParams, SendChatActionParams, SendMessageParams,
@@ -464,15 +464,19 @@ impl Bot {
             return Err(format!("Telegram does not say where {name} lies; ask for it to be sent again"));
         };
         if self.settings.local_files && Path::new(&path).is_absolute() {
-            let read = tokio::fs::read(&path).await;
-            return read
-                .map_err(|error| {
+            return self.fetch_here(Path::new(&path), limit).await.map_err(|refused| match refused {
+                NotKept::TooLong(bytes) => too_large(bytes),
+                NotKept::Unread(error) => {
                     format!("{name} lies on the Bot API server but cannot be read here: {error}")
-                })
-                .and_then(|bytes| match bytes.len() > limit {
-                    true => Err(too_large(bytes.len() as u64)),
-                    false => Ok(bytes),
-                });
+                }
+                NotKept::Elsewhere => format!(
+                    "{name} is not taken: the local Bot API server names a place that is not in its own directory; \
+                     if it keeps its files elsewhere, name that directory in platforms.telegram.extra.local_files_dir"
+                ),
+                NotKept::Closed => format!(
+                    "{name} is not taken: the local Bot API server names a place in an agent's home or among your keys"
+                ),
+            });
         }
         let got = self.api.download(&path, limit, self.settings.patience.upload).await;
         got.map(|bytes| bytes.to_vec()).map_err(|failure| match failure {
@@ -481,6 +485,12 @@ impl Bot {
             }
             failure => format!("{name} could not be fetched: {failure}"),
         })
+    }
+
+    /// What a Bot API server on this machine has put down for us.
+    async fn fetch_here(&self, path: &Path, limit: usize) -> Result<Vec<u8>, NotKept> {
+        let directory = self.settings.directory_of(path).ok_or(NotKept::Elsewhere)?;
+        media::read_kept(path, &directory, &self.settings.media, limit as u64).await
     }
 
     pub(super) async fn ask<R: serde::de::DeserializeOwned>(

@@ -995,3 +995,48 @@ async fn a_file_is_fetched_within_its_limit_or_explained() {
     let error = bot.fetch(&attachment(small, None), 1000).await.unwrap_err();
     assert!(!error.contains("AAlocal"), "{error}");
 }
+
+#[tokio::test]
+async fn p31_a_local_server_hands_out_files_of_its_own_directory_and_no_others() {
+    let server = TelegramServer::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let write = |path: &str| {
+        let path = directory.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "words").unwrap();
+        path.display().to_string()
+    };
+    let own = write(&format!("server/{TOKEN}/documents/file_0.txt"));
+    let elsewhere = write("elsewhere/file_0.txt");
+    let at_home = write(&format!("home/{TOKEN}/file_0.txt"));
+    let bot = |local_directory| {
+        let media = throughline_platforms::media::Rules {
+            homes: vec![directory.path().join("home")],
+            ..Default::default()
+        };
+        let settings = Settings { local_files: true, local_directory, media, ..settings(&server) };
+        Telegram::new(settings).unwrap()
+    };
+    let attachment = |path: &str| Attachment {
+        media: Media::Document,
+        handle: server.add_local_file(path),
+        name: Some("notes.txt".to_owned()),
+        mime: None,
+        bytes: None,
+    };
+    let by_token = bot(None);
+    assert_eq!(by_token.fetch(&attachment(&own), 1000).await.unwrap(), b"words");
+    let named = bot(Some(directory.path().join("elsewhere")));
+    assert_eq!(named.fetch(&attachment(&elsewhere), 1000).await.unwrap(), b"words");
+    for (bot, path, says) in [
+        (&by_token, &elsewhere, "local_files_dir"),
+        (&by_token, &"/etc/hostname".to_owned(), "local_files_dir"),
+        (&by_token, &at_home, "an agent's home"),
+        (&named, &own, "local_files_dir"),
+    ] {
+        let error = bot.fetch(&attachment(path), 1000).await.unwrap_err();
+        assert!(error.contains(says) && error.contains("notes.txt"), "{path}: {error}");
+        assert!(!error.contains(TOKEN), "the path of a file has the token in it: {error}");
+    }
+    assert!(by_token.fetch(&attachment(&own), 3).await.unwrap_err().contains("notes.txt"));
+}

@@ -456,6 +456,38 @@ async fn p31_a_plugin_opens_nothing_in_the_home_of_another_agent() {
 }
 
 #[tokio::test]
+async fn p31_a_plugin_opens_none_of_the_users_keys_but_those_that_were_opened_for_it() {
+    let user = tempfile::tempdir().unwrap();
+    let write = |name: &str| {
+        let path = user.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "words").unwrap();
+        path
+    };
+    let [key, listed, netrc, notes] = [".ssh/id", ".aws/config", ".netrc", "notes.txt"].map(write);
+    let aws = write(".aws/credentials");
+    let plugin = Plugin::with(&["chaos"], |settings| {
+        settings.foreign = [".ssh", ".aws", ".netrc", ".gnupg"].map(|name| user.path().join(name)).into();
+        settings.readable = vec![listed.clone()];
+    })
+    .await;
+    if plugin.host.status().notes.iter().any(|note| note.contains("Landlock")) {
+        println!("this kernel cannot confine");
+        return;
+    }
+    let read = async |path: &std::path::Path| {
+        let arguments = serde_json::json!({"path": path}).to_string();
+        text(plugin.kit.call(&call("read", &arguments)).await)
+    };
+    for open in [&listed, &notes] {
+        assert_eq!(read(open).await, "words", "{}", open.display());
+    }
+    for closed in [&key, &aws, &netrc] {
+        assert!(read(closed).await.contains("denied"), "{}", closed.display());
+    }
+}
+
+#[tokio::test]
 async fn what_a_dying_plugin_said_is_in_its_log_and_in_the_error() {
     let directory = tempfile::tempdir().unwrap();
     let mut settings = settings(directory.path(), &["chaos"]);

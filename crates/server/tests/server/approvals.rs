@@ -126,9 +126,30 @@ impl throughline_server::Host for Two {
         vec![member("/home/main"), member("/home/other")]
     }
 
-    fn restart(&self) -> Result<(), String> {
-        Ok(())
+    fn restart(
+        &self,
+        home: &str,
+        scope: throughline_server::RestartScope,
+    ) -> Result<throughline_server::Restart, String> {
+        use throughline_server::{Restart, RestartScope};
+        assert_eq!(home, "/home/main", "a key is its own agent's");
+        Ok(match scope {
+            RestartScope::Agent => Restart::Agent,
+            RestartScope::Process => Restart::Awaits(vec!["/home/other".into()]),
+        })
     }
+}
+
+#[tokio::test]
+async fn p31_one_agents_key_restarts_no_other() {
+    let host = std::sync::Arc::new(Two(crate::desk::FakeDesk::new()));
+    let api = Api::with(throughline_server::Options { host, ..crate::client::options() });
+    let own = api.post("/api/control/restart", json!({})).await.json();
+    assert_eq!((&own["scope"], &own["others"]), (&json!("agent"), &json!([])), "{own}");
+    let all = api.post("/api/control/restart", json!({"all": true})).await.json();
+    assert_eq!((&all["scope"], &all["others"]), (&json!("none"), &json!([{"home": "/home/other"}])), "{all}");
+    let named = api.post("/api/control/restart", json!({"agent": "elsewhere"})).await;
+    assert_eq!(named.status, 403, "{}", named.text);
 }
 
 #[tokio::test]

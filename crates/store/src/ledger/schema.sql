@@ -57,10 +57,12 @@ CREATE TABLE IF NOT EXISTS silence (
     kind TEXT NOT NULL,
     at INTEGER NOT NULL
 );
--- The homes whose gateway runs, and the last of these orders that each has carried out.
+-- The homes whose gateway runs, and the last of these orders that each has carried out. A process is known by its
+-- number and the time of its start (`started`, which files of earlier versions get later).
 CREATE TABLE IF NOT EXISTS gateway (
     home TEXT PRIMARY KEY,
     pid INTEGER NOT NULL,
+    started INTEGER,
     seen INTEGER NOT NULL,
     report TEXT,
     at INTEGER NOT NULL

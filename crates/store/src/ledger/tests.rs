@@ -21,6 +21,10 @@ fn share(origin: &str, asker: &str) -> Share {
     }
 }
 
+fn process(pid: u32) -> ProcessId {
+    ProcessId { pid, started: Some(i64::from(pid) * 100) }
+}
+
 fn take(ledger: &mut LedgerFile, share: &Share) -> Shared {
     ledger.write(NOW, |page| page.take(share)).unwrap()
 }
@@ -142,17 +146,80 @@ fn p6_an_order_of_silence_reaches_each_running_gateway_once() {
     let directory = tempfile::tempdir().unwrap();
     let mut ledger = LedgerFile::at(directory.path().join("chains.db"));
     ledger.write(NOW, |page| page.order(SilenceKind::Stop)).unwrap();
-    ledger.write(NOW, |page| page.join("/homes/a", 7)).unwrap();
+    ledger.write(NOW, |page| page.join("/homes/a", process(7))).unwrap();
     let pending = |ledger: &mut LedgerFile| ledger.read(NOW, |page| page.pending("/homes/a")).unwrap();
     assert_eq!(pending(&mut ledger), None, "what was ordered before its first start is not for it");
     let order = ledger.write(NOW, |page| page.order(SilenceKind::Stop)).unwrap();
-    ledger.write(NOW, |page| page.join("/homes/a", 8)).unwrap();
+    ledger.write(NOW, |page| page.join("/homes/a", process(8))).unwrap();
     assert_eq!(pending(&mut ledger), Some(order), "a restart does not escape it");
-    assert_eq!(ledger.read(NOW, |page| page.reports(order)).unwrap(), [("/homes/a".to_owned(), 8, None)]);
+    let reports = |ledger: &mut LedgerFile| ledger.read(NOW, |page| page.reports(order)).unwrap();
+    let report = |report: Option<&str>| GatewayReport {
+        home: "/homes/a".into(),
+        process: process(8),
+        report: report.map(str::to_owned),
+    };
+    assert_eq!(reports(&mut ledger), [report(None)]);
     ledger.write(NOW, |page| page.carried_out("/homes/a", order, "2 turns")).unwrap();
     assert_eq!(pending(&mut ledger), None);
-    let reports = ledger.read(NOW, |page| page.reports(order)).unwrap();
-    assert_eq!(reports, [("/homes/a".to_owned(), 8, Some("2 turns".to_owned()))]);
+    assert_eq!(reports(&mut ledger), [report(Some("2 turns"))]);
     ledger.write(NOW, |page| page.leave("/homes/a", 8)).unwrap();
-    assert_eq!(ledger.read(NOW, |page| page.reports(order)).unwrap(), []);
+    assert_eq!(reports(&mut ledger), []);
+}
+
+#[test]
+fn p6_people_who_began_a_chain_read_of_its_cut_once_in_a_chat() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut ledger = LedgerFile::at(directory.path().join("chains.db"));
+    for _ in 0..4 {
+        let _ = take(&mut ledger, &share("h", "/homes/b"));
+    }
+    let cut = ledger.read(NOW, |page| page.untold("/homes/a")).unwrap().remove(0);
+    let announces = |ledger: &mut LedgerFile, cut: &CutChain, place: &str| {
+        ledger.write(NOW, |page| page.announces(cut, place)).unwrap()
+    };
+    assert!(!announces(&mut ledger, &cut, "shop|1"), "the agent that cut it has announced it there");
+    assert!(announces(&mut ledger, &cut, "shop|2"), "their own chat has heard nothing yet");
+    assert!(announces(&mut ledger, &cut, "shop|2"), "the same again, after a crash");
+    let other = Share { place: Some("shop|2".into()), ..share("h", "/homes/c") };
+    let Shared::Refused(refused) = take(&mut ledger, &other) else { panic!("there was one left") };
+    assert!(!refused.announce, "and now another agent does not");
+    ledger.write(NOW, |page| page.reopen(&cut.root)).unwrap();
+    let again = CutChain { number: 1, ..cut };
+    assert!(announces(&mut ledger, &again, "shop|1"), "another cut is another announcement");
+}
+
+#[test]
+fn a_ledger_of_an_earlier_version_learns_when_a_process_began() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("chains.db");
+    let earlier = include_str!("schema.sql").replace("    started INTEGER,\n", "");
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch(&earlier).unwrap();
+    assert!(connection.prepare("SELECT started FROM gateway").is_err());
+    drop(connection);
+    let mut ledger = LedgerFile::at(&path);
+    ledger.write(NOW, |page| page.join("/homes/a", process(7))).unwrap();
+    let order = ledger.write(NOW, |page| page.order(SilenceKind::Stop)).unwrap();
+    let mut other = LedgerFile::at(&path);
+    let reports = other.read(NOW, |page| page.reports(order)).unwrap();
+    assert_eq!(reports.iter().map(|gateway| gateway.process).collect::<Vec<_>>(), [process(7)]);
+}
+
+#[test]
+fn p6_gateways_that_start_at_once_each_find_the_ledger_and_enter_their_bots() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("chains.db");
+    std::thread::scope(|scope| {
+        for nth in 0..9 {
+            let path = &path;
+            scope.spawn(move || {
+                let bot = format!("bot{nth}");
+                LedgerFile::at(path).note(NOW, |page| page.introduce("shop", &bot)).unwrap();
+            });
+        }
+    });
+    let mut ledger = LedgerFile::at(&path);
+    for nth in 0..9 {
+        assert!(ledger.read(NOW, |page| page.is_ours("shop", &format!("bot{nth}"))).unwrap(), "bot{nth}");
+    }
 }

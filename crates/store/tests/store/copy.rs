@@ -76,3 +76,23 @@ fn damage_is_copied_and_told() {
     let copied = copy(&path, &directory.path().join("copy.db"), &mut |_, _| ()).unwrap();
     assert!(!copied.damage.is_empty() && copied.rows["said"] == 50, "{copied:?}");
 }
+
+#[cfg(unix)]
+#[test]
+fn p31_no_link_is_followed_to_what_is_copied() {
+    let directory = tempfile::tempdir().unwrap();
+    let top = directory.path().canonicalize().unwrap();
+    std::fs::create_dir(top.join("real")).unwrap();
+    drop(filled(&top.join("real/state.db"), 3));
+    std::os::unix::fs::symlink(top.join("real"), top.join("way")).unwrap();
+    std::os::unix::fs::symlink(top.join("real/state.db"), top.join("link.db")).unwrap();
+    for (nth, path) in ["way/state.db", "link.db"].iter().enumerate() {
+        let to = top.join(format!("copy{nth}.db"));
+        assert!(copy(&top.join(path), &to, &mut |_, _| {}).is_err(), "{path}");
+        assert!(!to.exists(), "{path}");
+    }
+    assert_eq!(
+        copy(&top.join("real/state.db"), &top.join("copy.db"), &mut |_, _| {}).unwrap().rows["said"],
+        3
+    );
+}

@@ -10,6 +10,7 @@
 //! - only a program that was killed itself, or lost with the machine, is begun again. It finds the same
 //!   `idempotency_key` in what it is told
 
+use super::Surroundings;
 use super::once::in_words;
 use crate::private;
 use crate::terminal::group::{self, FOREGROUND_GRACE, Identity};
@@ -20,6 +21,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
@@ -46,7 +48,7 @@ echo $? > "$run/code.new" && mv "$run/code.new" "$run/code"
 
 pub struct Apart {
     runs: PathBuf,
-    directory: PathBuf,
+    surroundings: Arc<Surroundings>,
 }
 
 /// What is known of a run.
@@ -60,8 +62,8 @@ enum Found {
 }
 
 impl Apart {
-    pub fn new(runs: PathBuf, directory: PathBuf) -> Self {
-        Self { runs, directory }
+    pub fn new(runs: PathBuf, surroundings: Arc<Surroundings>) -> Self {
+        Self { runs, surroundings }
     }
 
     pub(super) fn of(&self, name: &str, key: &str) -> PathBuf {
@@ -106,7 +108,7 @@ impl Apart {
                 Found::Killed => clear(&run).map_err(kept)?, // in an earlier life: it is begun again
                 Found::Nothing => match began {
                     None => {
-                        begin(&run, words, input, &self.directory)?;
+                        begin(&run, words, input, &self.surroundings)?;
                         began = Some(SystemTime::now());
                     }
                     Some(since) if since.elapsed().unwrap_or_default() > START_PATIENCE => {
@@ -161,8 +163,8 @@ fn is_alive(shell: Identity) -> bool {
     }
 }
 
-fn begin(run: &Path, words: &[String], input: &str, directory: &Path) -> Result<(), String> {
-    if !is_there(&words[0]) {
+fn begin(run: &Path, words: &[String], input: &str, surroundings: &Surroundings) -> Result<(), String> {
+    if !is_there(&words[0], surroundings) {
         return Err("command not found".to_owned());
     }
     let kept = |error: io::Error| format!("its run could not be kept in {}: {error}", run.display());
@@ -172,21 +174,19 @@ fn begin(run: &Path, words: &[String], input: &str, directory: &Path) -> Result<
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(SHELL).arg("throughline-hook").arg(run).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    if directory.is_dir() {
-        command.current_dir(directory);
-    }
+    surroundings.apply(&mut command);
     let mut child = command.spawn().map_err(|error| in_words(&error))?;
     std::thread::spawn(move || child.wait()); // or its number would never be free again
     Ok(())
 }
 
 /// A shell would say so, too, but in its own words and as if the program had said it.
-fn is_there(program: &str) -> bool {
+fn is_there(program: &str, surroundings: &Surroundings) -> bool {
     if program.contains('/') {
         return Path::new(program).exists();
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
+    let path = surroundings.environment.get("PATH").map(String::as_str).unwrap_or_default();
+    std::env::split_paths(path).any(|directory| directory.join(program).exists())
 }
 
 fn age_of(claim: &Path) -> Duration {

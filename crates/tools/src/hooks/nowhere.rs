@@ -1,13 +1,14 @@
 //! Where programs are not run: whoever would run one is told so.
 
-use super::Ran;
-use std::path::{Path, PathBuf};
+use super::{Ran, Surroundings};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 const WHY: &str = "hooks are run on Linux and macOS only";
 
 /// Takes the place of a run that is waited for.
-pub fn run(_words: &[String], _directory: &Path, _input: &str, _timeout: Duration) -> Ran {
+pub fn run(_words: &[String], _surroundings: &Surroundings, _input: &str, _timeout: Duration) -> Ran {
     Ran::NotAtAll(WHY.to_owned())
 }
 
@@ -15,7 +16,7 @@ pub fn run(_words: &[String], _directory: &Path, _input: &str, _timeout: Duratio
 pub struct Apart;
 
 impl Apart {
-    pub fn new(_runs: PathBuf, _directory: PathBuf) -> Self {
+    pub fn new(_runs: PathBuf, _surroundings: Arc<Surroundings>) -> Self {
         Self
     }
 

@@ -1,10 +1,9 @@
 //! One run of one program, waited for here: its answer, and no longer than its time.
 
-use super::Ran;
+use super::{Ran, Surroundings};
 use crate::terminal::group::{self, FOREGROUND_GRACE, Identity, code_of};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -17,12 +16,10 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Blocks.
-pub fn run(words: &[String], directory: &Path, input: &str, timeout: Duration) -> Ran {
+pub fn run(words: &[String], surroundings: &Surroundings, input: &str, timeout: Duration) -> Ran {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if directory.is_dir() {
-        command.current_dir(directory);
-    }
+    surroundings.apply(&mut command);
     let mut child = match command.process_group(0).spawn() {
         Ok(child) => child,
         Err(error) => return Ran::NotAtAll(in_words(&error)),
@@ -49,6 +46,15 @@ pub fn run(words: &[String], directory: &Path, input: &str, timeout: Duration) -
     };
     let heard = |pipe: &mpsc::Receiver<String>| pipe.recv_timeout(LAST_WORDS).unwrap_or_default();
     Ran::ToItsEnd { code: code_of(status), answer: heard(&answer), complaint: heard(&complaint) }
+}
+
+impl Surroundings {
+    pub(super) fn apply(&self, command: &mut Command) {
+        command.env_clear().envs(&self.environment);
+        if self.directory.is_dir() {
+            command.current_dir(&self.directory);
+        }
+    }
 }
 
 /// What went wrong, as Hermes' users know it.

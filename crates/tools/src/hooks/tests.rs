@@ -31,7 +31,15 @@ impl Place {
     fn hooks(&self, yaml: &str) -> ShellHooks {
         let config = Config::parse(yaml, &|_| None).unwrap();
         let runs = self.path().join("runs");
-        ShellHooks::new(config.hooks.list, self.path().to_owned(), runs, Some(self.path()))
+        let process =
+            ["PATH", "HOME"].iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+        let ours = [("THROUGHLINE_PASSPHRASE", "of ours"), ("OPENAI_API_KEY", "of the gateway")];
+        let process = process.chain(ours.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let dotenv = [("OPENAI_API_KEY", "of the home"), ("throughline_secret", "of ours")];
+        let dotenv = dotenv.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let surroundings =
+            Surroundings::as_hermes_has_it(self.path().to_owned(), Path::new("/home/of/it"), process, dotenv);
+        ShellHooks::new(config.hooks.list, surroundings, runs, Some(self.path()))
     }
 
     fn log(&self) -> Vec<String> {
@@ -170,4 +178,28 @@ async fn p20_a_run_that_failed_is_begun_again_and_so_is_one_that_was_killed() {
     fs::write(run.join("claim/pid"), format!("{} 1\n", std::process::id())).unwrap(); // another's number by now
     hooks.run(&names[0], &ended("two")).await.unwrap();
     assert_eq!(place.log().len(), 4);
+}
+
+#[tokio::test]
+async fn p31_a_hook_finds_the_environment_that_hermes_would_give_it_and_nothing_of_the_gateway() {
+    let place = Place::new();
+    let dump = place.script("dump.sh", "env > $1; exit 0");
+    let hooks = place.hooks(&format!(
+        "hooks: {{pre_tool_call: [{{command: '{dump} asked'}}], on_session_finalize: [{{command: '{dump} told'}}]}}"
+    ));
+    assert_eq!(hooks.forbids(&call("terminal", "{}")).await, None);
+    hooks.run(&format!("on_session_finalize: {dump} told"), &ended("one")).await.unwrap();
+    for name in ["asked", "told"] {
+        let found = fs::read_to_string(place.path().join(name)).unwrap();
+        let lines: Vec<&str> = found.lines().collect();
+        assert!(lines.contains(&"OPENAI_API_KEY=of the home"), "{name}: {found}");
+        assert!(lines.contains(&"HERMES_HOME=/home/of/it"), "{name}: {found}");
+        assert!(lines.iter().any(|line| line.starts_with("PATH=")), "{name}: {found}");
+        assert!(!found.contains("of ours"), "{name}: {found}");
+        // Nothing else of this process. The shell makes up the rest.
+        let known = ["PATH", "HOME", "OPENAI_API_KEY", "HERMES_HOME", "PWD", "OLDPWD", "SHLVL", "_"];
+        let strange =
+            lines.iter().filter(|line| !known.contains(&line.split('=').next().unwrap_or_default()));
+        assert_eq!(strange.count(), 0, "{name}: {found}");
+    }
 }
