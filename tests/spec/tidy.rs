@@ -40,14 +40,15 @@ fn dependencies_point_one_way() {
         ("hermes", &["core"]),
         ("net", &["core"]),
         ("store", &["core", "hermes"]),
-        ("gateway", &["core"]),
+        ("offload", &[]),
+        ("gateway", &["core", "offload"]),
         ("mcp", &["core", "net"]),
         ("memory", &["core", "hermes", "net"]),
         ("models", &["core", "net"]),
         ("platforms", &["core", "hermes", "net"]),
         ("plugins", &["core", "hermes"]),
         ("tools", &["core", "hermes"]),
-        ("server", &["core", "net"]),
+        ("server", &["core", "net", "offload"]),
         ("sim", &["core", "hermes", "store", "gateway", "platforms"]),
     ]);
     for entry in fs::read_dir(root().join("crates")).expect("there are crates") {

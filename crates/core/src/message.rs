@@ -170,6 +170,21 @@ impl Content {
             Content::Opaque(_) => false,
         }
     }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Content::Nothing => 0,
+            Content::Text(text) => text.len(),
+            Content::Opaque(json) => json.as_str().len(),
+            Content::Parts(parts) => parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(text) | Part::Image { url: text, .. } => text.len(),
+                    Part::Opaque(json) => json.as_str().len(),
+                })
+                .sum(),
+        }
+    }
 }
 
 impl Message {
@@ -197,6 +212,12 @@ impl Message {
             Body::Result(_) => "tool",
             Body::Other { role, .. } => role,
         }
+    }
+
+    /// How long what was said in it is, with the arguments of its calls. Counts, and reads none of it.
+    pub fn bytes(&self) -> usize {
+        let calls = self.calls().iter().map(|call| call.name.len() + call.arguments.len());
+        self.content().bytes() + self.sent_as.as_deref().map_or(0, str::len) + calls.sum::<usize>()
     }
 
     pub fn calls(&self) -> &[ToolCall] {

@@ -3,6 +3,9 @@
 //!
 //! Whatever an engine does (fail, hang, panic, return what cannot be sent) ends here as a sentence:
 //! the view changes only by a commit of the session's owner.
+//!
+//! Whatever reads a long conversation here runs apart from the threads that serve requests ([`offload`]): the engine's look
+//! at it, its request and its checks of a summary, a digest, and what a plugin's engine is sent.
 
 use crate::agent::Home;
 use crate::hands::Hands;
@@ -28,6 +31,7 @@ use throughline_core::session::compress::{End, Finding, NoSummary, SurveyOrder, 
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use throughline_core::turn::Answer;
 use throughline_core::{Message, RowId, SessionId};
+use throughline_offload as offload;
 use tokio::time::{sleep, timeout};
 
 /// How long a memory provider may take to say what should be remembered. Nobody waits for it but the
@@ -162,6 +166,15 @@ struct Rows {
     messages: Vec<Message>,
 }
 
+/// What a message costs to go through, however short it is, in bytes.
+const ROW_BYTES: usize = 64;
+
+impl Rows {
+    fn bytes(&self) -> usize {
+        self.messages.iter().map(|message| message.bytes() + ROW_BYTES).sum()
+    }
+}
+
 impl Found {
     fn keep(&self, view: View, rows: Rows) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((view, rows));
@@ -193,12 +206,17 @@ pub(crate) async fn survey(desk: Desk, asked: SurveyOrder, standing: Standing) {
 }
 
 async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<Finding, StoreError> {
+    let rows = read(&desk.home, &desk.session).await?;
+    Ok(offload::drive(rows.bytes(), found(desk, asked, standing, rows)).await)
+}
+
+async fn found(desk: &Desk, asked: &SurveyOrder, standing: &Standing, rows: Rows) -> Finding {
     let engine = &desk.home.compressor.engine;
-    let Rows { ids, messages: mut within } = read(&desk.home, &desk.session).await?;
+    let Rows { ids, messages: mut within } = rows;
     let messages = within.len();
     let reach = reach(&within, asked.keep, engine.takes().keep_last);
     let Some(cut) = reach.checked_sub(1).map(|last| ids[last]) else {
-        return Ok(without_engine(desk, asked, standing, &ids, within));
+        return without_engine(desk, asked, standing, &ids, within);
     };
     let after = within.split_off(reach);
     let past = Past { scope: standing.scope.clone(), messages: within, tokens: standing.context };
@@ -212,13 +230,13 @@ async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<F
             engine = engine.name(),
             "the context engine did not say whether there is anything to compress"
         );
-        return Ok(Finding::Unknown(format!("The context engine {} does not answer.", engine.name())));
+        return Finding::Unknown(format!("The context engine {} does not answer.", engine.name()));
     };
     let tokens = standing.context.max(past.messages.iter().map(estimate).sum());
     let mut rows = past.messages;
     rows.extend(after);
     if !found {
-        return Ok(without_engine(desk, asked, standing, &ids, rows));
+        return without_engine(desk, asked, standing, &ids, rows);
     }
     if !asked.preview {
         standing.found.keep(standing.view, Rows { ids, messages: rows });
@@ -228,7 +246,7 @@ async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<F
         plan.keep_last += beyond;
         plan
     });
-    Ok(Finding::Worth(Extent { cut, messages, tokens, plan, engine_is_idle: false }))
+    Finding::Worth(Extent { cut, messages, tokens, plan, engine_is_idle: false })
 }
 
 /// The engine has nothing to offer. A turn that cannot go on may still be helped by a digest, which can cut where an
@@ -279,18 +297,22 @@ pub(crate) async fn summarise(desk: Desk, operation: Operation, standing: Standi
 }
 
 async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Event {
-    let number = operation.number;
     let rows = match standing.found.take(operation.base, operation.cut) {
         Some(rows) => Ok(rows),
         None => read(&desk.home, &desk.session).await,
     };
-    let Rows { mut ids, mut messages } = match rows {
-        Ok(rows) => rows,
+    match rows {
+        Ok(rows) => offload::drive(rows.bytes(), prepared(desk, operation, standing, rows)).await,
         Err(error) => {
             let reason = format!("The conversation could not be read: {}.", error.in_full());
-            return Event::Summarised { operation: number, summary: Err(failed(reason)), digest: None };
+            Event::Summarised { operation: operation.number, summary: Err(failed(reason)), digest: None }
         }
-    };
+    }
+}
+
+async fn prepared(desk: &Desk, operation: Operation, standing: Standing, rows: Rows) -> Event {
+    let number = operation.number;
+    let Rows { mut ids, mut messages } = rows;
     let scale = scale(&messages, standing.context);
     let reach = ids.iter().take_while(|row| **row <= operation.cut).count();
     ids.truncate(reach);

@@ -12,7 +12,6 @@
 
 mod agent;
 mod alarm;
-mod apart;
 mod bridge;
 mod chain;
 mod clerk;

@@ -6,7 +6,6 @@
 
 use crate::agent::Home;
 use crate::alarm::Alarm;
-use crate::apart::apart;
 use crate::chain;
 use crate::clerk;
 use crate::committer::CommitError;
@@ -46,6 +45,7 @@ use throughline_core::session::{
 use throughline_core::tool::{Ask, Call, Caller, EVERYTHING, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
 use throughline_core::{Generation, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
+use throughline_offload as offload;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -1033,7 +1033,7 @@ impl Actor {
         for (message, row) in appended.zip(&committed.rows) {
             if let Body::User(content) = &message.body {
                 let said = content.plain();
-                self.said = Some(apart(said.len(), move || unfenced(&said)).await);
+                self.said = Some(offload::run(said.len(), || unfenced(&said)));
             }
             self.hear(*row, message);
         }

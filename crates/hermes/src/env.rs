@@ -6,11 +6,19 @@
 //! - a line that cannot be read is a warning with its number, and the rest is read
 //! - credentials keep their ASCII characters only, as in Hermes: others are accidents of copying
 //!
+//! What it costs to read grows with the file, however many names it has and however they refer to each other.
+//!
 //! Values are secrets: no message, and no `Debug`, shows one. Deliberately absent: writing the
 //! file, and Hermes' repair of two assignments on one line, which it does on disk by itself.
 
 use crate::config::{Notice, Place, Secret};
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
+
+/// What `${NAME}` may bring in, over the whole file. Names that each refer twice to the one before double with every line;
+/// settings that people write stay far below.
+const BROUGHT_IN_BYTES_MAX: usize = 1 << 20;
 
 /// Names that end so hold credentials.
 const CREDENTIAL_ENDINGS: [&str; 4] = ["_API_KEY", "_TOKEN", "_SECRET", "_KEY"];
@@ -46,17 +54,31 @@ impl Dotenv {
         };
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let mut assigned: Vec<(String, Option<String>, usize)> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut room = BROUGHT_IN_BYTES_MAX;
         for binding in (Reader { rest: &text, line: 1 }) {
             match binding {
                 Binding::Assigned { name, value, line } => {
-                    let known = |name: &str| match assigned.iter().find(|(known, ..)| known == name) {
-                        Some((_, value, _)) => Some(value.clone().unwrap_or_default()),
-                        None => environment(name),
+                    let known = |name: &str| match places.get(name) {
+                        Some(place) => Some(assigned[*place].1.as_deref().unwrap_or_default().into()),
+                        None => environment(name).map(Cow::Owned),
                     };
-                    let value = value.map(|value| interpolated(&value, &known));
-                    match assigned.iter_mut().find(|(known, ..)| *known == name) {
-                        Some(known) => (known.1, known.2) = (value, line),
-                        None => assigned.push((name, value, line)),
+                    let value = value.map(|value| interpolated(&value, &known, &mut room));
+                    if let Some(None) = value {
+                        let most = BROUGHT_IN_BYTES_MAX >> 20;
+                        let text = format!(
+                            "`{name}` has no effect: its references, with those above, bring in more than {most} MiB"
+                        );
+                        dotenv.warn(line, &text);
+                        continue;
+                    }
+                    let value = value.flatten();
+                    match places.get(&name) {
+                        Some(place) => (assigned[*place].1, assigned[*place].2) = (value, line),
+                        None => {
+                            places.insert(name.clone(), assigned.len());
+                            assigned.push((name, value, line));
+                        }
                     }
                 }
                 Binding::Unreadable { line } => {
@@ -296,17 +318,22 @@ fn unescaped(text: &str, escapes: &str) -> String {
     out
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}`; what is neither stays.
-fn interpolated(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
+/// Replaces `${NAME}` and `${NAME:-default}`; what is neither stays. None: that would bring in more than there is room for.
+fn interpolated<'k>(
+    text: &str,
+    known: &dyn Fn(&str) -> Option<Cow<'k, str>>,
+    room: &mut usize,
+) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let inner = &rest[start + 2..];
-        let name_end = inner.find(['}', ':']).unwrap_or(inner.len());
+        // Where nothing closes any more, nothing that begins later is closed, either.
+        let Some(name_end) = inner.find(['}', ':']) else { break };
         let (name, after) = inner.split_at(name_end);
         let (default, after) = match after.strip_prefix(":-") {
             Some(after) => {
-                let end = after.find('}').unwrap_or(after.len());
+                let Some(end) = after.find('}') else { break };
                 (&after[..end], &after[end..])
             }
             None => ("", after),
@@ -314,7 +341,9 @@ fn interpolated(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
         match after.strip_prefix('}') {
             Some(after) => {
                 out.push_str(&rest[..start]);
-                out.push_str(&known(name).unwrap_or_else(|| default.to_owned()));
+                let value = known(name).unwrap_or(Cow::Borrowed(default));
+                *room = room.checked_sub(value.len())?;
+                out.push_str(&value);
                 rest = after;
             }
             None => {
@@ -324,7 +353,7 @@ fn interpolated(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
         }
     }
     out.push_str(rest);
-    out
+    Some(out)
 }
 
 impl fmt::Display for Variable {

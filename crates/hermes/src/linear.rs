@@ -1,16 +1,23 @@
 //! What lies in a home may be anybody's: each function of it is linear.
-//!
-//! Not here yet: what reads YAML (`config`), which still calls itself for every `: ` in a line, and `env`, which looks for each
-//! name among all others.
 
 use crate::call::calls_from_json;
+use crate::config::{Config, Place, edit, excerpt, legacy_resets};
 use crate::content::content_from_json;
+use crate::env::Dotenv;
 use crate::index::Index;
 use crate::lock::{Record, is_gateway};
 use crate::message::message_from_json;
 use crate::{elsewhere, entry, json, log, pairing, state, title};
 use std::hint::black_box;
 use throughline_complexity::assert_linear;
+
+fn dotenv(text: &str) {
+    _ = Dotenv::parse(text.as_bytes(), &|name| (name == "a").then(|| "b".to_owned())).warnings.len();
+}
+
+fn config(text: &str) {
+    _ = Config::parse(text, &|name| (name == "a").then(|| "b".to_owned())).is_ok();
+}
 
 #[test]
 fn p31_text_functions_are_linear() {
@@ -51,5 +58,27 @@ fn p31_text_functions_are_linear() {
         ("title::base", |text| _ = black_box(title::base(text))),
         ("elsewhere::jobs", |text| _ = elsewhere::jobs(text)),
         ("pairing::parse", |text| _ = pairing::parse(text).len()),
+        ("env::Dotenv::parse", dotenv),
+        ("env::Dotenv::parse of a value", |text| dotenv(&format!("A='{text}"))),
+        ("env::Dotenv::parse of names", |text| {
+            let lines = text.split(' ').map(|word| format!("{word}=${{{word}}}${{a}}\n"));
+            dotenv(&lines.collect::<String>());
+        }),
+        ("env::Dotenv::parse of references", |text| dotenv(&format!("a={text}\nb=${{a}}{text}\n"))),
+        ("config::Config::parse", config),
+        ("config::Config::parse of a value", |text| config(&format!("a: {text}"))),
+        ("config::Config::parse of a block", |text| {
+            let block = text.split('\n').map(|line| format!("  {line}\n"));
+            config(&format!("model:\n{}", block.collect::<String>()));
+        }),
+        ("config::Config::parse of a text", |text| config(&format!("a: {}", json::quote(text)))),
+        ("config::Config::parse of a list", |text| config(&format!("a: [{text}]"))),
+        ("config::Config::parse of keys", |text| {
+            let lines = text.split(' ').map(|word| format!("{}: 1\n", json::quote(word)));
+            config(&lines.collect::<String>());
+        }),
+        ("config::excerpt", |text| _ = excerpt(text, Place { line: 1, column: 1 })),
+        ("config::edit::unset", |text| _ = edit::unset(text, "a.b").is_ok()),
+        ("config::legacy_resets", |text| _ = black_box(legacy_resets(text))),
     ]);
 }

@@ -34,7 +34,7 @@ pub async fn decide(
     let call: CallId = call.parse().map_err(|message: String| ApiError::invalid("id", message))?;
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let mut fields = body::fields(bytes).await?;
+    let mut fields = body::fields(&bytes)?;
     let (decision, scope) = (fields.text("decision")?, fields.text("scope")?);
     let (reason, answer) = (fields.text("reason")?, fields.text("answer")?);
     let verdict = match (decision.as_deref(), answer) {

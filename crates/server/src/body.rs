@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use throughline_core::prompt::Digest;
+use throughline_offload as offload;
 use tokio::time::timeout;
 
 /// A client that needs longer to send its body has stalled; it must not hold up a stop.
@@ -74,27 +75,9 @@ fn too_large(bytes_max: usize) -> ApiError {
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message).code("body_too_large")
 }
 
-/// Up to this size a body is read where it arrived, which takes less than a millisecond.
-const LARGE: usize = 128 << 10;
-
-/// Does `work` on a body of so many bytes, apart from the workers of the runtime if it is large: they also answer
-/// `/health`, and a few megabytes at once must not keep all of them busy.
-pub async fn apart<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
-    if bytes <= LARGE {
-        return work();
-    }
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => std::future::pending().await, // the runtime ends, and nobody waits for this any more
-        },
-    }
-}
-
 /// The fields of a JSON object, however large.
-pub async fn fields(bytes: Bytes) -> Result<Fields, ApiError> {
-    apart(bytes.len(), move || parse(&bytes)).await
+pub fn fields(bytes: &[u8]) -> Result<Fields, ApiError> {
+    offload::run(bytes.len(), || parse(bytes))
 }
 
 /// The fields of a JSON object.

@@ -27,13 +27,13 @@ use std::sync::Arc;
 use throughline_core::Time;
 use throughline_core::port::{Delta, Settled, Submission};
 use throughline_core::turn;
+use throughline_offload as offload;
 
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let server = app.clone();
-    let read = body::apart(bytes.len(), move || Asked::read(&server, &head.headers, &bytes));
-    let Asked { caller, manner, submission, ignored } = read.await?;
+    let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
+    let Asked { caller, manner, submission, ignored } = read?;
     let at = submission.at;
     let receipt = app.desk.submit(submission).await?;
     let stamp = caller.stamp(&app, &receipt, ignored);

@@ -57,7 +57,7 @@ const TERMINAL: &str = "cli";
 pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let mut fields = body::fields(bytes).await?;
+    let mut fields = body::fields(&bytes)?;
     let text = fields.text("text")?.filter(|text| !text.trim().is_empty());
     let text = text.ok_or_else(|| ApiError::invalid("text", "text must hold what to say."))?;
     let named = fields.text("session")?.filter(|name| !name.is_empty());
@@ -272,7 +272,7 @@ pub async fn command(
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let mut fields = body::fields(bytes).await?;
+    let mut fields = body::fields(&bytes)?;
     let text = fields.text("command")?.unwrap_or_default();
     let key = fields.text("key")?;
     let command = match Command::parse(&text, |what| app.desk.mint(what.source(SOURCE))) {
@@ -327,7 +327,7 @@ fn argument(text: &str) -> &str {
 pub async fn retry_memory(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let turn = body::fields(bytes).await?.text("turn")?;
+    let turn = body::fields(&bytes)?.text("turn")?;
     let retried = app.desk.retry_memory(turn).await?;
     Ok(Json(json!({"object": "throughline.memory_retried", "retried": retried})))
 }
@@ -340,7 +340,7 @@ pub async fn restore(
 ) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let snapshot = body::fields(bytes).await?.text("snapshot")?.unwrap_or_default();
+    let snapshot = body::fields(&bytes)?.text("snapshot")?.unwrap_or_default();
     let session = sessions::find(&app, named_session(&name, "session")?, None).await?.id;
     if !snapshot.starts_with(&format!("{session}{SNAPSHOT_INFIX}")) {
         let message = format!(
@@ -440,7 +440,7 @@ pub(crate) async fn order(app: &App, request: Request) -> Result<Order, ApiError
     let (all, named) = match bytes.is_empty() {
         true => (false, None),
         false => {
-            let mut body = body::fields(bytes).await?;
+            let mut body = body::fields(&bytes)?;
             (body.flag("all")?, body.text("agent")?)
         }
     };

@@ -34,6 +34,7 @@ use throughline_core::message::Body;
 use throughline_core::port::{Delta, Question, Reading, Receipt, Refusal, Settled, Submission};
 use throughline_core::route::Target;
 use throughline_core::{Content, Message, RowId, Time, history, turn};
+use throughline_offload as offload;
 use tokio::time::timeout;
 
 /// How long a reader waits for a turn that settled long ago to be read back.
@@ -43,9 +44,8 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let at = app.desk.now();
-    let server = app.clone();
-    let read = body::apart(bytes.len(), move || Asked::read(&server, &head.headers, &bytes));
-    let Asked { caller, manner, said, ignored } = read.await?;
+    let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
+    let Asked { caller, manner, said, ignored } = read?;
     let receipt = match said {
         Said::Begins(submission) => app.desk.submit(*submission).await?,
         Said::Follows { id, ask, conversation } => go_on(&app, &caller, &ask, conversation, &id).await?,

@@ -24,6 +24,7 @@ mod gap;
 mod index;
 mod lineage;
 mod route;
+mod run;
 mod state;
 mod transcript;
 mod tree;

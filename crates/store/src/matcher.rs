@@ -46,10 +46,30 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// The words of a phrase must follow each other.
+/// The words of a phrase must follow each other. Each word of the text is looked at once, however often the phrase
+/// almost stands there (Knuth, Morris and Pratt).
 fn has_phrase(text: &[&str], phrase: &str) -> bool {
     let phrase: Vec<&str> = words(phrase).collect();
-    !phrase.is_empty() && text.windows(phrase.len()).any(|window| window == phrase)
+    if phrase.is_empty() {
+        return false;
+    }
+    // How much of the phrase still stands behind us once this much of it did not go on.
+    let mut left = vec![0; phrase.len()];
+    let go_on = |left: &[usize], mut stands: usize, word: &str| loop {
+        match phrase[stands] == word {
+            true => return stands + 1,
+            false if stands == 0 => return 0,
+            false => stands = left[stands - 1],
+        }
+    };
+    for at in 1..phrase.len() {
+        left[at] = go_on(&left, left[at - 1], phrase[at]);
+    }
+    let mut stands = 0;
+    text.iter().any(|word| {
+        stands = go_on(&left, stands, word);
+        stands == phrase.len()
+    })
 }
 
 #[cfg(test)]

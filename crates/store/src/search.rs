@@ -5,6 +5,7 @@
 //! for what is too short for that. Of the newest thousand hits the best are shown, newest first.
 //! Rows that a summary stands for are found; rows that the user took back are not. Hits in a
 //! snapshot belong to its session. What a caller may not see is left out before anything is ranked.
+//! A query has 64 words and phrases at most; further ones do not count.
 
 use crate::fault::Fault;
 use crate::lineage::{HELPER, owner};
@@ -26,6 +27,10 @@ const PROBES_MAX: usize = 400;
 /// How far back a scan looks. Whoever needs more has a longer word to look for.
 const SCAN_ROWS: usize = 100_000;
 const QUERY_CHARS_MAX: usize = 2_048;
+/// Words and phrases of one query. Each is looked for in every candidate, and is a condition of SQL.
+const TERMS_MAX: usize = 64;
+/// SQLite compares each match in a row with each other to choose a passage. Of a longer text the first match is shown.
+const CHOSEN_PASSAGE_BYTES_MAX: usize = 8 << 10;
 const SELECTED: &str =
     "SELECT m.id, m.session_id, m.role, m.timestamp, s.source, m.content, m.tool_name, m.tool_calls";
 const SNIPPET_TOKENS: usize = 40;
@@ -316,8 +321,10 @@ impl Reader {
 
     fn hit(&self, candidate: Candidate, terms: &[String]) -> Result<Hit, Fault> {
         let marked = match candidate.index {
-            Some(index) => self.marked(index, candidate.id, terms)?,
-            None => None,
+            Some(index) if candidate.text.len() <= CHOSEN_PASSAGE_BYTES_MAX => {
+                self.marked(index, candidate.id, terms)?
+            }
+            _ => None,
         };
         let snippet = marked.unwrap_or_else(|| excerpt(&candidate.text, terms));
         let title = self
@@ -408,7 +415,9 @@ impl Query {
                 _ => terms.push(piece.trim().to_owned()),
             }
         }
-        terms.retain(|term| term.chars().any(char::is_alphanumeric));
+        let mut seen = HashSet::new();
+        terms.retain(|term| term.chars().any(char::is_alphanumeric) && seen.insert(term.clone()));
+        terms.truncate(TERMS_MAX);
         Self { terms, in_parts }
     }
 }
@@ -480,6 +489,9 @@ fn excerpt(text: &str, terms: &[String]) -> String {
     let tail = if after.len() < text.len() - end { "..." } else { "" };
     format!("{lead}{before}>>>{}<<<{after}{tail}", &text[start..end])
 }
+
+#[cfg(test)]
+mod linear;
 
 #[cfg(test)]
 mod tests {

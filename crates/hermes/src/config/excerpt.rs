@@ -32,8 +32,9 @@ pub fn excerpt(text: &str, place: Place) -> String {
 /// The line with stars in place of what may be a secret; every character keeps its column.
 fn masked(line: &str) -> String {
     let named = line.match_indices([':', '=']).map(|(at, _)| at).find(|at| {
-        let name = line[..*at].trim_end_matches(['"', '\'', ' ']).to_lowercase();
-        SECRET_NAMES.iter().any(|word| name.ends_with(word))
+        let name = line[..*at].trim_end_matches(['"', '\'', ' ']);
+        let end = |word: &&str| name.len().checked_sub(word.len()).and_then(|from| name.get(from..));
+        SECRET_NAMES.iter().any(|word| end(word).is_some_and(|end| end.eq_ignore_ascii_case(word)))
     });
     if let Some(at) = named {
         let hidden: String =

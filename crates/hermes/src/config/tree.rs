@@ -12,12 +12,15 @@ use serde_saphyr::granit_parser::{
     Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, StructureStyle, Tag, options,
 };
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
 /// What a file may grow to when its aliases are followed: a hundred times Hermes' own defaults.
 const NODES_MAX: usize = 100_000;
+
+/// What anchors and aliases may copy of its text, in all.
+const COPIED_BYTES_MAX: usize = 4 << 20;
 
 /// How deep lists and mappings may lie in each other. They are read by recursion, and a stranger's skill may hold
 /// any text: a deeper one would use up the stack, and with it end the process.
@@ -175,6 +178,7 @@ pub(super) fn parse(text: &str) -> Result<Document, Malformed> {
         anchors: HashMap::new(),
         notices: Vec::new(),
         nodes: 0,
+        copied: 0,
         depth: 0,
         skipped,
     };
@@ -188,6 +192,8 @@ struct Builder<'t> {
     anchors: HashMap<usize, Option<Node>>,
     notices: Vec<Notice>,
     nodes: usize,
+    /// Bytes of text that anchors and aliases made copies of.
+    copied: usize,
     /// How many collections are being read at the moment.
     depth: usize,
     /// Bytes before the text that the parser sees.
@@ -249,31 +255,35 @@ impl<'t> Builder<'t> {
                     ScalarStyle::Literal | ScalarStyle::Folded => Style::BlockScalar,
                     _ => Style::Inline,
                 };
-                Ok(self.finish(value, span, style, anchor))
+                self.finish(value, span, style, anchor)
             }
             Event::SequenceStart(style, anchor, tag) => {
                 collection_tag(&tag, "seq", span.start)?;
                 self.begin(anchor, span.start)?;
                 let (items, end) = self.items()?;
                 self.depth -= 1;
-                Ok(self.finish(Value::List(items), cover(span, end), structure(style), anchor))
+                self.finish(Value::List(items), cover(span, end), structure(style), anchor)
             }
             Event::MappingStart(style, anchor, tag) => {
                 collection_tag(&tag, "map", span.start)?;
                 self.begin(anchor, span.start)?;
                 let (entries, end) = self.entries()?;
                 self.depth -= 1;
-                Ok(self.finish(Value::Map(entries), cover(span, end), structure(style), anchor))
+                self.finish(Value::Map(entries), cover(span, end), structure(style), anchor)
             }
             _ => Err(malformed(span.start, "a value is missing here")),
         }
     }
 
     fn alias(&mut self, anchor: usize, span: Span) -> Result<Node, Malformed> {
-        let Some(Some(target)) = self.anchors.get(&anchor).cloned() else {
+        let Some(Some(target)) = self.anchors.get(&anchor) else {
             return Err(malformed(span.start, "this alias refers to the value that contains it"));
         };
-        self.count(size(&target), span.start)?;
+        let size = Size::of(target);
+        self.count_copy(size, span.start)?;
+        let Some(Some(target)) = self.anchors.get(&anchor).cloned() else {
+            return Err(malformed(span.start, "this alias refers to nothing"));
+        };
         let written = Written { span: self.range(span), style: Style::Inline };
         Ok(Node { value: target.value, place: target.place, written })
     }
@@ -289,13 +299,14 @@ impl<'t> Builder<'t> {
         Ok(())
     }
 
-    fn finish(&mut self, value: Value, span: Span, style: Style, anchor: usize) -> Node {
+    fn finish(&mut self, value: Value, span: Span, style: Style, anchor: usize) -> Result<Node, Malformed> {
         let written = Written { span: self.range(span), style };
         let node = Node { value, place: place(span.start), written };
         if anchor > 0 {
+            self.count_copy(Size::of(&node), span.start)?;
             self.anchors.insert(anchor, Some(node.clone()));
         }
-        node
+        Ok(node)
     }
 
     fn items(&mut self) -> Result<(Vec<Node>, Span), Malformed> {
@@ -310,6 +321,7 @@ impl<'t> Builder<'t> {
 
     fn entries(&mut self) -> Result<(Vec<Entry>, Span), Malformed> {
         let mut entries: Vec<Entry> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         let mut merges: Vec<Node> = Vec::new();
         loop {
             let (event, span) = self.next()?;
@@ -327,12 +339,16 @@ impl<'t> Builder<'t> {
             }
             let entry =
                 Entry { key, place: place(span.start), node, merged: false, key_span: self.range(span) };
-            match entries.iter_mut().find(|known| known.key == entry.key) {
+            match places.get(&entry.key) {
                 Some(known) => {
+                    let known = &mut entries[*known];
                     self.notices.push(twice(&entry, known.place));
                     *known = entry;
                 }
-                None => entries.push(entry),
+                None => {
+                    places.insert(entry.key.clone(), entries.len());
+                    entries.push(entry);
+                }
             }
         }
     }
@@ -344,6 +360,18 @@ impl<'t> Builder<'t> {
                 at,
                 &format!("the file holds more than {NODES_MAX} values; is an alias repeated?"),
             )),
+            false => Ok(()),
+        }
+    }
+
+    fn count_copy(&mut self, size: Size, at: Marker) -> Result<(), Malformed> {
+        self.count(size.nodes, at)?;
+        self.copied += size.bytes;
+        match self.copied > COPIED_BYTES_MAX {
+            true => {
+                let most = COPIED_BYTES_MAX >> 20;
+                Err(malformed(at, &format!("anchors and aliases copy more than {most} MiB of text")))
+            }
             false => Ok(()),
         }
     }
@@ -423,11 +451,12 @@ fn merge(merges: Vec<Node>, own: Vec<Entry>) -> Vec<Entry> {
     if merges.is_empty() {
         return own;
     }
+    let mut known: HashSet<String> = own.iter().map(|entry| entry.key.clone()).collect();
     let mut entries: Vec<Entry> = Vec::new();
     for node in merges {
         let Value::Map(merged) = node.value else { continue };
         for entry in merged {
-            if entries.iter().chain(&own).all(|known| known.key != entry.key) {
+            if known.insert(entry.key.clone()) {
                 entries.push(Entry { merged: true, ..entry });
             }
         }
@@ -441,11 +470,29 @@ fn twice(entry: &Entry, first: Place) -> Notice {
     Notice { place: entry.place, text }
 }
 
-fn size(node: &Node) -> usize {
-    match &node.value {
-        Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.node)).sum::<usize>(),
-        _ => 1,
+/// What a copy of a node takes.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn of(node: &Node) -> Self {
+        let one = |bytes| Self { nodes: 1, bytes };
+        match &node.value {
+            Value::Text(text) => one(text.len()),
+            Value::List(items) => items.iter().map(Self::of).fold(one(0), Self::and),
+            Value::Map(entries) => {
+                let sizes = entries.iter().map(|entry| one(entry.key.len()).and(Self::of(&entry.node)));
+                sizes.fold(one(0), Self::and)
+            }
+            _ => one(0),
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { nodes: self.nodes + other.nodes, bytes: self.bytes + other.bytes }
     }
 }
 

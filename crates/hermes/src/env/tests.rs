@@ -113,3 +113,16 @@ proptest! {
         prop_assert_eq!(pairs(&dotenv), vec![("A", value.as_str()), ("B", "2")]);
     }
 }
+
+#[test]
+fn p31_references_that_double_with_every_line_are_bounded() {
+    let lines = (1..64).map(|number| format!("A{number}=${{A{0}}}${{A{0}}}\n", number - 1));
+    let text = format!("A0=xx\n{}LAST=1\n", lines.collect::<String>());
+    let dotenv = parse(&text);
+    let brought_in: usize = dotenv.variables.iter().map(|variable| variable.value.expose().len()).sum();
+    assert!(brought_in < 2 * BROUGHT_IN_BYTES_MAX, "{brought_in} bytes");
+    assert_eq!(dotenv.get("A5").unwrap().value.expose().len(), 64);
+    assert_eq!(dotenv.get("LAST").unwrap().value.expose(), "1");
+    let warning = dotenv.warnings.first().unwrap();
+    assert!(warning.text.contains("more than 1 MiB"), "{}", warning.text);
+}

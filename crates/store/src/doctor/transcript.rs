@@ -4,6 +4,7 @@
 //! One session is looked at after the other, so that the largest one bounds what is kept in memory.
 
 use super::collapse::Record;
+use super::run::runs;
 use super::tree::{Row, beginning, holds_summary, identity};
 use super::{Finding, Kind, Look, Mended, ROWS_MAX, Remedy, Watch, counted};
 use crate::fault::Fault;
@@ -172,7 +173,10 @@ impl Look<'_> {
         let last = live.last().map_or(0.0, |row| row.at);
         if end_reason == Some("compression") || !self.is_settled(last) {
             // The results of its last calls stand in the part that continues it, or are yet to come.
-            broken.retain(|violation| !is_open_at_end(violation, &live));
+            let open = open_at_end(&live);
+            broken.retain(
+                |violation| !matches!(violation, Violation::Open { call } if open.contains(call.as_str())),
+            );
         }
         if broken.is_empty() {
             return None;
@@ -318,14 +322,10 @@ struct Lost {
 
 /// The longest beginning of one list that stands somewhere in the other: its length, and where it ends there.
 fn longest_run(repeated: &[Row], archived: &[Row]) -> Option<(usize, usize)> {
-    let mut best: Option<(usize, usize)> = None;
-    for begin in 0..archived.len() {
-        let run = repeated.iter().zip(&archived[begin..]).take_while(|(a, b)| a.said == b.said).count();
-        if run > 0 && best.is_none_or(|(count, _)| run >= count) {
-            best = Some((run, begin + run));
-        }
-    }
-    best
+    let said = |rows: &[Row]| rows.iter().map(|row| row.said).collect::<Vec<_>>();
+    let found = runs(&said(repeated), &said(archived));
+    let ends = found.into_iter().enumerate().map(|(begin, run)| (run, begin + run));
+    ends.filter(|(run, _)| *run > 0).max()
 }
 
 /// The later ones of rows that say the same at the same moment.
@@ -362,16 +362,10 @@ fn disorder(session: &str, rows: &[Glance]) -> Option<Finding> {
     })
 }
 
-/// Whether this call belongs to the last group, behind which nothing was said.
-fn is_open_at_end(violation: &Violation, live: &[&Glance]) -> bool {
-    let Violation::Open { call } = violation else { return false };
-    let last =
-        live.iter().rposition(|row| row.call.as_ref().is_some_and(|message| !message.calls().is_empty()));
-    last.is_some_and(|place| {
-        let group = live[place]
-            .call
-            .as_ref()
-            .is_some_and(|message| message.calls().iter().any(|known| known.id == *call));
-        group && live[place + 1..].iter().all(|row| !row.speaks)
-    })
+/// The calls of the last group, if nothing was said behind it.
+fn open_at_end<'a>(live: &[&'a Glance]) -> HashSet<&'a str> {
+    let calls = |row: &'a Glance| row.call.as_ref().map_or(&[][..], |message| message.calls());
+    let last = live.iter().rposition(|row| !calls(row).is_empty());
+    let open = last.filter(|place| live[place + 1..].iter().all(|row| !row.speaks));
+    open.into_iter().flat_map(|place| calls(live[place])).map(|call| call.id.as_str()).collect()
 }

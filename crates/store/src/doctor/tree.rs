@@ -17,6 +17,7 @@
 //! The first rows of a part repeat its parent's (the beginning, a summary, the end); what follows is new.
 
 use super::Look;
+use super::run::{Places, runs};
 use crate::fault::Fault;
 use crate::read::text;
 use rusqlite::{OptionalExtension, Row as SqlRow};
@@ -155,17 +156,19 @@ impl Part {
         let (before, _) = self.split_late();
         let after_summary = child.rows.iter().rposition(|row| row.is_summary).map_or(0, |place| place + 1);
         let rest = &child.rows[after_summary..];
-        let same = |one: &[Row], other: &[Row]| one.iter().zip(other).all(|(a, b)| a.said == b.said);
-        let longest = rest.len().min(before.len());
-        let tail = (1..=longest).rev().find(|count| same(&rest[..*count], &before[before.len() - count..]));
-        if let Some(count) = tail {
+        let said = |rows: &[Row]| rows.iter().map(|row| row.said).collect::<Vec<_>>();
+        let (before, rest) = (said(before), said(rest));
+        let tail = runs(&rest, &before).into_iter().enumerate();
+        let mut to_the_end = tail.filter(|(place, run)| *run > 0 && place + run == before.len());
+        if let Some((_, count)) = to_the_end.next() {
             return after_summary + count;
         }
         // Results that were cut short are not found; what stands behind them is.
+        let places = Places::of(before);
         let (mut looked, mut end) = (0, after_summary);
-        for (place, row) in rest.iter().enumerate() {
-            if let Some(found) = before[looked..].iter().position(|known| known.said == row.said) {
-                looked += found + 1;
+        for (place, said) in rest.iter().enumerate() {
+            if let Some(found) = places.next(said, looked) {
+                looked = found + 1;
                 end = after_summary + place + 1;
             }
         }
