@@ -3,35 +3,53 @@
 //! - each line has a key of its own; whatever breaks, it is sent again under that key, so that
 //!   nothing is said twice and nothing is lost
 //! - words appear as they come, and the whole answer is always the end of what was printed
-//! - Ctrl-C stops the waiting, never the turn: what was accepted is answered
+//! - questions of tools are shown one after the other. Only what is typed after a question was shown answers it,
+//!   and only a whole word allows something
+//! - where no person can answer, a question is refused at once, and the exit code says so
+//! - Ctrl-C stops the turn, a second one leaves without waiting for its end
 //! - without a terminal only answers are printed, whole
 //!
 //! Deliberately absent: the store, the gateway's insides, and what orders mean: those are the
 //! server's.
 
+#[cfg(not(unix))]
+pub mod console;
 #[cfg(test)]
 pub mod fake;
 pub mod lines;
+mod question;
 mod shown;
+#[cfg(unix)]
+pub mod terminal;
 #[cfg(test)]
 pub mod tests;
 
-use crate::client::{Asked, Client, ClientError, Event, Known, Line, Status};
+#[cfg(not(unix))]
+pub use console as terminal;
+
+use crate::clerk::lists::COPY;
+use crate::client::{Asked, Client, ClientError, Event, Known, Line, Saying, Status};
 use crate::out::{Page, Tint, one_line, visible};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use lines::{Lines, Typed};
+use question::Understood;
 use shown::Shown;
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 use throughline_core::SessionId;
 use throughline_core::command::Command;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep};
 
 /// A gateway that restarts is back within seconds. Whoever waits longer wants to know.
 const PATIENCE: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// Whoever sees nothing for so long is told what is waited for.
+const QUIET_MAX: Duration = Duration::from_millis(1_500);
 /// As for a program that was ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
@@ -55,6 +73,8 @@ pub enum Gateway {
 /// Where things are printed: answers here, all else there.
 pub struct Screen<'a> {
     pub manner: Manner,
+    /// A person sees the notes, and can type.
+    pub is_attended: bool,
     pub page: Page,
     pub out: &'a mut dyn Write,
     pub notes: &'a mut dyn Write,
@@ -91,7 +111,11 @@ enum Ended {
         message: String,
         code: String,
     },
-    /// Ctrl-C.
+    /// Ctrl-C ended the turn.
+    Stopped,
+    /// Ctrl-C, before the gateway said that it took the line.
+    Unheard,
+    /// Ctrl-C, twice.
     Left,
 }
 
@@ -124,7 +148,7 @@ impl<'a> Chat<'a> {
 
     /// Who answers, which conversation, and how to leave.
     pub fn greet(&mut self, resumed: Option<&Known>) -> io::Result<()> {
-        let Screen { manner, page, out, notes } = &mut self.screen;
+        let Screen { manner, page, out, notes, .. } = &mut self.screen;
         if self.status.is_rehearsal() {
             let warning = "These answers are a rehearsal: no model is set up, and nothing here understands you. \
                            Put a key into the home's .env and name a model in its config.yaml.";
@@ -152,8 +176,7 @@ impl<'a> Chat<'a> {
         out.flush()
     }
 
-    /// Until there are no more lines. Where a program writes them, the first failure ends it: the
-    /// lines after it would speak to somebody who has not heard the one before.
+    /// Until there are no more lines.
     pub async fn converse(&mut self, lines: &mut dyn Lines) -> anyhow::Result<ExitCode> {
         loop {
             self.forget_interrupts();
@@ -172,8 +195,15 @@ impl<'a> Chat<'a> {
                 "/exit" | "/quit" => break,
                 _ => {}
             }
-            let code = self.take(text, Some(lines)).await?;
-            if self.screen.manner == Manner::Plain && code != ExitCode::SUCCESS {
+            if self.screen.manner == Manner::Terminal
+                && text.trim() == "/clear"
+                && self.screen.page.width.is_some()
+            {
+                write!(self.screen.out, "\x1b[2J\x1b[H")?;
+            }
+            let code = self.take(text, lines).await?;
+            if self.left_behind && code == ExitCode::from(INTERRUPTED) {
+                self.part()?;
                 return Ok(code);
             }
         }
@@ -181,63 +211,75 @@ impl<'a> Chat<'a> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// One line, and what came of it. Questions on the way are answered from `lines`.
-    pub async fn take(&mut self, text: String, lines: Option<&mut dyn Lines>) -> anyhow::Result<ExitCode> {
+    /// One line, and what came of it. Questions on the way are answered from `lines`, where a person can.
+    pub async fn take(&mut self, text: String, lines: &mut dyn Lines) -> anyhow::Result<ExitCode> {
         let order = Command::parse(&text, |_| "next".parse().expect("four letters are an id"));
         self.left_behind = false;
-        let ended = self.ask(text, lines).await?;
-        let is_told = matches!(ended, Ended::Answered { .. } | Ended::Done { .. });
+        let (ended, was_refused) = self.ask(text, lines).await?;
+        let mut code = if was_refused { ExitCode::FAILURE } else { ExitCode::SUCCESS };
         match ended {
             Ended::Answered { text, finish } => self.answered(&text, &finish)?,
             Ended::Done { said, successor } => self.done(order, &said, successor).await?,
-            Ended::Failed { message, code } => self.failed(&message, &code)?,
-            Ended::Left => {
+            Ended::Failed { message, code: kind } => {
+                self.failed(&message, &kind)?;
+                code = ExitCode::FAILURE;
+            }
+            Ended::Stopped => {
+                self.note(Tint::Yellow, "Stopped.")?;
+                code = ExitCode::from(INTERRUPTED);
+            }
+            Ended::Unheard | Ended::Left => {
                 self.left()?;
-                return Ok(ExitCode::from(INTERRUPTED));
+                code = ExitCode::from(INTERRUPTED);
             }
         }
-        Ok(if is_told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(code)
     }
 
-    /// Sends the line under its key until it has come to an end, or Ctrl-C.
-    async fn ask(&mut self, text: String, mut lines: Option<&mut dyn Lines>) -> anyhow::Result<Ended> {
+    /// Sends the line under its key until it has come to an end, or Ctrl-C. Whether a question was refused
+    /// because no person could answer.
+    async fn ask(&mut self, text: String, lines: &mut dyn Lines) -> anyhow::Result<(Ended, bool)> {
         self.forget_interrupts();
-        let line = Line { text, session: self.session.clone(), key: self.keys.next() };
+        let line = Line {
+            text,
+            session: self.session.clone(),
+            key: self.keys.next(),
+            is_attended: self.screen.is_attended,
+        };
         let mut patience = Patience::default();
-        let mut telling = Telling { shown: Shown::default(), is_thinking: false };
+        let mut telling = Telling::default();
         loop {
             let Self { client, session, has_spoken, screen, left_behind: accepted, interrupts, .. } = self;
-            let (telling, patience) = (&mut telling, &mut patience);
-            let can_answer = screen.manner == Manner::Terminal;
-            let (asking, asked) = unbounded_channel();
-            let mut following =
-                Following { session, has_spoken, screen, telling, patience, accepted, asking };
-            let answering = async {
-                match &mut lines {
-                    Some(lines) if can_answer => answer(client, asked, *lines).await,
-                    _ => std::future::pending().await, // nobody is there to ask; the gateway gives up in time
-                }
+            let (telling_now, patience_now) = (&mut telling, &mut patience);
+            let mut following = Following {
+                client,
+                session,
+                has_spoken,
+                screen,
+                telling: telling_now,
+                patience: patience_now,
+                accepted,
+                questions: VecDeque::new(),
+                is_stopping: false,
             };
-            let trouble = tokio::select! {
-                biased;
-                Some(()) = interrupts.recv() => return Ok(Ended::Left),
-                ended = following.follow(client, &line) => match ended? {
-                    Ok(ended) => return Ok(ended),
-                    Err(trouble) => trouble,
-                },
-                trouble = answering => return Err(trouble),
+            let trouble = match following.follow(&line, lines, interrupts).await? {
+                Ok(ended) => return Ok((ended, telling.was_refused)),
+                Err(trouble) => trouble,
             };
             following.break_off()?;
             let wait = match patience.wait(&trouble) {
                 Wait::For(wait) => wait,
-                Wait::NoMore(failed) => return Ok(failed),
+                Wait::NoMore(failed) => return Ok((failed, telling.was_refused)),
             };
             if patience.is_first() {
                 self.say_that_it_is_tried_again(&trouble)?;
             }
             tokio::select! {
                 biased;
-                Some(()) = self.interrupts.recv() => return Ok(Ended::Left),
+                Some(()) = self.interrupts.recv() => {
+                    let ended = if self.left_behind { Ended::Left } else { Ended::Unheard };
+                    return Ok((ended, telling.was_refused));
+                }
                 () = sleep(wait) => {}
             }
         }
@@ -277,13 +319,24 @@ impl<'a> Chat<'a> {
             self.session = successor;
             self.has_spoken = false;
         }
-        let more = match order {
+        let more = match &order {
             Some(Command::Help) => Some(KEYS.to_owned()),
             Some(Command::Status) => Some(self.standing().await),
             _ => None,
         };
-        let Screen { manner, out, .. } = &mut self.screen;
-        writeln!(out, "{}", visible(said))?;
+        let Screen { manner, out, page, .. } = &mut self.screen;
+        let is_terminal = *manner == Manner::Terminal && page.width.is_some();
+        let copied = said.strip_prefix(COPY).and_then(|rest| rest.split_once(":\n\n"));
+        match (&order, copied) {
+            (Some(Command::Errand(errand)), Some((number, text)))
+                if is_terminal && errand.name() == "copy" =>
+            {
+                // The terminal's own order for its clipboard, which works from another machine, too.
+                write!(out, "\x1b]52;c;{}\x07", BASE64.encode(text))?;
+                writeln!(out, "Copied assistant response #{number} to clipboard")?;
+            }
+            _ => writeln!(out, "{}", visible(said))?,
+        }
         if let Some(more) = more {
             writeln!(out, "{more}")?;
         }
@@ -324,8 +377,7 @@ impl<'a> Chat<'a> {
     fn left(&mut self) -> io::Result<()> {
         let note = match &self.session {
             Some(session) if self.left_behind => format!(
-                "No longer waiting. The turn goes on: /status says where it stands, and the answer will be in \
-                 `throughline sessions show {session}`."
+                "No longer waiting. What the turn still says will be in `throughline sessions show {session}`."
             ),
             _ => "No longer waiting. The gateway has not said whether it took the message; \
                   `throughline sessions list` will show it if it did."
@@ -369,8 +421,9 @@ impl<'a> Chat<'a> {
 
 /// What the server cannot know of.
 const KEYS: &str = "\
-Ctrl-C   while an answer comes: stop waiting for it; the turn goes on, /stop ends it
+Ctrl-C   while an answer comes: end the turn; twice: leave without waiting for its end
 Ctrl-D   leave, as /exit does
+Up       what you typed before, also what was not sent
 Several lines that are pasted at once are one message.";
 
 impl Screen<'_> {
@@ -379,76 +432,255 @@ impl Screen<'_> {
         writeln!(self.notes, "{}", self.page.paint(tint, text))?;
         self.notes.flush()
     }
+
+    /// A line is typed next.
+    fn prompt(&mut self, text: &str) -> io::Result<()> {
+        self.out.flush()?;
+        write!(self.notes, "{}", self.page.paint(Tint::Green, text))?;
+        self.notes.flush()
+    }
 }
 
 // ---------------------------------------------------------------------------------------- a line
 
 /// What has been printed for a line, over all attempts.
+#[derive(Default)]
 struct Telling {
     shown: Shown,
     is_thinking: bool,
+    /// The latest trouble that was told, so that it is told once.
+    trouble: String,
+    /// A tool asked, and no person could answer.
+    was_refused: bool,
 }
 
 /// One attempt to have a line answered.
 struct Following<'a, 'b> {
+    client: &'a Client,
     session: &'a mut Option<SessionId>,
     has_spoken: &'a mut bool,
     screen: &'a mut Screen<'b>,
     telling: &'a mut Telling,
     patience: &'a mut Patience,
     accepted: &'a mut bool,
-    asking: UnboundedSender<Asked>,
+    /// What tools ask. The first is on the screen, the others are shown when it is answered.
+    questions: VecDeque<Asked>,
+    is_stopping: bool,
 }
 
 impl Following<'_, '_> {
-    /// An error outside is one of writing; inside, it is what the gateway is the reason for.
-    async fn follow(&mut self, client: &Client, line: &Line) -> io::Result<Result<Ended, ClientError>> {
-        let mut saying = match client.say(line).await {
+    /// An error inside is what the gateway is the reason for; any other is one of this end.
+    async fn follow(
+        &mut self,
+        line: &Line,
+        lines: &mut dyn Lines,
+        interrupts: &mut UnboundedReceiver<()>,
+    ) -> anyhow::Result<Result<Ended, ClientError>> {
+        let saying = tokio::select! {
+            biased;
+            Some(()) = interrupts.recv() => return Ok(Ok(Ended::Unheard)),
+            saying = self.client.say(line) => saying,
+        };
+        let mut saying: Saying = match saying {
             Ok(saying) => saying,
             Err(error) => return Ok(Err(error)),
         };
+        let quiet = sleep(QUIET_MAX);
+        tokio::pin!(quiet);
+        let mut is_quiet = self.screen.manner == Manner::Terminal;
         loop {
-            let event = match saying.next().await {
-                Ok(event) => event,
-                Err(error) => return Ok(Err(error)),
-            };
-            match event {
-                Event::Accepted { session } => self.accept(session)?,
-                Event::Delta(words) => {
-                    let words = self.telling.shown.delta(&words);
-                    self.print(&words)?;
+            let is_asked = self.screen.is_attended && !self.questions.is_empty();
+            tokio::select! {
+                biased;
+                Some(()) = interrupts.recv() => {
+                    is_quiet = false;
+                    if let Some(ended) = self.interrupt()? {
+                        return Ok(Ok(ended));
+                    }
                 }
-                Event::Reasoning(_) => self.think()?,
-                Event::Restarted => self.telling.shown.restart(),
-                Event::Calling { tool, arguments } => self.call(&tool, &arguments)?,
-                Event::Asked(asked) => {
-                    self.remark()?;
-                    let how =
-                        if asked.is_open { "" } else { "\n[y]es, for this [s]ession, [a]lways, or [n]o" };
-                    self.screen.note(Tint::Yellow, &visible(&format!("{}{how}", asked.text)))?;
-                    let _ = self.asking.send(asked); // nobody answers in a pipe
+                event = saying.next() => match event {
+                    Err(error) => return Ok(Err(error)),
+                    Ok(Event::Interrupted { message }) => {
+                        return Ok(Err(ClientError::Later { after: RETRY_FIRST, message }));
+                    }
+                    Ok(Event::Asked(asked)) => {
+                        is_quiet = false;
+                        self.asked(asked, lines).await?;
+                    }
+                    Ok(event) => {
+                        is_quiet &= matches!(event, Event::Accepted { .. });
+                        if let Some(ended) = self.tell(event)? {
+                            return Ok(Ok(ended));
+                        }
+                    }
+                },
+                () = &mut quiet, if is_quiet => {
+                    is_quiet = false;
+                    let waiting = self.screen.page.paint(Tint::Dim, "waiting for the model …\n").into_owned();
+                    self.write(&waiting)?;
                 }
-                Event::Answer { text, finish } => {
-                    let rest = self.telling.shown.finish(&text);
-                    self.print(&(rest + "\n\n"))?;
-                    *self.accepted = false;
-                    return Ok(Ok(Ended::Answered { text, finish }));
-                }
-                Event::Done { said, successor } => {
-                    *self.accepted = false;
-                    return Ok(Ok(Ended::Done { said, successor }));
-                }
-                Event::Failed { message } => {
-                    self.end_line()?;
-                    *self.accepted = false;
-                    return Ok(Ok(Ended::Failed { message, code: String::new() }));
-                }
-                Event::Interrupted { message } => {
-                    return Ok(Err(ClientError::Later { after: RETRY_FIRST, message }));
-                }
+                typed = lines.answer(), if is_asked => self.typed(typed?, lines).await?,
             }
         }
     }
+
+    /// What the gateway says. The end of the line, if that was it.
+    fn tell(&mut self, event: Event) -> io::Result<Option<Ended>> {
+        match event {
+            Event::Accepted { session } => self.accept(session)?,
+            Event::Delta(words) => {
+                self.over()?;
+                let words = self.telling.shown.delta(&words);
+                self.print(&words)?;
+            }
+            Event::Reasoning(_) => {
+                self.over()?;
+                self.think()?;
+            }
+            Event::Restarted => self.telling.shown.restart(),
+            Event::Troubled { message } => self.troubled(message)?,
+            Event::Calling { tool, arguments } => self.call(&tool, &arguments)?,
+            Event::Answer { text, finish } => {
+                self.over()?;
+                let rest = self.telling.shown.finish(&text);
+                self.print(&(rest + "\n\n"))?;
+                *self.accepted = false;
+                return Ok(Some(Ended::Answered { text, finish }));
+            }
+            Event::Done { said, successor } => {
+                self.over()?;
+                *self.accepted = false;
+                return Ok(Some(Ended::Done { said, successor }));
+            }
+            Event::Failed { message } => {
+                self.over()?;
+                self.end_line()?;
+                *self.accepted = false;
+                return Ok(Some(match self.is_stopping {
+                    true => Ended::Stopped,
+                    false => Ended::Failed { message, code: String::new() },
+                }));
+            }
+            Event::Asked(_) | Event::Interrupted { .. } => {} // taken care of where they come in
+        }
+        Ok(None)
+    }
+
+    /// Ctrl-C. Once, it ends the turn; twice, the waiting for its end.
+    fn interrupt(&mut self) -> io::Result<Option<Ended>> {
+        let Some(session) = self.session.clone().filter(|_| *self.accepted) else {
+            return Ok(Some(Ended::Unheard));
+        };
+        if std::mem::replace(&mut self.is_stopping, true) {
+            return Ok(Some(Ended::Left));
+        }
+        let client = self.client.clone();
+        // How it ends is told by the turn itself. If this does not arrive, there is the second Ctrl-C.
+        tokio::spawn(async move { client.order(&session, "/stop").await });
+        self.questions.clear();
+        writeln!(self.screen.notes)?; // after the ^C that the terminal shows
+        self.screen.note(Tint::Dim, "Ending the turn. Ctrl-C again leaves without waiting for its end.")?;
+        Ok(None)
+    }
+
+    // -------------------------------------------------------------------------------- questions
+
+    async fn asked(&mut self, asked: Asked, lines: &mut dyn Lines) -> anyhow::Result<()> {
+        if self.is_stopping || self.questions.iter().any(|known| known.id == asked.id) {
+            return Ok(());
+        }
+        if !self.screen.is_attended {
+            return self.refuse(&asked).await;
+        }
+        self.questions.push_back(asked);
+        if self.questions.len() == 1 {
+            self.show_question(lines)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the first of what is asked. What was typed until now does not answer it.
+    fn show_question(&mut self, lines: &mut dyn Lines) -> anyhow::Result<()> {
+        let Some(asked) = self.questions.front() else { return Ok(()) };
+        let (words, how) = (question::words(asked), question::how(asked));
+        self.remark()?;
+        self.screen.note(Tint::Yellow, &visible(&format!("{words}\n{how}")))?;
+        if lines.set_aside()? {
+            let note = "What you typed before the question does not answer it; Up brings it back at the next prompt.";
+            self.screen.note(Tint::Dim, note)?;
+        }
+        self.screen.prompt(question::PROMPT)?;
+        Ok(())
+    }
+
+    async fn typed(&mut self, typed: Typed, lines: &mut dyn Lines) -> anyhow::Result<()> {
+        let Some(asked) = self.questions.front() else { return Ok(()) };
+        let text = match typed {
+            Typed::Line(text) => text,
+            Typed::Cleared => String::new(),
+            Typed::End => {
+                writeln!(self.screen.notes)?;
+                "no".to_owned()
+            }
+        };
+        let verdict = match question::understand(asked, &text) {
+            Understood::Verdict(verdict) => verdict,
+            Understood::Unclear(why) => {
+                self.screen.note(Tint::Yellow, &why)?;
+                self.screen.prompt(question::PROMPT)?;
+                return Ok(());
+            }
+        };
+        match self.client.decide(&asked.id, &verdict).await {
+            Ok(()) => {}
+            Err(ClientError::Refused { message, .. }) => {
+                self.screen.note(Tint::Yellow, &visible(&format!("This came too late. {message}")))?;
+            }
+            Err(error) => {
+                // It is asked again as soon as the gateway can be reached.
+                let note = format!("{} The question is still open.", sentence(&error.to_string()));
+                self.screen.note(Tint::Yellow, &visible(&note))?;
+                self.screen.prompt(question::PROMPT)?;
+                return Ok(());
+            }
+        }
+        self.questions.pop_front();
+        self.show_question(lines)
+    }
+
+    /// No person can answer here: waiting would only waste time.
+    async fn refuse(&mut self, asked: &Asked) -> anyhow::Result<()> {
+        self.telling.was_refused = true;
+        let note = format!("{}\n{}", question::words(asked), question::unattended(asked));
+        self.screen.note(Tint::Yellow, &visible(&note))?;
+        match self.client.decide(&asked.id, &question::refusal(asked)).await {
+            Ok(()) | Err(ClientError::Refused { .. }) => {} // the gateway has refused it by itself
+            Err(error) => self.screen.note(Tint::Yellow, &visible(&sentence(&error.to_string())))?,
+        }
+        Ok(())
+    }
+
+    /// The model goes on, so nothing is asked any more.
+    fn over(&mut self) -> io::Result<()> {
+        if self.questions.is_empty() {
+            return Ok(());
+        }
+        self.questions.clear();
+        writeln!(self.screen.notes)?; // after the prompt
+        self.screen.note(Tint::Dim, "The question is no longer open.")
+    }
+
+    fn troubled(&mut self, message: String) -> io::Result<()> {
+        if self.telling.trouble == message {
+            return Ok(());
+        }
+        self.end_line()?;
+        self.screen.note(Tint::Yellow, &visible(&message))?;
+        self.telling.trouble = message;
+        Ok(())
+    }
+
+    // ------------------------------------------------------------------------------ what is said
 
     fn accept(&mut self, session: SessionId) -> io::Result<()> {
         if self.patience.succeed() {
@@ -511,47 +743,6 @@ impl Following<'_, '_> {
         self.screen.out.write_all(text.as_bytes())?;
         self.screen.out.flush()
     }
-}
-
-/// Answers the questions of tools with what is typed. Ends only if nothing can be typed any more.
-async fn answer(
-    client: &Client,
-    mut asked: UnboundedReceiver<Asked>,
-    lines: &mut dyn Lines,
-) -> anyhow::Error {
-    while let Some(question) = asked.recv().await {
-        loop {
-            let text = match lines.next().await {
-                Ok(Typed::Line(text)) => text,
-                Ok(Typed::Cleared) => continue,
-                Ok(Typed::End) => "n".to_owned(),
-                Err(error) => return error,
-            };
-            let Some(verdict) = verdict(question.is_open, text.trim()) else { continue };
-            match client.decide(&question.id, &verdict).await {
-                Err(ClientError::Refused { .. }) | Ok(()) => break, // too late is too late
-                Err(_) => {}                                        // it is asked for again
-            }
-        }
-    }
-    std::future::pending().await
-}
-
-fn verdict(is_open: bool, typed: &str) -> Option<serde_json::Value> {
-    let approve = |scope: &str| serde_json::json!({"decision": "approve", "scope": scope});
-    if typed.is_empty() {
-        return None;
-    }
-    if is_open {
-        return Some(serde_json::json!({ "answer": typed }));
-    }
-    Some(match typed.to_ascii_lowercase().as_str() {
-        "y" | "yes" | "o" | "once" | "/approve" => approve("once"),
-        "s" | "session" | "/approve session" => approve("session"),
-        "a" | "always" | "/approve always" => approve("always"),
-        "n" | "no" | "/deny" => serde_json::json!({"decision": "deny"}),
-        _ => serde_json::json!({"decision": "deny", "reason": typed}), // words that are no yes are a no, with a reason
-    })
 }
 
 /// How long a gateway that does not answer is asked again.

@@ -5,6 +5,8 @@
 //! it were done once, but for a `quick_commands` entry that runs a program: that is begun at most once for an
 //! order, and an order whose outcome nobody knows says so.
 
+pub mod lists;
+
 use crate::cmd::memory::{Memory as Remembers, Order, Typed};
 use crate::cmd::status::remembering as remembering_line;
 use crate::config::{Environment, Overrides, Written};
@@ -193,9 +195,12 @@ impl Attendant {
                 }
                 None => Found::Said("On the machine itself `throughline restart` does it.".into()),
             },
-            name => match self.exec(name, asked).await {
-                Some(found) => found,
-                None => Found::Said(self.ask_plugin(asked).await?),
+            name => match self.listed(asked).await {
+                Some(said) => Found::Said(said),
+                None => match self.exec(name, asked).await {
+                    Some(found) => found,
+                    None => Found::Said(self.ask_plugin(asked).await?),
+                },
             },
         })
     }

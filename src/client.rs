@@ -41,6 +41,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// One event may carry a whole answer.
 const BODY_BYTES_MAX: usize = 32 << 20;
+/// Declares that a person can answer what tools ask.
+const APPROVALS: &str = "x-throughline-approvals";
 /// A proof is a hundred.
 const PROOF_BYTES_MAX: usize = 16 << 10;
 
@@ -137,6 +139,8 @@ pub struct Line {
     /// None: the gateway begins a conversation.
     pub session: Option<SessionId>,
     pub key: String,
+    /// A person can answer what tools ask on the way.
+    pub is_attended: bool,
 }
 
 /// What happens to a line, in order. The last four end it.
@@ -150,6 +154,10 @@ pub enum Event {
     Reasoning(String),
     /// What was streamed so far is void.
     Restarted,
+    /// The model does not answer, and is asked again.
+    Troubled {
+        message: String,
+    },
     /// A tool is called.
     Calling {
         tool: String,
@@ -181,7 +189,13 @@ pub struct Asked {
     pub id: String,
     /// It may be answered in any words, rather than with yes or no.
     pub is_open: bool,
+    /// The whole question, as a chat shows it.
     pub text: String,
+    /// What would be run, and why a person is asked.
+    pub command: Option<String>,
+    pub reason: Option<String>,
+    /// A yes may hold for all of its kind.
+    pub has_kind: bool,
 }
 
 /// A gateway to ask.
@@ -279,7 +293,8 @@ impl Client {
         let session = line.session.as_ref().map(SessionId::as_str);
         let body = json!({"text": line.text, "session": session, "key": line.key});
         let url = self.url(&["api", "control", "chat"], &[]);
-        let response = self.send(Method::POST, &url, Some(&body)).await?;
+        let declared: &[_] = if line.is_attended { &[(APPROVALS, "interactive")] } else { &[] };
+        let response = self.send_with(Method::POST, &url, Some(&body), declared).await?;
         Ok(Saying { client: self.clone(), response, parser: Parser::new(BODY_BYTES_MAX), received: 0 })
     }
 
@@ -360,6 +375,16 @@ impl Client {
     }
 
     async fn send(&self, method: Method, url: &Url, body: Option<&Value>) -> Result<Response, ClientError> {
+        self.send_with(method, url, body, &[]).await
+    }
+
+    async fn send_with(
+        &self,
+        method: Method,
+        url: &Url,
+        body: Option<&Value>,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<Response, ClientError> {
         let mut key =
             HeaderValue::try_from(format!("Bearer {}", self.endpoint.key.expose())).map_err(|_| {
                 ClientError::Foreign("it cannot be asked: the key has characters that cannot be sent".into())
@@ -368,6 +393,9 @@ impl Client {
         let mut proven = self.connect().await?;
         let mut request = request(method, url, proven.address, body)?;
         request.headers_mut().insert(header::AUTHORIZATION, key);
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, HeaderValue::from_static(value));
+        }
         let response = self.answer(&mut proven.sender, request).await?;
         let status = response.status();
         let (head, body) = response.into_parts();
@@ -384,7 +412,12 @@ impl Client {
         sender: &mut SendRequest<Full<Bytes>>,
         request: Request<Full<Bytes>>,
     ) -> Result<hyper::Response<Incoming>, ClientError> {
-        match timeout(ANSWER_MAX, sender.send_request(request)).await {
+        // The end of an earlier answer on this connection may still be on its way through it.
+        let asking = async {
+            sender.ready().await?;
+            sender.send_request(request).await
+        };
+        match timeout(ANSWER_MAX, asking).await {
             Ok(response) => response.map_err(|error| self.lost("lost the connection to", &error)),
             Err(_) => Err(self.silent(ANSWER_MAX)),
         }
@@ -633,7 +666,11 @@ fn read(name: &str, data: &str) -> Result<Option<Event>, ClientError> {
             id: text("id"),
             is_open: data["kind"].as_str() == Some("clarify"),
             text: text("text"),
+            command: data["command"].as_str().map(str::to_owned),
+            reason: data["reason"].as_str().map(str::to_owned),
+            has_kind: data["patterns"].as_array().is_some_and(|patterns| !patterns.is_empty()),
         }),
+        "troubled" => Event::Troubled { message: text("message") },
         "answer" => Event::Answer { text: text("text"), finish: text("finish") },
         "done" => Event::Done {
             said: text("said"),
@@ -655,7 +692,12 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     fn line() -> Line {
-        Line { text: "Hi \u{1f375}".into(), session: Some("a?b#c%d".parse().unwrap()), key: "k".into() }
+        Line {
+            text: "Hi \u{1f375}".into(),
+            session: Some("a?b#c%d".parse().unwrap()),
+            key: "k".into(),
+            is_attended: false,
+        }
     }
 
     async fn events(pieces: Vec<Piece>) -> Vec<Result<Event, ClientError>> {

@@ -208,6 +208,18 @@ impl Home {
         self.path.join("state.db").exists() || self.path.join("sessions/sessions.json").exists()
     }
 
+    /// A home that somebody names on the command line and that is not there was mistyped, unless a gateway is to
+    /// begin it. Any other may be one that nobody has begun yet.
+    pub fn refuse_mistyped(&self) -> anyhow::Result<()> {
+        if self.chosen_by == ChosenBy::CommandLine && !self.path.exists() {
+            let shown = self.path.display();
+            bail!(
+                "there is no home at {shown}; check --home, or begin an agent there with `throughline --home {shown}`"
+            );
+        }
+        self.refuse_other_than_directory()
+    }
+
     pub fn refuse_other_than_directory(&self) -> anyhow::Result<()> {
         if self.path.exists() && !self.path.is_dir() {
             bail!("{} is not a directory; a home is one", self.path.display());

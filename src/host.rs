@@ -62,6 +62,8 @@ pub struct Host {
     /// Where the API of an agent answers.
     door: Box<Placing>,
     starting: Semaphore,
+    /// Those that cannot start are tried again. Else the process ends with the first of them, and says why.
+    tries_again: bool,
 }
 
 /// Everybody's first attempt.
@@ -105,9 +107,11 @@ impl Host {
         logs: Arc<Logs>,
         read: impl Fn(&Home) -> anyhow::Result<Plan> + Send + Sync + 'static,
         door: impl Fn(&Candidate, &Settings) -> Door + Send + Sync + 'static,
+        tries_again: bool,
     ) -> Arc<Self> {
         let starting = Semaphore::new(STARTING_MAX);
-        Arc::new(Self { crew, company, logs, read: Box::new(read), door: Box::new(door), starting })
+        let (read, door) = (Box::new(read), Box::new(door));
+        Arc::new(Self { crew, company, logs, read, door, starting, tries_again })
     }
 
     /// From now on each of them is kept running; what became of their first attempts is told apart, so that they can
@@ -215,6 +219,9 @@ impl Keeper {
                     self.leave_word(&error, &why);
                     if let Some(told) = told.take() {
                         let _ = told.send(Err(error));
+                        if !self.host.tries_again {
+                            return true;
+                        }
                     }
                     why
                 }

@@ -291,9 +291,35 @@ pub async fn start(
 }
 
 pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
-    TcpListener::bind((host.trim_matches(['[', ']']), port)).await.with_context(|| {
-        format!("the API cannot listen on {host}:{port}; set API_SERVER_PORT to another port, or stop what uses this one")
-    })
+    let name = host.trim_matches(['[', ']']);
+    let addresses: Vec<SocketAddr> = match tokio::net::lookup_host((name, port)).await {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => bail!(
+            "the API cannot listen on {host}:{port}: {host} is no address, and no name that has one ({error}). Set --host or \
+             API_SERVER_HOST to 127.0.0.1, or to an address of this machine"
+        ),
+    };
+    TcpListener::bind(&addresses[..]).await.map_err(|error| unheard(host, port, &error))
+}
+
+/// Why nobody can listen there, and what to do about it.
+fn unheard(host: &str, port: u16, error: &std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind;
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied if port < 1024 => {
+            "Ports below 1024 need rights that this user does not have. Choose another with --port or API_SERVER_PORT, 8642 \
+             for example, and let a proxy listen on this one"
+        }
+        ErrorKind::AddrInUse => {
+            "Another program listens there. Stop it, or choose another port with --port or API_SERVER_PORT"
+        }
+        ErrorKind::AddrNotAvailable => {
+            "This machine does not have that address. Set --host or API_SERVER_HOST to 127.0.0.1, or to an address of this \
+             machine"
+        }
+        _ => "Choose another address with --host and --port, or with API_SERVER_HOST and API_SERVER_PORT",
+    };
+    anyhow::anyhow!("the API cannot listen on {host}:{port} ({error}). {advice}")
 }
 
 fn listen(socket: TcpListener, router: throughline_server::Router) -> anyhow::Result<Listener> {
@@ -396,6 +422,7 @@ pub fn order(
 /// Speaks for the home's gateway; for one of its own if none runs.
 pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow::Result<ExitCode> {
     let home = only(homes, environment)?;
+    home.refuse_mistyped()?;
     if home.owner().is_none() {
         home::take_title().context("could not start again under the name that Hermes knows")?;
     }
@@ -700,6 +727,7 @@ pub fn restore(
 /// A chat with the home's gateway; with one of its own, for as long as it lasts, if there is none.
 pub fn chat(command: Chat, homes: &[PathBuf], environment: &Environment) -> anyhow::Result<ExitCode> {
     let home = only(homes, environment)?;
+    home.refuse_mistyped()?;
     if home.owner().is_none() {
         home::take_title().context("could not start again under the name that Hermes knows")?;
     }
@@ -904,6 +932,7 @@ fn meant(
 ) -> anyhow::Result<Vec<(String, Home)>> {
     let variable = |name: &str| environment.get(name);
     let chosen = home::choose(homes, &variable)?;
+    chosen.iter().try_for_each(Home::refuse_mistyped)?;
     let usual = if homes.is_empty() { home::usual(&variable) } else { Vec::new() };
     let mut found: Vec<(String, Home)> = Vec::new();
     for home in chosen.into_iter().chain(usual) {

@@ -9,6 +9,7 @@ use throughline_hermes::config::Secret;
 use throughline_server::proof::proof_of;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 const KEY: &str = "the-key-of-this-home";
 const HOME: &str = "/the/home";
@@ -21,6 +22,10 @@ pub enum Piece {
     Raw(&'static str),
     /// Nothing more comes, and the connection stays.
     Silence,
+    /// Nothing more comes until so many questions were answered.
+    UntilDecided(usize),
+    /// Nothing more comes until a command came beside the line.
+    UntilOrdered,
 }
 
 /// The answer to one line. The connection ends with it, whether its last event is there or not.
@@ -44,11 +49,16 @@ struct Script {
     model: Option<String>,
     lines: Vec<Value>,
     paths: Vec<String>,
+    decided: Vec<(String, Value)>,
+    /// What each line declared of approvals.
+    declared: Vec<Option<String>>,
+    ordered: Vec<Value>,
 }
 
 #[derive(Clone)]
 pub struct Fake {
     script: Arc<Mutex<Script>>,
+    news: Arc<Notify>,
     pub port: u16,
 }
 
@@ -60,7 +70,8 @@ impl Fake {
 
     pub fn listen(listener: TcpListener, replies: impl IntoIterator<Item = Reply>) -> Self {
         let script = Script { replies: replies.into_iter().collect(), ..Script::default() };
-        let fake = Self { script: Arc::new(Mutex::new(script)), port: listener.local_addr().unwrap().port() };
+        let port = listener.local_addr().unwrap().port();
+        let fake = Self { script: Arc::new(Mutex::new(script)), news: Arc::default(), port };
         let serving = fake.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -91,6 +102,20 @@ impl Fake {
     /// The bodies of all lines that came in.
     pub fn lines(&self) -> Vec<Value> {
         self.script.lock().unwrap().lines.clone()
+    }
+
+    /// Which questions were answered, and how.
+    pub fn decided(&self) -> Vec<(String, Value)> {
+        self.script.lock().unwrap().decided.clone()
+    }
+
+    pub fn declared(&self) -> Vec<Option<String>> {
+        self.script.lock().unwrap().declared.clone()
+    }
+
+    /// The commands that came beside the lines.
+    pub fn ordered(&self) -> Vec<Value> {
+        self.script.lock().unwrap().ordered.clone()
     }
 
     pub fn paths(&self) -> Vec<String> {
@@ -126,12 +151,27 @@ impl Fake {
             "/api/control/chat" => {
                 let reply = {
                     let mut script = self.script.lock().unwrap();
+                    let declared = head.to_lowercase();
+                    let declared =
+                        declared.lines().find_map(|line| line.strip_prefix("x-throughline-approvals: "));
+                    script.declared.push(declared.map(str::to_owned));
                     script.lines.push(serde_json::from_slice(&body).unwrap());
                     script.replies.pop_front().expect("more lines came than the test has answers for")
                 };
-                say(&mut stream, reply).await;
+                self.say(&mut stream, reply).await;
             }
             "/api/sessions" => whole(&mut stream, 200, "", &self.list(&path)).await,
+            answered if answered.starts_with("/api/approvals/") => {
+                let verdict = serde_json::from_slice(&body).unwrap();
+                self.script.lock().unwrap().decided.push((answered.to_owned(), verdict));
+                self.news.notify_one();
+                whole(&mut stream, 200, "", &json!({"accepted": true})).await;
+            }
+            order if order.ends_with("/commands") => {
+                self.script.lock().unwrap().ordered.push(serde_json::from_slice(&body).unwrap());
+                self.news.notify_one();
+                whole(&mut stream, 200, "", &json!({"said": "Stopped.", "successor": null})).await;
+            }
             other => {
                 let id = other.strip_prefix("/api/sessions/").unwrap_or_default();
                 let found =
@@ -193,25 +233,41 @@ async fn whole(stream: &mut TcpStream, status: u16, headers: &str, body: &Value)
     let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
 }
 
-async fn say(stream: &mut TcpStream, reply: Reply) {
-    let pieces = match reply {
-        Reply::HangUp => return,
-        Reply::Refusal { status, headers, code, message } => {
-            return whole(stream, status, headers, &json!({"error": {"message": message, "code": code}}))
-                .await;
+impl Fake {
+    async fn until(&self, holds: impl Fn(&Script) -> bool) {
+        while !holds(&self.script.lock().unwrap()) {
+            self.news.notified().await;
         }
-        Reply::Stream(pieces) => pieces,
-    };
-    let _ = stream
-        .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-        .await;
-    for piece in pieces {
-        let bytes = match piece {
-            Piece::Event(name, data) => format!("event: {name}\ndata: {data}\n\n"),
-            Piece::Raw(text) => text.to_owned(),
-            Piece::Silence => std::future::pending().await,
+    }
+
+    async fn say(&self, stream: &mut TcpStream, reply: Reply) {
+        let pieces = match reply {
+            Reply::HangUp => return,
+            Reply::Refusal { status, headers, code, message } => {
+                return whole(stream, status, headers, &json!({"error": {"message": message, "code": code}}))
+                    .await;
+            }
+            Reply::Stream(pieces) => pieces,
         };
-        let _ = stream.write_all(bytes.as_bytes()).await;
-        let _ = stream.flush().await;
+        let _ = stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+            .await;
+        for piece in pieces {
+            let bytes = match piece {
+                Piece::Event(name, data) => format!("event: {name}\ndata: {data}\n\n"),
+                Piece::Raw(text) => text.to_owned(),
+                Piece::Silence => std::future::pending().await,
+                Piece::UntilDecided(count) => {
+                    self.until(|script| script.decided.len() >= count).await;
+                    continue;
+                }
+                Piece::UntilOrdered => {
+                    self.until(|script| !script.ordered.is_empty()).await;
+                    continue;
+                }
+            };
+            let _ = stream.write_all(bytes.as_bytes()).await;
+            let _ = stream.flush().await;
+        }
     }
 }

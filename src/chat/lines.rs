@@ -1,8 +1,13 @@
-//! Where lines come from: a keyboard with editing and history, or a pipe.
+//! Where lines come from: a keyboard with editing and history, or standard input that is no terminal.
 //!
-//! Reading a line blocks, so it happens on a thread of its own, and only when a line is asked for:
-//! what is typed meanwhile waits in the terminal.
+//! - reading a line blocks, so it happens on a thread of its own, and only when a line is asked for:
+//!   what is typed meanwhile waits in the terminal
+//! - an answer to a question is read below the line editor ([`super::terminal`]): nothing that was typed
+//!   before the question was shown can answer it, neither in the terminal nor in the editor's buffer
+//! - what is typed and not sent is found in the history
+//! - standard input that is no terminal is one message
 
+use super::terminal;
 use crate::home::private_file;
 use crate::out::{Page, Tint};
 use anyhow::{Context as _, anyhow};
@@ -14,8 +19,8 @@ use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{ColorMode, Config, Context, Editor, Helper};
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::io::{self, BufRead, Read};
+use std::cell::RefCell;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use throughline_core::port::Promise;
@@ -24,50 +29,66 @@ use tokio::sync::oneshot;
 const PROMPT: &str = "› ";
 /// As many lines as people look back on; some hundred kilobytes.
 const HISTORY_LINES_MAX: usize = 1_000;
-/// What the gateway takes in one message: a longer line would only be refused by it.
-const LINE_BYTES_MAX: u64 = 10_000_000;
+/// What the gateway takes in one message: a longer one would only be refused by it.
+const MESSAGE_BYTES_MAX: u64 = 10_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Typed {
     Line(String),
-    /// Ctrl-C with something on the line: it is thrown away.
+    /// Ctrl-C with something on the line: it is found in the history.
     Cleared,
-    /// Ctrl-D, Ctrl-C on an empty line, or the end of the pipe.
+    /// Ctrl-D, Ctrl-C on an empty line, or the end of the input.
     End,
 }
 
 pub trait Lines: Send {
-    /// Dropping the promise loses no line: the next one gets it.
+    /// The next line for the agent. Dropping the promise loses no line: the next one gets it.
     fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>>;
+
+    /// Nothing that has been typed so far is an answer. Whether there was anything: it is in the history
+    /// when the next line is edited.
+    fn set_aside(&mut self) -> anyhow::Result<bool>;
+
+    /// A line for whoever asks, typed after [`Lines::set_aside`]. Dropping the promise loses nothing.
+    fn answer(&mut self) -> Promise<'_, anyhow::Result<Typed>>;
 }
 
 /// A source that blocks, on its thread.
 pub struct Threaded {
-    wanted: mpsc::Sender<oneshot::Sender<anyhow::Result<Typed>>>,
+    wanted: mpsc::Sender<Wish>,
     /// A line that somebody asked for and did not wait for. The next one who asks gets it.
     coming: Option<oneshot::Receiver<anyhow::Result<Typed>>>,
+    /// What was typed and set aside since a line was asked for.
+    set_aside: Vec<String>,
+}
+
+/// A line is wanted.
+struct Wish {
+    /// What was typed before, for the history.
+    remember: Vec<String>,
+    granted: oneshot::Sender<anyhow::Result<Typed>>,
 }
 
 impl Threaded {
     /// `open` runs on the thread, when the first line is wanted.
     fn new<Source>(open: impl FnOnce() -> anyhow::Result<Source> + Send + 'static) -> anyhow::Result<Self>
     where
-        Source: FnMut() -> anyhow::Result<Typed>,
+        Source: FnMut(Vec<String>) -> anyhow::Result<Typed>,
     {
-        let (wanted, wishes) = mpsc::channel::<oneshot::Sender<anyhow::Result<Typed>>>();
+        let (wanted, wishes) = mpsc::channel::<Wish>();
         let work = move || {
             let Ok(first) = wishes.recv() else { return };
             match open() {
-                Err(error) => drop(first.send(Err(error))),
+                Err(error) => drop(first.granted.send(Err(error))),
                 Ok(mut source) => {
-                    for wish in std::iter::once(first).chain(wishes) {
-                        let _ = wish.send(source()); // nobody waits any more: the chat is over
+                    for Wish { remember, granted } in std::iter::once(first).chain(wishes) {
+                        let _ = granted.send(source(remember)); // nobody waits any more: the chat is over
                     }
                 }
             }
         };
         std::thread::Builder::new().name("lines".into()).spawn(work)?;
-        Ok(Self { wanted, coming: None })
+        Ok(Self { wanted, coming: None, set_aside: Vec::new() })
     }
 
     /// The terminal, with editing. Lines are remembered in `history`.
@@ -75,17 +96,17 @@ impl Threaded {
         let page = page.clone();
         Self::new(move || {
             let mut keyboard = Keyboard::open(history, page)?;
-            Ok(move || keyboard.line())
+            Ok(move |remember| keyboard.line(remember))
         })
     }
 
-    /// The standard input as it comes, a message a line.
+    /// The standard input as it comes: one message, whatever its lines are.
     pub fn pipe() -> anyhow::Result<Self> {
         Self::new(|| {
-            let mut number = 0;
-            Ok(move || {
-                number += 1;
-                plain_line(&mut io::stdin().lock(), number)
+            let mut is_read = false;
+            Ok(move |_| match std::mem::replace(&mut is_read, true) {
+                true => Ok(Typed::End),
+                false => whole(&mut io::stdin().lock()),
             })
         })
     }
@@ -95,9 +116,11 @@ impl Lines for Threaded {
     fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
         Box::pin(async move {
             if self.coming.is_none() {
-                let (wish, granted) = oneshot::channel();
+                let (granted, coming) = oneshot::channel();
+                let remember = std::mem::take(&mut self.set_aside);
+                let wish = Wish { remember, granted };
                 self.wanted.send(wish).map_err(|_| anyhow!("the input can no longer be read"))?;
-                self.coming = Some(granted);
+                self.coming = Some(coming);
             }
             let coming = self.coming.as_mut().expect("just asked for");
             let typed = coming.await.map_err(|_| anyhow!("the input can no longer be read"));
@@ -105,22 +128,36 @@ impl Lines for Threaded {
             typed?
         })
     }
+
+    fn set_aside(&mut self) -> anyhow::Result<bool> {
+        let typed = terminal::typed_so_far().context("the terminal can no longer be read")?;
+        let shown = |c: &char| !c.is_control() || *c == '\t';
+        let lines = typed.split(['\n', '\r']).map(|line| line.chars().filter(shown).collect::<String>());
+        let lines: Vec<String> = lines.filter(|line| !line.trim().is_empty()).collect();
+        let was_typed = !lines.is_empty();
+        self.set_aside.extend(lines);
+        Ok(was_typed)
+    }
+
+    fn answer(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
+        Box::pin(async {
+            let line = terminal::line().await.context("the terminal can no longer be read")?;
+            Ok(line.map_or(Typed::End, Typed::Line))
+        })
+    }
 }
 
-fn plain_line(input: &mut impl BufRead, number: usize) -> anyhow::Result<Typed> {
+/// All there is, to its end.
+fn whole(input: &mut impl Read) -> anyhow::Result<Typed> {
     let mut bytes = Vec::new();
-    let length = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes);
-    match length.context("the input can no longer be read")? {
-        0 => return Ok(Typed::End),
-        length if length as u64 == LINE_BYTES_MAX => {
-            return Err(anyhow!(
-                "line {number} of the input is longer than {LINE_BYTES_MAX} bytes; send it in parts"
-            ));
-        }
-        _ => {}
+    let length = input.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    if length.context("the input can no longer be read")? as u64 > MESSAGE_BYTES_MAX {
+        return Err(anyhow!(
+            "standard input is longer than {MESSAGE_BYTES_MAX} bytes, and one message takes no more; send a part of it"
+        ));
     }
     let text = String::from_utf8(bytes).map_err(|_| {
-        anyhow!("line {number} of the input is not UTF-8; convert it first, with `iconv` for example")
+        anyhow!("standard input is not UTF-8; convert it first, with `iconv` for example, or name the file in the message")
     })?;
     Ok(Typed::Line(text.trim_end_matches(['\n', '\r']).to_owned()))
 }
@@ -141,7 +178,7 @@ impl Keyboard {
             .color_mode(colour)
             .build();
         let mut editor = Editor::with_config(config).context("the terminal cannot be used for editing")?;
-        editor.set_helper(Some(Watch { line_is_empty: Cell::new(true), page }));
+        editor.set_helper(Some(Watch { line: RefCell::default(), page }));
         // Without a history there is still a chat: a home may be on a disk that cannot be written.
         if keep_private(&history).is_ok() {
             let _ = editor.load_history(&history);
@@ -149,9 +186,10 @@ impl Keyboard {
         Ok(Self { editor, history })
     }
 
-    fn line(&mut self) -> anyhow::Result<Typed> {
+    fn line(&mut self, earlier: Vec<String>) -> anyhow::Result<Typed> {
+        earlier.iter().for_each(|line| self.remember(line));
         if let Some(watch) = self.editor.helper() {
-            watch.line_is_empty.set(true);
+            watch.line.take();
         }
         match self.editor.readline(PROMPT) {
             Ok(line) => {
@@ -160,8 +198,9 @@ impl Keyboard {
             }
             Err(ReadlineError::Eof) => Ok(Typed::End),
             Err(ReadlineError::Interrupted) => {
-                let was_empty = self.editor.helper().is_some_and(|watch| watch.line_is_empty.get());
-                Ok(if was_empty { Typed::End } else { Typed::Cleared })
+                let line = self.editor.helper().map(|watch| watch.line.take()).unwrap_or_default();
+                self.remember(&line);
+                Ok(if line.is_empty() { Typed::End } else { Typed::Cleared })
             }
             Err(error) => Err(error).context("the terminal can no longer be read"),
         }
@@ -196,7 +235,7 @@ fn keep_private(path: &Path) -> io::Result<()> {
 
 /// Sees the line while it is edited: the editor does not say what was on it when Ctrl-C came.
 struct Watch {
-    line_is_empty: Cell<bool>,
+    line: RefCell<String>,
     page: Page,
 }
 
@@ -204,7 +243,7 @@ impl Hinter for Watch {
     type Hint = String;
 
     fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
-        self.line_is_empty.set(line.is_empty());
+        line.clone_into(&mut self.line.borrow_mut());
         None
     }
 }
@@ -228,17 +267,21 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_pipe_gives_its_lines_and_then_ends() {
-        let mut input = "one\r\n\nlast".as_bytes();
-        let lines: Vec<_> = (1..=4).map(|number| plain_line(&mut input, number).unwrap()).collect();
-        let line = |text: &str| Typed::Line(text.to_owned());
-        assert_eq!(lines, [line("one"), line(""), line("last"), Typed::End]);
+    fn standard_input_is_one_message() {
+        let said = |text: &str| match whole(&mut text.as_bytes()).unwrap() {
+            Typed::Line(text) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said("one\r\n\nlast\n\n"), "one\r\n\nlast");
+        assert_eq!(said(""), "");
     }
 
     #[test]
-    fn a_line_that_is_no_text_is_named() {
-        let error = plain_line(&mut b"\xff\xfe\n".as_slice(), 7).unwrap_err().to_string();
-        assert_eq!(error, "line 7 of the input is not UTF-8; convert it first, with `iconv` for example");
+    fn input_that_is_no_text_or_too_long_is_named() {
+        let error = whole(&mut b"\xff\xfe\n".as_slice()).unwrap_err().to_string();
+        assert!(error.starts_with("standard input is not UTF-8; convert it first"), "{error}");
+        let error = whole(&mut io::repeat(b'a')).unwrap_err().to_string();
+        assert!(error.starts_with("standard input is longer than 10000000 bytes"), "{error}");
     }
 
     #[test]
@@ -259,7 +302,7 @@ mod tests {
     async fn lines_come_one_by_one_from_a_thread() {
         let mut left = 2;
         let mut lines = Threaded::new(move || {
-            Ok(move || {
+            Ok(move |_| {
                 left -= 1;
                 Ok(if left >= 0 { Typed::Line(left.to_string()) } else { Typed::End })
             })
@@ -272,7 +315,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_source_that_cannot_be_opened_says_so() {
-        let open = || -> anyhow::Result<fn() -> anyhow::Result<Typed>> { Err(anyhow!("no terminal")) };
+        let open =
+            || -> anyhow::Result<fn(Vec<String>) -> anyhow::Result<Typed>> { Err(anyhow!("no terminal")) };
         let mut lines = Threaded::new(open).unwrap();
         assert_eq!(lines.next().await.unwrap_err().to_string(), "no terminal");
     }

@@ -21,8 +21,15 @@ impl Typing {
 
 impl Lines for Typing {
     fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
-        let typed = self.0.pop().unwrap_or(Typed::End);
-        Box::pin(async move { Ok(typed) })
+        Box::pin(async { Ok(self.0.pop().unwrap_or(Typed::End)) })
+    }
+
+    fn set_aside(&mut self) -> anyhow::Result<bool> {
+        Ok(false)
+    }
+
+    fn answer(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
+        self.next()
     }
 }
 
@@ -80,7 +87,8 @@ async fn chat_with(
     let (mut out, mut notes) = (Vec::new(), Vec::new());
     let client = fake.client();
     let status = client.status().await.unwrap();
-    let screen = Screen { manner, page: page(None), out: &mut out, notes: &mut notes };
+    let is_attended = manner == Manner::Terminal;
+    let screen = Screen { manner, is_attended, page: page(None), out: &mut out, notes: &mut notes };
     let mut chat = Chat::new(client, status, gateway, interrupts, screen);
     if greeting {
         chat.greet(resumed.as_ref()).unwrap();
@@ -88,7 +96,13 @@ async fn chat_with(
     if let Some(known) = &resumed {
         chat.resume(known);
     }
-    let code = chat.converse(lines).await.unwrap();
+    let code = match manner {
+        Manner::Terminal => chat.converse(lines).await.unwrap(),
+        Manner::Plain => match lines.next().await.unwrap() {
+            Typed::Line(message) => chat.take(message, lines).await.unwrap(),
+            Typed::Cleared | Typed::End => ExitCode::SUCCESS,
+        },
+    };
     Seen { out: shown(out, fake), notes: shown(notes, fake), code }
 }
 
@@ -195,7 +209,13 @@ async fn a_gateway_that_is_not_there_yet_is_waited_for() {
     let status = client.status().await.unwrap();
     let (_interrupt, interrupts) = unbounded_channel();
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    let screen = Screen { manner: Manner::Plain, page: page(None), out: &mut out, notes: &mut notes };
+    let screen = Screen {
+        manner: Manner::Plain,
+        is_attended: false,
+        page: page(None),
+        out: &mut out,
+        notes: &mut notes,
+    };
     // Nobody listens where this one asks, until somebody does.
     let free = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let later = free.local_addr().unwrap();
@@ -268,8 +288,9 @@ async fn orders_are_the_servers_and_the_keys_are_ours() {
         seen.out,
         "\
 /new     end this conversation and begin another
-Ctrl-C   while an answer comes: stop waiting for it; the turn goes on, /stop ends it
+Ctrl-C   while an answer comes: end the turn; twice: leave without waiting for its end
 Ctrl-D   leave, as /exit does
+Up       what you typed before, also what was not sent
 Several lines that are pasted at once are one message.
 
 Hello.
@@ -353,56 +374,85 @@ Continuing s0 of 2026-05-28 09:35  Where is the tea?
     assert!(seen.notes.contains("rehearsal"));
 }
 
-/// Ctrl-C comes while the second line is being answered.
-struct Interrupting {
-    lines: Typing,
+/// Lines, and Ctrl-C as soon as the gateway has said so much of the last of them.
+struct Screens<'a> {
+    out: Vec<u8>,
+    until: &'a str,
     interrupt: UnboundedSender<()>,
-    count: usize,
+    times: usize,
 }
 
-impl Lines for Interrupting {
-    fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
-        self.count += 1;
-        if self.count == 1 {
-            self.interrupt.send(()).unwrap(); // before anything is asked: meant for something else
+impl Write for Screens<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let before = String::from_utf8_lossy(&self.out).matches(self.until).count();
+        self.out.extend_from_slice(bytes);
+        if before == 0 && String::from_utf8_lossy(&self.out).contains(self.until) {
+            (0..self.times).for_each(|_| self.interrupt.send(()).unwrap());
         }
-        if self.count == 2 {
-            let interrupt = self.interrupt.clone();
-            tokio::spawn(async move {
-                sleep(Duration::from_millis(200)).await;
-                interrupt.send(()).unwrap();
-            });
-        }
-        self.lines.next()
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
-#[tokio::test]
-async fn ctrl_c_stops_the_waiting_and_not_the_turn() {
-    let slow = Reply::Stream(vec![accepted(), delta("One moment"), Piece::Silence]);
-    let fake = Fake::start([answered("Hello."), slow]).await;
+/// A chat in which Ctrl-C is pressed so often when `until` is on the screen.
+async fn interrupted(fake: &Fake, lines: &[&str], until: &str, times: usize) -> Seen {
     let (interrupt, interrupts) = unbounded_channel();
-    let mut lines = Interrupting { lines: Typing::lines(&["Hi", "Where?"]), interrupt, count: 0 };
-    let seen = chat_with(&fake, Setup { gateway: Gateway::Own, ..TERMINAL }, &mut lines, interrupts).await;
-    assert!(seen.out.starts_with("Hello.\n\nOne moment"), "{}", seen.out);
-    assert_eq!(
-        seen.notes,
-        "\nNo longer waiting. The turn goes on: /status says where it stands, and the answer will be in \
-         `throughline sessions show s1`.\n\
-         The gateway of this chat finishes what it has begun, and ends. Ctrl-C ends it at once; \
-         the rest goes on at the next start.\n"
-    );
+    let mut out = Screens { out: Vec::new(), until, interrupt, times };
+    let mut notes = Vec::new();
+    let client = fake.client();
+    let status = client.status().await.unwrap();
+    let screen = Screen {
+        manner: Manner::Terminal,
+        is_attended: true,
+        page: page(None),
+        out: &mut out,
+        notes: &mut notes,
+    };
+    let mut chat = Chat::new(client, status, Gateway::Own, interrupts, screen);
+    let code = chat.converse(&mut Typing::lines(lines)).await.unwrap();
+    Seen { out: shown(out.out, fake), notes: shown(notes, fake), code }
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_the_turn_and_the_chat_goes_on() {
+    let stopped = Piece::Event("failed", json!({"code": "stopped", "message": "Stopped."}));
+    let slow = Reply::Stream(vec![accepted(), delta("One moment"), Piece::UntilOrdered, stopped]);
+    let fake = Fake::start([answered("Hello."), slow, answered("Here.")]).await;
+    let seen = interrupted(&fake, &["Hi", "Where?", "And now?"], "One moment", 1).await;
+    assert!(seen.out.starts_with("Hello.\n\nOne moment\nHere.\n\n"), "{}", seen.out);
+    assert_eq!(seen.notes, "\nEnding the turn. Ctrl-C again leaves without waiting for its end.\nStopped.\n");
+    assert_eq!(fake.ordered(), [json!({"command": "/stop"})]);
     assert_eq!(seen.code, ExitCode::SUCCESS);
 }
 
 #[tokio::test]
-async fn ctrl_c_before_the_line_was_taken_promises_nothing_and_ends_a_script() {
-    let fake = Fake::start([answered("Hello."), Reply::Stream(vec![Piece::Silence])]).await;
-    let (interrupt, interrupts) = unbounded_channel();
-    let mut lines = Interrupting { lines: Typing::lines(&["Hi", "Where?", "never"]), interrupt, count: 0 };
-    let seen = chat_with(&fake, PLAIN, &mut lines, interrupts).await;
+async fn a_second_ctrl_c_leaves() {
+    let slow = Reply::Stream(vec![accepted(), delta("One moment"), Piece::Silence]);
+    let fake = Fake::start([answered("Hello."), slow]).await;
+    let seen = interrupted(&fake, &["Hi", "Where?", "never sent"], "One moment", 2).await;
+    assert!(seen.out.starts_with("Hello.\n\nOne moment"), "{}", seen.out);
+    assert!(seen.out.ends_with("`throughline chat -c s1` goes on from here.\n"), "{}", seen.out);
+    assert_eq!(
+        seen.notes,
+        "\nEnding the turn. Ctrl-C again leaves without waiting for its end.\n\
+         \nNo longer waiting. What the turn still says will be in `throughline sessions show s1`.\n\
+         The gateway of this chat finishes what it has begun, and ends. Ctrl-C ends it at once; \
+         the rest goes on at the next start.\n"
+    );
+    assert_eq!((seen.code, fake.lines().len()), (ExitCode::from(130), 2));
+}
+
+#[tokio::test]
+async fn ctrl_c_before_the_line_was_taken_promises_nothing() {
+    let fake =
+        Fake::start([Reply::Stream(vec![Piece::Event("reasoning", json!({"text": "hm"})), Piece::Silence])])
+            .await;
+    let seen = interrupted(&fake, &["Where?"], "thinking", 1).await;
     assert!(seen.notes.contains("has not said whether it took the message"), "{}", seen.notes);
-    assert_eq!(seen.code, ExitCode::from(130));
+    assert_eq!((seen.code, fake.ordered().len()), (ExitCode::SUCCESS, 0));
 }
 
 /// Nobody types.
@@ -410,6 +460,14 @@ struct Waiting;
 
 impl Lines for Waiting {
     fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn set_aside(&mut self) -> anyhow::Result<bool> {
+        Ok(false)
+    }
+
+    fn answer(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
         Box::pin(std::future::pending())
     }
 }
@@ -422,8 +480,81 @@ async fn ctrl_c_while_nothing_is_asked_ends_the_chat() {
         sleep(Duration::from_millis(100)).await;
         interrupt.send(()).unwrap();
     });
-    let seen = chat_with(&fake, PLAIN, &mut Waiting, interrupts).await;
+    let seen = chat_with(&fake, TERMINAL, &mut Waiting, interrupts).await;
     assert_eq!((seen.out.as_str(), seen.code), ("", ExitCode::from(130)));
+}
+
+fn asking(number: u32, command: &str) -> Piece {
+    let id = format!("s1/1/1/{number}");
+    Piece::Event(
+        "asked",
+        json!({"id": id, "kind": "approval", "text": "?", "command": command, "reason": "recursive delete",
+               "patterns": ["recursive delete"]}),
+    )
+}
+
+#[tokio::test]
+async fn questions_come_one_by_one_and_unclear_answers_are_told_so() {
+    let pieces = vec![
+        accepted(),
+        asking(0, "rm -rf a"),
+        asking(1, "rm -rf b"),
+        Piece::UntilDecided(2),
+        delta("Done."),
+        answer("Done."),
+    ];
+    let fake = Fake::start([Reply::Stream(pieces)]).await;
+    let seen = chat(&fake, TERMINAL, &["Tidy up", "y", "what?", "yes", "no, keep it"]).await;
+    let notes = &seen.notes;
+    assert_eq!(notes.matches("is neither yes nor no, so nothing was decided").count(), 2, "{notes}");
+    let (first, second) = (notes.find("rm -rf a").unwrap(), notes.find("rm -rf b").unwrap());
+    let unclear = notes.rfind("is neither yes nor no").unwrap();
+    assert!(first < unclear && unclear < second, "the second is shown when the first is answered: {notes}");
+    let verdicts: Vec<Value> = fake.decided().into_iter().map(|(_, verdict)| verdict).collect();
+    assert_eq!(
+        verdicts,
+        [json!({"decision": "approve", "scope": "once"}), json!({"decision": "deny", "reason": "keep it"})]
+    );
+    assert_eq!(fake.declared(), [Some("interactive".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_question_that_is_over_is_no_longer_asked() {
+    let fake =
+        Fake::start([Reply::Stream(vec![accepted(), asking(0, "rm -rf a"), answer("Too late.")])]).await;
+    let (_interrupt, interrupts) = unbounded_channel();
+    let mut lines = Once(Some("Tidy up".into()));
+    let seen = chat_with(&fake, TERMINAL, &mut lines, interrupts).await;
+    assert!(seen.notes.ends_with("answer › \nThe question is no longer open.\n"), "{}", seen.notes);
+    assert!(seen.out.starts_with("Too late.\n"), "{}", seen.out);
+}
+
+/// One line, and nobody who answers.
+struct Once(Option<String>);
+
+impl Lines for Once {
+    fn next(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
+        let typed = self.0.take().map_or(Typed::End, Typed::Line);
+        Box::pin(async move { Ok(typed) })
+    }
+
+    fn set_aside(&mut self) -> anyhow::Result<bool> {
+        Ok(false)
+    }
+
+    fn answer(&mut self) -> Promise<'_, anyhow::Result<Typed>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_answer_is_told_of_once() {
+    let troubled =
+        || Piece::Event("troubled", json!({"message": "The model does not answer; trying again."}));
+    let fake = Fake::start([Reply::Stream(vec![accepted(), troubled(), troubled(), answer("Here.")])]).await;
+    let seen = chat(&fake, PLAIN, &["Where?"]).await;
+    assert_eq!(seen.notes, "The model does not answer; trying again.\n");
+    assert_eq!(seen.out, "Here.\n");
 }
 
 #[tokio::test]

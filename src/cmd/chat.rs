@@ -1,10 +1,10 @@
 //! `throughline chat`: talk to the agent in a terminal, or ask it once from a script.
 //!
-//! The gateway of the home is asked over its control API. Where none runs, one is started in this
+//! Standard input that is no terminal is one message: alone, or behind the question that `-q` asks. The gateway of the home is asked over its control API. Where none runs, one is started in this
 //! process for as long as the chat lasts, by a function that the caller brings along.
 
-use crate::chat::lines::{Lines, Threaded};
-use crate::chat::{self, Gateway, Manner, Screen};
+use crate::chat::lines::{Lines, Threaded, Typed};
+use crate::chat::{self, Gateway, Manner, Screen, terminal};
 use crate::client::{Client, ClientError, Endpoint, Known, Page as Part, Status};
 use crate::cmd::sessions::{Choice, choose};
 use crate::out::{Checked, Page, unless_reader_gone};
@@ -12,20 +12,27 @@ use anyhow::{Context, bail};
 use std::io::{self, BufWriter, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 use throughline_core::SessionId;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 /// Where conversations begun at a terminal come from, as in Hermes.
 const SOURCE: &str = "cli";
 /// The most that the gateway gives at once.
 const PART: usize = 200;
 const HISTORY: &str = "throughline.history";
+/// What stands for standard input.
+const DASH: &str = "-";
+/// Input that takes longer to end may be a terminal's or a service's that was never meant.
+const INPUT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Talk to the agent in this terminal
 #[derive(Debug, clap::Args)]
 pub struct Chat {
-    /// Ask this, print the answer and nothing else, and leave
-    #[arg(short, long, value_name = "TEXT")]
+    /// Ask this, print the answer and nothing else, and leave. What is piped in is added to it; `-` asks
+    /// what is piped in
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     query: Option<String>,
 
     /// Continue the latest conversation of the terminal, or the session with this id
@@ -42,24 +49,33 @@ impl Chat {
         configured: Option<Endpoint>,
         start: impl AsyncFnOnce() -> anyhow::Result<Endpoint>,
     ) -> anyhow::Result<ExitCode> {
-        if self.query.as_deref().is_some_and(|query| query.trim().is_empty()) {
-            bail!("there is nothing to ask: give -q a text, as in `throughline chat -q \"What is new?\"`");
+        let stdin_is_terminal = io::stdin().is_terminal();
+        let message = match Source::of(self.query.as_deref(), stdin_is_terminal) {
+            Source::Keyboard => None,
+            Source::Argument(query) => Some(query.to_owned()),
+            Source::Input { question } => {
+                let question = question.map(str::to_owned);
+                Some(read(question, &mut Threaded::pipe()?, &mut Checked(io::stderr())).await?)
+            }
+        };
+        if message.as_deref().is_some_and(|message| message.trim().is_empty()) {
+            bail!(
+                "there is nothing to ask: give -q a text, as in `throughline chat -q \"What is new?\"`, or pipe one in"
+            );
         }
-        let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-        let manner = match self.query.is_none() && is_terminal {
+        let manner = match message.is_none() && io::stdout().is_terminal() {
             true => Manner::Terminal,
             false => Manner::Plain,
         };
+        let is_attended = stdin_is_terminal && io::stderr().is_terminal();
         let page = Page::of(&io::stdout());
         let mut out = BufWriter::new(Checked(io::stdout()));
         let mut notes = Checked(io::stderr());
-        let mut lines = match manner {
-            Manner::Terminal => Threaded::keyboard(home.join(HISTORY), &page)?,
-            Manner::Plain => Threaded::pipe()?,
-        };
+        let mut lines = Threaded::keyboard(home.join(HISTORY), &page)?;
         let connected = connect(configured, start).await?;
-        let screen = Screen { manner, page, out: &mut out, notes: &mut notes };
-        unless_reader_gone(self.talk(connected, screen, interrupts(), &mut lines).await)
+        let _typing = terminal::keep_typing_at_interrupts();
+        let screen = Screen { manner, is_attended, page, out: &mut out, notes: &mut notes };
+        unless_reader_gone(self.talk(connected, screen, interrupts(), message, &mut lines).await)
     }
 
     async fn talk(
@@ -67,6 +83,7 @@ impl Chat {
         connected: Connected,
         screen: Screen<'_>,
         interrupts: mpsc::UnboundedReceiver<()>,
+        message: Option<String>,
         lines: &mut dyn Lines,
     ) -> anyhow::Result<ExitCode> {
         let Connected { client, status, gateway } = connected;
@@ -82,8 +99,8 @@ impl Chat {
         if let Some(known) = &resumed {
             chat.resume(known);
         }
-        match self.query {
-            Some(query) => chat.take(query, None).await,
+        match message {
+            Some(message) => chat.take(message, lines).await,
             None => chat.converse(lines).await,
         }
     }
@@ -95,6 +112,69 @@ impl Chat {
             Some(Some(name)) => named(client, name).await.map(Some),
         }
     }
+}
+
+/// Where what is said comes from.
+#[derive(Debug, PartialEq, Eq)]
+enum Source<'a> {
+    /// Line by line.
+    Keyboard,
+    Argument(&'a str),
+    /// Standard input, to its end, behind a question if there is one.
+    Input {
+        question: Option<&'a str>,
+    },
+}
+
+impl<'a> Source<'a> {
+    fn of(query: Option<&'a str>, stdin_is_terminal: bool) -> Self {
+        match query {
+            Some(DASH) => Self::Input { question: None },
+            Some(query) if stdin_is_terminal || stdin_is_device() => Self::Argument(query),
+            None if stdin_is_terminal => Self::Keyboard,
+            question => Self::Input { question },
+        }
+    }
+}
+
+/// `/dev/null` and its like: what services and schedulers give programs that have no input.
+#[cfg(unix)]
+fn stdin_is_device() -> bool {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::FileTypeExt as _;
+    let stdin = io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    stdin.and_then(|stdin| stdin.metadata()).is_ok_and(|stdin| stdin.file_type().is_char_device())
+}
+
+#[cfg(not(unix))]
+fn stdin_is_device() -> bool {
+    false
+}
+
+/// The question, and below it all of the input.
+async fn read(
+    question: Option<String>,
+    input: &mut dyn Lines,
+    notes: &mut dyn io::Write,
+) -> anyhow::Result<String> {
+    let reading = input.next();
+    tokio::pin!(reading);
+    let typed = tokio::select! {
+        typed = &mut reading => typed?,
+        () = sleep(INPUT_PATIENCE) => {
+            writeln!(notes, "Reading standard input, which has not ended yet. If there is none, add `</dev/null`.")?;
+            reading.await?
+        }
+    };
+    let input = match typed {
+        Typed::Line(input) => input,
+        Typed::Cleared | Typed::End => String::new(),
+    };
+    Ok(match (question, input.trim().is_empty()) {
+        (None, _) => input,
+        (Some(question), true) => question,
+        (Some(question), false) => format!("{question}\n\n{input}"),
+    })
 }
 
 /// A gateway that answers.
@@ -191,9 +271,23 @@ mod tests {
         let chat = Line::try_parse_from([&["chat"], words].concat())?.chat;
         let connected = connect(Some(fake.endpoint()), nobody).await?;
         let (mut out, mut notes) = (Vec::new(), Vec::new());
-        let screen = Screen { manner: Manner::Plain, page: page(None), out: &mut out, notes: &mut notes };
+        let screen = Screen {
+            manner: Manner::Plain,
+            is_attended: false,
+            page: page(None),
+            out: &mut out,
+            notes: &mut notes,
+        };
         let (_interrupt, interrupts) = mpsc::unbounded_channel();
-        let code = chat.talk(connected, screen, interrupts, &mut Typing::lines(typed)).await?;
+        let message = match Source::of(chat.query.as_deref(), typed.is_empty()) {
+            Source::Input { question } => {
+                let question = question.map(str::to_owned);
+                Some(read(question, &mut Typing::lines(typed), &mut Vec::new()).await?)
+            }
+            Source::Argument(text) => Some(text.to_owned()),
+            Source::Keyboard => None,
+        };
+        let code = chat.talk(connected, screen, interrupts, message, &mut Typing::lines(&[])).await?;
         Ok(Seen { out: String::from_utf8(out)?, notes: String::from_utf8(notes)?, code })
     }
 
@@ -208,7 +302,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_prints_its_answer_and_nothing_else() {
         let fake = Fake::start([answered("In the tin.\n")]).await;
-        let seen = chat(&fake, &["-q", "Where is the tea?"], &["not read"]).await.unwrap();
+        let seen = chat(&fake, &["-q", "Where is the tea?"], &[]).await.unwrap();
         assert_eq!((seen.out.as_str(), seen.notes.as_str()), ("In the tin.\n", ""));
         assert_eq!(seen.code, ExitCode::SUCCESS);
         assert_eq!(fake.lines()[0]["text"], "Where is the tea?");
@@ -225,11 +319,52 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_line_of_a_pipe_is_a_message() {
-        let fake = Fake::start([answered("One."), answered("Two.")]).await;
-        let seen = chat(&fake, &[], &["first", "", "second"]).await.unwrap();
-        assert_eq!((seen.out.as_str(), seen.notes.as_str()), ("One.\nTwo.\n", ""));
-        assert_eq!(asked_in(&fake), [json!(null), json!("s1")]);
+    async fn what_is_piped_in_is_one_message_or_the_rest_of_the_question() {
+        let log = "one\n\ntwo\n/three";
+        for (words, expected) in [
+            (&[][..], log.to_owned()),
+            (&["-q", "-"], log.to_owned()),
+            (&["-q", "Summarise:"], format!("Summarise:\n\n{log}")),
+        ] {
+            let mut input = Typing::lines(&[log]);
+            let line = Line::try_parse_from([&["chat"], words].concat()).unwrap().chat;
+            let question = line.query.as_deref().filter(|query| *query != DASH).map(str::to_owned);
+            assert_eq!(read(question, &mut input, &mut Vec::new()).await.unwrap(), expected, "{words:?}");
+        }
+        let nothing = read(Some("Where?".into()), &mut Typing::lines(&[" "]), &mut Vec::new()).await;
+        assert_eq!(nothing.unwrap(), "Where?");
+        assert_eq!(Source::of(Some("-"), true), Source::Input { question: None }, "until Ctrl-D");
+        assert_eq!(Source::of(Some("x"), true), Source::Argument("x"));
+        assert_eq!(Source::of(None, true), Source::Keyboard);
+        assert_eq!(Source::of(None, false), Source::Input { question: None });
+    }
+
+    #[tokio::test]
+    async fn p31_a_question_that_no_person_can_answer_is_refused_at_once() {
+        let asked = Piece::Event(
+            "asked",
+            json!({"id": "s1/1/1/0", "kind": "approval", "text": "?", "command": "rm -rf old", "reason": "recursive delete",
+                   "patterns": ["recursive delete"]}),
+        );
+        let answer = Piece::Event("answer", json!({"text": "I was not allowed to.", "finish": "stop"}));
+        let fake = Fake::start([Reply::Stream(vec![asked, answer])]).await;
+        let seen = chat(&fake, &["-q", "Tidy up"], &[]).await.unwrap();
+        assert_eq!(seen.code, ExitCode::FAILURE);
+        assert_eq!(seen.out, "I was not allowed to.\n");
+        assert!(
+            seen.notes.contains("rm -rf old") && seen.notes.contains("No person can answer here"),
+            "{}",
+            seen.notes
+        );
+        assert!(seen.notes.contains("command_allowlist"), "{}", seen.notes);
+        assert_eq!(
+            fake.decided(),
+            [(
+                "/api/approvals/s1/1/1/0".to_owned(),
+                json!({"decision": "deny", "reason": "no person can be asked here"})
+            )]
+        );
+        assert_eq!(fake.declared(), [None], "nobody claims that a person is there");
     }
 
     #[tokio::test]

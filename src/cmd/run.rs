@@ -39,15 +39,23 @@ pub struct Run {
     /// The model to ask, instead of the configured one
     #[arg(long)]
     model: Option<String>,
-    /// Where the API listens
+    /// Where the API listens: an address of this machine
     #[arg(long)]
     host: Option<String>,
-    #[arg(long)]
+    /// Where the API listens: a number from 1 to 65535; 0 takes one that is free
+    #[arg(long, value_parser = port)]
     port: Option<u16>,
     /// What is logged: error, warn, info, debug, trace, or a filter for modules
     #[arg(long, value_name = "FILTER")]
     log_level: Option<String>,
 }
+
+fn port(text: &str) -> Result<u16, String> {
+    text.trim().parse().map_err(|_| "a port is a number from 1 to 65535, 8642 for example".to_owned())
+}
+
+/// Where the log says what the standard error hears anyway, as the last words of the process.
+const LAST_WORDS: &str = "throughline::last_words";
 
 /// Hermes' code for "start me again", from sysexits.h: a temporary failure.
 const RESTART_CODE: u8 = 75;
@@ -84,7 +92,7 @@ impl Run {
         let ended = runtime.block_on(self.serve(assembly, environment, &logs, began, out));
         runtime.shutdown_background(); // whatever still waits for a model is on disk
         if let Err(error) = &ended {
-            tracing::error!("{error:#}");
+            tracing::error!(target: LAST_WORDS, "{error:#}");
         }
         logs.flush();
         match ended? {
@@ -183,7 +191,7 @@ impl Run {
         let door = doors(&candidates, shared.as_ref().map(|shared| shared.at));
         let (reading, overrides) = (environment.clone(), self.overrides());
         let read = move |home: &Home| plan(home, &reading, overrides.clone());
-        let host = Host::new(crew.clone(), company, logs.clone(), read, door);
+        let host = Host::new(crew.clone(), company, logs.clone(), read, door, profiles);
         let heart = tokio::spawn(host::heartbeat(crew.clone(), notify.clone()));
         let (kept, first) = host.keep(candidates);
         let started = tokio::select! {
@@ -459,7 +467,10 @@ fn warn(warning: &Remark) {
 /// To the standard error as ever, and to the files of the homes. Where there is one agent only, its
 /// name on every line would tell nobody anything.
 fn log(filter: &str, logs: &Arc<Logs>, several: bool) {
-    let named = filter_fn(move |metadata| several || !(metadata.is_span() && metadata.name() == "agent"));
+    let named = filter_fn(move |metadata| {
+        let is_name = metadata.is_span() && metadata.name() == "agent";
+        (several || !is_name) && metadata.target() != LAST_WORDS
+    });
     let shown = tracing_subscriber::EnvFilter::new(filter);
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(RedactedStderr::default)

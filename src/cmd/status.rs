@@ -140,6 +140,7 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
     }
     found.extend(text("unreadable").map(|why| format!("its store cannot be read: {why}")));
     found.extend(text("unwritable").map(|why| format!("cannot write: {why}")));
+    found.extend(text("model_trouble").map(|why| format!("the model does not answer: {why}")));
     for platform in agent["platforms"].as_array().into_iter().flatten() {
         if let ("waiting" | "refused", Some(why)) =
             (platform["state"].as_str().unwrap_or_default(), platform["detail"].as_str())
@@ -499,6 +500,7 @@ mod tests {
         for (field, value) in [
             ("state", json!("down")),
             ("unwritable", json!("no space left")),
+            ("model_trouble", json!("gpt at localhost did not answer")),
             ("latest_refused_replies", json!([{"key": "S/6", "since": 999_000.0}])),
             ("parked", json!(2)),
             ("unkept_refused", json!(1)),

@@ -153,7 +153,8 @@ fn p4_what_the_user_has_named_is_a_command() {
     assert!(said("/uptime").contains("up since ever"));
     assert!(said("/fresh").contains("Session"), "an alias is what it stands for");
     assert!(said("/frobnicate").contains("There is no command /frobnicate"));
-    let (said, _) = orders(client, TALK, "/commands");
+    let said: String =
+        ["/commands", "/commands 2"].iter().map(|order| orders(client, TALK, order).0).collect();
     assert!(said.contains("/uptime") && said.contains("/branch"), "{said}");
     let (said, _) = orders(client, TALK, "/model no-such-model");
     assert!(said.contains("Nothing was changed"), "{said}");

@@ -148,7 +148,8 @@ impl Launch {
         self
     }
 
-    fn command(&self) -> Command {
+    /// As it would be run, without input.
+    pub fn command(&self) -> Command {
         let binary = env!("CARGO_BIN_EXE_throughline").to_owned();
         let mut words = self.wrapper.iter().chain([&binary]).chain(&self.arguments);
         let mut command = Command::new(words.next().expect("there is always the binary"));

@@ -24,7 +24,6 @@ mod killed;
 mod lifecycle;
 mod memory;
 mod model;
-mod nine_compress;
 mod openai_sdk;
 mod owners;
 mod pairing;
@@ -40,6 +39,8 @@ mod simulation;
 mod snapshots;
 mod strangers;
 mod switches;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod tidy;
 mod torture;
 mod troubles;

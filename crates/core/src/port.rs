@@ -1086,6 +1086,8 @@ pub enum Update {
     },
     /// A tool asks something; the answer is waited for.
     Asked(Pending),
+    /// The model does not answer, and is asked again: why, in a sentence.
+    Troubled(String),
     /// The end. A further `next` gives it again.
     Settled(Arc<Settled>),
     /// The gateway is stopping; the input is kept and goes on at the next start.
@@ -1339,6 +1341,8 @@ pub struct Status {
     /// Why nothing can be written at the moment.
     pub unwritable: Option<String>,
     pub model: String,
+    /// Why the model did not answer when it was last asked. None: it did, or was never asked.
+    pub model_trouble: Option<String>,
     pub active_sessions: usize,
     pub running_turns: usize,
     pub waiting_inputs: usize,

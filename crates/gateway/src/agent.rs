@@ -128,6 +128,8 @@ pub(crate) struct Home {
     pub in_flight: Mutex<BTreeMap<Digest, usize>>,
     pub in_flight_left: Notify,
     unwritable: Mutex<Option<String>>,
+    /// Why the model did not answer when it was last asked.
+    model_trouble: Mutex<Option<String>>,
     /// How often each session's actor has fallen over.
     falls: Mutex<BTreeMap<SessionId, u32>>,
     /// Around whatever this agent does: its lines go to its own log.
@@ -168,6 +170,18 @@ pub(crate) struct Gauges {
 impl Home {
     pub fn unwritable(&self) -> Option<String> {
         self.unwritable.lock().expect("nothing panics while it holds this").clone()
+    }
+
+    pub fn model_trouble(&self) -> Option<String> {
+        self.model_trouble.lock().expect("nothing panics while it holds this").clone()
+    }
+
+    /// How the model's latest answer went: None, well; else what went wrong.
+    pub fn model_answered(&self, trouble: Option<&str>) {
+        let mut known = self.model_trouble.lock().expect("nothing panics while it holds this");
+        if known.as_deref() != trouble {
+            *known = trouble.map(str::to_owned);
+        }
     }
 
     /// Where it leaves: by its own account, or by the bot of the agent that was written to. Never by
@@ -371,6 +385,7 @@ impl Agent {
             in_flight: Mutex::default(),
             in_flight_left: Notify::new(),
             unwritable: Mutex::default(),
+            model_trouble: Mutex::default(),
             falls: Mutex::default(),
             span: span.clone(),
             rooms: Mutex::default(),

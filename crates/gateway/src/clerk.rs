@@ -18,9 +18,10 @@ use throughline_core::input::{BACKGROUND, Birth, DedupeKey, Kind, Request, Trace
 use throughline_core::memory::{Naming, Scope as Whose};
 use throughline_core::message::Body;
 use throughline_core::port::{
-    Assignment, Clerk, Desk as _, Model, Models, Promise, Read, Refusal, Resumable, Scope, SessionFilter,
-    SessionSummary, StoreError, Submission, Titling,
+    Assignment, Clerk, Desk as _, Health, Model, Models, Promise, Read, Refusal, Resumable, Scope,
+    SessionFilter, SessionSummary, StoreError, Submission, Titling,
 };
+use throughline_core::redact::redacted;
 use throughline_core::route::Target;
 use throughline_core::session::compress::thousands;
 use throughline_core::session::{Event, Preferences};
@@ -36,6 +37,8 @@ const LISTED_MAX: usize = 10;
 /// Where sessions come from that somebody held at the machine itself.
 const TERMINAL: &str = "cli";
 const COMMANDS_PER_PAGE: usize = 40;
+/// What shows how the machine is set up, or writes to it: not for everybody who may write to the agent.
+const FOR_OWNERS: [&str; 6] = ["config", "debug", "platforms", "plugins", "save", "toolsets"];
 /// What a model may be asked to think; others are refused before a provider refuses them in every turn.
 const LEVELS: [&str; 8] = ["none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"];
 
@@ -102,6 +105,14 @@ impl Order {
                 self.earlier(home, wanted, reach).await
             }
             Errand::Background { session, text } => Ok(self.background(home, session, text).await),
+            Errand::Other { name, .. }
+                if FOR_OWNERS.contains(&name.as_str()) && !self.is_owner(home).await? =>
+            {
+                Ok(Found::Said(format!(
+                    "/{name} is about the machine, so it answers at the terminal (`throughline chat`), and in private to those \
+                     whom allow_admin_from names."
+                )))
+            }
             Errand::Other { name, argument } => match home.clerk.carry_out(&self.asked).await {
                 Some(found) => Ok(found),
                 None => self.other(home, name, argument).await,
@@ -210,6 +221,17 @@ impl Order {
             .is_some_and(|chat| chat.split(':').any(|part| part == "dm"));
         let chat = place.as_ref().map(|place| place.chat.clone()).filter(|_| !alone);
         Ok(Scope::Person { source: source.clone(), user: user.clone(), chat })
+    }
+
+    /// At the terminal, or one whom the operator named as administrator, where nobody reads along.
+    async fn is_owner(&self, home: &Home) -> Result<bool, StoreError> {
+        Ok(match self.scope(home).await? {
+            Scope::Owner => true,
+            Scope::Person { source, user: Some(user), chat: None } => {
+                home.administrators.iter().any(|(platform, known)| *platform == source && *known == user)
+            }
+            Scope::Person { .. } | Scope::Principal(_) => false,
+        })
     }
 
     /// As far as `/resume` reaches. Hermes' `--all` shows an administrator whatever anybody said; here nobody is
@@ -381,6 +403,12 @@ impl Order {
             "usage" => self.usage(home).await?,
             "insights" => self.insights(home, argument).await?,
             "whoami" => Found::Said(self.whoami()),
+            "platforms" => Found::Said(platforms(home)),
+            "topic" => Found::Said(format!(
+                "Each topic or thread of a chat has a conversation of its own; nothing has to be switched on for it. This one \
+                 is {}.",
+                self.session
+            )),
             "profile" => Found::Said(format!("This is the agent {}.", home.rules.agent)),
             "commands" => Found::Said(commands(home.clerk.names(&self.asked).await, argument)),
             "model" => self.model(home, argument),
@@ -559,6 +587,23 @@ impl Order {
                 LEVELS.join(", ")
             )),
         }
+    }
+}
+
+/// How each platform is, as Hermes lists them.
+fn platforms(home: &Home) -> String {
+    let line =
+        |(name, platform): (&String, &Arc<dyn throughline_core::port::Platform>)| match platform.health() {
+            Health::Up => format!("  ✓ {name}: connected"),
+            Health::Starting => format!("  … {name}: not connected yet"),
+            Health::Waiting(why) => format!("  ✗ {name}: tried again; {}", redacted(&why)),
+            Health::Refused(why) => format!("  ✗ {name}: off; {}", redacted(&why)),
+        };
+    let shown = home.platforms.iter().filter(|(name, _)| *name != throughline_core::input::AGENT_PLATFORM);
+    let lines: Vec<String> = shown.map(line).collect();
+    match lines.is_empty() {
+        true => "Gateway Status\n  No messaging platform is configured.".into(),
+        false => format!("Gateway Status\n{}", lines.join("\n")),
     }
 }
 

@@ -202,6 +202,7 @@ impl Desk for Door {
             draining,
             unwritable,
             model: home.model.name().to_owned(),
+            model_trouble: home.model_trouble(),
             active_sessions: home.router.live(),
             running_turns: home.gauges.running.load(Ordering::Relaxed),
             waiting_inputs: home.gauges.waiting.load(Ordering::Relaxed),

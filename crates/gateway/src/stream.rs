@@ -88,6 +88,14 @@ impl Feed {
         self.show(turn, step, Update::Asked(pending));
     }
 
+    /// The model is asked again. Only whoever follows now is told: the next attempt may be well.
+    pub fn troubled(&self, turn: TurnId, step: u32, why: String) {
+        let mut state = self.state();
+        if state.running.as_ref().is_some_and(|running| running.turn == turn && running.step == step) {
+            state.tell_running(&Update::Troubled(why));
+        }
+    }
+
     fn show(&self, turn: TurnId, step: u32, update: Update) {
         let mut state = self.state();
         match &mut state.running {

@@ -70,6 +70,7 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
         let answered = AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| Err(panicked()));
         match answered {
             Ok(answer) => {
+                desk.home.model_answered(None);
                 // The context engine has its say before the answer is written down.
                 let full = desk.home.compressor.is_full(&answer, &standing).await;
                 return desk.report(Event::Answered { turn, step, answer, prompt: mark, full });
@@ -77,13 +78,23 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
             Err(ModelError { kind, message }) => match ask_again(kind, attempt) {
                 Some(delay) => {
                     tracing::warn!(attempt, ?delay, message, "the model did not answer; asking again");
+                    desk.home.model_answered(Some(&message));
+                    feed.troubled(turn, step, format!("{message} It is asked again for a while."));
                     desk.home.note(Some(desk.session.clone()), "model_retried", message);
                     sleep(delay).await;
                 }
-                None => return desk.report(Event::Failed { turn, step, failure: Failure { kind, message } }),
+                None => {
+                    desk.home.model_answered(Some(message.as_str()).filter(|_| is_of_the_model(kind)));
+                    return desk.report(Event::Failed { turn, step, failure: Failure { kind, message } });
+                }
             },
         }
     }
+}
+
+/// The model, or the way to it, is at fault, rather than what it was asked.
+fn is_of_the_model(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::Wait { .. } | FailureKind::Credentials | FailureKind::Broken)
 }
 
 /// Runs one call. `id` is the model's own name for it.

@@ -5,7 +5,8 @@
 //!   with `/` is an order; `key` makes sending it twice one message. Events, each with JSON data:
 //!   `accepted` `{session, seq, duplicate}`, `delta` `{text}`, `reasoning` `{text}`, `restarted`
 //!   `{}` (what was streamed is void), `calling` `{id, tool, arguments}`, `called` `{id, tool}`,
-//!   `asked` (a tool waits for a person: see [`crate::approvals`]), and one of `answer` `{text, finish, usage}`, `done` `{said,
+//!   `asked` (a tool waits for a person: see [`crate::approvals`]), `troubled` `{message}` (the model does not answer,
+//!   and is asked again), and one of `answer` `{text, finish, usage}`, `done` `{said,
 //!   successor}`, `failed` `{code, message}`, `interrupted` `{code, message}` as the last
 //! - `POST /api/sessions/{id}/commands` `{"command": "/new"}`: an order to a session, and what it said
 //! - `POST /api/control/memory/retry` `{"turn": …}`: what the memory provider does not have yet is handed over again
@@ -43,6 +44,7 @@ use throughline_core::command::{Command, Errand};
 use throughline_core::id::SNAPSHOT_INFIX;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind, Trace};
 use throughline_core::port::{CutChain, Delta, Question, Reading, Settled, Submission};
+use throughline_core::redact::redacted;
 use throughline_core::route::Target;
 use throughline_core::session::{Act, Event, Outcome, Rules, Session};
 use throughline_core::{Content, Seq, SessionId, Time};
@@ -226,6 +228,10 @@ impl Voice for Told {
         }
     }
 
+    fn troubled(&mut self, why: &str, out: &mut Vec<u8>) {
+        sse::event("troubled", &json!({ "message": why }), out);
+    }
+
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {
         if let Outcome::Done { said, successor } = &settled.outcome {
             let successor = successor.as_ref().map(SessionId::as_str);
@@ -363,6 +369,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
         "agent": app.options.agent,
         "version": app.options.version,
         "model": status.model,
+        "model_trouble": status.model_trouble.as_deref().map(redacted),
         "shown_as": app.options.model,
         "ready": status.ready,
         "draining": status.draining,

@@ -48,7 +48,8 @@ impl Follower {
                 | Update::Restarted
                 | Update::Calling { .. }
                 | Update::Called { .. }
-                | Update::Asked(_) => {}
+                | Update::Asked(_)
+                | Update::Troubled(_) => {}
                 Update::Settled(settled) => return Ok(settled),
                 Update::Interrupted => return Err(self.interrupted()),
             }

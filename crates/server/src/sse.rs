@@ -36,6 +36,8 @@ pub trait Voice: Send + Unpin + 'static {
     /// A tool is called or has its result, or waits for a person. What was said so far was a remark
     /// on the way, and the answer is yet to come.
     fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>);
+    /// The model does not answer, and is asked again. Dialects of others have no word for it.
+    fn troubled(&mut self, _why: &str, _out: &mut Vec<u8>) {}
     /// Whether that was an answer.
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool;
     /// The turn goes on, but this stream cannot.
@@ -151,6 +153,7 @@ impl<V: Voice> Events<V> {
                 self.voice.working(&Work::Called { id: &id, tool: &tool }, &mut self.out);
             }
             Ok(Update::Asked(pending)) => self.voice.working(&Work::Asked(&pending), &mut self.out),
+            Ok(Update::Troubled(why)) => self.voice.troubled(&why, &mut self.out),
             Ok(Update::Settled(settled)) => {
                 if self.voice.settled(&settled, &mut self.out) {
                     self.delivery = Some(follower.delivery());

@@ -150,6 +150,7 @@ fn gauges(status: &Status) -> Value {
         "ready": status.ready,
         "draining": status.draining,
         "unwritable": status.unwritable.as_deref().map(redacted),
+        "model_trouble": status.model_trouble.as_deref().map(redacted),
         "halted": status.halted,
         "active_sessions": status.active_sessions,
         "running_turns": status.running_turns,

@@ -404,7 +404,8 @@ async fn answer(
             | Update::Restarted
             | Update::Calling { .. }
             | Update::Called { .. }
-            | Update::Asked(_) => {}
+            | Update::Asked(_)
+            | Update::Troubled(_) => {}
             Update::Interrupted => return Err(None),
             Update::Settled(settled) => {
                 return match (&settled.outcome, &settled.answer) {

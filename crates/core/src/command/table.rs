@@ -24,11 +24,21 @@ const fn entry(
 
 /// In the order in which `/help` shows them.
 pub const ALL: &[Entry] = &[
-    entry("new", &["reset"], "[name]", "end this conversation and begin another"),
+    entry("new", &["reset", "clear"], "[name]", "end this conversation and begin another"),
     entry("resume", &[], "[number|title|id] [--all]", "go on with an earlier conversation; alone: list them"),
     entry("sessions", &[], "[words]", "list your conversations, or find one by what was said"),
     entry("branch", &["fork"], "[name]", "go on in a copy of this conversation; the original stays"),
     entry("title", &[], "[name]", "name this conversation, or show its name"),
+    entry("history", &[], "", "show conversation history"),
+    entry("copy", &[], "[number]", "copy the last assistant response, or the one with this number"),
+    entry("save", &[], "", "save the current conversation as JSON, in the agent's home"),
+    entry(
+        "snapshot",
+        &["snap"],
+        "",
+        "list what summaries and restores of this conversation have left behind",
+    ),
+    entry("topic", &[], "", "which conversation this topic or thread has"),
     entry("undo", &[], "[N]", "take back the last exchange, or the last N"),
     entry("retry", &[], "", "ask the last message again, without the answer it got"),
     entry(
@@ -55,12 +65,21 @@ pub const ALL: &[Entry] = &[
     entry("reasoning", &[], "[level|reset] [--global]", "how long the model thinks here"),
     entry("personality", &[], "[name|none]", "how the agent speaks here"),
     entry("verbose", &[], "[off|new|all|verbose]", "how much of its tools is shown here"),
+    entry("busy", &[], "", "what becomes of a message while a turn runs"),
     entry(
         "memory",
         &[],
         "[status | show | history | restore <name> | pending | approve <id> | reject <id> | jobs | retry [turn]]",
         "what the agent remembers, and what is gone of it",
     ),
+    entry("skills", &[], "", "list the skills"),
+    entry("tools", &[], "", "list the tools that the agent has here"),
+    entry("toolsets", &[], "", "list the toolsets that are on here"),
+    entry("plugins", &[], "", "list installed plugins and their status"),
+    entry("platforms", &["gateway"], "", "show gateway/messaging platform status"),
+    entry("config", &[], "", "show current configuration"),
+    entry("debug", &[], "", "show a debug report; nothing is uploaded"),
+    entry("version", &["v"], "", "show the version"),
     entry("usage", &[], "", "what this conversation has cost"),
     entry("insights", &[], "[days]", "what your conversations have cost"),
     entry("status", &[], "", "where this conversation stands"),
@@ -76,28 +95,24 @@ pub const ALL: &[Entry] = &[
 
 /// What people may know from elsewhere, and what to do here instead.
 const ELSEWHERE: &[(&[&str], &str)] = &[
-    (&["topic"], "Each topic or thread of a chat has a conversation of its own without it."),
-    (&["clear"], "Use /new to begin another conversation."),
     (
-        &["history", "save", "copy"],
-        "On the machine itself `throughline sessions` shows and exports conversations.",
-    ),
-    (
-        &["snapshot", "snap", "rollback"],
-        "On the machine itself `throughline sessions snapshots` lists what was, and `throughline sessions restore` brings it back. Files are not tracked.",
+        &["rollback"],
+        "Files are not tracked here, so none can be brought back. /undo takes back what was said.",
     ),
     (&["handoff"], "Use /title here and /resume with that title where you want to go on."),
     (
         &["goal", "subgoal", "moa"],
         "Say what is wanted in a message; /background has it done beside the conversation.",
     ),
+    (&["voice"], "Messages are read and written as text here, and no setting changes that."),
     (
-        &["voice", "fast", "footer", "busy", "codex-runtime", "codex_runtime"],
-        "Set it in config.yaml and /restart.",
+        &["fast"],
+        "The speed of a model cannot be chosen here. /model chooses another model, /reasoning how long it thinks.",
     ),
+    (&["footer"], "Replies have no footer here. /usage and /status show what it would."),
+    (&["codex-runtime", "codex_runtime"], "There is one runtime here. /model chooses the model."),
     (
         &[
-            "skills",
             "bundles",
             "learn",
             "curator",
@@ -108,21 +123,17 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
             "learning",
             "memory-graph",
         ],
-        "/commands lists the skills; a skill is used by its name, and the agent can write one if you ask it to.",
-    ),
-    (&["suggestions", "suggest", "blueprint", "bp", "cron", "kanban"], "Ask the agent for it in words."),
-    (
-        &["platform", "platforms", "gateway"],
-        "On the machine itself `throughline status` shows how each platform is.",
+        "/skills lists the skills; a skill is used by its name, and the agent can write one if you ask it to.",
     ),
     (
-        &["config", "tools", "toolsets", "plugins", "browser", "reload", "debug"],
-        "On the machine itself `throughline config` shows what is set.",
+        &["cron", "suggestions", "suggest", "blueprint", "bp"],
+        "Nothing runs on a schedule here. The scheduler of the machine can: it may call `throughline chat -q`.",
     ),
-    (
-        &["update", "version", "v"],
-        "On the machine itself `throughline --version` names it, and its package updates it.",
-    ),
+    (&["kanban"], "There is no board here. Agents of one process give each other tasks if you ask them to."),
+    (&["platform"], "/platforms shows how each platform is. One that fails is tried again by itself."),
+    (&["browser"], "There are no browser tools here; an MCP server can bring some."),
+    (&["reload"], "/restart reads config.yaml and .env again."),
+    (&["update"], "/version names the version; on the machine itself its package updates it."),
     (
         &["topup", "subscription", "upgrade"],
         "Your provider's own site has it; /usage shows what was used here.",

@@ -191,7 +191,8 @@ async fn settled(door: &Door, mut receipt: Receipt) -> Option<Arc<Settled>> {
             | Update::Restarted
             | Update::Calling { .. }
             | Update::Called { .. }
-            | Update::Asked(_) => {}
+            | Update::Asked(_)
+            | Update::Troubled(_) => {}
         }
     }
 }

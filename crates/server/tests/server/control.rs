@@ -26,7 +26,13 @@ fn told(reply: &Reply) -> Vec<(String, Value)> {
 #[tokio::test]
 async fn a_line_begins_a_conversation_of_the_terminal() {
     let api = Api::new();
-    api.desk.next(Script::says("Hello!").after(vec![words("Oh"), Update::Restarted, words("Hello!")]));
+    let trouble = Update::Troubled("The model did not answer.".into());
+    api.desk.next(Script::says("Hello!").after(vec![
+        words("Oh"),
+        Update::Restarted,
+        trouble,
+        words("Hello!"),
+    ]));
     let reply = api.line(json!({"text": "hi"})).await;
     let told = told(&reply);
     let session = told[0].1["session"].as_str().unwrap().to_owned();
@@ -36,6 +42,7 @@ async fn a_line_begins_a_conversation_of_the_terminal() {
             ("accepted".to_owned(), json!({"session": session, "seq": 1, "duplicate": false})),
             ("delta".to_owned(), json!({"text": "Oh"})),
             ("restarted".to_owned(), json!({})),
+            ("troubled".to_owned(), json!({"message": "The model did not answer."})),
             ("delta".to_owned(), json!({"text": "Hello!"})),
             (
                 "answer".to_owned(),

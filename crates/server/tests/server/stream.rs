@@ -70,6 +70,7 @@ async fn p10_the_streamed_text_ends_in_the_whole_answer_whatever_came_before() {
     for (updates, joined, torn) in [
         (vec![], "Hello!", false),
         (vec![words("Hel")], "Hello!", false),
+        (vec![Update::Troubled("away".into()), words("Hel")], "Hello!", false),
         (vec![words("Hel"), Update::Restarted, words("Hel"), words("lo!")], "Hello!", false),
         (vec![words("Oh, "), Update::Restarted, words("Hello!")], "Oh, \n\nHello!", true),
         (vec![words("Oh, "), Update::Restarted], "Oh, \n\nHello!", true),

@@ -1,0 +1,406 @@
+//! `throughline chat` at a real terminal, in a pipe, and without either; and the words of starts that fail.
+
+use crate::gateway::{Launch, Place};
+use crate::model::ModelServer;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// A program at a terminal of its own, which is also the one that its Ctrl-C comes from.
+struct Terminal {
+    child: Child,
+    keyboard: File,
+    screen: Arc<Mutex<String>>,
+    /// What was looked at already.
+    seen: usize,
+}
+
+impl Terminal {
+    fn open(launch: &Launch) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = OsStr::from_bytes(name.as_bytes());
+        let noctty = OpenptFlags::NOCTTY.bits() as i32;
+        let side = || OpenOptions::new().read(true).write(true).custom_flags(noctty).open(path).unwrap();
+        let mut command = launch.clone().through(&["/usr/bin/setsid", "--ctty", "--wait"]).command();
+        command.env("TERM", "xterm").env("NO_COLOR", "1");
+        let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
+        let keyboard = File::from(master);
+        let screen = Arc::<Mutex<String>>::default();
+        let (mut reading, shown) = (keyboard.try_clone().unwrap(), screen.clone());
+        thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(length @ 1..) = reading.read(&mut piece) {
+                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
+            }
+        });
+        Self { child, keyboard, screen, seen: 0 }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is on the screen, below what was seen before. What stands between.
+    fn sees(&mut self, what: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let screen = self.screen.lock().unwrap().clone();
+            if let Some(place) = screen[self.seen..].find(what) {
+                let between = screen[self.seen..][..place].to_owned();
+                self.seen += place + what.len();
+                return between;
+            }
+            assert!(Instant::now() < deadline, "{what:?} is not on the screen:\n{}", &screen[self.seen..]);
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn ends(mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end:\n{}", self.screen.lock().unwrap());
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    fs::create_dir_all(place.file("work/old")).unwrap();
+    let work = place.file("work");
+    let config = format!("terminal: {{cwd: {}}}\napprovals: {{mode: manual, timeout: 60}}\n", work.display());
+    place.write("home/config.yaml", config);
+    place
+}
+
+fn runs(command: &str) -> Value {
+    json!([{"name": "terminal", "arguments": {"command": command}}])
+}
+
+/// Waits for a file, then asks whether it may delete a directory.
+fn tidying() -> Value {
+    json!({"rules": [
+        {"when": {"contains": "tidy", "result": false}, "call": runs("until [ -e go ]; do sleep 0.02; done")},
+        {"when": {"contains": "tidy", "result": true}, "times": 1, "call": runs("rm -rf old")},
+        {"when": {"contains": "tidy", "result": true}, "say": "done tidying"},
+    ]})
+}
+
+fn last_said(asked: &Value) -> String {
+    let messages = asked["messages"].as_array().unwrap();
+    let user = messages.iter().rev().find(|message| message["role"] == "user").unwrap();
+    user["content"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn p31_what_was_typed_before_a_question_never_answers_it() {
+    let place = place();
+    let launch = place.rehearsing(&tidying());
+    let gateway = launch.start();
+    let old = place.file("work/old");
+    let mut terminal = Terminal::open(&launch.clone().arg("chat"));
+    terminal.sees("› ");
+    // The second line is in the editor's own buffer when the turn begins, the third in the terminal's.
+    terminal.types("tidy\ryes\r");
+    terminal.sees("┊ terminal");
+    terminal.types("yes\ral");
+    terminal.sees("yes\r\nal");
+    place.write("work/go", "");
+    terminal.sees("rm -rf old");
+    terminal.sees("does not answer it");
+    terminal.sees("answer › ");
+    for (typed, told) in [
+        ("\r", "Nothing was answered"),
+        ("y\r", "\"y\" is neither yes nor no"),
+        ("a\r", "neither yes nor no"),
+    ] {
+        terminal.types(typed);
+        terminal.sees(told);
+        terminal.sees("answer › ");
+    }
+    assert!(old.exists(), "nothing that came before the question, and no letter, has allowed it");
+    assert_eq!(gateway.client.read("/api/approvals")["data"].as_array().unwrap().len(), 1);
+    terminal.types("yes\r");
+    terminal.sees("done tidying");
+    assert!(!old.exists(), "a word after it has");
+    // What the editor had is the next message; what the terminal had is found with the arrow.
+    until("the line behind it was sent", || {
+        place.asked().last().is_some_and(|asked| last_said(asked) == "yes")
+    });
+    terminal.sees("only repeats what it heard");
+    terminal.sees("› ");
+    terminal.types("\x1b[A\x1b[A\r"); // behind the line that was sent since
+    until("what was set aside comes back", || {
+        place.asked().last().is_some_and(|asked| last_said(asked) == "al")
+    });
+    terminal.sees("only repeats what it heard");
+    terminal.sees("› ");
+    terminal.types("\x04");
+    assert!(terminal.ends().success());
+}
+
+#[test]
+fn p31_a_no_at_the_terminal_is_told_to_the_model() {
+    let place = place();
+    place.write("work/go", "");
+    let launch = place.rehearsing(&tidying());
+    let gateway = launch.start();
+    let mut terminal = Terminal::open(&launch.clone().arg("chat"));
+    terminal.sees("› ");
+    terminal.types("tidy\r");
+    terminal.sees("answer › ");
+    terminal.types("no, it is still used\r");
+    terminal.sees("done tidying");
+    assert!(place.file("work/old").exists());
+    let told = place.asked().last().unwrap()["messages"].to_string();
+    assert!(told.contains("BLOCKED") && told.contains("it is still used"), "{told}");
+    drop(terminal);
+    assert!(gateway.stop().success());
+}
+
+#[test]
+fn p31_without_a_terminal_a_question_is_refused_at_once_and_the_exit_code_says_so() {
+    let place = place();
+    place.write("work/go", "");
+    let launch = place.rehearsing(&tidying());
+    let _gateway = launch.start();
+    let began = Instant::now();
+    let ended = launch.clone().arg("chat").arg("-q").arg("tidy").run();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert_eq!(ended.stdout, "done tidying\n");
+    for words in ["rm -rf old", "No person can answer here", "command_allowlist"] {
+        assert!(ended.stderr.contains(words), "{words:?} is not in {}", ended.stderr);
+    }
+    assert!(began.elapsed() < Duration::from_secs(30), "nobody was waited for: {:?}", began.elapsed());
+    assert!(place.file("work/old").exists());
+}
+
+/// Runs it with this on its standard input.
+fn fed(launch: &Launch, input: &str) -> (ExitStatus, String, String) {
+    let mut command = launch.command();
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status, text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn p8_what_is_piped_in_is_one_message() {
+    let place = Place::new();
+    let launch = place.rehearsing(&json!({"rules": [{"when": {"contains": "line"}, "say": "Read."}]}));
+    let _gateway = launch.start();
+    let log = "line one\n\nline two\nline three\n";
+    for (words, expected) in [
+        (&["chat"][..], "line one\n\nline two\nline three".to_owned()),
+        (&["chat", "-q", "-"], "line one\n\nline two\nline three".to_owned()),
+        (&["chat", "-q", "Summarise:"], "Summarise:\n\nline one\n\nline two\nline three".to_owned()),
+    ] {
+        let before = place.asked().len();
+        let chat = words.iter().fold(launch.clone(), |launch, word| launch.arg(*word));
+        let (status, stdout, stderr) = fed(&chat, log);
+        assert!(status.success(), "{stderr}");
+        assert_eq!(stdout, "Read.\n", "{words:?}");
+        let asked = place.asked();
+        assert_eq!(asked.len(), before + 1, "one message for {words:?}");
+        assert_eq!(last_said(asked.last().unwrap()), expected, "{words:?}");
+    }
+    let (status, _, stderr) = fed(&launch.clone().arg("chat"), "\n");
+    assert!(!status.success() && stderr.contains("there is nothing to ask"), "{stderr}");
+}
+
+#[test]
+fn p8_ctrl_c_ends_the_turn_keeps_what_was_typed_and_a_second_one_leaves() {
+    let place = Place::new();
+    let launch = place.rehearsing(&json!({"rules": [{"when": {"contains": "ponder"}, "never": true}]}));
+    let gateway = launch.start();
+    let mut terminal = Terminal::open(&launch.clone().arg("chat"));
+    terminal.sees("› ");
+    terminal.types("ponder\r");
+    until("the model is asked", || place.asked().len() == 1);
+    terminal.types("the next words");
+    terminal.sees("the next words");
+    terminal.types("\x03");
+    terminal.sees("Ending the turn");
+    terminal.sees("Stopped.");
+    until("the turn has ended", || gateway.client.read("/api/control/status")["running_turns"] == 0);
+    terminal.sees("the next words");
+    terminal.types("\r");
+    until("they are sent", || place.asked().last().is_some_and(|asked| last_said(asked) == "the next words"));
+    terminal.sees("› ");
+    terminal.types("half a thought");
+    terminal.sees("half a thought");
+    terminal.types("\x03");
+    terminal.sees("\n");
+    terminal.sees("› ");
+    terminal.types("\x1b[A");
+    terminal.sees("half a thought");
+    terminal.types("\x15ponder again\r");
+    until("the model is asked", || {
+        place.asked().last().is_some_and(|asked| last_said(asked) == "ponder again")
+    });
+    terminal.types("\x03");
+    terminal.sees("Ending the turn");
+    terminal.types("\x03");
+    // The turn may end before the second: then the prompt takes it as its end.
+    let code = terminal.ends().code();
+    assert!(matches!(code, Some(0 | 130)), "{code:?}");
+}
+
+// --------------------------------------------------------------------------- starts that fail
+
+fn once(text: &str, words: &str) {
+    assert_eq!(text.matches(words).count(), 1, "{words:?} once in:\n{text}");
+}
+
+#[test]
+fn a_start_that_fails_says_so_once_with_what_to_do_next() {
+    let place = Place::new();
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for (words, code, told) in [
+        (
+            &["--port", &port][..],
+            1,
+            &["cannot listen on 127.0.0.1", "Another program listens there", "--port"][..],
+        ),
+        (&["--host", "no.such.host.invalid"], 1, &["cannot listen on no.such.host.invalid", "--host"]),
+        (&["--host", "192.0.2.7"], 1, &["cannot listen on 192.0.2.7", "does not have that address"]),
+        (&["--port", "abc"], 2, &["'abc'", "a port is a number from 1 to 65535"]),
+        (&["--port", "70000"], 2, &["'70000'", "a port is a number from 1 to 65535"]),
+    ] {
+        let ended = words.iter().fold(place.launch(), |launch, word| launch.arg(*word)).run();
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{words:?}: {said}");
+        once(&said, told[0]);
+        told.iter().for_each(|words| assert!(said.contains(words), "{words:?} is not in {said}"));
+        assert!(!said.contains("tried again") && !said.contains("trying again"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_mistyped_home_is_named_and_not_made() {
+    let place = Place::new();
+    let home = place.file("no-such-home");
+    for words in
+        [&["status"][..], &["chat", "-q", "hello"], &["stop", "--all"], &["restart"], &["mcp", "serve"]]
+    {
+        let launch = Launch::on(&place, &[&home]);
+        let ended = words.iter().fold(launch, |launch, word| launch.arg(*word)).run();
+        assert_eq!(ended.status.code(), Some(1), "{words:?}: {ended:?}");
+        assert!(ended.stderr.contains("there is no home at"), "{words:?}: {ended:?}");
+        assert!(ended.stderr.contains("check --home"), "{words:?}: {ended:?}");
+        assert!(!home.exists(), "{words:?} made it");
+    }
+}
+
+#[test]
+fn p30_a_dead_model_is_told_of_in_the_chat_and_in_the_status() {
+    let place = Place::new();
+    let model = ModelServer::start(Duration::ZERO);
+    let gone = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let dead = model.setting("gpt-dead").replace(&model.address.to_string(), &gone.to_string());
+    place.write("home/config.yaml", format!("model: {dead}\n"));
+    let launch = place.launch();
+    let gateway = launch.start();
+    let mut terminal = Terminal::open(&launch.clone().arg("chat"));
+    terminal.sees("› ");
+    let asked = Instant::now();
+    terminal.types("hello\r");
+    terminal.sees("did not answer");
+    let waited = asked.elapsed();
+    terminal.sees("asked again");
+    println!("the dead model was told of after {waited:?}");
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+    let status = launch.clone().arg("status").run();
+    assert_eq!(status.status.code(), Some(1), "{status:?}");
+    assert!(status.stdout.contains("the model does not answer"), "{}", status.stdout);
+    terminal.types("\x03");
+    terminal.sees("Stopped.");
+    drop(gateway);
+}
+
+#[test]
+fn p31_commands_that_show_the_machine_answer_at_the_terminal_and_show_no_secret() {
+    let place = Place::new();
+    place.write("home/.env", "SOME_API_KEY=canary-of-the-env-file\n");
+    let gateway = place.rehearsing(&json!({})).start();
+    let client = &gateway.client;
+    let said = |session: Option<&str>, text: &str| {
+        client.post("/api/control/chat", &[], &json!({"text": text, "session": session})).unwrap().text()
+    };
+    said(Some("mine"), "Where is the tea?");
+    for (command, expected) in [
+        ("/history", "[You #1]"),
+        ("/copy", "Assistant response #1"),
+        ("/snapshot", "No snapshots yet"),
+        ("/tools", "Available Tools"),
+        ("/toolsets", "(*) terminal"),
+        ("/skills", "kills"),
+        ("/plugins", "No user plugins installed"),
+        ("/platforms", "No messaging platform is configured"),
+        ("/config", "Configuration"),
+        ("/busy", "Busy input mode: queue"),
+        ("/version", "Throughline 0."),
+        ("/debug", "nothing was uploaded"),
+        ("/topic", "mine"),
+        ("/save", "Conversation snapshot saved to"),
+        ("/voice on", "no setting changes that"),
+        ("/fast", "cannot be chosen here"),
+        ("/footer", "no footer here"),
+        ("/cron list", "Nothing runs on a schedule here"),
+        ("/kanban", "no board here"),
+    ] {
+        let answer = said(Some("mine"), command);
+        assert!(answer.contains(expected), "{command}: {answer}");
+        for secret in ["canary-of-the-env-file", crate::gateway::KEY] {
+            assert!(!answer.contains(secret), "{command}: {answer}");
+        }
+    }
+    let saved = fs::read_dir(place.file("home/sessions/saved")).unwrap().next().unwrap().unwrap().path();
+    let saved: Value = serde_json::from_str(&fs::read_to_string(saved).unwrap()).unwrap();
+    assert_eq!(saved["session_id"], "mine");
+    assert_eq!(saved["messages"][0]["content"], "Where is the tea?");
+    // A client of the API may serve anybody.
+    client.say("theirs", "Hello.");
+    for command in ["/config", "/debug", "/platforms", "/plugins", "/save", "/toolsets"] {
+        let answer =
+            client.post("/api/sessions/theirs/commands", &[], &json!({ "command": command })).unwrap();
+        let answer = answer.text();
+        assert!(answer.contains("is about the machine"), "{command}: {answer}");
+    }
+    assert!(said(Some("mine"), "/clear").contains("successor"));
+}
