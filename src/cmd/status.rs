@@ -6,6 +6,7 @@
 //! leave, a message that nobody will take up.
 
 use crate::client::Client;
+use crate::cmd::mcp::line;
 use crate::home::Home;
 use crate::out::{Column, Page, Table, Tint, one_line, write_json};
 use serde_json::{Value, json};
@@ -165,6 +166,11 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
             found.push(format!(
                 "the plugin {name} is {state}: {why}; `throughline plugin logs {name}` shows what it said"
             ));
+        }
+    }
+    for server in agent["mcp_servers"].as_array().into_iter().flatten() {
+        if server["state"] == "away" || server["needs_login"] == true {
+            found.push(line(server, now));
         }
     }
     if count("unkept_refused") > 0 {
@@ -336,6 +342,11 @@ fn detail(agent: &Value, now: Time, page: &Page, out: &mut dyn Write) -> io::Res
         ));
     }
     lines.extend(remembering(agent));
+    for server in agent["mcp_servers"].as_array().into_iter().flatten() {
+        if server["state"] != "away" && server["needs_login"] != true {
+            lines.push(line(server, now));
+        }
+    }
     let waiting = &agent["oldest_waiting"];
     if !waiting.is_null() {
         let why = match waiting["why"].as_str().unwrap_or_default() {
