@@ -169,7 +169,7 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
         }
     }
     for server in agent["mcp_servers"].as_array().into_iter().flatten() {
-        if server["state"] == "away" || server["needs_login"] == true {
+        if needs_a_person(server) {
             found.push(line(server, now));
         }
     }
@@ -187,6 +187,11 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
         found.push(format!("a message has waited for {} and nobody takes it up", span(age(waiting, now))));
     }
     found
+}
+
+/// Whether an MCP server is not there, also in the moment in which it is tried again.
+fn needs_a_person(server: &Value) -> bool {
+    server["error"].is_string() || server["needs_login"] == true
 }
 
 /// Replies that will never arrive, the latest by name. What nobody can change is no trouble for ever.
@@ -343,7 +348,7 @@ fn detail(agent: &Value, now: Time, page: &Page, out: &mut dyn Write) -> io::Res
     }
     lines.extend(remembering(agent));
     for server in agent["mcp_servers"].as_array().into_iter().flatten() {
-        if server["state"] != "away" && server["needs_login"] != true {
+        if !needs_a_person(server) {
             lines.push(line(server, now));
         }
     }

@@ -1,7 +1,8 @@
 //! The same over streamable HTTP, for programs that cannot start us.
 //!
-//! Every request needs the key. A request that a web page can have made is refused even with it, as the protocol asks
-//! of servers on this machine: one with an `Origin`, and one that came under a name which is not this machine's.
+//! Every request needs the key. A request that a web page of somebody else can have made is refused even with it, as the
+//! protocol asks of servers on this machine: one with an `Origin` elsewhere, and one that came under a name which is not
+//! this machine's.
 
 use super::{Served, Surface};
 use bytes::Bytes;
@@ -25,6 +26,9 @@ pub const PATH: &str = "/mcp";
 /// What one request may hold: a message to the agent, and no file.
 const BODY_LENGTH_MAX: usize = 4 * 1024 * 1024;
 
+/// Pages of this machine's own programs; they need the key as well.
+const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
+
 type Body = BoxBody<Bytes, Infallible>;
 
 /// Serves until `stop` resolves. `listener` is one of this machine's own addresses.
@@ -36,7 +40,7 @@ pub async fn serve_http(
 ) {
     let config = StreamableHttpServerConfig::default()
         .with_max_request_body_bytes(BODY_LENGTH_MAX)
-        .enforce_origin_validation();
+        .with_allowed_origins(ORIGINS);
     let ending = config.cancellation_token.clone();
     let served = move || Ok(Served::new(surface.clone()));
     let sessions = Arc::new(LocalSessionManager::default());
