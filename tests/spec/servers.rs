@@ -290,12 +290,13 @@ fn the_inspector_lists_and_calls_what_is_served_on_both_ways() {
     let (_server, port) = served_over_http(&place, &gateway);
     let inspect = |target: &[&str], words: &[&str]| {
         let mut command = Command::new(peers::node());
+        // It looks for its own version beside where it is started.
         command
             .arg(inspector.join("build/cli.js"))
             .arg("--cli")
             .args(target)
             .args(words)
-            .current_dir(place.path());
+            .current_dir(inspector.join("build"));
         command.env("API_SERVER_KEY", KEY).env("API_SERVER_PORT", gateway.client.address.port().to_string());
         let output = command.output().unwrap();
         let (said, wrong) =
