@@ -208,7 +208,7 @@ impl Login {
         let (files, config, metadata) = (self.files.clone(), self.config.clone(), self.metadata.clone());
         let name = self.name.clone();
         let kept = tokio::task::spawn_blocking(move || {
-            files.keep_client(&config, &name)?;
+            files.keep_client(&config, &name, &metadata)?;
             files.keep_metadata(&metadata)?;
             files.keep_tokens(&token, &config.scopes) // the last: with them the login is there
         });

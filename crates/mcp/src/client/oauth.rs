@@ -114,10 +114,25 @@ impl Files {
     }
 
     /// Keeps who we are to the authorization server.
-    pub fn keep_client(&self, config: &OAuthClientConfig, name: &str) -> io::Result<()> {
+    pub fn keep_client(
+        &self,
+        config: &OAuthClientConfig,
+        name: &str,
+        metadata: &AuthorizationMetadata,
+    ) -> io::Result<()> {
+        // As the library chooses: in the body only where the header is not taken.
+        let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported");
+        let takes = |method: &str| {
+            methods.and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == method))
+        };
+        let method = match config.client_secret {
+            None => "none",
+            Some(_) if takes("client_secret_post") && !takes("client_secret_basic") => "client_secret_post",
+            Some(_) => "client_secret_basic",
+        };
         let mut client = json!({
             "redirect_uris": [config.redirect_uri],
-            "token_endpoint_auth_method": if config.client_secret.is_some() { "client_secret_post" } else { "none" },
+            "token_endpoint_auth_method": method,
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
             "client_name": name,
