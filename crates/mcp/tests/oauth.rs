@@ -105,6 +105,8 @@ class Handler(BaseHTTPRequestHandler):
         elif method == "tools/call":
             log.append(["call", message["params"]["name"]])
             result = {"content": [{"type": "text", "text": "done"}]}
+            if (message["params"].get("arguments") or {}).get("leak"):
+                result = {"isError": True, "content": [{"type": "text", "text": "no: " + self.headers["Authorization"].split()[1]}]}
         self.say(200, {"jsonrpc": "2.0", "id": id, "result": result})
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -201,12 +203,15 @@ async fn a_person_logs_in_and_the_agent_stays_logged_in() {
     assert_eq!((server.count("token").await, server.count("call").await), (2, 2));
     let kept: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!((&kept["access_token"], &kept["refresh_token"]), (&json!("access-2"), &json!("refresh-2")));
+    // What it says of the token does not reach the model.
+    let leaked = call(&client, "mcp__far__act", json!({"leak": true})).await;
+    assert_eq!(leaked, r#"{"error": "no: [REDACTED]"}"#);
     // It cannot be renewed any more: a person is asked for, and what was kept stays.
     server.asked("/test/forget").await;
     let refused: Value = serde_json::from_str(&call(&client, "mcp__far__act", act()).await).unwrap();
     assert_eq!((&refused["needs_reauth"], &refused["server"]), (&json!(true), &json!("far")));
     assert!(refused["error"].as_str().unwrap().contains("`throughline mcp login far`"), "{refused}");
-    assert_eq!(server.count("call").await, 2);
+    assert_eq!(server.count("call").await, 3);
     until("that a login is needed is in the status", 20, async || client.status()[0].needs_login).await;
     assert!(path.exists());
     client.stop().await;

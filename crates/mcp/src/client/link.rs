@@ -132,7 +132,8 @@ pub async fn connect(
             listener.serve(process).await
         }
         Reach::Http(remote) => {
-            let Prepared { client, url, bearer } = prepared(settings, remote, surroundings, None).await?;
+            let Prepared { client, url, bearer } =
+                prepared(settings, remote, surroundings, &listener.redactor, None).await?;
             if let Some(bearer) = &bearer {
                 bearer.token().await.map_err(unrenewed)?; // without one there is nothing to try
             }
@@ -141,11 +142,12 @@ pub async fn connect(
         Reach::Sse(remote) => {
             let url = remote::address(&settings.name, &remote.url).map_err(Trouble::Lost)?;
             // Its stream is one request: a token that ends while it lasts ends the stream, which begins again.
-            let token = match Bearer::of(settings, remote, &url, &surroundings.home) {
+            let token = match Bearer::of(settings, remote, &url, &surroundings.home, &listener.redactor) {
                 Some(bearer) => Some(bearer.token().await.map_err(unrenewed)?),
                 None => None,
             };
-            let Prepared { client, url, .. } = prepared(settings, remote, surroundings, token).await?;
+            let Prepared { client, url, .. } =
+                prepared(settings, remote, surroundings, &listener.redactor, token).await?;
             let stream = Stream::open(client, url, obituary.clone()).await.map_err(|error| match error {
                 SseError::Unauthorised => Trouble::Unauthorised { scope: None },
                 error => Trouble::Lost(error.to_string()),
@@ -176,10 +178,11 @@ async fn prepared(
     settings: &ServerSettings,
     remote: &Remote,
     surroundings: &Arc<Surroundings>,
+    redactor: &Redactor,
     token: Option<String>,
 ) -> Result<Prepared, Trouble> {
     let url = remote::address(&settings.name, &remote.url).map_err(Trouble::Lost)?;
-    let bearer = Bearer::of(settings, remote, &url, &surroundings.home);
+    let bearer = Bearer::of(settings, remote, &url, &surroundings.home, redactor);
     let (settings, remote) = (settings.clone(), remote.clone());
     let client =
         tokio::task::spawn_blocking(move || remote::client(&settings, &remote, token.as_deref())).await;

@@ -7,6 +7,7 @@
 //!
 //! Deliberately absent: asking a person (`crate::login`).
 
+use super::redact::Redactor;
 use super::remote;
 use crate::private;
 use crate::settings::{OAuth, Remote, ServerSettings, Verify};
@@ -210,13 +211,20 @@ pub struct Bearer {
     url: Url,
     remote: Remote,
     oauth: OAuth,
+    redactor: Redactor,
     /// Made when a token is first renewed. One renewal at a time: most tokens that renew can be used once.
     manager: Mutex<Option<AuthorizationManager>>,
 }
 
 impl Bearer {
     /// None: the server is not one that a person logs in to, or the user wrote a header that says who we are.
-    pub fn of(settings: &ServerSettings, remote: &Remote, url: &Url, home: &Path) -> Option<Arc<Self>> {
+    pub fn of(
+        settings: &ServerSettings,
+        remote: &Remote,
+        url: &Url,
+        home: &Path,
+        redactor: &Redactor,
+    ) -> Option<Arc<Self>> {
         let is_given = remote.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         let oauth = remote.oauth.clone().filter(|_| !is_given)?;
         Some(Arc::new(Self {
@@ -224,13 +232,20 @@ impl Bearer {
             url: url.clone(),
             remote: remote.clone(),
             oauth,
+            redactor: redactor.clone(),
             manager: Mutex::default(),
         }))
     }
 
     async fn stored(&self) -> Option<Stored> {
         let files = self.files.clone();
-        tokio::task::spawn_blocking(move || files.stored()).await.ok().flatten()
+        let stored = tokio::task::spawn_blocking(move || files.stored()).await.ok().flatten()?;
+        let renews = stored.token["refresh_token"].as_str();
+        [Some(stored.access.as_str()), renews]
+            .into_iter()
+            .flatten()
+            .for_each(|token| self.redactor.learn(token));
+        Some(stored)
     }
 
     /// The token to send now.
