@@ -12,7 +12,7 @@ pub mod compressor;
 mod hooks;
 pub mod plugins;
 mod provider;
-mod servers;
+pub mod servers;
 #[cfg(unix)]
 mod terminal;
 

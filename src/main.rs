@@ -98,6 +98,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    throughline_net::install_tls();
+    signal::outlive_file_limit();
     out::redact_panics();
     let arguments = Arguments::parse();
     let environment = config::Environment::of_this_process();
@@ -146,7 +148,7 @@ fn main() -> ExitCode {
             command.run(gateways, ledger::existing(&environment), &mut out).await
         }),
         Some(Command::Plugin(command)) => wire::plugin(command, homes, &environment, &page, &mut out),
-        Some(Command::Mcp(command)) => wire::mcp(command, homes, &environment),
+        Some(Command::Mcp(command)) => wire::mcp(command, homes, &environment, &page, &mut out),
         Some(Command::Eval(command)) => wire::evaluate(command, homes, &environment, &mut out),
     };
     let flushed = out.flush().map_err(anyhow::Error::from);

@@ -1,6 +1,20 @@
-//! How a person or a supervisor asks the process to stop, on each system.
+//! How a person or a supervisor asks the process to stop, on each system, and what must not stop it.
 
 use anyhow::Context;
+
+/// A write beyond the limit on the size of files (`ulimit -f`, `LimitFSIZE`) is to fail, as on a full disk, and not to
+/// kill. A handler that does nothing, because an ignored signal would be ignored by every command of an agent, too.
+#[cfg(unix)]
+#[allow(unsafe_code)]
+pub fn outlive_file_limit() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler calls nothing, and no other thread runs yet.
+    unsafe { libc::signal(libc::SIGXFSZ, nothing as *const () as libc::sighandler_t) };
+}
+
+/// There is no such limit here.
+#[cfg(not(unix))]
+pub fn outlive_file_limit() {}
 
 /// Every way to be asked.
 pub struct Stop {

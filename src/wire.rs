@@ -251,7 +251,7 @@ pub async fn start(
 
     let router = throughline_server::router(
         agent.desk(),
-        surface(name, &home, &key, settings, model.as_ref(), &equipment.plugins, company),
+        surface(name, &home, &key, settings, model.as_ref(), &equipment, company),
     );
     if let Some(porch) = &company.porch {
         porch.open(name, router.clone());
@@ -338,10 +338,10 @@ fn surface(
     key: &Secret,
     settings: &Settings,
     model: &dyn Model,
-    plugins: &Arc<Plugins>,
+    equipment: &Equipment,
     company: &Company,
 ) -> throughline_server::Options {
-    let plugins = plugins.clone();
+    let (plugins, servers) = (equipment.plugins.clone(), equipment.servers.clone());
     throughline_server::Options {
         api_key: key.expose().to_owned(),
         body_bytes_max: usize::try_from(settings.api.body_limit_bytes.value).unwrap_or(usize::MAX),
@@ -352,6 +352,7 @@ fn surface(
         keep_alive: throughline_server::KEEP_ALIVE,
         host: company.host.clone(),
         plugins: Arc::new(move || plugins.status()),
+        servers: Arc::new(move || cmd::mcp::shown(&servers.status())),
     }
 }
 
@@ -419,10 +420,20 @@ pub fn order(
     runtime.block_on(order(gateways))
 }
 
-/// Speaks for the home's gateway; for one of its own if none runs.
-pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow::Result<ExitCode> {
+/// Looks at the MCP servers of a home, or speaks for its gateway: for one of its own if none runs.
+pub fn mcp(
+    command: Mcp,
+    homes: &[PathBuf],
+    environment: &Environment,
+    page: &Page,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     let home = only(homes, environment)?;
     home.refuse_mistyped()?;
+    let serve = match command {
+        Mcp::Serve(serve) => serve,
+        command => return mcp_servers(command, &home, environment, page, out),
+    };
     if home.owner().is_none() {
         home::take_title().context("could not start again under the name that Hermes knows")?;
     }
@@ -437,7 +448,8 @@ pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow
                 (endpoint(&home, &running.address, &running.key), Some(running))
             }
         };
-        let code = command.run(client::Client::new(endpoint)?).await;
+        let key = endpoint.key.clone();
+        let code = serve.run(client::Client::new(endpoint)?, &key).await;
         if let Some(running) = own {
             running.stop().await?;
         }
@@ -445,6 +457,43 @@ pub fn mcp(command: Mcp, homes: &[PathBuf], environment: &Environment) -> anyhow
     });
     runtime.shutdown_background();
     code
+}
+
+/// What a home's settings say of MCP servers, and what a running gateway says.
+fn mcp_servers(
+    command: Mcp,
+    home: &Home,
+    environment: &Environment,
+    page: &Page,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let written = Written::read(home, environment, Overrides::default())?;
+    let (settings, _) = written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+    let servers = equip::servers::settings(&settings.tools);
+    let surroundings = equip::servers::surroundings(home.path(), &settings);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let code = match command {
+        Mcp::List(list) => list.run(&servers, running_servers(home, environment), page, out),
+        Mcp::Test(test) => cmd::mcp::named(servers, test.name())
+            .and_then(|server| runtime.block_on(test.run(server, surroundings, out))),
+        Mcp::Login(login) => cmd::mcp::named(servers, login.name())
+            .and_then(|server| runtime.block_on(login.run(server, surroundings, out))),
+        Mcp::Serve(_) => unreachable!("taken care of by the caller"),
+    };
+    runtime.shutdown_background();
+    code
+}
+
+/// How the MCP servers of a home are doing. None: no gateway runs that could say so.
+pub fn running_servers(home: &Home, environment: &Environment) -> Option<serde_json::Value> {
+    home.owner()?;
+    let written = Written::read(home, environment, Overrides::default()).ok()?;
+    let (settings, _) =
+        written.map_or_else(|report| report, |written| written.report()).into_settings().ok()?;
+    let endpoint = published(home, &settings).ok()??;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let mut standing = runtime.block_on(client::Client::new(endpoint).ok()?.standing()).ok()?;
+    Some(standing["mcp_servers"].take())
 }
 
 /// Runs an evaluation, with the model and the plugins of a home where they are asked for.

@@ -15,6 +15,7 @@ use crate::home::{self, Home, Occupied, Ownership};
 use crate::interrupt;
 use crate::out::{Page, Tint, indented, one_line, visible, write_json};
 use crate::progress::Progress;
+use crate::wire;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
@@ -96,9 +97,19 @@ impl Doctor {
                 return self.repair(home, page, out);
             }
             let findings = self.findings(home, home.owner().is_some())?;
+            let servers = wire::running_servers(home, environment);
             match self.json {
-                true => told.push(in_json(home, &findings)),
-                false => tell(home, &findings, page, out)?,
+                true => {
+                    let mut shown = in_json(home, &findings);
+                    shown["mcp_servers"] = servers.unwrap_or_default();
+                    told.push(shown);
+                }
+                false => {
+                    tell(home, &findings, page, out)?;
+                    for server in servers.iter().filter_map(Value::as_array).flatten() {
+                        writeln!(out, "{}", crate::cmd::mcp::line(server, now()))?;
+                    }
+                }
             }
             found.extend(findings);
         }

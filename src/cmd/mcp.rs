@@ -1,32 +1,366 @@
-//! `throughline mcp serve`: the conversations of this home for any program that speaks the Model
-//! Context Protocol on its standard streams. It is a client of the running gateway, as the terminal is.
+//! `throughline mcp`: the servers that an agent uses (`list`, `test`, `login`), and the agent as a server (`serve`).
+//!
+//! `serve` offers the conversations of this home to any program that speaks the Model Context Protocol, on its
+//! standard streams or over HTTP. It is a client of the running gateway, as the terminal is.
 
 use crate::client::{Client, ClientError, Event, Line};
+use crate::out::{Column, Page, Table, one_line, write_json};
+use anyhow::{Context, bail};
 use serde_json::{Value, json};
-use std::process::ExitCode;
+use std::io::{self, IsTerminal, Write};
+use std::net::Ipv4Addr;
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use throughline_core::redact::Secret;
 use throughline_core::{SessionId, Time};
+use throughline_mcp::client::{Client as Servers, Phase, ServerStatus, Surroundings};
+use throughline_mcp::login::Login as Authorization;
 use throughline_mcp::serve::{
     self, Answer, Conversation, Decision, Found, OpenQuestion, Reply, Said, Speaker, Surface, SurfaceError,
 };
+use throughline_mcp::settings::{Reach, ServerSettings};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 /// As many conversations as a program looks through.
 const CONVERSATIONS_MAX: usize = 200;
+/// Where `serve --http` listens if nothing else is said: beside the API, which has 8642.
+const HTTP_PORT: u16 = 8643;
+/// What a list shows of an error.
+const ERROR_SHOWN_MAX: usize = 120;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Mcp {
-    /// Offer sessions, search and sending as a server on standard input and output
-    Serve,
+    Serve(Serve),
+    List(List),
+    Test(Test),
+    Login(Login),
 }
 
-impl Mcp {
-    pub async fn run(self, client: Client) -> anyhow::Result<ExitCode> {
-        let Mcp::Serve = self;
-        serve::serve(Arc::new(Gateway(client))).await?;
+/// Offer sessions, search and sending to a program that speaks MCP
+#[derive(Debug, clap::Args)]
+pub struct Serve {
+    /// Over HTTP at this port of 127.0.0.1 (8643 if none is given), with the key of the API; without it, on standard
+    /// input and output
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8643")]
+    http: Option<u16>,
+}
+
+/// Show the MCP servers of config.yaml, and how they are doing
+#[derive(Debug, clap::Args)]
+pub struct List {
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Connect to an MCP server of config.yaml, and show what it offers
+#[derive(Debug, clap::Args)]
+pub struct Test {
+    /// Its name below `mcp_servers`
+    name: String,
+    /// Call this tool, by the server's own name of it or by ours
+    #[arg(long, value_name = "TOOL")]
+    call: Option<String>,
+    /// What the tool is called with
+    #[arg(long, value_name = "JSON", default_value = "{}", requires = "call")]
+    arguments: String,
+}
+
+/// Log in to an MCP server that has `auth: oauth`, in a browser
+#[derive(Debug, clap::Args)]
+pub struct Login {
+    /// Its name below `mcp_servers`
+    name: String,
+    /// What the login is to allow, separated by spaces: what the server asks for if not given
+    #[arg(long)]
+    scope: Option<String>,
+    /// Only print the address; do not open a browser
+    #[arg(long)]
+    no_browser: bool,
+}
+
+impl Serve {
+    pub async fn run(self, client: Client, key: &Secret) -> anyhow::Result<ExitCode> {
+        let surface = Arc::new(Gateway(client));
+        let Some(port) = self.http else {
+            serve::serve(surface).await?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(|| {
+            let advice = if port == HTTP_PORT { "; give another with --http PORT" } else { "" };
+            format!("cannot listen at port {port} of 127.0.0.1{advice}")
+        })?;
+        eprintln!(
+            "MCP is served at http://{}{}; clients send the key of the API as `Authorization: Bearer …`. Ctrl-C ends it.",
+            listener.local_addr()?,
+            serve::PATH
+        );
+        serve::serve_http(surface, listener, key, asked_to_stop()).await;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+async fn asked_to_stop() {
+    #[cfg(unix)]
+    {
+        let mut ended = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(ended) => ended,
+            Err(_) => return drop(tokio::signal::ctrl_c().await),
+        };
+        tokio::select! {
+            _ = ended.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    drop(tokio::signal::ctrl_c().await);
+}
+
+impl List {
+    /// `running`: what the gateway says of them, if one runs.
+    pub fn run(
+        self,
+        written: &[ServerSettings],
+        running: Option<Value>,
+        page: &Page,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        let told = running.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let shown: Vec<Value> = written
+            .iter()
+            .map(|server| {
+                let told = told.iter().find(|told| told["name"] == server.name.as_str());
+                told.cloned().unwrap_or_else(|| {
+                    let state = if server.enabled { "no gateway runs" } else { "off" };
+                    json!({"name": server.name, "transport": transport(server), "state": state})
+                })
+            })
+            .collect();
+        if self.json {
+            write_json(&json!({"object": "list", "data": shown}), out)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if shown.is_empty() {
+            writeln!(out, "config.yaml names no MCP servers (`mcp_servers`).")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut table = Table::new([
+            Column::text("SERVER"),
+            Column::text("TRANSPORT"),
+            Column::text("STATE"),
+            Column::number("TOOLS"),
+            Column::flexible("LAST ERROR"),
+        ]);
+        for server in &shown {
+            let text = |name: &str| server[name].as_str().unwrap_or_default().to_owned();
+            let mut error = one_line(server["last_error"].as_str().unwrap_or_default());
+            if let Some((end, _)) = error.char_indices().nth(ERROR_SHOWN_MAX) {
+                error.truncate(end);
+                error.push('…');
+            }
+            let tools = server["tools"].as_array().map_or("-".to_owned(), |tools| tools.len().to_string());
+            table.row([text("name"), text("transport"), text("state"), tools, error]);
+        }
+        table.write(page, out)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn transport(server: &ServerSettings) -> &'static str {
+    match server.reach {
+        Reach::Stdio { .. } => "stdio",
+        Reach::Http(_) => "http",
+        Reach::Sse(_) => "sse",
+    }
+}
+
+/// How servers are doing, as `/api/status` has it. Times are seconds since 1970.
+pub fn shown(servers: &[ServerStatus]) -> Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let one = |server: &ServerStatus| {
+        json!({
+            "name": server.name,
+            "transport": server.transport,
+            "state": state(server.phase),
+            "tools": server.tools,
+            "error": server.error,
+            "last_error": server.last_error.as_ref().map(|(error, _)| error),
+            "last_error_at": server.last_error.as_ref().map(|(_, ago)| now.saturating_sub(*ago).as_secs_f64()),
+            "next_try": server.next_try.map(|left| (now + left).as_secs_f64()),
+            "needs_login": server.needs_login,
+            "remarks": server.remarks,
+        })
+    };
+    servers.iter().map(one).collect()
+}
+
+fn state(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Off => "off",
+        Phase::Connecting => "connecting",
+        Phase::Connected => "connected",
+        Phase::Resting => "resting",
+        Phase::Away => "away",
+        Phase::Stopped => "stopped",
+    }
+}
+
+/// One server in a line, from what [`shown`] says of it.
+pub fn line(server: &Value, now: Time) -> String {
+    let said = |name: &str| one_line(server[name].as_str().unwrap_or_default());
+    let tools = server["tools"].as_array().map_or(0, Vec::len);
+    let mut line = format!("MCP server {}: {}, {tools} tools", said("name"), said("state"));
+    let last = server["error"].as_str().map(|error| ("", error));
+    if let Some((when, error)) = last.or(server["last_error"].as_str().map(|error| ("last error: ", error))) {
+        line.push_str(&format!("; {when}{}", one_line(error)));
+    }
+    if let Some(at) = server["next_try"].as_f64() {
+        let left = Time::from_seconds(at).since(now).as_secs();
+        line.push_str(&format!("; next try in {left} s"));
+    }
+    line
+}
+
+/// The one of them that has this name.
+pub fn named(servers: Vec<ServerSettings>, name: &str) -> anyhow::Result<ServerSettings> {
+    let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
+    match servers.into_iter().find(|server| server.name == name) {
+        Some(server) => Ok(server),
+        None if names.is_empty() => bail!("config.yaml names no MCP servers (`mcp_servers`)"),
+        None => bail!("config.yaml names no MCP server '{name}'; it names {}", names.join(", ")),
+    }
+}
+
+impl Test {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub async fn run(
+        self,
+        mut server: ServerSettings,
+        surroundings: Surroundings,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        server.enabled = true; // asked for by name
+        let patience = server.connect_timeout + Duration::from_secs(5);
+        let began = Instant::now();
+        let servers = Servers::start(vec![server], surroundings);
+        servers.settled(patience).await;
+        let took = began.elapsed().as_millis();
+        let status = servers.status().pop().context("the server has no status")?;
+        let code = self.told(&servers, &status, took, out).await;
+        servers.stop().await;
+        code
+    }
+
+    async fn told(
+        &self,
+        servers: &Servers,
+        status: &ServerStatus,
+        took: u128,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        let name = &status.name;
+        if status.phase != Phase::Connected {
+            let why = status.error.as_deref().unwrap_or("it was not ready in time");
+            writeln!(out, "{name}: not connected after {took} ms: {}", one_line(why))?;
+            return Ok(ExitCode::FAILURE);
+        }
+        writeln!(out, "{name}: connected in {took} ms ({}), {} tools", status.transport, status.tools.len())?;
+        for remark in &status.remarks {
+            writeln!(out, "  ! {}", one_line(remark))?;
+        }
+        let Some(tool) = &self.call else {
+            for tool in &status.tools {
+                writeln!(out, "  {tool}")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        };
+        match servers.try_tool(tool, &self.arguments).await {
+            Some(result) => {
+                writeln!(out, "{result}")?;
+                let is_error = result.starts_with(r#"{"error""#);
+                Ok(if is_error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+            }
+            None => bail!("{name} offers no tool '{tool}'; it offers {}", status.tools.join(", ")),
+        }
+    }
+}
+
+impl Login {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub async fn run(
+        self,
+        server: ServerSettings,
+        surroundings: Surroundings,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        let login = Authorization::begin(&server, &surroundings, self.scope.as_deref()).await?;
+        writeln!(out, "Open this address in a browser, and allow Throughline to use '{}':\n", server.name)?;
+        writeln!(out, "  {}\n", login.address)?;
+        let pastes = io::stdin().is_terminal();
+        if pastes {
+            writeln!(out, "If the browser is on another machine: paste the address that it ends at here.")?;
+        }
+        out.flush()?;
+        if !self.no_browser {
+            open(&login.address, &surroundings);
+        }
+        let logged_in = login.finish(Box::pin(pasted(pastes))).await?;
+        writeln!(out, "Logged in to '{}'; the tokens are in {}.", server.name, logged_in.path.display())?;
+        out.flush()?;
+        let test = Test { name: self.name, call: None, arguments: "{}".to_owned() };
+        let code = test.run(server, surroundings, out).await?;
+        writeln!(out, "A running gateway uses the login at its next try, and at once after `/reload-mcp`.")?;
+        Ok(code)
+    }
+}
+
+/// A line that is typed. Where nobody can type, none ever comes.
+async fn pasted(is_possible: bool) -> String {
+    if !is_possible {
+        return std::future::pending().await;
+    }
+    let (told, heard) = tokio::sync::oneshot::channel();
+    // Reading cannot be given up: a thread of its own ends with the process.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        while line.trim().is_empty() {
+            line.clear();
+            if io::stdin().read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let _ = told.send(line);
+    });
+    match heard.await {
+        Ok(line) => line,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// As other programs do: `$BROWSER`, or what the desktop has. Whether that worked shows when it comes back.
+fn open(address: &str, surroundings: &Surroundings) {
+    let variable =
+        |name: &str| surroundings.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    let browser = match variable("BROWSER").filter(|browser| !browser.trim().is_empty()) {
+        Some(browser) => browser.clone(),
+        None if cfg!(target_os = "macos") => "open".to_owned(),
+        None if variable("DISPLAY").or(variable("WAYLAND_DISPLAY")).is_some() => "xdg-open".to_owned(),
+        None => return,
+    };
+    let mut words = browser.split_whitespace();
+    let Some(program) = words.next() else { return };
+    let mut command = std::process::Command::new(program);
+    command.args(words).arg(address);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _ = command.spawn(); // the address is on the screen
 }
 
 /// The running gateway, as the server sees it.

@@ -6,6 +6,7 @@
 //! leave, a message that nobody will take up.
 
 use crate::client::Client;
+use crate::cmd::mcp::line;
 use crate::home::Home;
 use crate::out::{Column, Page, Table, Tint, one_line, write_json};
 use serde_json::{Value, json};
@@ -168,6 +169,11 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
             ));
         }
     }
+    for server in agent["mcp_servers"].as_array().into_iter().flatten() {
+        if needs_a_person(server) {
+            found.push(line(server, now));
+        }
+    }
     if count("unkept_refused") > 0 {
         found.push(format!(
             "the memory provider refused {}; `throughline memory jobs` shows why",
@@ -182,6 +188,11 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
         found.push(format!("a message has waited for {} and nobody takes it up", span(age(waiting, now))));
     }
     found
+}
+
+/// Whether an MCP server is not there, also in the moment in which it is tried again.
+fn needs_a_person(server: &Value) -> bool {
+    server["error"].is_string() || server["needs_login"] == true
 }
 
 /// Replies that will never arrive, the latest by name. What nobody can change is no trouble for ever.
@@ -337,6 +348,11 @@ fn detail(agent: &Value, now: Time, page: &Page, out: &mut dyn Write) -> io::Res
         ));
     }
     lines.extend(remembering(agent));
+    for server in agent["mcp_servers"].as_array().into_iter().flatten() {
+        if !needs_a_person(server) {
+            lines.push(line(server, now));
+        }
+    }
     let waiting = &agent["oldest_waiting"];
     if !waiting.is_null() {
         let why = match waiting["why"].as_str().unwrap_or_default() {

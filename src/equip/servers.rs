@@ -7,7 +7,7 @@ use std::time::Duration;
 use throughline_hermes::config::Given;
 use throughline_hermes::config::tools::{self, Server, Transport};
 use throughline_mcp::client::Surroundings;
-use throughline_mcp::settings::{Choice, Identity, Reach, Remote, ServerSettings, Verify};
+use throughline_mcp::settings::{Choice, Identity, OAuth, Reach, Remote, ServerSettings, Verify};
 
 pub fn settings(tools: &tools::Tools) -> Vec<ServerSettings> {
     tools.servers.iter().filter_map(server).collect()
@@ -63,8 +63,21 @@ fn address(written: &tools::Remote) -> Remote {
         headers: written.headers.clone(),
         verify,
         identity: written.client_cert.as_ref().map(|cert| Identity { cert: PathBuf::from(cert), key }),
-        oauth: written.auth.as_deref().is_some_and(|auth| auth.eq_ignore_ascii_case("oauth")),
+        oauth: written.auth.as_deref().filter(|auth| *auth == "oauth").map(|_| oauth(&written.oauth)),
         ..Remote::new(written.url.expose())
+    }
+}
+
+fn oauth(written: &tools::OAuth) -> OAuth {
+    OAuth {
+        client_id: written.client_id.clone(),
+        client_secret: written.client_secret.clone(),
+        client_name: written.client_name.clone(),
+        scope: written.scope.clone(),
+        redirect_uri: written.redirect_uri.clone(),
+        redirect_host: written.redirect_host.clone(),
+        redirect_port: written.redirect_port,
+        patience: written.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
     }
 }
 

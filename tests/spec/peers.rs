@@ -39,6 +39,12 @@ pub fn mcp_server(name: &str) -> Option<PathBuf> {
     Some(package.join("dist/index.js"))
 }
 
+/// The program of one who checks what MCP asks of clients and servers; None if peers are to be skipped.
+pub fn mcp_checker(program: &str) -> Option<PathBuf> {
+    python("mcp-conformance")?; // says what is missing
+    Some(root().join(".cache/peers/mcp-conformance/node_modules/@modelcontextprotocol").join(program))
+}
+
 /// Where Node is, on the machine as it is.
 pub fn node() -> String {
     let paths = std::env::var_os("PATH").unwrap_or_default();

@@ -1,12 +1,14 @@
 //! Servers of the Model Context Protocol: MCP's own reference servers behind the agent, and the agent
 //! behind MCP.
 
-use crate::gateway::{Place, Whole};
+use crate::gateway::{Client, Gateway, KEY, Place, Whole, free_port};
 use crate::peers;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 fn results(client: &crate::gateway::Client, session: &str) -> Vec<String> {
     let rows = client.transcript(session);
@@ -114,4 +116,286 @@ fn mcp_serve_offers_sessions_search_and_sending() {
     drop(child.stdin.take());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn listens(port: u16) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < until, "nobody listens at {port}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// MCP's reference server, over HTTP.
+fn everything_over_http() -> Option<(Running, u16)> {
+    let script = peers::mcp_server("server-everything")?;
+    let port = free_port();
+    let mut command = Command::new(peers::node());
+    command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    listens(port);
+    Some((Running(child), port))
+}
+
+#[test]
+fn the_first_message_of_a_gateway_has_the_tools_of_a_server_behind_http_and_everybody_is_told_how_it_is() {
+    let Some((server, port)) = everything_over_http() else { return };
+    let place = Place::new();
+    place.write(
+        "home/config.yaml",
+        format!(
+            "mcp_servers:\n  far:\n    url: http://127.0.0.1:{port}/mcp\n    tools: {{include: [echo]}}\n  \
+             dead:\n    command: no-such-program\n  off:\n    command: cat\n    enabled: false\n"
+        ),
+    );
+    let echo = json!([{"name": "mcp__far__echo", "arguments": {"message": "over there"}}]);
+    let script = json!({"rules": [
+        {"when": {"contains": "again", "result": false}, "call": echo},
+        {"when": {"contains": "again", "result": true}, "say": "done"},
+    ]});
+    let gateway = place.rehearsing(&script).start();
+    gateway.client.say("s", "hello");
+    let offered = place.asked()[0]["tools"].to_string();
+    assert!(offered.contains("mcp__far__echo"), "{offered}");
+    assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
+
+    let status = gateway.client.read("/api/status");
+    let servers: Vec<(&str, &str)> = status["mcp_servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|server| (server["name"].as_str().unwrap(), server["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!((servers[0], servers[2]), (("far", "connected"), ("off", "off")));
+    let (far, dead) = (&status["mcp_servers"][0], &status["mcp_servers"][1]);
+    assert!(far["tools"].as_array().unwrap().contains(&json!("mcp__far__echo")), "{far}");
+    assert!(far["error"].is_null() && far["next_try"].is_null(), "{far}");
+    assert_eq!(dead["last_error"], "missing executable 'no-such-program'");
+    assert!(dead["last_error_at"].is_number(), "{dead}");
+
+    let run = |words: &[&str]| {
+        let launch = words.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+        launch.at_port(gateway.client.address.port()).run()
+    };
+    let ended = run(&["status"]);
+    assert!(!ended.status.success(), "a server that is away needs a person: {ended:?}");
+    assert!(ended.stdout.contains("MCP server far: connected, "), "{ended:?}");
+    assert!(ended.stdout.contains("MCP server dead: "), "{ended:?}");
+    assert!(ended.stdout.contains("missing executable 'no-such-program'"), "{ended:?}");
+    let ended = run(&["doctor"]);
+    assert!(ended.stdout.contains("MCP server far: connected, "), "{ended:?}");
+    let ended = run(&["mcp", "list"]);
+    assert!(ended.status.success() && ended.stdout.contains("connected"), "{ended:?}");
+    assert!(ended.stdout.contains("no-such-program"), "{ended:?}");
+    let ended = run(&["mcp", "test", "far", "--call", "echo", "--arguments", r#"{"message": "hi"}"#]);
+    assert!(ended.status.success() && ended.stdout.contains(r#"{"result": "Echo: hi"}"#), "{ended:?}");
+    let ended = run(&["mcp", "test", "dead"]);
+    assert!(!ended.status.success() && ended.stdout.contains("missing executable"), "{ended:?}");
+    let ended = run(&["mcp", "test", "gone"]);
+    assert!(ended.stderr.contains("no MCP server 'gone'; it names far, dead, off"), "{ended:?}");
+    let ended = run(&["mcp", "login", "dead"]);
+    assert!(!ended.status.success() && ended.stderr.contains("it has no login"), "{ended:?}");
+
+    // It goes, and that is seen.
+    drop(server);
+    gateway.client.say("s", "again");
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let far = gateway.client.read("/api/status")["mcp_servers"][0].clone();
+        if far["state"] == "away" && far["next_try"].is_number() && far["error"].is_string() {
+            break;
+        }
+        assert!(Instant::now() < until, "{far}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// `throughline mcp serve --http` for a gateway, and the port at which it listens.
+fn served_over_http(place: &Place, gateway: &Gateway) -> (Running, u16) {
+    let port = free_port();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
+    command
+        .args(["--home", &place.home().display().to_string(), "mcp", "serve", "--http", &port.to_string()])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", place.file("user"))
+        .env("API_SERVER_KEY", KEY)
+        .env("API_SERVER_PORT", gateway.client.address.port().to_string());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    listens(port);
+    (Running(child), port)
+}
+
+#[test]
+fn p31_mcp_serve_over_http_answers_programs_with_the_key_and_no_web_page() {
+    let place = Place::new();
+    let gateway = place.rehearsing(&json!({})).start();
+    gateway.client.say("first", "where is the blue teapot?");
+    let (server, port) = served_over_http(&place, &gateway);
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "spec", "version": "1"}}});
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let accept = ("accept", "application/json, text/event-stream");
+    let ask = |key: &str, path: &str, headers: &[(&str, &str)], body: &Value| {
+        Client::new(address, key).post(path, &[&[accept], headers].concat(), body).unwrap()
+    };
+    assert_eq!(ask("wrong", "/mcp", &[], &hello).status, 401);
+    assert_eq!(ask(KEY, "/", &[], &hello).status, 404);
+    for refused in [("origin", "https://evil.example"), ("origin", "null")] {
+        assert_eq!(ask(KEY, "/mcp", &[refused], &hello).status, 403, "{refused:?}");
+    }
+    let mut stream = TcpStream::connect(address).unwrap();
+    let body = hello.to_string();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\
+         Accept: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        accept.1,
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    assert!(answer.contains(" 403 "), "{answer}");
+    assert_eq!(ask(KEY, "/mcp", &[("origin", "http://localhost:6274")], &hello).status, 200);
+    let began = ask(KEY, "/mcp", &[], &hello);
+    assert_eq!(began.status, 200, "{}", began.text());
+    assert!(began.text().contains(r#""name":"throughline""#), "{}", began.text());
+    let session = began.header("mcp-session-id").to_owned();
+    let session = [("mcp-session-id", session.as_str())];
+    ask(KEY, "/mcp", &session, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let search = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "sessions_search", "arguments": {"query": "teapot"}}});
+    let found = ask(KEY, "/mcp", &session, &search);
+    assert!(found.text().contains("first"), "{}", found.text());
+    drop(server);
+}
+
+#[test]
+fn the_inspector_lists_and_calls_what_is_served_on_both_ways() {
+    let Some(inspector) = peers::mcp_checker("inspector-cli") else { return };
+    let place = Place::new();
+    let gateway = place.rehearsing(&json!({})).start();
+    gateway.client.say("first", "where is the blue teapot?");
+    let (_server, port) = served_over_http(&place, &gateway);
+    let inspect = |target: &[&str], words: &[&str]| {
+        let mut command = Command::new(peers::node());
+        // It looks for its own version beside where it is started.
+        command
+            .arg(inspector.join("build/cli.js"))
+            .arg("--cli")
+            .args(target)
+            .args(words)
+            .current_dir(inspector.join("build"));
+        command.env("API_SERVER_KEY", KEY).env("API_SERVER_PORT", gateway.client.address.port().to_string());
+        let output = command.output().unwrap();
+        let (said, wrong) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{said}{wrong}");
+        said.into_owned()
+    };
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let key = format!("Authorization: Bearer {KEY}");
+    let home = place.home().display().to_string();
+    let (api_key, api_port) =
+        (format!("API_SERVER_KEY={KEY}"), format!("API_SERVER_PORT={}", gateway.client.address.port()));
+    let program = env!("CARGO_BIN_EXE_throughline");
+    let targets: [&[&str]; 2] = [
+        &[&url, "--transport", "http", "--header", &key],
+        &["-e", &api_key, "-e", &api_port, program, "--home", &home, "mcp", "serve"],
+    ];
+    for target in targets {
+        let listed: Value = serde_json::from_str(&inspect(target, &["--method", "tools/list"])).unwrap();
+        assert_eq!(listed["tools"].as_array().unwrap().len(), 10, "{listed}");
+        let call = ["--method", "tools/call", "--tool-name", "sessions_search", "--tool-arg", "query=teapot"];
+        let found = inspect(target, &call);
+        assert!(found.contains("first"), "{found}");
+    }
+}
+
+/// Which scenarios a run of the conformance suite passed, of those that it names.
+fn conformance(words: &[&str], scenario: &str) -> Result<(), String> {
+    let suite = peers::mcp_checker("conformance").expect("the caller has looked").join("dist/index.js");
+    let place = Place::new();
+    let mut command = Command::new(peers::node());
+    command.arg("--import").arg(peers::root().join("tests/peers/fs_with_glob.mjs"));
+    command.arg(suite).args(words).args(["--scenario", scenario]).current_dir(place.path());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{scenario}:\n{said}")) }
+}
+
+/// What the suite's own client and server would be asked for, and is none of ours: see docs/mcp.md.
+const CLIENT_SCENARIOS: [&str; 20] = [
+    "initialize",
+    "tools_call",
+    "sse-retry",
+    "auth/metadata-default",
+    "auth/metadata-var1",
+    "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/scope-from-www-authenticate",
+    "auth/scope-from-scopes-supported",
+    "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/scope-retry-limit",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-post",
+    "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+    "auth/2025-03-26-oauth-endpoint-fallback",
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+];
+
+#[test]
+fn the_client_passes_the_conformance_suite_of_mcp() {
+    if peers::mcp_checker("conformance").is_none() {
+        return;
+    }
+    let client = peers::root().join("tests/peers/mcp_conformance_client");
+    let command = format!("{} {}", client.display(), env!("CARGO_BIN_EXE_throughline"));
+    let run = |scenario: &&str| conformance(&["client", "--command", &command], scenario).err();
+    // Two at a time: each is Node, Python and the binary, and waits more than it works.
+    let (first, second) = CLIENT_SCENARIOS.split_at(CLIENT_SCENARIOS.len() / 2);
+    let failed: Vec<String> = std::thread::scope(|threads| {
+        let other = threads.spawn(|| second.iter().filter_map(run).collect::<Vec<_>>());
+        first.iter().filter_map(run).chain(other.join().unwrap()).collect()
+    });
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+#[test]
+fn the_server_passes_the_conformance_suite_of_mcp() {
+    if peers::mcp_checker("conformance").is_none() {
+        return;
+    }
+    let place = Place::new();
+    let gateway = place.rehearsing(&json!({})).start();
+    let (_server, port) = served_over_http(&place, &gateway);
+    let mut command = Command::new(peers::node());
+    command.arg(peers::root().join("tests/peers/mcp_with_key.mjs")).args([&port.to_string(), KEY]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let _proxy = Running(child);
+    let url = format!("http://127.0.0.1:{}/mcp", line.trim());
+    let scenarios =
+        ["server-initialize", "ping", "tools-list", "logging-set-level", "dns-rebinding-protection"];
+    let failed: Vec<String> = scenarios
+        .iter()
+        .filter_map(|scenario| conformance(&["server", "--url", &url], scenario).err())
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }

@@ -63,6 +63,24 @@ fn dependencies_point_one_way() {
 }
 
 #[test]
+fn one_place_installs_the_cryptography_and_no_test_does_what_the_program_must_do() {
+    let word = ["install", "_default()"].concat(); // not in this file
+    let places = ["crates", "src", "tests", "bench"].map(|directory| sources(&root().join(directory)));
+    let found: Vec<PathBuf> = places.into_iter().flatten().filter(|path| says(path, &word)).collect();
+    assert_eq!(found, [root().join("crates/net/src/tls.rs")]);
+    let main = fs::read_to_string(root().join("src/main.rs")).expect("the program has a main");
+    let (_, main) = main.split_once("fn main() -> ExitCode {").expect("the program has a main");
+    assert!(
+        main.trim_start().starts_with("throughline_net::install_tls();"),
+        "it is the first thing in main"
+    );
+}
+
+fn says(path: &Path, word: &str) -> bool {
+    fs::read_to_string(path).expect("a source can be read").contains(word)
+}
+
+#[test]
 fn the_core_reads_no_clock_no_disk_and_no_chance() {
     let forbidden = [
         "SystemTime",

@@ -13,10 +13,12 @@ mod json;
 mod link;
 mod log;
 mod media;
+mod name;
+pub(crate) mod oauth;
 mod offer;
 mod redact;
 mod remembered;
-mod remote;
+pub(crate) mod remote;
 mod result;
 mod schema;
 mod server;
@@ -26,9 +28,11 @@ mod suspicion;
 
 use crate::settings::{Reach, ServerSettings};
 use log::Log;
+use name::Prefix;
+use offer::Action;
 use serde_json::{Map, Value};
 use server::Server;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -64,6 +68,12 @@ pub struct ServerStatus {
     pub tools: Vec<String>,
     /// Why it is away, free of secrets.
     pub error: Option<String>,
+    /// What went wrong last, also if it was mended since, and how long ago; free of secrets.
+    pub last_error: Option<(String, Duration)>,
+    /// How long until it is tried again by itself.
+    pub next_try: Option<Duration>,
+    /// It wants a login that is not there, or no longer valid.
+    pub needs_login: bool,
     /// What is odd about its tools.
     pub remarks: Vec<String>,
 }
@@ -95,6 +105,23 @@ struct Crew {
     before: u64,
     stop: watch::Sender<bool>,
     lives: Mutex<Vec<JoinHandle<()>>>,
+    /// Names that the log has been told of.
+    told: Mutex<BTreeSet<String>>,
+}
+
+/// A tool that is offered under another name than its server's list has.
+struct Clash {
+    name: String,
+    plain: Spec,
+    server: Arc<Server>,
+    action: Action,
+}
+
+impl Clash {
+    fn remark(&self) -> String {
+        let Self { name, plain, .. } = self;
+        format!("another server's tool is already called {}; this one is called {name}", plain.name)
+    }
 }
 
 impl Crew {
@@ -104,14 +131,22 @@ impl Crew {
         let stop = watch::Sender::new(false);
         let mut lives = Vec::new();
         let mut started = Vec::new();
-        for settings in servers {
-            let server = Arc::new(Server::new(settings, surroundings.clone(), log.clone()));
+        let prefixes = Prefix::distinct(servers.iter().map(|server| server.name.as_str()));
+        for (settings, prefix) in servers.into_iter().zip(prefixes) {
+            let server = Arc::new(Server::new(settings, prefix, surroundings.clone(), log.clone()));
             if server.settings.enabled {
                 lives.push(tokio::spawn(server.clone().run(stop.subscribe())));
             }
             started.push(server);
         }
-        Arc::new(Self { servers: started, before, stop, lives: Mutex::new(lives) })
+        Arc::new(Self { servers: started, before, stop, lives: Mutex::new(lives), told: Mutex::default() })
+    }
+
+    fn tells(&self, clash: &Clash) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(clash.name.clone()) {
+            tracing::warn!(server = clash.server.settings.name, "MCP server: {}", clash.remark());
+        }
     }
 
     async fn stop(&self) {
@@ -123,6 +158,25 @@ impl Crew {
                 life.abort();
             }
         }
+    }
+
+    /// Tools whose name a server before theirs has given to another: `a` with `b__c`, and `a__b` with `c`.
+    fn clashes(&self) -> Vec<Clash> {
+        let mut taken: BTreeSet<String> = BTreeSet::new();
+        let mut found = Vec::new();
+        for server in &self.servers {
+            let offer = server.offer();
+            for spec in offer.specs.iter().filter(|spec| taken.contains(&spec.name)) {
+                let Some(action) = offer.actions.get(&spec.name) else { continue };
+                let name = server.prefix.marked(action.tool());
+                if !taken.contains(&name) {
+                    let (plain, server, action) = (spec.clone(), server.clone(), action.clone());
+                    found.push(Clash { name, plain, server, action });
+                }
+            }
+            taken.extend(offer.specs.iter().map(|spec| spec.name.clone()));
+        }
+        found
     }
 
     /// Offers are only ever added to: the sum of their counts rises with each.
@@ -166,8 +220,17 @@ impl Client {
     }
 
     pub fn status(&self) -> Vec<ServerStatus> {
+        let crew = self.crew();
+        let clashes = crew.clashes();
         let one = |server: &Arc<Server>| {
             let offer = server.offer();
+            let clashes: Vec<&Clash> =
+                clashes.iter().filter(|clash| Arc::ptr_eq(&clash.server, server)).collect();
+            let name = |spec: &Spec| {
+                let clash = clashes.iter().find(|clash| clash.plain.name == spec.name);
+                clash.map_or_else(|| spec.name.clone(), |clash| clash.name.clone())
+            };
+            let remarks = offer.remarks.iter().cloned();
             ServerStatus {
                 name: server.settings.name.clone(),
                 transport: match server.settings.reach {
@@ -176,12 +239,15 @@ impl Client {
                     Reach::Sse(_) => "sse",
                 },
                 phase: server.phase(),
-                tools: offer.specs.iter().map(|spec| spec.name.clone()).collect(),
+                tools: offer.specs.iter().map(name).collect(),
                 error: server.error(),
-                remarks: offer.remarks.clone(),
+                last_error: server.trouble(),
+                next_try: server.next_try(),
+                needs_login: server.needs_login(),
+                remarks: remarks.chain(clashes.iter().map(|clash| clash.remark())).collect(),
             }
         };
-        self.crew().servers.iter().map(one).collect()
+        crew.servers.iter().map(one).collect()
     }
 
     /// Ends every connection, and with them the processes that are ours. Calls under way fail.
@@ -190,11 +256,30 @@ impl Client {
         self.crew().stop().await;
     }
 
-    fn server_of(&self, tool: &str) -> Option<(Arc<Server>, offer::Action)> {
+    fn server_of(&self, tool: &str) -> Option<(Arc<Server>, Action)> {
         let crew = self.crew();
-        crew.servers
+        let plain = crew
+            .servers
             .iter()
-            .find_map(|server| Some((server.clone(), server.offer().actions.get(tool)?.clone())))
+            .find_map(|server| Some((server.clone(), server.offer().actions.get(tool)?.clone())));
+        plain.or_else(|| {
+            let clashes = crew.clashes();
+            let clash = clashes.into_iter().find(|clash| clash.name == tool)?;
+            Some((clash.server, clash.action))
+        })
+    }
+
+    /// Calls a tool for somebody who tries a server out, by the server's own name of it or by ours. None: there is
+    /// no such tool.
+    pub async fn try_tool(&self, name: &str, arguments: &str) -> Option<String> {
+        let own = |server: &Arc<Server>| {
+            let offer = server.offer();
+            let found = offer.actions.values().find(|action| action.tool() == name);
+            Some((server.clone(), found?.clone()))
+        };
+        let found = self.server_of(name).or_else(|| self.crew().servers.iter().find_map(own));
+        let (server, action) = found?;
+        Some(Self::acted(&server, &action, arguments).await)
     }
 
     async fn called(&self, call: &Call) -> String {
@@ -204,8 +289,12 @@ impl Client {
                 call.name
             ));
         };
-        match arguments(&call.arguments) {
-            Ok(arguments) => server.call(&action, arguments).await,
+        Self::acted(&server, &action, &call.arguments).await
+    }
+
+    async fn acted(server: &Arc<Server>, action: &Action, written: &str) -> String {
+        match arguments(written) {
+            Ok(arguments) => server.call(action, arguments).await,
             Err(reason) => json::error(reason),
         }
     }
@@ -224,11 +313,16 @@ impl Kit for Client {
 
     fn specs(&self) -> Vec<Spec> {
         let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
-        for server in &self.crew().servers {
+        let crew = self.crew();
+        for server in &crew.servers {
             for spec in &server.offer().specs {
-                // Two servers whose names are written alike: the first in the file has the name.
                 specs.entry(spec.name.clone()).or_insert_with(|| spec.clone());
             }
+        }
+        for clash in crew.clashes() {
+            crew.tells(&clash);
+            let spec = Spec { name: clash.name.clone(), ..clash.plain };
+            specs.entry(clash.name).or_insert(spec);
         }
         specs.into_values().collect()
     }

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod client;
+pub mod login;
 mod private;
 pub mod serve;
 pub mod settings;

@@ -1,4 +1,4 @@
-//! Our own sessions, offered as a server: `throughline mcp serve`.
+//! Our own sessions, offered as a server: `throughline mcp serve`, on standard streams or over HTTP ([`serve_http`]).
 //!
 //! The tools have the names and shapes that users of `hermes mcp serve` know, where they mean the
 //! same. Two are new: `sessions_search`, and `conversation_send`, which speaks to the agent and
@@ -7,9 +7,13 @@
 //! Deliberately absent: the store, the control API, and any decision about who may see what. All of
 //! it is behind [`Surface`].
 
+#![expect(deprecated, reason = "logging leaves the protocol, and clients do not know it yet")]
+
 mod events;
+mod http;
 mod surface;
 
+pub use http::{PATH, serve_http};
 pub use surface::{
     Answer, Attachment, Channel, Conversation, Decision, Found, OpenQuestion, Reply, Said, Speaker, Surface,
     SurfaceError,
@@ -18,12 +22,13 @@ pub use surface::{
 use events::Events;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    ListToolsResult, LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, Tool, ToolAnnotations,
 };
-use rmcp::service::{RequestContext, ServerInitializeError};
+use rmcp::service::{NotificationContext, RequestContext, ServerInitializeError};
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use throughline_core::time::Time;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -57,7 +62,7 @@ pub async fn serve_on(
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), ServeError> {
-    let served = Served { surface, events: Mutex::default() };
+    let served = Served::new(surface);
     // What is there now is no news. If the gateway does not answer yet, the first question sees to it.
     let _ = served.events.lock().await.look(served.surface.as_ref()).await;
     let running = match served.serve((input, output)).await {
@@ -71,6 +76,14 @@ pub async fn serve_on(
 struct Served {
     surface: Arc<dyn Surface>,
     events: Mutex<Events>,
+    /// The client wants to hear what goes wrong (`logging/setLevel`), from this on.
+    level: std::sync::Mutex<Option<LoggingLevel>>,
+}
+
+impl Served {
+    fn new(surface: Arc<dyn Surface>) -> Self {
+        Self { surface, events: Mutex::default(), level: std::sync::Mutex::default() }
+    }
 }
 
 /// A result, or a sentence that says why there is none.
@@ -78,12 +91,27 @@ type Outcome = Result<Value, String>;
 
 impl ServerHandler for Served {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_logging().enable_tools().build())
             .with_server_info(Implementation::new("throughline", env!("CARGO_PKG_VERSION")))
             .with_instructions(
                 "The conversations of an agent: list them, read and search what was said, speak to the agent \
                  and wait for its answer, follow what happens, and answer what it asks permission for.",
             )
+    }
+
+    /// What is there now is no news.
+    async fn on_initialized(&self, _context: NotificationContext<RoleServer>) {
+        let mut events = self.events.lock().await;
+        let _ = events.look(self.surface.as_ref()).await; // if it fails, the first question sees to it
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.level);
+        Ok(())
     }
 
     async fn list_tools(
@@ -97,22 +125,40 @@ impl ServerHandler for Served {
     async fn call_tool(
         &self,
         call: CallToolRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = Arguments(call.arguments.unwrap_or_default());
         let Some(outcome) = self.called(&call.name, &arguments).await else {
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}", call.name), None));
         };
+        if let Err(reason) = &outcome {
+            self.log(&context, &call.name, reason).await;
+        }
         let text = |value: &Value| vec![ContentBlock::text(format!("{value:#}"))];
         Ok(match outcome {
             Ok(value) => CallToolResult::success(text(&value)),
-            Err(reason) => CallToolResult::error(text(&json!({"error": reason}))),
+            // A sentence, not JSON: clients put an error into a form of their own.
+            Err(reason) => CallToolResult::error(vec![ContentBlock::text(reason)]),
         }
         .into())
     }
 }
 
 impl Served {
+    /// What goes wrong is a warning, for clients that asked to hear of those.
+    async fn log(&self, context: &RequestContext<RoleServer>, tool: &str, reason: &str) {
+        let level = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_wanted = matches!(
+            level,
+            Some(LoggingLevel::Debug | LoggingLevel::Info | LoggingLevel::Notice | LoggingLevel::Warning)
+        );
+        if is_wanted {
+            let data = json!({"tool": tool, "error": reason});
+            let message = LoggingMessageNotificationParam::new(LoggingLevel::Warning, data);
+            let _ = context.peer.notify_logging_message(message.with_logger("throughline")).await;
+        }
+    }
+
     /// None: there is no such tool.
     async fn called(&self, name: &str, arguments: &Arguments) -> Option<Outcome> {
         Some(match name {

@@ -68,8 +68,28 @@ pub struct Remote {
     pub verify: Verify,
     /// `client_cert` and `client_key`
     pub identity: Option<Identity>,
-    /// `auth: oauth`: the token that Hermes' login left in the home is sent along.
-    pub oauth: bool,
+    /// `auth: oauth`: a person has to log in, and what that left in the home is sent along.
+    pub oauth: Option<OAuth>,
+}
+
+/// How to log in (`oauth`). Everything may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OAuth {
+    /// `client_id`: a client that was registered by hand. None: one is registered at the login.
+    pub client_id: Option<String>,
+    pub client_secret: Option<Secret>,
+    /// `client_name`, under which we are registered.
+    pub client_name: Option<String>,
+    /// `scope`, separated by spaces. None: what the server asks for.
+    pub scope: Option<String>,
+    /// `redirect_uri`: where the browser comes back to. None: to this machine.
+    pub redirect_uri: Option<String>,
+    /// `redirect_host`: what this machine is called there, instead of 127.0.0.1.
+    pub redirect_host: Option<String>,
+    /// `redirect_port`: at which port. None: one that is free.
+    pub redirect_port: Option<u16>,
+    /// `timeout`: how long a login waits for the person.
+    pub patience: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +155,6 @@ impl ServerSettings {
 
 impl Remote {
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), headers: Vec::new(), verify: Verify::Roots, identity: None, oauth: false }
+        Self { url: url.into(), headers: Vec::new(), verify: Verify::Roots, identity: None, oauth: None }
     }
 }

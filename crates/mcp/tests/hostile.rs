@@ -79,6 +79,104 @@ async fn a_server_that_hangs_costs_its_timeout_and_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_call_that_reports_progress_may_take_longer_than_its_timeout() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    // Twice its timeout in all; never as long as that without a word.
+    let slow = r#"
+def call(id, name, arguments):
+    token = message["params"]["_meta"]["progressToken"]
+    for step in range(8):
+        time.sleep(1)
+        if name == "loud":
+            send({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
+    text(id, "done")
+
+def tools():
+    return [{"name": name, "inputSchema": {"type": "object"}} for name in ("loud", "mute")]
+"#;
+    let mut settings = python(home.path(), "s", slow);
+    settings.timeout = Duration::from_secs(4);
+    let client = connected(home.path(), vec![settings]).await;
+    assert_eq!(call(&client, "mcp__s__loud", json!({})).await, r#"{"result": "done"}"#);
+    let mute = call(&client, "mcp__s__mute", json!({})).await;
+    assert!(mute.contains("MCP call timed out after 4."), "{mute}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_logs_is_told_how_much_is_heard_and_others_are_not() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let (heard, unheard) = (home.path().join("heard"), home.path().join("unheard"));
+    let logs = |name: &str, behaviour: &str, log: &Path| {
+        common::with_env(python(home.path(), name, behaviour), "LOG", &log.display().to_string())
+    };
+    let servers =
+        vec![logs("logs", "capabilities = {'tools': {}, 'logging': {}}", &heard), logs("mute", "", &unheard)];
+    let client = connected(home.path(), servers).await;
+    let heard = std::fs::read_to_string(heard).unwrap();
+    assert!(
+        heard.contains(r#""method":"logging/setLevel""#) && heard.contains(r#""level":"info""#),
+        "{heard}"
+    );
+    assert!(!std::fs::read_to_string(unheard).unwrap().contains("setLevel"));
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn servers_and_tools_that_are_written_alike_are_all_reached_and_the_clashes_are_named() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let server = |file: &str, name: &str, tool: &str| {
+        let behaviour = format!(
+            "def tools():\n    return [{{'name': {tool:?}, 'inputSchema': {{'type': 'object'}}}}]\n\n\
+             def call(id, name, arguments):\n    text(id, {file:?})"
+        );
+        ServerSettings { name: name.to_owned(), ..python(home.path(), file, &behaviour) }
+    };
+    let long = "x".repeat(90);
+    let servers = vec![
+        server("one", "a-b", "c"),
+        server("two", "a.b", "c"),
+        server("three", "a", "b__c"),
+        server("four", "a__b", "c"),
+        server("five", "five", &long),
+    ];
+    let client = connected(home.path(), servers).await;
+    let offered = names(&client);
+    assert!(offered.len() == 5 && offered.iter().all(|name| name.len() <= 64), "{offered:?}");
+    let mut reached = Vec::new();
+    for name in &offered {
+        reached.push(call(&client, name, json!({})).await);
+    }
+    reached.sort();
+    let expected =
+        ["five", "four", "one", "three", "two"].map(|server| format!(r#"{{"result": "{server}"}}"#));
+    assert_eq!(reached, expected);
+    assert!(offered.contains(&"mcp__a_b__c".to_owned()) && offered.contains(&"mcp__a__b__c".to_owned()));
+    let status = client.status();
+    for (server, expected) in [
+        (1, "another server's name is written like this one's"),
+        (3, "another server's tool is already called"),
+    ] {
+        assert!(
+            status[server].remarks.iter().any(|remark| remark.contains(expected)),
+            "{:?}",
+            status[server]
+        );
+        assert!(offered.contains(&status[server].tools[0]), "{:?}", status[server]);
+    }
+    client.stop().await;
+}
+
+#[tokio::test]
 async fn a_flood_without_end_is_cut_off_and_costs_no_memory() {
     if skips("python3") {
         return;

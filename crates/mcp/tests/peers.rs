@@ -42,7 +42,7 @@ async fn carries_everything(client: &Client, home: &Path) {
         &call(client, "mcp__every_thing__get_structured_content", json!({"location": "New York"})).await,
     )
     .unwrap();
-    assert!(structured["structuredContent"]["temperature"].is_number(), "{structured}");
+    assert!(structured["result"]["temperature"].is_number(), "{structured}");
     let wrong = call(client, "mcp__every_thing__get_sum", json!({"a": "x"})).await;
     assert!(wrong.starts_with(r#"{"error": ""#), "{wrong}");
 

@@ -159,8 +159,7 @@ struct Road {
 
 impl Road {
     fn build(self, connect: Duration) -> reqwest::Result<reqwest::Client> {
-        // Refused when someone was first, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::install_tls();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("throughline/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())

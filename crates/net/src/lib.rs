@@ -20,6 +20,7 @@ mod linear;
 pub mod listener;
 mod reply;
 mod retry;
+mod tls;
 
 pub use client::{Client, Limits, Settings, Timeouts};
 pub use endpoint::{Endpoint, InvalidEndpoint};
@@ -28,3 +29,4 @@ pub use event::{Event, Parser};
 pub use reply::{Events, Reply, Shape};
 pub use retry::retry_after;
 pub use throughline_core::redact::Secret;
+pub use tls::install_tls;

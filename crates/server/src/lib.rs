@@ -98,6 +98,8 @@ pub struct Options {
     pub host: Arc<dyn Host>,
     /// Programs of others that work for this agent, as `/api/status` lists them.
     pub plugins: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// Servers of the Model Context Protocol that this agent uses, likewise.
+    pub servers: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
 }
 
 /// What every handler sees.

@@ -1,7 +1,7 @@
 //! Where an agent stands, and how its neighbours are.
 //!
 //! - `GET /api/status`: the agent in full: what waits, what runs, what is stuck and why, each
-//!   platform; of the other agents of its process whether they run, and counts, for their key is another
+//!   platform, each MCP server; of the other agents of its process whether they run, and counts, for their key is another
 //! - `POST /api/control/restart`: the agent finishes what runs and begins anew; so does the process, if it has no
 //!   other agent. With `{"all": true}` the process begins anew once each of its agents that run was asked so, each with
 //!   its own key: `others` are those that were not yet. The answer comes before it does; `started` of the status is
@@ -102,6 +102,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "model": status.model,
         "engine": status.engine,
         "plugins": (app.options.plugins)(),
+        "mcp_servers": (app.options.servers)(),
         "memory": status.memory.as_ref().map(provider),
     });
     merge(&mut shown, gauges(&status));

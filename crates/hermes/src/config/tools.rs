@@ -12,7 +12,7 @@
 mod server;
 mod shown;
 
-pub use server::{Remote, Server, Transport};
+pub use server::{OAuth, Remote, Server, Transport};
 pub use shown::Row;
 
 use super::read::{self, At};

@@ -2,14 +2,16 @@
 //! answer, which the library bounds in event streams and not in plain JSON.
 
 use super::MESSAGE_LENGTH_MAX;
+use super::oauth::Bearer;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, Response, StatusCode, Url};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::auth::AuthError;
 use rmcp::transport::common::client_side_sse::FixedInterval;
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpClientTransport,
+    AuthRequiredError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpClientTransport,
     StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
@@ -28,20 +30,71 @@ const ERROR_SHOWN_MAX: usize = 300;
 const RESUMES_MAX: usize = 3;
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
 
-pub fn transport(client: Client, url: &Url) -> StreamableHttpClientTransport<Bounded> {
+pub fn transport(
+    client: Client,
+    url: &Url,
+    bearer: Option<Arc<Bearer>>,
+) -> StreamableHttpClientTransport<Bounded> {
     let mut config =
         StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_sse_event_size(MESSAGE_LENGTH_MAX);
     let mut pause = FixedInterval::default();
     pause.max_times = Some(RESUMES_MAX);
     pause.duration = RESUME_PAUSE;
     config.retry_config = Arc::new(pause);
-    StreamableHttpClientTransport::with_client(Bounded(client), config)
+    StreamableHttpClientTransport::with_client(Bounded { client, bearer }, config)
 }
 
 type Answer = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 
+type Fault = StreamableHttpError<reqwest::Error>;
+
 #[derive(Clone)]
-pub struct Bounded(Client);
+pub struct Bounded {
+    client: Client,
+    /// Where the server is one that a person logs in to.
+    bearer: Option<Arc<Bearer>>,
+}
+
+impl Bounded {
+    async fn token(&self) -> Result<Option<String>, Fault> {
+        match &self.bearer {
+            Some(bearer) => bearer.token().await.map(Some).map_err(unauthorised),
+            None => Ok(None),
+        }
+    }
+
+    async fn posted(
+        &self,
+        uri: &str,
+        message: &ClientJsonRpcMessage,
+        session: Option<&str>,
+        token: Option<&str>,
+        headers: &HashMap<HeaderName, HeaderValue>,
+    ) -> Answer {
+        let mut request = self.client.post(uri).header(ACCEPT, format!("{EVENTS}, {JSON}"));
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(session) = session {
+            request = request.header(SESSION, session);
+        }
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let response = request.json(message).send().await?;
+        let expects_answer = matches!(message, JsonRpcMessage::Request(_));
+        judged(response, expects_answer, session.is_some()).await
+    }
+}
+
+fn unauthorised(error: AuthError) -> Fault {
+    match error {
+        AuthError::AuthorizationRequired => {
+            StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
+        }
+        error => unexpected(format!("its login could not be renewed: {error}")),
+    }
+}
 
 impl StreamableHttpClient for Bounded {
     type Error = reqwest::Error;
@@ -54,26 +107,28 @@ impl StreamableHttpClient for Bounded {
         _auth: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Answer {
-        let mut request = self.0.post(uri.as_ref()).header(ACCEPT, format!("{EVENTS}, {JSON}"));
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        if let Some(session) = &session {
-            request = request.header(SESSION, session.as_ref());
-        }
-        let response = request.json(&message).send().await?;
-        let expects_answer = matches!(message, JsonRpcMessage::Request(_));
-        judged(response, expects_answer, session.is_some()).await
+        let token = self.token().await?;
+        let session = session.as_deref();
+        let answer = self.posted(&uri, &message, session, token.as_deref(), &headers).await;
+        let (Err(StreamableHttpError::AuthRequired(_)), Some(bearer), Some(token)) =
+            (&answer, &self.bearer, token)
+        else {
+            return answer;
+        };
+        // It was refused before anything was done with it: with another token it may be sent again.
+        let token = bearer.renewed(&token).await.map_err(unauthorised)?;
+        self.posted(&uri, &message, session, Some(&token), &headers).await
     }
 
     async fn delete_session(
         &self,
         uri: Arc<str>,
         session: Arc<str>,
-        auth: Option<String>,
+        _auth: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), StreamableHttpError<Self::Error>> {
-        self.0.delete_session(uri, session, auth, headers).await
+        let token = self.token().await?;
+        self.client.delete_session(uri, session, token, headers).await
     }
 
     async fn get_stream(
@@ -81,12 +136,12 @@ impl StreamableHttpClient for Bounded {
         uri: Arc<str>,
         session: Option<Arc<str>>,
         last_event: Option<String>,
-        auth: Option<String>,
+        _auth: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, StreamableHttpError<Self::Error>> {
-        let client = &self.0;
-        client
-            .get_stream_with_max_sse_event_size(uri, session, last_event, auth, headers, MESSAGE_LENGTH_MAX)
+        let token = self.token().await?;
+        self.client
+            .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, MESSAGE_LENGTH_MAX)
             .await
     }
 }
@@ -96,6 +151,11 @@ async fn judged(response: Response, expects_answer: bool, had_session: bool) -> 
     if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
         let challenge = challenge.unwrap_or_default().to_owned();
+        if status == StatusCode::FORBIDDEN && challenge.contains("insufficient_scope") {
+            let scope = super::link::scope_of(&challenge);
+            let missing = InsufficientScopeError::new(challenge, scope);
+            return Err(StreamableHttpError::InsufficientScope(missing));
+        }
         return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
     }
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {

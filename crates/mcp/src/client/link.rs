@@ -2,6 +2,7 @@
 
 use super::http;
 use super::log::Log;
+use super::oauth::Bearer;
 use super::redact::Redactor;
 use super::remote;
 use super::sse::{SseError, Stream};
@@ -16,6 +17,7 @@ use rmcp::model::{
 use rmcp::service::{
     ClientInitializeError, NotificationContext, PeerRequestOptions, RunningService, ServiceError,
 };
+use rmcp::transport::auth::AuthError;
 use rmcp::{ClientHandler, Peer, RoleClient, ServiceExt};
 use serde_json::Value;
 use std::error::Error;
@@ -28,8 +30,15 @@ use tokio::sync::Notify;
 const LOG_LENGTH_MAX: usize = 2_000;
 /// What is shown of an error that a server made up.
 const ERROR_LENGTH_MAX: usize = 2_000;
+/// How long a call may take that reports progress all the time.
+const PROGRESS_TOTAL_MAX: Duration = Duration::from_secs(3600);
 /// How long a server is told that nobody waits any more, before that does not matter either.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// As the library begins its error for a login that allows too little.
+const SCOPE_MISSING: &str = "Insufficient scope";
+/// Longer scopes are not shown to a person.
+const SCOPE_LENGTH_MAX: usize = 1_000;
 
 /// All that a call knows when its connection ends under it.
 pub const CLOSED: &str = "the connection closed";
@@ -39,8 +48,8 @@ pub const CLOSED: &str = "the connection closed";
 pub enum Trouble {
     /// The server said no, in the protocol's way.
     Refused { code: i32, message: String },
-    /// It must be logged in to first.
-    Unauthorised,
+    /// It must be logged in to first; with this scope, if it named one that the login lacks.
+    Unauthorised { scope: Option<String> },
     /// Nothing came in time.
     Late,
     /// The connection is gone, or what came through it was no answer.
@@ -123,13 +132,24 @@ pub async fn connect(
             listener.serve(process).await
         }
         Reach::Http(remote) => {
-            let (client, url) = prepared(settings, remote, surroundings).await?;
-            listener.serve(http::transport(client, &url)).await
+            let Prepared { client, url, bearer } =
+                prepared(settings, remote, surroundings, &listener.redactor, None).await?;
+            if let Some(bearer) = &bearer {
+                bearer.token().await.map_err(unrenewed)?; // without one there is nothing to try
+            }
+            listener.serve(http::transport(client, &url, bearer)).await
         }
         Reach::Sse(remote) => {
-            let (client, url) = prepared(settings, remote, surroundings).await?;
+            let url = remote::address(&settings.name, &remote.url).map_err(Trouble::Lost)?;
+            // Its stream is one request: a token that ends while it lasts ends the stream, which begins again.
+            let token = match Bearer::of(settings, remote, &url, &surroundings.home, &listener.redactor) {
+                Some(bearer) => Some(bearer.token().await.map_err(unrenewed)?),
+                None => None,
+            };
+            let Prepared { client, url, .. } =
+                prepared(settings, remote, surroundings, &listener.redactor, token).await?;
             let stream = Stream::open(client, url, obituary.clone()).await.map_err(|error| match error {
-                SseError::Unauthorised => Trouble::Unauthorised,
+                SseError::Unauthorised => Trouble::Unauthorised { scope: None },
                 error => Trouble::Lost(error.to_string()),
             })?;
             listener.serve(stream).await
@@ -141,16 +161,33 @@ pub async fn connect(
     }
 }
 
+struct Prepared {
+    client: reqwest::Client,
+    url: reqwest::Url,
+    bearer: Option<Arc<Bearer>>,
+}
+
+fn unrenewed(error: AuthError) -> Trouble {
+    match error {
+        AuthError::AuthorizationRequired => Trouble::Unauthorised { scope: None },
+        error => Trouble::Lost(format!("its login could not be renewed: {error}")),
+    }
+}
+
 async fn prepared(
     settings: &ServerSettings,
     remote: &Remote,
     surroundings: &Arc<Surroundings>,
-) -> Result<(reqwest::Client, reqwest::Url), Trouble> {
+    redactor: &Redactor,
+    token: Option<String>,
+) -> Result<Prepared, Trouble> {
     let url = remote::address(&settings.name, &remote.url).map_err(Trouble::Lost)?;
-    let (settings, remote, surroundings) = (settings.clone(), remote.clone(), surroundings.clone());
-    let client = tokio::task::spawn_blocking(move || remote::client(&settings, &remote, &surroundings)).await;
+    let bearer = Bearer::of(settings, remote, &url, &surroundings.home, redactor);
+    let (settings, remote) = (settings.clone(), remote.clone());
+    let client =
+        tokio::task::spawn_blocking(move || remote::client(&settings, &remote, token.as_deref())).await;
     match client {
-        Ok(client) => Ok((client.map_err(Trouble::Lost)?, url)),
+        Ok(client) => Ok(Prepared { client: client.map_err(Trouble::Lost)?, url, bearer }),
         Err(error) => Err(Trouble::Lost(format!("no HTTP client can be made: {error}"))),
     }
 }
@@ -171,11 +208,22 @@ fn unstarted(command: &str, error: &io::Error) -> String {
 }
 
 fn unshaken(error: &ClientInitializeError, obituary: &Obituary) -> Trouble {
-    if error.is_authorization_required() {
-        return Trouble::Unauthorised;
+    let text = whole(error);
+    if error.is_authorization_required() || text.contains(SCOPE_MISSING) {
+        return Trouble::Unauthorised { scope: scope_of(&text) };
     }
     let known = obituary.lock().ok().and_then(|reason| reason.clone());
-    Trouble::Lost(known.unwrap_or_else(|| shortened(&whole(error), ERROR_LENGTH_MAX)))
+    Trouble::Lost(known.unwrap_or_else(|| shortened(&text, ERROR_LENGTH_MAX)))
+}
+
+/// `scope="…"` of what a server says when it refuses us.
+pub fn scope_of(challenge: &str) -> Option<String> {
+    let (_, rest) = challenge.split_once("scope=\"")?;
+    let (scope, _) = rest.split_once('"')?;
+    // It is shown between quotes, in a command that a person or an agent is told to run.
+    let is_scope = |c: char| (c.is_ascii_graphic() || c == ' ') && !matches!(c, '\'' | '\\');
+    (!scope.is_empty() && scope.len() <= SCOPE_LENGTH_MAX && scope.chars().all(is_scope))
+        .then(|| scope.to_owned())
 }
 
 /// An error with its causes, each once: errors of libraries like to repeat theirs.
@@ -198,16 +246,35 @@ pub async fn ask(
     request: ClientRequest,
     patience: Duration,
 ) -> Result<Value, Trouble> {
-    let answered = async {
-        let options = PeerRequestOptions::no_options();
-        let handle = peer.send_request_with_option(request, options).await.map_err(trouble)?;
-        let mut waiting = Waiting { peer, id: Some(handle.id.clone()) };
-        let answer = handle.rx.await;
-        waiting.id = None;
-        let answer = answer.map_err(|_| Trouble::Lost(CLOSED.to_owned()))?;
-        serde_json::to_value(answer.map_err(trouble)?).map_err(|error| Trouble::Lost(error.to_string()))
-    };
+    let answered = asked(peer, request, PeerRequestOptions::no_options());
     tokio::time::timeout(patience, answered).await.unwrap_or(Err(Trouble::Late))
+}
+
+/// The same for work that may take long: each report of progress lets the patience begin again, up to
+/// [`PROGRESS_TOTAL_MAX`] in all.
+pub async fn ask_for_work(
+    peer: &Peer<RoleClient>,
+    request: ClientRequest,
+    patience: Duration,
+) -> Result<Value, Trouble> {
+    let total = PROGRESS_TOTAL_MAX.max(patience);
+    let options = PeerRequestOptions::with_timeout(patience);
+    let options = options.reset_timeout_on_progress().with_max_total_timeout(total);
+    // The library's clock begins when the request has left; a connection that does not take it has none.
+    let answered = asked(peer, request, options);
+    tokio::time::timeout(total.saturating_add(patience), answered).await.unwrap_or(Err(Trouble::Late))
+}
+
+async fn asked(
+    peer: &Peer<RoleClient>,
+    request: ClientRequest,
+    options: PeerRequestOptions,
+) -> Result<Value, Trouble> {
+    let handle = peer.send_request_with_option(request, options).await.map_err(trouble)?;
+    let mut waiting = Waiting { peer, id: Some(handle.id.clone()) };
+    let answer = handle.await_response().await;
+    waiting.id = None;
+    serde_json::to_value(answer.map_err(trouble)?).map_err(|error| Trouble::Lost(error.to_string()))
 }
 
 /// A request that is on its way. Dropped while it is: the server hears that it may stop.
@@ -235,11 +302,11 @@ fn trouble(error: ServiceError) -> Trouble {
             Trouble::Refused { code: code.0, message: shortened(&message, ERROR_LENGTH_MAX) }
         }
         ServiceError::TransportClosed => Trouble::Lost(CLOSED.to_owned()),
+        ServiceError::Timeout { .. } => Trouble::Late,
         ServiceError::TransportSend(error) => {
             let text = whole(&error);
-            let is_unauthorised = text.contains("Auth required");
-            if is_unauthorised {
-                Trouble::Unauthorised
+            if text.contains("Auth required") || text.contains(SCOPE_MISSING) {
+                Trouble::Unauthorised { scope: scope_of(&text) }
             } else {
                 Trouble::Lost(shortened(&text, ERROR_LENGTH_MAX))
             }
@@ -254,4 +321,24 @@ fn shortened(text: &str, length: usize) -> String {
         return text.to_owned();
     }
     format!("{}… [truncated]", &text[..text.floor_char_boundary(length)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p31_only_a_scope_that_can_be_shown_is_read_out_of_a_refusal() {
+        for (challenge, expected) in [
+            (r#"Bearer error="insufficient_scope", scope="read write""#, Some("read write")),
+            (r#"Bearer scope="""#, None),
+            (r#"Bearer scope="read"#, None),
+            ("Bearer scope=\"a\u{1b}[2J\"", None),
+            (r#"Bearer scope="a'; rm -rf ~ '""#, None),
+            ("Bearer", None),
+        ] {
+            assert_eq!(scope_of(challenge).as_deref(), expected, "{challenge}");
+        }
+        assert_eq!(scope_of(&format!("scope=\"{}\"", "x".repeat(100_000))), None);
+    }
 }

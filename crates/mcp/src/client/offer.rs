@@ -1,6 +1,6 @@
 //! What a server offers, in the form in which the agent is told of it.
 //!
-//! - names are `mcp__<server>__<tool>`, sorted, so that a list which did not change reads the same
+//! - names are sorted, so that a list which did not change reads the same; no tool is left out for its name
 //! - resources and prompts are reached through four tools of ours, where the server has any
 //! - what a server says of itself is foreign text: bounded, and looked at for attempts to give
 //!   orders, which are reported and not acted on (a filter would break honest servers)
@@ -10,6 +10,7 @@
 //! not do anyway: run its own tool twice. `idempotentHint` does not count: "set it to 1" is
 //! idempotent, and wrong to repeat after somebody has set it to 2.
 
+use super::name::{Prefix, sanitised};
 use super::schema;
 use crate::settings::ServerSettings;
 use regex::Regex;
@@ -22,8 +23,6 @@ use throughline_core::tool::Spec;
 
 /// More tools than any model would be told of; the largest servers known have some 800.
 const TOOLS_MAX: usize = 2_000;
-/// No provider takes a longer name.
-const NAME_LENGTH_MAX: usize = 128;
 /// Three times the longest description in common use. It is paid for in every request.
 const DESCRIPTION_LENGTH_MAX: usize = 8_192;
 /// A schema beyond this costs more than the tool can be worth.
@@ -55,7 +54,7 @@ pub struct Annotations {
 }
 
 /// What stands behind a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// The server's own name of the tool.
     Tool(String),
@@ -63,6 +62,19 @@ pub enum Action {
     ReadResource,
     ListPrompts,
     GetPrompt,
+}
+
+impl Action {
+    /// What stands behind `mcp__<server>__`, before it is made a name.
+    pub fn tool(&self) -> &str {
+        match self {
+            Self::Tool(name) => name,
+            Self::ListResources => "list_resources",
+            Self::ReadResource => "read_resource",
+            Self::ListPrompts => "list_prompts",
+            Self::GetPrompt => "get_prompt",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,7 +85,7 @@ pub struct Offer {
     pub remarks: Vec<String>,
 }
 
-pub fn offered(settings: &ServerSettings, listing: &Listing) -> Offer {
+pub fn offered(settings: &ServerSettings, prefix: &Prefix, listing: &Listing) -> Offer {
     let mut offer = Offer::default();
     let mut tools: Vec<&Listed> =
         listing.tools.iter().filter(|tool| settings.choice.takes(&tool.name)).collect();
@@ -82,33 +94,39 @@ pub fn offered(settings: &ServerSettings, listing: &Listing) -> Offer {
         offer.remarks.push(format!("offers {} tools; the first {TOOLS_MAX} by name are used", tools.len()));
         tools.truncate(TOOLS_MAX);
     }
-    for tool in tools {
-        add_tool(&mut offer, settings, tool);
+    // Of two that are written alike, the one that is written like that by its server has the plain name.
+    tools.sort_by_key(|tool| sanitised(&tool.name) != tool.name);
+    if prefix.is_changed() {
+        offer.remarks.push(format!(
+            "another server's name is written like this one's; its tools are called {}…",
+            prefix.text()
+        ));
     }
+    let whose = Whose { settings, prefix };
+    for tool in tools {
+        add_tool(&mut offer, &whose, tool);
+    }
+    let server = &settings.name;
     if listing.resources && settings.choice.resources {
-        add(&mut offer, settings, list_resources(&settings.name), Action::ListResources);
-        add(&mut offer, settings, read_resource(&settings.name), Action::ReadResource);
+        add(&mut offer, &whose, list_resources(server), Action::ListResources);
+        add(&mut offer, &whose, read_resource(server), Action::ReadResource);
     }
     if listing.prompts && settings.choice.prompts {
-        add(&mut offer, settings, list_prompts(&settings.name), Action::ListPrompts);
-        add(&mut offer, settings, get_prompt(&settings.name), Action::GetPrompt);
+        add(&mut offer, &whose, list_prompts(server), Action::ListPrompts);
+        add(&mut offer, &whose, get_prompt(server), Action::GetPrompt);
     }
     offer.specs.sort_by(|one, other| one.name.cmp(&other.name));
     offer
 }
 
-/// `mcp__<server>__<tool>`, of characters that every provider takes.
-pub fn tool_name(server: &str, tool: &str) -> String {
-    format!("mcp__{}__{}", sanitised(server), sanitised(tool))
-}
-
-pub fn sanitised(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
-}
-
 /// The group by which users switch a server's tools on and off; its alias is the server's name.
 pub fn toolset(server: &str) -> String {
     format!("mcp-{server}")
+}
+
+struct Whose<'a> {
+    settings: &'a ServerSettings,
+    prefix: &'a Prefix,
 }
 
 struct Described {
@@ -117,26 +135,32 @@ struct Described {
     parameters: Value,
 }
 
-fn add_tool(offer: &mut Offer, settings: &ServerSettings, tool: &Listed) {
-    let name = tool_name(&settings.name, &tool.name);
+fn add_tool(offer: &mut Offer, whose: &Whose<'_>, tool: &Listed) {
+    let Whose { settings, prefix } = whose;
     let parameters = schema::normalised(&tool.input_schema).to_string();
     let description = tool.description.clone().filter(|text| !text.is_empty());
     let description = description.unwrap_or_else(|| format!("MCP tool {} from {}", tool.name, settings.name));
     for finding in findings(&description) {
         offer.remarks.push(format!("the description of '{}' reads like a {finding}", shown(&tool.name)));
     }
-    let refusal = if name.len() > NAME_LENGTH_MAX {
-        Some(format!("its name is longer than {NAME_LENGTH_MAX} characters"))
-    } else if parameters.len() > SCHEMA_LENGTH_MAX {
+    let plain = prefix.name(&tool.name);
+    let name = if offer.actions.contains_key(&plain) { prefix.marked(&tool.name) } else { plain.clone() };
+    let refusal = if parameters.len() > SCHEMA_LENGTH_MAX {
         Some(format!("its schema is longer than {SCHEMA_LENGTH_MAX} bytes"))
     } else if offer.actions.contains_key(&name) {
-        Some(format!("another tool is already called {name}"))
+        Some("the server lists it twice".to_owned())
     } else {
         None
     };
     if let Some(reason) = refusal {
         offer.remarks.push(format!("the tool '{}' is left out: {reason}", shown(&tool.name)));
         return;
+    }
+    if name != plain {
+        let tool = shown(&tool.name);
+        offer
+            .remarks
+            .push(format!("another tool is already called {plain}; the tool '{tool}' is called {name}"));
     }
     let repeatable = tool.annotations.as_ref().is_some_and(|hints| hints.read_only == Some(true));
     offer.actions.insert(name.clone(), Action::Tool(tool.name.clone()));
@@ -150,15 +174,15 @@ fn add_tool(offer: &mut Offer, settings: &ServerSettings, tool: &Listed) {
 }
 
 /// One of ours. A tool of the server that has the same name comes first: it is what its users mean.
-fn add(offer: &mut Offer, settings: &ServerSettings, described: Described, action: Action) {
-    let name = tool_name(&settings.name, described.tool);
+fn add(offer: &mut Offer, whose: &Whose<'_>, described: Described, action: Action) {
+    let name = whose.prefix.name(described.tool);
     if offer.actions.contains_key(&name) {
         return;
     }
     offer.actions.insert(name.clone(), action);
     offer.specs.push(Spec {
         name,
-        toolset: toolset(&settings.name),
+        toolset: toolset(&whose.settings.name),
         description: described.description,
         parameters: JsonText::from_valid(described.parameters.to_string()),
         repeatable: true,
@@ -253,6 +277,7 @@ mod tests {
     use super::*;
     use crate::settings::{Reach, Remote};
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn settings(name: &str) -> ServerSettings {
         ServerSettings::new(name, Reach::Http(Remote::new("http://127.0.0.1/")))
@@ -264,6 +289,10 @@ mod tests {
 
     fn listing(names: &[&str]) -> Listing {
         Listing { tools: names.iter().map(|name| tool(name)).collect(), ..Listing::default() }
+    }
+
+    fn offered(settings: &ServerSettings, listing: &Listing) -> Offer {
+        super::offered(settings, &Prefix::new(&settings.name), listing)
     }
 
     fn names(offer: &Offer) -> Vec<&str> {
@@ -316,6 +345,30 @@ mod tests {
         assert!(offer.specs[0].description.chars().count() < DESCRIPTION_LENGTH_MAX + 20);
     }
 
+    #[test]
+    fn tools_that_are_written_alike_or_too_long_are_all_offered_and_the_clash_is_named() {
+        let long = format!("{}-end", "x".repeat(100));
+        let offer = offered(&settings("s"), &listing(&["a-b", "a_b", "a.b", &long, "a.b"]));
+        assert_eq!(offer.actions["mcp__s__a_b"], Action::Tool("a_b".into()));
+        let reached: BTreeSet<&Action> = offer.actions.values().collect();
+        let tool = |name: &str| Action::Tool(name.to_owned());
+        assert_eq!(reached, BTreeSet::from([&tool("a-b"), &tool("a_b"), &tool("a.b"), &tool(&long)]));
+        assert!(names(&offer).iter().all(|name| name.len() <= 64), "{:?}", names(&offer));
+        let named =
+            |tool: &str| format!("another tool is already called mcp__s__a_b; the tool '{tool}' is called ");
+        for tool in ["a-b", "a.b"] {
+            assert!(
+                offer.remarks.iter().any(|remark| remark.starts_with(&named(tool))),
+                "{:?}",
+                offer.remarks
+            );
+        }
+        assert!(offer.remarks.contains(&"the tool 'a.b' is left out: the server lists it twice".to_owned()));
+        // The name of one does not depend on whether the other is there.
+        let alone = offered(&settings("s"), &listing(&["a.b", "a_b"]));
+        assert!(alone.actions.iter().all(|(name, action)| offer.actions.get(name) == Some(action)));
+    }
+
     proptest! {
         #[test]
         fn whatever_a_server_lists_names_are_unique_sorted_and_sendable(listed in prop::collection::vec(".{0,40}", 0..20)) {
@@ -327,6 +380,9 @@ mod tests {
             for spec in &offer.specs {
                 prop_assert!(spec.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
                 prop_assert!(offer.actions.contains_key(&spec.name));
+            }
+            for name in names {
+                prop_assert!(offer.actions.values().any(|action| *action == Action::Tool(name.to_owned())));
             }
         }
     }

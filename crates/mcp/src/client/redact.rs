@@ -1,14 +1,18 @@
 //! What must not reach a model or a log by way of an error: Hermes' patterns of credentials, and
-//! whatever the user gave this very server in its environment and headers.
+//! whatever the user gave this very server in its environment and headers, and the tokens of its login.
 
 use crate::settings::{Reach, ServerSettings};
 use regex::Regex;
-use std::sync::LazyLock;
+use std::collections::VecDeque;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 const MARK: &str = "[REDACTED]";
 
 /// Shorter values are words (`true`, `debug`), which would tear holes into every sentence.
 const VALUE_LENGTH_MIN: usize = 8;
+
+/// A token is good for some minutes; what is older is worth nothing any more.
+const LEARNED_MAX: usize = 8;
 
 static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
     let value = r#"[^\s&,;"']{1,255}"#;
@@ -22,6 +26,8 @@ static CREDENTIALS: LazyLock<Regex> = LazyLock::new(|| {
 pub struct Redactor {
     /// The longest first: one may contain another.
     values: Vec<String>,
+    /// Tokens that were sent, the latest last. Clones share them.
+    learned: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Redactor {
@@ -40,12 +46,25 @@ impl Redactor {
         values.retain(|value| is_secret(value));
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         values.dedup();
-        Self { values }
+        Self { values, learned: Arc::default() }
+    }
+
+    /// Knows a token of the server's login from now on.
+    pub fn learn(&self, token: &str) {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        if token.len() < VALUE_LENGTH_MIN || learned.iter().any(|known| known == token) {
+            return;
+        }
+        learned.push_back(token.to_owned());
+        if learned.len() > LEARNED_MAX {
+            learned.pop_front();
+        }
     }
 
     pub fn clean(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for value in &self.values {
+        let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        for value in self.values.iter().chain(learned.iter()) {
             if text.contains(value.as_str()) {
                 text = text.replace(value.as_str(), MARK);
             }

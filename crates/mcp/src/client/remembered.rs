@@ -2,7 +2,8 @@
 //! down at the start offers the same again, so that the prompts of running sessions do not change.
 //! Losing these files costs exactly that, and nothing else.
 
-use super::offer::{Listing, sanitised};
+use super::name::{digest, sanitised};
+use super::offer::Listing;
 use crate::private;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -14,14 +15,19 @@ const FILE_LENGTH_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Serialize, Deserialize)]
 struct File {
-    /// Two names can make one file name; the wrong one's tools must not appear.
+    /// Whose it is: a file may have been copied, and another's tools must not appear.
     server: String,
     #[serde(flatten)]
     listing: Listing,
 }
 
 fn path(home: &Path, server: &str) -> PathBuf {
-    home.join("throughline/mcp").join(format!("{}.json", sanitised(server)))
+    // Two servers that are written alike have two files: they would take each other's place at every start.
+    let name = match sanitised(server) {
+        name if name == server => name,
+        name => format!("{name}-{}", digest(&[server])),
+    };
+    home.join("throughline/mcp").join(format!("{name}.json"))
 }
 
 pub fn recall(home: &Path, server: &str) -> Option<Listing> {
@@ -61,6 +67,8 @@ mod tests {
         remember(home.path(), "a-b", &listing).unwrap();
         assert_eq!(recall(home.path(), "a-b"), Some(listing));
         assert_eq!(recall(home.path(), "a.b"), None);
+        remember(home.path(), "a.b", &Listing::default()).unwrap();
+        assert_eq!(recall(home.path(), "a-b").map(|listing| listing.resources), Some(true));
         fs::write(path(home.path(), "a-b"), "{ torn").unwrap();
         assert_eq!(recall(home.path(), "a-b"), None);
     }

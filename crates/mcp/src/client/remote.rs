@@ -1,10 +1,9 @@
 //! What both kinds of remote servers have in common: the client, its headers and certificates.
 
-use super::Surroundings;
 use crate::settings::{Remote, ServerSettings, Verify};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, StatusCode, Url};
+use reqwest::{Certificate, Client, ClientBuilder, StatusCode, Url};
 use std::time::Duration;
 
 /// A stream that says nothing for so long is gone; pings come more often.
@@ -28,17 +27,33 @@ pub fn address(server: &str, url: &str) -> Result<Url, String> {
 }
 
 /// A client that carries what the user wrote for this server, and to nobody else.
-pub fn client(
-    settings: &ServerSettings,
-    remote: &Remote,
-    surroundings: &Surroundings,
-) -> Result<Client, String> {
-    let mut builder = Client::builder()
+pub fn client(settings: &ServerSettings, remote: &Remote, token: Option<&str>) -> Result<Client, String> {
+    throughline_net::install_tls();
+    let mut headers = headers(remote)?;
+    if let Some(token) = token {
+        let mut value: HeaderValue = format!("Bearer {token}")
+            .parse()
+            .map_err(|_| "the token of its login has characters that headers cannot have".to_owned())?;
+        value.set_sensitive(true);
+        headers.insert("authorization", value);
+    }
+    let builder = Client::builder()
         .connect_timeout(settings.connect_timeout)
         .read_timeout(SILENCE_MAX.max(settings.timeout + Duration::from_secs(30)))
         .pool_max_idle_per_host(0)
         .redirect(same_origin())
-        .default_headers(headers(settings, remote, surroundings)?);
+        .default_headers(headers);
+    secured(builder, remote)?.build().map_err(|error| format!("no HTTP client can be made: {error}"))
+}
+
+/// The same for its authorization server: with the certificates, without the headers.
+pub fn bare(remote: &Remote) -> Result<Client, String> {
+    let builder = Client::builder().redirect(Policy::none()).pool_max_idle_per_host(0);
+    secured(builder, remote)?.build().map_err(|error| format!("no HTTP client can be made: {error}"))
+}
+
+/// Certificates, ours and theirs.
+fn secured(mut builder: ClientBuilder, remote: &Remote) -> Result<ClientBuilder, String> {
     builder = match &remote.verify {
         Verify::Roots => builder,
         Verify::Nothing => builder.tls_danger_accept_invalid_certs(true),
@@ -64,14 +79,10 @@ pub fn client(
             .map_err(|error| format!("client_cert and client_key cannot be used: {error}"))?;
         builder = builder.identity(identity);
     }
-    builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))
+    Ok(builder)
 }
 
-fn headers(
-    settings: &ServerSettings,
-    remote: &Remote,
-    surroundings: &Surroundings,
-) -> Result<HeaderMap, String> {
+fn headers(remote: &Remote) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &remote.headers {
         let name: HeaderName =
@@ -83,33 +94,10 @@ fn headers(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    if remote.oauth && !headers.contains_key("authorization") {
-        let path = surroundings.home.join("mcp-tokens").join(format!("{}.json", token_name(&settings.name)));
-        let token =
-            bounded_file(&path).ok().and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
-        let token = token.and_then(|token| Some(format!("Bearer {}", token["access_token"].as_str()?)));
-        let Some(mut value) = token.and_then(|token| token.parse::<HeaderValue>().ok()) else {
-            return Err(format!(
-                "no login is stored for it ({} is not there or has no token); run `hermes mcp login {}`",
-                path.display(),
-                settings.name
-            ));
-        };
-        value.set_sensitive(true);
-        headers.insert("authorization", value);
-    }
     Ok(headers)
 }
 
-/// As Hermes names its token files.
-fn token_name(server: &str) -> String {
-    let kept = |c: char| if c.is_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    let name: String = server.chars().map(kept).collect();
-    let name: String = name.trim_matches('_').chars().take(128).collect();
-    if name.is_empty() { "default".to_owned() } else { name }
-}
-
-fn bounded_file(path: &std::path::Path) -> std::io::Result<Vec<u8>> {
+pub fn bounded_file(path: &std::path::Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(FILE_LENGTH_MAX).read_to_end(&mut bytes)?;

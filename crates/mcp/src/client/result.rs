@@ -5,7 +5,7 @@
 
 use super::json;
 use super::media::{self, Kind};
-use super::offer::tool_name;
+use super::name::Prefix;
 use super::redact::Redactor;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -18,6 +18,7 @@ const RESULT_SHOWN: usize = 20_000;
 /// Where results are put together: whose they are, and where their files go.
 pub struct Desk<'a> {
     pub server: &'a str,
+    pub prefix: &'a Prefix,
     pub home: &'a Path,
     pub redactor: &'a Redactor,
 }
@@ -37,10 +38,12 @@ impl Desk<'_> {
         }
         let parts: Vec<String> = blocks(answer, "content").filter_map(|block| self.block(block)).collect();
         let text = parts.join("\n");
-        let result = match (structured, text.is_empty()) {
-            (Some(content), false) => json!({"result": text, "structuredContent": content}),
-            (Some(content), true) => json!({"result": content}),
-            (None, _) => json!({"result": text}),
+        let result = match structured {
+            Some(content) => match said_once(&text, content) {
+                Some(content) => json!({"result": content}),
+                None => json!({"result": text, "structuredContent": content}),
+            },
+            None => json!({"result": text}),
         };
         self.capped(json::written(&result))
     }
@@ -134,7 +137,7 @@ impl Desk<'_> {
                 details.push_str(&format!(", {name}={value}"));
             }
         }
-        let reader = tool_name(self.server, "read_resource");
+        let reader = self.prefix.name("read_resource");
         Some(format!("[MCP resource link: {details} — fetch it with {reader}]"))
     }
 
@@ -170,6 +173,20 @@ impl Desk<'_> {
             }
         }
     }
+}
+
+/// What an answer holds whose text and structure say the same, as the protocol recommends to servers: the structure,
+/// without the `result` that libraries put around a value which is no object. None: the text says something else.
+fn said_once<'a>(text: &str, structured: &'a Value) -> Option<&'a Value> {
+    let bare = match structured {
+        Value::Object(fields) if fields.len() == 1 => fields.get("result").unwrap_or(structured),
+        _ => structured,
+    };
+    if text.is_empty() || bare.as_str() == Some(text) {
+        return Some(bare);
+    }
+    let said: Value = serde_json::from_str(text).ok()?;
+    (said == *bare || said == *structured).then_some(bare)
 }
 
 /// What the pages of `resources/list` held.
@@ -261,11 +278,12 @@ mod tests {
 
     fn tool(answer: Value) -> String {
         let home = tempfile::tempdir().unwrap();
-        Desk { server: "s", home: home.path(), redactor: &Redactor::default() }.tool(&answer)
+        let prefix = Prefix::new("s");
+        Desk { server: "s", prefix: &prefix, home: home.path(), redactor: &Redactor::default() }.tool(&answer)
     }
 
     #[test]
-    fn results_read_as_hermes_writes_them() {
+    fn results_read_as_hermes_writes_them_and_nothing_is_said_twice() {
         for (answer, expected) in [
             (
                 json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
@@ -277,6 +295,23 @@ mod tests {
                 r#"{"result": "a", "structuredContent": {"x": 1}}"#,
             ),
             (json!({"content": [], "structuredContent": {"x": 1}}), r#"{"result": {"x": 1}}"#),
+            (
+                json!({"content": [{"type": "text", "text": "{\"x\": 1}"}], "structuredContent": {"x": 1}}),
+                r#"{"result": {"x": 1}}"#,
+            ),
+            (
+                json!({"content": [{"type": "text", "text": "hi"}], "structuredContent": {"result": "hi"}}),
+                r#"{"result": "hi"}"#,
+            ),
+            (
+                json!({"content": [{"type": "text", "text": "42"}], "structuredContent": {"result": 42}}),
+                r#"{"result": 42}"#,
+            ),
+            (json!({"content": [], "structuredContent": {"result": [1]}}), r#"{"result": [1]}"#),
+            (
+                json!({"content": [{"type": "text", "text": "more"}], "structuredContent": {"result": 42}}),
+                r#"{"result": "more", "structuredContent": {"result": 42}}"#,
+            ),
             (
                 json!({"isError": true, "content": [{"type": "text", "text": "no token=abc"}]}),
                 r#"{"error": "no [REDACTED]"}"#,
@@ -307,7 +342,8 @@ mod tests {
     fn pictures_and_documents_become_files() {
         let home = tempfile::tempdir().unwrap();
         let redactor = Redactor::default();
-        let desk = Desk { server: "s", home: home.path(), redactor: &redactor };
+        let prefix = Prefix::new("s");
+        let desk = Desk { server: "s", prefix: &prefix, home: home.path(), redactor: &redactor };
         let png = "iVBORw0KGgoAAAANSUhEUg==";
         let answer = json!({"content": [
             {"type": "image", "mimeType": "image/png", "data": png},
@@ -329,7 +365,8 @@ mod tests {
     fn a_result_that_no_model_could_read_becomes_a_file() {
         let home = tempfile::tempdir().unwrap();
         let redactor = Redactor::default();
-        let desk = Desk { server: "s", home: home.path(), redactor: &redactor };
+        let prefix = Prefix::new("s");
+        let desk = Desk { server: "s", prefix: &prefix, home: home.path(), redactor: &redactor };
         let answer = json!({"content": [{"type": "text", "text": "ä".repeat(2_000_000)}]});
         let result = desk.tool(&answer);
         assert!(result.len() < 50_000);

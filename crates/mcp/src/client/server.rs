@@ -5,19 +5,22 @@
 //! - a server that comes and goes is waited for longer each time; one that fails calls is left alone
 //!   for a minute after three, and the model is told so
 
+#![expect(deprecated, reason = "logging leaves the protocol, and servers do not know it yet")]
+
 use super::json;
 use super::link::{self, Connection, Listener, Trouble};
 use super::log::Log;
+use super::name::Prefix;
 use super::offer::{self, Action, Listed, Listing, Offer};
 use super::redact::Redactor;
 use super::result::{self, Desk};
 use super::{Phase, Surroundings, remembered};
-use crate::settings::{KEEPALIVE_MIN, ServerSettings};
+use crate::settings::{KEEPALIVE_MIN, Reach, ServerSettings};
 use futures_util::FutureExt;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest, GetPromptRequestParams,
-    ListPromptsRequest, ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, PingRequest,
-    ReadResourceRequest, ReadResourceRequestParams,
+    ListPromptsRequest, ListResourcesRequest, ListToolsRequest, LoggingLevel, PaginatedRequestParams,
+    PingRequest, ReadResourceRequest, ReadResourceRequestParams, SetLevelRequest, SetLevelRequestParams,
 };
 use rmcp::{Peer, RoleClient};
 use serde_json::{Map, Value, json};
@@ -45,6 +48,8 @@ const PING_WAIT: Duration = Duration::from_secs(30);
 const DOUBT_WAIT: Duration = Duration::from_secs(10);
 /// Between two looks at a list that changes all the time.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
+/// How long a server may take to set its log level, before its tools can be used.
+const LEVEL_WAIT: Duration = Duration::from_secs(5);
 /// A connection that does not close by then is dropped, and its process with it.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 /// How long a call that failed waits to be told why.
@@ -61,6 +66,7 @@ const METHOD_NOT_FOUND: i32 = -32601;
 
 pub struct Server {
     pub settings: ServerSettings,
+    pub prefix: Prefix,
     surroundings: Arc<Surroundings>,
     log: Log,
     redactor: Redactor,
@@ -81,7 +87,13 @@ struct State {
     offer: Arc<Offer>,
     /// How many offers there have been.
     offers: u64,
+    /// Why it is away.
     error: Option<String>,
+    /// The last that went wrong, whether it was mended since or not, and when.
+    trouble: Option<(String, Instant)>,
+    /// When it is tried again.
+    next: Option<Instant>,
+    needs_login: bool,
     failures: u32,
     failed: Instant,
     busy: usize,
@@ -97,17 +109,20 @@ enum End {
 
 impl Server {
     /// Reads what the server offered last time: not for the async threads.
-    pub fn new(settings: ServerSettings, surroundings: Arc<Surroundings>, log: Log) -> Self {
+    pub fn new(settings: ServerSettings, prefix: Prefix, surroundings: Arc<Surroundings>, log: Log) -> Self {
         let phase = if settings.enabled { Phase::Connecting } else { Phase::Off };
         let listing =
             settings.enabled.then(|| remembered::recall(&surroundings.home, &settings.name)).flatten();
-        let offer = listing.map(|listing| offer::offered(&settings, &listing)).unwrap_or_default();
+        let offer = listing.map(|listing| offer::offered(&settings, &prefix, &listing)).unwrap_or_default();
         let now = Instant::now();
         let state = State {
             phase,
             offer: Arc::new(offer),
             offers: 1,
             error: None,
+            trouble: None,
+            next: None,
+            needs_login: false,
             failures: 0,
             failed: now,
             busy: 0,
@@ -118,6 +133,7 @@ impl Server {
             turnstile: Semaphore::new(if settings.parallel { PARALLEL_MAX } else { 1 }),
             settled: watch::Sender::new(!settings.enabled),
             settings,
+            prefix,
             surroundings,
             log,
             state: Mutex::new(state),
@@ -144,6 +160,20 @@ impl Server {
         self.state().error.clone()
     }
 
+    /// What went wrong last, and how long ago.
+    pub fn trouble(&self) -> Option<(String, Duration)> {
+        self.state().trouble.as_ref().map(|(reason, at)| (reason.clone(), at.elapsed()))
+    }
+
+    pub fn needs_login(&self) -> bool {
+        self.state().needs_login
+    }
+
+    /// How long until it is tried again.
+    pub fn next_try(&self) -> Option<Duration> {
+        self.state().next.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
     pub async fn settled(&self) {
         let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
     }
@@ -159,7 +189,10 @@ impl Server {
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut attempts = 0_u32;
         loop {
-            self.state().phase = Phase::Connecting;
+            {
+                let mut state = self.state();
+                (state.phase, state.next) = (Phase::Connecting, None);
+            }
             let began = Instant::now();
             let end = self.connection(&mut stop).await;
             let pause = match end {
@@ -181,7 +214,10 @@ impl Server {
             }
         }
         self.link.send_replace(None);
-        self.state().phase = Phase::Stopped;
+        {
+            let mut state = self.state();
+            (state.phase, state.next) = (Phase::Stopped, None);
+        }
         self.settled.send_replace(true);
     }
 
@@ -196,13 +232,17 @@ impl Server {
             pause_s = pause.as_secs(),
             "MCP server is away: {reason}"
         );
-        self.state().phase = Phase::Away;
+        let mut state = self.state();
+        (state.phase, state.next) = (Phase::Away, Some(Instant::now() + pause));
         pause
     }
 
     fn noted(&self, trouble: &Trouble) -> String {
         let reason = self.redactor.clean(&self.words(trouble));
-        self.state().error = Some(reason.clone());
+        let mut state = self.state();
+        state.trouble = Some((reason.clone(), Instant::now()));
+        state.error = Some(reason.clone());
+        state.needs_login = matches!(trouble, Trouble::Unauthorised { .. });
         reason
     }
 
@@ -260,7 +300,26 @@ impl Server {
         let connection = link::connect(&self.settings, &self.surroundings, &self.log, listener).await?;
         let listing = self.listing(connection.running.peer()).await?;
         self.publish(listing);
+        self.set_level(connection.running.peer()).await;
         Ok(connection)
+    }
+
+    /// A server that logs is told how much of it reaches our own log. One that does not listen is none the worse.
+    async fn set_level(&self, peer: &Peer<RoleClient>) {
+        let logs = peer.peer_info().is_some_and(|info| info.capabilities.logging.is_some());
+        if !logs {
+            return;
+        }
+        let level = match tracing::enabled!(tracing::Level::DEBUG) {
+            true => LoggingLevel::Debug,
+            false => LoggingLevel::Info,
+        };
+        let request = SetLevelRequest::new(SetLevelRequestParams::new(level));
+        let asked = link::ask(peer, ClientRequest::SetLevelRequest(request), LEVEL_WAIT).await;
+        if let Err(trouble) = asked {
+            let reason = self.redactor.clean(&self.words(&trouble));
+            tracing::debug!(server = self.settings.name, "MCP server does not set its log level: {reason}");
+        }
     }
 
     fn arrived(&self, peer: &Peer<RoleClient>) {
@@ -268,6 +327,7 @@ impl Server {
             let mut state = self.state();
             state.phase = Phase::Connected;
             state.error = None;
+            state.needs_login = false;
             state.failures = 0;
             state.called = Instant::now();
         }
@@ -299,7 +359,7 @@ impl Server {
     }
 
     fn publish(self: &Arc<Self>, listing: Listing) {
-        let offer = Arc::new(offer::offered(&self.settings, &listing));
+        let offer = Arc::new(offer::offered(&self.settings, &self.prefix, &listing));
         let before = {
             let mut state = self.state();
             state.offers += 1;
@@ -377,7 +437,7 @@ impl Server {
     /// Ends when a process is to rest. Remote servers are not ours to send there.
     async fn tired(&self) {
         let began = Instant::now();
-        let is_ours = matches!(self.settings.reach, crate::settings::Reach::Stdio { .. });
+        let is_ours = matches!(self.settings.reach, Reach::Stdio { .. });
         let limits = (self.settings.idle_max, self.settings.lifetime_max);
         if !is_ours || limits == (None, None) {
             return std::future::pending().await;
@@ -480,7 +540,7 @@ impl Server {
             Action::Tool(name) => {
                 let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
                 let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-                let answer = link::ask(peer, request, patience).await?;
+                let answer = link::ask_for_work(peer, request, patience).await?;
                 self.rendered(answer, |desk, answer| desk.tool(answer)).await
             }
             Action::ListResources => Ok(result::resources(&self.pages(peer, "resources", patience).await?)),
@@ -519,7 +579,8 @@ impl Server {
         let server = self.clone();
         let rendered = tokio::task::spawn_blocking(move || {
             let home = &server.surroundings.home;
-            render(&Desk { server: &server.settings.name, home, redactor: &server.redactor }, &answer)
+            let (name, prefix) = (&server.settings.name, &server.prefix);
+            render(&Desk { server: name, prefix, home, redactor: &server.redactor }, &answer)
         });
         rendered.await.map_err(|error| Trouble::Lost(format!("the answer could not be read: {error}")))
     }
@@ -562,11 +623,13 @@ impl Server {
                 }
                 format!("MCP call failed: McpError: {message}")
             }
-            Trouble::Unauthorised => {
+            Trouble::Unauthorised { scope } => {
                 self.count_failure();
-                return json::written(
-                    &json!({"error": unauthorised(name), "needs_reauth": true, "server": name}),
-                );
+                let reason = self.unauthorised(scope.as_deref());
+                let mut state = self.state();
+                state.trouble = Some((reason.clone(), Instant::now()));
+                state.needs_login = true;
+                return json::written(&json!({"error": reason, "needs_reauth": true, "server": name}));
             }
             Trouble::Late => {
                 self.count_failure();
@@ -589,6 +652,7 @@ impl Server {
             }
         };
         let message = self.redactor.clean(&message);
+        self.state().trouble = Some((message.clone(), Instant::now()));
         tracing::warn!(server = name, "{message}");
         json::error(message)
     }
@@ -609,22 +673,37 @@ impl Server {
         state.failed = Instant::now();
     }
 
+    /// What a person has to do, told to the model as well.
+    fn unauthorised(&self, scope: Option<&str>) -> String {
+        let name = &self.settings.name;
+        let is_login = match &self.settings.reach {
+            Reach::Http(remote) | Reach::Sse(remote) => remote.oauth.is_some(),
+            Reach::Stdio { .. } => false,
+        };
+        let how = match (scope, is_login) {
+            (Some(scope), _) => {
+                format!("Run `throughline mcp login {name} --scope '{scope}'`: its login allows less")
+            }
+            (None, true) => format!("Run `throughline mcp login {name}`"),
+            (None, false) => format!(
+                "Set `auth: oauth` below `mcp_servers.{name}` and run `throughline mcp login {name}`, or set a valid \
+                 Authorization below its headers"
+            ),
+        };
+        format!(
+            "MCP server '{name}' requires re-authentication. {how}. Do NOT retry this tool — ask the user to \
+             re-authenticate."
+        )
+    }
+
     fn words(&self, trouble: &Trouble) -> String {
         match trouble {
             Trouble::Refused { message, .. } => message.clone(),
-            Trouble::Unauthorised => unauthorised(&self.settings.name),
+            Trouble::Unauthorised { scope } => self.unauthorised(scope.as_deref()),
             Trouble::Late => "it did not answer in time".to_owned(),
             Trouble::Lost(reason) => reason.clone(),
         }
     }
-}
-
-fn unauthorised(name: &str) -> String {
-    format!(
-        "MCP server '{name}' requires re-authentication. Run `hermes mcp login {name}` (or delete the tokens file \
-         under ~/.hermes/mcp-tokens/ and restart), or set a valid Authorization below its headers. Do NOT retry this \
-         tool — ask the user to re-authenticate."
-    )
 }
 
 /// Some servers say it in words only.

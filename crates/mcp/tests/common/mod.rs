@@ -52,7 +52,8 @@ pub fn stdio(name: &str, command: &str, args: &[&str]) -> ServerSettings {
 }
 
 /// A server of a few lines of Python. `behaviour` may define `call(id, name, arguments)`, `tools()`
-/// and `begin()`; it has `send`, `reply`, `text`, `os`, `sys`, `time` and `json`.
+/// and `begin()`; it has `send`, `reply`, `text`, `message` (what is
+/// being answered), `capabilities`, `os`, `sys`, `time` and `json`.
 pub fn python(home: &Path, name: &str, behaviour: &str) -> ServerSettings {
     let path = home.join(format!("{name}.py"));
     std::fs::write(&path, format!("{PRELUDE}\n{behaviour}\n{LOOP}")).expect("a script can be written");
@@ -74,6 +75,8 @@ def reply(id, result):
 def text(id, text):
     reply(id, {"content": [{"type": "text", "text": text}]})
 
+capabilities = {"tools": {"listChanged": True}}
+
 def begin():
     pass
 
@@ -92,11 +95,11 @@ for line in sys.stdin:
     if "LOG" in os.environ:
         open(os.environ["LOG"], "a").write(line)
     if method == "initialize":
-        reply(id, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}},
+        reply(id, {"protocolVersion": "2025-06-18", "capabilities": capabilities,
                    "serverInfo": {"name": "test", "version": "1"}})
     elif method == "tools/list":
         reply(id, {"tools": tools()})
-    elif method == "ping":
+    elif method in ("ping", "logging/setLevel"):
         reply(id, {})
     elif method == "tools/call":
         call(id, message["params"]["name"], message["params"].get("arguments") or {})
@@ -110,7 +113,6 @@ pub fn with_env(mut settings: ServerSettings, name: &str, value: &str) -> Server
 }
 
 pub fn start(home: &Path, servers: Vec<ServerSettings>) -> Arc<Client> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
     Client::start(servers, Surroundings { home: home.to_owned(), environment: environment() })
 }
 

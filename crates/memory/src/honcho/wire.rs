@@ -214,7 +214,7 @@ impl Wire {
         if let Some(client) = slot.get() {
             return Ok(client);
         }
-        let _ = rustls::crypto::ring::default_provider().install_default(); // whoever was first is as good
+        throughline_net::install_tls();
         let mut builder = Client::builder()
             .user_agent(concat!("throughline/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none()) // a key must not follow one

@@ -179,7 +179,7 @@ impl Listener<'_> {
 
     fn shard(&self, queue: &InMemoryQueue) -> Shard {
         let settings = &self.discord.settings;
-        let _ = rustls::crypto::ring::default_provider().install_default(); // whoever was first is as good
+        throughline_net::install_tls();
         let token = settings.token.expose().to_owned();
         let mut config = ConfigBuilder::new(token, INTENTS).queue(queue.clone());
         if let Some(url) = &settings.gateway_url {

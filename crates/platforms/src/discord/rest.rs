@@ -211,7 +211,7 @@ impl Rest {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let _ = rustls::crypto::ring::default_provider().install_default(); // whoever was first is as good
+        throughline_net::install_tls();
         let mut builder = reqwest::Client::builder()
             // Discord turns away what does not call itself so.
             .user_agent(concat!("DiscordBot (throughline, ", env!("CARGO_PKG_VERSION"), ")"))

@@ -55,8 +55,7 @@ pub(super) struct Api {
 
 impl Api {
     pub fn new(settings: &Settings) -> Result<Self, String> {
-        // Refused when someone was first, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        throughline_net::install_tls();
         let mut base = settings.base.trim().to_owned();
         if !base.ends_with('/') {
             base.push('/');

@@ -258,8 +258,7 @@ impl Api {
 }
 
 fn build(proxy: Option<String>, loopback: bool, secure: bool) -> Result<reqwest::Client, String> {
-    // Refused when someone was first, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    throughline_net::install_tls();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("throughline/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none()) // the token must not follow one

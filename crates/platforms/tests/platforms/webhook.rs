@@ -41,7 +41,7 @@ impl World {
     }
 
     async fn with(routes: Value, change: impl FnOnce(&mut Settings)) -> Self {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        throughline_net::install_tls(); // for the client of this test
         let home = tempfile::tempdir().unwrap();
         let mut settings = Settings::new(home.path());
         settings.port = 0;

@@ -24,6 +24,7 @@ pub fn options() -> Options {
         keep_alive: Duration::from_secs(15),
         host: std::sync::Arc::new(throughline_server::Alone),
         plugins: std::sync::Arc::new(|| serde_json::json!([])),
+        servers: std::sync::Arc::new(|| serde_json::json!([])),
     }
 }
 

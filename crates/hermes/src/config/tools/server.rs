@@ -47,11 +47,28 @@ pub struct Remote {
     pub headers: Vec<(String, Secret)>,
     /// `oauth` and the like. None: the headers are enough.
     pub auth: Option<String>,
+    pub oauth: OAuth,
     pub verify: Option<bool>,
     /// A file with the certificates to trust.
     pub authority: Option<String>,
     pub client_cert: Option<String>,
     pub client_key: Option<String>,
+}
+
+/// `oauth` of a server: how to log in to it. Everything may be left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OAuth {
+    /// A client that was registered by hand.
+    pub client_id: Option<String>,
+    pub client_secret: Option<Secret>,
+    pub client_name: Option<String>,
+    pub scope: Option<String>,
+    /// Where the browser comes back to.
+    pub redirect_uri: Option<String>,
+    pub redirect_host: Option<String>,
+    pub redirect_port: Option<u16>,
+    /// Seconds to wait for the person.
+    pub timeout: Option<f64>,
 }
 
 impl Reader<'_> {
@@ -106,6 +123,7 @@ impl Reader<'_> {
     fn read_server(&mut self, name: &str, place: Place) -> Server {
         self.section("tools");
         self.section("lifecycle");
+        self.section("oauth");
         Server {
             name: name.to_owned(),
             place,
@@ -146,6 +164,25 @@ impl Reader<'_> {
         }
     }
 
+    fn oauth(&mut self) -> OAuth {
+        let mut text = |key: &str| self.text(&format!("oauth.{key}"), None).map(|given| given.value);
+        let [client_id, client_name, scope] = ["client_id", "client_name", "scope"].map(&mut text);
+        let [redirect_uri, redirect_host] = ["redirect_uri", "redirect_host"].map(&mut text);
+        let client_secret = text("client_secret").map(Secret::new);
+        let port = self.number("oauth.redirect_port", None).map(|given| given.value);
+        OAuth {
+            client_id,
+            client_secret,
+            client_name,
+            scope,
+            redirect_uri,
+            redirect_host,
+            // 0 is any, in Hermes, too.
+            redirect_port: port.filter(|port| (1.0..=65535.0).contains(port)).map(|port| port as u16),
+            timeout: self.number("oauth.timeout", None).map(|given| given.value),
+        }
+    }
+
     fn remote(&mut self, url: String) -> Remote {
         let plain = |given: Option<Given<String>>| given.map(|given| given.value);
         // `true` or `false`, or the name of a file.
@@ -160,6 +197,7 @@ impl Reader<'_> {
             url: Secret::new(url),
             headers: self.pairs("headers", None),
             auth: plain(self.text("auth", None)).map(|auth| auth.to_lowercase()),
+            oauth: self.oauth(),
             verify,
             authority,
             client_cert: plain(self.text("client_cert", None)),

@@ -230,6 +230,34 @@ fn mcp_servers_are_read_with_their_secrets_hidden() {
 }
 
 #[test]
+fn how_to_log_in_to_a_server_is_read_as_hermes_reads_it() {
+    let yaml = "mcp_servers:\n  far:\n    url: https://x.example/mcp\n    auth: OAuth\n    oauth: {client_id: id, client_secret: '${S}', \
+                scope: read write, redirect_port: 8765, redirect_host: localhost, timeout: 60}\n  \
+                any:\n    url: https://x.example/mcp\n    oauth: {redirect_port: 0}\n";
+    let config = parse_with(yaml, &[("S", "hidden")]);
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    let [far, any] = config.tools.servers.as_slice() else { panic!("{:?}", config.tools.servers) };
+    let (Transport::Http(far), Transport::Http(any)) = (&far.transport, &any.transport) else {
+        panic!("{far:?} {any:?}")
+    };
+    assert_eq!(far.auth.as_deref(), Some("oauth"));
+    assert_eq!(
+        far.oauth,
+        OAuth {
+            client_id: Some("id".into()),
+            client_secret: Some(Secret::new("hidden")),
+            scope: Some("read write".into()),
+            redirect_host: Some("localhost".into()),
+            redirect_port: Some(8765),
+            timeout: Some(60.0),
+            ..OAuth::default()
+        }
+    );
+    assert_eq!(any.oauth, OAuth::default());
+    assert!(!format!("{:?}", config.tools).contains("hidden"));
+}
+
+#[test]
 fn p31_a_server_that_cannot_be_read_is_off_and_its_neighbours_are_not() {
     for yaml in [
         "{command: x, enabled: perhaps}",
