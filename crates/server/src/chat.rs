@@ -30,12 +30,13 @@ use throughline_core::turn;
 
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room } = body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let server = app.clone();
     let read = body::apart(bytes.len(), move || Asked::read(&server, &head.headers, &bytes));
     let Asked { caller, manner, submission, ignored } = read.await?;
     let at = submission.at;
     let receipt = app.desk.submit(submission).await?;
+    drop(room);
     let stamp = caller.stamp(&app, &receipt, ignored);
     let mut follower = Follower::new(app.desk.clone(), receipt);
     if manner.streams {
