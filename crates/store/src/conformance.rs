@@ -677,7 +677,7 @@ impl World {
 
     fn hears(&mut self, place: u8, origin: u8, hops: u8) {
         self.flush_if_busy(place);
-        let text = if hops.is_multiple_of(3) { long("..") } else { "..".to_owned() };
+        let text = if hops >= 200 { long("..") } else { "..".to_owned() };
         let kind = match self.is_chat(place) {
             true => Kind::Chat(Content::text(&text)),
             false => Kind::Request(Request { content: Content::text(&text), ..Request::default() }),
@@ -1844,7 +1844,7 @@ fn p8_what_waits_moves_to_the_next_session(sites: Sites<'_>) {
 
 /// More than is kept in memory, and told apart from any other by its beginning and its end.
 fn long(name: &str) -> String {
-    format!("{name} {} {name}", "ü\n".repeat(INLINE_BYTES_MAX))
+    format!("{name} {} {name}", "ü\n".repeat(INLINE_BYTES_MAX / 2))
 }
 
 fn p8_long_texts_wait_on_disk_and_move_whole(sites: Sites<'_>) {
