@@ -4,6 +4,7 @@
 
 mod adopt;
 mod audit;
+mod backlog;
 mod bank;
 mod chats;
 mod commands;

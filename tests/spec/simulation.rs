@@ -80,6 +80,17 @@ fn p22_reviews_survive_a_crash_after_any_commit_and_nobody_waits_for_them() {
     assert!(report.tally["reviews done"] >= 4, "{:?}", report.tally);
 }
 
+/// Long lines wait with their texts on disk: they are read when their turn begins, and copied where they move on to the
+/// next session.
+#[test]
+fn p8_long_messages_wait_on_disk_through_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::backlog());
+    assert!(points > 25, "the backlog makes more commits than {points}");
+    let report = World::new(3, Plan::backlog(), &template(), None).play();
+    assert_eq!(report.wrong, [""; 0]);
+    assert!(report.tally["messages that waited on disk"] >= 4, "{:?}", report.tally);
+}
+
 /// "Later" says of one attempt that it was not shown, not of those before it.
 #[test]
 fn p10_a_reply_that_was_shown_says_so_when_it_comes_again_whatever_was_answered_meanwhile() {

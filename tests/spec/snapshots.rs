@@ -60,7 +60,8 @@ impl Owner {
         let seq = state.received.next();
         let key = DedupeKey::of(&["test", TALK, &seq.to_string()]);
         let (at, trace) = (self.now, Trace::default());
-        let input = Input { seq, at, key, kind, reply_to: None, sender: None, platform_id: None, trace };
+        let input =
+            Input { seq, at, key, kind, reply_to: None, sender: None, platform_id: None, trace, left: None };
         self.happens(state, Event::Received(Arc::new(input)));
     }
 

@@ -14,6 +14,9 @@ use crate::tool::Grant;
 /// What `/continue` says to the model.
 const CONTINUE: &str = "Continue.";
 
+/// So many bytes of a long text are kept of an order that waits.
+const BEGINNING: usize = 32;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// End this conversation and begin another in the same chat. The id of the next is fixed when
@@ -178,6 +181,35 @@ impl Command {
             Command::Steer { text } | Command::Queue { text } if !text.is_empty() => Some(text),
             Command::Continue => Some(CONTINUE),
             _ => None,
+        }
+    }
+
+    /// How long the texts are that it waits with. What a compression should keep in mind is not among them: the order
+    /// is part of the operation for as long as that takes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Command::Steer { text } | Command::Queue { text } => text.len(),
+            Command::Errand(errand) => errand.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// The same order with the beginnings of its texts: enough to know what kind of order it is.
+    #[must_use]
+    pub(crate) fn light(&self) -> Self {
+        let mut light = self.clone();
+        for text in light.texts() {
+            text.truncate(text.floor_char_boundary(BEGINNING));
+            text.shrink_to_fit();
+        }
+        light
+    }
+
+    fn texts(&mut self) -> Vec<&mut String> {
+        match self {
+            Command::Steer { text } | Command::Queue { text } => vec![text],
+            Command::Errand(errand) => errand.texts(),
+            _ => Vec::new(),
         }
     }
 

@@ -296,6 +296,16 @@ pub fn estimate(message: &Message) -> u64 {
     }
 }
 
+/// What a row weighs in which a person says this.
+pub fn estimate_said(content: &Content) -> u64 {
+    FRAME + content_tokens(content)
+}
+
+/// The same for plain words.
+pub fn estimate_words(text: &str) -> u64 {
+    FRAME + text_tokens(text)
+}
+
 pub fn estimate_answer(said: &Assistant) -> u64 {
     let calls =
         said.calls.iter().map(|call| text_tokens(&call.name) + text_tokens(&call.arguments) + 2 * FRAME);

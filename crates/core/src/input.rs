@@ -1,6 +1,7 @@
 //! What comes in: one inbox row, whatever surface it came through.
 
 use crate::command::Command;
+use crate::compression::{estimate_said, estimate_words};
 use crate::id::{Seq, SessionId};
 use crate::message::{Content, JsonText, Message};
 use crate::prompt::Digest;
@@ -74,6 +75,71 @@ pub struct Input {
     pub sender: Option<Sender>,
     pub platform_id: Option<String>,
     pub trace: Trace,
+    /// Set while it waits with its texts on disk only: see [`Input::light`].
+    pub left: Option<Left>,
+}
+
+/// An input that waits is kept in memory with its texts up to so many bytes of them. Nearly every chat message is
+/// shorter; and however many wait, and however long they are, each takes one or two kilobytes.
+pub const INLINE_BYTES_MAX: usize = 1024;
+
+/// What is known of texts that are on disk only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// What its row of the transcript will weigh.
+    pub tokens: u64,
+}
+
+impl Input {
+    /// As it waits: with all that decides what becomes of it, and without its texts if they are long. Those are in its
+    /// inbox row, and are read when it is taken up. It depends on the input alone, so that whoever loads a session
+    /// finds it as its owner has it.
+    #[must_use]
+    pub fn light(self: &Arc<Self>) -> Arc<Self> {
+        let bytes = match &self.kind {
+            Kind::Chat(content) => content.bytes(),
+            Kind::Request(request) => request.bytes(),
+            Kind::Command(command) => command.bytes(),
+        };
+        if self.left.is_some() || bytes <= INLINE_BYTES_MAX {
+            return self.clone();
+        }
+        let tokens = match &self.kind {
+            Kind::Chat(content) => estimate_said(content),
+            Kind::Request(request) => estimate_said(&request.content),
+            Kind::Command(command) => command.words().map_or(0, estimate_words),
+        };
+        let kind = match &self.kind {
+            Kind::Chat(_) => Kind::Chat(Content::Nothing),
+            Kind::Request(request) => Kind::Request(request.light()),
+            Kind::Command(command) => Kind::Command(command.light()),
+        };
+        let Self { seq, at, key, reply_to, sender, platform_id, trace, .. } = &**self;
+        Arc::new(Self {
+            seq: *seq,
+            at: *at,
+            key: key.clone(),
+            kind,
+            reply_to: reply_to.clone(),
+            sender: sender.clone(),
+            platform_id: platform_id.clone(),
+            trace: trace.clone(),
+            left: Some(Left { tokens }),
+        })
+    }
+
+    /// What it says, as a row of the transcript. Not to be asked of one whose texts are on disk only.
+    pub fn row(&self) -> Option<Message> {
+        debug_assert!(self.left.is_none(), "the texts of input {} have not been read", self.seq);
+        let content = match &self.kind {
+            Kind::Chat(content) => content.clone(),
+            Kind::Request(request) => request.content.clone(),
+            Kind::Command(command) => Content::text(command.words()?),
+        };
+        let mut message = Message::user(self.at, content);
+        message.platform_id.clone_from(&self.platform_id);
+        Some(message)
+    }
 }
 
 /// The platform on which the agents of one process write to each other: the account is an agent,
@@ -160,6 +226,26 @@ pub struct Request {
     pub sampling: Option<JsonText>,
     /// Set if another session asks.
     pub task: Option<Task>,
+}
+
+impl Request {
+    fn bytes(&self) -> usize {
+        let system = self.system.as_ref().map_or(0, String::len);
+        let sampling = self.sampling.as_ref().map_or(0, |json| json.as_str().len());
+        self.content.bytes() + system + sampling
+    }
+
+    /// Without what only the model is told.
+    fn light(&self) -> Self {
+        let Self { body, thread, implicit_key, task, .. } = self;
+        Self {
+            body: *body,
+            thread: *thread,
+            implicit_key: *implicit_key,
+            task: task.clone(),
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,6 +352,69 @@ mod tests {
         assert_eq!(place("shop", "7").lender(), None);
         assert_eq!(place("shop", "7").lent_by("default").lender(), Some("default"));
         assert_eq!(place(AGENT_PLATFORM, "me@home").lender(), None);
+    }
+
+    fn said(kind: Kind) -> Arc<Input> {
+        Arc::new(Input {
+            seq: Seq(7),
+            at: Time(3),
+            key: DedupeKey::of(&["k"]),
+            kind,
+            reply_to: None,
+            sender: Some(Sender { id: "p".into(), name: None }),
+            platform_id: Some("m7".into()),
+            trace: Trace::default(),
+            left: None,
+        })
+    }
+
+    #[test]
+    fn p8_what_waits_keeps_what_decides_and_leaves_long_texts_on_disk() {
+        let short = said(Kind::Chat(Content::text("x".repeat(INLINE_BYTES_MAX))));
+        assert!(Arc::ptr_eq(&short.light(), &short), "a short one waits as it is");
+
+        let long = "x".repeat(INLINE_BYTES_MAX + 1);
+        let task = Task {
+            parent: "parent".parse().expect("an id"),
+            source: "cli".into(),
+            depth: 1,
+            steps_max: 3,
+            tokens_max: None,
+            toolsets: None,
+        };
+        let request = Request {
+            content: Content::text("hi"),
+            body: Some(Digest([1; 32])),
+            thread: Some(Digest([2; 32])),
+            implicit_key: Some(Digest([3; 32])),
+            system: Some(long.clone()),
+            sampling: Some(JsonText::from_valid("{}")),
+            task: Some(task),
+        };
+        let kinds = [
+            (Kind::Chat(Content::text(&long)), Kind::Chat(Content::Nothing)),
+            (
+                Kind::Request(request.clone()),
+                Kind::Request(Request { content: Content::Nothing, system: None, sampling: None, ..request }),
+            ),
+        ];
+        for (kind, expected) in kinds {
+            let whole = said(kind);
+            let light = whole.light();
+            let weight = crate::compression::estimate(&whole.row().expect("words"));
+            assert_eq!(light.left, Some(Left { tokens: weight }));
+            assert_eq!(*light, Input { kind: expected, left: light.left, ..Input::clone(&whole) });
+            assert_eq!(light.light(), light);
+        }
+        let order = said(Kind::Command(Command::Queue { text: long.clone() }));
+        let light = order.light();
+        assert!(
+            matches!(&light.kind, Kind::Command(order) if order.words().is_some() && order.bytes() < 100)
+        );
+        assert_eq!(
+            light.left.map(|left| left.tokens),
+            order.row().map(|row| crate::compression::estimate(&row))
+        );
     }
 
     #[test]

@@ -21,6 +21,9 @@ fn p31_text_functions_are_linear() {
         ("redact::holds_secret", |text| _ = black_box(redact::holds_secret(text))),
         ("redact::lists_environment", |text| _ = black_box(redact::lists_environment(text))),
         ("command::split", |text| _ = command::split(&format!("/{text}")).map(|(name, _)| name)),
+        ("command::Command::light", |text| {
+            _ = black_box(command::Command::Queue { text: text.to_owned() }.light());
+        }),
         ("command::skill::written", |text| _ = command::skill::written(text).to_owned()),
         ("command::skill::invoked", |text| {
             _ = command::skill::written(&command::skill::invoked("a", text, text)).to_owned();

@@ -162,6 +162,16 @@ impl Content {
         }
     }
 
+    /// How long its texts are.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Content::Nothing => 0,
+            Content::Text(text) => text.len(),
+            Content::Parts(parts) => parts.iter().map(Part::bytes).sum(),
+            Content::Opaque(json) => json.as_str().len(),
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         match self {
             Content::Nothing => true,
@@ -184,6 +194,17 @@ impl Content {
                 })
                 .sum(),
         }
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        let own = match self {
+            Part::Text(text) => text.len(),
+            Part::Image { url, detail } => url.len() + detail.as_ref().map_or(0, String::len),
+            Part::Opaque(json) => json.as_str().len(),
+        };
+        own + size_of::<Part>() // so that a great many empty parts are not nothing
     }
 }
 

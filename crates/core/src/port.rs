@@ -196,6 +196,8 @@ pub trait Read: Send {
     fn thread(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, StoreError>;
     /// What became of an input; None while it waits or runs.
     fn outcome(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreError>;
+    /// One input as it came in, with all its texts; None if the session has none of that number.
+    fn input(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError>;
     /// One input as it came in, and the others of its turn: what `Event::Retried` needs.
     fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError>;
     /// Sessions with something to do after a start, oldest first.

@@ -28,7 +28,7 @@ use lifecycle::{Handing, Handover, Noticed, Run};
 pub use past::{BRANCHED, RESTART, RESUMED, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
 pub use retain::Kept;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +73,8 @@ pub struct Session {
     /// How its hand-over goes, once it has ended.
     pub handover: Handover,
     pub reviews: review::Reviews,
-    /// Inputs above `answered` that no turn has taken up, in order. The inbox rows themselves.
+    /// Inputs above `answered` that no turn has taken up, in order: each as [`Input::light`] has it, so that their long
+    /// texts are on disk only. A turn that takes one up has it whole.
     pub waiting: VecDeque<Arc<Input>>,
 }
 
@@ -293,6 +294,9 @@ pub enum Act {
     },
     /// The next row of the transcript.
     Append(Message),
+    /// The next row is what this input says, and its texts are on disk only. Whoever commits reads them first, and makes
+    /// this an `Append`: see [`Session::unread`]. No store takes it as it is.
+    Say(Arc<Input>),
     Step(Box<Step>),
     Result {
         turn: TurnId,
@@ -597,6 +601,38 @@ impl Session {
         (next, acts)
     }
 
+    /// The inputs that a step has taken up while their texts were on disk only. Whoever commits the step reads them
+    /// first, each as it came in.
+    pub fn unread(&self, acts: &[Act]) -> BTreeSet<Seq> {
+        let said = acts.iter().filter_map(|act| match act {
+            Act::Say(input) => Some(input),
+            _ => None,
+        });
+        let running = match &self.phase {
+            Phase::Turn(turn) => turn.inputs.as_slice(),
+            Phase::Idle | Phase::Closed(_) => &[],
+        };
+        said.chain(running).filter(|input| input.left.is_some()).map(|input| input.seq).collect()
+    }
+
+    /// Those, read: each is what its row says, and what its turn is about.
+    pub fn take_in_whole(&mut self, read: &BTreeMap<Seq, Arc<Input>>, acts: &mut [Act]) {
+        for act in acts {
+            if let Act::Say(input) = act
+                && let Some(row) = read.get(&input.seq).and_then(|whole| whole.row())
+            {
+                *act = Act::Append(row);
+            }
+        }
+        if let Phase::Turn(turn) = &mut self.phase {
+            for input in turn.inputs.iter_mut().filter(|input| input.left.is_some()) {
+                if let Some(whole) = read.get(&input.seq) {
+                    input.clone_from(whole);
+                }
+            }
+        }
+    }
+
     /// What should be running now. A restart begins here, too.
     pub fn jobs(&self) -> Vec<Job> {
         let mut jobs = Vec::new();
@@ -735,7 +771,7 @@ impl Session {
                     self.decide(index, Verdict::Said(said), now, rules, acts);
                 }
                 None => {
-                    self.waiting.push_back(input);
+                    self.waiting.push_back(input.light());
                     if rules.busy == BusyInput::Interrupt {
                         self.interrupt(now, acts);
                     }
@@ -743,7 +779,7 @@ impl Session {
             },
             Kind::Request(_) | Kind::Command(_) => {
                 self.say_that_it_waits(&input, acts);
-                self.waiting.push_back(input);
+                self.waiting.push_back(input.light());
             }
         }
     }
@@ -929,7 +965,7 @@ impl Session {
         let id = TurnId(first.seq);
         let shares = matches!(first.kind, Kind::Chat(_));
         acts.push(Act::Begin { turn: id, inputs: vec![first.seq] });
-        acts.extend(said_by(&first).map(Act::Append));
+        acts.extend(say(&first));
         self.phase = Phase::Turn(Turn::new(id, now, vec![first]));
         if shares {
             self.join_waiting(now, acts);
@@ -945,7 +981,7 @@ impl Session {
         let before = turn.inputs.len();
         while let Some(input) = self.waiting.pop_front_if(|input| shares(&turn.inputs[0], input)) {
             acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
-            acts.extend(said_by(&input).map(Act::Append));
+            acts.extend(say(&input));
             turn.inputs.push(input);
         }
         turn.inputs.len() > before
@@ -1028,15 +1064,12 @@ fn rerooted(input: Arc<Input>, from: &SessionId, to: &SessionId) -> Arc<Input> {
     }
 }
 
-fn said_by(input: &Input) -> Option<Message> {
-    let content = match &input.kind {
-        Kind::Chat(content) => content.clone(),
-        Kind::Request(request) => request.content.clone(),
-        Kind::Command(command) => Content::text(command.words()?),
-    };
-    let mut message = Message::user(input.at, content);
-    message.platform_id.clone_from(&input.platform_id);
-    Some(message)
+/// What an input says becomes the next row.
+fn say(input: &Arc<Input>) -> Option<Act> {
+    match input.left {
+        Some(_) => Some(Act::Say(input.clone())),
+        None => input.row().map(Act::Append),
+    }
 }
 
 fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {

@@ -196,7 +196,7 @@ pub(crate) struct Actor {
     share: Share,
     /// The operator's orders up to this one are over here: a person has written since.
     spoken: u64,
-    /// What was said last while this actor was there.
+    /// What was said last while this actor was there, if somebody outside remembers it.
     said: Option<String>,
     /// What a survey of its rows has read.
     found: Found,
@@ -591,7 +591,7 @@ impl Actor {
             self.reopen_chains().await;
         }
         let reply_to = self.state.answer_to(&trace, &self.home.rules.home, reply_to);
-        let input = Arc::new(Input { seq, at, key, kind, reply_to, sender, platform_id, trace });
+        let input = Arc::new(Input { seq, at, key, kind, reply_to, sender, platform_id, trace, left: None });
         if !self.born {
             self.source.clone_from(&birth.source);
             self.user.clone_from(&birth.user);
@@ -993,7 +993,7 @@ impl Actor {
         }
         let asks_for_status = matches!(&event, Some(Event::Received(input))
             if matches!(input.kind, Kind::Command(Command::Status)));
-        let (next, mut acts) = match event {
+        let (mut next, mut acts) = match event {
             Some(event) => before.step(event, now, &self.home.rules),
             None => (before, Vec::new()),
         };
@@ -1001,10 +1001,11 @@ impl Actor {
             self.add_engine_words(&mut acts).await;
         }
         let answered = answered.map(|(answer, mark)| (as_written(answer, &acts), mark));
+        let mut acts: Vec<Act> = self.pending.iter().cloned().chain(acts).collect();
+        self.read_texts(&mut next, &mut acts).await.map_err(CommitError::Refused)?;
         let mut all = self.prompt_acts(&next).await;
         all.extend(self.personality_acts(&next));
         all.extend(first);
-        all.extend(self.pending.iter().cloned());
         all.extend(acts);
         self.divide(&mut all);
         self.file(&mut all).await.map_err(CommitError::Refused)?;
@@ -1031,7 +1032,7 @@ impl Actor {
             _ => None,
         });
         for (message, row) in appended.zip(&committed.rows) {
-            if let Body::User(content) = &message.body {
+            if let (Body::User(content), true) = (&message.body, self.home.memory.is_some()) {
                 let said = content.plain();
                 self.said = Some(offload::run(said.len(), || unfenced(&said)));
             }
@@ -1044,6 +1045,34 @@ impl Actor {
             self.forget_composition(); // rows that we do not remember stand before those we just wrote
         }
         Ok(())
+    }
+
+    /// What a step takes up is committed whole. Texts that were on disk only are read for that: they are of this very
+    /// step, or in a row that only this actor settles.
+    async fn read_texts(&self, next: &mut Session, acts: &mut [Act]) -> Result<(), StoreError> {
+        let mut unread = next.unread(acts);
+        if unread.is_empty() {
+            return Ok(());
+        }
+        let mut read = BTreeMap::new();
+        for input in acts.iter().filter_map(accepted).filter(|input| unread.remove(&input.seq)) {
+            read.insert(input.seq, input.clone());
+        }
+        for seq in unread {
+            read.insert(seq, self.whole(seq).await?);
+        }
+        next.take_in_whole(&read, acts);
+        Ok(())
+    }
+
+    /// An input that waits, with all its texts.
+    async fn whole(&self, seq: Seq) -> Result<Arc<Input>, StoreError> {
+        let id = self.id.clone();
+        let found = self.home.library.read(move |store| store.input(&id, seq)).await?;
+        found.ok_or_else(|| StoreError::Broken {
+            doing: "read a message that waits",
+            source: format!("session {} has no message number {seq} any more", self.id).into(),
+        })
     }
 
     /// The machine knows how the conversation stands; what its context engine makes of it only that one knows.
@@ -1228,6 +1257,7 @@ impl Actor {
                 Act::HandOver => self.home.retaining.wake(),
                 Act::Recall { .. } => self.recall_is_written(),
                 Act::Begin { .. }
+                | Act::Say(_)
                 | Act::Step(_)
                 | Act::Grant { .. }
                 | Act::Tip { .. }
@@ -1378,7 +1408,7 @@ impl Actor {
                 return Ok(desk.start(summary));
             }
             (Job::Order { seq }, _) => {
-                let order = self.order(*seq).expect("an errand is implied by what waits");
+                let order = self.order(*seq).await?.expect("an errand is implied by what waits");
                 return Ok(desk.start(clerk::carry_out(desk.clone(), order)));
             }
             (Job::Review { .. }, _) => {
@@ -1465,9 +1495,14 @@ impl Actor {
     }
 
     /// What is asked of a clerk, and by whom.
-    fn order(&self, seq: Seq) -> Option<clerk::Order> {
-        let input = self.state.waiting.iter().find(|input| input.seq == seq)?;
-        let Kind::Command(Command::Errand(errand)) = &input.kind else { return None };
+    async fn order(&self, seq: Seq) -> Result<Option<clerk::Order>, StoreError> {
+        let waiting = self.state.waiting.iter().find(|input| input.seq == seq).cloned();
+        let input = match waiting {
+            Some(input) if input.left.is_some() => self.whole(seq).await?,
+            Some(input) => input,
+            None => return Ok(None),
+        };
+        let Kind::Command(Command::Errand(errand)) = &input.kind else { return Ok(None) };
         let argument = match errand {
             Errand::Other { argument, .. } => argument.clone(),
             _ => String::new(),
@@ -1484,7 +1519,7 @@ impl Actor {
             preferences: self.state.preferences.clone(),
         };
         let context = self.state.upkeep.context;
-        Some(clerk::Order { seq, session: self.id.clone(), errand: errand.clone(), asked, context })
+        Ok(Some(clerk::Order { seq, session: self.id.clone(), errand: errand.clone(), asked, context }))
     }
 
     /// What a review needs of this session, on whose behalf it acts.
@@ -1606,6 +1641,13 @@ impl Drop for Actor {
         gauges.waiting.fetch_sub(self.share.waiting, Ordering::Relaxed);
         gauges.finalising.fetch_sub(self.share.finalising, Ordering::Relaxed);
         gauges.cached.fetch_sub(self.share.cached, Ordering::Relaxed);
+    }
+}
+
+fn accepted(act: &Act) -> Option<&Arc<Input>> {
+    match act {
+        Act::Accept(input) => Some(input),
+        _ => None,
     }
 }
 

@@ -33,7 +33,8 @@ pub async fn decide(
 ) -> Result<Json<Value>, ApiError> {
     let call: CallId = call.parse().map_err(|message: String| ApiError::invalid("id", message))?;
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room: _room } =
+        body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let mut fields = body::fields(&bytes)?;
     let (decision, scope) = (fields.text("decision")?, fields.text("scope")?);
     let (reason, answer) = (fields.text("reason")?, fields.text("answer")?);

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use throughline_core::prompt::Digest;
 use throughline_offload as offload;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 /// A client that needs longer to send its body has stalled; it must not hold up a stop.
@@ -19,15 +20,73 @@ const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
 /// and listens later gets its 413 rather than a reset connection.
 const THROWN_AWAY_MAX: usize = 64 << 20;
 
+/// What bodies that are larger than [`LARGE`] may take together, in all agents of this process: while they arrive, and
+/// until what they say is taken in. Eight of the largest, or eighty of a megabyte. More of them wait for room, with what
+/// the system keeps for a connection.
+static IN_FLIGHT: Memory = Memory::of(80 << 10);
+/// Smaller ones are many, and cost little.
+const LARGE: usize = offload::LONG;
+/// It is counted in pieces of so many bytes.
+const PIECE: usize = 1 << 10;
+
+struct Memory {
+    pieces: u32,
+    free: Semaphore,
+}
+
+/// A body, and the memory that is set aside for it.
+pub struct Arrived {
+    pub bytes: Bytes,
+    /// To be kept until what the body says is taken in, and no longer: others may wait for it.
+    pub room: Room,
+}
+
+/// Memory for one body. None was asked for if it is small.
+#[derive(Debug)]
+pub struct Room(#[allow(dead_code)] Option<SemaphorePermit<'static>>); // it is held, never read
+
+/// How much a body may become. One that says it is too large is thrown away while it is read.
+fn expected(headers: &HeaderMap, bytes_max: usize) -> usize {
+    let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    match said {
+        Some(length) if length > bytes_max => 0,
+        Some(length) => length,
+        None => bytes_max,
+    }
+}
+
+impl Memory {
+    const fn of(pieces: u32) -> Self {
+        Self { pieces, free: Semaphore::const_new(pieces as usize) }
+    }
+
+    /// Room for so many bytes, as soon as there is some: first come, first served.
+    async fn room(&'static self, bytes: usize, patience: Duration) -> Result<Room, ApiError> {
+        if bytes <= LARGE {
+            return Ok(Room(None));
+        }
+        let pieces = u32::try_from(bytes.div_ceil(PIECE)).unwrap_or(u32::MAX).min(self.pieces);
+        match timeout(patience, self.free.acquire_many(pieces)).await {
+            Ok(permit) => Ok(Room(permit.ok())),
+            Err(_) => {
+                let message = "Too many large requests are on their way at once. Nothing of this one was kept; \
+                               send it again.";
+                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message).code("overloaded").after(1))
+            }
+        }
+    }
+}
+
 /// All of the body, if it is no longer than `bytes_max`.
-pub async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
+pub async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Arrived, ApiError> {
     let encoding = headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes());
     if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
         let message = "The body is compressed; send it without Content-Encoding.";
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).code("unsupported_encoding"));
     }
+    let room = IN_FLIGHT.room(expected(headers, bytes_max), ARRIVES_WITHIN).await?;
     match timeout(ARRIVES_WITHIN, collect(body, bytes_max)).await {
-        Ok(result) => result,
+        Ok(result) => result.map(|bytes| Arrived { bytes, room }),
         Err(_) => {
             let message = format!("The body did not arrive within {} s.", ARRIVES_WITHIN.as_secs());
             Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message).code("body_timeout"))
@@ -216,6 +275,43 @@ mod tests {
         ] {
             assert_ne!(one, digest(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_body_asks_for_as_much_room_as_it_may_take() {
+        let of = |length: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(length) = length {
+                headers.insert(header::CONTENT_LENGTH, length.parse().unwrap());
+            }
+            expected(&headers, 1000)
+        };
+        assert_eq!((of(Some("7")), of(Some("1000")), of(None), of(Some("x"))), (7, 1000, 1000, 1000));
+        assert_eq!(of(Some("1001")), 0, "it is thrown away while it is read");
+    }
+
+    /// A process would hold as many as it has connections, otherwise: four thousand of ten megabytes.
+    #[tokio::test]
+    async fn p31_large_bodies_wait_for_room_and_small_ones_do_not() {
+        static ALL: Memory = Memory::of(1 << 10);
+        const MOST: usize = (1 << 10) * PIECE;
+        let long = Duration::from_secs(3600);
+        let first = ALL.room(MOST - LARGE, long).await.unwrap();
+        let mut second = std::pin::pin!(ALL.room(LARGE + 1, long));
+        tokio::select! {
+            biased;
+            _ = &mut second => panic!("there is none left for it"),
+            () = tokio::task::yield_now() => {}
+        }
+        let small = ALL.room(LARGE, Duration::ZERO).await.unwrap();
+        assert!(small.0.is_none(), "which takes next to nothing");
+        drop(first);
+        drop(second.await.unwrap());
+        let all = ALL.room(MOST, long).await.unwrap();
+        let refused = ALL.room(MOST, Duration::ZERO).await.unwrap_err();
+        assert_eq!(refused.code_or(""), "overloaded", "nobody waits for ever");
+        drop(all);
+        drop(ALL.room(2 * MOST, Duration::ZERO).await.expect("and alone everything has room"));
     }
 
     #[test]

@@ -31,11 +31,12 @@ use throughline_offload as offload;
 
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room } = body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
     let Asked { caller, manner, submission, ignored } = read?;
     let at = submission.at;
     let receipt = app.desk.submit(submission).await?;
+    drop(room);
     let stamp = caller.stamp(&app, &receipt, ignored);
     let mut follower = Follower::new(app.desk.clone(), receipt);
     if manner.streams {

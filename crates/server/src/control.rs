@@ -27,7 +27,7 @@ use crate::body;
 use crate::error::ApiError;
 use crate::extract::{Asked, Name};
 use crate::follow::{Finish, Follower, Reply};
-use crate::intake::{Stamp, named_session};
+use crate::intake::{IDEMPOTENCY_KEY_LENGTH_MAX, Stamp, named_session};
 use crate::sse::{self, Voice, Work};
 use crate::ticket::Ticket;
 use crate::view::{AskView, List, TraceView};
@@ -58,7 +58,8 @@ const TERMINAL: &str = "cli";
 
 pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room: _room } =
+        body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let mut fields = body::fields(&bytes)?;
     let text = fields.text("text")?.filter(|text| !text.trim().is_empty());
     let text = text.ok_or_else(|| ApiError::invalid("text", "text must hold what to say."))?;
@@ -100,6 +101,10 @@ impl Line {
             },
         };
         let named = session.as_ref().map_or("", |session| session.as_str());
+        if key.as_ref().is_some_and(|key| key.len() > IDEMPOTENCY_KEY_LENGTH_MAX) {
+            let message = format!("key must be at most {IDEMPOTENCY_KEY_LENGTH_MAX} bytes.");
+            return Err(ApiError::invalid("key", message));
+        }
         let key = match &key {
             Some(key) => DedupeKey::of(&["cli", named, key]),
             None => DedupeKey::of(&["cli", "", "", &app.desk.unique()]),
@@ -138,6 +143,7 @@ fn ordered_to_nobody(command: Command, now: Time) -> Response {
         sender: None,
         platform_id: None,
         trace: Trace::default(),
+        left: None,
     };
     let (_, acts) = Session::new(id).step(Event::Received(Arc::new(input)), now, &Rules::default());
     let outcome = acts.into_iter().find_map(|act| match act {
@@ -277,7 +283,8 @@ pub async fn command(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room: _room } =
+        body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let mut fields = body::fields(&bytes)?;
     let text = fields.text("command")?.unwrap_or_default();
     let key = fields.text("key")?;
@@ -332,7 +339,8 @@ fn argument(text: &str) -> &str {
 /// Returns when it is on disk.
 pub async fn retry_memory(State(app): State<Arc<App>>, request: Request) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room: _room } =
+        body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let turn = body::fields(&bytes)?.text("turn")?;
     let retried = app.desk.retry_memory(turn).await?;
     Ok(Json(json!({"object": "throughline.memory_retried", "retried": retried})))
@@ -345,7 +353,8 @@ pub async fn restore(
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room: _room } =
+        body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let snapshot = body::fields(&bytes)?.text("snapshot")?.unwrap_or_default();
     let session = sessions::find(&app, named_session(&name, "session")?, None).await?.id;
     if !snapshot.starts_with(&format!("{session}{SNAPSHOT_INFIX}")) {
@@ -443,7 +452,8 @@ pub(crate) struct Order {
 
 pub(crate) async fn order(app: &App, request: Request) -> Result<Order, ApiError> {
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room: _room } =
+        body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let (all, named) = match bytes.is_empty() {
         true => (false, None),
         false => {

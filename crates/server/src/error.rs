@@ -68,7 +68,7 @@ impl ApiError {
         Self { code: Some(code), ..self }
     }
 
-    fn after(self, seconds: u32) -> Self {
+    pub(crate) fn after(self, seconds: u32) -> Self {
         Self { retry_after_seconds: Some(seconds), ..self }
     }
 

@@ -19,7 +19,9 @@ const IGNORED: HeaderName = HeaderName::from_static("x-throughline-ignored");
 /// The name under which `throughline why` finds the message.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 255;
+pub const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 255;
+/// Who asks is kept with every message and every session of theirs.
+const USER_LENGTH_MAX: usize = 512;
 /// A header that lists more than this helps nobody.
 const IGNORED_NAMES_MAX: usize = 16;
 const IGNORED_NAME_LENGTH_MAX: usize = 64;
@@ -55,6 +57,10 @@ pub struct Placed {
 impl Caller {
     pub fn new(app: &App, headers: &HeaderMap, user: Option<String>) -> Result<Self, ApiError> {
         let user = user.filter(|user| !user.is_empty());
+        if user.as_ref().is_some_and(|user| user.len() > USER_LENGTH_MAX) {
+            let message = format!("user must be at most {USER_LENGTH_MAX} bytes: it names who asks.");
+            return Err(ApiError::invalid("user", message));
+        }
         let session_key = auth::session_key(headers)?;
         Ok(Self {
             principal: app.guard.principal(user.as_deref(), session_key),

@@ -42,7 +42,7 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(200);
 
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let body::Arrived { bytes, room } = body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let at = app.desk.now();
     let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
     let Asked { caller, manner, said, ignored } = read?;
@@ -50,6 +50,7 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
         Said::Begins(submission) => app.desk.submit(*submission).await?,
         Said::Follows { id, ask, conversation } => go_on(&app, &caller, &ask, conversation, &id).await?,
     };
+    drop(room);
     let stamp = caller.stamp(&app, &receipt, ignored);
     let mut follower = Follower::new(app.desk.clone(), receipt);
     let response = ResponseOf::new(&app, &stamp, manner, at);

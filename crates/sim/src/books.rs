@@ -37,6 +37,8 @@ pub struct Books {
     pub hanging: BTreeMap<u64, Hanging>,
     /// How often a tool ended the process.
     pub kills: u32,
+    /// How often a message that waited was read again because its text was on disk only.
+    pub texts_read: usize,
     /// Results that the gateway was told are on disk: session and call, and the words.
     pub committed: BTreeMap<(SessionId, String), String>,
     /// The same of answers with calls, by their question.

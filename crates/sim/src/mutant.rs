@@ -99,10 +99,14 @@ pub enum Mutant {
     ReviewAloud,
     /// Files that were replaced are written to as if they were still there.
     MissReplacement,
+    /// A message whose text waited on disk is said with the text of another one that waits.
+    SwapTexts,
+    /// A message whose text waited on disk is said without it.
+    ForgetTexts,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 43] = [
+    pub const ALL: [Mutant; 45] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -146,6 +150,8 @@ impl Mutant {
         Mutant::ReviewTwice,
         Mutant::ReviewAloud,
         Mutant::MissReplacement,
+        Mutant::SwapTexts,
+        Mutant::ForgetTexts,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -281,6 +287,8 @@ impl Mutant {
             | Mutant::KeepTwice
             | Mutant::KeepEarly
             | Mutant::MissReplacement
+            | Mutant::SwapTexts
+            | Mutant::ForgetTexts
             | Mutant::ForgetChain
             | Mutant::ForgetBudget => {}
         }

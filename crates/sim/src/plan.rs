@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use throughline_core::chain;
 use throughline_core::guard::Limits;
+use throughline_core::input::INLINE_BYTES_MAX;
 use throughline_core::session::BusyInput;
 
 /// The tools there are. The last three are the gateway's own.
@@ -302,6 +303,17 @@ impl Plan {
         .sometimes_of_the_past(seed)
         .sometimes_remembered(seed)
         .sometimes_reviewed(seed)
+        .sometimes_at_length()
+    }
+
+    /// In some worlds people write long lines. Without a draw of its own: no other world changes. Not where a line would
+    /// fill up a context alone, be shown in pieces, or be recognised by how it is quoted.
+    fn sometimes_at_length(mut self) -> Self {
+        let fits = self.compression.is_none() && self.platforms.piece_chars.is_none() && !self.past;
+        if fits && !self.people.patience.as_millis().is_multiple_of(3) {
+            self.chats.iter_mut().for_each(ChatPlan::lengthen);
+        }
+        self
     }
 
     /// In one world in three somebody remembers what is said.
@@ -352,7 +364,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 13] {
+    pub fn fixed() -> [(&'static str, Plan); 14] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -367,6 +379,7 @@ impl Plan {
             ("harvest", Plan::harvest()),
             ("retrospect", Plan::retrospect()),
             ("replaced", Plan::replaced()),
+            ("backlog", Plan::backlog()),
         ]
     }
 
@@ -424,6 +437,40 @@ impl Plan {
     pub fn replaced() -> Self {
         let disk = DiskPlan { full: None, replaced: Some(Duration::from_millis(1500)) };
         Self { disk, ..Self::script() }
+    }
+
+    /// A model that takes its time, and people who go on writing meanwhile, long lines among short ones: what waits leaves
+    /// its texts on disk. Some of it waits for the next session, some joins a running turn.
+    pub fn backlog() -> Self {
+        let script = Self::script();
+        let lines = [
+            ("c0.1", 0),
+            ("c0.2", 30),
+            ("c0.3", 10),
+            ("/queue c0.4", 10),
+            ("c0.5", 10),
+            ("/new", 10),
+            ("c0.6", 10),
+            ("c0.7", 10),
+            ("/queue c0.8", 10),
+            ("c0.9", 6000),
+        ];
+        let others =
+            [("c1.1", 5), ("c1.2", 20), ("/steer c1.3", 20), ("c1.4", 20), ("c1.5", 20), ("c1.6", 20)];
+        let mut chats = vec![chat(true, &lines), chat(false, &others)];
+        chats.iter_mut().for_each(ChatPlan::lengthen);
+        Self {
+            chats,
+            clients: Vec::new(),
+            model: ModelPlan {
+                latency_max: Duration::from_secs(4),
+                calling_percent: 0,
+                script: vec![("c1.1", vec!["count", "look"])],
+                falls: 0,
+                ..script.model.clone()
+            },
+            ..script
+        }
     }
 
     /// People who take back what they said, ask again, go on in a copy, and back, and name what they have.
@@ -842,6 +889,16 @@ impl Line {
     /// A line of a script, which comes up to so many milliseconds after the one before.
     fn of((text, after): &(&str, u64)) -> Self {
         Self { text: (*text).into(), after: Duration::from_millis(*after), redelivered: 1 }
+    }
+}
+
+impl ChatPlan {
+    /// Of three lines that say something to the model, two are longer than what waits in memory.
+    fn lengthen(&mut self) {
+        let said = self.lines.iter_mut().filter(|line| words(&line.text).is_some());
+        for (number, line) in said.enumerate().filter(|(number, _)| !number.is_multiple_of(3)) {
+            line.text.push_str(&format!("-{number}").repeat(INLINE_BYTES_MAX));
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::Boot;
-use throughline_core::input::{DedupeKey, Input};
+use throughline_core::input::{DedupeKey, Input, Kind};
 use throughline_core::memory::{self, Errand, Naming};
 use throughline_core::port::*;
 use throughline_core::prompt::Digest;
@@ -143,6 +143,26 @@ impl Watched {
         batch
     }
 
+    /// What waited with its texts on disk is taken up.
+    fn read_texts(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
+        self.outside.write(|books| books.texts_read += 1);
+        let Some(whole) = self.store.input(session, seq)? else { return Ok(None) };
+        let kind = match self.outside.mutant {
+            Some(Mutant::ForgetTexts) => whole.light().kind.clone(),
+            Some(Mutant::SwapTexts) => self.other_texts(session, seq)?.unwrap_or_else(|| whole.kind.clone()),
+            _ => return Ok(Some(whole)),
+        };
+        Ok(Some(Arc::new(Input { kind, ..Input::clone(&whole) })))
+    }
+
+    fn other_texts(&self, session: &SessionId, seq: Seq) -> Result<Option<Kind>, StoreError> {
+        let Some(loaded) = self.store.load(session)? else { return Ok(None) };
+        let waiting = loaded.session.waiting;
+        let other = waiting.iter().find(|input| input.seq != seq && input.left.is_some());
+        let Some(other) = other else { return Ok(None) };
+        Ok(self.store.input(session, other.seq)?.map(|other| other.kind.clone()))
+    }
+
     fn look_at_the_clock(&self) {
         if self.outside.has_struck() {
             self.outside.die();
@@ -214,13 +234,17 @@ impl Store for Watched {
     }
 
     fn reader(&self) -> &dyn Read {
-        self.store.reader()
+        self
     }
 }
 
 macro_rules! pass_on {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {
         impl Read for Watched {
+            fn input(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
+                self.read_texts(session, seq)
+            }
+
             $(fn $name(&self, $($argument: $kind),*) -> Result<$result, StoreError> {
                 self.store.$name($($argument),*)
             })*

@@ -308,6 +308,10 @@ impl Read for Writer {
         self.reader.outcome(session, seq)
     }
 
+    fn input(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
+        self.reader.input(session, seq)
+    }
+
     fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError> {
         self.reader.turn_inputs(session, turn)
     }

@@ -13,12 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::chain::{self, Amount, Cut, Exceeded, Share, Shared, Spent};
-use throughline_core::command::Command;
+use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Extent, Kind as Replaced, Operation, Plan, Replacement, Stage};
 use throughline_core::guard::Limits;
 use throughline_core::id::{Boot, ChatKey, Generation, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{
-    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Input, Kind, Request, Root, Sender, Task, Trace,
+    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, INLINE_BYTES_MAX, Input, Kind, Request, Root, Sender, Task,
+    Trace,
 };
 use throughline_core::lifecycle::Reason;
 use throughline_core::memory::{Filing, Naming, Place, Progress, RetentionChange, Scope as Whose};
@@ -61,6 +62,8 @@ pub fn suite(sites: Sites<'_>) {
     p3_a_late_owner_is_refused(sites);
     a_refused_commit_leaves_its_neighbours_standing(sites);
     p8_what_waits_moves_to_the_next_session(sites);
+    p8_long_texts_wait_on_disk_and_move_whole(sites);
+    an_input_without_its_texts_is_refused(sites);
     p20_a_conversation_ends_by_itself_and_the_next_knows_of_it(sites);
     p20_every_commit_of_a_hand_over_can_be_the_last(sites);
     p20_what_was_set_aside_is_found_by_name(sites);
@@ -450,6 +453,8 @@ pub struct World {
     books: BTreeMap<SessionId, Book>,
     places: Vec<SessionId>,
     seen: BTreeMap<DedupeKey, (SessionId, Seq)>,
+    /// What each input was when it came in.
+    words: BTreeMap<DedupeKey, Kind>,
     implicit: BTreeMap<Digest, (SessionId, Seq, Time, bool)>,
     replies: Vec<Sent>,
     /// Turns that are to be remembered: key, session, and whether they are due.
@@ -478,6 +483,7 @@ impl World {
             books,
             places,
             seen: BTreeMap::new(),
+            words: BTreeMap::new(),
             implicit: BTreeMap::new(),
             replies: Vec::new(),
             kept: Vec::new(),
@@ -627,6 +633,7 @@ impl World {
             sender: is_chat.then(|| Sender { id: "u".into(), name: Some("Ü".into()) }),
             platform_id: is_chat.then_some(number),
             trace: Trace::default(),
+            left: None,
         })
     }
 
@@ -670,9 +677,10 @@ impl World {
 
     fn hears(&mut self, place: u8, origin: u8, hops: u8) {
         self.flush_if_busy(place);
+        let text = if hops >= 200 { long("..") } else { "..".to_owned() };
         let kind = match self.is_chat(place) {
-            true => Kind::Chat(Content::text("..")),
-            false => Kind::Request(Request { content: Content::text(".."), ..Request::default() }),
+            true => Kind::Chat(Content::text(&text)),
+            false => Kind::Request(Request { content: Content::text(&text), ..Request::default() }),
         };
         let input = self.input(place, kind);
         let root = match origin % 3 {
@@ -749,7 +757,7 @@ impl World {
 
     fn orders(&mut self, place: u8, what: u8) {
         self.flush_if_busy(place);
-        let command = match what % 16 {
+        let command = match what % 20 {
             0 | 1 => Command::New { successor: id(&format!("n{}", self.number)) },
             2 => Command::Status,
             3 => Command::Unknown { name: "huh".into() },
@@ -764,6 +772,9 @@ impl World {
             12 => Command::Compress { focus: Some("the \"ünï\"".into()), keep: None, preview: false },
             13 => Command::Compress { focus: None, keep: Some(2), preview: false },
             14 => Command::Compress { focus: None, keep: None, preview: true },
+            16 => Command::Steer { text: long("rather left") },
+            17 => Command::Queue { text: long("and then right") },
+            18 => Command::Errand(Errand::Other { name: "usage".into(), argument: long("of what") }),
             _ => Command::Notice { text: "read this".into() },
         };
         let input = self.input(place, Kind::Command(command));
@@ -1123,7 +1134,8 @@ impl World {
 
     fn plan_for(&self, session: &SessionId, event: Event, first: Vec<Act>) -> Planned {
         let book = &self.books[session];
-        let (next, mut acts) = book.state.step(event, self.now, &self.rules);
+        let (mut next, mut acts) = book.state.step(event, self.now, &self.rules);
+        self.read_texts(&mut next, &mut acts);
         acts.iter_mut().for_each(|act| file(&book.state.id, act));
         Planned {
             session: session.clone(),
@@ -1133,6 +1145,20 @@ impl World {
             expect: book.expect,
             answer: None,
         }
+    }
+
+    /// What a step takes up is committed whole, as any shell does it.
+    fn read_texts(&self, next: &mut Session, acts: &mut [Act]) {
+        let mut read = BTreeMap::new();
+        for seq in next.unread(acts) {
+            let accepted = acts.iter().find_map(|act| match act {
+                Act::Accept(input) if input.seq == seq => Some(input.clone()),
+                _ => None,
+            });
+            let stored = || self.store.input(&next.id, seq).expect("an input can be read");
+            read.insert(seq, accepted.or_else(stored).expect("what waits is there"));
+        }
+        next.take_in_whole(&read, acts);
     }
 
     /// A session's next commit follows from its last: they cannot share a batch.
@@ -1208,7 +1234,11 @@ impl World {
                     book.parent.clone_from(&birth.parent);
                     book.in_chat = birth.chat.is_some();
                 }
-                Act::Accept(input) => self.note_seen(&id, input),
+                Act::Accept(input) => {
+                    self.words.insert(input.key.clone(), input.kind.clone());
+                    self.note_seen(&id, input);
+                }
+                Act::Say(input) => panic!("{id}: the store took input {} without its texts", input.seq),
                 Act::Append(message) => {
                     book.says(message.clone(), *rows.next().expect("a row for each message"));
                 }
@@ -1413,6 +1443,7 @@ impl World {
         {
             assert!(self.store.intact(id, operation).expect("can be asked"), "{id}: nobody else was here");
         }
+        self.compare_waiting(id, book);
         self.compare_transcript(id, book);
         self.compare_snapshots(id, book);
         self.compare_reviews(id, book);
@@ -1420,6 +1451,18 @@ impl World {
             self.compare_outcome(id, book, seq);
         }
         self.compare_tips(id, book);
+    }
+
+    /// Whatever waits can be read as it came in, also what waits without its texts.
+    fn compare_waiting(&self, id: &SessionId, book: &Book) {
+        for waiting in &book.state.waiting {
+            let found =
+                self.store.input(id, waiting.seq).expect("an input can be read").expect("it is there");
+            let kind = self.words[&waiting.key].clone();
+            let whole = Input { kind, left: None, ..Input::clone(waiting) };
+            assert_eq!(*found, whole, "{id}: input {} as it came in", waiting.seq);
+        }
+        assert_eq!(self.store.input(id, book.state.received.next()).expect("can be asked"), None, "{id}");
     }
 
     fn compare_transcript(&self, id: &SessionId, book: &Book) {
@@ -1665,6 +1708,7 @@ fn bare_input() -> Input {
         sender: None,
         platform_id: None,
         trace: Trace::default(),
+        left: None,
     }
 }
 
@@ -1796,6 +1840,61 @@ fn p8_what_waits_moves_to_the_next_session(sites: Sites<'_>) {
         world.play(&finalises);
         world.play(&[Move::Reloads { place }, answers(place, "a"), answers(place, "b"), new(place)]);
     }
+}
+
+/// More than is kept in memory, and told apart from any other by its beginning and its end.
+fn long(name: &str) -> String {
+    format!("{name} {} {name}", "ü\n".repeat(INLINE_BYTES_MAX / 2))
+}
+
+fn p8_long_texts_wait_on_disk_and_move_whole(sites: Sites<'_>) {
+    let says = |place, name| says(place, &long(name));
+    let light = |world: &World, place: u8| {
+        world.book(place).state.waiting.iter().filter(|input| input.left.is_some()).count()
+    };
+    for place in [0, 2] {
+        let mut world = world(sites);
+        world.play(&[says(place, "one"), says(place, "two"), Move::Orders { place, what: 17 }]);
+        assert_eq!(light(&world, place), 2, "they wait without their texts");
+        world.play(&[Move::Orders { place, what: 0 }, says(place, "three"), says(place, "four")]);
+        world.play(&[Move::Reloads { place }, answers(place, "first"), answers(place, "second")]);
+        world.play(&[Move::Reopens, answers(place, "third")]);
+        assert_ne!(world.places[usize::from(place)], id(&format!("s{place}")), "the place has moved on");
+        world.play(&[answers(place, "a"), Move::Reloads { place }, answers(place, "b"), answers(place, "c")]);
+        let mut said: Vec<String> = Vec::new();
+        for session in world.books.keys().filter(|id| world.books[*id].born) {
+            let rows = world.store.history(session).expect("can be read");
+            said.extend(rows.into_iter().map(|(_, message)| message.content().plain()));
+        }
+        for name in ["one", "two", "three", "four", "and then right"] {
+            let times = said.iter().filter(|said| **said == long(name)).count();
+            assert_eq!(times, 1, "place {place}: what begins with {name:?} was said once, and whole");
+        }
+    }
+    // What comes in with the very commit that moves it.
+    let mut world = world(sites);
+    world.play(&[
+        says(0, "one"),
+        Move::Halts { place: 0 },
+        Move::Orders { place: 0, what: 0 },
+        says(0, "two"),
+    ]);
+    world.play(&[answers(0, "first"), says(0, "three"), answers(0, "second")]);
+}
+
+fn an_input_without_its_texts_is_refused(sites: Sites<'_>) {
+    let mut world = world(sites);
+    world.play(&[says(2, &long("one")), says(2, &long("two"))]);
+    let book = world.book(2);
+    let Phase::Turn(turn) = &book.state.phase else { panic!("the first is being answered") };
+    let failure = Failure { kind: FailureKind::Broken, message: "it did not work".into() };
+    let event = Event::Failed { turn: turn.id, step: turn.step, failure };
+    let (state, acts) = book.state.step(event, world.now, &world.rules);
+    assert!(!state.unread(&acts).is_empty(), "the second begins");
+    let commit = Commit::Session { expect: book.expect, state: Box::new(state), acts, at: world.now };
+    one(world.store.as_mut(), commit).expect_err("a turn is about words");
+    world.compare_all();
+    world.play(&[answers(2, "first"), answers(2, "second")]);
 }
 
 fn p20_a_conversation_ends_by_itself_and_the_next_knows_of_it(sites: Sites<'_>) {

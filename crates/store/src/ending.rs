@@ -41,7 +41,7 @@ impl Scribe<'_> {
             change.parent
         ])?;
         for (input, seq) in moved.iter().zip(1i64..) {
-            self.move_input(input, successor, seq)?;
+            self.move_input(change, input, successor, seq)?;
         }
         self.rebind_routes(change.id(), successor, change.at)
     }

@@ -126,6 +126,7 @@ pub(crate) fn input(seq: Seq, at: Time, text: &str) -> Read<Arc<Input>> {
         sender,
         platform_id: optional_text_of(&value, "platform_id"),
         trace: value.get("trace").map(trace_from).transpose()?.unwrap_or_default(),
+        left: None,
     }))
 }
 

@@ -5,6 +5,7 @@
 
 use crate::envelope;
 use crate::fault::Fault;
+use crate::read::input_row;
 use crate::write::{Change, Scribe};
 use rusqlite::{OptionalExtension, params};
 use std::sync::Arc;
@@ -26,6 +27,9 @@ pub(crate) struct InboxRow<'a> {
 
 impl Scribe<'_> {
     pub(crate) fn accept<'b>(&mut self, change: &mut Change<'b>, input: &'b Arc<Input>) -> Result<(), Fault> {
+        if input.left.is_some() {
+            return Err(unread(input.seq));
+        }
         let body = body_of(input);
         let sql =
             "INSERT INTO tl_seen (key, session, seq, body) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
@@ -115,19 +119,41 @@ impl Scribe<'_> {
         }
     }
 
-    pub(crate) fn move_input(&mut self, input: &Input, to: &SessionId, seq: i64) -> Result<(), Fault> {
+    /// It waits elsewhere from now on. Long texts go from row to row, one input at a time, and are in memory no longer
+    /// than that.
+    pub(crate) fn move_input(
+        &mut self,
+        change: &Change<'_>,
+        input: &Input,
+        to: &SessionId,
+        seq: i64,
+    ) -> Result<(), Fault> {
+        let whole = match input.left {
+            Some(_) => Arc::unwrap_or_clone(self.whole(change, input.seq)?),
+            None => input.clone(),
+        };
+        let whole = Input { trace: input.trace.clone(), ..whole }; // what it follows from may have moved, too
         let sql = "INSERT INTO tl_inbox (session, seq, at, state, implicit, written, envelope)
                    VALUES (?1, ?2, ?3, 0, ?4, 0, ?5)";
         self.conn.prepare_cached(sql)?.execute(params![
             to.as_str(),
             seq,
             input.at.0,
-            implicit_of(input),
-            envelope::input_text(input)
+            implicit_of(&whole),
+            envelope::input_text(&whole)
         ])?;
         let sql = "UPDATE tl_seen SET session = ?2, seq = ?3 WHERE key = ?1";
         self.conn.prepare_cached(sql)?.execute(params![input.key.as_str(), to.as_str(), seq])?;
         Ok(())
+    }
+
+    /// An input of this session with all its texts: one of this very commit, or a row.
+    fn whole(&self, change: &Change<'_>, seq: Seq) -> Result<Arc<Input>, Fault> {
+        let whole = match change.accepted(seq) {
+            Some(input) => Some(input.clone()),
+            None => input_row(self.conn, change.id(), seq)?,
+        };
+        whole.ok_or_else(|| Fault::Malformed(format!("session {} has no input {seq}", change.id())))
     }
 
     /// Marks the input wherever it has been moved to, too.
@@ -167,6 +193,12 @@ impl InboxRow<'_> {
     pub(crate) fn answering_step(&self, change: &Change<'_>) -> Option<i64> {
         matches!(self.outcome, Some(Outcome::Answered(_))).then_some(change.steps)
     }
+}
+
+/// Somebody would commit an input without its texts. That is a fault of the program, and loses nothing: they stay where
+/// they are.
+pub(crate) fn unread(seq: Seq) -> Fault {
+    Fault::Malformed(format!("the texts of input {seq} were not read before the commit"))
 }
 
 fn body_of(input: &Input) -> Option<[u8; 32]> {

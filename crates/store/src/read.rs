@@ -1,7 +1,7 @@
 //! Questions about where things stand, answered from one connection.
 //!
 //! A session is rebuilt exactly as the machine left it: its state row, the inbox rows that wait or
-//! run, and the calls of an open group. Hermes' rows are the transcript; nothing here trusts a
+//! run, and the calls of an open group. What waits with long texts leaves them where they are. Hermes' rows are the transcript; nothing here trusts a
 //! copy of them.
 
 use crate::commit::run;
@@ -145,7 +145,7 @@ impl Reader {
         let mut rows = statement.query(params![id.as_str(), first])?;
         while let Some(row) = rows.next()? {
             match row.get::<_, i64>(3)? {
-                0 => unsettled.waiting.push(stored_input(row)?),
+                0 => unsettled.waiting.push(stored_input(row)?.light()),
                 _ => running.push((row.get::<_, Option<i64>>(4)?, stored_input(row)?)),
             }
         }
@@ -448,6 +448,14 @@ pub(crate) fn stage_from(number: i64) -> Finalisation {
     }
 }
 
+/// An input as it came in, whatever has become of it since.
+pub(crate) fn input_row(conn: &Connection, session: &str, seq: Seq) -> Result<Option<Arc<Input>>, Fault> {
+    let sql = "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq = ?2";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params![session, seq.0 as i64])?;
+    rows.next()?.map(stored_input).transpose()
+}
+
 /// From the columns seq, at, envelope.
 pub(crate) fn stored_input(row: &Row<'_>) -> Result<Arc<Input>, Fault> {
     let text: String = row.get(2)?;
@@ -517,6 +525,10 @@ impl Read for Reader {
 
     fn outcome(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreError> {
         self.at_once(|| self.settled(session, seq)).while_doing("read what became of a message")
+    }
+
+    fn input(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
+        input_row(&self.conn, session.as_str(), seq).while_doing("read a message that waits")
     }
 
     fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError> {

@@ -125,7 +125,7 @@ impl Scribe<'_> {
             }
         };
         for (input, seq) in moved.iter().zip(first..) {
-            self.move_input(input, to, seq)?;
+            self.move_input(change, input, to, seq)?;
         }
         self.switch_routes(change.id(), to, change.at)
     }

@@ -8,14 +8,16 @@
 use crate::commit::Effects;
 use crate::envelope;
 use crate::fault::Fault;
-use crate::inbox::InboxRow;
+use crate::inbox::{InboxRow, unread};
 use crate::open::Home;
 use crate::read::ACCIDENTAL_ENDS;
 use crate::shape::Shape;
 use crate::transcript::{NextRow, closes_group};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use throughline_core::id::{Generation, RowId, Seq, SessionId, TurnId};
-use throughline_core::input::Birth;
+use throughline_core::input::{Birth, Input};
 use throughline_core::message::JsonText;
 use throughline_core::port::{Commit, Committed, StoreError};
 use throughline_core::prompt::Digest;
@@ -57,6 +59,8 @@ pub(crate) struct Change<'a> {
     pub at: Time,
     pub prior: Option<Prior>,
     pub inbox: Vec<InboxRow<'a>>,
+    /// Where each input is in `inbox`: a commit may be about all that waits.
+    places: BTreeMap<Seq, usize>,
     /// The input whose words are the next row of the transcript.
     pub speaking: Option<Seq>,
     /// An answer without calls; its row of the transcript follows.
@@ -88,6 +92,7 @@ impl<'a> Change<'a> {
             at,
             prior,
             inbox: Vec::new(),
+            places: BTreeMap::new(),
             speaking: None,
             answering: None,
             steps,
@@ -112,12 +117,17 @@ impl<'a> Change<'a> {
     }
 
     pub fn inbox(&mut self, seq: Seq) -> &mut InboxRow<'a> {
-        let place = self.inbox.iter().position(|row| row.seq == seq).unwrap_or_else(|| {
+        let place = *self.places.entry(seq).or_insert_with(|| {
             let (accepted, turn, message, answers, outcome) = (None, None, None, None, None);
             self.inbox.push(InboxRow { seq, accepted, turn, message, answers, outcome });
             self.inbox.len() - 1
         });
         &mut self.inbox[place]
+    }
+
+    /// An input that this very commit accepts.
+    pub fn accepted(&self, seq: Seq) -> Option<&'a Arc<Input>> {
+        self.places.get(&seq).and_then(|place| self.inbox[*place].accepted)
     }
 
     pub fn began(&self, turn: TurnId) -> Time {
@@ -234,6 +244,7 @@ impl<'a> Scribe<'a> {
             | Act::Result { .. }
             | Act::Promote { .. }
             | Act::Restore { .. } => {}
+            Act::Say(input) => return Err(unread(input.seq)),
             Act::Ask { turn, step, index, ask } => self.asked(change, (*turn, *step, *index), ask)?,
             Act::Grant { turn, step, index, grant } => {
                 self.granted(change, (*turn, *step, *index), *grant)?;

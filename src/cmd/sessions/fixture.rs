@@ -82,6 +82,7 @@ impl Home {
             sender: None,
             platform_id: None,
             trace: Default::default(),
+            left: None,
         };
         self.happens(id, Event::Received(Arc::new(input)));
     }

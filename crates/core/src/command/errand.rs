@@ -49,6 +49,29 @@ impl Errand {
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Errand::New { title: text, .. } | Errand::Background { text, .. } => text.len(),
+            Errand::Branch { name: text, .. }
+            | Errand::Resume { wanted: text, .. }
+            | Errand::Title { wanted: text } => text.as_ref().map_or(0, String::len),
+            Errand::Other { argument, .. } => argument.len(),
+            Errand::Undo { .. } | Errand::Retry => 0,
+        }
+    }
+
+    pub(super) fn texts(&mut self) -> Vec<&mut String> {
+        match self {
+            Errand::New { title: text, .. } | Errand::Background { text, .. } => vec![text],
+            Errand::Branch { name: text, .. }
+            | Errand::Resume { wanted: text, .. }
+            | Errand::Title { wanted: text } => text.iter_mut().collect(),
+            // Its name is one of ours, or of the user's own: what is behind it can be long.
+            Errand::Other { argument, .. } => vec![argument],
+            Errand::Undo { .. } | Errand::Retry => Vec::new(),
+        }
+    }
+
     /// Harmless beside a turn: it passes what waits, but for the end of the conversation.
     pub fn is_beside(&self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! A message that may begin no turn is stored as a user row all the same, and seen by the next turn.
 
-use super::{Act, FailureKind, Outcome, Phase, Reply, Rules, Session, past, said_by, shares};
+use super::{Act, FailureKind, Outcome, Phase, Reply, Rules, Session, past, say, shares};
 use crate::Seq;
 use crate::chain::{self, Cut, Exceeded, Shared};
 use crate::input::{AGENT_PLATFORM, Input, Kind};
@@ -80,7 +80,7 @@ impl Session {
 
     /// It is a row like any other, seen by the next turn, and begins none.
     pub(super) fn leave_unanswered(&mut self, input: &Arc<Input>, said: String, acts: &mut Vec<Act>) {
-        acts.extend(said_by(input).map(Act::Append));
+        acts.extend(say(input));
         self.settle_quietly(input.seq, Outcome::Done { said, successor: None }, acts);
     }
 

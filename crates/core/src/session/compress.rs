@@ -117,6 +117,7 @@ impl Session {
         let added = acts.iter().map(|act| match act {
             // What the model said was counted when it said it.
             Act::Append(message) if !matches!(message.body, Body::Assistant(_)) => estimate(message),
+            Act::Say(input) => input.left.map_or(0, |left| left.tokens),
             _ => 0,
         });
         self.upkeep.context += added.sum::<u64>();

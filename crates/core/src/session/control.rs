@@ -1,6 +1,6 @@
 //! What people order, and what stops a runaway: `/stop`, silence, budgets.
 
-use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, said_by};
+use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, say};
 use crate::command::{self, Command};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
 use crate::history::{NOT_ASKED, STOPPED};
@@ -159,7 +159,7 @@ impl Session {
         self.waiting = rest.into();
         for input in steering {
             acts.push(Act::Begin { turn: turn.id, inputs: vec![input.seq] });
-            acts.extend(said_by(&input).map(Act::Append));
+            acts.extend(say(&input));
             turn.inputs.push(input);
         }
     }

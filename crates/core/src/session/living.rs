@@ -148,6 +148,7 @@ fn what_was_written_before_our_time_is_held_until_its_people_write_anew() {
             sender: None,
             platform_id: None,
             trace: Trace::default(),
+            left: None,
         }))
     };
     let now = Time(1_000_000_001);

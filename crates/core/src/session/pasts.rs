@@ -21,6 +21,7 @@ fn input(seq: u64, kind: Kind) -> Arc<Input> {
         sender: None,
         platform_id: None,
         trace: Trace::default(),
+        left: None,
     })
 }
 

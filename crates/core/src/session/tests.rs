@@ -1,7 +1,7 @@
 //! The machine by table, where a row is one thing that happened, and by property.
 
 use super::*;
-use crate::input::{DedupeKey, Request};
+use crate::input::{DedupeKey, INLINE_BYTES_MAX, Request};
 use crate::message::{Assistant, Content, ToolCall};
 use crate::prompt::Head;
 use crate::session::compressing;
@@ -42,11 +42,24 @@ pub fn input(seq: u64, kind: Kind) -> Event {
         sender: None,
         platform_id: None,
         trace: Trace::default(),
+        left: None,
     }))
 }
 
 pub fn chat(seq: u64) -> Event {
     input(seq, Kind::Chat(Content::text(format!("m{seq}"))))
+}
+
+/// More than is kept in memory while it waits.
+pub fn long_chat(seq: u64) -> Event {
+    input(seq, Kind::Chat(Content::text(format!("m{seq} {}", "x".repeat(INLINE_BYTES_MAX)))))
+}
+
+/// What whoever commits does first: it reads what the step took up.
+pub fn read_texts(state: &mut Session, acts: &mut [Act], known: &[Arc<Input>]) {
+    let read = known.iter().map(|input| (input.seq, input.clone())).collect();
+    state.take_in_whole(&read, acts);
+    assert!(state.unread(acts).is_empty());
 }
 
 pub fn request(seq: u64) -> Event {
@@ -100,6 +113,7 @@ pub fn word(act: &Act) -> String {
         Act::Accept(input) => format!("accept {}", input.seq),
         Act::Begin { turn, inputs } => format!("begin {turn}<{}", inputs[0]),
         Act::Append(message) => format!("{} {}", message.role(), message.content().plain()),
+        Act::Say(input) => format!("say {}", input.seq),
         Act::Step(step) => format!("step {}.{}", step.turn, step.step),
         Act::Result { index, .. } => format!("result {index}"),
         Act::Ask { index, .. } => format!("asks {index}"),
@@ -418,6 +432,53 @@ fn anything() -> impl Strategy<Value = u8> {
     0u8..17
 }
 
+#[test]
+fn p8_long_messages_wait_without_their_texts_and_are_said_whole() {
+    let rules = rules(BusyInput::Queue);
+    let known: Vec<Arc<Input>> = [long_chat(1), long_chat(2), chat(3), long_chat(4)]
+        .into_iter()
+        .map(|event| match event {
+            Event::Received(input) => input,
+            _ => unreachable!("a message comes in"),
+        })
+        .collect();
+    let mut state = session();
+    for input in &known {
+        let (next, acts) = state.step(Event::Received(input.clone()), Time(1), &rules);
+        state = next;
+        let words: Vec<String> = acts.iter().map(word).collect();
+        match input.seq.0 {
+            1 => assert_eq!(words, ["accept 1", "begin 1<1", "say 1"]),
+            seq => assert_eq!(words, [format!("accept {seq}")]),
+        }
+        let mut acts = acts;
+        read_texts(&mut state, &mut acts, &known);
+    }
+    let Phase::Turn(turn) = &state.phase else { panic!("the first is being answered") };
+    assert_eq!(turn.inputs, known[..1], "a turn has its input whole");
+    let left: Vec<bool> = state.waiting.iter().map(|input| input.left.is_some()).collect();
+    assert_eq!(left, [true, false, true]);
+    let weighs = |input: &Arc<Input>| crate::compression::estimate(&input.row().expect("it says something"));
+    assert_eq!(state.upkeep.context, weighs(&known[0]), "it weighs what it says");
+
+    let (mut next, mut acts) = state.step(answered(1), Time(2), &rules);
+    let context = next.upkeep.context;
+    assert_eq!(next.unread(&acts), BTreeSet::from([Seq(2), Seq(4)]));
+    read_texts(&mut next, &mut acts, &known);
+    let said: Vec<&Message> = acts
+        .iter()
+        .filter_map(|act| match act {
+            Act::Append(message) if message.role() == "user" => Some(message),
+            _ => None,
+        })
+        .collect();
+    let rows: Vec<Message> = known[1..].iter().filter_map(|input| input.row()).collect();
+    assert_eq!(said, rows.iter().collect::<Vec<_>>(), "each as its own row, whole and in order");
+    assert_eq!(next.upkeep.context, context, "what they weigh was known before");
+    let Phase::Turn(turn) = &next.phase else { panic!("they are being answered") };
+    assert_eq!(turn.inputs, known[1..]);
+}
+
 proptest! {
     /// Whatever happens in whatever order: nothing is lost, nothing is done twice, order holds.
     #[test]
@@ -436,6 +497,7 @@ proptest! {
             };
             let closed = matches!(state.phase, Phase::Closed(_));
             let event = match happening {
+                0..=2 if !closed && detail == 3 => long_chat(seq),
                 0..=2 if !closed => chat(seq),
                 3 if !closed => request(seq),
                 4 if !closed && detail == 0 => new(seq),
@@ -454,10 +516,14 @@ proptest! {
                 15 => compressing::too_long(turn, step),
                 _ => Event::Loaded { repeatable: vec![] },
             };
-            let (next, acts) = state.step(event, Time(1), &rules);
+            let (mut next, mut acts) = state.step(event, Time(1), &rules);
+            accepted.extend(acts.iter().filter_map(|act| match act {
+                Act::Accept(input) => Some(input.clone()),
+                _ => None,
+            }));
+            read_texts(&mut next, &mut acts, &accepted);
             for act in &acts {
                 match act {
-                    Act::Accept(input) => accepted.push(input.clone()),
                     Act::Append(message) if message.role() == "user" => said.push(message.content().plain()),
                     Act::Settle { seq, .. } => settled.push(*seq),
                     _ => {}
@@ -467,6 +533,7 @@ proptest! {
             prop_assert!(state.answered <= next.answered && state.received <= next.received, "positions only rise");
             prop_assert!(next.waiting.iter().zip(next.waiting.iter().skip(1)).all(|(a, b)| a.seq < b.seq));
             prop_assert!(next.waiting.iter().all(|input| input.seq > next.answered));
+            prop_assert!(next.waiting.iter().all(|input| Arc::ptr_eq(input, &input.light())), "as it waits");
             prop_assert_eq!(&next.id, &state.id);
             state = next;
         }
@@ -485,7 +552,8 @@ proptest! {
             prop_assert_eq!(places.iter().filter(|is| **is).count(), 1, "input {} is in one place", input.seq);
         }
         let mut sorted = said.clone();
-        sorted.sort_by_key(|text| text[1..].parse::<u64>().unwrap_or(0));
+        let number = |text: &str| text[1..].split(' ').next().and_then(|number| number.parse::<u64>().ok());
+        sorted.sort_by_key(|text| number(text).unwrap_or(0));
         sorted.dedup();
         prop_assert_eq!(said, sorted, "each is said once, in order of arrival");
     }

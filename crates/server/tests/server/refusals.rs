@@ -38,6 +38,7 @@ async fn bad_bodies_get_a_sentence_and_nothing_is_submitted() {
         (json!({"messages": [user], "stream": "yes"}), 400, "invalid_type"),
         (json!({"messages": [user], "stream_options": 1}), 400, "invalid_type"),
         (json!({"messages": [user], "user": 1}), 400, "invalid_type"),
+        (json!({"messages": [user], "user": "u".repeat(513)}), 400, ""),
         (json!({"messages": [user], "model": 1}), 400, "invalid_type"),
         (json!({"messages": [user], "temperature": "hot"}), 400, "invalid_type"),
     ] {

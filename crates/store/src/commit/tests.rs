@@ -288,6 +288,7 @@ fn a_plain_turn_costs_no_statement_more_than_it_did() {
             sender: None,
             platform_id: Some("77".into()),
             trace: Default::default(),
+            left: None,
         };
         let received = statements(&mut writer, &mut state, Event::Received(Arc::new(input)), first);
         let Phase::Turn(running) = &state.phase else { panic!("{state:?}") };

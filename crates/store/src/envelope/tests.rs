@@ -272,7 +272,7 @@ proptest! {
     ) {
         let sender = sender.map(|(id, name)| Sender { id, name });
         let key = DedupeKey::stored(&key);
-        let input = Input { seq: Seq(seq), at: Time(at), key, kind, reply_to, sender, platform_id, trace };
+        let input = Input { seq: Seq(seq), at: Time(at), key, kind, reply_to, sender, platform_id, trace, left: None };
         let text = input_text(&input);
         prop_assert_eq!(super::input(Seq(seq), Time(at), &text), Ok(Arc::new(input)));
     }

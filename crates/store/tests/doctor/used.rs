@@ -85,6 +85,7 @@ impl Owner<'_> {
             sender: None,
             platform_id: None,
             trace: Trace::default(),
+            left: None,
         }
     }
 

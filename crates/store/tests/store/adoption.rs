@@ -418,6 +418,7 @@ fn close_session(store: &mut dyn Store, session: &str, successor: &str) {
         sender: None,
         platform_id: None,
         trace: Default::default(),
+        left: None,
     };
     happen(store, &mut state, Event::Received(Arc::new(input)));
     for stage in [Finalisation::Claimed, Finalisation::Hooks, Finalisation::Provider, Finalisation::Evicted] {
@@ -530,6 +531,7 @@ fn receive_with_key(
         sender: None,
         platform_id: None,
         trace: Default::default(),
+        left: None,
     };
     let (state, mut acts) =
         Session::new(id(session)).step(Event::Received(Arc::new(input)), NOW, &Rules::default());

@@ -72,11 +72,13 @@ fn p15_and_on_a_home_of_schema_11() {
 
 fn a_move() -> impl Strategy<Value = Move> {
     let place = 0..5u8;
-    let word = prop::sample::select(vec!["hi", "ünï — 漢字", "", "a \"quoted\" word", "line\nline"]);
+    let long = format!("{}漢", "ünï\n".repeat(300)); // waits on disk
+    let words = ["hi", "ünï — 漢字", "", "a \"quoted\" word", "line\nline", &long, &long[2..]];
+    let word = prop::sample::select(words.map(str::to_owned).to_vec());
     prop_oneof![
-        6 => (place.clone(), word.clone()).prop_map(|(place, text)| Move::Says { place, text: text.into() }),
+        6 => (place.clone(), word.clone()).prop_map(|(place, text)| Move::Says { place, text }),
         6 => (place.clone(), word, 0..200u16)
-            .prop_map(|(place, text, tokens)| Move::Answers { place, text: text.into(), tokens }),
+            .prop_map(|(place, text, tokens)| Move::Answers { place, text, tokens }),
         1 => place.clone().prop_map(|place| Move::SaysAgain { place }),
         3 => (place.clone(), any::<u8>()).prop_map(|(place, what)| Move::Orders { place, what }),
         3 => (place.clone(), any::<u8>()).prop_map(|(place, calls)| Move::CallsTools { place, calls }),

@@ -152,6 +152,7 @@ pub fn next_input(state: &Session, text: &str) -> Input {
         sender: None,
         platform_id: None,
         trace: Trace::default(),
+        left: None,
     }
 }
 
