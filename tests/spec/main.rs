@@ -35,6 +35,7 @@ mod refusals;
 mod retries;
 mod reviews;
 mod servers;
+mod settings;
 mod simulation;
 mod snapshots;
 mod strangers;

@@ -175,7 +175,7 @@ fn put(directory: &Path, proposal: &Proposal, origin: &Origin, person: Option<&s
 
 fn record(id: &str, proposal: &Proposal, origin: &Origin, person: Option<&str>) -> Value {
     let summary = format!("{}: {}", proposal.summary, head(&proposal.detail, DETAIL_CHARS));
-    json!({
+    let mut record = json!({
         "id": id,
         "subsystem": "memory",
         "action": proposal.payload["action"],
@@ -187,9 +187,12 @@ fn record(id: &str, proposal: &Proposal, origin: &Origin, person: Option<&str>) 
             "source": origin.source,
             "session": origin.session.as_ref().map(ToString::to_string),
             "call": origin.call,
-            "person": person,
         },
-    })
+    });
+    if let Some(person) = person {
+        record[OURS]["person"] = person.into();
+    }
+    record
 }
 
 fn new_id() -> String {

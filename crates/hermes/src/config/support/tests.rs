@@ -53,6 +53,9 @@ fn meaning(file: &Value) -> [String; 2] {
     if still["streaming"]["enabled"] == true {
         still["streaming"].as_object_mut().unwrap().remove("enabled");
     }
+    if still["streaming"] == json!({}) {
+        still.as_object_mut().unwrap().remove("streaming");
+    }
     [meant(file, &variable), meant(&still, &|_| None)]
 }
 
