@@ -13,10 +13,12 @@
 //!
 //! Deliberately absent: writing anything, and choosing the home.
 
+mod carried;
 mod meaning;
 mod model;
 mod report;
 
+pub use carried::{becomes, in_a_line};
 pub use model::{Endpoint, ModelChoice, ModelTimeouts};
 pub use report::{Remark, Report, Row};
 
@@ -43,6 +45,8 @@ const CONFIG_FILE: &str = "config.yaml";
 const ENV_FILE: &str = ".env";
 /// What Hermes read before `config.yaml` had it all.
 const LEGACY_FILE: &str = "gateway.json";
+/// Hermes' scheduled jobs.
+const JOBS_FILE: &str = "cron/jobs.json";
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +167,8 @@ pub struct Written {
     legacy: Option<String>,
     /// What Hermes has and we do not read.
     neighbours: Vec<Remark>,
+    /// What `cron/jobs.json` says.
+    jobs: Option<String>,
 }
 
 /// What the program does. Validated: nothing here is looked at twice.
@@ -186,6 +192,10 @@ pub struct Settings {
     pub open_in_home: Vec<String>,
     /// Without a memory provider: conversations that begin are reminded of earlier ones.
     pub recollects: Sourced<bool>,
+    /// Where several people can write, each has notes of their own.
+    pub memory_per_person: Sourced<bool>,
+    /// Features that the home asks for and that are not carried, for a line at the start.
+    pub not_carried: Vec<String>,
     /// How long a turn waits for what its memory knows, in milliseconds.
     pub recall_patience: Sourced<u64>,
     /// How often somebody looks for conversations whose time has come, in seconds.
@@ -353,7 +363,19 @@ impl Written {
         let (home, environment) = (home.clone(), environment.clone());
         let legacy = file(&home.path().join(LEGACY_FILE))?;
         let legacy = legacy.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        Ok(Ok(Written { home, overrides, environment, dotenv, config, config_text, legacy, neighbours }))
+        let jobs = file(&home.path().join(JOBS_FILE))?;
+        let jobs = jobs.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok(Ok(Written {
+            home,
+            overrides,
+            environment,
+            dotenv,
+            config,
+            config_text,
+            legacy,
+            neighbours,
+            jobs,
+        }))
     }
 
     /// A variable that is set to something: in `.env`, else in the environment, else at the top of

@@ -29,7 +29,7 @@ use throughline_core::tool::{Caller, Kit, Tools};
 use throughline_gateway::{Agents, Delegation, EngineKit, Fills, Hands, HandsSettings, Memory as Outside};
 use throughline_hermes::config::Given;
 use throughline_mcp::client::{Client as Servers, ServerStatus};
-use throughline_memory::{Memory, MemorySettings, Owners, Size};
+use throughline_memory::{Memory, MemorySettings, Notes, Owners, Size};
 use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
 use throughline_tools::paths::Reach;
@@ -102,6 +102,7 @@ pub async fn equip(
     let workspace = workspace(path, settings);
 
     let memory = Memory::new(memory_settings(home, settings));
+    off.extend(shared_notes(home, settings));
     let fills = fills(memory.clone());
     let servers = Servers::start(servers::settings(&settings.tools), servers::surroundings(path, settings));
     let place = Place { home: path, homes, workspace: &workspace, user_home: user_home.as_deref() };
@@ -330,8 +331,14 @@ pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
     let people = company::People::of(home, settings);
     // A client that speaks for one user among several has no claim on what the owner's agent remembers.
     let owns = |caller: &Caller| caller.source != "api_server" || caller.user.is_none();
+    let people = Arc::new(people);
+    let known = people.clone();
     let is_owner = move |caller: &Caller| {
-        caller.source == "cli" || people.is_owner(&caller.source, caller.user.as_deref())
+        caller.source == "cli" || known.is_owner(&caller.source, caller.user.as_deref())
+    };
+    let notes = match settings.memory_per_person.value {
+        false => Notes::Shared,
+        true => Notes::PerPerson(Arc::new(move |caller: &Caller| person(&people, caller))),
     };
     MemorySettings {
         memory_enabled: given(&written.memory_enabled).unwrap_or(usual.memory_enabled),
@@ -341,8 +348,35 @@ pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
         write_approval: given(&written.write_approval).unwrap_or(usual.write_approval),
         owners: Owners::Those(Arc::new(owns)),
         subjects: Owners::Those(Arc::new(is_owner)),
+        notes,
         ..usual
     }
+}
+
+/// Whose notes those of a conversation are, where several people can reach the agent. None: the owner's. A chat of many
+/// without a sender has notes of its own.
+fn person(people: &company::People, caller: &Caller) -> Option<String> {
+    let user = caller.user.as_deref();
+    if caller.source == "cli" || people.is_owner(&caller.source, user) {
+        return None;
+    }
+    Some(match (user, &caller.reply_to) {
+        (Some(user), _) => format!("{}\nuser\n{user}", caller.source),
+        (None, Some(place)) => format!("{}\nchat\n{}", caller.source, place.chat),
+        (None, None) => format!("{}\nsession\n{}", caller.source, caller.session),
+    })
+}
+
+/// What is said at each start where one person's notes are in the prompts of others.
+fn shared_notes(home: &Home, settings: &Settings) -> Option<String> {
+    let is_shared = !settings.memory_per_person.value
+        && given(&settings.tools.memory.memory_enabled).unwrap_or(true)
+        && company::People::of(home, settings).company() == throughline_memory::honcho::Company::Many;
+    is_shared.then(|| {
+        "notes of one's own for each person: several people can write, and what the agent notes in MEMORY.md is in \
+         everybody's prompt, as in Hermes; `throughline.memory_per_person: true` keeps it apart"
+            .to_owned()
+    })
 }
 
 fn hands_settings(settings: &Settings) -> HandsSettings {
@@ -383,10 +417,8 @@ fn fills(memory: Memory) -> Fills {
     Arc::new(move |caller| {
         let memory = memory.clone();
         Box::pin(async move {
-            if !memory.belongs_to(&caller) {
-                return Vec::new();
-            }
-            let sizes = tokio::task::spawn_blocking(move || memory.sizes()).await.unwrap_or_default();
+            let sizes =
+                tokio::task::spawn_blocking(move || memory.sizes_for(&caller)).await.unwrap_or_default();
             let fill = |Size { target, chars, chars_max, entries }| {
                 let target = String::from(target);
                 Fill { target, chars, chars_max, entries }

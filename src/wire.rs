@@ -680,7 +680,8 @@ pub fn memory(
     if let Memory::Status(overview) = command {
         let written = equip::memory_outside(&home, &settings);
         let occupied = home.owner().map(|owner| owner.to_string());
-        let place = Place { gateway: gateway_of(&home)?, name: String::new(), home, occupied };
+        let not_carried = Vec::new();
+        let place = Place { gateway: gateway_of(&home)?, name: String::new(), home, occupied, not_carried };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let outside = runtime.block_on(outside_of(&place, written));
         overview.run(&memory, Some(&outside), page, out)?;
@@ -1029,7 +1030,11 @@ pub fn look(
             continue; // where one would be, if anybody had begun one
         }
         let occupied = home.owner().map(|owner| owner.to_string());
-        places.push(Place { gateway: gateway_of(&home)?, name, home, occupied });
+        // A file that cannot be read is for `config check` and the start to say.
+        let written = Written::read(&home, environment, Overrides::default()).ok().and_then(Result::ok);
+        let not_carried = written.and_then(|written| written.report().settings);
+        let not_carried = not_carried.map(|settings| settings.not_carried).unwrap_or_default();
+        places.push(Place { gateway: gateway_of(&home)?, name, home, occupied, not_carried });
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(look(places, SystemClock::new().now()))

@@ -15,6 +15,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use throughline_core::command;
+use throughline_hermes::config::support::{Set, Support};
 use throughline_hermes::elsewhere;
 use throughline_hermes::schema::{Verdict, verdict};
 use throughline_store::{Census, OpenError};
@@ -92,6 +93,7 @@ impl Survey {
                 let report = written.report();
                 survey.say_all(Part::Obstacles, report.errors.iter());
                 survey.say_all(Part::Differs, report.warnings.iter());
+                survey.keys(&written.set_keys());
                 if let Some(settings) = &report.settings {
                     survey.compare(settings);
                     known = plugins::hermes_version(home, Some(settings), &programs);
@@ -219,6 +221,32 @@ impl Survey {
             provider => {
                 self.say(Part::Works, format!("memory in MEMORY.md and USER.md, and with {provider}"))
             }
+        }
+    }
+
+    /// What becomes of what the file sets, by feature.
+    fn keys(&mut self, keys: &[Set]) {
+        let mut features: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+        for set in keys {
+            match set.key.support {
+                Support::Named => match features.iter_mut().find(|(feature, ..)| *feature == set.key.feature)
+                {
+                    Some((.., paths)) => paths.push(&set.path),
+                    None => features.push((set.key.feature, set.key.why, vec![&set.path])),
+                },
+                Support::Differs => self.say(Part::Differs, format!("`{}`: {}", set.path, set.key.why)),
+                // A refusal is a warning, and its tools are named with those that are off.
+                Support::Honoured | Support::Python | Support::Harmless | Support::Refused => {}
+            }
+        }
+        for (feature, why, paths) in features {
+            let paths: Vec<String> = paths.into_iter().map(|path| format!("`{path}`")).collect();
+            let why = if why.is_empty() { "it has no effect" } else { why };
+            let line = match paths.as_slice() {
+                [path] if path.trim_matches('`') == feature => format!("{path}: {why}"),
+                paths => format!("{feature} ({}): {why}", paths.join(", ")),
+            };
+            self.say(Part::LeftBehind, line);
         }
     }
 

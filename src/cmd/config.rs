@@ -1,11 +1,12 @@
 //! `throughline config`: what is configured, and by what.
 
-use crate::config::{Environment, Overrides, Report, Row, Written};
+use crate::config::{Environment, Overrides, Report, Row, Written, becomes, in_a_line};
 use crate::equip::plugins;
 use crate::home::{self, Home};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use throughline_hermes::config::support::{self, Set};
 
 /// Settings that a gateway would not start with.
 const WITH_ERRORS: u8 = 2;
@@ -15,9 +16,13 @@ pub enum Config {
     Check(Check),
 }
 
-/// Print every effective value and where it came from
+/// Print every effective value and where it came from, and what becomes of each key that is set
 #[derive(clap::Args)]
-pub struct Check {}
+pub struct Check {
+    /// Also every other key of Hermes', and what becomes of it
+    #[arg(long)]
+    all: bool,
+}
 
 impl Config {
     pub fn run(
@@ -46,19 +51,31 @@ impl Check {
             if nth > 0 {
                 writeln!(out)?;
             }
-            let mut report = match Written::read(home, environment, Overrides::default())? {
-                Ok(written) => written.report(),
-                Err(report) => report,
+            let (mut report, keys) = match Written::read(home, environment, Overrides::default())? {
+                Ok(written) => (written.report(), written.set_keys()),
+                Err(report) => (report, Vec::new()),
             };
             let (rows, off) = match &report.settings {
                 Some(settings) => plugins::configured(home, settings),
                 None => Default::default(),
             };
             report.rows.extend(rows.into_iter().map(|[name, value, origin]| Row { name, value, origin }));
-            print(&report, out)?;
+            print_values(&report, out)?;
             for words in off {
                 writeln!(out, "off: {words}")?;
             }
+            print_keys(&keys, out)?;
+            if let Some(line) = report.settings.as_ref().and_then(|settings| in_a_line(&settings.not_carried))
+            {
+                writeln!(out, "\nnot carried: {line}")?;
+            }
+            if self.all && nth + 1 == homes.len() {
+                writeln!(out, "\nWhat becomes of every key of Hermes:")?;
+                for key in support::table() {
+                    writeln!(out, "{}  {}", key.path, becomes(key))?;
+                }
+            }
+            print_remarks(&report, out)?;
             note(home, environment, out)?;
             is_good &= report.errors.is_empty();
         }
@@ -69,7 +86,7 @@ impl Check {
     }
 }
 
-fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+fn print_values(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let width = |cell: fn(&crate::config::Row) -> &str| {
         report.rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or_default()
     };
@@ -77,6 +94,10 @@ fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for row in &report.rows {
         writeln!(out, "{:names$}  {:values$}  {}", row.name, row.value, row.origin)?;
     }
+    Ok(())
+}
+
+fn print_remarks(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for (kind, remarks) in [("warning", &report.warnings), ("error", &report.errors)] {
         if !remarks.is_empty() && !report.rows.is_empty() {
             writeln!(out)?;
@@ -84,6 +105,19 @@ fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         for remark in remarks {
             writeln!(out, "{kind}: {remark}")?;
         }
+    }
+    Ok(())
+}
+
+/// What becomes of the keys that say something else than Hermes' default, and of those that are not simply honoured.
+fn print_keys(keys: &[Set], out: &mut dyn Write) -> io::Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let width = keys.iter().map(|set| set.path.chars().count()).max().unwrap_or_default();
+    writeln!(out, "\nWhat becomes of what config.yaml sets:")?;
+    for set in keys {
+        writeln!(out, "{:width$}  line {}: {}", set.path, set.place.line, becomes(set.key))?;
     }
     Ok(())
 }

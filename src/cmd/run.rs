@@ -6,7 +6,7 @@
 //! root's: each answers under `/p/<name>/`, the root also without. A profile whose own files say another
 //! port answers there as well.
 
-use crate::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, Written};
+use crate::config::{Environment, ModelChoice, Origin, Overrides, Remark, Settings, Written, in_a_line};
 use crate::descriptors;
 use crate::home::{self, Address, Home};
 use crate::host::{self, Candidate, Crew, Ending, Host, Introduction, Plan, Started};
@@ -418,6 +418,9 @@ fn introduce(
     for off in &introduction.off {
         writeln!(out, "off     {off}")?;
     }
+    if let Some(line) = in_a_line(&introduction.plan.settings.not_carried) {
+        writeln!(out, "        not carried: {line}; `throughline config check` has the list")?;
+    }
     Ok(())
 }
 
@@ -443,6 +446,12 @@ fn introduce_all(started: &[Started], at: SocketAddr, out: &mut dyn Write) -> io
                 writeln!(out, "up      {name:width$}  {model}")?;
                 for off in off {
                     writeln!(out, "off     {name:width$}  {off}")?;
+                }
+                if let Some(line) = in_a_line(&plan.settings.not_carried) {
+                    writeln!(
+                        out,
+                        "        {name:width$}  not carried: {line}; `throughline config check` has the list"
+                    )?;
                 }
             }
             Err(error) => {

@@ -7,6 +7,7 @@
 
 use crate::client::Client;
 use crate::cmd::mcp::line;
+use crate::config::in_a_line;
 use crate::home::Home;
 use crate::out::{Column, Page, Table, Tint, one_line, write_json};
 use serde_json::{Value, json};
@@ -34,6 +35,8 @@ pub struct Place {
     pub gateway: Option<Client>,
     /// Somebody has the home, whoever it is.
     pub occupied: Option<String>,
+    /// What its settings ask for that is not carried.
+    pub not_carried: Vec<String>,
 }
 
 /// A message that has waited so long, with nothing in its way, is stuck.
@@ -55,6 +58,7 @@ impl Status {
         for place in &places {
             let mut agent = look(place).await;
             agent["home"] = json!(place.home.path().display().to_string());
+            agent["not_carried"] = json!(place.not_carried);
             // What the process says of agents that cannot speak for themselves.
             for member in agent["agents"].as_array().into_iter().flatten() {
                 if let Some(home) = member["home"].as_str() {
@@ -376,6 +380,12 @@ fn detail(agent: &Value, now: Time, page: &Page, out: &mut dyn Write) -> io::Res
         let (key, platform) = (said(reply, "key"), said(reply, "platform"));
         lines.push(format!("oldest unsent {key} to {platform}, for {}: {why}", span(age(reply, now))));
     }
+    let missing = agent["not_carried"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let missing: Vec<String> = missing.map(str::to_owned).collect();
+    lines.extend(
+        in_a_line(&missing)
+            .map(|line| format!("not carried: {line}; `throughline config check` has the list")),
+    );
     for line in lines {
         writeln!(out, "{name}  {line}")?;
     }

@@ -68,6 +68,12 @@ impl Written {
         let open_in_home = self.open_in_home(&mut report);
         let recollects = or_default(self.config.own.recall, true);
         report.sourced("throughline.recall", &recollects);
+        let per_person = match self.home.is_fresh() {
+            true => Sourced::new(true, Origin::Because("the home is new".to_owned())),
+            false => Sourced::new(false, Origin::Because("as Hermes, whose home it was".to_owned())),
+        };
+        let memory_per_person = self.config.own.memory_per_person.map_or(per_person, Sourced::from);
+        report.sourced("throughline.memory_per_person", &memory_per_person);
         let recall_patience = or_default(self.config.own.recall_patience_ms, RECALL_PATIENCE_MS);
         report.sourced("throughline.recall_patience_ms", &recall_patience);
         let expiry_watch = or_default(self.config.own.expiry_watch_seconds, EXPIRY_WATCH_SECONDS);
@@ -83,6 +89,7 @@ impl Written {
         let allow_unsafe_filesystem = or_default(self.config.own.allow_unsafe_filesystem, false);
         report.sourced("throughline.allow_unsafe_filesystem", &allow_unsafe_filesystem);
         if let (Some(model), Some(api), true) = (model, api, report.errors.is_empty()) {
+            let platforms = self.platforms(&mut report);
             report.settings = Some(Settings {
                 model,
                 api,
@@ -104,7 +111,9 @@ impl Written {
                 session_reset,
                 hooks: self.config.hooks.clone(),
                 plugins: self.config.plugins.clone(),
-                platforms: self.platforms(&mut report),
+                not_carried: self.not_carried(&platforms),
+                memory_per_person,
+                platforms,
                 timezone,
                 log_level,
                 logs,
@@ -330,7 +339,6 @@ impl Written {
         let limits = compression.shares(model).thresholds();
         let effective = format!("from {} tokens on; a request waits at {}", limits.soft, limits.hard);
         report.row("compression (effective)", effective, &compression.window.origin);
-        self.warn_of_compression(report);
         let writes = match &compression.summariser {
             Some(ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint)) => &endpoint.model.value,
             Some(ModelChoice::Rehearsal) | None => "the model that answers",
@@ -340,28 +348,6 @@ impl Written {
         let seconds = format_args!("{} s", compression.timeout.value.as_secs_f64());
         report.row("auxiliary.compression.timeout", seconds, &compression.timeout.origin);
         compression
-    }
-
-    /// What Hermes leaves open is no choice here.
-    fn warn_of_compression(&self, report: &mut Report) {
-        for At { value: key, place } in &self.config.settings.compression.unheeded {
-            let instead = match *key {
-                "compression.abort_on_summary_failure" => {
-                    "without a summary everything stays as it is, and only where a request would not fit a digest stands in"
-                }
-                "compression.hygiene_hard_message_limit" => {
-                    "the tokens of a conversation count, not its messages"
-                }
-                _ => "summaries are asked for like any other answer of that model",
-            };
-            report.warn(&Origin::Config { line: place.line }, format!("`{key}` is not followed: {instead}"));
-        }
-        if let Some(At { value: false, place }) = &self.config.settings.compression.in_place {
-            report.warn(
-                &Origin::Config { line: place.line },
-                "`compression.in_place: false` is not followed: a session keeps its id, and what was there before is a snapshot".to_owned(),
-            );
-        }
     }
 
     /// What the user says, else what is assumed of a model of that name.

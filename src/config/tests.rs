@@ -391,7 +391,6 @@ fn wrong_values_are_errors_where_they_matter_and_warnings_elsewhere() {
         ("session_reset: {at_hour: 24}", "4 is used"),
         ("timezone: Middle/Earth", "not known"),
         ("HERMES_RESTART_DRAIN_TIMEOUT: soon", "not a number of seconds"),
-        ("fallback_model: {provider: openrouter, model: x}", "has no effect here"),
         ("agnet: {max_turns: 1}", "did you mean `agent`?"),
     ] {
         let bench = Bench::new(config);
@@ -503,4 +502,39 @@ fn how_long_a_model_is_waited_for_is_said_by_hermes_names() {
             "{config} {variables:?}"
         );
     }
+}
+
+#[test]
+fn what_a_home_asks_for_and_is_not_carried_is_named_once_each() {
+    let bench = Bench::new(
+        "model: rehearsal\nstt: {local: {model: large}, openai: {model: x}}\nvoice: {auto_tts: true}\n\
+         kanban: {max_in_progress: 2}\nmax_concurrent_sessions: 4\ncron: {max_parallel_jobs: 1}\n\
+         matrix: {allowed_rooms: a}\nlogging: {level: INFO}\n",
+    );
+    let bench = bench.dotenv(
+        "SIGNAL_HTTP_URL=http://127.0.0.1:1\nSIGNAL_ACCOUNT=+1\nMATRIX_PASSWORD=x\nSESSION_IDLE_MINUTES=5\n",
+    );
+    fs::create_dir(bench.directory.path().join("cron")).unwrap();
+    let jobs = r#"{"jobs": [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d", "enabled": false}]}"#;
+    fs::write(bench.directory.path().join(JOBS_FILE), jobs).unwrap();
+    let line = in_a_line(&bench.settings().not_carried).unwrap();
+    assert_eq!(
+        line,
+        "scheduled jobs (3 in cron/jobs.json), Matrix, Signal, stt, voice, kanban, max_concurrent_sessions, \
+         SESSION_IDLE_MINUTES (write session_reset.idle_minutes)"
+    );
+    assert_eq!(Bench::new("model: rehearsal\nstt: {enabled: true}\n").settings().not_carried, [""; 0]);
+    let many: Vec<String> = (0..20).map(|nth| format!("f{nth}")).collect();
+    assert!(in_a_line(&many).unwrap().ends_with("f11 and 8 more"));
+}
+
+#[test]
+fn p31_notes_are_kept_apart_in_a_new_home_and_shared_in_one_that_hermes_had() {
+    let bench = Bench::new("model: rehearsal\n");
+    assert!(bench.settings().memory_per_person.value);
+    fs::write(bench.directory.path().join("state.db"), "").unwrap();
+    assert_eq!(bench.row("throughline.memory_per_person").1, "default: as Hermes, whose home it was");
+    assert!(!bench.settings().memory_per_person.value);
+    let chosen = Bench::new("model: rehearsal\nthroughline: {memory_per_person: false}\n");
+    assert!(!chosen.settings().memory_per_person.value);
 }

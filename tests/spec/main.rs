@@ -36,6 +36,7 @@ mod refusals;
 mod retries;
 mod reviews;
 mod servers;
+mod settings;
 mod simulation;
 mod snapshots;
 mod strangers;

@@ -19,6 +19,7 @@ pub mod plugins;
 pub mod provider;
 mod read;
 mod scalar;
+pub mod support;
 pub mod tools;
 mod tree;
 pub mod window;
@@ -27,7 +28,7 @@ pub use excerpt::excerpt;
 pub(crate) use keys::distance;
 pub use read::{
     Agent, ApiServer, At, Auxiliary, ChainPlatform, Compression, MediaDelivery, Model, Own, Provider, Review,
-    SessionReset, Sessions, Settings,
+    SessionReset, Settings,
 };
 pub use throughline_core::redact::Secret;
 pub use tools::{By, Given, Listed, Off, Switches, Tools};

@@ -7,48 +7,20 @@
 //! Deliberately absent: files, and any opinion on whether it matters.
 
 use crate::config::platforms::Platforms;
+use crate::config::support::{Support, VARIABLES, is_given};
 use serde_json::Value;
 
 /// Chat platforms that are ours, too.
 pub const CARRIED: [&str; 5] = ["telegram", "discord", "slack", "webhook", "api_server"];
 
-/// Platforms that variables alone switch on: all of a list, or one whose value says yes.
-const BY_VARIABLE: [(&str, &[&str]); 23] = [
-    ("whatsapp", &["WHATSAPP_ENABLED"]),
-    ("whatsapp_cloud", &["WHATSAPP_CLOUD_PHONE_NUMBER_ID", "WHATSAPP_CLOUD_ACCESS_TOKEN"]),
-    ("signal", &["SIGNAL_HTTP_URL", "SIGNAL_ACCOUNT"]),
-    ("mattermost", &["MATTERMOST_TOKEN"]),
-    ("matrix", &["MATRIX_ACCESS_TOKEN"]),
-    ("matrix", &["MATRIX_PASSWORD"]),
-    ("homeassistant", &["HASS_TOKEN"]),
-    ("email", &["EMAIL_ADDRESS", "EMAIL_PASSWORD", "EMAIL_IMAP_HOST", "EMAIL_SMTP_HOST"]),
-    ("sms", &["TWILIO_ACCOUNT_SID"]),
-    ("msgraph_webhook", &["MSGRAPH_WEBHOOK_ENABLED"]),
-    ("dingtalk", &["DINGTALK_CLIENT_ID", "DINGTALK_CLIENT_SECRET"]),
-    ("feishu", &["FEISHU_APP_ID", "FEISHU_APP_SECRET"]),
-    ("wecom", &["WECOM_BOT_ID", "WECOM_SECRET"]),
-    ("wecom_callback", &["WECOM_CALLBACK_CORP_ID", "WECOM_CALLBACK_CORP_SECRET"]),
-    ("weixin", &["WEIXIN_TOKEN"]),
-    ("bluebubbles", &["BLUEBUBBLES_SERVER_URL", "BLUEBUBBLES_PASSWORD"]),
-    ("qqbot", &["QQ_APP_ID", "QQ_CLIENT_SECRET"]),
-    ("yuanbao", &["YUANBAO_APP_ID", "YUANBAO_APP_SECRET"]),
-    ("yuanbao", &["YUANBAO_APP_KEY", "YUANBAO_APP_SECRET"]),
-    ("google_chat", &["GOOGLE_CHAT_SERVICE_ACCOUNT_JSON"]),
-    ("irc", &["IRC_SERVER"]),
-    ("line", &["LINE_CHANNEL_ACCESS_TOKEN"]),
-    ("ntfy", &["NTFY_TOPIC"]),
-];
-
 /// Platforms that are switched on and are not ours.
 pub fn platforms(written: &Platforms, variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
-    let says_no =
-        |value: &str| matches!(value.trim().to_lowercase().as_str(), "" | "0" | "false" | "no" | "off");
-    let is_given = |name: &&str| variable(name).is_some_and(|value| !says_no(&value));
     let off = |name: &str| written.all.iter().any(|platform| platform.name == name && !platform.enabled);
     let by_file =
         written.all.iter().filter(|platform| platform.enabled).map(|platform| platform.name.as_str());
-    let by_variable = BY_VARIABLE.iter().filter(|(_, names)| names.iter().all(&is_given));
-    let by_variable = by_variable.map(|(platform, _)| *platform).filter(|platform| !off(platform));
+    let by_variable =
+        VARIABLES.iter().filter(|line| line.support == Support::Named && is_given(line, variable));
+    let by_variable = by_variable.filter_map(|line| line.platform).filter(|platform| !off(platform));
     let mut found: Vec<String> =
         by_file.chain(by_variable).filter(|name| !CARRIED.contains(name)).map(str::to_owned).collect();
     found.sort();

@@ -83,7 +83,7 @@ impl Kind {
 }
 
 /// What is in a home. The longest path that a file lies at or below decides.
-const HOME: [(&str, Kind); 99] = [
+const HOME: [(&str, Kind); 100] = [
     // Keys, tokens, and who may come in.
     (".env", Kind::Secret),
     (".anthropic_oauth.json", Kind::Secret),
@@ -111,6 +111,7 @@ const HOME: [(&str, Kind); 99] = [
     ("cache/terminal", Kind::Record), // where long outputs lay before they had a directory for each session
     ("cache/tool-results", Kind::Record),
     ("memories/.throughline", Kind::Record), // what was forgotten, and whose it was
+    ("memories/people", Kind::Record),       // what was noted of one person is not for the others
     ("pending", Kind::Record),
     ("processes.json", Kind::Record),
     ("session-exports", Kind::Record),
@@ -455,6 +456,7 @@ mod tests {
             ("throughline/tool-results/s/k.txt", Closed, Closed),
             ("google_token.json", Closed, Closed),
             ("memories/.throughline/memory.jsonl", Closed, Closed),
+            ("memories/people/0123/MEMORY.md", Closed, Closed),
             ("skills/.hub/index.json", Closed, Closed),
             ("hooks/mine/handler.py", Open, Closed),
             ("plugins/mine/plugin.py", Open, Closed),

@@ -40,7 +40,7 @@ mod tool;
 
 pub use origin::{NoPastId, Origin, Past, PastId, REVIEW, Record, What, Writer};
 pub use pending::{Pending, PendingError};
-pub use settings::{MemorySettings, Owners};
+pub use settings::{MemorySettings, Notes, Owners};
 pub use size::Size;
 pub use survey::{Contents, Entry, RestoreError, Restored, Status};
 pub use target::{NoTarget, Target};

@@ -44,6 +44,8 @@ pub struct Pending {
     pub id: String,
     pub summary: String,
     pub origin: Origin,
+    /// Whose notes it is for. None: the home's own files.
+    person: Option<String>,
     payload: Value,
 }
 
@@ -72,7 +74,7 @@ impl Memory {
 
     /// Does what waits. The entry's origin is the conversation that asked for it.
     pub fn approve(&self, id: &str, now: Time) -> Result<(), PendingError> {
-        let Pending { origin, payload, .. } = self.waiting(id)?;
+        let Pending { origin, person, payload, .. } = self.waiting(id)?;
         let id = || id.to_owned();
         let unclear = || PendingError::Refused { id: id(), why: "The record cannot be understood.".into() };
         let request = arguments::parse(&payload.to_string()).map_err(|_| unclear())?;
@@ -81,7 +83,8 @@ impl Memory {
             return Err(PendingError::Refused { id: id(), why: in_words(flaw) });
         }
         let origin = Origin { at: now, ..origin };
-        let ended = Keeper::new(self.settings(), &origin).change(target, &change);
+        let whose = self.with_person(person);
+        let ended = Keeper::new(whose.settings(), &origin).change(target, &change);
         match ended.map_err(|source| PendingError::File { id: id(), source })? {
             Ended::Saved(_) => self.discard(&id()),
             Ended::Refused { refused, .. } => Err(PendingError::Refused { id: id(), why: in_words(refused) }),
@@ -131,7 +134,13 @@ fn read(path: &Path) -> Option<Pending> {
         at: Time::from_seconds(record["created_at"].as_f64().unwrap_or_default()),
     };
     let summary = text(&record["summary"]).unwrap_or_default();
-    Some(Pending { id, summary, origin, payload: record.get("payload")?.clone() })
+    // It becomes part of a path, and anybody may have written the file.
+    let is_digest = |name: &String| name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let person = match text(&ours["person"]) {
+        Some(name) => Some(Some(name).filter(is_digest)?),
+        None => None,
+    };
+    Some(Pending { id, summary, origin, person, payload: record.get("payload")?.clone() })
 }
 
 /// Hermes' name for a review.
@@ -140,17 +149,22 @@ const BACKGROUND: &str = "background_review";
 const OURS: &str = "throughline";
 
 /// Keeps it and returns its id.
-pub fn stage(home: &Path, proposal: &Proposal, origin: &Origin) -> Result<String, StagingError> {
+pub fn stage(
+    home: &Path,
+    proposal: &Proposal,
+    origin: &Origin,
+    person: Option<&str>,
+) -> Result<String, StagingError> {
     let directory = directory(home);
-    put(&directory, proposal, origin).map_err(|source| StagingError { directory, source })
+    put(&directory, proposal, origin, person).map_err(|source| StagingError { directory, source })
 }
 
-fn put(directory: &Path, proposal: &Proposal, origin: &Origin) -> io::Result<String> {
+fn put(directory: &Path, proposal: &Proposal, origin: &Origin, person: Option<&str>) -> io::Result<String> {
     private::directory().create(directory)?;
     let mut tried = Err(io::Error::from(io::ErrorKind::AlreadyExists));
     for _ in 0..IDS_TRIED_MAX {
         let id = new_id();
-        let record = serde_json::to_vec_pretty(&record(&id, proposal, origin))?;
+        let record = serde_json::to_vec_pretty(&record(&id, proposal, origin, person))?;
         tried = put_new(&directory.join(format!("{id}.json")), &record).map(|()| id);
         if !matches!(&tried, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
             break;
@@ -159,9 +173,9 @@ fn put(directory: &Path, proposal: &Proposal, origin: &Origin) -> io::Result<Str
     tried
 }
 
-fn record(id: &str, proposal: &Proposal, origin: &Origin) -> Value {
+fn record(id: &str, proposal: &Proposal, origin: &Origin, person: Option<&str>) -> Value {
     let summary = format!("{}: {}", proposal.summary, head(&proposal.detail, DETAIL_CHARS));
-    json!({
+    let mut record = json!({
         "id": id,
         "subsystem": "memory",
         "action": proposal.payload["action"],
@@ -174,7 +188,11 @@ fn record(id: &str, proposal: &Proposal, origin: &Origin) -> Value {
             "session": origin.session.as_ref().map(ToString::to_string),
             "call": origin.call,
         },
-    })
+    });
+    if let Some(person) = person {
+        record[OURS]["person"] = person.into();
+    }
+    record
 }
 
 fn new_id() -> String {

@@ -1,5 +1,6 @@
 //! What a user can set about memory.
 
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,10 @@ pub struct MemorySettings {
     pub owners: Owners,
     /// Whom `USER.md` is about, and who may look through both files by order. It is shown to nobody else.
     pub subjects: Owners,
+    /// Who has notes of their own instead of `MEMORY.md`.
+    pub notes: Notes,
+    /// Whose notes are meant, as a name of a directory. None: the home's own two files.
+    pub person: Option<String>,
     /// How long a call waits for another process that holds a file's lock. Hermes holds it for one
     /// small write, so ten seconds mean that something hangs.
     pub lock_patience: Duration,
@@ -42,8 +47,41 @@ impl MemorySettings {
             write_approval: false,
             owners: Owners::Everyone,
             subjects: Owners::Everyone,
+            notes: Notes::Shared,
+            person: None,
             lock_patience: Duration::from_secs(10),
         }
+    }
+}
+
+/// Whether what the agent notes in one person's conversations is in the prompt of others.
+#[derive(Clone, Default)]
+pub enum Notes {
+    /// One `MEMORY.md` for all, as in Hermes.
+    #[default]
+    Shared,
+    /// Whom a caller's notes belong to, in words that tell people apart. None: they are the owner's, in `MEMORY.md`.
+    PerPerson(Arc<dyn Fn(&Caller) -> Option<String> + Send + Sync>),
+}
+
+impl Notes {
+    /// The directory of the caller's notes. A digest: what platforms call people is no safe name for a file.
+    pub(crate) fn of(&self, caller: &Caller) -> Option<String> {
+        let Self::PerPerson(whose) = self else { return None };
+        let digest = Sha256::digest(whose(caller)?.as_bytes());
+        Some(digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// Enough that no two people of a home share a directory.
+const DIGEST_BYTES: usize = 16;
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Shared => "Shared",
+            Self::PerPerson(_) => "PerPerson(..)",
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use crate::document::{Document, joined};
 use crate::target::Target;
 use crate::text::{chars, preview};
 use crate::tool::Memory;
+use throughline_core::tool::Caller;
 
 /// Enough of an entry to know which one is meant.
 const PREVIEW_CHARS: usize = 80;
@@ -23,8 +24,18 @@ impl Memory {
     /// Of the stores that are switched on. Reads the files now; one that cannot be read is left out:
     /// the tool says why when it is called.
     pub fn sizes(&self) -> Vec<Size> {
+        self.sizes_of(&|_| true)
+    }
+
+    /// The same, of what is this caller's to know.
+    pub fn sizes_for(&self, caller: &Caller) -> Vec<Size> {
+        self.of(caller).sizes_of(&|target| self.is_open_to(target, caller))
+    }
+
+    fn sizes_of(&self, is_open: &dyn Fn(Target) -> bool) -> Vec<Size> {
         let settings = self.settings();
-        let enabled = [Target::Memory, Target::User].into_iter().filter(|target| target.is_enabled(settings));
+        let enabled =
+            Target::ALL.into_iter().filter(|target| target.is_enabled(settings) && is_open(*target));
         let sizes = enabled.filter_map(|target| {
             let text = target.file(settings).read().ok()?.unwrap_or_default();
             let document = Document::parse(&text);

@@ -55,7 +55,11 @@ impl Target {
 }
 
 fn memories(settings: &MemorySettings) -> PathBuf {
-    settings.home.join("memories")
+    let memories = settings.home.join("memories");
+    match &settings.person {
+        None => memories,
+        Some(person) => memories.join("people").join(person),
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

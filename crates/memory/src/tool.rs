@@ -33,12 +33,25 @@ pub struct Memory {
 
 struct Shared {
     settings: MemorySettings,
-    failures: Failures,
+    failures: Arc<Failures>,
 }
 
 impl Memory {
     pub fn new(settings: MemorySettings) -> Self {
-        Self { shared: Arc::new(Shared { settings, failures: Failures::default() }) }
+        Self { shared: Arc::new(Shared { settings, failures: Arc::default() }) }
+    }
+
+    /// The memory that a caller reads and writes: their own notes, where each person has them.
+    pub fn of(&self, caller: &Caller) -> Self {
+        match self.shared.settings.notes.of(caller) {
+            None => self.clone(),
+            person => self.with_person(person),
+        }
+    }
+
+    pub(crate) fn with_person(&self, person: Option<String>) -> Self {
+        let settings = MemorySettings { person, ..self.shared.settings.clone() };
+        Self { shared: Arc::new(Shared { settings, failures: self.shared.failures.clone() }) }
     }
 
     /// What the prompt of a session of the owner shows: the notes, then the profile, each if there
@@ -50,14 +63,20 @@ impl Memory {
 
     /// The same, and nothing for those whose memory it is not.
     pub fn blocks_for(&self, caller: &Caller) -> Vec<String> {
+        let own = self.of(caller);
         let targets = Target::ALL.into_iter().filter(|target| self.is_open_to(*target, caller));
-        targets.filter_map(|target| prompt::block(target, &self.shared.settings)).collect()
+        targets.filter_map(|target| prompt::block(target, &own.shared.settings)).collect()
     }
 
-    fn is_open_to(&self, target: Target, caller: &Caller) -> bool {
+    pub(crate) fn is_open_to(&self, target: Target, caller: &Caller) -> bool {
         match target {
             Target::Memory => self.belongs_to(caller),
-            Target::User => self.belongs_to(caller) && self.is_about(caller),
+            // The profile lies in the home's own file, and nowhere else.
+            Target::User => {
+                self.belongs_to(caller)
+                    && self.is_about(caller)
+                    && self.shared.settings.notes.of(caller).is_none()
+            }
         }
     }
 
@@ -114,7 +133,7 @@ impl Memory {
         };
         let waiting = Waiting::default();
         let attempt = Attempt {
-            shared: Arc::clone(&self.shared),
+            shared: self.of(&call.caller).shared,
             turn: Turn::of(&call.caller.session, &call.key),
             origin: Origin::of(call),
             abandoned: Arc::clone(&waiting.abandoned),
@@ -184,7 +203,8 @@ impl Attempt {
     }
 
     fn stage(&self, proposal: &Proposal) -> String {
-        match pending::stage(&self.shared.settings.home, proposal, &self.origin) {
+        let person = self.shared.settings.person.as_deref();
+        match pending::stage(&self.shared.settings.home, proposal, &self.origin, person) {
             Ok(id) => answer::staged(&id),
             Err(error) => answer::failed(&error.to_string()),
         }

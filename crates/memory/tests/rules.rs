@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use throughline_core::tool::{Call, Kit};
-use throughline_memory::{Memory, MemorySettings, Owners};
+use throughline_memory::{Memory, MemorySettings, Notes, Owners};
 
 fn add(content: &str) -> Value {
     json!({"target": "memory", "action": "add", "content": content})
@@ -167,6 +167,54 @@ fn p31_the_memory_of_the_owner_is_neither_shown_to_others_nor_changed_by_them() 
     }
     assert!(ask(Some("ada")).contains("Ada's secret"));
     assert_eq!(memory.blocks_for(&caller(Some("ada"))).len(), 1);
+}
+
+#[test]
+fn p31_what_is_noted_of_one_person_is_in_no_other_prompt_tool_answer_or_file() {
+    let home = tempfile::tempdir().unwrap();
+    write(home.path(), "MEMORY.md", "the owner's note");
+    write(home.path(), "USER.md", "who the owner is");
+    let notes = Notes::PerPerson(Arc::new(|caller| caller.principal.clone().filter(|name| name != "ada")));
+    let memory = Memory::new(MemorySettings { notes, ..MemorySettings::new(home.path()) });
+    let ask = |principal, arguments| answer(&memory, &Call { caller: caller(principal), ..call(arguments) });
+    let shown = |principal| memory.blocks_for(&caller(principal)).join("\n");
+    for person in ["bob", "../bob", "eve"] {
+        assert_eq!(shown(Some(person)), "", "{person} is told nothing of the owner");
+        assert!(ask(Some(person), add(&format!("canary of {person}"))).contains("true"), "{person}");
+        let refused = ask(Some(person), json!({"target": "user", "action": "remove"}));
+        assert!(refused.contains("is about the owner") && !refused.contains("who the owner is"), "{refused}");
+    }
+    for person in ["bob", "../bob", "eve"] {
+        let canary = format!("canary of {person}");
+        assert!(shown(Some(person)).ends_with(&canary), "{}", shown(Some(person)));
+        for other in [Some("bob"), Some("../bob"), Some("eve"), Some("ada"), None] {
+            if other == Some(person) {
+                continue;
+            }
+            let entries = ask(other, json!({"target": "memory", "action": "remove"}));
+            let sizes = format!("{:?}", memory.sizes_for(&caller(other)));
+            assert!(![shown(other), entries, sizes].iter().any(|text| text.contains(&canary)), "{other:?}");
+        }
+    }
+    assert!(shown(Some("ada")).contains("the owner's note") && shown(None).contains("who the owner is"));
+    assert!(!format!("{:?}", memory.sizes_for(&caller(Some("eve")))).contains("owner"));
+    let own = std::fs::read_to_string(home.path().join("memories/MEMORY.md")).unwrap();
+    assert!(!own.contains("canary"), "{own}");
+    let people = std::fs::read_dir(home.path().join("memories/people")).unwrap();
+    assert_eq!(people.count(), 3);
+}
+
+#[test]
+fn p31_what_waits_for_approval_goes_into_the_notes_of_the_person_it_is_of() {
+    let home = tempfile::tempdir().unwrap();
+    let notes = Notes::PerPerson(Arc::new(|caller| caller.principal.clone()));
+    let settings = MemorySettings { notes, write_approval: true, ..MemorySettings::new(home.path()) };
+    let memory = Memory::new(settings);
+    let _ = answer(&memory, &Call { caller: caller(Some("bob")), ..call(add("likes tea")) });
+    let [waiting] = &memory.pending()[..] else { panic!("one waits") };
+    memory.approve(&waiting.id, throughline_core::Time::from_seconds(1.0)).unwrap();
+    assert!(memory.blocks_for(&caller(Some("bob"))).join("").contains("likes tea"));
+    assert!(!home.path().join("memories/MEMORY.md").exists());
 }
 
 #[test]

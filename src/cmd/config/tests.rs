@@ -2,13 +2,17 @@ use super::*;
 use std::fs;
 
 fn check(config: &str, dotenv: &str) -> (String, ExitCode) {
+    check_all(config, dotenv, false)
+}
+
+fn check_all(config: &str, dotenv: &str, all: bool) -> (String, ExitCode) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("config.yaml"), config).unwrap();
     fs::write(directory.path().join(".env"), dotenv).unwrap();
     let managed = directory.path().join("none").display().to_string();
     let environment = Environment::from([("HERMES_MANAGED_DIR", managed.as_str())]);
     let mut out = Vec::new();
-    let code = Check {}.run(&[directory.path().to_owned()], &environment, &mut out).unwrap();
+    let code = Check { all }.run(&[directory.path().to_owned()], &environment, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     (text.replace(directory.path().to_str().unwrap(), "HOME"), code)
 }
@@ -82,7 +86,7 @@ fn check_changes_nothing() {
     let home = directory.path().join("absent");
     let environment = Environment::from([("HOME", "/nowhere"), ("HERMES_MANAGED_DIR", "/nowhere")]);
     let mut out = Vec::new();
-    Check {}.run(std::slice::from_ref(&home), &environment, &mut out).unwrap();
+    Check { all: false }.run(std::slice::from_ref(&home), &environment, &mut out).unwrap();
     assert!(!home.exists());
 }
 
@@ -102,6 +106,28 @@ impl Write for Closed {
 #[test]
 fn a_closed_pipe_is_an_error_and_no_panic() {
     let environment = Environment::from([("HOME", "/nowhere")]);
-    let error = Check {}.run(&["/nowhere".into()], &environment, &mut Closed).unwrap_err();
+    let error = Check { all: false }.run(&["/nowhere".into()], &environment, &mut Closed).unwrap_err();
     assert_eq!(error.downcast_ref::<io::Error>().map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
+}
+
+#[test]
+fn check_says_what_becomes_of_each_key_that_is_set() {
+    let config = "model: rehearsal\nstt: {local: {model: large}}\nkanban: {failure_limit: 2}\nprivacy: {redact_pii: true}\n\
+                  proxy: {enabled: true}\ndisplay: {skin: mono}\nbrowser: {headed: true}\nagent: {max_turns: 3}\n";
+    let (text, code) = check(config, "SIGNAL_HTTP_URL=http://127.0.0.1:1\nSIGNAL_ACCOUNT=+1\n");
+    for part in [
+        "stt.local.model     line 2: not honoured: what is spoken is not written down",
+        "privacy.redact_pii  line 4: honoured differently: ",
+        "proxy.enabled       line 5: refused, these tools are off: terminal, code_execution: ",
+        "display.skin        line 6: not honoured, harmless: ",
+        "browser.headed      line 7: honoured by Hermes' Python: ",
+        "agent.max_turns     line 8: honoured\n",
+        "\nnot carried: Signal, stt\n",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(!text.contains("kanban"), "a default asks for nothing: {text}");
+    assert_eq!(code, ExitCode::SUCCESS);
+    let (text, _) = check_all("", "", true);
+    assert!(text.contains("\nkanban.failure_limit  not honoured\n") && text.lines().count() > 900, "{text}");
 }

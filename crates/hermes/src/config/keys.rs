@@ -1,10 +1,9 @@
-//! Which keys Hermes knows, so that a slip of the pen is pointed out with the name that was meant.
+//! Keys that Hermes once read, and how far two names are apart.
 //!
 //! Nothing here refuses anything: Hermes takes any key, and so do we.
 
-use super::tree::{Entry, Node, Notice, Value};
-use std::collections::HashMap;
-use std::sync::LazyLock;
+use super::support;
+use super::tree::{Node, Notice};
 
 /// Keys that Hermes once read, and what to write now.
 const OBSOLETE: [(&str, &str); 16] = [
@@ -26,123 +25,21 @@ const OBSOLETE: [(&str, &str); 16] = [
     ("auxiliary.session_search", "remove it: Hermes 0.19 has no such task"),
 ];
 
-/// Keys that Hermes honours and Throughline does not, where something is set.
-const IGNORED: [(&str, &str); 4] = [
-    ("fallback_model", "Throughline asks one model; an error of it is reported, not passed to another"),
-    ("fallback_providers", "Throughline asks one model; an error of it is reported, not passed to another"),
-    ("credential_pool_strategies", "Throughline uses one key per model"),
-    ("smart_model_routing", "Throughline asks one model"),
-];
-
-struct Section {
-    keys: Vec<&'static str>,
-    open: bool,
-}
-
-static KNOWN: LazyLock<HashMap<&'static str, Section>> = LazyLock::new(|| {
-    let mut sections: HashMap<&'static str, Section> = HashMap::new();
-    let mut current = "";
-    for line in include_str!("known.txt").lines().filter(|line| !line.starts_with('#')) {
-        let keys = match line.split_once(": ") {
-            Some((name, keys)) => {
-                current = if name == "." { "" } else { name };
-                keys
-            }
-            None => line,
-        };
-        let section = sections.entry(current).or_insert(Section { keys: Vec::new(), open: false });
-        for key in keys.split_whitespace() {
-            match key {
-                "*" => section.open = true,
-                key => section.keys.push(key),
-            }
-        }
-    }
-    sections
-});
-
 /// What a reader of this file should know about its keys.
 pub(super) fn notices(root: &Node) -> Vec<Notice> {
-    let mut notices = Vec::new();
-    walk(root, "", &mut notices);
+    let mut notices = support::unknown(root);
+    for (key, instead) in OBSOLETE {
+        let found = match key.rsplit_once('.') {
+            Some((section, name)) => root.get(section).and_then(|node| node.entry(name)),
+            None => root.entry(key),
+        };
+        if let Some(entry) = found {
+            notices.retain(|notice| notice.place != entry.place);
+            let text = format!("`{key}` is obsolete: {instead}");
+            notices.push(Notice { place: entry.place, text });
+        }
+    }
     notices
-}
-
-fn walk(node: &Node, path: &str, notices: &mut Vec<Notice>) {
-    let Some(section) = section(path) else { return };
-    for entry in node.entries() {
-        let full = join(path, &entry.key);
-        if full == "throughline" {
-            continue; // read strictly, elsewhere
-        }
-        match about(entry, path, &full, section) {
-            Some(text) => notices.push(Notice { place: entry.place, text }),
-            None => walk(&entry.node, &full, notices),
-        }
-    }
-}
-
-fn section(path: &str) -> Option<&'static Section> {
-    KNOWN.get(path).or_else(|| {
-        let parent = path.rsplit_once('.')?.0;
-        KNOWN.get(format!("{parent}.*").as_str())
-    })
-}
-
-fn about(entry: &Entry, path: &str, full: &str, section: &Section) -> Option<String> {
-    if let Some((_, instead)) = OBSOLETE.iter().find(|(key, _)| *key == full) {
-        return Some(format!("`{full}` is obsolete: {instead}"));
-    }
-    if let Some((_, why)) = IGNORED.iter().find(|(key, _)| *key == full).filter(|_| is_set(&entry.node)) {
-        return Some(format!("`{full}` has no effect here: {why}"));
-    }
-    if section.keys.contains(&entry.key.as_str()) || section.open || is_private(path, entry) {
-        return None;
-    }
-    Some(match nearest(&entry.key, path) {
-        Some(name) => format!("`{full}` is not a key of Hermes; did you mean `{name}`?"),
-        None => format!("`{full}` is not a key of Hermes, and has no effect"),
-    })
-}
-
-fn is_set(node: &Node) -> bool {
-    match &node.value {
-        Value::Null | Value::Bool(false) => false,
-        Value::Text(text) => !text.is_empty(),
-        Value::List(items) => !items.is_empty(),
-        Value::Map(entries) => !entries.is_empty(),
-        _ => true,
-    }
-}
-
-/// At the top, `_marks` are internal, and Hermes hands `NAMES: values` on as environment variables.
-fn is_private(path: &str, entry: &Entry) -> bool {
-    let variable = entry.key.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
-        && !matches!(entry.node.value, Value::List(_) | Value::Map(_));
-    path.is_empty() && (entry.key.starts_with('_') || variable)
-}
-
-/// The known key that was probably meant: a neighbour by its letters, or the same name elsewhere.
-fn nearest(key: &str, path: &str) -> Option<String> {
-    let lower = key.to_lowercase().replace('-', "_");
-    let limit = (lower.chars().count() / 3).max(1);
-    let neighbours = section(path).map(|section| section.keys.as_slice()).unwrap_or_default();
-    let closest = neighbours
-        .iter()
-        .map(|known| (distance(&lower, known), *known))
-        .filter(|(distance, _)| *distance <= limit)
-        .min();
-    if let Some((_, known)) = closest {
-        return Some(join(path, known));
-    }
-    let mut elsewhere: Vec<_> = KNOWN
-        .iter()
-        .filter(|(name, section)| !name.contains('*') && section.keys.contains(&lower.as_str()))
-        .map(|(name, _)| join(name, &lower))
-        .collect();
-    // The shortest path is the one people mean: `agent.max_turns`, not a task's own.
-    elsewhere.sort_by_key(|name| (name.matches('.').count(), name.clone()));
-    elsewhere.into_iter().next()
 }
 
 /// How many letters must be changed, added, dropped or swapped to get from one word to the other.
@@ -163,13 +60,6 @@ pub(crate) fn distance(from: &str, to: &str) -> usize {
         before = std::mem::replace(&mut last, next);
     }
     last[to.len()]
-}
-
-fn join(path: &str, key: &str) -> String {
-    match path.is_empty() {
-        true => key.to_owned(),
-        false => format!("{path}.{key}"),
-    }
 }
 
 #[cfg(test)]
@@ -209,26 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn obsolete_keys_and_keys_without_effect_are_said_to_be_so() {
+    fn obsolete_keys_are_said_to_be_so() {
         for (yaml, part) in [
             ("max_turns: 3", "`max_turns` is obsolete: write it as `agent.max_turns`"),
             ("compression: {summary_model: x}", "auxiliary.compression.model"),
-            ("fallback_model: {provider: openrouter, model: x}", "has no effect here"),
-            ("fallback_providers: [a]", "has no effect here"),
         ] {
             let texts = texts(yaml);
             assert!(texts.len() == 1 && texts[0].contains(part), "{yaml}: {texts:?}");
         }
-        assert!(texts("fallback_providers: []\nfallback_model:\n").is_empty());
-    }
-
-    #[test]
-    fn the_table_names_every_section_that_hermes_has() {
-        for path in ["", "agent", "model", "compression", "display", "gateway.api_server", "auxiliary.*"] {
-            assert!(KNOWN.get(path).is_some_and(|section| !section.keys.is_empty()), "{path}");
-        }
-        assert!(KNOWN[""].keys.len() > 100);
-        assert!(KNOWN["sessions"].open && !KNOWN["agent"].open);
     }
 
     #[test]

@@ -335,6 +335,11 @@ impl Described<'_> {
         let enabled = self.merged.get("enabled").and_then(truth).unwrap_or(false);
         let switched_on = (token.is_some() && !self.is_explicit)
             || (self.name == "webhook" && self.reading.is_on("WEBHOOK_ENABLED"));
+        // Adapters ask variables first, then this; Hermes has most of their keys in the block.
+        let mut extra = self.extra.clone();
+        for (key, value) in self.block.iter().filter(|(key, _)| *key != "extra") {
+            extra.entry(key.clone()).or_insert_with(|| value.clone());
+        }
         Platform {
             enabled: enabled || switched_on,
             token: token.or(written).map(Secret::new),
@@ -347,7 +352,7 @@ impl Described<'_> {
             skills: self.skills(),
             display: self.display(),
             name: self.name,
-            extra: self.extra,
+            extra,
         }
     }
 

@@ -33,7 +33,6 @@ pub struct Settings {
     pub review: Review,
     pub busy_input_mode: Option<At<BusyInput>>,
     pub session_reset: SessionReset,
-    pub sessions: Sessions,
     pub api_server: ApiServer,
     pub timezone: Option<At<String>>,
     pub log_level: Option<At<String>>,
@@ -109,11 +108,6 @@ pub struct Agent {
     pub local_stream_stale_timeout: Option<At<f64>>,
     pub max_turns: Option<At<u64>>,
     pub restart_drain_timeout: Option<At<f64>>,
-    pub gateway_timeout: Option<At<f64>>,
-    pub gateway_timeout_warning: Option<At<f64>>,
-    pub gateway_notify_interval: Option<At<f64>>,
-    pub api_max_retries: Option<At<u64>>,
-    pub system_prompt: Option<At<String>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -123,19 +117,8 @@ pub struct Compression {
     pub target_ratio: Option<At<f64>>,
     pub protect_first_n: Option<At<u64>>,
     pub protect_last_n: Option<At<u64>>,
-    pub in_place: Option<At<bool>>,
     pub auxiliary: Auxiliary,
-    /// Keys of Hermes that ask for something, and that nothing here follows.
-    pub unheeded: Vec<At<&'static str>>,
 }
-
-/// Those of them that there are. How many messages a conversation has counts for nothing here, only its tokens.
-const UNHEEDED: [&str; 4] = [
-    "compression.abort_on_summary_failure",
-    "compression.hygiene_hard_message_limit",
-    "auxiliary.compression.extra_body",
-    "auxiliary.compression.reasoning_effort",
-];
 
 /// When somebody looks back at a conversation, who does, and how much people hear of it.
 #[derive(Clone, Debug, Default)]
@@ -206,13 +189,6 @@ fn over(
     written
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct Sessions {
-    pub auto_prune: Option<At<bool>>,
-    pub retention_days: Option<At<u64>>,
-    pub write_json_snapshots: Option<At<bool>>,
-}
-
 /// How the files of `logging:` are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
@@ -220,14 +196,12 @@ pub struct Logs {
     pub backup_count: Option<At<u64>>,
 }
 
-/// `platforms.api_server.extra`, and `gateway.api_server`.
+/// `platforms.api_server.extra`.
 #[derive(Clone, Debug, Default)]
 pub struct ApiServer {
     pub host: Option<At<String>>,
     pub port: Option<At<u64>>,
     pub key: Option<At<Secret>>,
-    pub model_name: Option<At<String>>,
-    pub max_concurrent_runs: Option<At<u64>>,
 }
 
 /// `throughline:`, where we alone decide what is right.
@@ -256,6 +230,8 @@ pub struct Own {
     pub open_in_home: Option<At<Vec<String>>>,
     /// Whether a conversation that begins is reminded of earlier ones where no memory provider is.
     pub recall: Option<At<bool>>,
+    /// Whether each person has notes of their own instead of one `MEMORY.md` for all.
+    pub memory_per_person: Option<At<bool>>,
     /// How long a turn waits for what its memory knows, in milliseconds.
     pub recall_patience_ms: Option<At<u64>>,
     /// How often somebody looks for conversations whose time has come, in seconds.
@@ -270,7 +246,7 @@ pub struct ChainPlatform {
     pub calls_max: Option<At<u64>>,
 }
 
-const OWN_KEYS: [&str; 17] = [
+const OWN_KEYS: [&str; 18] = [
     "log_level",
     "body_limit_bytes",
     "allow_unsafe_filesystem",
@@ -284,6 +260,7 @@ const OWN_KEYS: [&str; 17] = [
     "open_in_home",
     "compression_floor",
     "recall",
+    "memory_per_person",
     "recall_patience_ms",
     "expiry_watch_seconds",
     "plugins",
@@ -313,7 +290,6 @@ impl<'a> Reader<'a> {
             review: self.review(),
             busy_input_mode: self.busy_input_mode(),
             session_reset: self.session_reset(),
-            sessions: self.sessions(),
             api_server: self.api_server(),
             timezone: self.text("timezone"),
             log_level: self.text("logging.level"),
@@ -450,11 +426,6 @@ impl<'a> Reader<'a> {
             local_stream_stale_timeout: self.number("agent.local_stream_stale_timeout"),
             max_turns: self.count("agent.max_turns").or_else(|| self.count("max_turns")),
             restart_drain_timeout: self.number("agent.restart_drain_timeout"),
-            gateway_timeout: self.number("agent.gateway_timeout"),
-            gateway_timeout_warning: self.number("agent.gateway_timeout_warning"),
-            gateway_notify_interval: self.number("agent.gateway_notify_interval"),
-            api_max_retries: self.count("agent.api_max_retries"),
-            system_prompt: self.text("agent.system_prompt"),
         }
     }
 
@@ -465,23 +436,8 @@ impl<'a> Reader<'a> {
             target_ratio: self.number("compression.target_ratio"),
             protect_first_n: self.count("compression.protect_first_n"),
             protect_last_n: self.count("compression.protect_last_n"),
-            in_place: self.boolean("compression.in_place"),
             auxiliary: self.auxiliary("compression"),
-            unheeded: UNHEEDED.iter().filter_map(|key| self.asked_for(key)).collect(),
         }
-    }
-
-    /// A key, if it is set to anything that differs from leaving it out.
-    fn asked_for(&self, key: &'static str) -> Option<At<&'static str>> {
-        let node = self.root.get(key)?;
-        let asks = match &node.value {
-            Value::Map(entries) => !entries.is_empty(),
-            Value::Bool(is_on) => *is_on,
-            // Hermes writes its own default into new configurations.
-            Value::Integer(limit) => ![400, 5000].contains(limit),
-            value => !is_nothing(value),
-        };
-        asks.then_some(At { value: key, place: node.place })
     }
 
     fn auxiliary(&mut self, task: &str) -> Auxiliary {
@@ -605,24 +561,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn sessions(&mut self) -> Sessions {
-        Sessions {
-            auto_prune: self.boolean("sessions.auto_prune"),
-            retention_days: self.count("sessions.retention_days"),
-            write_json_snapshots: self.boolean("sessions.write_json_snapshots"),
-        }
-    }
-
     fn api_server(&mut self) -> ApiServer {
-        let [host, port, key, model_name] = ["host", "port", "key", "model_name"].map(|name| {
+        let [host, port, key] = ["host", "port", "key"].map(|name| {
             ["platforms", "gateway.platforms"].map(|platforms| format!("{platforms}.api_server.extra.{name}"))
         });
         ApiServer {
             host: self.text(&host[0]).or_else(|| self.text(&host[1])),
             port: self.count(&port[0]).or_else(|| self.count(&port[1])),
             key: self.secret(&key[0]).or_else(|| self.secret(&key[1])),
-            model_name: self.text(&model_name[0]).or_else(|| self.text(&model_name[1])),
-            max_concurrent_runs: self.count("gateway.api_server.max_concurrent_runs"),
         }
     }
 
@@ -687,6 +633,7 @@ impl<'a> Reader<'a> {
             landlock: self.boolean("throughline.landlock"),
             open_in_home: self.own_texts("throughline.open_in_home"),
             recall: self.boolean("throughline.recall"),
+            memory_per_person: self.boolean("throughline.memory_per_person"),
             recall_patience_ms: self.count("throughline.recall_patience_ms"),
             expiry_watch_seconds: self.count("throughline.expiry_watch_seconds"),
         }

@@ -16,6 +16,7 @@ pub use server::{OAuth, Remote, Server, Transport};
 pub use shown::Row;
 
 use super::read::{self, At};
+use super::support::{self, Support};
 use super::tree::{self, Node, Notice, Place, Value};
 use super::{expanded, reference};
 use crate::toolset;
@@ -66,7 +67,6 @@ pub struct Tools {
     pub delegation: Delegation,
     /// `agent.clarify_timeout`, in seconds.
     pub clarify_timeout: Option<Given<u64>>,
-    pub guardrails: Guardrails,
     pub output: Output,
     pub security: Security,
     /// Who gave the lists: their entries do not say.
@@ -94,8 +94,6 @@ pub struct Approvals {
     pub mode: Option<Given<ApprovalMode>>,
     /// Seconds that a question waits for its answer.
     pub timeout: Option<Given<u64>>,
-    /// The same where the question goes to a chat. Hermes 0.14 has it; 0.19 uses `timeout` for all.
-    pub gateway_timeout: Option<Given<u64>>,
     /// Whether a scheduled job may do what would need an answer.
     pub cron_approves: Option<Given<bool>>,
     /// Patterns of commands that are refused without a question.
@@ -123,9 +121,7 @@ pub struct Terminal {
     pub home_mode: Option<Given<String>>,
     pub shell_init_files: Vec<String>,
     pub auto_source_bashrc: Option<Given<bool>>,
-    pub persistent_shell: Option<Given<bool>>,
     pub credential_files: Vec<String>,
-    pub sandbox_dir: Option<Given<String>>,
     pub docker: Docker,
     pub ssh: Ssh,
 }
@@ -201,34 +197,9 @@ pub struct Delegation {
     pub max_iterations: Option<Given<u64>>,
     pub max_concurrent_children: Option<Given<u64>>,
     pub max_spawn_depth: Option<Given<u64>>,
-    pub max_summary_chars: Option<Given<u64>>,
-    pub child_timeout_seconds: Option<Given<f64>>,
     pub orchestrator_enabled: Option<Given<bool>>,
     pub inherit_mcp_toolsets: Option<Given<bool>>,
     pub subagent_auto_approve: Option<Given<bool>>,
-    pub model: Option<Given<String>>,
-    pub provider: Option<Given<String>>,
-    pub base_url: Option<Given<String>>,
-    pub api_key: Option<Given<Secret>>,
-    pub api_mode: Option<Given<String>>,
-    pub reasoning_effort: Option<Given<String>>,
-}
-
-/// `tool_loop_guardrails`
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Guardrails {
-    pub warnings_enabled: Option<Given<bool>>,
-    pub hard_stop_enabled: Option<Given<bool>>,
-    pub warn_after: Repeats,
-    pub hard_stop_after: Repeats,
-}
-
-/// How often something may happen in a row.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Repeats {
-    pub exact_failure: Option<Given<u64>>,
-    pub same_tool_failure: Option<Given<u64>>,
-    pub idempotent_no_progress: Option<Given<u64>>,
 }
 
 /// `tool_output`, and the limits beside it.
@@ -244,7 +215,6 @@ pub struct Output {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
     pub redact_secrets: Option<Given<bool>>,
-    pub allow_private_urls: Option<Given<bool>>,
     /// A scanner of commands that is not part of this program.
     pub tirith_enabled: Option<Given<bool>>,
     /// Whether commands may run where the scanner is missing.
@@ -265,13 +235,13 @@ pub(super) fn read(root: &Node, variable: Variable<'_>) -> (Tools, Vec<Notice>) 
         memory: reader.memory(),
         delegation: reader.delegation(),
         clarify_timeout: reader.guarded(&["clarify"], |r| r.count("agent.clarify_timeout", None)),
-        guardrails: reader.guardrails(),
         output: reader.output(),
         security: reader.security(),
         lists: Vec::new(),
     };
     tools.switches.servers =
         tools.servers.iter().filter(|server| server.enabled).map(|server| server.name.clone()).collect();
+    reader.refuse();
     tools.switches.off = reader.off;
     tools.lists = reader.lists;
     let mut notices = reader.notices;
@@ -292,6 +262,21 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(root: &'a Node, variable: Variable<'a>) -> Self {
         Self { root, variable, guarding: &[], notices: Vec::new(), off: Vec::new(), lists: Vec::new() }
+    }
+
+    /// What cannot be honoured safely is not done at all.
+    fn refuse(&mut self) {
+        for set in support::set(self.root) {
+            if set.key.support != Support::Refused {
+                continue;
+            }
+            let why = format!("`{}`: {}", set.path, set.key.why);
+            for toolset in set.key.feature.split(' ') {
+                self.off.push(Off { toolset, by: By::File(set.place), why: why.clone() });
+            }
+            let text = format!("{why}; these tools are off: {}", set.key.feature.replace(' ', ", "));
+            self.notices.push(Notice { place: set.place, text });
+        }
     }
 
     fn switches(&mut self) -> Switches {
@@ -363,7 +348,6 @@ impl<'a> Reader<'a> {
             Approvals {
                 mode: r.approval_mode(),
                 timeout: r.count("approvals.timeout", None),
-                gateway_timeout: r.count("approvals.gateway_timeout", None),
                 cron_approves: r.text("approvals.cron_mode", None).map(|mode| {
                     let approves =
                         matches!(mode.value.to_lowercase().as_str(), "approve" | "off" | "allow" | "yes");
@@ -418,9 +402,7 @@ impl<'a> Reader<'a> {
             home_mode: r.text("terminal.home_mode", None),
             shell_init_files: r.list("terminal.shell_init_files", None),
             auto_source_bashrc: r.boolean("terminal.auto_source_bashrc", None),
-            persistent_shell: r.boolean("terminal.persistent_shell", Some("TERMINAL_PERSISTENT_SHELL")),
             credential_files: r.list("terminal.credential_files", None),
-            sandbox_dir: r.text("terminal.sandbox_dir", Some("TERMINAL_SANDBOX_DIR")),
             docker,
             ssh: Ssh {
                 host: r.text("terminal.ssh_host", Some("TERMINAL_SSH_HOST")),
@@ -556,37 +538,11 @@ impl<'a> Reader<'a> {
                 max_concurrent_children: r
                     .count("delegation.max_concurrent_children", Some("DELEGATION_MAX_CONCURRENT_CHILDREN")),
                 max_spawn_depth: r.count("delegation.max_spawn_depth", None),
-                max_summary_chars: r.count("delegation.max_summary_chars", None),
-                child_timeout_seconds: r
-                    .number("delegation.child_timeout_seconds", Some("DELEGATION_CHILD_TIMEOUT_SECONDS")),
                 orchestrator_enabled: r.boolean("delegation.orchestrator_enabled", None),
                 inherit_mcp_toolsets: r.boolean("delegation.inherit_mcp_toolsets", None),
                 subagent_auto_approve: r.boolean("delegation.subagent_auto_approve", None),
-                model: r.text("delegation.model", None),
-                provider: r.text("delegation.provider", None),
-                base_url: r.text("delegation.base_url", None),
-                api_key: r
-                    .text("delegation.api_key", None)
-                    .map(|key| Given { value: Secret::new(key.value), by: key.by }),
-                api_mode: r.text("delegation.api_mode", None),
-                reasoning_effort: r.text("delegation.reasoning_effort", None),
             }
         })
-    }
-
-    fn guardrails(&mut self) -> Guardrails {
-        let repeats = |r: &mut Self, table: &str| Repeats {
-            exact_failure: r.count(&format!("tool_loop_guardrails.{table}.exact_failure"), None),
-            same_tool_failure: r.count(&format!("tool_loop_guardrails.{table}.same_tool_failure"), None),
-            idempotent_no_progress: r
-                .count(&format!("tool_loop_guardrails.{table}.idempotent_no_progress"), None),
-        };
-        Guardrails {
-            warnings_enabled: self.boolean("tool_loop_guardrails.warnings_enabled", None),
-            hard_stop_enabled: self.boolean("tool_loop_guardrails.hard_stop_enabled", None),
-            warn_after: repeats(self, "warn_after"),
-            hard_stop_after: repeats(self, "hard_stop_after"),
-        }
     }
 
     fn output(&mut self) -> Output {
@@ -602,7 +558,6 @@ impl<'a> Reader<'a> {
     fn security(&mut self) -> Security {
         Security {
             redact_secrets: self.boolean("security.redact_secrets", Some("HERMES_REDACT_SECRETS")),
-            allow_private_urls: self.boolean("security.allow_private_urls", None),
             tirith_enabled: self.boolean("security.tirith_enabled", None),
             tirith_fail_open: self.boolean("security.tirith_fail_open", None),
         }

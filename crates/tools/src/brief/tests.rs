@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use throughline_core::input::Trace;
+use throughline_core::input::{Destination, Trace};
 use throughline_core::time::Time;
 
 const NOON: Time = Time(1_777_636_800_123_456);
@@ -415,5 +415,24 @@ proptest! {
         let first = assembled(world.settings(), &caller("cli"), &["todo"]);
         prop_assert!(!first.is_empty());
         prop_assert_eq!(assembled(world.settings(), &caller("cli"), &["todo"]), first);
+    }
+}
+
+/// Hermes hashes them with `privacy.redact_pii`; here there is nothing to hash.
+#[test]
+fn p31_a_prompt_tells_nobody_by_a_number() {
+    let world = World::new(&[]);
+    for source in ["telegram", "discord", "slack", "webhook", "api_server", "signal"] {
+        let place = Destination {
+            platform: source.to_owned(),
+            account: String::new(),
+            chat: "98765432101".to_owned(),
+            thread: None,
+            reply_to: None,
+        };
+        let caller = Caller { user: Some("43219876543".into()), reply_to: Some(place), ..caller(source) };
+        let settings = BriefSettings { pass_session_id: true, ..world.settings() };
+        let prompt = assembled(settings, &caller, &TOOLS);
+        assert!(!prompt.contains("98765432101") && !prompt.contains("43219876543"), "{source}: {prompt}");
     }
 }

@@ -89,24 +89,12 @@ impl Tools {
     }
 
     fn limit_rows(&self, rows: &mut Rows<'_>) {
-        let guardrails = &self.guardrails;
-        rows.given("tool_loop_guardrails.warnings_enabled", &guardrails.warnings_enabled);
-        rows.given("tool_loop_guardrails.hard_stop_enabled", &guardrails.hard_stop_enabled);
-        for (table, repeats) in
-            [("warn_after", &guardrails.warn_after), ("hard_stop_after", &guardrails.hard_stop_after)]
-        {
-            let name = |key: &str| format!("tool_loop_guardrails.{table}.{key}");
-            rows.given(&name("exact_failure"), &repeats.exact_failure);
-            rows.given(&name("same_tool_failure"), &repeats.same_tool_failure);
-            rows.given(&name("idempotent_no_progress"), &repeats.idempotent_no_progress);
-        }
         rows.given("tool_output.max_bytes", &self.output.max_bytes);
         rows.given("tool_output.max_lines", &self.output.max_lines);
         rows.given("tool_output.max_line_length", &self.output.max_line_length);
         rows.given("file_read_max_chars", &self.output.file_read_max_chars);
         rows.given("context_file_max_chars", &self.output.context_file_max_chars);
         rows.given("security.redact_secrets", &self.security.redact_secrets);
-        rows.given("security.allow_private_urls", &self.security.allow_private_urls);
     }
 }
 
@@ -114,7 +102,6 @@ impl Approvals {
     fn rows(&self, rows: &mut Rows<'_>) {
         rows.given("approvals.mode", &self.mode);
         rows.given("approvals.timeout", &self.timeout);
-        rows.given("approvals.gateway_timeout", &self.gateway_timeout);
         let cron = self.cron_approves.as_ref();
         let cron =
             cron.map(|given| Given { value: if given.value { "approve" } else { "deny" }, by: given.by });
@@ -135,9 +122,7 @@ impl Terminal {
         rows.given("terminal.home_mode", &self.home_mode);
         rows.list("terminal.shell_init_files", &self.shell_init_files);
         rows.given("terminal.auto_source_bashrc", &self.auto_source_bashrc);
-        rows.given("terminal.persistent_shell", &self.persistent_shell);
         rows.list("terminal.credential_files", &self.credential_files);
-        rows.given("terminal.sandbox_dir", &self.sandbox_dir);
         rows.given("terminal.ssh_host", &self.ssh.host);
         rows.given("terminal.ssh_user", &self.ssh.user);
         rows.given("terminal.ssh_port", &self.ssh.port);
@@ -199,17 +184,9 @@ impl Delegation {
         rows.given("delegation.max_iterations", &self.max_iterations);
         rows.given("delegation.max_concurrent_children", &self.max_concurrent_children);
         rows.given("delegation.max_spawn_depth", &self.max_spawn_depth);
-        rows.given("delegation.max_summary_chars", &self.max_summary_chars);
-        rows.given("delegation.child_timeout_seconds", &self.child_timeout_seconds);
         rows.given("delegation.orchestrator_enabled", &self.orchestrator_enabled);
         rows.given("delegation.inherit_mcp_toolsets", &self.inherit_mcp_toolsets);
         rows.given("delegation.subagent_auto_approve", &self.subagent_auto_approve);
-        rows.given("delegation.model", &self.model);
-        rows.given("delegation.provider", &self.provider);
-        rows.given("delegation.base_url", &self.base_url);
-        rows.given("delegation.api_key", &self.api_key);
-        rows.given("delegation.api_mode", &self.api_mode);
-        rows.given("delegation.reasoning_effort", &self.reasoning_effort);
     }
 }
 

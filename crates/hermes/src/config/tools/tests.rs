@@ -40,7 +40,6 @@ fn the_settings_of_tools_are_read_as_written() {
          memory: {memory_enabled: false, memory_char_limit: 100}\n\
          delegation: {max_iterations: 7, max_spawn_depth: 2, api_key: sk-secret}\n\
          agent: {clarify_timeout: 60}\n\
-         tool_loop_guardrails: {hard_stop_after: {exact_failure: 4}}\n\
          tool_output: {max_bytes: 1000}\n\
          security: {redact_secrets: false}\n",
     );
@@ -66,7 +65,6 @@ fn the_settings_of_tools_are_read_as_written() {
     assert_eq!(value(&tools.memory.memory_enabled), Some(false));
     assert_eq!(value(&tools.delegation.max_iterations), Some(7));
     assert_eq!(value(&tools.clarify_timeout), Some(60));
-    assert_eq!(value(&tools.guardrails.hard_stop_after.exact_failure), Some(4));
     assert_eq!(value(&tools.output.max_bytes), Some(1000));
     assert_eq!(value(&tools.security.redact_secrets), Some(false));
     assert_eq!(tools.approvals.timeout.as_ref().unwrap().by, By::File(Place { line: 1, column: 35 }));
@@ -126,11 +124,7 @@ fn p31_a_setting_that_cannot_be_read_switches_its_toolset_off() {
 
 #[test]
 fn what_only_limits_output_is_not_worth_a_tool() {
-    for yaml in [
-        "tool_output: {max_bytes: many}",
-        "tool_loop_guardrails: {warnings_enabled: perhaps}",
-        "command_allowlist: {a: 1}",
-    ] {
+    for yaml in ["tool_output: {max_bytes: many}", "command_allowlist: {a: 1}"] {
         let config = parse(yaml);
         assert!(off(&config).is_empty(), "{yaml}");
         assert_eq!(config.warnings.len(), 1, "{yaml}");
@@ -313,7 +307,6 @@ fn what_holds_is_shown_with_who_said_so_and_no_secret() {
     assert_eq!(shown("mcp_servers.a"), row("on, http", Some(5)));
     assert_eq!(shown("command_allowlist"), row("git push, rm", Some(7)));
     assert_eq!(shown("delegation.max_iterations"), row("3", Some(6)));
-    assert_eq!(shown("delegation.api_key"), row("set, 6 characters", Some(6)));
     assert!(!format!("{rows:?}").contains("hidden"));
     assert!(shown("skills.disabled").is_none(), "what nobody wrote is a default, and not known here");
 }
