@@ -202,7 +202,8 @@ impl<'a> Chat<'a> {
     /// Sends the line under its key until it has come to an end, or Ctrl-C.
     async fn ask(&mut self, text: String, mut lines: Option<&mut dyn Lines>) -> anyhow::Result<Ended> {
         self.forget_interrupts();
-        let line = Line { text, session: self.session.clone(), key: self.keys.next() };
+        let can_answer = self.screen.manner == Manner::Terminal && lines.is_some();
+        let line = Line { text, session: self.session.clone(), key: self.keys.next(), can_answer };
         let mut patience = Patience::default();
         let mut telling = Telling { shown: Shown::default(), is_thinking: false };
         loop {

@@ -137,6 +137,8 @@ pub struct Line {
     /// None: the gateway begins a conversation.
     pub session: Option<SessionId>,
     pub key: String,
+    /// Whoever wrote it answers what tools ask. Otherwise the gateway refuses at once what needs an answer.
+    pub can_answer: bool,
 }
 
 /// What happens to a line, in order. The last four end it.
@@ -277,7 +279,8 @@ impl Client {
     /// Returns when the line is on disk, or has been refused.
     pub async fn say(&self, line: &Line) -> Result<Saying, ClientError> {
         let session = line.session.as_ref().map(SessionId::as_str);
-        let body = json!({"text": line.text, "session": session, "key": line.key});
+        let body =
+            json!({"text": line.text, "session": session, "key": line.key, "answers": line.can_answer});
         let url = self.url(&["api", "control", "chat"], &[]);
         let response = self.send(Method::POST, &url, Some(&body)).await?;
         Ok(Saying { client: self.clone(), response, parser: Parser::new(BODY_BYTES_MAX), received: 0 })
@@ -653,7 +656,12 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     fn line() -> Line {
-        Line { text: "Hi \u{1f375}".into(), session: Some("a?b#c%d".parse().unwrap()), key: "k".into() }
+        Line {
+            text: "Hi \u{1f375}".into(),
+            session: Some("a?b#c%d".parse().unwrap()),
+            key: "k".into(),
+            can_answer: true,
+        }
     }
 
     async fn events(pieces: Vec<Piece>) -> Vec<Result<Event, ClientError>> {
@@ -749,7 +757,7 @@ mod tests {
         assert_eq!(said[..2], [refused(), refused()]);
         assert_eq!(said[2], ClientError::Later { after: Duration::from_secs(7), message: "m".into() });
         assert!(matches!(said[3], ClientError::Lost(_)), "{:?}", said[3]);
-        let body = json!({"text": "Hi \u{1f375}", "session": "a?b#c%d", "key": "k"});
+        let body = json!({"text": "Hi \u{1f375}", "session": "a?b#c%d", "key": "k", "answers": true});
         assert_eq!(fake.lines(), vec![body; 4]);
     }
 

@@ -100,7 +100,7 @@ impl Surface for Gateway {
                 None => None,
             };
             let key = once.map_or_else(Line::unique, |once| format!("mcp-{once}"));
-            let line = Line { text: text.to_owned(), session: session.clone(), key };
+            let line = Line { text: text.to_owned(), session: session.clone(), key, can_answer: true };
             let answered = timeout(patience, self.follow(&line, &mut session)).await;
             let id = session.map(|session| session.to_string()).unwrap_or_default();
             let session_key = session_key.map_or_else(|| id.clone(), str::to_owned);

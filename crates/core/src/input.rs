@@ -2,7 +2,7 @@
 
 use crate::command::Command;
 use crate::id::{Seq, SessionId};
-use crate::message::{Content, JsonText, Message};
+use crate::message::{Content, JsonText, Message, ToolResult};
 use crate::prompt::Digest;
 use crate::time::Time;
 use std::fmt;
@@ -162,6 +162,21 @@ pub struct Request {
     pub sampling: Option<JsonText>,
     /// Set if another session asks.
     pub task: Option<Task>,
+    /// Tools that the client runs itself, beside those of the agent.
+    pub tools: Option<ClientTools>,
+    /// What the client's own tools returned, for the calls that were left to it. `content` may be nothing then.
+    pub results: Vec<ToolResult>,
+    /// It names neither a session nor a person: it is not reminded of other conversations, and no other conversation
+    /// is reminded of it.
+    pub stateless: bool,
+}
+
+/// Tools that a client offers to the model and runs itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTools {
+    /// As [`crate::tool::Offer::list`].
+    pub list: JsonText,
+    pub names: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -238,6 +238,7 @@ impl View {
             }
             Update::Delta(Delta::Reasoning(_))
             | Update::Asked(_)
+            | Update::Unattended { .. }
             | Update::Settled(_)
             | Update::Interrupted => {}
         }

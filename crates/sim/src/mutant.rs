@@ -47,6 +47,8 @@ pub enum Mutant {
     ForgetAsk,
     /// That a person said yes is not written.
     ForgetGrant,
+    /// That a call is the client's to run is not written.
+    ForgetLeave,
     /// What a tool has sent is sent under two keys.
     SendTwice,
     /// What waits when a turn is stopped never enters the transcript.
@@ -102,7 +104,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 43] = [
+    pub const ALL: [Mutant; 44] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -120,6 +122,7 @@ impl Mutant {
         Mutant::ForgetResumes,
         Mutant::ForgetAsk,
         Mutant::ForgetGrant,
+        Mutant::ForgetLeave,
         Mutant::SendTwice,
         Mutant::StopDropsWaiting,
         Mutant::ForgetHalt,
@@ -212,6 +215,7 @@ impl Mutant {
             Mutant::DropKept => acts.retain(|act| !matches!(act, Act::Retain(_))),
             Mutant::ForgetAsk => acts.retain(|act| !matches!(act, Act::Ask { .. })),
             Mutant::ForgetGrant => acts.retain(|act| !matches!(act, Act::Grant { .. })),
+            Mutant::ForgetLeave => acts.retain(|act| !matches!(act, Act::Leave { .. })),
             Mutant::SendTwice => {
                 let letters = acts.iter().filter(|act| is_letter(act));
                 let twice: Vec<_> = letters.filter_map(again).collect();

@@ -191,6 +191,7 @@ async fn settled(door: &Door, mut receipt: Receipt) -> Option<Arc<Settled>> {
             | Update::Restarted
             | Update::Calling { .. }
             | Update::Called { .. }
+            | Update::Unattended { .. }
             | Update::Asked(_) => {}
         }
     }
@@ -236,6 +237,7 @@ fn submission(door: &Door, delegation: &Delegation, call: &Call, place: Place, o
         platform_id: None,
         trace: caller.trace.onward(),
         may_be_retry: false,
+        can_answer: true,
         gathers: None,
     }
 }
@@ -390,6 +392,7 @@ async fn stop(door: &Door, child: SessionId) {
         // Nobody wrote it: it must not pass for a person who lifts the operator's silence.
         trace: Trace::default().onward(),
         may_be_retry: false,
+        can_answer: true,
         gathers: None,
     };
     for _ in 0..STOPS_MAX {
