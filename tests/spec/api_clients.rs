@@ -2,8 +2,11 @@
 //! and running tools of its own. What is said and checked is in `tests/peers/clients`; here also: through `kill -9`.
 
 use crate::gateway::{Client, Gateway, Place};
+use crate::model::ModelServer;
 use crate::peers;
 use serde_json::{Value, json};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The agent's own tool for `files`, the client's for `weather`, both for the two together.
 fn script() -> Value {
@@ -123,28 +126,66 @@ fn p9_calls_left_to_a_client_wait_through_kill_9_and_are_answered_once() {
 
 #[test]
 fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
+    let model = ModelServer::start(Duration::ZERO); // the rehearsal model is reminded of nothing
     let place = Place::new();
-    let launch = place.rehearsing(&json!({"rules": []}));
-    let gateway = launch.start();
+    place.write("home/config.yaml", format!("model: {}\n", model.setting("m")));
+    let gateway = place.launch().start();
     let client = &gateway.client;
-    client.say("named", "The harbour tax of Piran was abolished.");
     let chat = |headers: &[(&str, &str)], words: &str| {
         let body = json!({"messages": [{"role": "user", "content": words}]});
-        client.chat(headers, &body).unwrap().header(SESSION).to_owned()
+        let reply = client.chat(headers, &body).unwrap();
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.header(SESSION).to_owned()
     };
-    let seen = |session: &str| {
-        let asked = place.asked();
-        let prompt = asked.iter().rfind(|prompt| prompt["session"] == session).unwrap();
-        prompt["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
+    // What the model was told with these words.
+    let told = |words: &str| {
+        let requests = model.requests();
+        let texts = requests.iter().map(crate::model::last).filter(|text| text.contains(words));
+        texts.last().unwrap_or_else(|| panic!("nobody asked about {words}"))
     };
+    chat(&[(SESSION, "named")], "The harbour tax of Piran was abolished.");
     let stateless = chat(&[], "Extract the numbers: harbour tax Piran 12, quicksilver 7.");
-    assert!(!seen(&stateless).contains("memory-context"), "{}", seen(&stateless));
-    let asking = chat(&[("X-Throughline-Memory", "recall")], "What of the harbour tax in Piran?");
-    assert!(seen(&asking).contains("abolished"), "{}", seen(&asking));
-    client.say("other", "Do we know about quicksilver?");
-    assert!(!seen("other").contains("quicksilver 7"), "{}", seen("other"));
-    client.say(&stateless, "This conversation is named now: amalgam.");
-    client.say("third", "Do we know about quicksilver?");
-    assert!(seen("third").contains("quicksilver 7"), "{}", seen("third"));
+    assert!(!told("Extract").contains("abolished"), "{}", told("Extract"));
+    chat(&[("X-Throughline-Memory", "recall")], "What of the harbour tax in Piran?");
+    assert!(told("What of").contains("abolished"), "{}", told("What of"));
+    chat(&[(SESSION, "other")], "Do we know about quicksilver?");
+    assert!(!told("Do we know").contains("quicksilver 7"), "{}", told("Do we know"));
+    chat(&[(SESSION, &stateless)], "This conversation has a name now.");
+    chat(&[(SESSION, "third")], "Who has quicksilver?");
+    assert!(told("Who has").contains("quicksilver 7"), "{}", told("Who has"));
+    gateway.stop();
+}
+
+#[test]
+fn a_command_that_needs_a_yes_is_refused_at_once_where_nobody_can_give_it() {
+    let place = Place::new();
+    place.write("home/config.yaml", "approvals: {mode: manual}\n");
+    let call = json!([{"name": "terminal", "arguments": {"command": "rm -rf /tmp/nothing-there"}}]);
+    let launch = place.rehearsing(&json!({"rules": [
+        {"when": {"contains": "clean", "result": false}, "call": call},
+        {"when": {"result_contains": "command_allowlist"}, "say": "I may not."},
+    ]}));
+    let gateway = launch.start();
+    let began = Instant::now();
+    let body = json!({"messages": [{"role": "user", "content": "clean up"}]});
+    let reply = gateway.client.chat(&[], &body).unwrap();
+    assert_eq!(reply.said(), "I may not.");
+    assert!(began.elapsed() < Duration::from_secs(30), "nobody waits 60 s for somebody who is not there");
+    // Who says that they can answer are asked.
+    let held = thread::spawn({
+        let client = gateway.client.clone();
+        move || client.chat(&[("X-Throughline-Approvals", "ask")], &body).map(|reply| reply.said())
+    });
+    let asked = loop {
+        let asked = gateway.client.read("/api/approvals")["data"].clone();
+        if let Some(id) = asked[0]["id"].as_str() {
+            break id.to_owned();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "it was never asked");
+        thread::sleep(Duration::from_millis(5));
+    };
+    let path = format!("/api/approvals/{asked}");
+    gateway.client.post(&path, &[], &json!({"decision": "deny", "reason": "see command_allowlist"})).unwrap();
+    assert_eq!(held.join().unwrap().unwrap(), "I may not.");
     gateway.stop();
 }

@@ -401,7 +401,7 @@ mod tests {
             ),
             (
                 json!([user, {"role": "assistant", "content": "y"}]),
-                "The last message must be from the user; messages[1] is from the assistant.",
+                "The last message must be from the user, or a tool's result; messages[1] is from the assistant.",
             ),
             (json!([user, {"role": "tool", "content": "y"}, user]), "messages[1] needs a tool_call_id."),
             (

@@ -50,7 +50,7 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(200);
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let bytes = body::read(&head.headers, body, app.options.body_bytes_max).await?;
-    let bytes = resolved(&app, bytes).await?;
+    let bytes = resolved(&app, &head.headers, bytes).await?;
     let at = app.desk.now();
     let server = app.clone();
     let read = body::apart(bytes.len(), move || Asked::read(&server, &head.headers, &bytes));
@@ -562,17 +562,19 @@ fn item_name(prefix: &str, response: &str) -> String {
 const RESPONSE: &str = "resp_";
 
 /// The body with every `item_reference` in its input replaced by what it refers to.
-async fn resolved(app: &App, bytes: Bytes) -> Result<Bytes, ApiError> {
+async fn resolved(app: &App, headers: &HeaderMap, bytes: Bytes) -> Result<Bytes, ApiError> {
     const REFERENCE: &str = "item_reference";
     if !bytes.windows(REFERENCE.len()).any(|window| window == REFERENCE.as_bytes()) {
         return Ok(bytes);
     }
     let Ok(mut body) = serde_json::from_slice::<Value>(&bytes) else { return Ok(bytes) }; // it is refused in its place
+    let user = body.get("user").and_then(Value::as_str).map(str::to_owned);
+    let principal = Caller::new(app, headers, user)?.principal;
     let Some(items) = body.get_mut("input").and_then(Value::as_array_mut) else { return Ok(bytes) };
     for item in items {
         if item.get("type").and_then(Value::as_str) == Some(REFERENCE) {
             let id = item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-            *item = referred(app, &id).await?.ok_or_else(|| {
+            *item = referred(app, &principal, &id).await?.ok_or_else(|| {
                 let message = format!("There is no item {id:?}, or not for this API key.");
                 ApiError::new(StatusCode::NOT_FOUND, message).code("item_not_found").param("input")
             })?;
@@ -582,7 +584,7 @@ async fn resolved(app: &App, bytes: Bytes) -> Result<Bytes, ApiError> {
 }
 
 /// The item that was called so in an earlier response.
-async fn referred(app: &App, id: &str) -> Result<Option<Value>, ApiError> {
+async fn referred(app: &App, principal: &str, id: &str) -> Result<Option<Value>, ApiError> {
     let (place, rest) = match (id.strip_prefix("msg_"), id.strip_prefix("fc_")) {
         (Some(rest), _) => (None, rest),
         (None, Some(call)) => match call.split_once('_') {
@@ -592,6 +594,10 @@ async fn referred(app: &App, id: &str) -> Result<Option<Value>, ApiError> {
         _ => return Ok(None),
     };
     let Some(ticket) = Ticket::check(&format!("{RESPONSE}{rest}"), &app.guard) else { return Ok(None) };
+    // What was said to another caller is none of this one's.
+    if sessions::find(app, ticket.session.clone(), Some(principal.to_owned())).await.is_err() {
+        return Ok(None);
+    }
     let Ok(receipt) = app.desk.follow(ticket.session, ticket.seq).await else { return Ok(None) };
     let settled = Follower::new(app.desk.clone(), receipt).settled().await?;
     let reply = Reply::of(&settled)?;

@@ -126,6 +126,10 @@ async fn p13_a_response_lists_calls_as_items_and_goes_on_with_their_outputs() {
             assert_eq!((asked(&api).results.len(), asked(&api).content), (2, Content::Nothing));
         }
     }
+    let theirs = api.post("/v1/responses", json!({"input": "secret", "user": "ann"})).await.json();
+    let reference = json!({"type": "item_reference", "id": theirs["output"][0]["id"]});
+    let foreign = json!({"input": [reference, {"role": "user", "content": "x"}], "user": "bob"});
+    assert_eq!(api.post("/v1/responses", foreign).await.error().1, "item_not_found");
     let forged = json!({"input": [{"type": "item_reference", "id": "msg_0"}, "x"]});
     assert_eq!(api.post("/v1/responses", forged).await.error().1, "item_not_found");
 }

@@ -191,7 +191,6 @@ async fn bad_requests_get_a_sentence() {
         (json!({"input": "x", "conversation": "c"}), "unsupported_parameter"),
         (json!({"input": "x", "background": true}), "unsupported_parameter"),
         (json!({"input": "x", "prompt": {"id": "p"}}), "unsupported_parameter"),
-        (json!({"input": [{"type": "item_reference", "id": "x"}]}), "unsupported_item"),
         (
             json!({"input": [{"type": "function_call_output", "call_id": "a", "output": ""}, "x"]}),
             "broken_tool_pair",
