@@ -41,8 +41,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// One event may carry a whole answer.
 const BODY_BYTES_MAX: usize = 32 << 20;
-/// Declares that a person can answer what tools ask.
-const APPROVALS: &str = "x-throughline-approvals";
 /// A proof is a hundred.
 const PROOF_BYTES_MAX: usize = 16 << 10;
 
@@ -291,10 +289,10 @@ impl Client {
     /// Returns when the line is on disk, or has been refused.
     pub async fn say(&self, line: &Line) -> Result<Saying, ClientError> {
         let session = line.session.as_ref().map(SessionId::as_str);
-        let body = json!({"text": line.text, "session": session, "key": line.key});
+        let answers = line.is_attended;
+        let body = json!({"text": line.text, "session": session, "key": line.key, "answers": answers});
         let url = self.url(&["api", "control", "chat"], &[]);
-        let declared: &[_] = if line.is_attended { &[(APPROVALS, "interactive")] } else { &[] };
-        let response = self.send_with(Method::POST, &url, Some(&body), declared).await?;
+        let response = self.send(Method::POST, &url, Some(&body)).await?;
         Ok(Saying { client: self.clone(), response, parser: Parser::new(BODY_BYTES_MAX), received: 0 })
     }
 
@@ -375,16 +373,6 @@ impl Client {
     }
 
     async fn send(&self, method: Method, url: &Url, body: Option<&Value>) -> Result<Response, ClientError> {
-        self.send_with(method, url, body, &[]).await
-    }
-
-    async fn send_with(
-        &self,
-        method: Method,
-        url: &Url,
-        body: Option<&Value>,
-        headers: &[(&'static str, &'static str)],
-    ) -> Result<Response, ClientError> {
         let mut key =
             HeaderValue::try_from(format!("Bearer {}", self.endpoint.key.expose())).map_err(|_| {
                 ClientError::Foreign("it cannot be asked: the key has characters that cannot be sent".into())
@@ -393,9 +381,6 @@ impl Client {
         let mut proven = self.connect().await?;
         let mut request = request(method, url, proven.address, body)?;
         request.headers_mut().insert(header::AUTHORIZATION, key);
-        for (name, value) in headers {
-            request.headers_mut().insert(*name, HeaderValue::from_static(value));
-        }
         let response = self.answer(&mut proven.sender, request).await?;
         let status = response.status();
         let (head, body) = response.into_parts();
@@ -793,7 +778,7 @@ mod tests {
         assert_eq!(said[..2], [refused(), refused()]);
         assert_eq!(said[2], ClientError::Later { after: Duration::from_secs(7), message: "m".into() });
         assert!(matches!(said[3], ClientError::Lost(_)), "{:?}", said[3]);
-        let body = json!({"text": "Hi \u{1f375}", "session": "a?b#c%d", "key": "k"});
+        let body = json!({"text": "Hi \u{1f375}", "session": "a?b#c%d", "key": "k", "answers": false});
         assert_eq!(fake.lines(), vec![body; 4]);
     }
 

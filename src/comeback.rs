@@ -119,6 +119,7 @@ fn said(waiter: Waiter, now: Time) -> Submission {
         platform_id: None,
         trace: Trace::default(),
         may_be_retry: false,
+        can_answer: true,
         gathers: None,
     }
 }

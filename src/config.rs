@@ -235,6 +235,9 @@ pub struct Api {
     /// None: the key in the home's own file, which is made at the first start.
     pub key: Option<Sourced<Secret>>,
     pub body_limit_bytes: Sourced<u64>,
+    /// Web pages of these origins may ask, if they have the key.
+    pub cors_origins: Sourced<Vec<String>>,
+    pub stop_on_disconnect: Sourced<bool>,
 }
 
 /// How the home's log files are kept.

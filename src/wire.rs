@@ -350,6 +350,8 @@ fn surface(
         home: home.identity(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         keep_alive: throughline_server::KEEP_ALIVE,
+        cors_origins: settings.api.cors_origins.value.clone(),
+        stop_on_disconnect: settings.api.stop_on_disconnect.value,
         host: company.host.clone(),
         plugins: Arc::new(move || plugins.status()),
         servers: Arc::new(move || cmd::mcp::shown(&servers.status())),

@@ -50,8 +50,6 @@ struct Script {
     lines: Vec<Value>,
     paths: Vec<String>,
     decided: Vec<(String, Value)>,
-    /// What each line declared of approvals.
-    declared: Vec<Option<String>>,
     ordered: Vec<Value>,
 }
 
@@ -109,10 +107,6 @@ impl Fake {
         self.script.lock().unwrap().decided.clone()
     }
 
-    pub fn declared(&self) -> Vec<Option<String>> {
-        self.script.lock().unwrap().declared.clone()
-    }
-
     /// The commands that came beside the lines.
     pub fn ordered(&self) -> Vec<Value> {
         self.script.lock().unwrap().ordered.clone()
@@ -151,10 +145,6 @@ impl Fake {
             "/api/control/chat" => {
                 let reply = {
                     let mut script = self.script.lock().unwrap();
-                    let declared = head.to_lowercase();
-                    let declared =
-                        declared.lines().find_map(|line| line.strip_prefix("x-throughline-approvals: "));
-                    script.declared.push(declared.map(str::to_owned));
                     script.lines.push(serde_json::from_slice(&body).unwrap());
                     script.replies.pop_front().expect("more lines came than the test has answers for")
                 };

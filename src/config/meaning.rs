@@ -4,7 +4,7 @@ use super::*;
 use crate::home::{ChosenBy, KEY_LENGTH_MIN};
 use std::net::IpAddr;
 use throughline_core::chain;
-use throughline_hermes::config::{By, ChainPlatform, Notice, provider, window};
+use throughline_hermes::config::{By, ChainPlatform, Notice, provider, split_origins, window};
 use throughline_hermes::file_policy;
 
 const HOST: &str = "127.0.0.1";
@@ -178,6 +178,12 @@ impl Written {
             .unwrap_or_else(|| Sourced::new(HOST.to_owned(), Origin::Default));
         let key = self.variable("API_SERVER_KEY").or_else(|| written.key.clone().map(Sourced::from));
         let body_limit_bytes = or_default(self.config.own.body_limit_bytes, BODY_LIMIT_BYTES);
+        let stop_on_disconnect = or_default(self.config.own.stop_on_disconnect, false);
+        let cors_origins = written.cors_origins.clone().map(Sourced::from).or_else(|| {
+            let variable = self.variable("API_SERVER_CORS_ORIGINS")?;
+            Some(variable.map(|origins| split_origins(origins.expose())))
+        });
+        let cors_origins = cors_origins.unwrap_or_else(|| Sourced::new(Vec::new(), Origin::Default));
         let port = self.port(report);
         report.sourced("api_server.host", &host);
         if let Some(port) = &port {
@@ -185,12 +191,18 @@ impl Written {
         }
         self.key_row(key.as_ref(), report);
         report.sourced("throughline.body_limit_bytes", &body_limit_bytes);
+        report.sourced("throughline.stop_on_disconnect", &stop_on_disconnect);
+        let origins = match cors_origins.value.as_slice() {
+            [] => "no web pages".to_owned(),
+            origins => origins.join(", "),
+        };
+        report.row("api_server.cors_origins", &origins, &cors_origins.origin);
         check_key(&host, key.as_ref(), report);
         if body_limit_bytes.value < BODY_LIMIT_BYTES_MIN {
             let text = format!("`throughline.body_limit_bytes` is at least {BODY_LIMIT_BYTES_MIN}");
             report.refuse(&body_limit_bytes.origin, text);
         }
-        port.map(|port| Api { host, port, key, body_limit_bytes })
+        port.map(|port| Api { host, port, key, body_limit_bytes, cors_origins, stop_on_disconnect })
     }
 
     fn port(&self, report: &mut Report) -> Option<Sourced<u16>> {

@@ -63,6 +63,7 @@ fn told(desk: &dyn Desk, notice: Notice) -> Submission {
         platform_id: None,
         trace: notice.trace,
         may_be_retry: false,
+        can_answer: true,
         gathers: None,
     }
 }

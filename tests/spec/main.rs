@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod adopt;
+mod api_clients;
 mod audit;
 mod backlog;
 mod bank;

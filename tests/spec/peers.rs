@@ -68,6 +68,25 @@ pub fn openai_sdk(port: u16, key: &str) -> Option<Child> {
     Some(command.spawn().expect("Python can be started"))
 }
 
+/// A script below `tests/peers/clients` with the library it is about, which speaks to this gateway.
+pub fn api_client(name: &str, port: u16, key: &str) -> Option<Child> {
+    let name = format!("clients/{name}");
+    let mut command = match name.ends_with(".mjs") {
+        false => script(&python("clients")?, &name),
+        true => {
+            python("clients-node")?; // says what is missing
+            let mut command = Command::new(node());
+            command.arg(root().join("tests/peers").join(&name)).env_clear();
+            command.env("PEER", root().join(".cache/peers/clients-node"));
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            command
+        }
+    };
+    command.env("OPENAI_BASE_URL", format!("http://127.0.0.1:{port}/v1")).env("OPENAI_API_KEY", key);
+    command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True"); // nothing here asks the network
+    Some(command.spawn().expect("the client can be started"))
+}
+
 /// A real Hermes. Each [`Hermes::does`] is a process of its own, as its command line would be.
 pub struct Hermes {
     pub version: String,

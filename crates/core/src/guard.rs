@@ -89,7 +89,7 @@ fn results_digest(group: &Group) -> Digest {
                 Content::Opaque(json) => json.as_str().to_owned(),
                 content => content.plain(),
             },
-            Slot::Open(_) | Slot::Asking(_) => String::new(),
+            Slot::Open(_) | Slot::Asking(_) | Slot::Client => String::new(),
         })
         .collect();
     let fields: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();

@@ -14,6 +14,10 @@ pub const OUTCOME_UNKNOWN: &str = "[outcome unknown: the process ended while thi
 /// Result of a call that was running when the user stopped the turn.
 pub const STOPPED: &str = "[stopped by the user while this call was running. It may or may not have taken effect; check before repeating it.]";
 
+/// Result of a call that was left to a client, which said something else instead of bringing its result.
+pub const LEFT_BEHIND: &str =
+    "[not run: this call was left to the client, which went on without bringing its result.]";
+
 /// Result of a call that waited for a person when the user stopped the turn.
 pub const NOT_ASKED: &str = "[not run: the user stopped this turn before answering.]";
 

@@ -3,7 +3,7 @@
 use crate::command::Command;
 use crate::compression::{estimate_said, estimate_words};
 use crate::id::{Seq, SessionId};
-use crate::message::{Content, JsonText, Message};
+use crate::message::{Content, JsonText, Message, ToolResult};
 use crate::prompt::Digest;
 use crate::time::Time;
 use std::fmt;
@@ -101,7 +101,9 @@ impl Input {
             Kind::Request(request) => request.bytes(),
             Kind::Command(command) => command.bytes(),
         };
-        if self.left.is_some() || bytes <= INLINE_BYTES_MAX {
+        // What a client's tools returned closes calls in the step that takes it up: it is not left on disk.
+        let brings_results = matches!(&self.kind, Kind::Request(request) if !request.results.is_empty());
+        if self.left.is_some() || bytes <= INLINE_BYTES_MAX || brings_results {
             return self.clone();
         }
         let tokens = match &self.kind {
@@ -133,6 +135,10 @@ impl Input {
         debug_assert!(self.left.is_none(), "the texts of input {} have not been read", self.seq);
         let content = match &self.kind {
             Kind::Chat(content) => content.clone(),
+            // What the client's tools returned is all that it says.
+            Kind::Request(request) if request.content == Content::Nothing && !request.results.is_empty() => {
+                return None;
+            }
             Kind::Request(request) => request.content.clone(),
             Kind::Command(command) => Content::text(command.words()?),
         };
@@ -226,23 +232,40 @@ pub struct Request {
     pub sampling: Option<JsonText>,
     /// Set if another session asks.
     pub task: Option<Task>,
+    /// Tools that the client runs itself, beside those of the agent.
+    pub tools: Option<ClientTools>,
+    /// What the client's own tools returned, for the calls that were left to it. `content` may be nothing then.
+    pub results: Vec<ToolResult>,
+    /// It names neither a session nor a person: it is not reminded of other conversations, and no other conversation
+    /// is reminded of it.
+    pub stateless: bool,
+}
+
+/// Tools that a client offers to the model and runs itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTools {
+    /// As [`crate::tool::Offer::list`].
+    pub list: JsonText,
+    pub names: Vec<String>,
 }
 
 impl Request {
     fn bytes(&self) -> usize {
         let system = self.system.as_ref().map_or(0, String::len);
         let sampling = self.sampling.as_ref().map_or(0, |json| json.as_str().len());
-        self.content.bytes() + system + sampling
+        let tools = self.tools.as_ref().map_or(0, |tools| tools.list.as_str().len());
+        self.content.bytes() + system + sampling + tools
     }
 
     /// Without what only the model is told.
     fn light(&self) -> Self {
-        let Self { body, thread, implicit_key, task, .. } = self;
+        let Self { body, thread, implicit_key, task, stateless, .. } = self;
         Self {
             body: *body,
             thread: *thread,
             implicit_key: *implicit_key,
             task: task.clone(),
+            stateless: *stateless,
             ..Self::default()
         }
     }

@@ -498,6 +498,8 @@ pub struct SessionFilter {
     pub exclude: Option<SessionId>,
     /// Without sessions that work for another one, or for a program.
     pub without_helpers: bool,
+    /// Without sessions of clients that name neither a session nor a person.
+    pub without_stateless: bool,
     /// Only sessions of this title, or of this title and a number.
     pub title: Option<String>,
     /// Only what these roles said. Empty: anybody.
@@ -1051,6 +1053,8 @@ pub struct Submission {
     pub trace: crate::input::Trace,
     /// A retry by the client's own word, or to a named session: its implicit key counts.
     pub may_be_retry: bool,
+    /// Whoever handed it in can answer what a tool asks meanwhile. Not kept: after a crash a question is held.
+    pub can_answer: bool,
     /// Part of something longer, the rest of which comes within this time: its turn waits so long before it asks,
     /// and takes in what comes meanwhile. Not kept: after a crash nobody waits, and nothing is missing.
     pub gathers: Option<Duration>,
@@ -1080,6 +1084,11 @@ pub enum Update {
         id: String,
         tool: String,
         arguments: String,
+    },
+    /// A tool would have had to ask, and nobody was there: the answer was no.
+    Unattended {
+        id: String,
+        tool: String,
     },
     /// It has its result.
     Called {
@@ -1111,6 +1120,9 @@ pub enum Refusal {
     /// Not while a turn runs.
     #[error("a turn is running in session {0}; wait for its answer or stop it, then try again")]
     Busy(SessionId),
+    /// What a client's tools returned does not fit what was left to it.
+    #[error("these results cannot be taken: {0}")]
+    Results(String),
     #[error("the gateway is stopping and accepts nothing new; try again in a moment")]
     Draining,
     #[error("nothing can be accepted now: {0}")]
@@ -1129,6 +1141,12 @@ pub trait Desk: Send + Sync {
     fn written(&self, session: SessionId, seq: Seq);
     /// Answers what a call asked. Returns when the answer is on disk.
     fn decide(&self, call: CallId, verdict: Verdict) -> Promise<'_, Result<(), Refusal>>;
+    /// An owner who can answer what tools ask has been heard of: questions of others are held for a while.
+    fn owner_is_here(&self) {}
+    /// Whoever waited for the answer to this input has gone, and wants the turn to end.
+    fn abandon(&self, session: SessionId, seq: Seq) {
+        let _ = (session, seq);
+    }
     /// Every turn is ended, and nothing is begun or sent until a person writes again.
     fn halt(&self) -> Promise<'_, Result<Halted, StoreError>>;
     /// What was silenced goes on.

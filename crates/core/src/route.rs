@@ -3,7 +3,7 @@
 
 use crate::id::{Seq, SessionId, TurnId};
 use crate::input::Chat;
-use crate::message::Content;
+use crate::message::{Content, ToolCall};
 use crate::prompt::Digest;
 
 /// Where a surface says that an input belongs.
@@ -63,6 +63,17 @@ impl Thread {
 
     pub fn digest(self) -> Digest {
         self.0
+    }
+}
+
+/// The calls of the message that was just followed. Clients write arguments anew when they repeat them, so a call
+/// counts by its id and its name.
+#[must_use]
+pub fn with_calls<'a>(thread: Thread, calls: impl Iterator<Item = &'a ToolCall>) -> Thread {
+    let fields: Vec<&[u8]> = calls.flat_map(|call| [call.id.as_bytes(), call.name.as_bytes()]).collect();
+    match fields.is_empty() {
+        true => thread,
+        false => thread.then("calls", &Content::Text(Digest::of(&fields).to_hex())),
     }
 }
 

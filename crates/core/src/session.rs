@@ -22,7 +22,10 @@ use crate::prompt::{Digest, Mark};
 use crate::route;
 use crate::time::Time;
 use crate::tool::{Ask, Grant, Letter, Question, Verdict};
-use crate::turn::{Answer, Group, RESUMES_MAX, Slot, Step, Turn};
+use crate::turn::{Answer, ClientCalls, Group, RESUMES_MAX, Slot, Step, Turn};
+use ask::Asking;
+pub use ask::UNATTENDED;
+use client::results_of;
 use compress::{End, Finding, NoSummary, SurveyOrder};
 use lifecycle::{Handing, Handover, Noticed, Run};
 pub use past::{BRANCHED, RESTART, RESUMED, Switch};
@@ -44,6 +47,10 @@ pub struct Session {
     /// Every input up to this one is settled.
     pub answered: Seq,
     pub phase: Phase,
+    /// Calls that the client of the last turn is to run. Only a session at rest has some.
+    pub client_calls: Option<ClientCalls>,
+    /// All that was said here came without the name of a session or a person: nobody is reminded of it.
+    pub stateless: bool,
     pub compression: Option<Operation>,
     pub upkeep: Upkeep,
     /// The turn that failed last, as long as nothing has been said since: it can be tried again.
@@ -171,6 +178,8 @@ pub enum Event {
         index: usize,
         question: Question,
         patience: Duration,
+        /// Who waits for the turn can answer, or somebody else who is there.
+        attended: bool,
     },
     /// A person answered, or nobody did in time.
     Decided {
@@ -189,6 +198,10 @@ pub enum Event {
         turn: TurnId,
         step: u32,
         cut: Cut,
+    },
+    /// Whoever waited for the answer to this input has gone, and wants its turn to end.
+    Abandoned {
+        seq: Seq,
     },
     /// The operator silences every session.
     Halted,
@@ -311,6 +324,14 @@ pub enum Act {
         index: usize,
         ask: Ask,
     },
+    /// A call is the client's to run.
+    Leave {
+        turn: TurnId,
+        step: u32,
+        index: usize,
+    },
+    /// A session that nothing led to is addressed by its name, or by a person: others may be reminded of it from now on.
+    Named,
     /// A person said yes: the call may run.
     Grant {
         turn: TurnId,
@@ -503,6 +524,8 @@ impl Session {
             received: Seq(0),
             answered: Seq(0),
             phase: Phase::Idle,
+            client_calls: None,
+            stateless: false,
             compression: None,
             upkeep: Upkeep::default(),
             failed: None,
@@ -545,8 +568,8 @@ impl Session {
             Event::Called { turn, step, index, result, sends } if self.is_at(turn, step) => {
                 next.close_call(index, result, sends, now, rules, &mut acts);
             }
-            Event::Asked { turn, step, index, question, patience } if self.is_at(turn, step) => {
-                next.ask(index, question, patience, now, &mut acts);
+            Event::Asked { turn, step, index, question, patience, attended } if self.is_at(turn, step) => {
+                next.ask(index, question, Asking { patience, attended }, now, rules, &mut acts);
             }
             Event::Decided { turn, step, index, verdict } if self.is_at(turn, step) => {
                 next.decide(index, verdict, now, rules, &mut acts);
@@ -555,6 +578,7 @@ impl Session {
             Event::Spent { turn, step, cut } if self.is_at(turn, step) => {
                 next.end_spent(cut, rules, &mut acts)
             }
+            Event::Abandoned { seq } => next.abandon_turn(seq, now, &mut acts),
             Event::Halted => next.halt(now, &mut acts),
             Event::Released => {
                 next.halted = false;
@@ -568,7 +592,7 @@ impl Session {
             Event::Retried { inputs, began } => next.retry(inputs, began, &mut acts),
             Event::Finalised(stage) => next.finalise(stage),
             Event::Handing(news) => next.hand_over(news, now, &mut acts),
-            Event::Expired { reason, noticed } => next.expire(reason, noticed, &mut acts),
+            Event::Expired { reason, noticed } => next.expire(reason, noticed, now, &mut acts),
             Event::Reopened => next.reopen(now, &mut acts),
             Event::Surveyed { asked, found } => next.surveyed(&asked, found, now, &mut acts),
             Event::Summarised { operation, summary, digest } => {
@@ -653,7 +677,7 @@ impl Session {
                 jobs.extend(group.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
                     Slot::Open(_) => Some(Job::Call { turn, step, index }),
                     Slot::Asking(_) => Some(Job::Await { turn, step, index }),
-                    Slot::Done(_) => None,
+                    Slot::Client | Slot::Done(_) => None,
                 }));
             }
         }
@@ -717,6 +741,7 @@ impl Session {
         };
         self.give_up(OUTCOME_UNKNOWN, unknown, acts);
         self.close_group(now, acts);
+        self.leave_to_client(acts);
         if parked {
             let message = format!(
                 "This turn's tools were running when the gateway stopped, {} times in a row. \
@@ -741,6 +766,8 @@ impl Session {
         debug_assert_eq!(input.seq, self.received.next(), "the owner numbers its inbox without gaps");
         self.received = input.seq;
         acts.push(Act::Accept(input.clone()));
+        self.hear_of_client_calls(&input, now, acts);
+        self.name(&input, acts);
         let backlog = self.is_backlog(&input, rules);
         let is_order = matches!(&input.kind, Kind::Command(command) if !command.wakes());
         let is_notice = matches!(&input.kind, Kind::Command(Command::Notice { .. }));
@@ -821,8 +848,13 @@ impl Session {
         acts.push(Act::Step(Box::new(step)));
         if !said.calls.is_empty() {
             turn.remark(&said.content.plain());
-            turn.group = Some(Group::new(said));
-            return self.consider_budget(now, rules, acts);
+            let mut group = Group::new(said);
+            let left = turn.client_tools().map(|tools| group.leave(tools)).unwrap_or_default();
+            let (id, step) = (turn.id, turn.step);
+            turn.group = Some(group);
+            acts.extend(left.into_iter().map(|index| Act::Leave { turn: id, step, index }));
+            self.consider_budget(now, rules, acts);
+            return self.leave_to_client(acts);
         }
         let content = said.content.clone();
         acts.push(Act::Append(Message::new(now, Body::Assistant(said))));
@@ -881,6 +913,7 @@ impl Session {
                 self.join_waiting(now, acts);
             }
         }
+        self.leave_to_client(acts);
     }
 
     fn close_group(&mut self, now: Time, acts: &mut Vec<Act>) {
@@ -964,8 +997,18 @@ impl Session {
         }
         let id = TurnId(first.seq);
         let shares = matches!(first.kind, Kind::Chat(_));
-        acts.push(Act::Begin { turn: id, inputs: vec![first.seq] });
-        acts.extend(say(&first));
+        let begin = Act::Begin { turn: id, inputs: vec![first.seq] };
+        match say(&first) {
+            Some(said) => {
+                self.close_client_calls(results_of(&first), now, acts);
+                acts.extend([begin, said]);
+            }
+            // What the client's tools returned is all that it says.
+            None => {
+                acts.push(begin);
+                self.close_client_calls(results_of(&first), now, acts);
+            }
+        }
         self.phase = Phase::Turn(Turn::new(id, now, vec![first]));
         if shares {
             self.join_waiting(now, acts);
@@ -1078,6 +1121,9 @@ fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {
 
 mod ask;
 mod chain;
+mod client;
+#[cfg(test)]
+mod clients;
 pub mod compress;
 #[cfg(test)]
 mod compressing;

@@ -193,6 +193,9 @@ impl Question {
             (Question::Approval { .. }, Verdict::Expired) => blocked(&format!(
                 "BLOCKED: Command timed out without user response. {HALT} Silence is not consent."
             )),
+            (Question::Approval { patterns, .. }, Verdict::Unattended) => {
+                blocked(&format!("BLOCKED: {} {HALT}", unattended(patterns)))
+            }
             (Question::Approval { .. }, Verdict::Denied { reason: Some(reason) }) => blocked(&format!(
                 "BLOCKED: Command denied by user. Reason given by the user: \"{reason}\". {HALT}"
             )),
@@ -203,6 +206,7 @@ impl Question {
                     Verdict::Denied { reason: Some(reason) } => reason.clone(),
                     Verdict::Denied { reason: None } | Verdict::Granted(_) => String::new(),
                     Verdict::Expired => "[user did not respond in time]".to_owned(),
+                    Verdict::Unattended => "[nobody is there to answer]".to_owned(),
                 };
                 let offered = match choices.is_empty() {
                     true => "null".to_owned(),
@@ -218,6 +222,22 @@ impl Question {
             }
         }
     }
+}
+
+/// Why nobody was asked, and how to allow it beforehand.
+fn unattended(patterns: &[String]) -> String {
+    let beforehand = match patterns {
+        [] => "Nothing allows it beforehand: whoever wants it runs it themselves, or asks again where they can answer.".to_owned(),
+        patterns => format!(
+            "To allow it beforehand, add {} to command_allowlist in config.yaml.",
+            patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    format!(
+        "Command needs a person's approval, and nobody can give it: the request came from a program that cannot answer, \
+         and no owner is connected. {beforehand} A client that can answer says so with the header \
+         X-Throughline-Approvals: ask."
+    )
 }
 
 /// A number picks the choice that was shown under it.
@@ -277,7 +297,11 @@ pub enum Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Granted(Grant),
-    Denied { reason: Option<String> },
+    Denied {
+        reason: Option<String>,
+    },
     Said(String),
     Expired,
+    /// Nobody was there to be asked.
+    Unattended,
 }

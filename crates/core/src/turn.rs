@@ -6,8 +6,8 @@
 
 use crate::guard::{Limits, Repeated};
 use crate::id::TurnId;
-use crate::input::{BACKGROUND, Input, Kind, Task, Trace};
-use crate::message::{Assistant, Body, Content, Message, ToolResult};
+use crate::input::{BACKGROUND, ClientTools, Input, Kind, Task, Trace};
+use crate::message::{Assistant, Body, Content, Message, ToolCall, ToolResult};
 use crate::prompt::Mark;
 use crate::session::FailureKind;
 use crate::time::Time;
@@ -85,7 +85,38 @@ pub enum Slot {
     Open(Option<Grant>),
     /// Waits for a person. Nothing has been done yet.
     Asking(Ask),
+    /// Left to the client that asked for the turn: the tool is its own.
+    Client,
     Done(ToolResult),
+}
+
+/// The calls of a step that its client is to run. Their turn is over: it was answered with them. The group stays open
+/// until the client brings the results, or anything else is said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientCalls {
+    pub turn: TurnId,
+    pub step: u32,
+    pub group: Group,
+}
+
+impl ClientCalls {
+    /// Whether these are the results that are waited for: one for each call of the client, and no other.
+    pub fn take(&self, results: &[ToolResult]) -> Result<(), String> {
+        let open: Vec<&ToolCall> = self.group.left_to_client().map(|(_, call)| call).collect();
+        if let Some(missing) = open.iter().find(|call| results.iter().all(|it| it.call_id != call.id)) {
+            return Err(format!("the call {:?} of {} has no result", missing.id, missing.name));
+        }
+        for (place, result) in results.iter().enumerate() {
+            let id = &result.call_id;
+            if open.iter().all(|call| call.id != *id) {
+                return Err(format!("no call {id:?} waits for a result"));
+            }
+            if results[..place].iter().any(|earlier| earlier.call_id == *id) {
+                return Err(format!("the call {id:?} has two results"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What the model said, as its adapter reports it.
@@ -184,7 +215,20 @@ impl Turn {
     /// nothing is remembered, and nothing reminds of it.
     pub fn is_aside(&self) -> bool {
         let begun = |input: &Arc<Input>| input.key.fields().first().is_some_and(|first| first == BACKGROUND);
-        self.task().is_some() || self.inputs.iter().any(begun)
+        self.task().is_some() || self.is_stateless() || self.inputs.iter().any(begun)
+    }
+
+    /// A client asked for it that names neither a session nor a person.
+    pub fn is_stateless(&self) -> bool {
+        self.inputs.iter().any(|input| matches!(&input.kind, Kind::Request(request) if request.stateless))
+    }
+
+    /// The tools that its client runs.
+    pub fn client_tools(&self) -> Option<&ClientTools> {
+        self.inputs.iter().rev().find_map(|input| match &input.kind {
+            Kind::Request(request) => request.tools.as_ref(),
+            Kind::Chat(_) | Kind::Command(_) => None,
+        })
     }
 
     /// Set if another session asked for it.
@@ -204,6 +248,26 @@ impl Group {
 
     pub fn is_closed(&self) -> bool {
         self.slots.iter().all(|slot| matches!(slot, Slot::Done(_)))
+    }
+
+    /// Leaves the calls of these tools to the client. Returns which they are.
+    pub fn leave(&mut self, tools: &ClientTools) -> Vec<usize> {
+        let calls = self.answer.calls.iter().enumerate();
+        let left: Vec<usize> =
+            calls.filter(|(_, call)| tools.names.contains(&call.name)).map(|(index, _)| index).collect();
+        left.iter().for_each(|index| self.slots[*index] = Slot::Client);
+        left
+    }
+
+    pub fn left_to_client(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
+        let calls = self.answer.calls.iter().zip(&self.slots).enumerate();
+        calls.filter(|(_, (_, slot))| matches!(slot, Slot::Client)).map(|(index, (call, _))| (index, call))
+    }
+
+    /// Nothing is left to do here but what the client does.
+    pub fn waits_for_client(&self) -> bool {
+        let is_over = |slot: &Slot| matches!(slot, Slot::Client | Slot::Done(_));
+        self.slots.iter().all(is_over) && self.left_to_client().next().is_some()
     }
 
     /// The calls that no result has come back from, by what `chosen` says of them, get this one.
@@ -236,7 +300,7 @@ impl Group {
         let mut rows = vec![Message::new(at, Body::Assistant(self.answer))];
         rows.extend(self.slots.into_iter().filter_map(|slot| match slot {
             Slot::Done(result) => Some(Message::new(at, Body::Result(result))),
-            Slot::Open(_) | Slot::Asking(_) => None,
+            Slot::Open(_) | Slot::Asking(_) | Slot::Client => None,
         }));
         rows
     }

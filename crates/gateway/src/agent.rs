@@ -15,7 +15,7 @@ use crate::review::Reviewer;
 use crate::router::{self, Router};
 use crate::session::{Mail, Origin};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
@@ -84,6 +84,9 @@ pub struct Options {
     pub cached: Arc<AtomicUsize>,
 }
 
+/// Whoever has looked at what is asked, or written at a terminal, looks again within this time.
+const OWNER_STAYS: Duration = Duration::from_secs(120);
+
 pub(crate) struct Home {
     pub library: Library,
     pub clock: Arc<dyn Clock>,
@@ -113,6 +116,8 @@ pub(crate) struct Home {
     pub gauges: Gauges,
     /// Something happened that a drain may have waited for.
     pub stirred: Notify,
+    /// When an owner who can answer what tools ask was last heard of. Zero: never.
+    pub owner_seen: AtomicI64,
     pub draining: AtomicBool,
     pub recovered: AtomicBool,
     /// The store is about to be closed: nobody is woken any more.
@@ -239,6 +244,12 @@ impl Home {
             Err(CommitError::Refused(error)) => Err(error),
             Err(CommitError::Unknown) => Err(StoreError::Busy),
         }
+    }
+
+    /// An owner who can answer what tools ask was here a moment ago.
+    pub fn has_owner(&self) -> bool {
+        let seen = Time(self.owner_seen.load(Ordering::Relaxed));
+        seen != Time::default() && self.clock.now().since(seen) < OWNER_STAYS
     }
 
     pub fn is_halted(&self) -> bool {
@@ -375,6 +386,7 @@ impl Agent {
             drafts: Drafts::default(),
             gauges: Gauges { cached: options.cached, ..Gauges::default() },
             stirred: Notify::new(),
+            owner_seen: AtomicI64::new(0),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             closing: AtomicBool::new(false),

@@ -131,6 +131,7 @@ impl Bridge {
             platform_id: None,
             trace: outgoing.trace.clone(),
             may_be_retry: false,
+            can_answer: true,
             gathers: None,
         })
     }

@@ -139,6 +139,7 @@ async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
         // Nobody wrote it: it must not pass for a person.
         trace: Trace { origin: cut.origin.clone(), root: Some(cut.root.clone()), hops: 1, foreign: None },
         may_be_retry: false,
+        can_answer: true,
         gathers: None,
     };
     match door.submit(submission).await {

@@ -375,6 +375,7 @@ impl Order {
             platform_id: None,
             trace: Trace::default(),
             may_be_retry: false,
+            can_answer: true,
             gathers: None,
         };
         loop {

@@ -64,6 +64,14 @@ impl Desk for Door {
         self.0.library.commit_unawaited(Commit::Written { session, seq });
     }
 
+    fn owner_is_here(&self) {
+        self.0.owner_seen.store(self.0.clock.now().0, Ordering::Relaxed);
+    }
+
+    fn abandon(&self, session: SessionId, seq: Seq) {
+        self.0.router.mail_if_awake(&session, Mail::Abandon(seq));
+    }
+
     fn decide(&self, call: CallId, verdict: Verdict) -> Promise<'_, Result<(), Refusal>> {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();

@@ -45,6 +45,7 @@ pub(crate) async fn recollect(
         scope: Some(scope),
         exclude: Some(session),
         without_helpers: true,
+        without_stateless: true,
         roles: vec!["user".into(), "assistant".into()],
         order: Order::Best,
         one_each: true,

@@ -20,7 +20,7 @@ use crate::stream::{self, Feed};
 use crate::turn::{self, Asking};
 use recall::Recalled;
 use serde_json::Value;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,7 +28,9 @@ use throughline_core::chain::Amount;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
-use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Room, Root, Trace};
+use throughline_core::input::{
+    AGENT_PLATFORM, Birth, ClientTools, Destination, Input, Kind, Request, Room, Root, Trace,
+};
 use throughline_core::lifecycle::{BACKLOG_AFTER, announcement};
 use throughline_core::memory::{Scope, unfenced};
 use throughline_core::message::Body;
@@ -41,10 +43,11 @@ use throughline_core::session::lifecycle::{Noticed, Run};
 use throughline_core::session::review::Review;
 use throughline_core::session::{
     Act, Event, FailureKind, Finalisation, Job, Outcome, Personality, Phase, RESTART, Reply, Session,
+    UNATTENDED,
 };
 use throughline_core::tool::{Ask, Call, Caller, EVERYTHING, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
-use throughline_core::{Generation, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
+use throughline_core::{Content, Generation, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
 use throughline_offload as offload;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -109,6 +112,8 @@ pub(crate) enum Mail {
         platform: String,
         chat_type: String,
     },
+    /// Whoever waited for the answer to this input has gone, and wants its turn to end.
+    Abandon(Seq),
     /// The answer to this input reached its client in full.
     Written(Seq),
     /// What the memory provider was reminded of by a turn; empty: of nothing.
@@ -213,6 +218,8 @@ pub(crate) struct Actor {
     scope: Option<Scope>,
     /// Until then more of what was said last may come.
     gathers_until: Option<Instant>,
+    /// Inputs whose senders cannot answer what a tool asks.
+    unattended: BTreeSet<Seq>,
 }
 
 /// A request by its words, and whether its answer has reached a client.
@@ -279,6 +286,7 @@ impl Actor {
             late: None,
             scope: None,
             gathers_until: None,
+            unattended: BTreeSet::new(),
         }
     }
 
@@ -388,6 +396,7 @@ impl Actor {
             Mail::Follow { seq, answer } => self.follow(seq, answer).await,
             Mail::Retry { turn, seq, answer } => self.retry(turn, seq, answer).await,
             Mail::Event(event) => {
+                let event = self.known_who_is_there(event);
                 self.is_over(&event);
                 self.persist(Some(event)).await?;
                 self.start_jobs().await
@@ -432,6 +441,10 @@ impl Actor {
                     .filter(|request| request.seq == seq)
                     .for_each(|request| request.written = true);
                 Ok(())
+            }
+            Mail::Abandon(seq) => {
+                self.persist(Some(Event::Abandoned { seq })).await?;
+                self.start_jobs().await
             }
             Mail::Recalled { turn, text } => {
                 if self.recalling.take_if(|(recalling, _)| *recalling == turn).is_none() {
@@ -562,6 +575,12 @@ impl Actor {
         if !as_expected {
             return Err(Stop::Bounce(Bounce::Unexpected));
         }
+        if let Kind::Request(request) = &submission.kind
+            && let Some(why) = self.refuses_results(request, &submission.birth)
+            && !self.is_known(&submission).await?
+        {
+            return Err(Stop::Bounce(Bounce::Refused(Refusal::Results(why))));
+        }
         // What a platform delivers from before our time is nobody who writes now.
         let baseline = self.home.rules.baseline.unwrap_or_default();
         let speaks = is_said_by_a_person(&submission) && submission.at.plus(BACKLOG_AFTER) >= baseline;
@@ -584,7 +603,7 @@ impl Actor {
             router::release(&self.home); // somebody is there again
         }
         let seq = self.state.received.next();
-        let gathers = submission.gathers;
+        let (gathers, can_answer) = (submission.gathers, submission.can_answer);
         let Submission { mut birth, at, key, kind, reply_to, sender, platform_id, trace, .. } = submission;
         let trace = self.traced(trace, key.as_str(), at);
         if matches!(kind, Kind::Command(Command::Continue)) {
@@ -605,6 +624,9 @@ impl Actor {
             self.after_a_reset(&mut birth, input.reply_to.as_ref()).await.map_err(Stop::Reload)?;
         let first = self.birth_act(birth).into_iter().chain(announced).collect();
         let progress = self.feed.follow(seq); // before the commit, so that nothing is missed
+        if !can_answer {
+            self.unattended.insert(seq);
+        }
         match self.commit(Some(Event::Received(input)), first).await {
             Ok(()) => {
                 self.spoken = spoken.unwrap_or(self.spoken);
@@ -623,6 +645,32 @@ impl Actor {
             Err(CommitError::Refused(error)) => Err(Stop::Reload(error)),
             Err(CommitError::Unknown) => Err(Stop::Reload(lost())),
         }
+    }
+
+    /// Why what a client's tools returned cannot be taken. Beside new words it is only left out.
+    fn refuses_results(&self, request: &Request, birth: &Birth) -> Option<String> {
+        if request.results.is_empty() || request.content != Content::Nothing {
+            return None;
+        }
+        match &self.state.client_calls {
+            Some(calls) => calls.take(&request.results).err(),
+            // A session that begins takes over the client's copy, with the calls in it.
+            None if !self.born
+                && matches!(birth.imported.last(), Some(Message { body: Body::Result(_), .. })) =>
+            {
+                None
+            }
+            None => Some("no call waits for a result here; the conversation has moved on".into()),
+        }
+    }
+
+    /// A question is held only where somebody can answer it.
+    fn known_who_is_there(&self, event: Event) -> Event {
+        let Event::Asked { turn, step, index, question, patience, .. } = event else { return event };
+        let unattended = matches!(&self.state.phase, Phase::Turn(turn)
+            if turn.inputs.iter().all(|input| self.unattended.contains(&input.seq)));
+        let attended = !unattended || self.home.has_owner();
+        Event::Asked { turn, step, index, question, patience, attended }
     }
 
     /// A message was taken in. While more of the one before it was expected, it is taken for that.
@@ -1026,6 +1074,10 @@ impl Actor {
         self.home.stands(&self.id);
         self.pending.clear();
         self.expect = next.generation;
+        let left = match (&self.state.client_calls, &next.client_calls) {
+            (None, Some(calls)) => self.answer_of(calls.turn).await.map_err(CommitError::Refused)?,
+            _ => None,
+        };
         let before = std::mem::replace(&mut self.state, next);
         let appended = all.iter().filter_map(|act| match act {
             Act::Append(message) => Some(message),
@@ -1039,7 +1091,7 @@ impl Actor {
             self.hear(*row, message);
         }
         self.log_compression(&before, &all, committed.promoted.as_ref(), now);
-        self.take_effect(&before, all, answered, now);
+        self.take_effect(&before, all, Told { answered, left }, now);
         self.born = true;
         if committed.foreign {
             self.forget_composition(); // rows that we do not remember stand before those we just wrote
@@ -1073,6 +1125,13 @@ impl Actor {
             doing: "read a message that waits",
             source: format!("session {} has no message number {seq} any more", self.id).into(),
         })
+    }
+
+    /// What a turn was answered with whose calls are the client's now.
+    async fn answer_of(&self, turn: TurnId) -> Result<Option<Answer>, StoreError> {
+        let id = self.id.clone();
+        let settled = self.home.library.read(move |store| store.outcome(&id, turn.0)).await?;
+        Ok(settled.and_then(|settled| settled.answer))
     }
 
     /// The machine knows how the conversation stands; what its context engine makes of it only that one knows.
@@ -1150,7 +1209,8 @@ impl Actor {
     }
 
     /// What follows from a commit, now that it is on disk.
-    fn take_effect(&mut self, before: &Session, acts: Vec<Act>, answered: Option<(Answer, Mark)>, now: Time) {
+    fn take_effect(&mut self, before: &Session, acts: Vec<Act>, told: Told, now: Time) {
+        let Told { answered, left } = told;
         if let Some((_, prompt)) = &answered {
             self.last_prompt = Some(*prompt);
         }
@@ -1160,6 +1220,7 @@ impl Actor {
             _ => now,
         };
         let questions: Vec<Pending> = acts.iter().filter_map(|act| self.question_of(act)).collect();
+        let unattended = acts.iter().any(|act| matches!(act, Act::Note { name: UNATTENDED, .. }));
         for act in acts {
             match act {
                 // A session that begins here has no rows but those of this commit, and its prompt
@@ -1178,9 +1239,11 @@ impl Actor {
                 Act::Append(message) => self.append(&message),
                 Act::Settle { seq, outcome } => {
                     let answer = match &outcome {
+                        Outcome::Answered(_) if left.is_some() => left.clone(),
                         Outcome::Answered(_) => answered.as_ref().map(|(answer, _)| answer.clone()),
                         _ => None,
                     };
+                    self.unattended.remove(&seq);
                     let failed = matches!(outcome, Outcome::Failed(..));
                     if matches!(&outcome, Outcome::Failed(_, failure) if failure.kind == FailureKind::Parked)
                     {
@@ -1238,6 +1301,10 @@ impl Actor {
                 }
                 Act::Note { name: RESTART, .. } => self.home.clerk.restart(),
                 Act::Result { turn, step, result, .. } => {
+                    if unattended {
+                        let (id, tool) = (result.call_id.clone(), result.name.clone().unwrap_or_default());
+                        self.feed.unattended(turn, step, id, tool);
+                    }
                     self.feed.called(turn, step, result.call_id, result.name.unwrap_or_default());
                 }
                 Act::Ask { turn, step, index, ask } => self.tell_asked(turn, step, index, ask),
@@ -1260,6 +1327,8 @@ impl Actor {
                 | Act::Say(_)
                 | Act::Step(_)
                 | Act::Grant { .. }
+                | Act::Leave { .. }
+                | Act::Named
                 | Act::Tip { .. }
                 | Act::Compress(_)
                 | Act::Reopen
@@ -1434,6 +1503,8 @@ impl Actor {
                     Kind::Request(request) => request.sampling.clone(),
                     Kind::Chat(_) | Kind::Command(_) => None,
                 });
+                // Whoever insists on a call gets none from a turn that may make no more.
+                let sampling = if current.exhausted { without_choice(sampling) } else { sampling };
                 let sampling = with_reasoning(sampling, self.state.preferences.reasoning.as_deref());
                 let inputs = current.inputs.iter().map(|input| input.seq).collect();
                 let (prompt, mark) = self.composed().await?;
@@ -1466,7 +1537,7 @@ impl Actor {
                 let asked = &group.answer.calls[*index];
                 let grant = match group.slots[*index] {
                     Slot::Open(grant) => grant,
-                    Slot::Asking(_) | Slot::Done(_) => None,
+                    Slot::Asking(_) | Slot::Client | Slot::Done(_) => None,
                 };
                 let place = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
                 let call = Call {
@@ -1580,11 +1651,21 @@ impl Actor {
     /// Tools and system prompt of the running turn; None while none runs.
     fn begin_composition(&mut self) -> Option<Composition> {
         let Phase::Turn(turn) = &self.state.phase else { return None };
-        self.offer = self.home.tools.offer(&self.caller(turn));
+        self.offer = self.offer_to(turn);
         let model = self.model();
         let tools = self.offer.as_ref().map(|offer| model.encode_tools(&offer.list));
         let system = self.system_prompt.as_ref().map(|prompt| model.encode_system(prompt));
         Some(Composition::new(model.name(), tools, system))
+    }
+
+    /// What the model may call in this turn: the agent's tools, and those that its client runs. Of two with one name
+    /// the client's counts.
+    fn offer_to(&self, turn: &Turn) -> Option<Arc<Offer>> {
+        let own = self.home.tools.offer(&self.caller(turn));
+        match turn.client_tools() {
+            Some(theirs) => Some(Arc::new(with_client_tools(own.as_deref(), theirs))),
+            None => own,
+        }
     }
 
     /// The prompt as it stands, and a word in the log if it does not begin as the last one did.
@@ -1618,7 +1699,7 @@ impl Actor {
     /// A server may have changed its tools, or a setting who may use them.
     fn notice_other_tools(&mut self) {
         let Phase::Turn(turn) = &self.state.phase else { return };
-        let offer = self.home.tools.offer(&self.caller(turn));
+        let offer = self.offer_to(turn);
         let same = match (&offer, &self.offer) {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then) || now.list == then.list,
             (None, None) => true,
@@ -1649,6 +1730,13 @@ fn accepted(act: &Act) -> Option<&Arc<Input>> {
         Act::Accept(input) => Some(input),
         _ => None,
     }
+}
+
+/// What those who wait are told.
+struct Told {
+    answered: Option<(Answer, Mark)>,
+    /// An answer whose calls are the client's to run.
+    left: Option<Answer>,
 }
 
 enum Stop {
@@ -1697,6 +1785,31 @@ fn with_reasoning(sampling: Option<JsonText>, level: Option<&str>) -> Option<Jso
     let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(fields) else { return sampling };
     fields.entry("reasoning_effort").or_insert_with(|| level.into());
     Some(JsonText::from_valid(Value::Object(fields).to_string()))
+}
+
+fn without_choice(sampling: Option<JsonText>) -> Option<JsonText> {
+    let fields = sampling.as_ref()?;
+    let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(fields.as_str()) else {
+        return sampling;
+    };
+    fields.remove("tool_choice");
+    Some(JsonText::from_valid(Value::Object(fields).to_string()))
+}
+
+fn with_client_tools(own: Option<&Offer>, theirs: &ClientTools) -> Offer {
+    let list = |text: &str| match serde_json::from_str(text) {
+        Ok(Value::Array(list)) => list,
+        _ => Vec::new(),
+    };
+    let is_theirs = |name: &str| theirs.names.iter().any(|theirs| theirs == name);
+    let mut all = own.map(|own| list(own.list.as_str())).unwrap_or_default();
+    all.retain(|tool| !tool["function"]["name"].as_str().is_some_and(is_theirs));
+    all.extend(list(theirs.list.as_str()));
+    let own = own.iter().flat_map(|own| &own.names).filter(|name| !is_theirs(name));
+    Offer {
+        list: JsonText::from_valid(Value::Array(all).to_string()),
+        names: own.chain(&theirs.names).cloned().collect(),
+    }
 }
 
 fn lost() -> StoreError {

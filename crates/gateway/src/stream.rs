@@ -83,6 +83,11 @@ impl Feed {
         self.show(turn, step, Update::Called { id, tool });
     }
 
+    /// Nobody was there to be asked.
+    pub fn unattended(&self, turn: TurnId, step: u32, id: String, tool: String) {
+        self.show(turn, step, Update::Unattended { id, tool });
+    }
+
     pub fn asked(&self, pending: Pending) {
         let (turn, step) = (pending.call.turn, pending.call.step);
         self.show(turn, step, Update::Asked(pending));

@@ -113,7 +113,9 @@ pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
             let result = ToolResult { call_id: id, name: Some(call.name), content };
             Event::Called { turn, step, index, result, sends }
         }
-        Returned::Ask { question, patience } => Event::Asked { turn, step, index, question, patience },
+        Returned::Ask { question, patience } => {
+            Event::Asked { turn, step, index, question, patience, attended: true } // the actor knows better
+        }
     });
 }
 

@@ -28,7 +28,7 @@ pub use excerpt::excerpt;
 pub(crate) use keys::distance;
 pub use read::{
     Agent, ApiServer, At, Auxiliary, ChainPlatform, Compression, MediaDelivery, Model, Own, Provider, Review,
-    SessionReset, Settings,
+    SessionReset, Settings, split_origins,
 };
 pub use throughline_core::redact::Secret;
 pub use tools::{By, Given, Listed, Off, Switches, Tools};

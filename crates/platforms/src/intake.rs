@@ -270,6 +270,7 @@ impl Porter {
             platform_id: identity.last().cloned(),
             trace: Trace::default(),
             may_be_retry: false,
+            can_answer: true,
             gathers: None,
         };
         let kept = addressee.desk.submit(submission).await;
@@ -315,6 +316,7 @@ impl Porter {
             platform_id: message_id(incoming),
             trace,
             may_be_retry: false,
+            can_answer: true,
             gathers: incoming.gathers,
         }
     }

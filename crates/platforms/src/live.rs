@@ -239,6 +239,7 @@ impl View {
             Update::Delta(Delta::Reasoning(_))
             | Update::Asked(_)
             | Update::Troubled(_)
+            | Update::Unattended { .. }
             | Update::Settled(_)
             | Update::Interrupted => {}
         }

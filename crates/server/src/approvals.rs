@@ -5,7 +5,8 @@
 //!   `{"decision": "deny", "reason": …}`, or `{"answer": …}` to a question in words. Answers when it
 //!   is on disk; one that is not waited for any more is a 404
 //!
-//! Whoever holds the key owns the agent, and may answer for it.
+//! Whoever holds the key owns the agent, and may answer for it. As long as somebody looks here now and then, questions of
+//! clients that cannot answer themselves are held, too.
 
 use crate::App;
 use crate::body;
@@ -20,6 +21,7 @@ use throughline_core::port::{CallId, Question, Reading};
 use throughline_core::tool::{Grant, Verdict};
 
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    app.desk.owner_is_here();
     let Reading::Asks(asks) = app.desk.read(Question::Asks).await? else {
         return Err(ApiError::unreadable());
     };

@@ -13,7 +13,7 @@ use crate::proof::{Challenge, NONCE_LENGTH};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -105,11 +105,61 @@ pub async fn require(State(guard): State<Arc<Guard>>, request: Request, next: Ne
         return next.run(request).await;
     }
     tracing::debug!(path = request.uri().path(), "refused a request without the right key");
-    ApiError::unauthorised().into_response()
+    ApiError::unauthorised(request.headers().contains_key(header::AUTHORIZATION)).into_response()
 }
 
-/// Stands before every route there is.
-pub async fn refuse_pages(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+/// Which web pages may ask.
+pub struct Pages {
+    pub guard: Arc<Guard>,
+    /// As [`crate::Options::cors_origins`].
+    pub origins: Vec<String>,
+}
+
+impl Pages {
+    /// What a page of this origin is told that it may read. None: nothing.
+    fn allowed(&self, headers: &HeaderMap) -> Option<HeaderMap> {
+        let origin = headers.get(header::ORIGIN)?;
+        let any = self.origins.iter().any(|allowed| allowed == "*");
+        if !any && !self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()) {
+            return None;
+        }
+        // A page's library sends headers of its own, and no page can do anything here without the key.
+        let sent = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+        let mut told = HeaderMap::from_iter([
+            (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE, OPTIONS")),
+            (
+                header::ACCESS_CONTROL_ALLOW_HEADERS,
+                sent.unwrap_or_else(|| {
+                    HeaderValue::from_static("Authorization, Content-Type, Idempotency-Key")
+                }),
+            ),
+            (
+                header::ACCESS_CONTROL_EXPOSE_HEADERS,
+                HeaderValue::from_static("X-Hermes-Session-Id, X-Request-Id, Retry-After"),
+            ),
+            (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
+        ]);
+        let origin = if any { HeaderValue::from_static("*") } else { origin.clone() };
+        told.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        if !any {
+            told.insert(header::VARY, HeaderValue::from_static("Origin"));
+        }
+        Some(told)
+    }
+}
+
+/// Stands before every route there is. A page of an origin that the operator allowed is answered like any other program,
+/// and asks beforehand whether it may, as browsers do.
+pub async fn refuse_pages(State(pages): State<Arc<Pages>>, request: Request, next: Next) -> Response {
+    let guard = &pages.guard;
+    if let Some(told) = pages.allowed(request.headers()) {
+        let mut response = match *request.method() == Method::OPTIONS {
+            true => Response::default(),
+            false => next.run(request).await,
+        };
+        response.headers_mut().extend(told);
+        return response;
+    }
     match of_a_page(&request).filter(|_| !guard.admits(request.headers())) {
         None => next.run(request).await,
         Some(why) => {
@@ -122,7 +172,10 @@ pub async fn refuse_pages(State(guard): State<Arc<Guard>>, request: Request, nex
 /// Why a web page in a browser may have made this request.
 fn of_a_page(request: &Request) -> Option<&'static str> {
     if request.headers().contains_key(header::ORIGIN) {
-        return Some("A web page asked this (the request has an Origin), and none is answered here.");
+        return Some(
+            "A web page asked this (the request has an Origin), and none of its origin is answered here: the agent's \
+             owner can allow it with API_SERVER_CORS_ORIGINS.",
+        );
     }
     // On a network the operator may have given the machine any name.
     let on_loopback = request.extensions().get::<Visit>().is_some_and(|visit| visit.local.ip().is_loopback());

@@ -98,6 +98,7 @@ async fn collect(mut body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
     let mut whole = Bytes::new(); // most bodies are one piece, which is not copied
     let mut pieces = Vec::new();
     let mut length = 0;
+    let mut pictured = false;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {
             ApiError::new(StatusCode::BAD_REQUEST, "The body broke off before its end.")
@@ -109,6 +110,7 @@ async fn collect(mut body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
             break;
         }
         if length > bytes_max {
+            pictured = pictured || [&whole[..], &pieces, &data].into_iter().any(holds_picture);
             (whole, pieces) = (Bytes::new(), Vec::new());
         } else if whole.is_empty() && pieces.is_empty() {
             whole = data;
@@ -120,17 +122,32 @@ async fn collect(mut body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
         }
     }
     match length > bytes_max {
-        true => Err(too_large(bytes_max)),
+        true => Err(too_large(bytes_max, pictured)),
         false if pieces.is_empty() => Ok(whole),
         false => Ok(pieces.into()),
     }
 }
 
-fn too_large(bytes_max: usize) -> ApiError {
-    let message = format!(
-        "The body is larger than {bytes_max} bytes. Name the session in X-Hermes-Session-Id and send only \
-         the new message: the history is kept here."
-    );
+/// How a picture within a body begins.
+const PICTURE: &[u8] = b"data:image/";
+
+fn holds_picture(bytes: &[u8]) -> bool {
+    bytes.windows(PICTURE.len()).any(|window| window == PICTURE)
+}
+
+fn too_large(bytes_max: usize, pictured: bool) -> ApiError {
+    let advice = match pictured {
+        true => {
+            "It holds a picture, which takes a third more room in a body than as a file: send a smaller one, or its \
+             https address. If pictures of earlier messages are in it, name the session in X-Hermes-Session-Id and send \
+             only the new message: the history is kept here. The owner can raise the limit \
+             (throughline.body_limit_bytes in config.yaml)."
+        }
+        false => {
+            "Name the session in X-Hermes-Session-Id and send only the new message: the history is kept here."
+        }
+    };
+    let message = format!("The body is larger than {bytes_max} bytes. {advice}");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message).code("body_too_large")
 }
 
@@ -161,6 +178,9 @@ pub fn parse(bytes: &[u8]) -> Result<Fields, ApiError> {
         }
     }
 }
+
+/// As much of a field's name as an error repeats.
+const NAME_CHARS_MAX: usize = 64;
 
 /// What a client sent, to be taken out field by field. Null is the same as absent.
 pub struct Fields(Map<String, Value>);
@@ -193,16 +213,20 @@ impl Fields {
         }
     }
 
-    /// Takes a field that asks for what is done anyway.
-    pub fn take_if_met(&mut self, name: &str, done_anyway: &Value) {
-        if self.0.get(name) == Some(done_anyway) {
-            self.0.remove(name);
+    /// Takes what asks for nothing that an answer could show, whatever it says.
+    pub fn pass_over(&mut self, names: &[&str]) {
+        for name in names {
+            self.0.remove(*name);
         }
     }
 
-    /// The names of what nobody took.
-    pub fn left(self) -> Vec<String> {
-        self.0.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect()
+    /// Refuses what nobody took: no client learns otherwise that it asked in vain.
+    pub fn refuse_rest(self) -> Result<(), ApiError> {
+        let Some((name, _)) = self.0.into_iter().find(|(_, value)| !value.is_null()) else { return Ok(()) };
+        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+        let message =
+            format!("Unrecognized or unsupported request argument supplied: {name:?}. Leave it out.");
+        Err(ApiError::invalid(name, message).code("unknown_parameter"))
     }
 }
 

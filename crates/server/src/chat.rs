@@ -5,18 +5,22 @@
 //! answer's id and time derive from the turn: a plain replay is the same bytes, a streamed one the
 //! same text under the same id.
 //!
-//! Fields we cannot honour are named in the response header `x-throughline-ignored`. Tools are
-//! among them: they run on this side, and their calls never show in an answer.
+//! The agent's own tools run on this side, and their calls never show in an answer. Tools that the client brings along are
+//! the client's to run: an answer that calls them ends with `tool_calls`, and the request with their results goes on
+//! from there. What cannot be honoured is refused; nothing that a client asks for is dropped in silence.
+//!
+//! A stream is OpenAI's and nothing else, unless the client asks for more (see [`crate::wishes`]).
 
 use crate::App;
 use crate::body::{self, Fields, wrong_type};
 use crate::conversation::Conversation;
 use crate::error::ApiError;
-use crate::follow::{Finish, Follower, Reply};
+use crate::follow::{Finish, Follower, Leaving, Reply};
 use crate::intake::{Ask, COMPLETION, Caller, Stamp};
 use crate::sampling;
 use crate::shown::Shown;
 use crate::sse::{self, Voice, Work};
+use crate::tools::{self, Chosen, Spelling};
 use crate::written;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -25,6 +29,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
 use throughline_core::Time;
+use throughline_core::message::ToolCall;
 use throughline_core::port::{Delta, Settled, Submission};
 use throughline_core::turn;
 use throughline_offload as offload;
@@ -33,17 +38,20 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
     let (head, body) = request.into_parts();
     let body::Arrived { bytes, room } = body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
-    let Asked { caller, manner, submission, ignored } = read?;
+    let Asked { caller, manner, submission } = read?;
     let at = submission.at;
     let receipt = app.desk.submit(submission).await?;
     drop(room);
-    let stamp = caller.stamp(&app, &receipt, ignored);
+    let stamp = caller.stamp(&receipt);
     let mut follower = Follower::new(app.desk.clone(), receipt);
+    let mut leaving = Leaving::of(&follower, caller.stops(&app));
     if manner.streams {
         let voice = Chunks::new(&stamp, manner, at);
-        return Ok(sse::stream(voice, follower, &stamp, app.options.keep_alive));
+        return Ok(sse::stream(voice, follower, leaving, &stamp, app.options.keep_alive));
     }
-    let response = match follower.settled().await {
+    let settled = follower.settled().await;
+    leaving.is_over();
+    let response = match settled {
         Ok(settled) => completion(&settled, &stamp, &manner)
             .map(|json| written::whole(json, &stamp, Some(follower.delivery()))),
         Err(error) => Err(error),
@@ -60,8 +68,6 @@ struct Asked {
     caller: Caller,
     manner: Manner,
     submission: Submission,
-    /// Names of fields that nobody took.
-    ignored: Vec<String>,
 }
 
 impl Asked {
@@ -69,11 +75,14 @@ impl Asked {
         let mut fields = body::parse(bytes)?;
         let digest = fields.digest();
         let caller = Caller::new(app, headers, fields.text("user")?)?;
-        let manner = Manner::take(app, &mut fields)?;
+        let manner = Manner::take(app, &caller, &mut fields)?;
         let conversation = Conversation::from_messages(fields.take("messages"))?;
-        let ask = Ask { endpoint: "chat", body: digest, sampling: sampling::of_chat(&mut fields)? };
+        let Chosen { tools, wishes } = tools::take(&mut fields, Spelling::Chat)?;
+        let sampling = sampling::of_chat(&mut fields, wishes)?;
+        fields.refuse_rest()?;
+        let ask = Ask { endpoint: "chat", body: digest, sampling, tools, unkept: false };
         let submission = caller.submission(app, &ask, caller.place(app, conversation)?);
-        Ok(Self { caller, manner, submission, ignored: fields.left() })
+        Ok(Self { caller, manner, submission })
     }
 }
 
@@ -81,12 +90,14 @@ impl Asked {
 struct Manner {
     streams: bool,
     includes_usage: bool,
+    /// Tells of tools, too.
+    tells_more: bool,
     /// As the client named it: which model answers is the agent's affair.
     model: String,
 }
 
 impl Manner {
-    fn take(app: &App, fields: &mut Fields) -> Result<Self, ApiError> {
+    fn take(app: &App, caller: &Caller, fields: &mut Fields) -> Result<Self, ApiError> {
         match fields.take("n") {
             None => {}
             Some(Value::Number(n)) if n.as_u64() == Some(1) => {}
@@ -95,17 +106,29 @@ impl Manner {
                 return Err(ApiError::invalid("n", message).code("unsupported_value"));
             }
         }
-        let includes_usage = match fields.take("stream_options") {
-            None => false,
-            Some(Value::Object(options)) => {
-                options.get("include_usage").and_then(Value::as_bool).unwrap_or(false)
-            }
+        let options = match fields.take("stream_options") {
+            None => None,
+            Some(Value::Object(options)) => Some(options),
             Some(other) => return Err(wrong_type("stream_options", "an object", &other)),
         };
+        let includes_usage = options.as_ref().and_then(|options| options.get("include_usage")?.as_bool());
+        fields.flag("store")?; // it is kept in any case, as the agent's conversation
+        sampling::refuse_impossible(fields)?;
+        if let Some(kinds) = fields.take("modalities").filter(|kinds| *kinds != serde_json::json!(["text"])) {
+            let message = format!("modalities is {kinds}; answers are text.");
+            return Err(ApiError::invalid("modalities", message).code("unsupported_value"));
+        }
+        for (name, instead) in [("functions", "tools"), ("function_call", "tool_choice")] {
+            if fields.take(name).is_some() {
+                let message = format!("{name} is not supported; use {instead}.");
+                return Err(ApiError::invalid(name, message).code("unsupported_parameter"));
+            }
+        }
         let model = fields.text("model")?.filter(|model| !model.is_empty());
         Ok(Self {
             streams: fields.flag("stream")?,
-            includes_usage,
+            includes_usage: includes_usage.unwrap_or(false),
+            tells_more: caller.wishes.with_options(options.as_ref()).events,
             model: model.unwrap_or_else(|| app.options.model.clone()),
         })
     }
@@ -132,10 +155,37 @@ struct Choice<'a> {
 #[derive(Serialize)]
 struct Said<'a> {
     role: &'static str,
-    content: &'a str,
+    /// Null where there is nothing but calls.
+    content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<CallOf<'a>>,
     refusal: Option<()>,
+}
+
+/// A call for the client to run.
+#[derive(Serialize)]
+struct CallOf<'a> {
+    /// Only in pieces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<usize>,
+    id: &'a str,
+    r#type: &'static str,
+    function: FunctionOf<'a>,
+}
+
+#[derive(Serialize)]
+struct FunctionOf<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+impl<'a> CallOf<'a> {
+    fn new(call: &'a ToolCall, index: Option<usize>) -> Self {
+        let function = FunctionOf { name: &call.name, arguments: &call.arguments };
+        Self { index, id: &call.id, r#type: "function", function }
+    }
 }
 
 #[derive(Serialize)]
@@ -174,13 +224,19 @@ fn finish_reason(finish: Finish) -> &'static str {
         Finish::Stop => "stop",
         Finish::Length => "length",
         Finish::Filtered => "content_filter",
+        Finish::Calls => "tool_calls",
     }
 }
 
 fn completion(settled: &Settled, stamp: &Stamp, manner: &Manner) -> Result<Vec<u8>, ApiError> {
     let reply = Reply::of(settled)?;
-    let message =
-        Said { role: "assistant", content: &reply.text, reasoning_content: reply.reasoning, refusal: None };
+    let message = Said {
+        role: "assistant",
+        content: Some(&*reply.text).filter(|text| !text.is_empty() || reply.calls.is_empty()),
+        reasoning_content: reply.reasoning,
+        tool_calls: reply.calls.iter().map(|call| CallOf::new(call, None)).collect(),
+        refusal: None,
+    };
     let completion = Completion {
         id: &stamp.name(COMPLETION),
         object: "chat.completion",
@@ -230,6 +286,8 @@ struct Piece<'a> {
     content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<CallOf<'a>>,
 }
 
 /// With the last chunk, where the pieces before it hold more than the answer: the answer alone.
@@ -278,13 +336,18 @@ impl Chunks {
         }
         let rest = self.shown.finish(&reply.text);
         self.content(&rest, out);
+        for (index, call) in reply.calls.iter().enumerate() {
+            let tool_calls = vec![CallOf::new(call, Some(index))];
+            self.piece(Piece { tool_calls, ..Piece::default() }, out);
+        }
         let choice = ChunkChoice {
             index: 0,
             delta: Piece::default(),
             logprobs: None,
             finish_reason: Some(finish_reason(reply.finish)),
         };
-        let torn = self.shown.is_torn().then_some(Torn { restarted: true, content: &reply.text });
+        let is_told = self.manner.tells_more && self.shown.is_torn();
+        let torn = is_told.then_some(Torn { restarted: true, content: &reply.text });
         sse::data(&Chunk { throughline: torn, ..self.chunk(&[choice]) }, out);
         if self.manner.includes_usage {
             sse::data(&Chunk { usage: Some(Some(reply.usage.into())), ..self.chunk(&[]) }, out);
@@ -298,7 +361,7 @@ impl Voice for Chunks {
         if let Some(began) = began {
             self.created = began.whole_seconds();
         }
-        self.piece(Piece { role: Some("assistant"), content: Some(""), reasoning_content: None }, out);
+        self.piece(Piece { role: Some("assistant"), content: Some(""), ..Piece::default() }, out);
     }
 
     fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
@@ -324,7 +387,9 @@ impl Voice for Chunks {
         if matches!(work, Work::Calling { .. }) {
             self.shown.restart(); // what was said before a call is not the answer
         }
-        sse::progress(work, out);
+        if self.manner.tells_more {
+            sse::progress(work, out);
+        }
     }
 
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {

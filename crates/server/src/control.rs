@@ -2,11 +2,13 @@
 //!
 //! - `POST /api/control/chat` `{"text": …, "session": …, "key": …}`: one line from the terminal, as
 //!   a stream of events. Without `session` a conversation begins (source `cli`); a line that begins
-//!   with `/` is an order; `key` makes sending it twice one message. Events, each with JSON data:
+//!   with `/` is an order; `key` makes sending it twice one message; `"answers": true` says that whoever sent it can answer
+//!   what tools ask, which is denied at once otherwise. Events, each with JSON data:
 //!   `accepted` `{session, seq, duplicate}`, `delta` `{text}`, `reasoning` `{text}`, `restarted`
 //!   `{}` (what was streamed is void), `calling` `{id, tool, arguments}`, `called` `{id, tool}`,
-//!   `asked` (a tool waits for a person: see [`crate::approvals`]), `troubled` `{message}` (the model does not answer,
-//!   and is asked again), and one of `answer` `{text, finish, usage}`, `done` `{said,
+//!   `unattended` `{id, tool}` (it would have had to ask, and no person could answer), `asked` (a tool waits for a person:
+//!   see [`crate::approvals`]), `troubled` `{message}` (the model does not answer, and is asked again), and one of
+//!   `answer` `{text, finish, usage}`, `done` `{said,
 //!   successor}`, `failed` `{code, message}`, `interrupted` `{code, message}` as the last
 //! - `POST /api/sessions/{id}/commands` `{"command": "/new"}`: an order to a session, and what it said
 //! - `POST /api/control/memory/retry` `{"turn": …}`: what the memory provider does not have yet is handed over again
@@ -26,11 +28,12 @@ use crate::App;
 use crate::body;
 use crate::error::ApiError;
 use crate::extract::{Asked, Name};
-use crate::follow::{Finish, Follower, Reply};
+use crate::follow::{Finish, Follower, Leaving, Reply};
 use crate::intake::{IDEMPOTENCY_KEY_LENGTH_MAX, Stamp, named_session};
 use crate::sse::{self, Voice, Work};
 use crate::ticket::Ticket;
 use crate::view::{AskView, List, TraceView};
+use crate::wishes::Wishes;
 use crate::{Options, sessions, written};
 use axum::Json;
 use axum::extract::{Request, State};
@@ -66,6 +69,11 @@ pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Respo
     let named = fields.text("session")?.filter(|name| !name.is_empty());
     let session = named.map(|name| named_session(&name, "session")).transpose()?;
     let key = fields.text("key")?;
+    let wishes = Wishes::of(&head.headers)?;
+    let can_answer = wishes.approvals || fields.flag("answers")?;
+    if can_answer {
+        app.desk.owner_is_here();
+    }
     let command = Command::parse(&text, |what| app.desk.mint(what.source(SOURCE)));
     let kind = match (&session, command) {
         // The user may have given a name to something: the gateway knows.
@@ -75,12 +83,13 @@ pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Respo
         (_, Some(command)) => Kind::Command(command),
         (_, None) => Kind::Chat(Content::Text(text)),
     };
-    let submission = Line { session, kind, key }.submission(&app).await?;
+    let submission = Line { session, kind, key, can_answer }.submission(&app).await?;
     let receipt = app.desk.submit(submission).await?;
     let stamp = Stamp::plain(&receipt);
     let voice = Told { session: receipt.session.clone(), seq: receipt.seq, is_known: receipt.duplicate };
     let follower = Follower::new(app.desk.clone(), receipt);
-    Ok(sse::stream(voice, follower, &stamp, app.options.keep_alive))
+    let leaving = Leaving::of(&follower, wishes.stops == Some(true));
+    Ok(sse::stream(voice, follower, leaving, &stamp, app.options.keep_alive))
 }
 
 /// One thing said or ordered at the terminal.
@@ -88,11 +97,12 @@ struct Line {
     session: Option<SessionId>,
     kind: Kind,
     key: Option<String>,
+    can_answer: bool,
 }
 
 impl Line {
     async fn submission(self, app: &App) -> Result<Submission, ApiError> {
-        let Self { session, kind, key } = self;
+        let Self { session, kind, key, can_answer } = self;
         let exists = match &session {
             None => false,
             Some(session) => match app.desk.read(Question::Session(session.clone())).await? {
@@ -125,6 +135,7 @@ impl Line {
             platform_id: None,
             trace: Trace::default(),
             may_be_retry: false,
+            can_answer,
             gathers: None,
         })
     }
@@ -230,6 +241,9 @@ impl Voice for Told {
                 sse::event("calling", &json!({"id": id, "tool": tool, "arguments": arguments}), out);
             }
             Work::Called { id, tool } => sse::event("called", &json!({"id": id, "tool": tool}), out),
+            Work::Unattended { id, tool } => {
+                sse::event("unattended", &json!({"id": id, "tool": tool}), out);
+            }
             Work::Asked(pending) => sse::event("asked", &AskView::from(*pending), out),
         }
     }
@@ -250,6 +264,7 @@ impl Voice for Told {
                     Finish::Stop => "stop",
                     Finish::Length => "length",
                     Finish::Filtered => "content_filter",
+                    Finish::Calls => "tool_calls",
                 };
                 let usage = Tokens {
                     input: reply.usage.prompt(),
@@ -313,7 +328,7 @@ pub async fn command(
         Command::Errand(Errand::Retry) => Some("It is asked again."),
         _ => None,
     };
-    let line = Line { session: Some(session), kind: Kind::Command(command), key };
+    let line = Line { session: Some(session), kind: Kind::Command(command), key, can_answer: true };
     let receipt = app.desk.submit(line.submission(&app).await?).await?;
     let stamp = Stamp::plain(&receipt);
     if let Some(said) = said {

@@ -9,12 +9,15 @@ use throughline_core::Time;
 use throughline_core::history::{self, ById};
 use throughline_core::message::{Assistant, Body, Content, Message, Part, Reasoning, ToolCall, ToolResult};
 use throughline_core::prompt::Digest;
-use throughline_core::route::Thread;
+use throughline_core::route::{Thread, with_calls};
 
 #[derive(Debug)]
 pub struct Conversation {
     pub system: Option<String>,
     earlier: Vec<Message>,
+    /// What the client's tools returned since.
+    results: Vec<ToolResult>,
+    /// Nothing, where results are all that is new.
     pub input: Content,
     /// The first tool group that is not closed, in words.
     broken: Option<ApiError>,
@@ -49,39 +52,48 @@ impl Conversation {
     }
 
     /// The client's copy of the history, to begin a session with. Refused if a tool group is open.
-    pub fn import(self, now: Time) -> Result<(Vec<Message>, Content), ApiError> {
+    pub fn import(self, now: Time) -> Result<Told, ApiError> {
         match self.broken {
             Some(error) => Err(error),
-            None => Ok((dated(self.earlier, now), self.input)),
+            None => Ok(Told {
+                imported: dated(with_results(self.earlier, &self.results), now),
+                results: self.results,
+                content: self.input,
+            }),
         }
     }
 
     /// The same, for a session that most likely has a history of its own: what is open is closed,
     /// because a client that sends only its last few messages does no wrong there.
-    pub fn import_repaired(self, now: Time) -> (Vec<Message>, Content) {
+    pub fn import_repaired(self, now: Time) -> Told {
+        let earlier = with_results(self.earlier, &self.results);
         let earlier = match self.broken {
-            None => self.earlier,
-            Some(_) => {
-                history::legal(&self.earlier).into_iter().map(|message| message.into_owned()).collect()
-            }
+            None => earlier,
+            Some(_) => history::legal(&earlier).into_iter().map(|message| message.into_owned()).collect(),
         };
-        (dated(earlier, now), self.input)
+        Told { imported: dated(earlier, now), results: self.results, content: self.input }
     }
 
     pub fn position(&self, principal: &str) -> Position {
         let start = Thread::begin(principal, self.system.as_deref());
         let before = self.earlier.iter().fold(start, follow);
         let spoken = self.earlier.iter().any(|message| matches!(message.role(), "user" | "assistant"));
-        Position {
-            before: spoken.then(|| before.digest()),
-            with_input: before.then("user", &self.input).digest(),
-        }
+        let with_results =
+            self.results.iter().fold(before, |thread, result| thread.then("tool", &result.content));
+        let with_input = match &self.input {
+            Content::Nothing => with_results,
+            input => with_results.then("user", input),
+        };
+        Position { before: spoken.then(|| before.digest()), with_input: with_input.digest() }
     }
 
-    /// All of it as one input, if every message is from the user.
-    pub fn into_only_input(self) -> Option<Content> {
+    /// All of it as one input, if every message is from the user, or what its tools returned.
+    pub fn into_only_input(self) -> Option<(Vec<ToolResult>, Content)> {
         if self.earlier.is_empty() {
-            return Some(self.input);
+            return Some((self.results, self.input));
+        }
+        if !self.results.is_empty() {
+            return None;
         }
         let mut parts = Vec::new();
         for message in self.earlier {
@@ -89,8 +101,22 @@ impl Conversation {
             parts.extend(into_parts(content));
         }
         parts.extend(into_parts(self.input));
-        Some(Content::Parts(parts))
+        Some((Vec::new(), Content::Parts(parts)))
     }
+}
+
+/// What a client tells, as a session takes it.
+#[derive(Debug)]
+pub struct Told {
+    /// For a session that begins with it.
+    pub imported: Vec<Message>,
+    pub results: Vec<ToolResult>,
+    pub content: Content,
+}
+
+fn with_results(mut earlier: Vec<Message>, results: &[ToolResult]) -> Vec<Message> {
+    earlier.extend(results.iter().cloned().map(|result| Message::new(Time(0), Body::Result(result))));
+    earlier
 }
 
 fn into_parts(content: Content) -> Vec<Part> {
@@ -104,17 +130,7 @@ fn into_parts(content: Content) -> Vec<Part> {
 
 /// One message further. Calls count too: they are part of what the client saw.
 fn follow(thread: Thread, message: &Message) -> Thread {
-    let thread = thread.then(message.role(), message.content());
-    match message.calls() {
-        [] => thread,
-        calls => {
-            let fields = calls
-                .iter()
-                .flat_map(|call| [call.id.as_bytes(), call.name.as_bytes(), call.arguments.as_bytes()]);
-            let digest = Digest::of(&fields.collect::<Vec<_>>());
-            thread.then("calls", &Content::Text(digest.to_hex()))
-        }
-    }
+    with_calls(thread.then(message.role(), message.content()), message.calls().iter())
 }
 
 /// Nobody knows when it was said; it was before now, and in this order.
@@ -197,17 +213,32 @@ impl Said {
         let broken = self.broken_group();
         let (input, at) = match self.rows.pop() {
             Some((at, Body::User(content))) => (content, at),
-            Some((at, body)) => return Err(not_from_the_user(at, &body)),
+            Some(last @ (at, Body::Result(_))) => {
+                self.rows.push(last);
+                (Content::Nothing, at)
+            }
+            Some((at, _)) => return Err(from_the_assistant(at)),
             None => return Err(ApiError::invalid("messages", "There is no message from the user.")),
         };
-        if input.is_empty() || matches!(&input, Content::Text(text) if text.trim().is_empty()) {
+        let mut results = Vec::new();
+        while let Some((_, body)) = self.rows.pop_if(|(_, body)| matches!(body, Body::Result(_))) {
+            results.extend(match body {
+                Body::Result(result) => Some(result),
+                _ => None,
+            });
+        }
+        results.reverse();
+        let is_silent = results.is_empty() || input != Content::Nothing;
+        let says_nothing =
+            input.is_empty() || matches!(&input, Content::Text(text) if text.trim().is_empty());
+        if is_silent && says_nothing {
             return Err(ApiError::invalid(
                 at.field("content"),
                 format!("{at} is the new message, and says nothing."),
             ));
         }
         let earlier = self.rows.into_iter().map(|(_, body)| Message::new(Time(0), body)).collect();
-        Ok(Conversation { system: self.system, earlier, input, broken })
+        Ok(Conversation { system: self.system, earlier, results, input, broken })
     }
 
     /// Every provider refuses a call without its result right after it, and a result without its call.
@@ -242,14 +273,9 @@ impl Said {
     }
 }
 
-fn not_from_the_user(at: At, body: &Body) -> ApiError {
-    let message = match body {
-        Body::Result(_) => format!(
-            "{at} is a tool's result. Tools run on this side, so a turn cannot begin with one; \
-             send a message from the user after it."
-        ),
-        _ => format!("The last message must be from the user; {at} is from the assistant."),
-    };
+fn from_the_assistant(at: At) -> ApiError {
+    let message =
+        format!("The last message must be from the user, or a tool's result; {at} is from the assistant.");
     ApiError::invalid(at.field("role"), message).code("invalid_last_message")
 }
 
@@ -313,6 +339,7 @@ fn call(item: Value) -> Option<ToolCall> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use throughline_core::route::resume;
 
     fn parse(messages: Value) -> Result<Conversation, ApiError> {
         Conversation::from_messages(Some(messages))
@@ -344,7 +371,8 @@ mod tests {
         ]))
         .unwrap();
         assert_eq!(conversation.system.as_deref(), Some("Be brief.\nIn English."));
-        let (earlier, input) = conversation.import(Time(100)).unwrap();
+        let Told { imported: earlier, content: input, results } = conversation.import(Time(100)).unwrap();
+        assert!(results.is_empty());
         assert_eq!(input, Content::text("bye"));
         let roles: Vec<_> = earlier.iter().map(Message::role).collect();
         assert_eq!(roles, ["user", "assistant", "tool", "tool", "assistant"]);
@@ -373,7 +401,7 @@ mod tests {
             ),
             (
                 json!([user, {"role": "assistant", "content": "y"}]),
-                "The last message must be from the user; messages[1] is from the assistant.",
+                "The last message must be from the user, or a tool's result; messages[1] is from the assistant.",
             ),
             (json!([user, {"role": "tool", "content": "y"}, user]), "messages[1] needs a tool_call_id."),
             (
@@ -391,12 +419,27 @@ mod tests {
         ] {
             assert_eq!(parse(messages.clone()).unwrap_err().message(), words, "{messages}");
         }
-        assert!(
-            parse(json!([user, group(&["a"]), result("a")]))
-                .unwrap_err()
-                .message()
-                .contains("Tools run on this side")
-        );
+    }
+
+    #[test]
+    fn p13_what_a_clients_tools_returned_goes_on_where_the_calls_were_made() {
+        let user = json!({"role": "user", "content": "x"});
+        let asked = parse(json!([user])).unwrap().position("p").with_input;
+        let seen = resume(asked, "assistant", &Content::Nothing);
+        let call =
+            |id: &str| ToolCall { id: id.into(), name: "f".into(), arguments: "{ }".into(), extra: None };
+        let tip = with_calls(seen, [call("a"), call("b")].iter()).digest();
+        for last in [None, Some(json!({"role": "user", "content": "and?"}))] {
+            let mut messages = vec![user.clone(), group(&["a", "b"]), result("b"), result("a")];
+            messages.extend(last.clone());
+            let conversation = parse(json!(messages)).unwrap();
+            assert_eq!(conversation.position("p").before, Some(tip));
+            let told = conversation.import(Time(9)).unwrap();
+            let ids: Vec<_> = told.results.iter().map(|result| result.call_id.as_str()).collect();
+            assert_eq!(ids, ["b", "a"]);
+            assert_eq!(told.content == Content::Nothing, last.is_none());
+            assert_eq!(told.imported.len(), 4, "a session that begins with it has all of it");
+        }
     }
 
     #[test]
@@ -414,8 +457,8 @@ mod tests {
         ] {
             let error = parse(messages.clone()).unwrap().import(Time(0)).unwrap_err();
             assert!(error.message().starts_with(words), "{messages}: {}", error.message());
-            let (earlier, _) = parse(messages.clone()).unwrap().import_repaired(Time(0));
-            assert_eq!(history::violations(&earlier), [], "{messages}");
+            let told = parse(messages.clone()).unwrap().import_repaired(Time(0));
+            assert_eq!(history::violations(&told.imported), [], "{messages}");
         }
     }
 

@@ -77,9 +77,15 @@ impl ApiError {
         Self { should_retry: Some(false), ..self }
     }
 
-    pub fn unauthorised() -> Self {
-        let message = "The API key is missing or wrong. Send it as `Authorization: Bearer <key>`; \
-                       the gateway keeps it in a file in the agent's home.";
+    /// In the words by which libraries tell a wrong key from other refusals. `offered`: there was one.
+    pub fn unauthorised(offered: bool) -> Self {
+        let what = match offered {
+            true => "Incorrect API key provided.",
+            false => "You didn't provide an API key.",
+        };
+        let message = format!(
+            "{what} Send it as `Authorization: Bearer <key>`; the gateway keeps it in a file in the agent's home."
+        );
         Self::new(StatusCode::UNAUTHORIZED, message).code("invalid_api_key")
     }
 
@@ -160,6 +166,7 @@ impl From<Refusal> for ApiError {
             Refusal::OtherBody => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
             Refusal::MovedOn => (StatusCode::CONFLICT, "conversation_moved_on"),
             Refusal::Busy(_) => (StatusCode::CONFLICT, "session_busy"),
+            Refusal::Results(_) => (StatusCode::BAD_REQUEST, "invalid_tool_results"),
             Refusal::Unknown(_) => (StatusCode::NOT_FOUND, "not_found"),
             Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
             Refusal::Unwritable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unwritable"),

@@ -3,6 +3,7 @@
 use crate::error::ApiError;
 use std::borrow::Cow;
 use std::sync::Arc;
+use throughline_core::message::ToolCall;
 use throughline_core::port::{Desk, Progress, Receipt, Refusal, Settled, Update};
 use throughline_core::session::Outcome;
 use throughline_core::turn::{Answer, Usage};
@@ -48,6 +49,7 @@ impl Follower {
                 | Update::Restarted
                 | Update::Calling { .. }
                 | Update::Called { .. }
+                | Update::Unattended { .. }
                 | Update::Asked(_)
                 | Update::Troubled(_) => {}
                 Update::Settled(settled) => return Ok(settled),
@@ -70,6 +72,28 @@ impl Follower {
     }
 }
 
+/// Ends the turn of an input if whoever waits for it goes before it is over.
+pub struct Leaving(Option<(Arc<dyn Desk>, SessionId, Seq)>);
+
+impl Leaving {
+    /// `stops`: otherwise nothing happens.
+    pub fn of(follower: &Follower, stops: bool) -> Self {
+        Self(stops.then(|| (follower.desk.clone(), follower.session.clone(), follower.seq)))
+    }
+
+    pub fn is_over(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some((desk, session, seq)) = self.0.take() {
+            desk.abandon(session, seq);
+        }
+    }
+}
+
 /// One answer on its way to its client.
 pub struct Delivery {
     desk: Arc<dyn Desk>,
@@ -89,6 +113,8 @@ pub struct Reply<'a> {
     pub reasoning: Option<&'a str>,
     pub finish: Finish,
     pub usage: Usage,
+    /// What the client is to run.
+    pub calls: &'a [ToolCall],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +122,8 @@ pub enum Finish {
     Stop,
     Length,
     Filtered,
+    /// With calls for the client.
+    Calls,
 }
 
 impl Finish {
@@ -116,11 +144,20 @@ impl<'a> Reply<'a> {
                 settled.answer.as_ref().map(Self::from_answer).ok_or_else(ApiError::unreadable)
             }
             Outcome::Failed(_, failure) => Err(failure.into()),
-            Outcome::Done { said, .. } => {
-                Ok(Self { text: said.into(), reasoning: None, finish: Finish::Stop, usage: Usage::default() })
-            }
+            Outcome::Done { said, .. } => Ok(Self {
+                text: said.into(),
+                reasoning: None,
+                finish: Finish::Stop,
+                usage: Usage::default(),
+                calls: &[],
+            }),
             Outcome::Moved { .. } => Err(ApiError::unreadable()), // a follower goes along
         }
+    }
+
+    /// Calls may stand alone; an answer without them says something, were it nothing.
+    pub fn has_words(&self) -> bool {
+        !self.text.is_empty() || self.calls.is_empty()
     }
 
     fn from_answer(answer: &'a Answer) -> Self {
@@ -133,8 +170,12 @@ impl<'a> Reply<'a> {
         Self {
             text,
             reasoning: reasoning.filter(|text| !text.is_empty()),
-            finish: Finish::from_provider(said.finish.as_deref()),
+            finish: match said.calls.is_empty() {
+                true => Finish::from_provider(said.finish.as_deref()),
+                false => Finish::Calls,
+            },
             usage: answer.usage,
+            calls: &said.calls,
         }
     }
 }

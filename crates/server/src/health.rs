@@ -21,7 +21,8 @@ pub async fn alive(State(app): State<Arc<App>>) -> Json<Value> {
 /// is an agent of that name is nobody else's business.
 pub async fn ready(State(app): State<Arc<App>>, request: Request) -> Response {
     if request.extensions().get::<ByName>().is_some() && !app.guard.admits(request.headers()) {
-        return ApiError::unauthorised().into_response();
+        return ApiError::unauthorised(request.headers().contains_key(http::header::AUTHORIZATION))
+            .into_response();
     }
     let status = app.desk.status();
     let reason = match (status.draining, status.unwritable, status.ready) {

@@ -2,10 +2,12 @@
 
 use crate::App;
 use crate::auth::{self, SESSION_KEY};
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, Told};
 use crate::error::ApiError;
+use crate::wishes::Wishes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use throughline_core::input::{Birth, DedupeKey, Kind, Request, Sender, Trace};
+use throughline_core::input::{Birth, ClientTools, DedupeKey, Kind, Request, Sender, Trace};
+use throughline_core::message::ToolResult;
 use throughline_core::port::{Receipt, Submission};
 use throughline_core::prompt::Digest;
 use throughline_core::route::Target;
@@ -15,16 +17,12 @@ const SESSION_ID: HeaderName = HeaderName::from_static("x-hermes-session-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// How OpenAI's libraries mark their own retries.
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
-const IGNORED: HeaderName = HeaderName::from_static("x-throughline-ignored");
 /// The name under which `throughline why` finds the message.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 255;
 /// Who asks is kept with every message and every session of theirs.
 const USER_LENGTH_MAX: usize = 512;
-/// A header that lists more than this helps nobody.
-const IGNORED_NAMES_MAX: usize = 16;
-const IGNORED_NAME_LENGTH_MAX: usize = 64;
 
 /// Who asks, by its headers and its `user` field.
 pub struct Caller {
@@ -34,6 +32,7 @@ pub struct Caller {
     session_key: Option<HeaderValue>,
     idempotency_key: Option<String>,
     is_marked_retry: bool,
+    pub wishes: Wishes,
 }
 
 /// What is asked, apart from where it belongs.
@@ -41,6 +40,9 @@ pub struct Ask {
     pub endpoint: &'static str,
     pub body: Digest,
     pub sampling: Option<JsonText>,
+    pub tools: Option<ClientTools>,
+    /// What is said is to be forgotten, as far as that goes: nobody is reminded of it.
+    pub unkept: bool,
 }
 
 /// Where an input goes and what it brings along.
@@ -48,6 +50,8 @@ pub struct Placed {
     pub target: Target,
     pub system: Option<String>,
     pub imported: Vec<Message>,
+    /// What the client's tools returned.
+    pub results: Vec<ToolResult>,
     pub content: Content,
     /// The client's view of the conversation, where that is what finds it again.
     pub thread: Option<Digest>,
@@ -68,8 +72,20 @@ impl Caller {
             session_key: session_key.and(headers.get(SESSION_KEY)).cloned(),
             idempotency_key: idempotency_key(headers)?,
             is_marked_retry: is_marked_retry(headers),
+            wishes: Wishes::of(headers)?,
             user,
         })
+    }
+
+    /// Whoever names neither a session nor a person has no conversation to be reminded of.
+    fn is_stateless(&self) -> bool {
+        let named = self.session.is_some() || self.session_key.is_some() || self.user.is_some();
+        !named && !self.wishes.memory
+    }
+
+    /// The turn ends if this client hangs up before its answer is there.
+    pub fn stops(&self, app: &App) -> bool {
+        self.wishes.stops.unwrap_or(app.options.stop_on_disconnect)
     }
 
     /// With a session's name, to that session, whose own history wins. Without, to where the
@@ -78,15 +94,15 @@ impl Caller {
         let at = app.desk.now();
         if let Some(session) = &self.session {
             let system = conversation.system.take();
-            let (imported, content) = conversation.import_repaired(at);
+            let Told { imported, results, content } = conversation.import_repaired(at);
             let target = Target::Session(session.clone());
-            return Ok(Placed { target, system, imported, content, thread: None, at });
+            return Ok(Placed { target, system, imported, results, content, thread: None, at });
         }
         let position = conversation.position(&self.principal);
         let target = position.before.map_or(Target::Fresh, |before| Target::Thread { before });
         let system = conversation.system.take();
-        let (imported, content) = conversation.import(at)?;
-        Ok(Placed { target, system, imported, content, thread: Some(position.with_input), at })
+        let Told { imported, results, content } = conversation.import(at)?;
+        Ok(Placed { target, system, imported, results, content, thread: Some(position.with_input), at })
     }
 
     pub fn submission(&self, app: &App, ask: &Ask, placed: Placed) -> Submission {
@@ -100,7 +116,7 @@ impl Caller {
                 (DedupeKey::of(&["api", "", &app.desk.unique()]), Some(implicit))
             }
         };
-        let Placed { target, system, imported, content, thread, at } = placed;
+        let Placed { target, system, imported, results, content, thread, at } = placed;
         let sampling = ask.sampling.clone();
         Submission {
             target,
@@ -122,30 +138,23 @@ impl Caller {
                 system,
                 sampling,
                 task: None,
+                tools: ask.tools.clone(),
+                results,
+                stateless: self.is_stateless() || ask.unkept,
             }),
             reply_to: None,
             sender: self.user.clone().map(|id| Sender { id, name: None }),
             platform_id: None,
             trace: Trace::default(),
+            can_answer: self.wishes.approvals,
             may_be_retry: implicit_key.is_some() && (self.is_marked_retry || self.session.is_some()),
             gathers: None,
         }
     }
 
     /// What every response to an accepted request carries.
-    pub fn stamp(&self, app: &App, receipt: &Receipt, ignored: Vec<String>) -> Stamp {
-        let ignored = listed(ignored);
-        if let Some(names) = &ignored
-            && !receipt.duplicate
-        {
-            app.desk.note(Some(receipt.session.clone()), "request_fields_ignored", names.clone());
-        }
-        Stamp {
-            session: receipt.session.clone(),
-            seq: receipt.seq,
-            session_key: self.session_key.clone(),
-            ignored,
-        }
+    pub fn stamp(&self, receipt: &Receipt) -> Stamp {
+        Stamp { session: receipt.session.clone(), seq: receipt.seq, session_key: self.session_key.clone() }
     }
 }
 
@@ -188,35 +197,17 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// The names of ignored fields, fit for a header. A client chose them, so only plain ones are repeated.
-fn listed(mut names: Vec<String>) -> Option<String> {
-    let is_plain = |name: &str| {
-        name.len() <= IGNORED_NAME_LENGTH_MAX
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
-    };
-    for name in &mut names {
-        if name.is_empty() || !is_plain(name) {
-            *name = "?".to_owned();
-        }
-    }
-    names.sort_unstable();
-    names.dedup();
-    names.truncate(IGNORED_NAMES_MAX);
-    (!names.is_empty()).then(|| names.join(", "))
-}
-
 /// Which turn a response belongs to, in its headers.
 pub struct Stamp {
     pub session: SessionId,
     pub seq: Seq,
     session_key: Option<HeaderValue>,
-    ignored: Option<String>,
 }
 
 impl Stamp {
     /// Of a request that says nothing about its caller.
     pub fn plain(receipt: &Receipt) -> Self {
-        Self { session: receipt.session.clone(), seq: receipt.seq, session_key: None, ignored: None }
+        Self { session: receipt.session.clone(), seq: receipt.seq, session_key: None }
     }
 
     pub fn put(&self, headers: &mut HeaderMap) {
@@ -228,9 +219,6 @@ impl Stamp {
         };
         put(SESSION_ID, self.session.as_str());
         put(REQUEST_ID, &format!("{}/{}", self.session, self.seq));
-        if let Some(ignored) = &self.ignored {
-            put(IGNORED, ignored);
-        }
         if let Some(session_key) = &self.session_key {
             headers.insert(SESSION_KEY, session_key.clone());
         }
@@ -252,19 +240,4 @@ fn name(prefix: &str, session: &SessionId, seq: Seq) -> String {
     name.truncate(24);
     name.insert_str(0, prefix);
     name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn p31_a_clients_own_words_never_reach_a_header_unchecked() {
-        let names = |names: &[&str]| listed(names.iter().map(|name| (*name).to_owned()).collect());
-        assert_eq!(names(&[]), None);
-        assert_eq!(names(&["tools", "logprobs"]).as_deref(), Some("logprobs, tools"));
-        assert_eq!(names(&["a\r\nb: c", "ü", ""]).as_deref(), Some("?"));
-        let many: Vec<_> = (0..100).map(|i| format!("f{i}")).collect();
-        assert_eq!(listed(many).unwrap().split(", ").count(), IGNORED_NAMES_MAX);
-    }
 }

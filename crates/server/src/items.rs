@@ -89,7 +89,8 @@ mod tests {
         ]);
         let conversation = conversation(Some(input), Some("Be brief.".into())).unwrap();
         assert_eq!(conversation.system.as_deref(), Some("Be brief."));
-        let (earlier, input) = conversation.import(Time(0)).unwrap();
+        let crate::conversation::Told { imported: earlier, content: input, .. } =
+            conversation.import(Time(0)).unwrap();
         assert_eq!(input, Content::text("and now?"));
         let roles: Vec<_> = earlier.iter().map(Message::role).collect();
         assert_eq!(roles, ["user", "assistant", "tool", "tool", "assistant"]);

@@ -3,7 +3,7 @@
 //! Everything that comes in goes through the [`Desk`]; everything that goes out was committed
 //! before. A response begins when the input is on disk and ends when its turn has settled, so a
 //! client that saw `[DONE]`, or a whole JSON body, has seen the truth. A client that hangs up stops
-//! nothing: it asks again and gets the same bytes.
+//! nothing, unless it or the operator wants that: it asks again and gets the same bytes.
 //!
 //! - every route under `/v1` and `/api` needs the key, on loopback too; only health is open, and [`proof`], by
 //!   which a gateway shows that it knows the key
@@ -42,7 +42,9 @@ mod shown;
 mod sse;
 mod status;
 mod ticket;
+mod tools;
 mod view;
+mod wishes;
 mod written;
 
 pub use intake::completion_id;
@@ -50,7 +52,7 @@ pub use porch::{Absent, Porch};
 pub use status::{Alone, Condition, Host, Member, Restart, RestartScope, remembering_json, standing_json};
 pub use ticket::Ticket;
 
-use crate::auth::Guard;
+use crate::auth::{Guard, Pages};
 use crate::error::ApiError;
 pub use axum::Router;
 pub use throughline_net::listener::Limits;
@@ -96,6 +98,10 @@ pub struct Options {
     pub keep_alive: Duration,
     /// The process that this agent is part of.
     pub host: Arc<dyn Host>,
+    /// Web pages of these origins may ask, if they have the key. `*`: any.
+    pub cors_origins: Vec<String>,
+    /// A turn ends when whoever asked for it hangs up, unless the request says otherwise.
+    pub stop_on_disconnect: bool,
     /// Programs of others that work for this agent, as `/api/status` lists them.
     pub plugins: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Servers of the Model Context Protocol that this agent uses, likewise.
@@ -113,6 +119,7 @@ struct App {
 /// All routes of one agent.
 pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
     let guard = Arc::new(Guard::new(&options.api_key, &options.home));
+    let pages = Arc::new(Pages { guard: guard.clone(), origins: options.cors_origins.clone() });
     let app = Arc::new(App { guard: guard.clone(), started: desk.now(), desk, options });
     let open = Router::new()
         .route("/health", get(health::alive))
@@ -146,7 +153,7 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
         .route("/api/approvals/{*call}", post(approvals::decide))
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(guard.clone(), auth::require));
+        .layer(from_fn_with_state(guard, auth::require));
     // At the gravest level, so that it is there whatever is logged.
     let span = tracing::error_span!("agent", agent = %app.options.agent);
     let around = move |request: Request, next: Next| {
@@ -155,7 +162,7 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
     };
     open.merge(locked)
         .with_state(app)
-        .layer(from_fn_with_state(guard, auth::refuse_pages))
+        .layer(from_fn_with_state(pages, auth::refuse_pages))
         .layer(from_fn(around))
 }
 

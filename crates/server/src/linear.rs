@@ -8,7 +8,7 @@ use throughline_core::Time;
 
 fn parsed(text: &str) {
     if let Ok(fields) = body::parse(text.as_bytes()) {
-        let _ = (fields.digest(), fields.left());
+        let _ = (fields.digest(), fields.refuse_rest());
     }
 }
 

@@ -8,7 +8,7 @@
 //! then knows to ask again. Whoever has not gets the same answers for every name, whether an agent is called so
 //! or not.
 
-use crate::auth::{self, Guard};
+use crate::auth::{self, Guard, Pages};
 use crate::error::ApiError;
 use crate::proof;
 use axum::extract::{Request, State};
@@ -115,7 +115,7 @@ fn absent(guard: Guard, agent: String, version: String) -> Router {
             .is_some()
             && !guard.admits(request.headers())
         {
-            true => ApiError::unauthorised(),
+            true => ApiError::unauthorised(request.headers().contains_key(http::header::AUTHORIZATION)),
             false => gone(),
         }
     };
@@ -129,7 +129,8 @@ fn absent(guard: Guard, agent: String, version: String) -> Router {
     let locked = Router::new()
         .fallback(async move || gone().into_response())
         .layer(from_fn_with_state(guard.clone(), auth::require));
-    open.merge(locked).with_state(guard.clone()).layer(from_fn_with_state(guard, auth::refuse_pages))
+    let pages = Arc::new(Pages { guard: guard.clone(), origins: Vec::new() });
+    open.merge(locked).with_state(guard).layer(from_fn_with_state(pages, auth::refuse_pages))
 }
 
 /// The agent that a path names, and what is asked of it.

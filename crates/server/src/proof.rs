@@ -73,7 +73,7 @@ pub(crate) async fn prove(State(app): State<Arc<App>>, request: Request) -> Resu
 pub(crate) async fn answer(guard: &Guard, request: Request) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
     let visit = head.extensions.get::<Visit>().filter(|visit| visit.is_local());
-    let Some(address) = visit.map(|visit| visit.local) else { return Err(ApiError::unauthorised()) };
+    let Some(address) = visit.map(|visit| visit.local) else { return Err(ApiError::unauthorised(false)) };
     let body::Arrived { bytes, room: _room } = body::read(&head.headers, body, BODY_BYTES_MAX).await?;
     let nonce = body::parse(&bytes)?.text("nonce")?.unwrap_or_default();
     let nonce = Digest::from_hex(&nonce).ok_or_else(|| {

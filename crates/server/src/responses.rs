@@ -6,15 +6,21 @@
 //!
 //! Two requests that continue the same response meet here: the second sees the first, and branches.
 //!
+//! Tools that the client brings along are its own to run: their calls are items of the output, and a request whose input
+//! holds their results goes on from there.
+//!
+//! With `"store": false` a response has an id that leads nowhere: it cannot be read back or continued by it, and no
+//! other conversation is reminded of it. The agent's own transcript keeps it, as that of any turn.
+//!
 //! Deliberately absent: reasoning items (what a model thought is counted, not shown), stored
 //! copies (a response is its turn, read back), `conversation`, `background` and `prompt`.
 
 use crate::App;
-use crate::body::{self, Fields};
+use crate::body::{self, Fields, wrong_type};
 use crate::conversation::Conversation;
 use crate::error::ApiError;
 use crate::extract::Name;
-use crate::follow::{Finish, Follower, Reply};
+use crate::follow::{Finish, Follower, Leaving, Reply};
 use crate::intake::{Ask, Caller, Placed, Stamp};
 use crate::items;
 use crate::sampling;
@@ -22,15 +28,17 @@ use crate::sessions;
 use crate::shown::Shown;
 use crate::sse::{self, Voice, Work};
 use crate::ticket::Ticket;
+use crate::tools::{self, Chosen, Spelling};
 use crate::written;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::message::Body;
+use throughline_core::message::{Body, ToolCall};
 use throughline_core::port::{Delta, Question, Reading, Receipt, Refusal, Settled, Submission};
 use throughline_core::route::Target;
 use throughline_core::{Content, Message, RowId, Time, history, turn};
@@ -43,22 +51,26 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(200);
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     let body::Arrived { bytes, room } = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let bytes = resolved(&app, &head.headers, bytes).await?;
     let at = app.desk.now();
     let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
-    let Asked { caller, manner, said, ignored } = read?;
+    let Asked { caller, manner, said } = read?;
     let receipt = match said {
         Said::Begins(submission) => app.desk.submit(*submission).await?,
         Said::Follows { id, ask, conversation } => go_on(&app, &caller, &ask, conversation, &id).await?,
     };
     drop(room);
-    let stamp = caller.stamp(&app, &receipt, ignored);
+    let stamp = caller.stamp(&receipt);
     let mut follower = Follower::new(app.desk.clone(), receipt);
+    let mut leaving = Leaving::of(&follower, caller.stops(&app));
     let response = ResponseOf::new(&app, &stamp, manner, at);
     if response.manner.streams {
         let voice = Happenings::new(response);
-        return Ok(sse::stream(voice, follower, &stamp, app.options.keep_alive));
+        return Ok(sse::stream(voice, follower, leaving, &stamp, app.options.keep_alive));
     }
-    let answered = match follower.settled().await {
+    let settled = follower.settled().await;
+    leaving.is_over();
+    let answered = match settled {
         Ok(settled) => Reply::of(&settled).map(|reply| {
             let json = response.since(settled.began).answered(&reply);
             written::whole(json, &stamp, Some(follower.delivery()))
@@ -77,8 +89,6 @@ struct Asked {
     caller: Caller,
     manner: Manner,
     said: Said,
-    /// Names of fields that nobody took.
-    ignored: Vec<String>,
 }
 
 enum Said {
@@ -96,14 +106,17 @@ impl Asked {
         let mut fields = body::parse(bytes)?;
         let digest = fields.digest();
         let caller = Caller::new(app, headers, fields.text("user")?)?;
-        let manner = Manner::take(app, &mut fields)?;
+        let manner = Manner::take(app, &caller, &mut fields)?;
         let conversation = items::conversation(fields.take("input"), manner.instructions.clone())?;
-        let ask = Ask { endpoint: "responses", body: digest, sampling: sampling::of_response(&mut fields)? };
+        let Chosen { tools, wishes } = tools::take(&mut fields, Spelling::Responses)?;
+        let sampling = sampling::of_response(&mut fields, wishes)?;
+        fields.refuse_rest()?;
+        let ask = Ask { endpoint: "responses", body: digest, sampling, tools, unkept: !manner.is_kept };
         let said = match manner.previous_response_id.clone() {
             Some(id) => Said::Follows { id, ask, conversation },
             None => Said::Begins(Box::new(caller.submission(app, &ask, caller.place(app, conversation)?))),
         };
-        Ok(Self { caller, manner, said, ignored: fields.left() })
+        Ok(Self { caller, manner, said })
     }
 }
 
@@ -156,8 +169,8 @@ async fn go_on(
         return Err(ApiError::invalid("previous_response_id", message));
     }
     let system = conversation.system.take();
-    let content = conversation.into_only_input().ok_or_else(|| {
-        let message = "With previous_response_id, input may hold messages from the user only: \
+    let (results, content) = conversation.into_only_input().ok_or_else(|| {
+        let message = "With previous_response_id, input may hold messages from the user and results of tools only: \
                        what was said before is kept here.";
         ApiError::invalid("input", message)
     })?;
@@ -165,6 +178,7 @@ async fn go_on(
         target,
         system: system.clone(),
         imported,
+        results: results.clone(),
         content: content.clone(),
         thread: None,
         at: app.desk.now(),
@@ -189,6 +203,11 @@ async fn history_up_to(app: &App, caller: &Caller, previous: Receipt) -> Result<
         let message = "The previous response has no answer to go on from; send its input again first.";
         return Err(ApiError::new(StatusCode::BAD_REQUEST, message).code("previous_response_failed"));
     };
+    if !answer.said.calls.is_empty() {
+        let message = "The previous response left calls to its client, and something else was said since; continue from \
+                       a later one.";
+        return Err(ApiError::new(StatusCode::CONFLICT, message).code("conversation_moved_on"));
+    }
     let Reading::History(rows) = app.desk.read(Question::History(session)).await? else {
         return Err(ApiError::unreadable());
     };
@@ -217,10 +236,14 @@ struct Manner {
     model: String,
     instructions: Option<String>,
     previous_response_id: Option<String>,
+    /// `store`.
+    is_kept: bool,
+    /// Tells of tools, too.
+    tells_more: bool,
 }
 
 impl Manner {
-    fn take(app: &App, fields: &mut Fields) -> Result<Self, ApiError> {
+    fn take(app: &App, caller: &Caller, fields: &mut Fields) -> Result<Self, ApiError> {
         for (name, instead) in [
             ("conversation", "use previous_response_id, or name a session in X-Hermes-Session-Id"),
             ("prompt", "send the text itself"),
@@ -234,15 +257,39 @@ impl Manner {
             let message = "background is not supported; stream the response, or wait for it.";
             return Err(ApiError::invalid("background", message).code("unsupported_parameter"));
         }
-        fields.take("stream_options"); // obfuscation of deltas: there is none
-        fields.take_if_met("store", &Value::Bool(true));
-        fields.take_if_met("truncation", &Value::from("disabled"));
+        let options = match fields.take("stream_options") {
+            None => None,
+            Some(Value::Object(options)) => Some(options), // obfuscation of deltas: there is none
+            Some(other) => return Err(wrong_type("stream_options", "an object", &other)),
+        };
+        let is_kept = match fields.take("store") {
+            None => true,
+            Some(Value::Bool(store)) => store,
+            Some(other) => return Err(wrong_type("store", "true or false", &other)),
+        };
+        match fields.text("truncation")?.as_deref() {
+            None | Some("disabled" | "auto") => {} // a conversation that grows too long is compressed
+            Some(other) => {
+                let message = format!("truncation is {other:?}; it can be auto or disabled.");
+                return Err(ApiError::invalid("truncation", message).code("unsupported_value"));
+            }
+        }
+        if let Some(include) = fields.take("include") {
+            let wants = |name: &str| include.as_array().is_some_and(|list| list.iter().any(|it| it == name));
+            if !include.is_array() || wants("message.output_text.logprobs") {
+                let message = "include can ask for nothing that is not there anyway: probabilities of tokens are not known here.";
+                return Err(ApiError::invalid("include", message).code("unsupported_value"));
+            }
+        }
+        sampling::refuse_impossible(fields)?;
         let model = fields.text("model")?.filter(|model| !model.is_empty());
         Ok(Self {
             streams: fields.flag("stream")?,
             model: model.unwrap_or_else(|| app.options.model.clone()),
             instructions: fields.text("instructions")?,
             previous_response_id: fields.text("previous_response_id")?,
+            is_kept,
+            tells_more: caller.wishes.with_options(options.as_ref()).events,
         })
     }
 
@@ -252,6 +299,8 @@ impl Manner {
             model: app.options.model.clone(),
             instructions: None,
             previous_response_id: None,
+            is_kept: true,
+            tells_more: false,
         }
     }
 }
@@ -332,12 +381,30 @@ struct TextFormat {
 }
 
 #[derive(Serialize)]
-struct Item<'a> {
+#[serde(untagged)]
+enum Item<'a> {
+    Message(MessageItem<'a>),
+    Call(CallItem<'a>),
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct MessageItem<'a> {
     r#type: &'static str,
     id: &'a str,
     status: Status,
     role: &'static str,
     content: &'a [Part<'a>],
+}
+
+/// A call for the client to run.
+#[derive(Clone, Serialize)]
+struct CallItem<'a> {
+    r#type: &'static str,
+    id: String,
+    status: Status,
+    call_id: &'a str,
+    name: &'a str,
+    arguments: &'a str,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -392,7 +459,7 @@ impl From<turn::Usage> for Usage {
 /// How a response of this finish stands, and why it is not whole.
 fn standing(finish: Finish) -> (Status, Option<Incomplete>) {
     match finish {
-        Finish::Stop => (Status::Completed, None),
+        Finish::Stop | Finish::Calls => (Status::Completed, None),
         Finish::Length => (Status::Incomplete, Some(Incomplete { reason: "max_output_tokens" })),
         Finish::Filtered => (Status::Incomplete, Some(Incomplete { reason: "content_filter" })),
     }
@@ -400,8 +467,12 @@ fn standing(finish: Finish) -> (Status, Option<Incomplete>) {
 
 impl ResponseOf {
     fn new(app: &App, stamp: &Stamp, manner: Manner, at: Time) -> Self {
-        let ticket = Ticket { session: stamp.session.clone(), seq: stamp.seq };
-        Self { id: ticket.issue(&app.guard), item: stamp.name("msg_"), created: at.whole_seconds(), manner }
+        // An id that nothing is found by, where nothing is to be found.
+        let id = match manner.is_kept {
+            true => Ticket { session: stamp.session.clone(), seq: stamp.seq }.issue(&app.guard),
+            false => stamp.name("resp_"),
+        };
+        Self { item: item_name("msg_", &id), id, created: at.whole_seconds(), manner }
     }
 
     fn since(mut self, began: Time) -> Self {
@@ -425,7 +496,7 @@ impl ResponseOf {
             parallel_tool_calls: true,
             previous_response_id: self.manner.previous_response_id.as_deref(),
             reasoning: Reasoning { effort: None, summary: None },
-            store: true,
+            store: self.manner.is_kept,
             temperature: None,
             text: TextOptions { format: TextFormat { r#type: "text" } },
             tool_choice: "auto",
@@ -450,21 +521,95 @@ impl ResponseOf {
     }
 
     /// Calls `tell` with the response that says `reply`.
-    fn tell_answered<T>(&self, reply: &Reply<'_>, tell: impl FnOnce(&Object<'_>, &Item<'_>) -> T) -> T {
+    fn tell_answered<T>(&self, reply: &Reply<'_>, tell: impl FnOnce(&Object<'_>) -> T) -> T {
         let (status, incomplete_details) = standing(reply.finish);
         let content = [Part::new(&reply.text)];
-        let item =
-            || Item { r#type: "message", id: &self.item, status, role: "assistant", content: &content };
-        let output = [item()];
+        let mut output = Vec::with_capacity(reply.calls.len() + 1);
+        if reply.has_words() {
+            let id = &self.item;
+            let message = MessageItem { r#type: "message", id, status, role: "assistant", content: &content };
+            output.push(Item::Message(message));
+        }
+        let calls = reply.calls.iter().enumerate();
+        output.extend(calls.map(|(index, call)| Item::Call(self.call(index, call, &call.arguments))));
         let usage = Some(reply.usage.into());
-        tell(&Object { incomplete_details, usage, ..self.view(status, &output) }, &item())
+        tell(&Object { incomplete_details, usage, ..self.view(status, &output) })
+    }
+
+    fn call<'a>(&self, index: usize, call: &'a ToolCall, arguments: &'a str) -> CallItem<'a> {
+        CallItem {
+            r#type: "function_call",
+            id: item_name(&format!("fc_{index}_"), &self.id),
+            status: Status::Completed,
+            call_id: &call.id,
+            name: &call.name,
+            arguments,
+        }
     }
 
     fn answered(&self, reply: &Reply<'_>) -> Vec<u8> {
-        self.tell_answered(reply, |object, _| {
+        self.tell_answered(reply, |object| {
             serde_json::to_vec(object).expect("a response is texts and numbers")
         })
     }
+}
+
+/// What an item of a response is called: a client that refers to it by that name means what the response says there.
+fn item_name(prefix: &str, response: &str) -> String {
+    format!("{prefix}{}", response.strip_prefix(RESPONSE).unwrap_or(response))
+}
+
+/// What the ids of responses begin with.
+const RESPONSE: &str = "resp_";
+
+/// The body with every `item_reference` in its input replaced by what it refers to.
+async fn resolved(app: &App, headers: &HeaderMap, bytes: Bytes) -> Result<Bytes, ApiError> {
+    const REFERENCE: &str = "item_reference";
+    if !bytes.windows(REFERENCE.len()).any(|window| window == REFERENCE.as_bytes()) {
+        return Ok(bytes);
+    }
+    let Ok(mut body) = serde_json::from_slice::<Value>(&bytes) else { return Ok(bytes) }; // it is refused in its place
+    let user = body.get("user").and_then(Value::as_str).map(str::to_owned);
+    let principal = Caller::new(app, headers, user)?.principal;
+    let Some(items) = body.get_mut("input").and_then(Value::as_array_mut) else { return Ok(bytes) };
+    for item in items {
+        if item.get("type").and_then(Value::as_str) == Some(REFERENCE) {
+            let id = item.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+            *item = referred(app, &principal, &id).await?.ok_or_else(|| {
+                let message = format!("There is no item {id:?}, or not for this API key.");
+                ApiError::new(StatusCode::NOT_FOUND, message).code("item_not_found").param("input")
+            })?;
+        }
+    }
+    Ok(body.to_string().into())
+}
+
+/// The item that was called so in an earlier response.
+async fn referred(app: &App, principal: &str, id: &str) -> Result<Option<Value>, ApiError> {
+    let (place, rest) = match (id.strip_prefix("msg_"), id.strip_prefix("fc_")) {
+        (Some(rest), _) => (None, rest),
+        (None, Some(call)) => match call.split_once('_') {
+            Some((index, rest)) => (index.parse::<usize>().ok(), rest),
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    let Some(ticket) = Ticket::check(&format!("{RESPONSE}{rest}"), &app.guard) else { return Ok(None) };
+    // What was said to another caller is none of this one's.
+    if sessions::find(app, ticket.session.clone(), Some(principal.to_owned())).await.is_err() {
+        return Ok(None);
+    }
+    let Ok(receipt) = app.desk.follow(ticket.session, ticket.seq).await else { return Ok(None) };
+    let settled = Follower::new(app.desk.clone(), receipt).settled().await?;
+    let reply = Reply::of(&settled)?;
+    let call = place.and_then(|place| reply.calls.get(place));
+    Ok(match (place, call) {
+        (None, _) => Some(json!({"type": "message", "role": "assistant", "content": reply.text})),
+        (Some(_), Some(call)) => Some(json!({
+            "type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments,
+        })),
+        (Some(_), None) => None,
+    })
 }
 
 fn fault(error: &ApiError) -> Fault<'_> {
@@ -496,9 +641,19 @@ struct OfResponse<'a> {
 }
 
 #[derive(Serialize)]
-struct OfItem<'a> {
-    output_index: u32,
-    item: &'a Item<'a>,
+struct OfItem<'a, T> {
+    output_index: usize,
+    item: &'a T,
+}
+
+#[derive(Serialize)]
+struct OfArguments<'a> {
+    item_id: &'a str,
+    output_index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -553,8 +708,13 @@ impl Happenings {
         }
         self.is_open = true;
         let id = self.response.item.as_str();
-        let item =
-            Item { r#type: "message", id, status: Status::InProgress, role: "assistant", content: &[] };
+        let item = MessageItem {
+            r#type: "message",
+            id,
+            status: Status::InProgress,
+            role: "assistant",
+            content: &[],
+        };
         let mut teller = Teller { next_number: &mut self.next_number, out };
         teller.tell("response.output_item.added", &OfItem { output_index: 0, item: &item });
         let part = OfPart { item_id: id, output_index: 0, content_index: 0, part: Part::new("") };
@@ -573,15 +733,33 @@ impl Happenings {
     fn end(&mut self, reply: &Reply<'_>, out: &mut Vec<u8>) {
         let rest = self.shown.finish(&reply.text);
         self.say(&rest, out);
-        self.open(out);
+        let spoke = self.is_open || reply.has_words();
+        if spoke {
+            self.open(out);
+        }
         let Self { response, next_number, .. } = self;
         let mut teller = Teller { next_number, out };
-        let id = response.item.as_str();
-        teller.tell("response.output_text.done", &of_text(id, None, Some(&reply.text)));
-        let part = OfPart { item_id: id, output_index: 0, content_index: 0, part: Part::new(&reply.text) };
-        teller.tell("response.content_part.done", &part);
-        response.tell_answered(reply, |object, item| {
-            teller.tell("response.output_item.done", &OfItem { output_index: 0, item });
+        if spoke {
+            let id = response.item.as_str();
+            teller.tell("response.output_text.done", &of_text(id, None, Some(&reply.text)));
+            let part =
+                OfPart { item_id: id, output_index: 0, content_index: 0, part: Part::new(&reply.text) };
+            teller.tell("response.content_part.done", &part);
+            let (content, (status, _)) = ([Part::new(&reply.text)], standing(reply.finish));
+            let item = MessageItem { r#type: "message", id, status, role: "assistant", content: &content };
+            teller.tell("response.output_item.done", &OfItem { output_index: 0, item: &item });
+        }
+        for (index, call) in reply.calls.iter().enumerate() {
+            let output_index = index + usize::from(spoke);
+            let begun = CallItem { status: Status::InProgress, ..response.call(index, call, "") };
+            teller.tell("response.output_item.added", &OfItem { output_index, item: &begun });
+            let done = response.call(index, call, &call.arguments);
+            let of = |delta, arguments| OfArguments { item_id: &done.id, output_index, delta, arguments };
+            teller.tell("response.function_call_arguments.delta", &of(Some(done.arguments), None));
+            teller.tell("response.function_call_arguments.done", &of(None, Some(done.arguments)));
+            teller.tell("response.output_item.done", &OfItem { output_index, item: &done });
+        }
+        response.tell_answered(reply, |object| {
             let name = match object.status {
                 Status::Incomplete => "response.incomplete",
                 _ => "response.completed",
@@ -623,7 +801,9 @@ impl Voice for Happenings {
         if matches!(work, Work::Calling { .. }) {
             self.shown.restart(); // what was said before a call is not the answer
         }
-        sse::progress(work, out);
+        if self.response.manner.tells_more {
+            sse::progress(work, out);
+        }
     }
 
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {
@@ -651,7 +831,7 @@ impl Voice for Happenings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throughline_core::message::{Assistant, ToolCall, ToolResult};
+    use throughline_core::message::{Assistant, ToolResult};
 
     fn said(at: i64, text: &str) -> (RowId, Message) {
         let said = Assistant { content: Content::text(text), ..Assistant::default() };

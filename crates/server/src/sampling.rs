@@ -34,9 +34,8 @@ const FIELDS: [(&str, Shape); 15] = [
     ("verbosity", Shape::Text),
 ];
 
-/// Of a chat completion.
-pub fn of_chat(fields: &mut Fields) -> Result<Option<JsonText>, ApiError> {
-    let mut wishes = Map::new();
+/// Of a chat completion, beside what it says about tools.
+pub fn of_chat(fields: &mut Fields, mut wishes: Map<String, Value>) -> Result<Option<JsonText>, ApiError> {
     for (name, shape) in FIELDS {
         if let Some(value) = fields.take(name) {
             wishes.insert(name.to_owned(), checked(name, shape, value)?);
@@ -46,8 +45,10 @@ pub fn of_chat(fields: &mut Fields) -> Result<Option<JsonText>, ApiError> {
 }
 
 /// Of a response, under the names that chat completions have for the same things.
-pub fn of_response(fields: &mut Fields) -> Result<Option<JsonText>, ApiError> {
-    let mut wishes = Map::new();
+pub fn of_response(
+    fields: &mut Fields,
+    mut wishes: Map<String, Value>,
+) -> Result<Option<JsonText>, ApiError> {
     let mut wish = |name: &str, as_name: &str, shape, value: Option<Value>| match value {
         None | Some(Value::Null) => Ok(()),
         Some(value) => checked(name, shape, value).map(|value| {
@@ -64,6 +65,27 @@ pub fn of_response(fields: &mut Fields) -> Result<Option<JsonText>, ApiError> {
     let format = object("text.format", text.remove("format"))?;
     wish("text.format", "response_format", Shape::Object, response_format(format))?;
     Ok(as_text(wishes))
+}
+
+/// What neither API can have here, and what asks for nothing that an answer could show.
+pub fn refuse_impossible(fields: &mut Fields) -> Result<(), ApiError> {
+    let idle = |value: &Value| matches!(value, Value::Bool(false)) || value.as_u64() == Some(0);
+    for name in ["logprobs", "top_logprobs"] {
+        if fields.take(name).is_some_and(|value| !idle(&value)) {
+            let message = format!("{name} is not supported: probabilities of tokens are not known here.");
+            return Err(ApiError::invalid(name, message).code("unsupported_parameter"));
+        }
+    }
+    match fields.text("service_tier")?.as_deref() {
+        None | Some("auto" | "default") => {}
+        Some(other) => {
+            let message = format!("service_tier is {other:?}; it can be auto or default.");
+            return Err(ApiError::invalid("service_tier", message).code("unsupported_value"));
+        }
+    }
+    // Names of the caller's own, and hints for caches: the answer is the same without them.
+    fields.pass_over(&["metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"]);
+    Ok(())
 }
 
 /// Responses lay a schema flat beside its type; chat completions nest it.
@@ -119,17 +141,20 @@ mod tests {
     fn wishes_reach_the_model_under_one_name() {
         let mut fields = parse(br#"{"temperature": 0.5, "stop": ["a"], "top_p": null, "tools": []}"#)
             .unwrap_or_else(|_| panic!());
-        assert_eq!(of_chat(&mut fields).unwrap().unwrap().as_str(), r#"{"temperature":0.5,"stop":["a"]}"#);
-        assert_eq!(fields.left(), ["tools"]);
+        assert_eq!(
+            of_chat(&mut fields, Map::new()).unwrap().unwrap().as_str(),
+            r#"{"temperature":0.5,"stop":["a"]}"#
+        );
+        assert!(fields.refuse_rest().unwrap_err().message().contains("\"tools\""));
         let body = br#"{"max_output_tokens": 9, "reasoning": {"effort": "low"},
             "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}}"#;
         let mut fields = parse(body).unwrap_or_else(|_| panic!());
         assert_eq!(
-            of_response(&mut fields).unwrap().unwrap().as_str(),
+            of_response(&mut fields, Map::new()).unwrap().unwrap().as_str(),
             r#"{"max_completion_tokens":9,"reasoning_effort":"low","response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}}"#
         );
         let mut fields = parse(br#"{"text": {"format": {"type": "text"}}}"#).unwrap_or_else(|_| panic!());
-        assert_eq!(of_response(&mut fields).unwrap(), None);
+        assert_eq!(of_response(&mut fields, Map::new()).unwrap(), None);
     }
 
     #[test]
@@ -141,9 +166,9 @@ mod tests {
             r#"{"logit_bias": []}"#,
         ] {
             let mut fields = parse(body.as_bytes()).unwrap_or_else(|_| panic!());
-            assert!(of_chat(&mut fields).is_err(), "{body}");
+            assert!(of_chat(&mut fields, Map::new()).is_err(), "{body}");
         }
         let mut fields = parse(br#"{"reasoning": "low"}"#).unwrap_or_else(|_| panic!());
-        assert!(of_response(&mut fields).is_err());
+        assert!(of_response(&mut fields, Map::new()).is_err());
     }
 }

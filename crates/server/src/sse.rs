@@ -2,10 +2,10 @@
 //!
 //! The stream begins when the input is on disk, follows the turn, and ends when it has settled. It
 //! carries all that is ready in one piece, so an answer that is there at once is one write. A quiet
-//! stream says so every few seconds. Dropping it stops nothing but itself.
+//! stream says so every few seconds, in a comment. Dropping it stops nothing but itself, unless its client wants that.
 
 use crate::error::ApiError;
-use crate::follow::{Delivery, Follower};
+use crate::follow::{Delivery, Follower, Leaving};
 use crate::intake::Stamp;
 use crate::view::AskView;
 use axum::body::Body;
@@ -46,13 +46,25 @@ pub trait Voice: Send + Unpin + 'static {
 
 /// What happens between the words of a turn.
 pub enum Work<'a> {
-    Calling { id: &'a str, tool: &'a str, arguments: &'a str },
-    Called { id: &'a str, tool: &'a str },
+    Calling {
+        id: &'a str,
+        tool: &'a str,
+        arguments: &'a str,
+    },
+    Called {
+        id: &'a str,
+        tool: &'a str,
+    },
+    /// It would have had to ask, and nobody was there.
+    Unattended {
+        id: &'a str,
+        tool: &'a str,
+    },
     Asked(&'a Pending),
 }
 
-/// The progress of a tool, as Hermes tells it beside OpenAI's events. Programs that do not know the
-/// name of the event pass it over.
+/// The progress of a tool, as Hermes tells it beside OpenAI's events. Only for clients that ask for it: OpenAI's own
+/// libraries, and others, take every event for a chunk of the answer.
 pub fn progress(work: &Work<'_>, out: &mut Vec<u8>) {
     let value = match work {
         Work::Calling { id, tool, arguments } => {
@@ -60,6 +72,7 @@ pub fn progress(work: &Work<'_>, out: &mut Vec<u8>) {
             json!({"tool": tool, "label": label, "toolCallId": id, "status": "running"})
         }
         Work::Called { id, tool } => json!({"tool": tool, "toolCallId": id, "status": "completed"}),
+        Work::Unattended { id, tool } => json!({"tool": tool, "toolCallId": id, "status": "unattended"}),
         Work::Asked(pending) => {
             let mut value = json!(AskView::from(*pending));
             value["status"] = "waiting".into();
@@ -73,8 +86,14 @@ pub fn progress(work: &Work<'_>, out: &mut Vec<u8>) {
 const LABEL_CHARS: usize = 120;
 
 /// The response that carries `voice`.
-pub fn stream(voice: impl Voice, follower: Follower, stamp: &Stamp, keep_alive: Duration) -> Response {
-    let mut response = Response::new(Body::from_stream(Events::new(voice, follower, keep_alive)));
+pub fn stream(
+    voice: impl Voice,
+    follower: Follower,
+    leaving: Leaving,
+    stamp: &Stamp,
+    keep_alive: Duration,
+) -> Response {
+    let mut response = Response::new(Body::from_stream(Events::new(voice, follower, leaving, keep_alive)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -108,18 +127,19 @@ struct Events<V> {
     quiet: Option<Pin<Box<Sleep>>>,
     /// Set in the poll that hands out the last words of an answer. See `written`.
     delivery: Option<Delivery>,
+    leaving: Leaving,
 }
 
 impl<V: Voice> Events<V> {
     /// A replay waits for its first news, which says when the turn began.
-    fn new(mut voice: V, follower: Follower, keep_alive: Duration) -> Self {
+    fn new(mut voice: V, follower: Follower, leaving: Leaving, keep_alive: Duration) -> Self {
         let mut out = Vec::new();
         let has_begun = !follower.is_replay;
         if has_begun {
             voice.begin(None, &mut out);
         }
         let step: Promise<'static, _> = Box::pin(follower.step());
-        Self { voice, has_begun, step: Some(step), out, keep_alive, quiet: None, delivery: None }
+        Self { voice, has_begun, step: Some(step), out, keep_alive, quiet: None, delivery: None, leaving }
     }
 
     /// Takes in all that is ready.
@@ -152,9 +172,13 @@ impl<V: Voice> Events<V> {
             Ok(Update::Called { id, tool }) => {
                 self.voice.working(&Work::Called { id: &id, tool: &tool }, &mut self.out);
             }
+            Ok(Update::Unattended { id, tool }) => {
+                self.voice.working(&Work::Unattended { id: &id, tool: &tool }, &mut self.out);
+            }
             Ok(Update::Asked(pending)) => self.voice.working(&Work::Asked(&pending), &mut self.out),
             Ok(Update::Troubled(why)) => self.voice.troubled(&why, &mut self.out),
             Ok(Update::Settled(settled)) => {
+                self.leaving.is_over();
                 if self.voice.settled(&settled, &mut self.out) {
                     self.delivery = Some(follower.delivery());
                 }

@@ -21,6 +21,8 @@ pub struct Books {
     pub life: u32,
     pub chats: Vec<ChatBook>,
     pub clients: Vec<ClientBook>,
+    /// Every call that was left to a client, and whether it brought the result.
+    pub errands: BTreeMap<(SessionId, String), bool>,
     /// Everything a platform showed, in order.
     pub shown: Vec<Shown>,
     /// What was shown of replies before they were there, in order.
@@ -128,6 +130,10 @@ pub struct ClientBook {
     pub sent: Option<Moment>,
     /// How often each request had to be sent as a new one, because an operator ended its turn.
     pub renewed: BTreeMap<usize, u32>,
+    /// For each request, the calls that were left to the client so far, answer by answer.
+    pub handed: BTreeMap<usize, Vec<Vec<String>>>,
+    /// Requests whose calls it did not answer.
+    pub abandoned: BTreeSet<usize>,
 }
 
 #[derive(Clone, Debug)]

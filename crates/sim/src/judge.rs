@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use throughline_core::SessionId;
 use throughline_core::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED};
-use throughline_core::history::{NOT_ASKED, OUTCOME_UNKNOWN, STOPPED};
+use throughline_core::history::{LEFT_BEHIND, NOT_ASKED, OUTCOME_UNKNOWN, STOPPED};
 use throughline_core::turn::RESUMES_MAX;
 
 type Transcripts = BTreeMap<SessionId, Vec<String>>;
@@ -32,6 +32,7 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
     for client in 0..plan.clients.len() {
         wrong.extend(every_request_has_its_answer(plan, books, client, transcripts));
     }
+    wrong.extend(what_is_left_to_a_client_is_answered_once(books, transcripts));
     wrong.extend(what_agents_write_is_read(plan, books, transcripts));
     wrong.extend(no_chain_exceeds_its_budget(plan, books));
     wrong.extend(the_provider_hears_each_compression(plan, books));
@@ -57,7 +58,7 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
     let with = |part: &str| results().filter(|text| text.contains(part)).count();
     let spoken = books.hearings.iter().filter(|hearing| hearing.said.is_some()).count();
     let shown = |part: &str| books.shown.iter().filter(|shown| shown.text.contains(part)).count();
-    BTreeMap::from([
+    let mut tally = BTreeMap::from([
         ("questions to the model", books.asked.len()),
         ("effects", books.effects.len()),
         ("calls of unknown outcome", with(OUTCOME_UNKNOWN)),
@@ -97,7 +98,13 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         ("compressions a provider spoke about", spoken),
         ("compressions a provider had no word for in time", books.hearings.len() - spoken),
         ("compressed requests", books.asked.iter().filter(|asked| asked.sent != asked.prompt).count()),
-    ])
+    ]);
+    // Only where a client has a tool of its own.
+    if !books.errands.is_empty() {
+        tally.insert("calls that clients ran", with("ran call-"));
+        tally.insert("calls that clients left behind", with(LEFT_BEHIND));
+    }
+    tally
 }
 
 /// The lines of a chat that are words for the model.
@@ -551,10 +558,15 @@ fn every_request_has_its_answer(
     }
     // What an operator ended was sent as something new, and the history with it.
     let renewed = !book.renewed.is_empty();
-    for (line, answer) in requests.iter().zip(&book.answers) {
+    for (place, (line, answer)) in requests.iter().zip(&book.answers).enumerate() {
         let words: Vec<_> = without_notice(answer).split(' ').skip(1).collect();
-        let fits = words.iter().all(|word| *word == line.text) && (words.len() == 1 || renewed);
-        if !fits {
+        // Of what it walked away from, the model hears with the next request.
+        let left = |word: &str| book.abandoned.iter().any(|number| requests[*number].text == word);
+        let fits = words.iter().all(|word| *word == line.text || left(word));
+        let fits = fits
+            && words.contains(&line.text.as_str())
+            && (words.len() == 1 || renewed || !book.abandoned.is_empty());
+        if !fits && !book.abandoned.contains(&place) {
             wrong.push(format!("client {client}: {} was answered {answer:?}", line.text));
         }
         let kept =
@@ -567,6 +579,23 @@ fn every_request_has_its_answer(
     if sessions.len() > 1 && !renewed {
         let manner: Manner = plan.clients[client].manner;
         wrong.push(format!("client {client} ({manner:?}): one conversation, several sessions {sessions:?}"));
+    }
+    wrong
+}
+
+/// P9: a call that was left to a client has one result: what the client brought, or that it was not run.
+fn what_is_left_to_a_client_is_answered_once(books: &Books, transcripts: &Transcripts) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for ((session, id), brought) in &books.errands {
+        let prefix = format!("tool:{id}=");
+        let rows = transcripts.get(session).into_iter().flatten();
+        let results: Vec<_> = rows.filter_map(|row| row.strip_prefix(&prefix)).collect();
+        let expected = if *brought { format!("ran {id}") } else { LEFT_BEHIND.to_owned() };
+        if results != [expected.as_str()] {
+            wrong.push(format!(
+                "{session}: {id} was left to its client, who brought it: {brought}; it has {results:?}"
+            ));
+        }
     }
     wrong
 }

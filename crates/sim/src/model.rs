@@ -19,6 +19,9 @@ use throughline_core::turn::{Answer, Usage};
 const ASKED_MAX: usize = 1500;
 const ASKED_PER_LINE_MAX: usize = 12;
 
+/// The tool that a client runs itself.
+pub const ERRAND: &str = "errand";
+
 pub struct SimModel {
     pub outside: Arc<Outside>,
     pub agent: usize,
@@ -211,6 +214,9 @@ impl SimModel {
                 arguments: self.arguments(tool, &id),
                 extra: None,
             });
+            if tool == ERRAND {
+                continue; // the client that runs it has its own books
+            }
             self.outside.write(|books| {
                 let session = asked.session.parse().expect("the gateway names sessions");
                 let call = CallBook {

@@ -47,6 +47,8 @@ pub enum Mutant {
     ForgetAsk,
     /// That a person said yes is not written.
     ForgetGrant,
+    /// That a call is the client's to run is not written.
+    ForgetLeave,
     /// What a tool has sent is sent under two keys.
     SendTwice,
     /// What waits when a turn is stopped never enters the transcript.
@@ -106,7 +108,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 45] = [
+    pub const ALL: [Mutant; 46] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -124,6 +126,7 @@ impl Mutant {
         Mutant::ForgetResumes,
         Mutant::ForgetAsk,
         Mutant::ForgetGrant,
+        Mutant::ForgetLeave,
         Mutant::SendTwice,
         Mutant::StopDropsWaiting,
         Mutant::ForgetHalt,
@@ -218,6 +221,7 @@ impl Mutant {
             Mutant::DropKept => acts.retain(|act| !matches!(act, Act::Retain(_))),
             Mutant::ForgetAsk => acts.retain(|act| !matches!(act, Act::Ask { .. })),
             Mutant::ForgetGrant => acts.retain(|act| !matches!(act, Act::Grant { .. })),
+            Mutant::ForgetLeave => acts.retain(|act| !matches!(act, Act::Leave { .. })),
             Mutant::SendTwice => {
                 let letters = acts.iter().filter(|act| is_letter(act));
                 let twice: Vec<_> = letters.filter_map(again).collect();

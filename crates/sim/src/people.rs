@@ -2,14 +2,15 @@
 //! when the process comes back, send again what was not acknowledged, and sometimes what was.
 
 use crate::books::{Owner, Place, Said};
+use crate::model::ERRAND;
 use crate::plan::{Line, Manner, Plan};
 use crate::platforms::{SimPlatform, display, platform_name};
 use crate::tools::yes;
 use crate::world::Outside;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::input::{self, Birth, Chat, DedupeKey, Destination, Kind, Request, Trace};
-use throughline_core::message::{Assistant, Body};
+use throughline_core::input::{self, Birth, Chat, ClientTools, DedupeKey, Destination, Kind, Request, Trace};
+use throughline_core::message::{Assistant, Body, JsonText, ToolResult};
 use throughline_core::port::{Desk, Question, Reading, Receipt, Refusal, Submission, Update};
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Target, Thread};
@@ -207,6 +208,7 @@ impl Room {
             platform_id: Some(id),
             trace: Trace::default(),
             may_be_retry: false,
+            can_answer: true,
             gathers: (self.outside.plan.people.gathers && number.is_multiple_of(3)).then_some(GATHERED),
         }
     }
@@ -345,9 +347,34 @@ async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, nu
         books.clients[client].sent.get_or_insert(now);
         books.speaks(Owner::Client(client), text);
     });
-    match answer(outside, desk, client, number).await {
-        Ok((session, text)) => {
+    let round = outside.write(|books| books.clients[client].handed.get(&number).map_or(0, Vec::len));
+    match answer(outside, desk, client, number, round).await {
+        Ok((session, text, calls)) if !calls.is_empty() => {
+            let walks_away = outside.plan.clients[client].walks_away(number);
             outside.write(|books| {
+                books.saw(("request left calls", client, number, &calls));
+                for call in &calls {
+                    if books.errands.insert((session.clone(), call.clone()), false).is_some() {
+                        books.wrong.push(format!("client {client}: {call} was left to it twice"));
+                    }
+                }
+                let book = &mut books.clients[client];
+                book.handed.entry(number).or_default().push(calls);
+                if walks_away {
+                    book.abandoned.insert(number);
+                    book.sent = None;
+                    book.answers.push(text);
+                    book.sessions.push(session);
+                }
+            });
+            walks_away // otherwise what its tool returned is the next thing it sends
+        }
+        Ok((session, text, _)) => {
+            outside.write(|books| {
+                let handed = books.clients[client].handed.get(&number).cloned().unwrap_or_default();
+                for call in handed.into_iter().flatten() {
+                    books.errands.insert((session.clone(), call), true);
+                }
                 books.saw(("request answered", client, number, &text));
                 books.clients[client].sent = None;
                 books.clients[client].answers.push(text);
@@ -373,7 +400,12 @@ async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, nu
 
 /// The same key once more: the same answer, to the letter.
 async fn ask_again(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, number: usize) {
-    let Ok((_, text)) = answer(outside, desk, client, number).await else { return };
+    let round = outside.write(|books| {
+        let book = &books.clients[client];
+        let rounds = book.handed.get(&number).map_or(0, Vec::len);
+        if book.abandoned.contains(&number) { 0 } else { rounds }
+    });
+    let Ok((_, text, _)) = answer(outside, desk, client, number, round).await else { return };
     outside.write(|books| {
         let known = &books.clients[client].answers[number];
         if *known != text {
@@ -390,8 +422,9 @@ async fn answer(
     desk: &Arc<dyn Desk>,
     client: usize,
     number: usize,
-) -> Result<(SessionId, String), Option<Refusal>> {
-    let submission = submission(outside, desk, client, number);
+    round: usize,
+) -> Result<(SessionId, String, Vec<String>), Option<Refusal>> {
+    let submission = submission(outside, desk, client, number, round);
     let submitted: Result<Receipt, Refusal> = desk.submit(submission).await;
     outside.live_or_never().await;
     outside.write(|books| books.clients[client].busy = false);
@@ -404,13 +437,15 @@ async fn answer(
             | Update::Restarted
             | Update::Calling { .. }
             | Update::Called { .. }
+            | Update::Unattended { .. }
             | Update::Asked(_)
             | Update::Troubled(_) => {}
             Update::Interrupted => return Err(None),
             Update::Settled(settled) => {
                 return match (&settled.outcome, &settled.answer) {
                     (Outcome::Answered(_), Some(answer)) => {
-                        Ok((receipt.session, answer.said.content.plain()))
+                        let calls = answer.said.calls.iter().map(|call| call.id.clone()).collect();
+                        Ok((receipt.session, answer.said.content.plain(), calls))
                     }
                     (Outcome::Answered(_), None) => {
                         outside.write(|books| {
@@ -425,7 +460,13 @@ async fn answer(
     }
 }
 
-fn submission(outside: &Outside, desk: &Arc<dyn Desk>, client: usize, number: usize) -> Submission {
+fn submission(
+    outside: &Outside,
+    desk: &Arc<dyn Desk>,
+    client: usize,
+    number: usize,
+    round: usize,
+) -> Submission {
     let plan = &outside.plan.clients[client];
     let principal = format!("client-{client}");
     let content = |line: &Line| Content::text(&line.text);
@@ -447,10 +488,25 @@ fn submission(outside: &Outside, desk: &Arc<dyn Desk>, client: usize, number: us
         Manner::Threaded if number == 0 => Target::Fresh,
         Manner::Threaded => Target::Thread { before: thread.digest() },
     };
+    // What its tool returned is all that it says after the first time.
+    let brought = outside.write(|books| {
+        let rounds = books.clients[client].handed.get(&number);
+        rounds.and_then(|rounds| rounds.get(round.checked_sub(1)?)).cloned().unwrap_or_default()
+    });
+    let results = brought.into_iter().map(|id| {
+        let content = Content::text(format!("ran {id}"));
+        ToolResult { call_id: id, name: None, content }
+    });
+    let tools = ClientTools {
+        list: JsonText::from_valid(r#"[{"type":"function","function":{"name":"errand","parameters":{}}}]"#),
+        names: vec![ERRAND.into()],
+    };
     let request = Request {
-        content: content(line),
-        body: Some(Digest::of(&[line.text.as_bytes()])),
-        thread: Some(thread.then("user", &content(line)).digest()),
+        content: if round == 0 { content(line) } else { Content::Nothing },
+        body: Some(Digest::of(&[line.text.as_bytes(), round.to_string().as_bytes()])),
+        thread: Some(thread.then("user", &content(line)).digest()).filter(|_| !plan.runs_errands),
+        tools: plan.runs_errands.then_some(tools),
+        results: results.collect(),
         ..Request::default()
     };
     Submission {
@@ -462,13 +518,20 @@ fn submission(outside: &Outside, desk: &Arc<dyn Desk>, client: usize, number: us
             ..Birth::default()
         },
         at: desk.now(),
-        key: DedupeKey::of(&["api", &principal, &number.to_string(), &renewed.to_string()]),
+        key: DedupeKey::of(&[
+            "api",
+            &principal,
+            &number.to_string(),
+            &renewed.to_string(),
+            &round.to_string(),
+        ]),
         kind: Kind::Request(request),
         reply_to: None,
         sender: None,
         platform_id: None,
         trace: Trace::default(),
         may_be_retry: false,
+        can_answer: true,
         gathers: None,
     }
 }

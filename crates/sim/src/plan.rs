@@ -116,6 +116,15 @@ pub struct Line {
 pub struct ClientPlan {
     pub requests: Vec<Line>,
     pub manner: Manner,
+    /// It has a tool of its own, which it runs itself.
+    pub runs_errands: bool,
+}
+
+impl ClientPlan {
+    /// It goes on without bringing what its tool returned for this request.
+    pub fn walks_away(&self, number: usize) -> bool {
+        number % 3 == 1 && number + 1 < self.requests.len()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -368,6 +377,7 @@ impl Plan {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
+            ("errands", Plan::errands()),
             ("silence", Plan::silence()),
             ("voice", Plan::voice()),
             ("chatter", Plan::chatter()),
@@ -568,6 +578,27 @@ impl Plan {
                 ..script.model.clone()
             },
             reviews: Some(reviews),
+            ..script
+        }
+    }
+
+    /// A client with a tool of its own, beside calls of the agent's. Once it goes on without bringing what it was asked for.
+    pub fn errands() -> Self {
+        let script = Self::script();
+        let lines = [("a0.1", 0), ("a0.2", 10), ("a0.3", 10), ("a0.4", 10)];
+        Self {
+            chats: vec![chat(true, &[("c0.1", 0), ("c0.2", 50)])],
+            clients: vec![ClientPlan { runs_errands: true, ..client(Manner::Named, &lines) }],
+            model: ModelPlan {
+                calling_percent: 0,
+                script: vec![
+                    ("a0.1", vec!["errand"]),
+                    ("a0.2", vec!["errand", "count", "errand"]),
+                    ("a0.4", vec!["count", "errand"]),
+                ],
+                falls: 0,
+                ..script.model.clone()
+            },
             ..script
         }
     }
@@ -850,7 +881,11 @@ impl Plan {
         });
         Self {
             chats: vec![steady_chat(0, 0, 1..=60, 2000)],
-            clients: vec![ClientPlan { manner: Manner::Named, requests: requests.collect() }],
+            clients: vec![ClientPlan {
+                manner: Manner::Named,
+                requests: requests.collect(),
+                runs_errands: false,
+            }],
             model: ModelPlan { script: Vec::new(), ..squeeze.model.clone() },
             compression: Some(CompressionPlan {
                 soft: 50,
@@ -882,7 +917,7 @@ fn chat(keyed: bool, lines: &[(&str, u64)]) -> ChatPlan {
 }
 
 fn client(manner: Manner, lines: &[(&str, u64)]) -> ClientPlan {
-    ClientPlan { manner, requests: lines.iter().map(Line::of).collect() }
+    ClientPlan { manner, requests: lines.iter().map(Line::of).collect(), runs_errands: false }
 }
 
 impl Line {
@@ -954,7 +989,7 @@ impl ClientPlan {
         });
         let requests = requests.collect();
         let manner = if seed.chance(1, 2) { Manner::Named } else { Manner::Threaded };
-        Self { requests, manner }
+        Self { requests, manner, runs_errands: false }
     }
 }
 

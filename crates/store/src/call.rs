@@ -1,4 +1,4 @@
-//! Calls of an open group: which are granted, which ask a person, which are done.
+//! Calls of an open group: which are granted, which ask a person, which are left to a client, which are done.
 //!
 //! A call that simply runs, or is to be run, has no row. When its group closes the transcript has
 //! everything, and the rows go.
@@ -17,6 +17,7 @@ use throughline_core::turn::{Group, Slot};
 const GRANTED: i64 = 0;
 const ASKING: i64 = 1;
 const DONE: i64 = 2;
+const CLIENT: i64 = 3;
 
 /// As much of a question as an event repeats: enough to know which it was.
 const QUESTION_CHARS: usize = 200;
@@ -47,6 +48,10 @@ impl Scribe<'_> {
         self.note(Some(change.id()), "call_granted", &detail, change.at)
     }
 
+    pub(crate) fn left(&mut self, change: &Change<'_>, index: usize) -> Result<(), Fault> {
+        self.call(change, index, CLIENT, change.at.0, "")
+    }
+
     pub(crate) fn result(
         &mut self,
         change: &Change<'_>,
@@ -67,7 +72,7 @@ impl Scribe<'_> {
     ) -> Result<(), Fault> {
         let sql = "INSERT INTO tl_call (session, step, position, at, state, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                    ON CONFLICT(session, step, position) DO UPDATE SET at = excluded.at, state = excluded.state,
-                          detail = excluded.detail WHERE state < 2";
+                          detail = excluded.detail WHERE state <> 2";
         let written = self.conn.prepare_cached(sql)?.execute(params![
             change.id(),
             change.steps,
@@ -140,6 +145,7 @@ pub(crate) fn slot(state: i64, detail: &str) -> Result<Slot, Fault> {
     Ok(match state {
         GRANTED => Slot::Open(Some(envelope::grant_from(detail).map_err(malformed("a grant"))?)),
         ASKING => Slot::Asking(envelope::ask(detail).map_err(malformed("a question"))?),
+        CLIENT => Slot::Client,
         _ => Slot::Done(envelope::result(detail).map_err(malformed("a tool's result"))?),
     })
 }

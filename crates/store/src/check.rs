@@ -216,7 +216,7 @@ const CHECKS: &[Check] = &[
              LEFT JOIN tl_step p ON p.session = i.session AND p.number = i.step
              LEFT JOIN messages m ON m.id = p.message AND m.role = 'assistant' AND ",
             in_session!("i.session"),
-            " WHERE i.outcome GLOB '{\"answered\":*' AND m.id IS NULL AND i.session IN ",
+            " WHERE i.outcome GLOB '{\"answered\":*' AND m.id IS NULL AND p.open IS NULL AND i.session IN ",
             only_ours!()
         ),
         applies: always,
@@ -228,13 +228,15 @@ const CHECKS: &[Check] = &[
             "SELECT i.session || '/' || i.seq FROM tl_inbox i
              LEFT JOIN messages m ON m.id = i.message AND m.role = 'user' AND ",
             in_session!("i.session"),
-            " WHERE i.turn IS NOT NULL AND i.answers IS NULL AND m.id IS NULL AND i.session IN ",
+            " WHERE i.turn IS NOT NULL AND i.answers IS NULL AND m.id IS NULL
+                AND json_type(i.envelope, '$.request.results') IS NULL AND i.session IN ",
             only_ours!(),
             " UNION ALL SELECT session || ': row ' || message FROM tl_inbox WHERE message IS NOT NULL
               GROUP BY session, message HAVING count(*) > 1
               UNION ALL SELECT i.session || '/' || i.seq FROM tl_inbox i
               LEFT JOIN tl_step p ON p.session = i.session AND p.number = i.answers
-              WHERE i.answers IS NOT NULL AND (p.turn IS NOT i.turn OR p.calls = 0 OR i.message IS NOT NULL)"
+              WHERE i.answers IS NOT NULL AND (p.calls = 0 OR i.message IS NOT NULL OR (p.turn IS NOT i.turn
+                    AND json_type(i.envelope, '$.request.results') IS NULL))"
         ),
         applies: always,
     },
@@ -270,13 +272,14 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "open_calls",
-        says: "only the last step of a running turn has open calls, and only open steps have results of their own",
+        says: "only the last step has open calls, while its turn runs or its client does, and only open steps have results of their own",
         sql: "SELECT p.session || ', step ' || p.number FROM tl_step p JOIN tl_session t ON t.id = p.session
-              WHERE p.open IS NOT NULL AND (t.phase <> 1 OR p.number <> t.steps)
+              WHERE p.open IS NOT NULL AND (p.number <> t.steps OR t.phase = 2 OR (t.phase = 0 AND NOT EXISTS
+                    (SELECT 1 FROM tl_call c WHERE c.session = p.session AND c.step = p.number AND c.state = 3)))
               UNION ALL
               SELECT c.session || ', step ' || c.step FROM tl_call c
               LEFT JOIN tl_step p ON p.session = c.session AND p.number = c.step
-              WHERE p.open IS NULL OR c.position >= p.calls OR c.position < 0 OR c.state NOT IN (0, 1, 2)",
+              WHERE p.open IS NULL OR c.position >= p.calls OR c.position < 0 OR c.state NOT IN (0, 1, 2, 3)",
         applies: always,
     },
     Check {

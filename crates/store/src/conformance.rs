@@ -656,7 +656,7 @@ impl World {
             _ => Question::Clarify { question: "Which one?".into(), choices: vec!["a".into(), "b".into()] },
         };
         let (index, patience) = (usize::from(index) % calls.len(), Duration::from_secs(300));
-        self.happens(place, Event::Asked { turn, step, index, question, patience });
+        self.happens(place, Event::Asked { turn, step, index, question, patience, attended: true });
     }
 
     fn decides(&mut self, place: u8, index: u8, verdict: u8) {
@@ -730,6 +730,7 @@ impl World {
                 tokens_max: None,
                 toolsets: Some(vec!["files".into()]),
             }),
+            ..Request::default()
         }
     }
 
@@ -1284,7 +1285,7 @@ impl World {
                     self.books.insert(next.clone(), Book::new(next.clone()));
                     self.places[place] = next;
                 }
-                Act::Reopen | Act::Hook { .. } => {}
+                Act::Reopen | Act::Hook { .. } | Act::Leave { .. } | Act::Named => {}
                 Act::Review(review) => {
                     let view = book.view.clone();
                     let prompt = book.prompt.as_ref().map(|(prompt, _)| prompt.clone());

@@ -14,7 +14,9 @@ use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Cause, Kind as Replaced, Replacement, Upkeep};
 use throughline_core::guard::Repeated;
 use throughline_core::id::{ChatKey, Generation, RowId, Seq, SessionId, TurnId};
-use throughline_core::input::{DedupeKey, Destination, Input, Kind, Request, Root, Sender, Task, Trace};
+use throughline_core::input::{
+    ClientTools, DedupeKey, Destination, Input, Kind, Request, Root, Sender, Task, Trace,
+};
 use throughline_core::memory::{Place, Scope};
 use throughline_core::message::{
     Assistant, Body, Content, JsonText, Message, Part, Reasoning, ToolCall, ToolResult,
@@ -139,7 +141,21 @@ fn request_value(request: &Request) -> Value {
     object.optional_text("system", request.system.as_deref());
     object.optional_text("sampling", request.sampling.as_ref().map(JsonText::as_str));
     object.optional("task", request.task.as_ref().map(task_value));
+    let tools = request.tools.as_ref();
+    object.optional("tools", tools.map(|tools| json!([tools.list.as_str(), tools.names])));
+    if !request.results.is_empty() {
+        object.value("results", request.results.iter().map(result_value).collect());
+    }
+    if request.stateless {
+        object.value("stateless", json!(true));
+    }
     object.0.into()
+}
+
+fn client_tools_from(value: &Value) -> Read<ClientTools> {
+    let list = value.get(0).and_then(Value::as_str).ok_or("tools without a list")?;
+    let names = texts_from(value.get(1).ok_or("tools without names")?)?;
+    Ok(ClientTools { list: JsonText::from_valid(list), names })
 }
 
 fn request_from(value: &Value) -> Read<Request> {
@@ -151,6 +167,14 @@ fn request_from(value: &Value) -> Read<Request> {
         system: optional_text_of(value, "system"),
         sampling: json_of(value, "sampling"),
         task: value.get("task").map(task_from).transpose()?,
+        tools: value.get("tools").map(client_tools_from).transpose()?,
+        results: match value.get("results") {
+            None => Vec::new(),
+            Some(results) => {
+                results.as_array().ok_or("results")?.iter().map(result_from).collect::<Read<_>>()?
+            }
+        },
+        stateless: value.get("stateless").and_then(Value::as_bool).unwrap_or(false),
     })
 }
 
@@ -572,6 +596,9 @@ pub(crate) fn rest_text(state: &Session) -> Option<String> {
     if state.finalised {
         object.value("finalised", json!(true));
     }
+    if state.stateless {
+        object.value("stateless", json!(true));
+    }
     if state.foreign != Foreign::default() {
         let Foreign { heard, period, turns, last } = &state.foreign;
         object.value("foreign", json!([&**heard, period, turns, last.0]));
@@ -625,6 +652,7 @@ pub(crate) fn restore_rest(state: &mut Session, text: &str) -> Read<()> {
         state.allowed = texts_from(allowed)?;
     }
     state.finalised = value.get("finalised").and_then(Value::as_bool).unwrap_or(false);
+    state.stateless = value.get("stateless").and_then(Value::as_bool).unwrap_or(false);
     state.place = value.get("place").map(destination_from).transpose()?;
     state.foreign = value.get("foreign").map(foreign_from).transpose()?.unwrap_or_default();
     state.untold = value.get("untold").map(texts_from).transpose()?.unwrap_or_default();

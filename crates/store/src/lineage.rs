@@ -18,6 +18,9 @@ const GENERATIONS_MAX: i64 = 1_000;
 pub(crate) const HELPER: &str =
     "(s.source IN ('tool', 'subagent') OR COALESCE(s.model_config, '') LIKE '%\"_delegate_from\"%')";
 
+/// As a condition on `s`: no other conversation is reminded of it.
+pub(crate) const UNFINDABLE: &str = "(COALESCE(s.model_config, '') LIKE '%\"_stateless\"%')";
+
 /// The session that a name belongs to, even if it is a snapshot's.
 pub(crate) fn owner(session: &str) -> &str {
     session.split_once(SNAPSHOT_INFIX).map_or(session, |(owner, _)| owner)

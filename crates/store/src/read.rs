@@ -26,7 +26,7 @@ use throughline_core::route::Match;
 use throughline_core::session::{Finalisation, Outcome, Phase, Session};
 use throughline_core::standing::Standing;
 use throughline_core::time::Time;
-use throughline_core::turn::{Answer, Turn, Usage};
+use throughline_core::turn::{Answer, ClientCalls, Turn, Usage};
 use throughline_hermes::row;
 
 /// What Hermes ends a session with although the conversation goes on: it opens such a session
@@ -77,6 +77,13 @@ impl Reader {
             session.waiting = waiting.into();
             let last_step = self.last_step(id, row.get(17)?)?;
             last_prompt = last_step.as_ref().map(|step| step.prompt);
+            session.client_calls = match (row.get::<_, i64>(9)?, &last_step) {
+                (0, Some(LastStep { number, turn, step, open: Some(open), .. })) => {
+                    let group = self.group(id, *number, open)?;
+                    Some(ClientCalls { turn: *turn, step: *step, group })
+                }
+                _ => None,
+            };
             session.phase = self.phase(id, row, running, last_step)?;
             session.active = Time(row.get(25)?);
             if let Phase::Closed(_) = session.phase {
@@ -278,25 +285,33 @@ impl Reader {
 
     fn settled(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, Fault> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT outcome, COALESCE(began, settled), step FROM tl_inbox
+            "SELECT outcome, COALESCE(began, settled), step, json_extract(envelope, '$.request.tools[1]') FROM tl_inbox
              WHERE session = ?1 AND seq = ?2 AND state = 2",
         )?;
         let found = statement.query_row(params![session.as_str(), seq.0 as i64], |row| {
-            Ok((row.get::<_, String>(0)?, Time(row.get(1)?), row.get::<_, Option<i64>>(2)?))
+            let (began, step) = (Time(row.get(1)?), row.get::<_, Option<i64>>(2)?);
+            Ok((row.get::<_, String>(0)?, began, step, row.get::<_, Option<String>>(3)?))
         });
-        let Some((text, began, step)) = found.optional()? else { return Ok(None) };
+        let Some((text, began, step, tools)) = found.optional()? else { return Ok(None) };
+        let tools = tools.map(|tools| envelope::texts(&tools).map_err(malformed("a client's tools")));
+        let tools = tools.transpose()?.unwrap_or_default();
         let outcome = envelope::outcome(&text).map_err(malformed("an outcome"))?;
         let answer = match (&outcome, step) {
             (Outcome::Answered(_), Some(step)) => self.answer(session, step)?,
             _ => None,
         };
+        // A turn that left calls to its client was answered with those, and with none of the agent's own.
+        let answer = answer.map(|mut answer| {
+            answer.said.calls.retain(|call| tools.contains(&call.name));
+            answer
+        });
         Ok(Some(Settled { outcome, began, answer }))
     }
 
-    /// What the model said in this step, if Hermes has left its row in the transcript.
+    /// What the model said in this step, if Hermes has left its row in the transcript, or its calls are open.
     fn answer(&self, session: &SessionId, step: i64) -> Result<Option<Answer>, Fault> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT model, input, output, cache_read, cache_write, reasoning, message FROM tl_step
+            "SELECT model, input, output, cache_read, cache_write, reasoning, message, open FROM tl_step
              WHERE session = ?1 AND number = ?2",
         )?;
         let found = statement.query_row(params![session.as_str(), step], |row| {
@@ -307,9 +322,17 @@ impl Reader {
                 cache_write: unsigned(row, 4)?,
                 reasoning: unsigned(row, 5)?,
             };
-            Ok((row.get::<_, String>(0)?, usage, row.get::<_, Option<i64>>(6)?))
+            let (message, open) = (row.get::<_, Option<i64>>(6)?, row.get::<_, Option<String>>(7)?);
+            Ok((row.get::<_, String>(0)?, usage, message, open))
         });
-        let Some((model, usage, Some(id))) = found.optional()? else { return Ok(None) };
+        let (model, usage, id) = match found.optional()? {
+            Some((model, usage, _, Some(open))) => {
+                let said = envelope::answer(&open).map_err(malformed("an open answer"))?;
+                return Ok(Some(Answer { said, usage, model }));
+            }
+            Some((model, usage, Some(id), None)) => (model, usage, id),
+            _ => return Ok(None),
+        };
         Ok(self.message(id)?.and_then(|message| match message.body {
             Body::Assistant(said) => Some(Answer { said, usage, model }),
             _ => None,

@@ -8,7 +8,7 @@
 //! A query has 64 words and phrases at most; further ones do not count.
 
 use crate::fault::Fault;
-use crate::lineage::{HELPER, owner};
+use crate::lineage::{HELPER, UNFINDABLE, owner};
 use crate::list::LIMIT_DEFAULT;
 use crate::matcher::Index;
 use crate::read::{Reader, text, unsigned};
@@ -126,6 +126,10 @@ impl Reader {
         let findable = match filter.without_helpers {
             true => format!("{findable} AND NOT {HELPER}"),
             false => findable.to_owned(),
+        };
+        let findable = match filter.without_stateless {
+            true => format!("{findable} AND NOT {UNFINDABLE}"),
+            false => findable,
         };
         let rows = match &filter.snapshot {
             Some(name) => Some(self.rows_in(name)?.unwrap_or_default().into_iter().collect()),

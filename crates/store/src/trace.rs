@@ -253,6 +253,7 @@ impl Reader {
                 how: match slot {
                     Slot::Open(None) => "running".to_owned(),
                     Slot::Open(Some(grant)) => format!("granted {}, running", envelope::grant_name(*grant)),
+                    Slot::Client => "left to the client".to_owned(),
                     Slot::Asking(ask) => format!("asks until {}: {}", ask.until, in_short(&ask.question)),
                     Slot::Done(result) => beginning(result),
                 },

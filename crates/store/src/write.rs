@@ -249,6 +249,8 @@ impl<'a> Scribe<'a> {
             Act::Grant { turn, step, index, grant } => {
                 self.granted(change, (*turn, *step, *index), *grant)?;
             }
+            Act::Leave { index, .. } => self.left(change, *index)?,
+            Act::Named => self.forget_statelessness(change.id())?,
             Act::Accept(input) => self.accept(change, input)?,
             Act::Begin { turn, inputs } => {
                 for seq in inputs {
@@ -411,7 +413,10 @@ impl<'a> Scribe<'a> {
         let started = change.at.as_seconds();
         let id = change.id();
         let parent = self.parent(birth)?;
-        let helper = birth.parent.as_ref().map(helper_marker);
+        let helper = match &birth.parent {
+            None if change.state.stateless => Some(STATELESS.to_owned()),
+            parent => parent.as_ref().map(helper_marker),
+        };
         let mut values: Vec<&dyn ToSql> =
             vec![&id, &birth.source, &birth.user, &birth.model, &prompt, &started, &parent, &helper];
         let key = chat.map(|chat| chat.key.as_str());
@@ -440,6 +445,12 @@ impl<'a> Scribe<'a> {
             Some(chat) if birth.parent.is_none() => self.bind_route(chat, &change.state.id, birth, change.at),
             _ => Ok(()), // nobody writes to a session that works for another one
         }
+    }
+
+    fn forget_statelessness(&self, id: &str) -> Result<(), Fault> {
+        let sql = "UPDATE sessions SET model_config = NULL WHERE id = ?1 AND model_config = ?2";
+        self.conn.prepare_cached(sql)?.execute([id, STATELESS])?;
+        Ok(())
     }
 
     /// The session that this one works for, as far as Hermes' row can refer to it.
@@ -573,6 +584,10 @@ pub(crate) fn note(
     conn.prepare_cached(sql)?.execute([name])?;
     Ok(())
 }
+
+/// Marks, where Hermes marks helpers, a session of a client that names neither a session nor a person. See
+/// [`crate::lineage::UNFINDABLE`].
+const STATELESS: &str = "{\"_stateless\": true}";
 
 /// How Hermes marks a session that works for another one. It stays when the other is deleted.
 fn helper_marker(parent: &SessionId) -> String {

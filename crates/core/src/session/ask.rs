@@ -9,15 +9,27 @@ use crate::turn::{Slot, Turn};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The name of the event that a question was answered with a no because nobody was there.
+pub const UNATTENDED: &str = "call_unattended";
+
+/// For how long a question is held, and whether anybody is there to answer it.
+pub(super) struct Asking {
+    pub patience: Duration,
+    pub attended: bool,
+}
+
 impl Session {
+    /// Holds the question, or answers it at once with a no where nobody could.
     pub(super) fn ask(
         &mut self,
         index: usize,
         question: Question,
-        patience: Duration,
+        asking: Asking,
         now: Time,
+        rules: &Rules,
         acts: &mut Vec<Act>,
     ) {
+        let Asking { patience, attended } = asking;
         let Phase::Turn(turn) = &mut self.phase else { return };
         let (id, step) = (turn.id, turn.step);
         // Another agent has no say: where one asked for the turn, the people of this session are asked.
@@ -25,12 +37,18 @@ impl Session {
         let destination =
             asker.filter(|place| place.platform != AGENT_PLATFORM).or_else(|| self.place.clone());
         let trace = turn.trace().onward();
+        let unattended = destination.is_none() && !attended;
         let Some(slot @ Slot::Open(_)) = turn.group.as_mut().and_then(|group| group.slots.get_mut(index))
         else {
             return; // an echo of a question that was answered
         };
         let ask = Ask { question, asked: now, until: now.plus(patience) };
         *slot = Slot::Asking(ask.clone());
+        if unattended {
+            let detail = format!("call {id}/{step}/{index}");
+            acts.push(Act::Note { name: UNATTENDED, detail });
+            return self.decide(index, Verdict::Unattended, now, rules, acts);
+        }
         if let Some(destination) = destination {
             let key = format!("{}/{id}/{step}/{index}/asked", self.id);
             acts.push(Act::Deliver(Reply { key, destination, text: ask.question.in_words(), trace }));

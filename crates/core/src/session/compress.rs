@@ -404,6 +404,7 @@ impl Session {
         if self.phase != Phase::Idle {
             return; // whoever asked has looked, and is told
         }
+        self.close_client_calls(&[], now, acts);
         self.rewritten(RowId(0), acts);
         self.generation = self.generation.next();
         self.view = self.view.next();

@@ -4,6 +4,7 @@ use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, sa
 use crate::command::{self, Command};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
 use crate::history::{NOT_ASKED, STOPPED};
+use crate::id::Seq;
 use crate::input::{AGENT_PLATFORM, DedupeKey, Input, Kind, Trace};
 use crate::time::Time;
 use crate::tool::{Grant, Verdict};
@@ -66,6 +67,15 @@ impl Session {
             0 => was,
             1 => format!("{was} The message that waits is next."),
             many => format!("{was} The {many} messages that wait are next."),
+        }
+    }
+
+    /// Ends the turn of this input, if it has one to itself: others may wait for it, too.
+    pub(super) fn abandon_turn(&mut self, seq: Seq, now: Time, acts: &mut Vec<Act>) {
+        let alone =
+            matches!(&self.phase, Phase::Turn(turn) if turn.inputs.iter().all(|input| input.seq == seq));
+        if alone {
+            self.stop(now, acts);
         }
     }
 

@@ -9,13 +9,20 @@ fn asked(turn: u64, step: u32, index: usize) -> Event {
     let question =
         Question::Approval { what: "rm".into(), why: "it removes".into(), patterns: vec!["rm".into()] };
     let patience = Duration::from_secs(60);
-    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience }
+    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience, attended: true }
 }
 
 fn wants_to_know(turn: u64, step: u32, index: usize) -> Event {
     let question =
         Question::Clarify { question: "which?".into(), choices: vec!["red".into(), "blue".into()] };
-    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience: Duration::from_secs(60) }
+    Event::Asked {
+        turn: TurnId(Seq(turn)),
+        step,
+        index,
+        question,
+        patience: Duration::from_secs(60),
+        attended: true,
+    }
 }
 
 fn loaded(repeatable: &[usize]) -> Event {

@@ -98,11 +98,12 @@ impl Session {
         idle && !ordered && self.jobs().iter().all(|job| matches!(job, Job::Review { .. }))
     }
 
-    pub(super) fn expire(&mut self, reason: Reason, noticed: Noticed, acts: &mut Vec<Act>) {
+    pub(super) fn expire(&mut self, reason: Reason, noticed: Noticed, now: Time, acts: &mut Vec<Act>) {
         if !self.may_expire() {
             acts.push(Act::Note { name: "expiry_overtaken", detail: reason.as_str().to_owned() });
             return;
         }
+        self.close_client_calls(&[], now, acts);
         self.abandon(End::Stale, "the conversation has ended".into(), acts);
         let end_reason = noticed.end_reason(reason);
         let had_activity = self.upkeep.context > 0;

@@ -308,7 +308,7 @@ impl Session {
 
 /// Nobody looks back at what was done for another session, or said by agents among themselves.
 fn is_reviewed(turn: &Turn) -> bool {
-    turn.task().is_none() && turn.trace().is_human()
+    turn.task().is_none() && turn.trace().is_human() && !turn.is_stateless()
 }
 
 fn is_due(count: u32, interval: u32) -> bool {

@@ -118,6 +118,8 @@ pub fn word(act: &Act) -> String {
         Act::Result { index, .. } => format!("result {index}"),
         Act::Ask { index, .. } => format!("asks {index}"),
         Act::Grant { index, .. } => format!("grant {index}"),
+        Act::Leave { index, .. } => format!("leave {index}"),
+        Act::Named => "named".into(),
         Act::Settle { seq, outcome } => match outcome {
             Outcome::Answered(turn) => format!("{seq} answered by {turn}"),
             Outcome::Failed(turn, _) => format!("{seq} failed in {turn}"),

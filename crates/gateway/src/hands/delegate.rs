@@ -191,6 +191,7 @@ async fn settled(door: &Door, mut receipt: Receipt) -> Option<Arc<Settled>> {
             | Update::Restarted
             | Update::Calling { .. }
             | Update::Called { .. }
+            | Update::Unattended { .. }
             | Update::Asked(_)
             | Update::Troubled(_) => {}
         }
@@ -237,6 +238,7 @@ fn submission(door: &Door, delegation: &Delegation, call: &Call, place: Place, o
         platform_id: None,
         trace: caller.trace.onward(),
         may_be_retry: false,
+        can_answer: true,
         gathers: None,
     }
 }
@@ -391,6 +393,7 @@ async fn stop(door: &Door, child: SessionId) {
         // Nobody wrote it: it must not pass for a person who lifts the operator's silence.
         trace: Trace::default().onward(),
         may_be_retry: false,
+        can_answer: true,
         gathers: None,
     };
     for _ in 0..STOPS_MAX {

@@ -202,6 +202,13 @@ pub struct ApiServer {
     pub host: Option<At<String>>,
     pub port: Option<At<u64>>,
     pub key: Option<At<Secret>>,
+    /// A list, or one text with commas.
+    pub cors_origins: Option<At<Vec<String>>>,
+}
+
+/// Origins of web pages as a text lists them.
+pub fn split_origins(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|origin| !origin.is_empty()).map(str::to_owned).collect()
 }
 
 /// `throughline:`, where we alone decide what is right.
@@ -209,6 +216,8 @@ pub struct ApiServer {
 pub struct Own {
     pub log_level: Option<At<String>>,
     pub body_limit_bytes: Option<At<u64>>,
+    /// A turn ends when the API client that asked for it hangs up.
+    pub stop_on_disconnect: Option<At<bool>>,
     /// The user says that the home's file system can be trusted with a write-ahead log.
     pub allow_unsafe_filesystem: Option<At<bool>>,
     /// What one turn may cost, its children included.
@@ -249,6 +258,7 @@ pub struct ChainPlatform {
 const OWN_KEYS: [&str; 18] = [
     "log_level",
     "body_limit_bytes",
+    "stop_on_disconnect",
     "allow_unsafe_filesystem",
     "turn_tokens_max",
     "hops_max",
@@ -569,7 +579,20 @@ impl<'a> Reader<'a> {
             host: self.text(&host[0]).or_else(|| self.text(&host[1])),
             port: self.count(&port[0]).or_else(|| self.count(&port[1])),
             key: self.secret(&key[0]).or_else(|| self.secret(&key[1])),
+            cors_origins: self.cors_origins(),
         }
+    }
+
+    fn cors_origins(&self) -> Option<At<Vec<String>>> {
+        let places =
+            ["platforms", "gateway.platforms"].map(|it| format!("{it}.api_server.extra.cors_origins"));
+        let node =
+            places.iter().find_map(|place| self.root.get(place)).filter(|node| !is_nothing(&node.value))?;
+        let value = match &node.value {
+            Value::List(items) => items.iter().filter_map(|item| as_text(&item.value)).collect(),
+            value => as_text(value).map(|text| split_origins(&text)).unwrap_or_default(),
+        };
+        Some(At { value, place: node.place })
     }
 
     /// A rule that Hermes would skip is skipped, and named.
@@ -622,6 +645,7 @@ impl<'a> Reader<'a> {
         Own {
             log_level: self.text("throughline.log_level"),
             body_limit_bytes: self.count("throughline.body_limit_bytes"),
+            stop_on_disconnect: self.boolean("throughline.stop_on_disconnect"),
             allow_unsafe_filesystem: self.boolean("throughline.allow_unsafe_filesystem"),
             turn_tokens_max: self.count("throughline.turn_tokens_max"),
             hops_max: self.count("throughline.hops_max"),

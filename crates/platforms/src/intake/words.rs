@@ -38,7 +38,7 @@ pub(super) fn decided(verdict: &Verdict) -> String {
         Verdict::Granted(grant) => reach(*grant).to_owned(),
         Verdict::Denied { .. } => "Refused.".to_owned(),
         Verdict::Said(said) => format!("Answered: {}", head(said, 80)),
-        Verdict::Expired => "Too late.".to_owned(),
+        Verdict::Expired | Verdict::Unattended => "Too late.".to_owned(),
     }
 }
 

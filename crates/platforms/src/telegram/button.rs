@@ -37,7 +37,7 @@ pub(crate) fn data(call: &CallId, verdict: &Verdict) -> String {
         Verdict::Granted(Grant::Once) => "o",
         Verdict::Granted(Grant::Session) => "s",
         Verdict::Granted(Grant::Always) => "a",
-        Verdict::Denied { .. } | Verdict::Expired => "d",
+        Verdict::Denied { .. } | Verdict::Expired | Verdict::Unattended => "d",
         Verdict::Said(number) => number,
     };
     let whole = format!("{answer}:{call}");

@@ -64,7 +64,7 @@ async fn p31_an_unclear_answer_decides_nothing() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_of_tools_and_ends_in_the_answer_alone() {
+async fn a_stream_tells_of_tools_to_whoever_asks_for_it_and_ends_in_the_answer_alone() {
     let api = Api::new();
     let calling =
         Update::Calling { id: "c1".into(), tool: "terminal".into(), arguments: r#"{"command":"ls"}"#.into() };
@@ -73,7 +73,7 @@ async fn a_stream_tells_of_tools_and_ends_in_the_answer_alone() {
         vec![words("Let me look."), calling, Update::Asked(approval(0)), called, words("Two files.")];
     api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
     let body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "ls?"}]});
-    let reply = api.post("/v1/chat/completions", body).await;
+    let reply = api.chat_with(&[("x-throughline-events", "tools")], body.clone()).await;
     let progress: Vec<Value> = reply
         .text
         .split("event: hermes.tool.progress\ndata: ")
@@ -92,6 +92,22 @@ async fn a_stream_tells_of_tools_and_ends_in_the_answer_alone() {
         "{}",
         reply.text
     );
+
+    // Anybody else gets OpenAI's stream and nothing else: their libraries take every event for a chunk of it.
+    api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
+    let reply = api.chat(body).await;
+    assert!(!reply.text.contains("event:") && !reply.text.contains("throughline"), "{}", reply.text);
+    assert!(reply.chunks().iter().all(|chunk| chunk["object"] == "chat.completion.chunk"), "{}", reply.text);
+    api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
+    let options = json!({"throughline_events": true});
+    let asked =
+        json!({"stream": true, "stream_options": options, "messages": [{"role": "user", "content": "ls?"}]});
+    assert!(api.chat(asked).await.text.contains("event: hermes.tool.progress"));
+    for (headers, tells) in [(&[("x-throughline-events", "tools")][..], true), (&[], false)] {
+        api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
+        let reply = api.post_with("/v1/responses", headers, json!({"stream": true, "input": "ls?"})).await;
+        assert_eq!(reply.text.contains("hermes.tool.progress"), tells, "{}", reply.text);
+    }
 
     api.desk.next(Script::says("Two files.").after(on_the_way));
     let reply = api.post("/api/control/chat", json!({"text": "ls?"})).await;

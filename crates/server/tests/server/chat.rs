@@ -42,7 +42,6 @@ async fn a_completion_has_openais_shape() {
     assert_eq!(reply.header("x-hermes-session-id"), "s2");
     assert_eq!(reply.header("x-request-id"), "s2/1");
     assert_eq!(reply.header("content-length"), reply.text.len().to_string());
-    assert_eq!(reply.header("x-throughline-ignored"), "");
 }
 
 #[tokio::test]
@@ -160,16 +159,31 @@ async fn a_window_of_the_history_is_good_enough_where_history_is_kept() {
 }
 
 #[tokio::test]
-async fn p30_what_is_ignored_is_named_and_counted_and_what_is_known_reaches_the_model() {
+async fn p13_what_cannot_be_honoured_is_refused_and_what_is_known_reaches_the_model() {
     let api = Api::new();
+    for (field, value, code) in [
+        ("n", json!(2), "unsupported_value"),
+        ("logprobs", json!(true), "unsupported_parameter"),
+        ("top_logprobs", json!(3), "unsupported_parameter"),
+        ("modalities", json!(["text", "audio"]), "unsupported_value"),
+        ("service_tier", json!("flex"), "unsupported_value"),
+        ("functions", json!([]), "unsupported_parameter"),
+        ("web_search_options", json!({}), "unknown_parameter"),
+        ("frobnicate", json!(1), "unknown_parameter"),
+        ("x\r\ny", json!(1), "unknown_parameter"),
+    ] {
+        let reply = api.chat(json!({"messages": [says("user", "hi")], field: value})).await;
+        let (status, found, _) = reply.error();
+        assert_eq!((status, found.as_str()), (400, code), "{field}");
+        assert_eq!(reply.json()["error"]["param"], field);
+    }
+    assert_eq!(api.desk.turns(), 0, "nothing that was refused has begun anything");
     let body = json!({
         "messages": [says("user", "hi")],
-        "temperature": 0.5, "max_tokens": 9, "n": 1, "stream": false, "top_p": null,
-        "tools": [{"type": "function", "function": {"name": "f"}}], "logprobs": true, "x\r\ny": 1,
+        "temperature": 0.5, "max_tokens": 9, "n": 1, "stream": false, "top_p": null, "logprobs": false,
+        "metadata": {"a": "b"}, "store": true, "service_tier": "auto", "prompt_cache_key": "k",
     });
-    let reply = api.chat(body).await;
-    assert_eq!(reply.header("x-throughline-ignored"), "?, logprobs, tools");
-    assert_eq!(api.desk.state().notes, [("request_fields_ignored", "?, logprobs, tools".to_owned())]);
+    assert_eq!(api.chat(body).await.status, 200);
     let Kind::Request(request) = api.desk.last().kind else { panic!("a request") };
     assert_eq!(request.sampling.unwrap().as_str(), r#"{"temperature":0.5,"max_tokens":9}"#);
 }

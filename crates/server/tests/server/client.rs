@@ -22,6 +22,8 @@ pub fn options() -> Options {
         home: "/home/main".into(),
         version: "1.2.3".into(),
         keep_alive: Duration::from_secs(15),
+        cors_origins: Vec::new(),
+        stop_on_disconnect: false,
         host: std::sync::Arc::new(throughline_server::Alone),
         plugins: std::sync::Arc::new(|| serde_json::json!([])),
         servers: std::sync::Arc::new(|| serde_json::json!([])),

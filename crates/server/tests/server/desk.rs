@@ -10,7 +10,7 @@ use throughline_core::port::{
     SessionSummary, Settled, Status, StoreError, Submission, Trace, Update,
 };
 use throughline_core::prompt::Digest;
-use throughline_core::route::{Continuation, Match, Target, continuation, resume};
+use throughline_core::route::{Continuation, Match, Target, continuation, resume, with_calls};
 use throughline_core::session::{Failure, FailureKind, Outcome};
 use throughline_core::tool::Verdict;
 use throughline_core::turn::{Answer, Usage};
@@ -86,6 +86,9 @@ pub struct State {
     /// What tools ask, and what was answered.
     pub asks: Vec<Pending>,
     pub decided: Vec<(CallId, Verdict)>,
+    /// How often an owner was heard of, and which turns were given up.
+    pub owners: usize,
+    pub abandoned: Vec<(SessionId, Seq)>,
     minted: u64,
 }
 
@@ -208,7 +211,8 @@ impl Kept {
             _ => None,
         };
         let said = answer.as_ref().map(|answer| answer.said.content.clone()).unwrap_or_default();
-        let tip = thread.map(|thread| resume(thread, "assistant", &said).digest());
+        let calls = answer.as_ref().map(|answer| answer.said.calls.clone()).unwrap_or_default();
+        let tip = thread.map(|thread| with_calls(resume(thread, "assistant", &said), calls.iter()).digest());
         self.inputs.push(Taken {
             kind,
             script,
@@ -430,6 +434,14 @@ impl Desk for FakeDesk {
             None => Err(Refusal::Unknown(format!("nothing is asked by {call} any more"))),
         };
         Box::pin(async move { decided })
+    }
+
+    fn owner_is_here(&self) {
+        self.state().owners += 1;
+    }
+
+    fn abandon(&self, session: SessionId, seq: Seq) {
+        self.state().abandoned.push((session, seq));
     }
 
     fn halt(&self) -> Promise<'_, Result<Halted, StoreError>> {

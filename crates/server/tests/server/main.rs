@@ -7,6 +7,7 @@ mod approvals;
 mod bodies;
 mod chat;
 mod client;
+mod client_tools;
 mod control;
 mod desk;
 mod refusals;

@@ -101,6 +101,7 @@ async fn each_refusal_of_the_desk_has_its_status() {
         (Refusal::OtherBody, 422, "idempotency_key_reused", "", ""),
         (Refusal::MovedOn, 409, "conversation_moved_on", "", "false"),
         (Refusal::Unknown("no such thing".into()), 404, "not_found", "", ""),
+        (Refusal::Results("no call".into()), 400, "invalid_tool_results", "", ""),
         (Refusal::Draining, 503, "draining", "2", ""),
         (Refusal::Unwritable("disk full".into()), 503, "unwritable", "10", ""),
         (Refusal::Internal("it fell over".into()), 500, "internal_error", "", ""),
@@ -108,7 +109,11 @@ async fn each_refusal_of_the_desk_has_its_status() {
         api.desk.state().refuse = Some(refusal.clone());
         for path in ["/v1/chat/completions", "/v1/responses"] {
             for stream in [false, true] {
-                let body = json!({"messages": hi()["messages"], "input": "hi", "stream": stream});
+                let mut body = json!({"stream": stream});
+                match path {
+                    "/v1/responses" => body["input"] = json!("hi"),
+                    _ => body["messages"] = hi()["messages"].clone(),
+                }
                 let reply = api.post(path, body).await;
                 let (found, found_code, message) = reply.error();
                 assert_eq!((found, found_code.as_str()), (status, code));

@@ -191,7 +191,6 @@ async fn bad_requests_get_a_sentence() {
         (json!({"input": "x", "conversation": "c"}), "unsupported_parameter"),
         (json!({"input": "x", "background": true}), "unsupported_parameter"),
         (json!({"input": "x", "prompt": {"id": "p"}}), "unsupported_parameter"),
-        (json!({"input": [{"type": "item_reference", "id": "x"}]}), "unsupported_item"),
         (
             json!({"input": [{"type": "function_call_output", "call_id": "a", "output": ""}, "x"]}),
             "broken_tool_pair",
@@ -209,9 +208,35 @@ async fn bad_requests_get_a_sentence() {
     );
     assert_eq!(both.await.error().0, 400);
     assert_eq!(api.desk.turns(), 1);
-    let reply =
-        api.respond(json!({"input": "x", "store": false, "tools": [], "truncation": "disabled"})).await;
-    assert_eq!(reply.header("x-throughline-ignored"), "store, tools");
+}
+
+#[tokio::test]
+async fn p13_a_response_that_is_not_to_be_stored_cannot_be_found_again() {
+    let api = Api::new();
+    let reply = api.respond(json!({"input": "x", "store": false, "tools": [], "truncation": "auto"})).await;
+    assert_eq!((reply.status.as_u16(), &reply.json()["store"]), (200, &json!(false)));
+    let Kind::Request(request) = api.desk.last().kind else { panic!("a request") };
+    assert!(request.stateless);
+    let id = reply.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(api.get(&format!("/v1/responses/{id}")).await.error().0, 404);
+    assert_eq!(api.respond(json!({"input": "y", "previous_response_id": id})).await.error().0, 404);
+    for (field, value) in [
+        ("truncation", json!("sometimes")),
+        ("include", json!(["message.output_text.logprobs"])),
+        ("top_logprobs", json!(2)),
+        ("max_tool_calls", json!(1)),
+        ("store", json!("no")),
+    ] {
+        let reply = api.respond(json!({"input": "x", field: value})).await;
+        assert_eq!(
+            (reply.status.as_u16(), &reply.json()["error"]["param"]),
+            (400, &json!(field)),
+            "{}",
+            reply.text
+        );
+    }
+    let reply = api.respond(json!({"input": "x", "include": ["reasoning.encrypted_content"]})).await;
+    assert_eq!(reply.status, 200);
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ async fn p10_the_streamed_text_ends_in_the_whole_answer_whatever_came_before() {
         (vec![words("Oh, "), Update::Restarted], "Oh, \n\nHello!", true),
     ] {
         api.desk.next(Script::says("Hello!").after(updates.clone()));
-        let reply = api.chat(ask()).await;
+        let reply = api.chat_with(&[("x-throughline-events", "tools")], ask()).await;
         assert_eq!(reply.joined(), joined, "{updates:?}");
         let last = reply.chunks().pop().unwrap();
         let expected = if torn { json!({"restarted": true, "content": "Hello!"}) } else { Value::Null };

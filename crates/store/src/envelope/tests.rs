@@ -41,16 +41,17 @@ fn content() -> impl Strategy<Value = Content> {
 
 fn request() -> impl Strategy<Value = Request> {
     let digests = (prop::option::of(digest()), prop::option::of(digest()), prop::option::of(digest()));
-    (content(), digests, prop::option::of(".*"), prop::option::of(json_text()), prop::option::of(task()))
-        .prop_map(|(content, (body, thread, implicit_key), system, sampling, task)| Request {
-            content,
-            body,
-            thread,
-            implicit_key,
-            system,
-            sampling,
-            task,
-        })
+    let tools = (json_text(), prop::collection::vec(text(), 0..3));
+    let tools = prop::option::of(tools.prop_map(|(list, names)| ClientTools { list, names }));
+    let result =
+        (text(), content()).prop_map(|(call_id, content)| ToolResult { call_id, name: None, content });
+    let client = (tools, prop::collection::vec(result, 0..3), any::<bool>());
+    let wishes = (prop::option::of(".*"), prop::option::of(json_text()), prop::option::of(task()));
+    (content(), digests, wishes, client).prop_map(
+        |(content, (body, thread, implicit_key), (system, sampling, task), (tools, results, stateless))| {
+            Request { content, body, thread, implicit_key, system, sampling, task, tools, results, stateless }
+        },
+    )
 }
 
 fn task() -> impl Strategy<Value = Task> {

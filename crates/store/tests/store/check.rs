@@ -65,7 +65,7 @@ fn asking(store: &mut dyn Store) {
     let patience = Duration::from_secs(60);
     for index in [0, 1] {
         let question = Question::Approval { what: "x".into(), why: "y".into(), patterns: vec!["z".into()] };
-        happen(store, &mut state, Event::Asked { turn, step, index, question, patience });
+        happen(store, &mut state, Event::Asked { turn, step, index, question, patience, attended: true });
     }
     let verdict = Verdict::Granted(Grant::Session);
     happen(store, &mut state, Event::Decided { turn, step, index: 1, verdict });
