@@ -5,6 +5,8 @@
 pub mod backup;
 mod files;
 pub mod holders;
+#[cfg(test)]
+mod linear;
 mod transcripts;
 
 use crate::config::{Environment, Overrides, Written};

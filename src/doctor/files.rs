@@ -75,7 +75,7 @@ fn limits(home: &Path) -> [usize; 2] {
     limits
 }
 
-fn memory(name: &str, text: &str, limit: usize) -> Vec<Finding> {
+pub fn memory(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     let mut found = Vec::new();
     let entries: Vec<&str> = text.split(DELIMITER).map(str::trim).filter(|entry| !entry.is_empty()).collect();
     let length = entries.join(DELIMITER).chars().count();

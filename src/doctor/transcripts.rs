@@ -38,7 +38,7 @@ pub fn read(home: &Path, file: &str) -> Option<Transcript> {
     Some(Transcript { session, file: file.to_owned(), messages })
 }
 
-fn list(text: &str) -> Option<Vec<Message>> {
+pub fn list(text: &str) -> Option<Vec<Message>> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     let messages = value.get("messages").or(Some(&value))?.as_array()?;
     Some(messages.iter().filter_map(|message| message_from_json(&message.to_string()).ok()).collect())

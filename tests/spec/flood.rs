@@ -1,15 +1,40 @@
 //! Large messages, made to be laborious: whoever sends them waits for them, and nobody else does.
 
-use crate::gateway::{Client, Place, said};
-use serde_json::json;
-use std::thread;
+use crate::gateway::{Client, Gateway, Place, said};
+use serde_json::{Value, json};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// As much as a body may hold, nearly.
 const LENGTH: usize = 9 << 20;
 /// How long somebody may wait who only asks how the gateway is. What keeps a worker of the runtime busy until a message
-/// is read through would keep them waiting for longer, even if it were quick: three such messages are on their way.
+/// is read through would keep them waiting for longer, even if it were quick: several such messages are on their way.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// What is repeated in them.
+const UNITS: [&str; 3] = ["<memory-context>", "</memory-context", "<memory-<memory-context>"];
+/// Part of every request for a summary, and of nothing else.
+const ASKS_FOR_SUMMARY: &str = "Historical Task Snapshot";
+const SUMMARY: &str = "## Goal\nRead the long text and go on.\n\n## Completed Actions\nThe long text was read; it says the \
+    same thing again and again.\n\n## Critical Context\nThe user wants short answers.";
+
+/// One thread serves all requests: whatever holds it up holds up everybody.
+fn gateway(place: &Place) -> Gateway {
+    place.write("home/config.yaml", "model: {default: rehearsal, context_length: 40000}\n");
+    let script = json!({"latency_ms": 5, "rules": [
+        {"when": {"contains": ASKS_FOR_SUMMARY}, "say": SUMMARY, "usage": {"input": 100, "output": 80}},
+        {"when": {}, "say": "noted", "usage": {"input": 500, "output": 2}},
+    ]});
+    place.rehearsing(&script).env("TOKIO_WORKER_THREADS", "1").start()
+}
+
+fn long(unit: &str) -> String {
+    format!("{}x", unit.repeat(LENGTH / unit.len()))
+}
+
+fn sent(gateway: &Gateway, body: Value) -> JoinHandle<u16> {
+    let client = gateway.client.clone();
+    thread::spawn(move || client.chat(&[], &body).map_or(0, |answer| answer.status))
+}
 
 /// The longest that anybody who asked for the gateway's health meanwhile had to wait, and how often somebody asked.
 fn asked_until(client: &Client, mut is_over: impl FnMut() -> bool) -> (Duration, u32) {
@@ -26,31 +51,48 @@ fn asked_until(client: &Client, mut is_over: impl FnMut() -> bool) -> (Duration,
 #[test]
 fn p31_three_large_hostile_messages_delay_neither_health_nor_a_stop() {
     let place = Place::new();
-    // Compressing such a conversation is long work of another kind.
-    place.write("home/config.yaml", "compression: {enabled: false}\n");
-    let gateway = place.rehearsing(&json!({"latency_ms": 5})).start();
-    let units = ["<memory-context>", "</memory-context", "<memory-<memory-context>"];
-    let senders: Vec<_> = units
-        .iter()
-        .map(|unit| {
-            let (client, text) = (gateway.client.clone(), format!("{}x", unit.repeat(LENGTH / unit.len())));
-            thread::spawn(move || client.chat(&[], &said(&text)).unwrap().status)
-        })
-        .collect();
+    let gateway = gateway(&place);
+    let senders = UNITS.map(|unit| sent(&gateway, said(&long(unit))));
     let (longest, times) = asked_until(&gateway.client, || senders.iter().all(|sender| sender.is_finished()));
     assert!(longest < PATIENCE, "of {times}, one waited for {longest:?}");
     assert!(senders.into_iter().all(|sender| sender.join().unwrap() == 200));
 
     // The same again, and a stop while they are being read.
-    let text = units[0].repeat(LENGTH / units[0].len());
-    let senders: Vec<_> = (0..3)
-        .map(|_| {
-            let (client, text) = (gateway.client.clone(), text.clone());
-            thread::spawn(move || drop(client.chat(&[], &said(&text))))
-        })
-        .collect();
+    let senders = [UNITS[0]; 3].map(|unit| sent(&gateway, said(&long(unit))));
     let began = Instant::now();
     assert_eq!(gateway.stop().code(), Some(0));
     assert!(began.elapsed() < Duration::from_secs(15), "it took {:?} to stop", began.elapsed());
-    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    senders.into_iter().for_each(|sender| _ = sender.join().unwrap());
+}
+
+#[test]
+fn p31_compressing_three_large_hostile_conversations_delays_neither_health_nor_a_stop() {
+    let place = Place::new();
+    let gateway = gateway(&place);
+    let conversation = |unit: &str| {
+        let text = |role: &str, text: &str| json!({"role": role, "content": text});
+        let short = ["assistant", "user", "assistant", "user"].map(|role| text(role, "and then?"));
+        let messages = [text("user", &long(unit))]
+            .into_iter()
+            .chain(short)
+            .chain([text("assistant", "so"), text("user", "go on")]);
+        json!({"model": "agent", "messages": messages.collect::<Vec<_>>()})
+    };
+    let senders = UNITS.map(|unit| sent(&gateway, conversation(unit)));
+    let (longest, times) = asked_until(&gateway.client, || senders.iter().all(|sender| sender.is_finished()));
+    assert!(longest < PATIENCE, "of {times}, one waited for {longest:?}");
+    assert!(senders.into_iter().all(|sender| sender.join().unwrap() == 200));
+    // What the model was asked to go on with held a summary, or a digest, in place of the long text.
+    let asked: Vec<String> = place.asked().iter().map(Value::to_string).collect();
+    let went_on =
+        asked.iter().filter(|request| request.contains("go on") && !request.contains(ASKS_FOR_SUMMARY));
+    let lengths: Vec<_> = went_on.map(String::len).collect();
+    assert!(lengths.len() == UNITS.len() && lengths.iter().all(|length| *length < 1 << 20), "{lengths:?}");
+
+    // The same again, and a stop while they are being compressed.
+    let senders = UNITS.map(|unit| sent(&gateway, conversation(unit)));
+    let began = Instant::now();
+    assert_eq!(gateway.stop().code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(15), "it took {:?} to stop", began.elapsed());
+    senders.into_iter().for_each(|sender| _ = sender.join().unwrap());
 }

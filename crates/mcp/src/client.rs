@@ -10,6 +10,8 @@
 mod environment;
 mod http;
 mod json;
+#[cfg(test)]
+mod linear;
 mod link;
 mod log;
 mod media;

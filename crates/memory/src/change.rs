@@ -6,6 +6,7 @@
 use crate::document::{DELIMITER, Difference, Document, Draft, joined};
 use crate::text::{chars, grouped, preview, strip, universal_newlines};
 use crate::threats;
+use std::collections::HashSet;
 
 /// Characters of an entry that are shown where several match.
 const PREVIEW_CHARS: usize = 80;
@@ -236,12 +237,9 @@ impl Edit<'_> {
 
     /// The first of those that are the same: a batch can make an entry equal to another.
     fn distinct_matches(&self, old_text: &str) -> Vec<(usize, &str)> {
-        let mut distinct: Vec<(usize, &str)> = Vec::new();
-        for (at, text) in self.draft.matching(old_text) {
-            if distinct.iter().all(|(_, other)| *other != text) {
-                distinct.push((at, text));
-            }
-        }
+        let mut seen = HashSet::new();
+        let mut distinct = self.draft.matching(old_text);
+        distinct.retain(|(_, text)| seen.insert(*text));
         distinct
     }
 

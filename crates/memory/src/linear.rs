@@ -1,6 +1,7 @@
 //! What is remembered is foreign text: each function of it is linear.
 
-use crate::change::usage;
+use crate::answer;
+use crate::change::{Change, usage};
 use crate::document::Document;
 use crate::{arguments, text as texts, threats};
 use serde_json::json;
@@ -17,6 +18,17 @@ fn p31_text_functions_are_linear() {
             draft.add(text);
             _ = (document.is_drifted(1000), document.render(&draft), draft.matching("a").len());
             _ = usage(document.entries(), 1000);
+        }),
+        ("change::Change::apply", |text| {
+            let document = Document::parse(&text.replace(' ', "\n§\n"));
+            for change in [
+                Change::Replace { old_text: "w".to_owned(), content: "b".to_owned() },
+                Change::Remove { old_text: text.to_owned() },
+                Change::Add { content: text.to_owned() },
+            ] {
+                let outcome = change.flaw().map_or_else(|| change.apply(&document, 1000), Err);
+                _ = outcome.map_err(|refused| answer::refused(&refused, document.entries(), 1000));
+            }
         }),
         ("text::universal_newlines", |text| _ = texts::universal_newlines(text).into_owned()),
         ("text::preview", |text| _ = texts::preview(text, 100)),

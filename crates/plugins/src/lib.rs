@@ -19,6 +19,8 @@ pub mod hooks;
 pub mod host;
 pub mod kit;
 pub mod leftover;
+#[cfg(test)]
+mod linear;
 mod link;
 mod log;
 mod private;

@@ -6,6 +6,8 @@
 
 use crate::protocol::Message as Wire;
 use serde_json::Value;
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use throughline_core::message::Body;
 use throughline_core::{Message, history};
 use throughline_hermes::row::{message_from_json, message_to_json};
@@ -65,15 +67,15 @@ pub fn joined(before: &[Message], sent: &[Wire], returned: &[Wire]) -> Result<Ke
     }
     let end = sent.len() - last;
     let replaced = &sent[first..end];
+    let mut places = Places::of(replaced);
     let mut place = 0;
     let mut messages = Vec::new();
     for wire in &returned[first..returned.len() - last] {
         // One that was sent is that one, with all that the plugin was not told or did not keep.
-        let known = replaced[place..].iter().position(|sent| is_same(sent, wire));
-        match known {
-            Some(offset) => {
-                messages.push(before[first + place + offset].clone());
-                place += offset + 1;
+        match places.next(wire, place) {
+            Some(found) => {
+                messages.push(before[first + found].clone());
+                place = found + 1;
             }
             None => messages.push(made(wire, &before[end - 1]).map_err(Unusable::Malformed)?),
         }
@@ -118,6 +120,65 @@ fn is_same(sent: &Wire, returned: &Wire) -> bool {
         !is_told(name) || is_alike(value, returned.get(name).unwrap_or(&Value::Null))
     };
     sent.iter().all(stays) && returned.iter().all(|(name, value)| sent.contains_key(name) || value.is_null())
+}
+
+/// Where messages stand that were sent, by what [`is_same`] compares: one that came back is found without comparing it with
+/// all of them.
+struct Places<'a> {
+    sent: &'a [Wire],
+    /// For each choice of fields that a plugin may leave out: where messages with this fingerprint stand, in order.
+    by_told: HashMap<Vec<&'static str>, HashMap<u64, Vec<usize>>>,
+    hashing: RandomState,
+}
+
+impl<'a> Places<'a> {
+    fn of(sent: &'a [Wire]) -> Self {
+        Self { sent, by_told: HashMap::new(), hashing: RandomState::new() }
+    }
+
+    /// The first place from here on where this message was sent.
+    fn next(&mut self, returned: &Wire, from: usize) -> Option<usize> {
+        let told: Vec<_> = BOOKKEEPING.into_iter().filter(|name| returned.contains_key(*name)).collect();
+        let (sent, hashing) = (self.sent, &self.hashing);
+        let places = self.by_told.entry(told.clone()).or_insert_with(|| {
+            let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+            for (place, message) in sent.iter().enumerate() {
+                places.entry(fingerprint(message, &told, hashing)).or_default().push(place);
+            }
+            places
+        });
+        let places = places.get(&fingerprint(returned, &told, hashing))?;
+        let later = &places[places.partition_point(|place| *place < from)..];
+        later.iter().copied().find(|place| is_same(&sent[*place], returned))
+    }
+}
+
+/// Equal for messages that are the same, as far as these of the fields that may be left out are told.
+fn fingerprint(message: &Wire, told: &[&str], hashing: &RandomState) -> u64 {
+    let counts = |name: &str| told.contains(&name) || !BOOKKEEPING.contains(&name);
+    let fields = message.iter().filter(|(name, value)| counts(name) && !value.is_null());
+    fields.fold(0, |sum, (name, value)| sum.wrapping_add(hashing.hash_one((name, hashed(value, hashing)))))
+}
+
+/// Equal for values that are alike ([`is_alike`]).
+fn hashed(value: &Value, hashing: &RandomState) -> u64 {
+    match value {
+        Value::Number(number) => {
+            let number = number.as_f64().filter(|number| *number != 0.0).unwrap_or_default();
+            hashing.hash_one(("number", number.to_bits()))
+        }
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(|item| hashed(item, hashing)).collect();
+            hashing.hash_one(("list", items))
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| hashing.hash_one((name, hashed(value, hashing))));
+            hashing.hash_one(("object", fields.fold(0_u64, u64::wrapping_add)))
+        }
+        Value::String(text) => hashing.hash_one(("text", text)),
+        Value::Bool(value) => hashing.hash_one(("flag", value)),
+        Value::Null => 0,
+    }
 }
 
 /// Equal, however another language writes its numbers.

@@ -29,6 +29,8 @@ mod usage;
 mod view;
 
 #[cfg(test)]
+mod linear;
+#[cfg(test)]
 mod tests;
 
 pub use index::Offered;

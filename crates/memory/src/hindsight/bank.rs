@@ -157,3 +157,20 @@ fn collapsed(text: &str, run: char) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod linear {
+    //! Who somebody is, and what a user wrote, is foreign text: each function of it is linear.
+
+    use super::*;
+    use throughline_complexity::assert_linear;
+
+    #[test]
+    fn p31_text_functions_are_linear() {
+        assert_linear(&[
+            ("hindsight::bank::pieces", |text| _ = pieces(text).is_ok()),
+            ("hindsight::bank::sanitised", |text| _ = sanitised(text)),
+            ("hindsight::bank::collapsed", |text| _ = collapsed(text, '-')),
+        ]);
+    }
+}

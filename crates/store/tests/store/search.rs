@@ -39,6 +39,24 @@ fn a_reader_finds_what_the_writer_has_not_indexed_yet() {
 }
 
 #[test]
+fn p31_a_row_that_says_it_again_and_again_is_found_as_quickly_as_another() {
+    for index in ["w", "www*"] {
+        throughline_complexity::assert_linear_in_count("Reader::search", |count| {
+            let directory = directory();
+            let mut store = writer(directory.path());
+            turn(&mut store, "a", None, &(if index == "w" { "w " } else { "w" }).repeat(16 * count));
+            while store.tend(NOW).unwrap().more {}
+            store.close(NOW).unwrap();
+            let reader = home(directory.path()).reader().unwrap();
+            move || {
+                assert_eq!(reader.search(index, &all()).unwrap().len(), 2);
+                drop(directory);
+            }
+        });
+    }
+}
+
+#[test]
 fn the_index_holds_what_hermes_triggers_would_have_put_there() {
     for directory in [directory(), schema_11()] {
         let mut store = writer(directory.path());

@@ -90,11 +90,7 @@ pub fn objection(settings: &SkillSettings, dir: &Path) -> Option<String> {
             continue;
         }
         let Ok(text) = super::shelf::read(settings, &file) else { continue };
-        for (number, content) in text.split('\n').enumerate() {
-            for (_, kind) in PATTERNS.iter().filter(|(pattern, _)| pattern.is_match(content)) {
-                findings.push(line(kind, &path, number + 1, content.trim()));
-            }
-        }
+        findings.extend(self::findings(&path, &text));
     }
     if findings.is_empty() {
         return None;
@@ -108,6 +104,17 @@ pub fn objection(settings: &SkillSettings, dir: &Path) -> Option<String> {
         "Security scan blocked this skill ({reason}):\nScan: {name} (agent-created/agent-created)  Verdict: DANGEROUS\n{}\n\nDecision: NEEDS CONFIRMATION — {reason}",
         findings.join("\n")
     ))
+}
+
+/// What is wrong with one file.
+pub fn findings(path: &str, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (number, content) in text.split('\n').enumerate() {
+        for (_, kind) in PATTERNS.iter().filter(|(pattern, _)| pattern.is_match(content)) {
+            findings.push(line(kind, path, number + 1, content.trim()));
+        }
+    }
+    findings
 }
 
 fn line(kind: &str, path: &str, number: usize, found: &str) -> String {

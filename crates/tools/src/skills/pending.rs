@@ -37,7 +37,7 @@ pub fn stage(settings: &SkillSettings, call: &Call, payload: Value) -> Value {
 }
 
 /// One line that says what the write would do.
-fn gist(payload: &Value) -> String {
+pub fn gist(payload: &Value) -> String {
     let text = |key: &str| payload[key].as_str().unwrap_or_default();
     let (action, name, content) = (text("action"), text("name"), text("content"));
     let lines = |text: &str| if text.is_empty() { 0 } else { text.matches('\n').count() + 1 };

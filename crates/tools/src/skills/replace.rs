@@ -49,15 +49,26 @@ fn loosely(content: &str, old: &str) -> Vec<(usize, usize)> {
         lines.push((at, at + line.len(), plain(line)));
         at += line.len() + 1;
     }
+    // Each line is looked at once, however often the block almost stands there (Knuth, Morris and Pratt): how much of it
+    // still stands behind us once so much of it did not go on.
+    let mut left = vec![0; wanted.len()];
+    let go_on = |left: &[usize], mut stands: usize, line: &String| loop {
+        match wanted[stands] == *line {
+            true => return stands + 1,
+            false if stands == 0 => return 0,
+            false => stands = left[stands - 1],
+        }
+    };
+    for at in 1..wanted.len() {
+        left[at] = go_on(&left, left[at - 1], &wanted[at]);
+    }
     let mut places = Vec::new();
-    let mut first = 0;
-    while first + wanted.len() <= lines.len() {
-        let block = &lines[first..first + wanted.len()];
-        if block.iter().map(|line| &line.2).eq(&wanted) {
-            places.push((block[0].0, block[block.len() - 1].1));
-            first += wanted.len();
-        } else {
-            first += 1;
+    let mut stands = 0;
+    for (at, (_, end, line)) in lines.iter().enumerate() {
+        stands = go_on(&left, stands, line);
+        if stands == wanted.len() {
+            places.push((lines[at + 1 - stands].0, *end));
+            stands = 0;
         }
     }
     places

@@ -10,6 +10,7 @@
 use super::frontmatter::{self, Fields};
 use super::settings::SkillSettings;
 use crate::paths::Reach;
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -281,14 +282,14 @@ pub struct Listed {
 /// All skills that are on where `source` is, by category and name.
 pub fn list(settings: &SkillSettings, source: &str) -> Vec<Listed> {
     let mut listed: Vec<Listed> = Vec::new();
+    let mut seen = HashSet::new();
     for root in roots(settings) {
         for file in skill_files(&root, Links::Follow) {
             let Some(skill) = Skill::open(settings, &file).filter(|skill| skill.fits(settings)) else {
                 continue;
             };
             let name = frontmatter::head(&skill.name(), frontmatter::NAME_CHARS_MAX).to_owned();
-            let is_known = listed.iter().any(|known| known.name == name);
-            if is_known || settings.is_disabled(&name, source) {
+            if settings.is_disabled(&name, source) || !seen.insert(name.clone()) {
                 continue;
             }
             let category = category(&file, &root);

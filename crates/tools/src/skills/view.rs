@@ -6,7 +6,7 @@ use super::shelf::{self, Links, Skill};
 use super::{refused, render};
 use regex::Regex;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use throughline_core::tool::Caller;
@@ -484,8 +484,8 @@ impl Setup {
     fn of(settings: &SkillSettings, fields: &Fields) -> Self {
         let required = required_variables(fields);
         let known = dotenv(&settings.home);
-        let is_set = |name: &str| match known.iter().find(|(known, _)| known == name) {
-            Some((_, has_value)) => *has_value,
+        let is_set = |name: &str| match known.get(name) {
+            Some(has_value) => *has_value,
             None => settings.variables.contains(name),
         };
         let missing_variables = required
@@ -504,10 +504,8 @@ impl Setup {
 
     fn available_variables(&self) -> Vec<String> {
         let names = self.required.iter().filter_map(|entry| entry["name"].as_str());
-        names
-            .filter(|name| !self.missing_variables.iter().any(|missing| missing == name))
-            .map(str::to_owned)
-            .collect()
+        let missing: BTreeSet<&str> = self.missing_variables.iter().map(String::as_str).collect();
+        names.filter(|name| !missing.contains(name)).map(str::to_owned).collect()
     }
 
     fn annotate(&self, answer: &mut Value, settings: &SkillSettings, caller: &Caller) {
@@ -540,7 +538,7 @@ impl Setup {
 }
 
 /// Names in the home's `.env`, and whether they have a value.
-fn dotenv(home: &Path) -> Vec<(String, bool)> {
+fn dotenv(home: &Path) -> HashMap<String, bool> {
     let bytes = std::fs::read(home.join(".env")).unwrap_or_default();
     let parsed = throughline_hermes::env::Dotenv::parse(&bytes, &|_| None);
     parsed.variables.into_iter().map(|known| (known.name, !known.value.expose().is_empty())).collect()
@@ -553,15 +551,17 @@ fn trimmed(entry: &Fields, key: &str) -> Option<String> {
 
 /// `required_environment_variables`, `setup.collect_secrets` and `prerequisites.env_vars`: three
 /// ways to say one thing.
-fn required_variables(fields: &Fields) -> Vec<Value> {
+pub fn required_variables(fields: &Fields) -> Vec<Value> {
     let setup = fields.get("setup").and_then(Value::as_object);
+    // It is told with each variable.
     let help = setup.and_then(|setup| trimmed(setup, "help"));
+    let help = help.map(|help| frontmatter::head(&help, frontmatter::DESCRIPTION_CHARS_MAX).to_owned());
     let mut required: Vec<Value> = Vec::new();
+    let mut seen = BTreeSet::new();
     let mut add = |entry: &Fields| {
         let named = |key| entry.get(key).filter(|value| frontmatter::is_truthy(value)).map(frontmatter::text);
         let name = named("name").or_else(|| named("env_var")).unwrap_or_default().trim().to_owned();
-        let is_known = required.iter().any(|known| known["name"] == name.as_str());
-        if is_known || !VARIABLE.is_match(&name) {
+        if !VARIABLE.is_match(&name) || !seen.insert(name.clone()) {
             return;
         }
         let prompt = named("prompt").unwrap_or_else(|| format!("Enter value for {name}"));

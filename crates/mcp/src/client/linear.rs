@@ -1,0 +1,113 @@
+//! What a server says is foreign text: each function of it is linear.
+
+use super::offer::{Listed, Listing, offered, sanitised, tool_name};
+use super::redact::Redactor;
+use super::result::{Desk, prompt, prompts, resources};
+use super::{json, media, schema, suspicion};
+use crate::settings::{Reach, Remote, ServerSettings};
+use serde_json::{Map, Value, json};
+use std::hint::black_box;
+use std::path::Path;
+use throughline_complexity::{assert_linear, assert_linear_in_count};
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or(Value::Null)
+}
+
+/// Where a directory is that cannot be written to: what would become a file does not.
+const NOWHERE: &str = "/dev/null/home";
+
+fn tool(answer: &Value) {
+    let redactor = Redactor::default();
+    let desk = Desk { server: "s", home: Path::new(NOWHERE), redactor: &redactor };
+    _ = (desk.tool(answer), desk.resource(answer));
+}
+
+fn settings() -> ServerSettings {
+    ServerSettings::new("s", Reach::Http(Remote::new("http://127.0.0.1/")))
+}
+
+fn listing(tools: Vec<Listed>) -> Listing {
+    Listing { tools, ..Listing::default() }
+}
+
+fn listed(name: &str, description: &str, input_schema: Map<String, Value>) -> Listed {
+    Listed {
+        name: name.to_owned(),
+        description: Some(description.to_owned()),
+        input_schema,
+        annotations: None,
+    }
+}
+
+fn normalised(schema: &Value) {
+    _ = schema.as_object().map(schema::normalised);
+}
+
+#[test]
+fn p31_text_functions_are_linear() {
+    assert_linear(&[
+        ("offer::tool_name", |text| _ = (tool_name(text, text), sanitised(text))),
+        ("offer::offered of a tool", |text| {
+            _ = offered(&settings(), &listing(vec![listed(text, text, Map::new())]));
+        }),
+        ("offer::offered of many", |text| {
+            let tools = text.split(' ').map(|name| listed(name, name, Map::new()));
+            _ = offered(&settings(), &listing(tools.collect()));
+        }),
+        ("schema::normalised", |text| normalised(&parsed(text))),
+        ("schema::normalised of a list", |text| normalised(&parsed(&format!("{{\"anyOf\":[{text}1]}}")))),
+        ("schema::normalised of names", |text| {
+            let names: Vec<_> = text.split(' ').collect();
+            let properties: Map<_, _> =
+                names.iter().map(|name| ((*name).to_owned(), json!({"$ref": name}))).collect();
+            normalised(&json!({"properties": properties, "required": names}));
+        }),
+        ("schema::normalised of unions", |text| {
+            let unions = text.split(' ').map(|name| json!({"anyOf": [{"title": name}, {"type": "null"}]}));
+            normalised(&json!({"allOf": unions.collect::<Vec<_>>()}));
+        }),
+        ("result::Desk::tool", |text| tool(&parsed(text))),
+        ("result::Desk::tool of a text", |text| tool(&json!({"content": [{"type": "text", "text": text}]}))),
+        ("result::Desk::tool of blocks", |text| {
+            let blocks =
+                text.split(' ').map(|text| json!({"type": "resource_link", "uri": text, "name": text}));
+            tool(&json!({"content": blocks.collect::<Vec<_>>(), "structuredContent": text}));
+        }),
+        ("result::Desk::tool of an error", |text| {
+            tool(&json!({"isError": true, "content": [{"type": "text", "text": text}]}));
+        }),
+        ("result::Desk::resource of a file", |text| {
+            tool(&json!({"contents": [{"uri": text, "mimeType": text, "blob": "aGVsbG8="}]}));
+        }),
+        ("result::prompt", |text| {
+            let messages = text.split(' ').map(|text| json!({"role": "user", "content": [text]}));
+            _ = prompt(&json!({"messages": messages.collect::<Vec<_>>()}));
+        }),
+        ("result::resources", |text| {
+            let listed: Vec<_> =
+                text.split(' ').map(|name| json!({"uri": name, "arguments": [{"name": name}]})).collect();
+            _ = (resources(&listed), prompts(&listed));
+        }),
+        ("json::written", |text| _ = json::written(&json!([text, parsed(text)]))),
+        ("media::decoded", |text| _ = media::decoded(text)),
+        ("media::document_name", |text| {
+            _ = (media::document_name(text, text), media::document_name(&format!("a://b/{text}"), ""));
+        }),
+        ("redact::Redactor::clean", |text| _ = Redactor::default().clean(text)),
+        ("suspicion::of", |text| _ = black_box(suspicion::of("bash", &[text.to_owned()]))),
+    ]);
+}
+
+/// Unions in unions, as deep as JSON may be, each with something beside it.
+#[test]
+fn p31_unions_in_unions_cost_what_they_should() {
+    assert_linear_in_count("schema::normalised", |count| {
+        let leaf: Vec<_> = (0..count).map(|number| json!({"title": number})).collect();
+        let nested = (0..20).fold(
+            json!({"allOf": leaf}),
+            |inner, _| json!({"anyOf": [{"properties": {"a": inner}}, {"type": "null"}], "title": "x"}),
+        );
+        move || normalised(&nested)
+    });
+}
