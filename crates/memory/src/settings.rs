@@ -54,6 +54,9 @@ impl MemorySettings {
     }
 }
 
+/// Names the person that a caller's notes belong to.
+pub type WhoseNotes = Arc<dyn Fn(&Caller) -> Option<String> + Send + Sync>;
+
 /// Whether what the agent notes in one person's conversations is in the prompt of others.
 #[derive(Clone, Default)]
 pub enum Notes {
@@ -61,7 +64,7 @@ pub enum Notes {
     #[default]
     Shared,
     /// Whom a caller's notes belong to, in words that tell people apart. None: they are the owner's, in `MEMORY.md`.
-    PerPerson(Arc<dyn Fn(&Caller) -> Option<String> + Send + Sync>),
+    PerPerson(WhoseNotes),
 }
 
 impl Notes {
