@@ -140,8 +140,8 @@ fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
     // What the model was told with these words.
     let told = |words: &str| {
         let requests = model.requests();
-        let texts = requests.iter().map(crate::model::last).filter(|text| text.contains(words));
-        texts.last().unwrap_or_else(|| panic!("nobody asked about {words}"))
+        let found = requests.iter().map(crate::model::last).rfind(|text| text.contains(words));
+        found.unwrap_or_else(|| panic!("nobody asked about {words}"))
     };
     chat(&[(SESSION, "named")], "The harbour tax of Piran was abolished.");
     let stateless = chat(&[], "Extract the numbers: harbour tax Piran 12, quicksilver 7.");
@@ -160,7 +160,7 @@ fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
 fn a_command_that_needs_a_yes_is_refused_at_once_where_nobody_can_give_it() {
     let place = Place::new();
     place.write("home/config.yaml", "approvals: {mode: manual}\n");
-    let call = json!([{"name": "terminal", "arguments": {"command": "rm -rf /tmp/nothing-there"}}]);
+    let call = json!([{"name": "terminal", "arguments": {"command": "rm -rf nothing-there"}}]);
     let launch = place.rehearsing(&json!({"rules": [
         {"when": {"contains": "clean", "result": false}, "call": call},
         {"when": {"result_contains": "command_allowlist"}, "say": "I may not."},

@@ -42,6 +42,13 @@ fn p9_p13_calls_left_to_a_client_are_answered_once_through_a_crash_after_any_com
     for what in ["calls that clients ran", "calls that clients left behind"] {
         assert!(report.tally[what] > 0, "{what}: {:?}", report.tally);
     }
+    let (plan, template) = (Plan::errands(), template());
+    let crashed = |nth| crash_after(nth, &plan, &template, Some(Mutant::ForgetLeave));
+    let is_caught = |report: Report| !report.wrong.is_empty();
+    assert!(
+        (1..=points).filter_map(crashed).any(is_caught),
+        "nobody noticed that it was forgotten whose call it is"
+    );
 }
 
 #[test]
