@@ -8,6 +8,7 @@
 //! lists at all.
 
 use super::fence::Fence;
+use std::collections::BTreeSet;
 
 /// Deeper nesting than this is not style but noise, and stays as it was written.
 const DEPTH_MAX: usize = 6;
@@ -149,17 +150,33 @@ struct Inline<'a> {
 const MARKS: [(&str, &str); 6] =
     [("**", "b"), ("__", "b"), ("~~", "s"), ("||", "tg-spoiler"), ("*", "i"), ("_", "i")];
 
+/// What was looked for in vain. What is not there from some place on is not there from a later one on, either.
+#[derive(Default)]
+struct Vain {
+    /// Ends of spans, by their mark.
+    marks: [bool; MARKS.len()],
+    /// Ends of code, by how many backticks they have.
+    code: BTreeSet<usize>,
+    /// `](`, and the end of an address.
+    link: bool,
+    address: bool,
+    /// How far from the end of the text the next of each stands, once it was found.
+    words_end: Option<usize>,
+    address_end: Option<usize>,
+}
+
 impl Inline<'_> {
     fn html(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
+        let mut vain = Vain::default();
         let mut at = 0;
         let mut before = None; // the character before, as it was written
         while let Some(c) = text[at..].chars().next() {
             let taken = match c {
                 '\\' => escape_sequence(&text[at..], &mut out),
-                '`' => code_span(&text[at..], &mut out),
-                '[' | '!' => self.link(&text[at..], &mut out),
-                '*' | '_' | '~' | '|' => self.span(&text[at..], before, &mut out),
+                '`' => Some(code_span(&text[at..], &mut vain, &mut out)),
+                '[' | '!' => self.link(&text[at..], &mut vain, &mut out),
+                '*' | '_' | '~' | '|' => self.span(&text[at..], before, &mut vain, &mut out),
                 _ => None,
             };
             let taken = taken.unwrap_or_else(|| {
@@ -177,13 +194,18 @@ impl Inline<'_> {
         Inline { styles: &styles, depth: self.depth + 1 }.html(text)
     }
 
-    fn span(&self, text: &str, before: Option<char>, out: &mut String) -> Option<usize> {
-        let (mark, style) = MARKS.iter().find(|(mark, _)| text.starts_with(mark))?;
+    fn span(&self, text: &str, before: Option<char>, vain: &mut Vain, out: &mut String) -> Option<usize> {
+        let which = MARKS.iter().position(|(mark, _)| text.starts_with(mark))?;
+        let (mark, style) = &MARKS[which];
         let inner = &text[mark.len()..];
         let in_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         let is_word_mark = mark.starts_with('_'); // a name_like_this is no italics
         let is_too_deep = self.depth >= DEPTH_MAX;
-        if is_too_deep || inner.starts_with(char::is_whitespace) || (is_word_mark && in_word(before)) {
+        if is_too_deep
+            || vain.marks[which]
+            || inner.starts_with(char::is_whitespace)
+            || (is_word_mark && in_word(before))
+        {
             return None;
         }
         let mut ends =
@@ -197,7 +219,9 @@ impl Inline<'_> {
                 || (mark.len() == 1 && content.ends_with(mark))
                 || (is_word_mark && in_word(rest.chars().next()));
             !is_open
-        })?;
+        });
+        vain.marks[which] = length.is_none();
+        let length = length?;
         let (content, taken) = (&inner[..length], length + 2 * mark.len());
         // Already on: the marks go, the words stay.
         match self.styles.contains(style) {
@@ -208,19 +232,33 @@ impl Inline<'_> {
     }
 
     /// `[words](address)`, and a picture's `![words](address)`.
-    fn link(&self, text: &str, out: &mut String) -> Option<usize> {
+    fn link(&self, text: &str, vain: &mut Vain, out: &mut String) -> Option<usize> {
         let start = text.strip_prefix('!').unwrap_or(text).strip_prefix('[')?;
-        let words_end = start.find("](")?;
+        if vain.link || vain.address {
+            return None;
+        }
+        let known = vain.words_end.filter(|from_end| *from_end <= start.len());
+        let words_end = known.map(|from_end| start.len() - from_end).or_else(|| start.find("]("));
+        vain.link = words_end.is_none();
+        let words_end = words_end?;
+        vain.words_end = Some(start.len() - words_end);
         let words = &start[..words_end];
+        if words.contains('[') {
+            return None;
+        }
         let address_start = &start[words_end + 2..];
-        let address_end = address_start.find([')', ' '])?;
+        let known = vain.address_end.filter(|from_end| *from_end <= address_start.len());
+        let address_end =
+            known.map(|from_end| address_start.len() - from_end).or_else(|| address_start.find([')', ' ']));
+        vain.address = address_end.is_none();
+        let address_end = address_end?;
+        vain.address_end = Some(address_start.len() - address_end);
         let address = &address_start[..address_end];
         let known =
             ["https://", "http://", "tg://", "mailto:"].iter().any(|scheme| address.starts_with(scheme));
         if !address_start[address_end..].starts_with(')')
             || !known
             || words.trim().is_empty()
-            || words.contains('[')
             || self.styles.contains(&"a")
         {
             return None;
@@ -237,7 +275,7 @@ fn escape_sequence(text: &str, out: &mut String) -> Option<usize> {
     Some(1 + next.len_utf8())
 }
 
-fn code_span(text: &str, out: &mut String) -> Option<usize> {
+fn code_span(text: &str, vain: &mut Vain, out: &mut String) -> usize {
     let length = text.chars().take_while(|c| *c == '`').count();
     let mark = &text[..length];
     let inner = &text[length..];
@@ -246,16 +284,18 @@ fn code_span(text: &str, out: &mut String) -> Option<usize> {
             && !inner[..*place].ends_with('`')
             && !inner[..*place].trim().is_empty()
     };
-    let end = inner.match_indices(mark).map(|(place, _)| place).find(is_end);
+    let mut ends = inner.match_indices(mark).map(|(place, _)| place);
+    let end = if vain.code.contains(&length) { None } else { ends.find(is_end) };
     match end {
         Some(end) => {
             wrapped("code", &escaped(&inner[..end]), out);
-            Some(end + 2 * length)
+            end + 2 * length
         }
         // None of a longer run: one of its backticks could still find a partner that is not meant.
         None => {
+            vain.code.insert(length);
             out.push_str(mark);
-            Some(length)
+            length
         }
     }
 }
