@@ -364,7 +364,7 @@ mod tests {
                 json!({"decision": "deny", "reason": "no person can be asked here"})
             )]
         );
-        assert_eq!(fake.declared(), [None], "nobody claims that a person is there");
+        assert_eq!(fake.lines()[0]["answers"], false, "no person is said to be there");
     }
 
     #[tokio::test]

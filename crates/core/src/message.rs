@@ -180,21 +180,6 @@ impl Content {
             Content::Opaque(_) => false,
         }
     }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Content::Nothing => 0,
-            Content::Text(text) => text.len(),
-            Content::Opaque(json) => json.as_str().len(),
-            Content::Parts(parts) => parts
-                .iter()
-                .map(|part| match part {
-                    Part::Text(text) | Part::Image { url: text, .. } => text.len(),
-                    Part::Opaque(json) => json.as_str().len(),
-                })
-                .sum(),
-        }
-    }
 }
 
 impl Part {

@@ -373,7 +373,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 14] {
+    pub fn fixed() -> [(&'static str, Plan); 15] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),

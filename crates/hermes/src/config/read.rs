@@ -255,7 +255,7 @@ pub struct ChainPlatform {
     pub calls_max: Option<At<u64>>,
 }
 
-const OWN_KEYS: [&str; 18] = [
+const OWN_KEYS: [&str; 19] = [
     "log_level",
     "body_limit_bytes",
     "stop_on_disconnect",
