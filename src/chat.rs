@@ -35,7 +35,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use lines::{Lines, Typed};
 use question::Understood;
 use shown::Shown;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -452,6 +452,8 @@ struct Telling {
     trouble: String,
     /// A tool asked, and no person could answer.
     was_refused: bool,
+    /// The arguments of the calls so far, by their ids.
+    calls: BTreeMap<String, String>,
 }
 
 /// One attempt to have a line answered.
@@ -539,7 +541,11 @@ impl Following<'_, '_> {
             }
             Event::Restarted => self.telling.shown.restart(),
             Event::Troubled { message } => self.troubled(message)?,
-            Event::Calling { tool, arguments } => self.call(&tool, &arguments)?,
+            Event::Calling { id, tool, arguments } => {
+                self.call(&tool, &arguments)?;
+                self.telling.calls.insert(id, arguments);
+            }
+            Event::Unattended { id, tool } => self.unattended(&id, &tool)?,
             Event::Answer { text, finish } => {
                 self.over()?;
                 let rest = self.telling.shown.finish(&text);
@@ -658,6 +664,14 @@ impl Following<'_, '_> {
             Err(error) => self.screen.note(Tint::Yellow, &visible(&sentence(&error.to_string())))?,
         }
         Ok(())
+    }
+
+    /// The gateway has refused a call, because nothing said that a person can answer.
+    fn unattended(&mut self, id: &str, tool: &str) -> io::Result<()> {
+        self.telling.was_refused = true;
+        let arguments = self.telling.calls.get(id).map_or("", String::as_str);
+        let note = format!("{tool} {arguments}\n{}", question::UNATTENDED);
+        self.screen.note(Tint::Yellow, &visible(&note))
     }
 
     /// The model goes on, so nothing is asked any more.

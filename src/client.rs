@@ -158,8 +158,14 @@ pub enum Event {
     },
     /// A tool is called.
     Calling {
+        id: String,
         tool: String,
         arguments: String,
+    },
+    /// A call needed a person's yes. No person could give it, so the gateway has refused it.
+    Unattended {
+        id: String,
+        tool: String,
     },
     /// A tool waits for a person.
     Asked(Asked),
@@ -646,7 +652,8 @@ fn read(name: &str, data: &str) -> Result<Option<Event>, ClientError> {
         "delta" => Event::Delta(text("text")),
         "reasoning" => Event::Reasoning(text("text")),
         "restarted" => Event::Restarted,
-        "calling" => Event::Calling { tool: text("tool"), arguments: text("arguments") },
+        "calling" => Event::Calling { id: text("id"), tool: text("tool"), arguments: text("arguments") },
+        "unattended" => Event::Unattended { id: text("id"), tool: text("tool") },
         "asked" => Event::Asked(Asked {
             id: text("id"),
             is_open: data["kind"].as_str() == Some("clarify"),

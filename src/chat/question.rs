@@ -72,6 +72,9 @@ pub fn understand(asked: &Asked, typed: &str) -> Understood {
     }
 }
 
+pub const UNATTENDED: &str = "No person can answer here, so it was refused. To allow it beforehand, have it asked once in \
+    a terminal (`throughline chat`) and answer always, which adds it to command_allowlist in config.yaml.";
+
 /// Why it was refused where no person can answer, and what can be done beforehand.
 pub fn unattended(asked: &Asked) -> &'static str {
     match (asked.is_open, asked.has_kind) {
@@ -79,10 +82,7 @@ pub fn unattended(asked: &Asked) -> &'static str {
             "No person can answer here, so the agent goes on without an answer. Say it in the question beforehand, or \
              ask in a terminal: `throughline chat`."
         }
-        (false, true) => {
-            "No person can answer here, so it was refused. To allow it beforehand, have it asked once in a terminal \
-             (`throughline chat`) and answer always, which adds it to command_allowlist in config.yaml."
-        }
+        (false, true) => UNATTENDED,
         (false, false) => {
             "No person can answer here, so it was refused. It can only be allowed by a person: ask in a terminal, with \
              `throughline chat`."

@@ -368,6 +368,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn p31_what_the_gateway_refuses_for_want_of_a_person_is_told_and_is_a_failure() {
+        let calling = json!({"id": "c1", "tool": "terminal", "arguments": "{\"command\": \"rm -rf old\"}"});
+        let pieces = vec![
+            Piece::Event("calling", calling),
+            Piece::Event("unattended", json!({"id": "c1", "tool": "terminal"})),
+            Piece::Event("answer", json!({"text": "I was not allowed to.", "finish": "stop"})),
+        ];
+        let fake = Fake::start([Reply::Stream(pieces)]).await;
+        let seen = chat(&fake, &["-q", "Tidy up"], &[]).await.unwrap();
+        assert_eq!((seen.code, seen.out.as_str()), (ExitCode::FAILURE, "I was not allowed to.\n"));
+        for words in ["rm -rf old", "No person can answer here", "command_allowlist"] {
+            assert!(seen.notes.contains(words), "{words}: {}", seen.notes);
+        }
+    }
+
+    #[tokio::test]
     async fn p1_c_goes_on_in_the_latest_conversation_of_the_terminal_that_has_not_ended() {
         let sessions = [
             session("newest", "api_server", None),

@@ -413,12 +413,21 @@ mod tests {
             system: Some(long.clone()),
             sampling: Some(JsonText::from_valid("{}")),
             task: Some(task),
+            tools: Some(ClientTools { list: JsonText::from_valid("[]"), names: vec!["theirs".into()] }),
+            results: Vec::new(),
+            stateless: true,
         };
         let kinds = [
             (Kind::Chat(Content::text(&long)), Kind::Chat(Content::Nothing)),
             (
                 Kind::Request(request.clone()),
-                Kind::Request(Request { content: Content::Nothing, system: None, sampling: None, ..request }),
+                Kind::Request(Request {
+                    content: Content::Nothing,
+                    system: None,
+                    sampling: None,
+                    tools: None,
+                    ..request
+                }),
             ),
         ];
         for (kind, expected) in kinds {

@@ -18,8 +18,8 @@ use throughline_core::compression::{Extent, Kind as Replaced, Operation, Plan, R
 use throughline_core::guard::Limits;
 use throughline_core::id::{Boot, ChatKey, Generation, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{
-    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, INLINE_BYTES_MAX, Input, Kind, Request, Root, Sender, Task,
-    Trace,
+    AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, INLINE_BYTES_MAX, Input, Kind, Request, Root,
+    Sender, Task, Trace,
 };
 use throughline_core::lifecycle::Reason;
 use throughline_core::memory::{Filing, Naming, Place, Progress, RetentionChange, Scope as Whose};

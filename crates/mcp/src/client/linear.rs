@@ -1,6 +1,7 @@
 //! What a server says is foreign text: each function of it is linear.
 
-use super::offer::{Listed, Listing, offered, sanitised, tool_name};
+use super::name::{Prefix, sanitised};
+use super::offer::{Listed, Listing, offered};
 use super::redact::Redactor;
 use super::result::{Desk, prompt, prompts, resources};
 use super::{json, media, schema, suspicion};
@@ -19,7 +20,8 @@ const NOWHERE: &str = "/dev/null/home";
 
 fn tool(answer: &Value) {
     let redactor = Redactor::default();
-    let desk = Desk { server: "s", home: Path::new(NOWHERE), redactor: &redactor };
+    let prefix = Prefix::new("s");
+    let desk = Desk { server: "s", prefix: &prefix, home: Path::new(NOWHERE), redactor: &redactor };
     _ = (desk.tool(answer), desk.resource(answer));
 }
 
@@ -47,13 +49,14 @@ fn normalised(schema: &Value) {
 #[test]
 fn p31_text_functions_are_linear() {
     assert_linear(&[
-        ("offer::tool_name", |text| _ = (tool_name(text, text), sanitised(text))),
+        ("name::Prefix::name", |text| _ = (Prefix::new(text).name(text), sanitised(text))),
+        ("name::Prefix::distinct", |text| _ = Prefix::distinct(text.split(' '))),
         ("offer::offered of a tool", |text| {
-            _ = offered(&settings(), &listing(vec![listed(text, text, Map::new())]));
+            _ = offered(&settings(), &Prefix::new("s"), &listing(vec![listed(text, text, Map::new())]));
         }),
         ("offer::offered of many", |text| {
             let tools = text.split(' ').map(|name| listed(name, name, Map::new()));
-            _ = offered(&settings(), &listing(tools.collect()));
+            _ = offered(&settings(), &Prefix::new("s"), &listing(tools.collect()));
         }),
         ("schema::normalised", |text| normalised(&parsed(text))),
         ("schema::normalised of a list", |text| normalised(&parsed(&format!("{{\"anyOf\":[{text}1]}}")))),
