@@ -16,6 +16,7 @@ fn script() -> Value {
         {"when": {"contains": "files and weather", "result": false}, "say": "Let me look.", "call": [own, theirs]},
         {"when": {"contains": "files", "result": false}, "say": "Let me look.", "call": [own]},
         {"when": {"contains": "weather", "result": false}, "call": [theirs]},
+        {"when": {"contains": "piece by piece", "result": false}, "call": [{"name": "PartialPerson", "arguments": {"name": "Ada", "age": 36}}]},
         {"when": {"contains": "Ada", "result": false}, "call": [{"name": "Person", "arguments": {"name": "Ada", "age": 36}}]},
         {"when": {"contains": "structured", "result": false}, "call": [{"name": "final_result", "arguments": {"city": "Graz"}}]},
         {"when": {"result_contains": "sunny"}, "say": "It is sunny in Graz."},
@@ -140,7 +141,8 @@ fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
     // What the model was told with these words.
     let told = |words: &str| {
         let requests = model.requests();
-        let found = requests.iter().map(crate::model::last).rfind(|text| text.contains(words));
+        let last = |request: &Value| crate::model::text(request["messages"].as_array().unwrap().last().unwrap());
+        let found = requests.iter().map(last).rfind(|text| text.contains(words));
         found.unwrap_or_else(|| panic!("nobody asked about {words}"))
     };
     chat(&[(SESSION, "named")], "The harbour tax of Piran was abolished.");

@@ -476,6 +476,7 @@ fn p6_a_crash_between_the_end_of_a_silence_and_its_release_leaves_no_agent_silen
 #[test]
 fn p6_stop_all_without_a_gateway_makes_nothing_and_takes_no_other_process_for_one() {
     let place = Place::new();
+    std::fs::create_dir_all(place.home()).unwrap();
     let state = place.file("state");
     let launch = |place: &Place| Launch::on(place, &[&place.home()]).env("XDG_STATE_HOME", &state);
     let stop = || launch(&place).arg("stop").arg("--all").run();

@@ -306,7 +306,8 @@ fn tools_hooks_and_commands_of_a_plugin_are_the_agents() {
     assert_eq!(called.len(), 1, "{called:?}");
     assert_eq!(called[0]["scope"]["chat_key"], "agent:main:telegram:dm:4711");
     assert_eq!(company.orders("/wave everybody"), "waving at everybody");
-    assert!(company.orders("/commands").contains("/wave"), "its order is listed");
+    let lists = |page: u32| company.orders(&format!("/commands {page}")).contains("/wave");
+    assert!((1..=5).any(lists), "its order is listed");
     let session = company.sessions().pop().unwrap();
     let order = |order: &str| {
         let path = format!("/api/sessions/{session}/commands");

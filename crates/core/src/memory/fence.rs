@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "unfenced_slowly: ")]
+    #[should_panic(expected = "unfenced_slowly:")]
     fn cutting_one_by_one_is_found_to_be_quadratic() {
         throughline_complexity::assert_linear(&[("unfenced_slowly", |text| _ = unfenced_slowly(text))]);
     }
