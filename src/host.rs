@@ -563,7 +563,7 @@ impl throughline_server::Host for Crew {
         seat.ordered = Some(Instant::now());
         let is_missing = |seat: &&Seat| {
             let runs = matches!(seat.state, State::Running { .. });
-            runs && !seat.ordered.is_some_and(|at| at.elapsed() < ORDERS_WITHIN)
+            runs && seat.ordered.is_none_or(|at| at.elapsed() >= ORDERS_WITHIN)
         };
         let missing: Vec<String> = seats.iter().filter(is_missing).map(|seat| seat.home.identity()).collect();
         if missing.is_empty() {

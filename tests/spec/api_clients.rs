@@ -141,7 +141,8 @@ fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
     // What the model was told with these words.
     let told = |words: &str| {
         let requests = model.requests();
-        let last = |request: &Value| crate::model::text(request["messages"].as_array().unwrap().last().unwrap());
+        let last =
+            |request: &Value| crate::model::text(request["messages"].as_array().unwrap().last().unwrap());
         let found = requests.iter().map(last).rfind(|text| text.contains(words));
         found.unwrap_or_else(|| panic!("nobody asked about {words}"))
     };

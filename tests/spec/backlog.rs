@@ -109,7 +109,8 @@ fn p8_p9_long_messages_that_wait_are_asked_whole_and_in_order_after_a_kill() {
 
     let gateway = place.rehearsing(&json!({"latency_ms": 1})).start();
     until("all of them are answered", || {
-        let answered = |rows: Vec<(String, String)>| rows.iter().filter(|(role, _)| role == "assistant").count();
+        let answered =
+            |rows: Vec<(String, String)>| rows.iter().filter(|(role, _)| role == "assistant").count();
         answered(gateway.client.transcript("busy")) > texts.len()
     });
     let rows = gateway.client.transcript("busy");

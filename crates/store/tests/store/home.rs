@@ -1,6 +1,7 @@
 //! Homes for tests, Hermes' hand in them, and plain turns.
 
 use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -165,12 +166,27 @@ pub fn try_happen(store: &mut dyn Store, state: &mut Session, event: Event) -> R
     commit(store, state, next, acts)
 }
 
+/// What a step takes up is committed whole, as any shell does it.
+fn read_texts(store: &dyn Store, next: &mut Session, acts: &mut [Act]) {
+    let mut read = BTreeMap::new();
+    for seq in next.unread(acts) {
+        let accepted = acts.iter().find_map(|act| match act {
+            Act::Accept(input) if input.seq == seq => Some(input.clone()),
+            _ => None,
+        });
+        let stored = || store.input(&next.id, seq).unwrap();
+        read.insert(seq, accepted.or_else(stored).unwrap());
+    }
+    next.take_in_whole(&read, acts);
+}
+
 fn commit(
     store: &mut dyn Store,
     state: &mut Session,
-    next: Session,
-    acts: Vec<Act>,
+    mut next: Session,
+    mut acts: Vec<Act>,
 ) -> Result<Committed, StoreError> {
+    read_texts(store, &mut next, &mut acts);
     let expect = state.generation;
     let commit = Commit::Session { expect, state: Box::new(next.clone()), acts, at: NOW };
     let committed = store.commit(&[commit]).remove(0)?;
