@@ -40,6 +40,7 @@ fn has_other_threads() -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,5 +1,7 @@
 //! Calls that a client runs, told as tables.
 
+#![allow(clippy::unwrap_used)]
+
 use super::tests::{answered, answered_with, input};
 use super::*;
 use crate::history::{self, LEFT_BEHIND};
