@@ -378,8 +378,13 @@ fn p16_a_move_killed_at_any_commit_is_gone_on_with_or_taken_back() {
     world.is_ours(&"the first run");
     world.undo(&"the first run");
     let mut steps = BTreeSet::new();
+    let mut missed = Vec::new();
     for (nth, moment) in moments.iter().enumerate() {
-        moment.kills(&launch);
+        if !moment.kills(&launch) {
+            // It came to its end in fewer calls, which is a move like the first one.
+            world.is_ours(moment);
+            missed.push(moment);
+        }
         assert!(!(world.is("active", OURS) && world.is("active", HERMES)), "{moment:?}: one at a time");
         let record = fs::read_to_string(world.root().join("throughline.adoption")).unwrap_or_default();
         let record: Value = serde_json::from_str(&record).unwrap_or_default();
@@ -395,7 +400,12 @@ fn p16_a_move_killed_at_any_commit_is_gone_on_with_or_taken_back() {
         // Each run makes one; a hundred of them prove no more than the last.
         let _ = fs::remove_dir_all(world.root().join("backups"));
     }
-    // How many calls it takes to wait for the gateway is not told beforehand, so the last step may be missed.
+    // How many calls it takes to wait for the gateway is not told beforehand, so the last moments may be missed.
+    assert!(
+        missed.len() * 5 <= moments.len(),
+        "it was killed at most moments: {missed:?} of {}",
+        moments.len()
+    );
     let all = ["backing_up", "none", "silencing", "starting"].map(str::to_owned);
     assert!(steps.is_superset(&BTreeSet::from(all)), "it was killed in every step: {steps:?}");
 }

@@ -5,6 +5,7 @@
 //! one of them, by `strace`: between two of them nothing changes that anybody could find.
 
 use crate::gateway::{Launch, Place};
+use crate::peers;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -71,8 +72,7 @@ impl Moment {
 }
 
 fn strace() -> Option<String> {
-    if std::env::var("THROUGHLINE_PEERS").is_ok_and(|value| value == "skip") {
-        println!("skipped: strace (THROUGHLINE_PEERS=skip)");
+    if peers::skips("strace") {
         return None;
     }
     let found = ["/usr/bin/strace", "/bin/strace", "/usr/local/bin/strace"].into_iter().map(PathBuf::from);

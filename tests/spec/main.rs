@@ -26,6 +26,7 @@ mod killed;
 mod lifecycle;
 mod memory;
 mod model;
+mod nine_compress;
 mod openai_sdk;
 mod owners;
 mod pairing;

@@ -17,10 +17,18 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Whether tests that need this are to be left out; says so if they are.
+pub fn skips(what: &str) -> bool {
+    let skips = std::env::var("THROUGHLINE_PEERS").is_ok_and(|value| value == "skip");
+    if skips {
+        println!("skipped: {what} (THROUGHLINE_PEERS=skip)");
+    }
+    skips
+}
+
 /// The Python of a peer's environment; None if peers are to be skipped.
 fn python(peer: &str) -> Option<PathBuf> {
-    if std::env::var("THROUGHLINE_PEERS").is_ok_and(|value| value == "skip") {
-        println!("skipped: {peer} (THROUGHLINE_PEERS=skip)");
+    if skips(peer) {
         return None;
     }
     let environment = root().join(".cache/peers").join(peer);

@@ -47,7 +47,14 @@ impl Actor {
         let is_over = matches!(self.state.phase, Phase::Closed(_)) || self.is_being_left();
         match is_over || whose.generation != self.state.generation {
             true => self.drop_late("it came when nobody could use it"),
-            false => self.late = Some((whose, text)),
+            false => {
+                self.late = Some((whose, text));
+                self.home.note(
+                    Some(self.id.clone()),
+                    "late_recall_kept",
+                    "for the next turn of the same person".to_owned(),
+                );
+            }
         }
     }
 
