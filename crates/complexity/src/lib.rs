@@ -11,7 +11,9 @@
 //! function busy for a while, and compared with an eighth of it. Three doublings are judged together: a linear function
 //! costs 8 times as much, one with a logarithm 10 times, a quadratic one 64 times; the bound lies at 15. What a function costs
 //! without any text is taken off both. A machine that does other things as well makes single runs look dear: a suspicion is
-//! measured again, and only the least of all runs counts. Nothing but the square of a length exceeds the bound each time.
+//! measured again, and only the least of all runs counts. A tree of small values costs more for each of them once it
+//! outgrows the cache, and a linear function looks steeper there: so a suspicion must hold for two doublings more.
+//! Nothing but a power of the length exceeds the bound each time.
 //!
 //! Deliberately absent: a bound on the time itself. It would be one on the machine.
 
@@ -44,6 +46,10 @@ const FIXED_PARTS: u32 = 16;
 const FREE_PER_BYTE: Duration = Duration::from_nanos(12);
 /// How often a suspicion is measured again before it counts.
 const ATTEMPTS: usize = 8;
+/// How many doublings further a suspicion must hold as well.
+const FURTHER_DOUBLINGS: u32 = 2;
+/// What takes this long is not tried with anything longer.
+const TOO_LONG: Duration = Duration::from_secs(1);
 /// So many texts show what is wrong with a function; trying the others would take minutes.
 const FAULTS_MAX: usize = 4;
 /// That of a worker of the runtime.
@@ -158,6 +164,9 @@ fn growth(
             return Ok(());
         }
         if attempts == ATTEMPTS {
+            if of_large < TOO_LONG && !grows_further(large, of_large, &cost) {
+                return Ok(());
+            }
             let words = format!(
                 "{per_doubling:.2} per doubling ({of_small:?} for {small}, {of_large:?} for {large})"
             );
@@ -166,6 +175,12 @@ fn growth(
         attempts += 1;
         of_large = of_large.min(cost(large));
     }
+}
+
+/// Whether texts that are longer still cost too much as well, measured as often as it takes to see that they do not.
+fn grows_further(large: usize, of_large: Duration, cost: &impl Fn(usize) -> Duration) -> bool {
+    let bound = of_large.mul_f64(DOUBLED_MAX.powf(f64::from(FURTHER_DOUBLINGS)));
+    (0..ATTEMPTS).all(|_| cost(large << FURTHER_DOUBLINGS) > bound)
 }
 
 fn cost(run: impl FnOnce()) -> Duration {
@@ -259,6 +274,14 @@ mod tests {
         assert!(!judge(|length, _| length * length.isqrt()));
         assert!(!judge(|length, _| length * length / 32));
         assert!(!judge(|length, _| length * 20 + length * length / 32));
+    }
+
+    #[test]
+    fn what_outgrows_the_cache_costs_more_and_is_linear_all_the_same() {
+        // Three times as much for each byte of what no cache holds.
+        assert!(judge(|length, _| length * 40 * if length < 30_000 { 1 } else { 3 }));
+        assert!(judge(|length, _| length * if length < 10_000 { 40 } else { 120 }));
+        assert!(!judge(|length, _| length * length / 32 * if length < 30_000 { 1 } else { 3 }));
     }
 
     #[test]
