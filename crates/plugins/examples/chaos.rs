@@ -122,7 +122,8 @@ fn badly(how: &str, id: u64, answer: Result<Value, i64>) {
             say("\n");
         }
         "late" => {
-            std::thread::sleep(Duration::from_millis(1200));
+            // A busy machine looks late as well: an answer that waits there already when it looks is in time.
+            std::thread::sleep(Duration::from_millis(2500));
             say(&line_of(id, answer));
         }
         "shape" => say(&line_of(id, Ok(json!(["something", "else"])))),
