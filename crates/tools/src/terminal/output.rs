@@ -170,14 +170,7 @@ impl Capture {
         if self.spill.is_none() {
             self.raw.extend_from_slice(bytes);
             if self.total_chars > self.max_chars {
-                let begun =
-                    spool.begin(key).map(|(path, file)| Spill { path, file, bytes: 0, is_kept: false });
-                let raw = std::mem::take(&mut self.raw);
-                let written = begun.and_then(|mut spill| spill.write(&raw).map(|()| spill));
-                match written {
-                    Ok(spill) => self.spill = Some(spill),
-                    Err(error) => self.failure = Some(error.to_string()),
-                }
+                self.begin_spill(spool, key);
             }
         } else if let Some(Err(error)) = self.spill.as_mut().map(|spill| spill.write(bytes)) {
             self.failure = Some(error.to_string());
@@ -185,9 +178,19 @@ impl Capture {
         }
     }
 
+    /// What was written so far goes to a file.
+    fn begin_spill(&mut self, spool: &dyn Spool, key: &str) {
+        let begun = spool.begin(key).map(|(path, file)| Spill { path, file, bytes: 0, is_kept: false });
+        let raw = std::mem::take(&mut self.raw);
+        match begun.and_then(|mut spill| spill.write(&raw).map(|()| spill)) {
+            Ok(spill) => self.spill = Some(spill),
+            Err(error) => self.failure = Some(error.to_string()),
+        }
+    }
+
     /// Ends the capture: takes the working directory out of the text, and cuts what is left to size,
     /// with `suffix` always in it.
-    pub fn finish(mut self, marker: &str, suffix: &str) -> Captured {
+    pub fn finish(mut self, marker: &str, suffix: &str, spool: &dyn Spool, key: &str) -> Captured {
         let rest = self.decoder.finish();
         self.add(&rest);
         let (mut text, shift) = match self.dropped {
@@ -198,6 +201,10 @@ impl Capture {
         let total = shift + text.chars().count();
         if total + suffix.chars().count() <= self.max_chars {
             return Captured { text: text + suffix, cwd, whole: None };
+        }
+        if self.spill.is_none() && self.failure.is_none() {
+            // It is too long only with the suffix, or with a character that was cut off at its end.
+            self.begin_spill(spool, key);
         }
         let head = if self.dropped { self.head.as_str() } else { text.as_str() };
         let shown = cut(head, &text, total, suffix, self.max_chars);
@@ -376,7 +383,7 @@ mod tests {
         let spool = Directory(directory.path().join("spool"));
         let mut capture = Capture::new(max);
         chunks.iter().for_each(|chunk| capture.push(chunk, &spool, "key"));
-        (capture.finish("__M__", suffix), directory)
+        (capture.finish("__M__", suffix, &spool, "key"), directory)
     }
 
     #[test]
@@ -411,11 +418,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_cut_at_the_very_end_is_kept_whole_too() {
+        let with_a_suffix = captured(200, &[&[b'x'; 190]], "\n[Command timed out after 1s]");
+        let half = [[b'x'; 200].as_slice(), b"\xe2\x82"].concat();
+        let with_half_a_character = captured(200, &[&half], "");
+        for ((out, _directory), bytes) in [(with_a_suffix, vec![b'x'; 190]), (with_half_a_character, half)] {
+            let Some(Whole::At { path, .. }) = out.whole else { panic!("{:?}", out.whole) };
+            assert_eq!(fs::read(path).unwrap(), bytes);
+        }
+    }
+
+    #[test]
     fn a_spool_that_cannot_be_written_costs_the_file_not_the_result() {
         let spool = Directory(PathBuf::from("/proc/nowhere"));
         let mut capture = Capture::new(10);
         capture.push(&[b'x'; 100], &spool, "key");
-        assert!(matches!(capture.finish("", "").whole, Some(Whole::Lost(_))));
+        assert!(matches!(capture.finish("", "", &spool, "key").whole, Some(Whole::Lost(_))));
     }
 
     #[test]

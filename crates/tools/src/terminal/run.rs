@@ -108,7 +108,7 @@ pub async fn run(site: Arc<dyn Site>, spool: Arc<dyn Spool>, mut job: Job) -> io
         Some(status) => (code_of(status), String::new()),
         None => (124, format!("\n[Command timed out after {}s]", job.timeout.as_secs())),
     };
-    let finish = move || capture.finish(&job.marker, &suffix);
+    let finish = move || capture.finish(&job.marker, &suffix, &*spool, &job.key);
     let output = tokio::task::spawn_blocking(finish).await.map_err(io::Error::other)?;
     Ok(Finished { code, output })
 }

@@ -34,6 +34,9 @@ impl Judge for Rules {
 /// A home, and the terminal on it.
 struct World {
     home: TempDir,
+    /// Where the shell finds its profile: that of the user who runs the tests is none of them, and a shell that is
+    /// killed in it may leave something behind.
+    user: TempDir,
     work: TempDir,
     heard: mpsc::Receiver<Notice>,
     notices: Notices,
@@ -45,12 +48,15 @@ impl World {
         let (tell, heard) = mpsc::channel();
         let tell = Mutex::new(tell);
         let home = tempfile::tempdir().unwrap();
+        let user = tempfile::tempdir().unwrap();
         let work = tempfile::tempdir().unwrap();
         let mut settings = TerminalSettings::of_home(home.path());
         settings.cwd = work.path().canonicalize().unwrap().to_str().unwrap().to_owned();
         settings.auto_source_bashrc = false;
+        settings.inherited.retain(|(name, _)| name != "HOME");
+        settings.inherited.push(("HOME".into(), user.path().into()));
         let notices: Notices = Arc::new(move |notice| drop(tell.lock().unwrap().send(notice)));
-        Self { home, work, heard, notices, settings }
+        Self { home, user, work, heard, notices, settings }
     }
 
     fn terminal(&self) -> Terminal {

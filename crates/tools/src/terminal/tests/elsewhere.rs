@@ -17,7 +17,7 @@ case "$1" in
   exec) shift
     while [ "$1" = -e ]; do shift 2; done
     [ "$1" = c0ffee ] || { echo "Error: No such container: $1" >&2; exit 1; }
-    shift; exec "$@" ;;
+    shift; HOME=$here exec "$@" ;;
 esac
 exit 64
 "#;
@@ -186,9 +186,10 @@ impl Sshd {
         }
         std::fs::copy(world.path("key.pub"), world.path("authorized")).unwrap();
         let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n",
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv HOME={}\n",
             world.path("host_key").display(),
-            world.path("authorized").display()
+            world.path("authorized").display(),
+            world.user.path().display()
         );
         std::fs::write(world.path("sshd_config"), config).unwrap();
         let _ = std::fs::create_dir("/run/sshd"); // where packages leave that to their service
