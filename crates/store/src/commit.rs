@@ -230,14 +230,14 @@ impl Store for Writer {
             Ok(results) => results,
             Err(fault) => {
                 self.rescue_log();
-                let error = fault.while_doing("commit");
+                let error = fault.of(&self.home.database).while_doing("commit");
                 batch.iter().map(|_| Err(again(&error))).collect()
             }
         }
     }
 
     fn boot(&mut self, _now: Time) -> Result<Boot, StoreError> {
-        self.next_boot().while_doing("count this start")
+        self.next_boot().map_err(|fault| fault.of(&self.home.database)).while_doing("count this start")
     }
 
     fn rest(&mut self) {
@@ -250,7 +250,8 @@ impl Store for Writer {
             self.rescue_log();
             return Err(fault.while_doing("look for the files of the store"));
         }
-        let mut tended = self.look_around(now).while_doing("look for what Hermes wrote")?;
+        let looked = self.look_around(now).map_err(|fault| fault.of(&self.home.database));
+        let mut tended = looked.while_doing("look for what Hermes wrote")?;
         // Each on its own: an index that is damaged must not keep the news, or sessions.json, back.
         let indexed = index::extent(&self.reader).and_then(|extent| index::slice(&self.reader, extent));
         match indexed.while_doing("index messages") {

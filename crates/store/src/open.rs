@@ -228,6 +228,7 @@ impl Home {
         let found = self.inspect(&conn)?;
         self.refuse_newer(&conn)?;
         self.switch_to_log(&conn)?;
+        self.settle_log(&conn)?;
         let shape = match found {
             Found::Hermes(shape) => shape,
             Found::Empty => self.found(&conn)?,
@@ -429,6 +430,14 @@ impl Home {
                  PRAGMA journal_size_limit = {LOG_BYTES_KEPT}; PRAGMA cache_size = -{WRITER_CACHE_KIB};"
             ),
         )
+    }
+
+    /// A log that a killed process left may hold pages that the system no longer means to write: after an fsync that
+    /// failed they count as clean. They can be read, so what they hold would be taken for durable, and what is written
+    /// behind them would be lost with them. So the database gets the whole log, and confirms it, before anything is added.
+    fn settle_log(&self, conn: &Connection) -> Result<(), OpenError> {
+        let sql = "PRAGMA wal_checkpoint(PASSIVE)"; // waits for no reader; one beside us may keep some of the log
+        conn.query_row(sql, [], |_| Ok(())).map_err(|error| self.sorted(error))
     }
 
     /// Hermes' whole schema in one transaction, unless somebody was quicker.
