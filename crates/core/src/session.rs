@@ -133,6 +133,14 @@ pub struct Rules {
     pub review: review::Intervals,
 }
 
+impl Rules {
+    /// When this home was first taken over. A time that is still to come is none: the clock was ahead then, or is behind
+    /// now, and nobody's words are to be held until it gets there.
+    pub fn baseline_at(&self, now: Time) -> Option<Time> {
+        self.baseline.filter(|baseline| *baseline <= now)
+    }
+}
+
 /// What becomes of a chat message that arrives during a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BusyInput {
@@ -768,7 +776,7 @@ impl Session {
         acts.push(Act::Accept(input.clone()));
         self.hear_of_client_calls(&input, now, acts);
         self.name(&input, acts);
-        let backlog = self.is_backlog(&input, rules);
+        let backlog = self.is_backlog(&input, rules, now);
         let is_order = matches!(&input.kind, Kind::Command(command) if !command.wakes());
         let is_notice = matches!(&input.kind, Kind::Command(Command::Notice { .. }));
         match backlog {

@@ -582,7 +582,7 @@ impl Actor {
             return Err(Stop::Bounce(Bounce::Refused(Refusal::Results(why))));
         }
         // What a platform delivers from before our time is nobody who writes now.
-        let baseline = self.home.rules.baseline.unwrap_or_default();
+        let baseline = self.home.rules.baseline_at(self.home.clock.now()).unwrap_or_default();
         let speaks = is_said_by_a_person(&submission) && submission.at.plus(BACKLOG_AFTER) >= baseline;
         if let Some(chat) = submission.birth.chat.as_ref().filter(|_| speaks)
             && self.expire(&chat.platform, &chat.chat_type, Noticed::Message).await.map_err(Stop::Reload)?
@@ -701,8 +701,9 @@ impl Actor {
             return Ok(false);
         }
         // What was there before our time counts from then on.
-        let active = self.state.active.max(home.rules.baseline.unwrap_or_default());
-        let Some(reason) = home.lifecycle.due(policy, active, home.clock.now()) else { return Ok(false) };
+        let now = home.clock.now();
+        let active = self.state.active.max(home.rules.baseline_at(now).unwrap_or_default());
+        let Some(reason) = home.lifecycle.due(policy, active, now) else { return Ok(false) };
         if home.tools.is_busy(&self.id, policy.process_age_max) || self.has_undelivered().await? {
             return Ok(false);
         }
@@ -1556,7 +1557,7 @@ impl Actor {
                     unreachable!("a question is implied by a call that asks")
                 };
                 let place = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
-                desk.start(turn::wait(desk.clone(), place, ask.until))
+                desk.start(turn::wait(desk.clone(), place, ask.clone()))
             }
             (Job::Finalise { .. }, Phase::Closed(_)) => {
                 desk.start(finalise::step(desk.clone(), self.ended()))

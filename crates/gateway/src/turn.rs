@@ -14,9 +14,9 @@ use throughline_core::message::{JsonText, ToolResult};
 use throughline_core::port::{Asked, CallId, Model, ModelError, Promise};
 use throughline_core::prompt::{Mark, Prompt};
 use throughline_core::session::{Event, Failure, FailureKind};
-use throughline_core::tool::{Call, Caller, Done, Offer, Returned, Tools, Verdict};
+use throughline_core::tool::{Ask, Call, Caller, Done, Offer, Returned, Tools, Verdict};
 use throughline_core::turn::ask_again;
-use throughline_core::{Seq, SessionId, Time, TurnId};
+use throughline_core::{Seq, SessionId, TurnId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -119,9 +119,10 @@ pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
     });
 }
 
-/// Waits for a person, until it is too late.
-pub(crate) async fn wait(desk: Desk, place: CallId, until: Time) {
-    sleep(until.since(desk.home.clock.now())).await;
+/// Waits for a person, until it is too late: never longer than it was to be, also if the clock was set back since.
+pub(crate) async fn wait(desk: Desk, place: CallId, ask: Ask) {
+    let patience = ask.until.since(ask.asked);
+    sleep(ask.until.since(desk.home.clock.now()).min(patience)).await;
     let CallId { turn, step, index, .. } = place;
     desk.report(Event::Decided { turn, step, index, verdict: Verdict::Expired });
 }

@@ -224,9 +224,9 @@ impl Session {
     }
 
     /// Written before the home was first taken over, and nobody has written here since.
-    pub fn is_backlog(&self, input: &Input, rules: &Rules) -> bool {
-        let old = rules.baseline.is_some_and(|baseline| input.at.plus(BACKLOG_AFTER) < baseline);
-        old && input.trace.is_human() && self.active <= rules.baseline.unwrap_or_default()
+    pub fn is_backlog(&self, input: &Input, rules: &Rules, now: Time) -> bool {
+        let Some(baseline) = rules.baseline_at(now) else { return false };
+        input.at.plus(BACKLOG_AFTER) < baseline && input.trace.is_human() && self.active <= baseline
     }
 
     /// Somebody wrote. With words, what Hermes had handed over goes on.

@@ -167,6 +167,8 @@ fn what_was_written_before_our_time_is_held_until_its_people_write_anew() {
     assert_eq!((released.epoch, released.finalised), (Epoch(2), false), "what Hermes handed over goes on");
     let ordinary = session().step(at(1, Time(baseline.0 - 60_000_000)), now, &rules).0;
     assert!(!ordinary.halted, "clocks differ a little");
-    let order = session().step(command(1, Command::Status), Time(1), &rules).0;
+    let order = session().step(command(1, Command::Status), now, &rules).0;
     assert!(order.halted, "an order from before is no new word either");
+    let behind = session().step(at(1, Time(0)), Time(1), &rules).0;
+    assert!(!behind.halted, "a home that was taken over by a clock that was ahead waits for no clock");
 }
