@@ -240,7 +240,11 @@ async fn accept(listener: &TcpListener, room: &Room, connections_max: usize) -> 
     let stream = match listener.accept().await {
         Ok((stream, _)) => stream,
         Err(error) => {
-            tracing::warn!(%error, "a connection could not be accepted");
+            tracing::warn!(
+                %error,
+                "a connection could not be accepted; it is tried again. If too many files are open, let the process open \
+                 more (ulimit -n, or LimitNOFILE= in its service), or close connections"
+            );
             room.sends_one_away(); // most often no descriptor is free
             sleep(PAUSE).await;
             return None;
