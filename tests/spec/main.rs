@@ -13,6 +13,8 @@ mod compression;
 mod doctor;
 mod drain;
 mod evaluation;
+#[cfg(target_os = "linux")]
+mod faults;
 mod flood;
 mod gateway;
 mod hands;
