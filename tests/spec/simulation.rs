@@ -109,6 +109,33 @@ fn p8_long_messages_wait_on_disk_through_a_crash_after_any_commit() {
     assert!(report.tally["messages that waited on disk"] > 0, "{:?}", report.tally);
 }
 
+/// Each picture of an album is a message, and the agent is reminded of something while they come in. The model hears of
+/// all of them at once, and is asked once.
+#[test]
+fn p8_p9_an_album_is_one_question_through_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::albums());
+    assert!(points > 40, "the albums make more commits than {points}");
+    let report = World::new(3, Plan::albums(), &template(), None).play();
+    assert_eq!(report.wrong, [""; 0]);
+    assert_eq!(report.tally["albums"], 3, "{:?}", report.tally);
+}
+
+/// Set forward, set back, and wrong at each start: conversations end all the same, questions are not waited for until a
+/// date that lies years ahead, and nothing is lost or doubled.
+#[test]
+fn p7_p8_p10_p20_a_clock_that_jumps_costs_nothing_through_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::clock());
+    assert!(points > 60, "the clock makes more commits than {points}");
+    let template = template();
+    let mut resets = 0;
+    for seed in 0..20 {
+        let report = World::new(seed, Plan::clock(), &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        resets += report.tally["resets"];
+    }
+    assert!(resets > 20, "a conversation ends although its clock was set back: {resets}");
+}
+
 /// "Later" says of one attempt that it was not shown, not of those before it.
 #[test]
 fn p10_a_reply_that_was_shown_says_so_when_it_comes_again_whatever_was_answered_meanwhile() {

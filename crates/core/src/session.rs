@@ -16,7 +16,7 @@ use crate::guard::{Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
-use crate::lifecycle::Reason;
+use crate::lifecycle::{BACKLOG_AFTER, Reason};
 use crate::message::{Body, Content, Message, ToolResult, distinct_ids};
 use crate::prompt::{Digest, Mark};
 use crate::route;
@@ -137,7 +137,7 @@ impl Rules {
     /// When this home was first taken over. A time that is still to come is none: the clock was ahead then, or is behind
     /// now, and nobody's words are to be held until it gets there.
     pub fn baseline_at(&self, now: Time) -> Option<Time> {
-        self.baseline.filter(|baseline| *baseline <= now)
+        self.baseline.filter(|baseline| *baseline <= now.plus(BACKLOG_AFTER))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, Writer};
 use crate::compress::Compressor;
 use crate::draft::Drafts;
-use crate::expiry::{self, Lifecycle};
+use crate::expiry::{self, Lifecycle, Reckoning};
 use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
@@ -15,7 +15,7 @@ use crate::review::Reviewer;
 use crate::router::{self, Router};
 use crate::session::{Mail, Origin};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::id::Boot;
@@ -28,7 +28,7 @@ use throughline_core::session::Rules;
 use throughline_core::tool::Tools;
 use throughline_core::{SessionId, Time};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
 
 /// Encoded histories are kept in memory up to this much in all; beyond it, sessions at rest give theirs back.
@@ -117,7 +117,8 @@ pub(crate) struct Home {
     /// Something happened that a drain may have waited for.
     pub stirred: Notify,
     /// When an owner who can answer what tools ask was last heard of. Zero: never.
-    pub owner_seen: AtomicI64,
+    pub owner_seen: Mutex<Option<Instant>>,
+    pub reckoning: Mutex<Reckoning>,
     pub draining: AtomicBool,
     pub recovered: AtomicBool,
     /// The store is about to be closed: nobody is woken any more.
@@ -248,8 +249,15 @@ impl Home {
 
     /// An owner who can answer what tools ask was here a moment ago.
     pub fn has_owner(&self) -> bool {
-        let seen = Time(self.owner_seen.load(Ordering::Relaxed));
-        seen != Time::default() && self.clock.now().since(seen) < OWNER_STAYS
+        let seen = *self.owner_seen.lock().expect("nothing panics while it holds the time");
+        seen.is_some_and(|seen| seen.elapsed() < OWNER_STAYS)
+    }
+
+    /// The gateway looks at the clock, and at what it knows of it.
+    pub fn reckoned<T>(&self, now: Time, read: impl FnOnce(&mut Reckoning) -> T) -> T {
+        let mut reckoning = self.reckoning.lock().expect("nothing panics while it holds the time");
+        reckoning.look(now);
+        read(&mut reckoning)
     }
 
     pub fn is_halted(&self) -> bool {
@@ -332,7 +340,8 @@ impl Agent {
         let Parts { clock, model, tools, hands, briefing, compressor, memory, hooks, platforms, .. } = parts;
         let Parts { clerk, models, ledger, mint, open, readers, reviewer, .. } = parts;
         let mut store = open()?;
-        let boot = store.boot(clock.now())?;
+        let began = clock.now();
+        let boot = store.boot(began)?;
         let unfinished = store.reader().unfinished()?;
         let baseline = store.reader().baseline()?;
         let mut undelivered = store.reader().undelivered()?;
@@ -386,7 +395,8 @@ impl Agent {
             drafts: Drafts::default(),
             gauges: Gauges { cached: options.cached, ..Gauges::default() },
             stirred: Notify::new(),
-            owner_seen: AtomicI64::new(0),
+            owner_seen: Mutex::new(None),
+            reckoning: Mutex::new(Reckoning::new(began)),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             closing: AtomicBool::new(false),

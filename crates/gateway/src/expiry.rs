@@ -15,7 +15,7 @@ use throughline_core::input::AGENT_PLATFORM;
 use throughline_core::lifecycle::{Mode, Policies, Policy, Reason, due};
 use throughline_core::port::{Resting, StoreError};
 use throughline_core::{SessionId, Time};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// When an hour of the day last struck.
 pub type Struck = Arc<dyn Fn(Time, u8) -> Time + Send + Sync>;
@@ -72,6 +72,46 @@ impl Lifecycle {
     }
 }
 
+/// A clock that is corrected a little at a time is not set back.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// How dates that lie ahead are understood: the clock was set back since, or was wrong when they were written. What
+/// happened then counts from when the clock was first seen behind, by the time that has passed since; so a conversation
+/// ends neither early for that, nor never.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reckoning {
+    /// The date at the last look, and when that was.
+    seen: (Time, Instant),
+    /// Since when no date lies ahead that was written since.
+    since: Instant,
+    /// There may be conversations in which something happened at a date that lies ahead.
+    knows_future: bool,
+}
+
+impl Reckoning {
+    pub fn new(now: Time) -> Self {
+        Self { seen: (now, Instant::now()), since: Instant::now(), knows_future: true }
+    }
+
+    /// The gateway looks at the clock again.
+    pub fn look(&mut self, now: Time) {
+        let (seen, at) = self.seen;
+        match now.plus(SLACK) < seen.plus(at.elapsed()) {
+            true => *self = Self::new(now),
+            false => self.seen = (now, Instant::now()),
+        }
+    }
+
+    /// When something last happened that is said to have happened at `active`.
+    pub fn active(&self, active: Time, now: Time) -> Time {
+        if active <= now.plus(SLACK) {
+            return active;
+        }
+        let passed = i64::try_from(self.since.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Time(now.0.saturating_sub(passed))
+    }
+}
+
 /// Looks until the home is closed.
 pub(crate) async fn watch(home: Weak<Home>) {
     loop {
@@ -92,8 +132,13 @@ pub(crate) async fn watch(home: Weak<Home>) {
 
 async fn look(home: &Arc<Home>) -> Result<(), StoreError> {
     let now = home.clock.now();
-    let latest = home.lifecycle.latest(now);
-    let resting = home.library.read(move |store| store.resting(latest)).await?;
+    let knows_future = home.reckoned(now, |reckoning| std::mem::take(&mut reckoning.knows_future));
+    let latest = if knows_future { Time(i64::MAX) } else { home.lifecycle.latest(now) };
+    let mut resting = home.library.read(move |store| store.resting(latest)).await?;
+    home.reckoned(now, |reckoning| {
+        reckoning.knows_future |= resting.iter().any(|resting| resting.active > now);
+        resting.iter_mut().for_each(|resting| resting.active = reckoning.active(resting.active, now));
+    });
     let due = due_among(&home.lifecycle, resting, now);
     tracing::debug!(due = due.len(), "looked for conversations whose time has come");
     for slice in due.chunks(SLICE) {
@@ -129,6 +174,39 @@ fn due_among(lifecycle: &Lifecycle, resting: Vec<Resting>, now: Time) -> Vec<Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HOUR: i64 = 3_600_000_000;
+
+    /// As seen by a gateway that began half an hour ago and has looked at its clock since.
+    fn half_an_hour_old(now: Time) -> Reckoning {
+        let before = Instant::now() - Duration::from_secs(1800);
+        Reckoning { seen: (now, Instant::now()), since: before, knows_future: false }
+    }
+
+    #[test]
+    fn p20_a_clock_that_is_set_back_ends_no_conversation_early_and_keeps_none_for_ever() {
+        let now = Time(1000 * HOUR);
+        let mut reckoning = half_an_hour_old(now);
+        assert_eq!(reckoning.active(Time(now.0 - 5), now), Time(now.0 - 5), "what is past is as it was");
+        // What was written by the clock of a process before this one counts from this one's beginning.
+        let ahead = reckoning.active(Time(now.0 + 20 * HOUR), now);
+        assert!(ahead <= Time(now.0 - HOUR / 2) && ahead > Time(now.0 - HOUR), "{ahead}");
+        // A moment after somebody wrote the clock is set back by a day: that is when they wrote.
+        let back = Time(now.0 - 24 * HOUR);
+        reckoning.look(back);
+        assert!(reckoning.knows_future);
+        let active = reckoning.active(now, back);
+        assert!(active <= back && active > Time(back.0 - HOUR / 60), "{active}");
+    }
+
+    #[test]
+    fn p20_a_clock_that_is_a_little_behind_was_not_set_back() {
+        let now = Time(1000 * HOUR);
+        let mut reckoning = half_an_hour_old(now);
+        reckoning.look(Time(now.0 - 300_000));
+        assert!(!reckoning.knows_future);
+        assert_eq!(reckoning.active(now, Time(now.0 - 300_000)), now, "and nobody has waited");
+    }
 
     #[test]
     fn a_session_is_over_when_it_is_over_for_every_chat_that_leads_to_it() {

@@ -9,7 +9,7 @@ use crate::committer::CommitError;
 use crate::draft;
 use crate::retention;
 use crate::router;
-use crate::session::{Bounce, Expected, Mail, Origin};
+use crate::session::{Bounce, Expected, Mail, Origin, is_lately};
 use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,12 +26,10 @@ use throughline_core::session::{Outcome, Preferences};
 use throughline_core::tool::Verdict;
 use throughline_core::{Content, Seq, SessionId, Time, TurnId};
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// A session that ends, moves or falls over while it is written to is tried again this often.
 const ROUTES_MAX: u32 = 5;
-/// See `session`: a client's own retry, found by its words.
-const IMPLICIT_KEY_HOLDS: Duration = Duration::from_secs(600);
 
 /// A session that has not answered by then has ended what it ran, and only has to write it down.
 const HALT_PATIENCE: Duration = Duration::from_millis(800);
@@ -65,7 +63,7 @@ impl Desk for Door {
     }
 
     fn owner_is_here(&self) {
-        self.0.owner_seen.store(self.0.clock.now().0, Ordering::Relaxed);
+        *self.0.owner_seen.lock().expect("nothing panics while it holds the time") = Some(Instant::now());
     }
 
     fn abandon(&self, session: SessionId, seq: Seq) {
@@ -464,7 +462,7 @@ impl Door {
         let (true, Some(key)) = (submission.may_be_retry, request.implicit_key) else { return Ok(None) };
         let found = self.0.library.read(move |store| store.implicit(&key)).await.map_err(broken)?;
         Ok(found
-            .filter(|found| !found.written && self.now().since(found.at) < IMPLICIT_KEY_HOLDS)
+            .filter(|found| !found.written && is_lately(found.at, self.now()))
             .map(|found| (found.session, found.seq)))
     }
 

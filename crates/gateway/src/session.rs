@@ -216,10 +216,16 @@ pub(crate) struct Actor {
     late: Option<(recall::Whose, String)>,
     /// On whose behalf it remembers, once somebody has asked.
     scope: Option<Scope>,
-    /// Until then more of what was said last may come.
-    gathers_until: Option<Instant>,
+    /// Until then more of what was said last may come: of this message.
+    gathers: Option<(Instant, Seq)>,
     /// Inputs whose senders cannot answer what a tool asks.
     unattended: BTreeSet<Seq>,
+}
+
+/// Whether something happened as lately as words are taken for a repetition. A date that lies further ahead was written by
+/// a clock that has been set back since.
+pub(crate) fn is_lately(at: Time, now: Time) -> bool {
+    now.since(at) < IMPLICIT_KEY_HOLDS && at.since(now) < IMPLICIT_KEY_HOLDS
 }
 
 /// A request by its words, and whether its answer has reached a client.
@@ -285,7 +291,7 @@ impl Actor {
             lingering: None,
             late: None,
             scope: None,
-            gathers_until: None,
+            gathers: None,
             unattended: BTreeSet::new(),
         }
     }
@@ -344,7 +350,8 @@ impl Actor {
             events.insert(0, Event::Rewritten { from: RowId(0) });
         }
         for event in events {
-            let (state, acts) = self.state.step(event, self.home.clock.now(), &self.home.rules);
+            let now = self.home.clock.now();
+            let (state, acts) = self.state.step(event, now, &self.home.rules);
             self.state = state;
             self.pending.extend(acts);
         }
@@ -522,7 +529,8 @@ impl Actor {
         match self.born {
             true => self.persist(Some(order)).await,
             false => {
-                self.state = self.state.step(order, self.home.clock.now(), &self.home.rules).0;
+                let now = self.home.clock.now();
+                self.state = self.state.step(order, now, &self.home.rules).0;
                 Ok(())
             }
         }
@@ -630,7 +638,7 @@ impl Actor {
         match self.commit(Some(Event::Received(input)), first).await {
             Ok(()) => {
                 self.spoken = spoken.unwrap_or(self.spoken);
-                self.gather(gathers).await.map_err(Stop::Reload)?;
+                self.gather(seq, gathers).await.map_err(Stop::Reload)?;
                 Ok(Receipt { session: self.id.clone(), seq, duplicate: false, progress })
             }
             Err(CommitError::Refused(StoreError::Duplicate { session, seq, same_body: true })) => {
@@ -674,15 +682,20 @@ impl Actor {
     }
 
     /// A message was taken in. While more of the one before it was expected, it is taken for that.
-    async fn gather(&mut self, more: Option<Duration>) -> Result<(), StoreError> {
+    /// Where that waits for its turn, both wait: no other turn is disturbed.
+    async fn gather(&mut self, seq: Seq, more: Option<Duration>) -> Result<(), StoreError> {
         let now = Instant::now();
-        let continues = self.gathers_until.is_some_and(|until| now < until);
-        match more {
-            Some(more) => self.gathers_until = Some(now + more),
-            None if !continues => self.gathers_until = None,
-            None => {}
-        }
-        match continues && !self.state.waiting.is_empty() {
+        let before = self.gathers.filter(|(until, _)| now < *until).map(|(_, part)| part);
+        self.gathers = match (more, self.gathers) {
+            (Some(more), _) => Some((now + more, seq)),
+            (None, Some((until, _))) if before.is_some() => Some((until, seq)),
+            (None, _) => None,
+        };
+        let asks_about = |part: Seq| match &self.state.phase {
+            Phase::Turn(turn) => turn.inputs.iter().any(|input| input.seq == part),
+            _ => false,
+        };
+        match before.is_some_and(asks_about) && !self.state.waiting.is_empty() {
             true => self.persist(Some(Event::Continued)).await,
             false => Ok(()),
         }
@@ -703,6 +716,7 @@ impl Actor {
         // What was there before our time counts from then on.
         let now = home.clock.now();
         let active = self.state.active.max(home.rules.baseline_at(now).unwrap_or_default());
+        let active = home.reckoned(now, |reckoning| reckoning.active(active, now));
         let Some(reason) = home.lifecycle.due(policy, active, now) else { return Ok(false) };
         if home.tools.is_busy(&self.id, policy.process_age_max) || self.has_undelivered().await? {
             return Ok(false);
@@ -768,7 +782,7 @@ impl Actor {
         let found = self.home.library.read(move |store| store.implicit(&key)).await?;
         let found = found
             .filter(|found| found.session == self.id && !found.written)
-            .filter(|found| now.since(found.at) < IMPLICIT_KEY_HOLDS);
+            .filter(|found| is_lately(found.at, now));
         let Some(seq) = found.map(|found| found.seq) else { return Ok(None) };
         let id = self.id.clone();
         let settled = self.home.library.read(move |store| store.outcome(&id, seq)).await?;
@@ -1525,7 +1539,8 @@ impl Actor {
                     .map(|last| chain::share_of(&self.home, &self.id, last, &trace, Amount::Call));
                 let (turn, step) = (*turn, *step);
                 let asking = Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share };
-                let (asked, gathers_until) = (turn::ask(desk.clone(), feed, asking), self.gathers_until);
+                let (asked, gathers_until) =
+                    (turn::ask(desk.clone(), feed, asking), self.gathers.map(|(until, _)| until));
                 desk.start(async move {
                     if let Some(until) = gathers_until {
                         sleep_until(until).await;

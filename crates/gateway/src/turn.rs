@@ -119,7 +119,8 @@ pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
     });
 }
 
-/// Waits for a person, until it is too late: never longer than it was to be, also if the clock was set back since.
+/// Waits for a person, until it is too late. A clock that was set back, or was wrong when the question was asked, makes
+/// nobody wait longer than they were to wait at first.
 pub(crate) async fn wait(desk: Desk, place: CallId, ask: Ask) {
     let patience = ask.until.since(ask.asked);
     sleep(ask.until.since(desk.home.clock.now()).min(patience)).await;

@@ -39,6 +39,8 @@ pub struct Books {
     pub hanging: BTreeMap<u64, Hanging>,
     /// How often a tool ended the process.
     pub kills: u32,
+    /// How many transactions there were.
+    pub commits: usize,
     /// How often a message that waited was read again because its text was on disk only.
     pub texts_read: usize,
     /// Results that the gateway was told are on disk: session and call, and the words.
@@ -107,6 +109,10 @@ pub struct ChatBook {
 pub struct Said {
     pub text: String,
     pub redelivered: u64,
+    /// Its turn waits a moment for what follows it.
+    pub gathers: bool,
+    /// In which life it was first sent, and when.
+    pub life: u32,
     pub sent: Moment,
     /// Where it went, once it is acknowledged.
     pub went_to: Option<(SessionId, Seq)>,
@@ -169,6 +175,8 @@ pub struct Question {
     pub life: u32,
     /// Somebody waits for its answer.
     pub open: bool,
+    /// The model said that it cannot answer.
+    pub failed: bool,
     pub at: Duration,
     pub agent: usize,
     pub session: SessionId,

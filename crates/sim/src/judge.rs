@@ -1,5 +1,6 @@
 //! The judges. They stand outside the machine and compare what was sent with what was seen.
 
+use crate::asking;
 use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said, Stage};
 use crate::model::{clarified, said_in, without_notice};
 use crate::people::room_prompt;
@@ -46,6 +47,7 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
     wrong.extend(calls_are_kept(books, transcripts));
     wrong.extend(prompts_grow(books));
     wrong.extend(nothing_is_asked_twice(books));
+    wrong.extend(asking::verdict(plan, books));
     wrong.extend(prompts_are_legal(books));
     wrong
 }
@@ -79,6 +81,7 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         ("turns out of budget", shown("used up its budget")),
         ("turns stopped", shown("Stopped message")),
         ("chains cut", shown("Agents have been answering")),
+        ("albums", asking::albums(books)),
         ("silences", books.halts.len()),
         ("resets", shown("automatically reset")),
         ("hand-overs", books.hooked.len()),
@@ -303,7 +306,11 @@ fn a_chat_keeps_its_session(plan: &Plan, books: &Books, chat: usize) -> Vec<Stri
     visited.dedup();
     let sessions: BTreeSet<_> = visited.iter().collect();
     let came: Vec<_> = said.iter().filter_map(|said| Some(said.taken?.1)).collect();
-    let due = came.windows(2).filter(|pair| may_be_due(plan, pair[0], pair[1])).count();
+    let may_end = |pair: &[Duration]| {
+        let ends = plan.lifecycle.idle.is_some() || plan.lifecycle.day.is_some();
+        may_be_due(plan, pair[0], pair[1]) || (ends && plan.clock.may_jump_forward(pair[0], pair[1]))
+    };
+    let due = came.windows(2).filter(|pair| may_end(pair)).count();
     match sessions.len() <= orders + 1 + due {
         _ if sessions.len() < visited.len() => vec![format!("chat {chat} went back: {visited:?}")],
         true => vec![],

@@ -3,6 +3,7 @@
 //! [`World`] runs the real gateway on a simulated disk with paused time. [`judge`] compares what was
 //! sent with what was seen from outside. [`Mutant`] proves that the judges would notice.
 
+mod asking;
 pub mod books;
 pub mod disk;
 mod engine;
@@ -20,6 +21,7 @@ mod platforms;
 pub mod remember;
 mod review;
 pub mod seed;
+mod story;
 mod tools;
 mod watched;
 mod world;

@@ -3,7 +3,6 @@
 use crate::world::Outside;
 use std::io::{self, Write};
 use std::sync::Arc;
-use throughline_core::Time;
 use throughline_core::audit::{Audit, Entry, Finding, Kind, News, Place};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
@@ -47,7 +46,7 @@ struct Watch(Arc<Outside>);
 
 impl FormatTime for Watch {
     fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
-        let text = Time(crate::world::DAWN).plus(self.0.now()).compact();
+        let text = self.0.wall().compact();
         // As clocks on the wall write it: 2026-01-01T00:00:00.000000Z.
         let (date, time) = text.split_at(9);
         let date = format!("{}-{}-{}", &date[..4], &date[4..6], &date[6..8]);

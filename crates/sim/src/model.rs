@@ -3,6 +3,7 @@
 
 use crate::books::{CallBook, Question};
 use crate::engine::expanded;
+use crate::mutant::Mutant;
 use crate::remember::RECALLED;
 use crate::review;
 use crate::world::{Outside, agent_name};
@@ -22,6 +23,7 @@ const ASKED_PER_LINE_MAX: usize = 12;
 /// The tool that a client runs itself.
 pub const ERRAND: &str = "errand";
 
+#[derive(Clone)]
 pub struct SimModel {
     pub outside: Arc<Outside>,
     pub agent: usize,
@@ -81,61 +83,86 @@ impl Model for SimModel {
         deltas: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> Promise<'a, Result<Answer, ModelError>> {
         Box::pin(async move {
-            let outside = &self.outside;
-            let sent: Vec<String> =
-                asked.prompt.messages.iter().map(|segment| segment.bytes.to_string()).collect();
-            let said: Vec<String> =
-                sent.iter().map(|row| row.split(RECALLED).next().unwrap_or_default().to_owned()).collect();
-            if let Some(place) = review::begins(&sent) {
-                return self.look_back(&asked, sent, place).await;
+            match self.outside.mutant {
+                Some(Mutant::AskBeside) => self.ask_beside(asked).await,
+                Some(Mutant::AskTwice) => {
+                    self.answer(asked.clone(), &|_| {}).await?;
+                    self.answer(asked, deltas).await
+                }
+                _ => self.answer(asked, deltas).await,
             }
-            let prompt = outside.write(|books| expanded(books, &said));
-            let weight = sent.iter().map(|segment| 4 + text_tokens(segment)).sum();
-            let number = self.hear(&asked, &prompt, sent);
-            let _open = Open { outside: outside.clone(), number };
-            let plan = &outside.plan.model;
-            outside.pause(plan.latency_max).await;
-            let lines: usize = outside.plan.chats.iter().map(|chat| chat.lines.len()).sum();
-            if number >= ASKED_MAX.max(lines * ASKED_PER_LINE_MAX) {
-                outside.write(|books| books.wrong.push("the model is asked without end".into()));
-                outside.die(); // and so does the world
-                std::future::pending::<()>().await;
-            }
-            if outside.draw(|seed| seed.below(100)) < plan.failing_percent {
-                let kind = match outside.draw(|seed| seed.below(5)) {
-                    // Providers count on their own.
-                    4 if outside.plan.compression.is_some() => FailureKind::TooLong,
-                    0 => FailureKind::Broken,
-                    1 => FailureKind::Wait { after_seconds: Some(3) },
-                    _ => FailureKind::Wait { after_seconds: None },
-                };
-                return Err(ModelError { kind, message: "the model is out of order".into() });
-            }
-            let calls = self.calls(&asked, &prompt, number);
-            let text = match calls.is_empty() {
-                true => reply_to(&prompt),
-                false => format!("step-{number}"),
-            };
-            let half = text.len() / 2; // nothing but ASCII is said here
-            let (head, tail) = text.split_at_checked(half).unwrap_or((&text, ""));
-            for piece in [head, tail] {
-                deltas(Delta::Text(piece.to_owned()));
-                outside.pause(plan.latency_max / 4).await;
-            }
-            let now = outside.now();
-            outside.write(|books| {
-                books.saw(("answered", number, &text));
-                books.asked[number].answer = Some(text.clone());
-                books.asked[number].answered = Some(now);
-                books.asked[number].called = !calls.is_empty();
-            });
-            let finish = Some(if calls.is_empty() { "stop" } else { "tool_calls" }.into());
-            let said = Assistant { content: Content::Text(text), calls, finish, ..Assistant::default() };
-            // A provider that counts nothing leaves it to estimates.
-            let counted = outside.draw(|seed| seed.chance(3, 4));
-            let usage = Usage { input: if counted { weight } else { 0 }, output: 1, ..Usage::default() };
-            Ok(Answer { said, usage, model: "sim".into() })
         })
+    }
+}
+
+impl SimModel {
+    /// The bug that lets no question go: whoever asked may have gone on.
+    async fn ask_beside(&self, asked: Asked) -> Result<Answer, ModelError> {
+        let own = self.clone();
+        let asking = tokio::spawn(async move { own.answer(asked, &|_| {}).await });
+        asking.await.expect("the runtime ends with the world")
+    }
+
+    async fn answer(
+        &self,
+        asked: Asked,
+        deltas: &(dyn Fn(Delta) + Send + Sync),
+    ) -> Result<Answer, ModelError> {
+        let outside = &self.outside;
+        let sent: Vec<String> =
+            asked.prompt.messages.iter().map(|segment| segment.bytes.to_string()).collect();
+        let said: Vec<String> =
+            sent.iter().map(|row| row.split(RECALLED).next().unwrap_or_default().to_owned()).collect();
+        if let Some(place) = review::begins(&sent) {
+            return self.look_back(&asked, sent, place).await;
+        }
+        let prompt = outside.write(|books| expanded(books, &said));
+        let weight = sent.iter().map(|segment| 4 + text_tokens(segment)).sum();
+        let number = self.hear(&asked, &prompt, sent);
+        let _open = Open { outside: outside.clone(), number };
+        let plan = &outside.plan.model;
+        outside.pause(plan.latency_max).await;
+        let lines: usize = outside.plan.chats.iter().map(|chat| chat.lines.len()).sum();
+        if number >= ASKED_MAX.max(lines * ASKED_PER_LINE_MAX) {
+            outside.write(|books| books.wrong.push("the model is asked without end".into()));
+            outside.die(); // and so does the world
+            std::future::pending::<()>().await;
+        }
+        if outside.draw(|seed| seed.below(100)) < plan.failing_percent {
+            let kind = match outside.draw(|seed| seed.below(5)) {
+                // Providers count on their own.
+                4 if outside.plan.compression.is_some() => FailureKind::TooLong,
+                0 => FailureKind::Broken,
+                1 => FailureKind::Wait { after_seconds: Some(3) },
+                _ => FailureKind::Wait { after_seconds: None },
+            };
+            outside.write(|books| books.asked[number].failed = true);
+            return Err(ModelError { kind, message: "the model is out of order".into() });
+        }
+        let calls = self.calls(&asked, &prompt, number);
+        let text = match calls.is_empty() {
+            true => reply_to(&prompt),
+            false => format!("step-{number}"),
+        };
+        let half = text.len() / 2; // nothing but ASCII is said here
+        let (head, tail) = text.split_at_checked(half).unwrap_or((&text, ""));
+        for piece in [head, tail] {
+            deltas(Delta::Text(piece.to_owned()));
+            outside.pause(plan.latency_max / 4).await;
+        }
+        let now = outside.now();
+        outside.write(|books| {
+            books.saw(("answered", number, &text));
+            books.asked[number].answer = Some(text.clone());
+            books.asked[number].answered = Some(now);
+            books.asked[number].called = !calls.is_empty();
+        });
+        let finish = Some(if calls.is_empty() { "stop" } else { "tool_calls" }.into());
+        let said = Assistant { content: Content::Text(text), calls, finish, ..Assistant::default() };
+        // A provider that counts nothing leaves it to estimates.
+        let counted = outside.draw(|seed| seed.chance(3, 4));
+        let usage = Usage { input: if counted { weight } else { 0 }, output: 1, ..Usage::default() };
+        Ok(Answer { said, usage, model: "sim".into() })
     }
 }
 
@@ -173,6 +200,7 @@ impl SimModel {
             books.asked.push(Question {
                 life: books.life,
                 open: true,
+                failed: false,
                 at,
                 agent: self.agent,
                 session: asked.session.parse().expect("the gateway names sessions"),
@@ -203,7 +231,8 @@ impl SimModel {
             true => vec!["look"],
             false => tools.unwrap_or_else(|| self.by_chance(offered)),
         };
-        let alike = tools.len() > 1 && self.outside.draw(|seed| seed.chance(1, 20));
+        let alike =
+            tools.len() > 1 && !tools.contains(&ERRAND) && self.outside.draw(|seed| seed.chance(1, 20));
         let mut calls = Vec::new();
         for (place, tool) in tools.into_iter().enumerate() {
             let id = format!("call-{number}-{place}");

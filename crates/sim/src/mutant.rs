@@ -6,7 +6,7 @@ use throughline_core::compression::Replacement;
 use throughline_core::input::{DedupeKey, Input};
 use throughline_core::lifecycle::Reason;
 use throughline_core::memory::RetentionChange;
-use throughline_core::port::{Commit, DraftChange};
+use throughline_core::port::{Commit, DraftChange, Trace};
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, Finalisation, Phase, Reply};
 use throughline_core::{Content, Generation, Message, RowId, Time};
@@ -105,10 +105,22 @@ pub enum Mutant {
     SwapTexts,
     /// A message whose text waited on disk is said without it.
     ForgetTexts,
+    /// A question that was let go goes on beside the one that took its place.
+    AskBeside,
+    /// The model is asked a second time for what it has answered.
+    AskTwice,
+    /// What was noted about a conversation is not written.
+    DropNotes,
+    /// What is told of a message lacks the first answer of the model.
+    TellLess,
+    /// What is told of a message has a reply that nobody saw.
+    TellMore,
+    /// A question to a person waits for a date, whatever the clock does.
+    WaitForDate,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 46] = [
+    pub const ALL: [Mutant; 52] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -155,6 +167,12 @@ impl Mutant {
         Mutant::MissReplacement,
         Mutant::SwapTexts,
         Mutant::ForgetTexts,
+        Mutant::AskBeside,
+        Mutant::AskTwice,
+        Mutant::DropNotes,
+        Mutant::TellLess,
+        Mutant::TellMore,
+        Mutant::WaitForDate,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -271,6 +289,14 @@ impl Mutant {
                     )));
                 }
             }
+            Mutant::DropNotes => acts.retain(|act| !matches!(act, Act::Note { .. })),
+            Mutant::WaitForDate => {
+                for act in acts {
+                    if let Act::Ask { ask, .. } = act {
+                        ask.asked = Time(0);
+                    }
+                }
+            }
             Mutant::ForgetActivity => state.active = state.active.min(Time(1)),
             Mutant::ExpireRunning if matches!(state.phase, Phase::Turn(_)) && nonce.is_multiple_of(7) => {
                 state.phase = Phase::Closed(Finalisation::Claimed);
@@ -293,6 +319,10 @@ impl Mutant {
             | Mutant::MissReplacement
             | Mutant::SwapTexts
             | Mutant::ForgetTexts
+            | Mutant::AskBeside
+            | Mutant::AskTwice
+            | Mutant::TellLess
+            | Mutant::TellMore
             | Mutant::ForgetChain
             | Mutant::ForgetBudget => {}
         }
@@ -318,6 +348,33 @@ impl Mutant {
             },
             _ => line.to_owned(),
         }
+    }
+}
+
+impl Mutant {
+    /// What is told of a message instead.
+    pub fn retell(self, mut told: Vec<Trace>) -> Vec<Trace> {
+        match self {
+            Mutant::TellLess => {
+                if let Some(place) = told.iter().position(|trace| trace.name == "answered_by_model") {
+                    told.remove(place);
+                }
+            }
+            Mutant::TellMore => {
+                if let Some(written) = told.iter().find(|trace| trace.name == "reply_written").cloned() {
+                    let detail =
+                        format!("{}/again to keyed 0", written.detail.split(' ').next().unwrap_or_default());
+                    told.push(Trace { detail, ..written.clone() });
+                    told.push(Trace {
+                        name: "reply_delivered".into(),
+                        detail: "attempt 1".into(),
+                        ..written
+                    });
+                }
+            }
+            _ => {}
+        }
+        told
     }
 }
 

@@ -60,7 +60,7 @@ impl Room {
             let _floor = self.floor.lock().await;
             outside.live_or_never().await;
             outside.write(|books| books.chats[chat].planned += 1);
-            self.say(&line.text, line.redelivered).await;
+            self.say_part(&line.text, line.redelivered, line.is_part).await;
         }
     }
 
@@ -110,13 +110,20 @@ impl Room {
     }
 
     async fn say(&self, text: &str, redelivered: u64) {
+        self.say_part(text, redelivered, false).await;
+    }
+
+    async fn say_part(&self, text: &str, redelivered: u64, is_part: bool) {
         let chat = self.chat;
+        let gathers_all = self.outside.plan.people.gathers;
         let (number, before) = self.outside.write(|books| {
-            let sent = books.tick();
+            let (life, sent) = (books.life, books.tick());
             books.yes.extend(yes(text, sent, Place::Chat(chat)));
             let said = &mut books.chats[chat].said;
-            said.push(Said { text: text.into(), redelivered, sent, went_to: None, taken: None });
-            let number = said.len() - 1;
+            let number = said.len();
+            let gathers = is_part || (gathers_all && number.is_multiple_of(3));
+            let text = text.into();
+            said.push(Said { text, redelivered, gathers, life, sent, went_to: None, taken: None });
             let hanging = books.hanging.iter().filter(|(_, hanging)| hanging.chat == chat);
             (number, hanging.map(|(number, _)| *number).collect::<Vec<_>>())
         });
@@ -145,9 +152,9 @@ impl Room {
     /// One delivery of one line. True: it is acknowledged.
     async fn deliver(&self, number: usize) -> bool {
         let (outside, chat) = (&self.outside, self.chat);
-        let text = outside.write(|books| books.chats[chat].said[number].text.clone());
-        outside.write(|books| books.saw(("says", chat, number, &text)));
-        let submission = self.submission(number, &text);
+        let said = outside.write(|books| books.chats[chat].said[number].clone());
+        outside.write(|books| books.saw(("says", chat, number, &said.text)));
+        let submission = self.submission(number, &said);
         let place = submission.reply_to.clone().expect("people wait for an answer");
         let result = self.desk.submit(submission).await;
         outside.live_or_never().await;
@@ -174,7 +181,7 @@ impl Room {
         true
     }
 
-    fn submission(&self, number: usize, text: &str) -> Submission {
+    fn submission(&self, number: usize, said: &Said) -> Submission {
         let chat = self.chat;
         let platform = platform_name(self.outside.plan.chats[chat].keyed);
         let id = format!("{chat}-{number}");
@@ -196,7 +203,7 @@ impl Room {
             },
             at: self.desk.now(),
             key: DedupeKey::of(&[platform, "bot", &chat.to_string(), "", &id]),
-            kind: Kind::Chat(Content::text(text)),
+            kind: Kind::Chat(Content::text(&said.text)),
             reply_to: Some(Destination {
                 platform: platform.into(),
                 account: "bot".into(),
@@ -209,7 +216,7 @@ impl Room {
             trace: Trace::default(),
             may_be_retry: false,
             can_answer: true,
-            gathers: (self.outside.plan.people.gathers && number.is_multiple_of(3)).then_some(GATHERED),
+            gathers: said.gathers.then_some(GATHERED),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What will happen in one world, drawn from its seed before anything runs.
 
+use crate::model::ERRAND;
 use crate::seed::Seed;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -52,6 +53,41 @@ pub struct Plan {
     pub crashes: Vec<Crash>,
     /// None: nobody remembers what is said.
     pub remembering: Option<RememberPlan>,
+    pub clock: ClockPlan,
+}
+
+/// What becomes of the clock on the wall. The time that passes is another one, and always goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClockPlan {
+    /// So long after the beginning of the world it is set forward or back by so many microseconds.
+    pub steps: Vec<(Duration, i64)>,
+    /// After each start of the process the date is wrong by so many microseconds, for so long.
+    pub at_start: Option<(i64, Duration)>,
+}
+
+impl ClockPlan {
+    pub fn is_true(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// It is never set back: what is later has a later date.
+    pub fn only_rises(&self) -> bool {
+        self.at_start.is_none() && self.steps.iter().all(|(_, by)| *by >= 0)
+    }
+
+    /// Between two moments more time seems to pass than did: whoever measures by dates finds that something is over. A
+    /// wrong date at the start may also be corrected in that time.
+    pub fn may_jump_forward(&self, from: Duration, to: Duration) -> bool {
+        let between = |at: &Duration| from <= *at + Duration::from_secs(2) && *at <= to;
+        let stepped = self.steps.iter().any(|(at, by)| *by > 0 && between(at));
+        stepped || self.at_start.is_some()
+    }
+
+    /// How far it is off at a moment of the world, and of a life of the process.
+    pub fn off_by(&self, now: Duration, lived: Duration) -> i64 {
+        let steps = self.steps.iter().filter(|(at, _)| *at <= now).map(|(_, by)| by).sum::<i64>();
+        steps + self.at_start.filter(|(_, long)| lived < *long).map_or(0, |(by, _)| by)
+    }
 }
 
 /// A memory outside, and how it is.
@@ -109,6 +145,8 @@ pub struct Line {
     pub after: Duration,
     /// How often the platform delivers it although it was acknowledged.
     pub redelivered: u64,
+    /// It is a picture of an album, or a piece of a text that was cut: the rest comes within a moment.
+    pub is_part: bool,
 }
 
 /// One client of the API and its requests, one after the other.
@@ -308,11 +346,65 @@ impl Plan {
             platforms,
             crashes,
             remembering: None,
+            clock: ClockPlan::default(),
         }
         .sometimes_of_the_past(seed)
         .sometimes_remembered(seed)
         .sometimes_reviewed(seed)
+        .sometimes_with_errands(seed)
+        .sometimes_in_albums(seed)
+        .sometimes_with_a_wrong_clock(seed)
         .sometimes_at_length()
+    }
+
+    /// In one world in four a client has a tool of its own. Such a client names its session. Not where an operator may end
+    /// the turn that its results began: it would have to begin anew. Nor where somebody looks back: a review does not
+    /// list the tools of a client, as its turn did.
+    fn sometimes_with_errands(mut self, seed: &mut Seed) -> Self {
+        let wanted = seed.chance(1, 4) && !self.past && self.halts.is_empty() && self.reviews.is_none();
+        if let Some(client) = self.clients.first_mut().filter(|_| wanted) {
+            client.runs_errands = true;
+            client.manner = Manner::Named;
+            self.model.tools.extend([ERRAND; 6]);
+        }
+        self
+    }
+
+    /// In one world in three one line of each chat is an album: the rest of it follows within a moment.
+    fn sometimes_in_albums(mut self, seed: &mut Seed) -> Self {
+        if !seed.chance(1, 3) || self.past {
+            return self;
+        }
+        for chat in &mut self.chats {
+            let (place, parts) = (pick(seed, chat.lines.len() as u64), 1 + seed.below(3));
+            let after = Duration::from_millis(1 + seed.below(120));
+            if !chat.lines[place].text.starts_with('/') {
+                chat.gather(place, parts, after);
+            }
+        }
+        self
+    }
+
+    /// In one world in four somebody sets the clock, or each start of the process begins with a wrong date.
+    fn sometimes_with_a_wrong_clock(mut self, seed: &mut Seed) -> Self {
+        if !seed.chance(1, 4) {
+            return self;
+        }
+        const SECOND: i64 = 1_000_000;
+        const DAY: i64 = 86_400 * SECOND;
+        let by = |seed: &mut Seed| {
+            let by = [SECOND / 3, 2 * SECOND, 95 * SECOND, 3600 * SECOND, 400 * DAY, 14 * 365 * DAY]
+                [pick(seed, 6)];
+            if seed.chance(1, 2) { by } else { -by }
+        };
+        for _ in 0..seed.below(4) {
+            let at = millis(seed, 12_000);
+            self.clock.steps.push((at, by(seed)));
+        }
+        if seed.chance(1, 3) {
+            self.clock.at_start = Some((by(seed), millis(seed, 6_000)));
+        }
+        self
     }
 
     /// In some worlds people write long lines. Without a draw of its own: no other world changes. Not where a line would
@@ -373,7 +465,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 15] {
+    pub fn fixed() -> [(&'static str, Plan); 17] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -390,6 +482,8 @@ impl Plan {
             ("retrospect", Plan::retrospect()),
             ("replaced", Plan::replaced()),
             ("backlog", Plan::backlog()),
+            ("albums", Plan::albums()),
+            ("clock", Plan::clock()),
         ]
     }
 
@@ -440,6 +534,7 @@ impl Plan {
             platforms: PlatformPlan { streams: true, piece_chars: None, troubles: Vec::new() },
             crashes: Vec::new(),
             remembering: None,
+            clock: ClockPlan::default(),
         }
     }
 
@@ -478,6 +573,76 @@ impl Plan {
                 script: vec![("c1.1", vec!["count", "look"])],
                 falls: 0,
                 ..script.model.clone()
+            },
+            ..script
+        }
+    }
+
+    /// Albums, of which each picture is a message, to an agent that is reminded of something meanwhile: one begins a turn,
+    /// one comes while another message is being answered.
+    pub fn albums() -> Self {
+        let script = Self::script();
+        let mut first =
+            chat(true, &[("c0.1", 0), ("c0.2", 9000), ("c0.3", 100), ("c0.4", 9000), ("c0.5", 1500)]);
+        first.gather(2, 2, Duration::from_millis(80));
+        first.gather(0, 3, Duration::from_millis(150));
+        let mut second = chat(false, &[("c1.1", 5), ("c1.2", 2500), ("c1.3", 2500)]);
+        second.gather(1, 2, Duration::from_millis(60));
+        Self {
+            chats: vec![first, second],
+            clients: Vec::new(),
+            model: ModelPlan {
+                latency_max: Duration::from_secs(3),
+                calling_percent: 0,
+                script: vec![("c1.1", vec!["count", "look"])],
+                falls: 0,
+                ..script.model.clone()
+            },
+            remembering: Some(RememberPlan {
+                every: 1,
+                shared: false,
+                latency_max: Duration::from_millis(50),
+                recall_max: Duration::from_millis(600),
+                failing_percent: 0,
+                failures_max: 0,
+            }),
+            ..script
+        }
+    }
+
+    /// A clock that is set forward and back while conversations wait to end, questions for an answer, and replies for
+    /// their time. Each start begins twenty years too late, until the time service has answered.
+    pub fn clock() -> Self {
+        let script = Self::script();
+        let day = 86_400_000_000;
+        let lines = [("c0.1", 0), ("c0.2", 900), ("c0.3", 3000), ("c0.4", 2_400_000), ("c0.5", 2_400_000)];
+        Self {
+            chats: vec![chat(false, &lines), chat(true, &[("c1.1", 0), ("c1.2", 2000), ("c1.3", 900_000)])],
+            clients: vec![client(Manner::Named, &[("a0.1", 0), ("a0.2", 3000)])],
+            people: PeoplePlan {
+                yes_percent: 30,
+                patience: Duration::from_secs(20),
+                ..script.people.clone()
+            },
+            model: ModelPlan {
+                calling_percent: 0,
+                script: vec![("c0.1", vec!["permit", "count"]), ("c1.2", vec!["permit"])],
+                falls: 0,
+                ..script.model.clone()
+            },
+            lifecycle: LifecyclePlan {
+                idle: Some(Duration::from_secs(120)),
+                hooks: 1,
+                ..LifecyclePlan::default()
+            },
+            clock: ClockPlan {
+                steps: vec![
+                    (Duration::from_secs(2), 40_000_000),
+                    (Duration::from_secs(4), -400 * day),
+                    (Duration::from_secs(9), 3 * day),
+                    (Duration::from_secs(14), -3 * day),
+                ],
+                at_start: Some((20 * 365 * day, Duration::from_millis(1500))),
             },
             ..script
         }
@@ -846,8 +1011,12 @@ impl Plan {
             true => "/new".to_owned(),
             false => format!("c{chat}.{number}"),
         };
-        let line =
-            |chat, number| Line { text: said(chat, number), after: Duration::from_secs(190), redelivered: 1 };
+        let line = |chat, number| Line {
+            text: said(chat, number),
+            after: Duration::from_secs(190),
+            redelivered: 1,
+            is_part: false,
+        };
         let chat = |agent: usize| ChatPlan {
             agent,
             keyed: agent.is_multiple_of(2),
@@ -878,6 +1047,7 @@ impl Plan {
             text: format!("a0.{number}"),
             after: Duration::from_secs(1),
             redelivered: 1,
+            is_part: false,
         });
         Self {
             chats: vec![steady_chat(0, 0, 1..=60, 2000)],
@@ -908,6 +1078,7 @@ fn steady_chat(agent: usize, chat: usize, lines: RangeInclusive<usize>, after: u
         text: format!("c{chat}.{number}"),
         after: Duration::from_millis(after),
         redelivered: 1,
+        is_part: false,
     };
     ChatPlan { agent, keyed: chat.is_multiple_of(2), lines: lines.map(line).collect() }
 }
@@ -923,11 +1094,22 @@ fn client(manner: Manner, lines: &[(&str, u64)]) -> ClientPlan {
 impl Line {
     /// A line of a script, which comes up to so many milliseconds after the one before.
     fn of((text, after): &(&str, u64)) -> Self {
-        Self { text: (*text).into(), after: Duration::from_millis(*after), redelivered: 1 }
+        Self { text: (*text).into(), after: Duration::from_millis(*after), redelivered: 1, is_part: false }
     }
 }
 
 impl ChatPlan {
+    /// This line is the first of an album, and so many follow, each within so long.
+    fn gather(&mut self, place: usize, more: u64, after: Duration) {
+        let first = &mut self.lines[place];
+        first.is_part = true;
+        let text = first.text.clone();
+        let part =
+            |number| Line { text: format!("{text}-part{number}"), after, redelivered: 0, is_part: true };
+        let parts: Vec<_> = (1..=more).map(part).collect();
+        self.lines.splice(place + 1..place + 1, parts);
+    }
+
     /// Of three lines that say something to the model, two are longer than what waits in memory.
     fn lengthen(&mut self) {
         let said = self.lines.iter_mut().filter(|line| words(&line.text).is_some());
@@ -953,7 +1135,7 @@ impl ChatPlan {
                 .to_owned(),
                 _ => format!("c{chat}.{n}"),
             };
-            Line { text, after: millis(seed, 2500), redelivered: seed.below(3) }
+            Line { text, after: millis(seed, 2500), redelivered: seed.below(3), is_part: false }
         });
         Self { agent: 0, lines: lines.collect(), keyed: seed.chance(1, 2) }
     }
@@ -974,7 +1156,7 @@ impl ChatPlan {
                 11 => "/sessions".to_owned(),
                 _ => format!("c{chat}.{n}"),
             };
-            Line { text, after: millis(seed, 2500), redelivered: seed.below(3) }
+            Line { text, after: millis(seed, 2500), redelivered: seed.below(3), is_part: false }
         });
         Self { agent: 0, lines: lines.collect(), keyed: seed.chance(1, 2) }
     }
@@ -986,6 +1168,7 @@ impl ClientPlan {
             text: format!("a{client}.{n}"),
             after: millis(seed, 1500),
             redelivered: seed.below(3),
+            is_part: false,
         });
         let requests = requests.collect();
         let manner = if seed.chance(1, 2) { Manner::Named } else { Manner::Threaded };

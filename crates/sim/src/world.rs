@@ -21,6 +21,7 @@ use crate::platforms::{Forgetful, Post, SimPlatform};
 use crate::remember::{self, SimProvider};
 use crate::review;
 use crate::seed::Seed;
+use crate::story;
 use crate::tools::{SimBriefing, SimTools};
 use crate::watched::Watched;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -133,6 +134,14 @@ impl Outside {
         before + began.map_or(Duration::ZERO, |began| began.elapsed())
     }
 
+    /// What the clock on the wall says. It is never before 1970.
+    pub fn wall(&self) -> Time {
+        let (before, began) = *self.time.lock().expect("nothing panics while it holds the time");
+        let lived = began.map_or(Duration::ZERO, |began| began.elapsed());
+        let off = self.plan.clock.off_by(before + lived, lived);
+        Time(Time(DAWN).plus(before + lived).0.saturating_add(off).max(0))
+    }
+
     /// A seeded time, up to `most`.
     pub async fn pause(&self, most: Duration) {
         self.pause_between(Duration::ZERO, most).await;
@@ -167,7 +176,7 @@ struct SimClock(Arc<Outside>);
 
 impl Clock for SimClock {
     fn now(&self) -> Time {
-        Time(DAWN).plus(self.0.now())
+        self.0.wall()
     }
 
     fn chance(&self) -> u64 {
@@ -396,6 +405,9 @@ impl World {
                     wrong.push(format!("{name} holds {rows:?}, and {session} is {:?}", found.get(&session)));
                 }
             }
+            let told = outside
+                .write(|books| story::verdict(&outside.plan, books, store.reader(), &found, outside.mutant));
+            wrong.extend(told.map_err(unreadable)?);
             transcripts.extend(found);
             wrong.extend(violations.into_iter().map(|violation| format!("check: {violation}")));
         }

@@ -16,7 +16,7 @@ use crate::transcript::{NextRow, closes_group};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use throughline_core::id::{Generation, RowId, Seq, SessionId, TurnId};
+use throughline_core::id::{Generation, RowId, Seq, SessionId};
 use throughline_core::input::{Birth, Input};
 use throughline_core::message::JsonText;
 use throughline_core::port::{Commit, Committed, StoreError};
@@ -128,13 +128,6 @@ impl<'a> Change<'a> {
     /// An input that this very commit accepts.
     pub fn accepted(&self, seq: Seq) -> Option<&'a Arc<Input>> {
         self.places.get(&seq).and_then(|place| self.inbox[*place].accepted)
-    }
-
-    pub fn began(&self, turn: TurnId) -> Time {
-        match &self.state.phase {
-            Phase::Turn(current) if current.id == turn => current.began,
-            _ => self.at,
-        }
     }
 
     /// Its place among the inputs of the running turn.
