@@ -119,6 +119,16 @@ pub struct Ending {
     pub messages: Vec<Message>,
 }
 
+/// What a provider is asked to delete again: a person, a chat or a session was forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Erasure {
+    pub scope: Scope,
+    /// Where the turns of the session lie.
+    pub document: String,
+    /// The keys of the turns that go. Empty: everything of the session does.
+    pub turns: Vec<String>,
+}
+
 /// What a provider would call the place for the turns of a scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
@@ -172,11 +182,21 @@ pub enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Errand {
     pub retention: Retention,
+    /// Nothing is handed over. The provider deletes what it has of the session: see [`Errand::erasure`].
+    pub erases: bool,
     pub provider: String,
     pub progress: Progress,
     pub attempts: u32,
     pub not_before: Time,
     pub error: Option<String>,
+}
+
+impl Errand {
+    /// What the provider is to delete, if it is. `said` of the retention lists the keys of the turns.
+    pub fn erasure(&self) -> Option<Erasure> {
+        let Retention { scope, document, said, .. } = &self.retention;
+        self.erases.then(|| Erasure { scope: scope.clone(), document: document.clone(), turns: said.clone() })
+    }
 }
 
 /// A memory outside: asked before a turn, told after it.
@@ -196,6 +216,17 @@ pub trait Provider: Send + Sync {
 
     /// Keeps a turn. Ok means kept: not queued, not accepted.
     fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>>;
+
+    /// Deletes what was kept. Ok means gone, also if nothing was there. It is asked in order with what is retained in
+    /// the same document, and again after a failure. A provider that cannot delete refuses and says what to do.
+    fn erase<'a>(&'a self, erasure: &'a Erasure) -> Promise<'a, Result<(), MemoryError>> {
+        let words = format!(
+            "{} offers no way to delete what it has kept of session {}. Delete it there by hand.",
+            self.name(),
+            erasure.scope.session
+        );
+        Box::pin(async move { Err(MemoryError::Refused(words)) })
+    }
 
     /// These messages are about to be summarised. What it returns is shown to the summariser as data.
     /// It creates nothing: the conversation goes on.

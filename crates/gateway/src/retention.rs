@@ -285,6 +285,7 @@ fn first_of_each(due: Vec<Errand>) -> Vec<Errand> {
 
 /// Returns whether the provider could be reached.
 async fn hand_over(home: &Arc<Home>, memory: &Memory, errand: Errand) -> bool {
+    let erasure = errand.erasure();
     let Errand { retention, attempts, .. } = errand;
     let key = retention.key.clone();
     match put(home, &key, RetentionChange::Attempting).await {
@@ -295,7 +296,13 @@ async fn hand_over(home: &Arc<Home>, memory: &Memory, errand: Errand) -> bool {
         }
     }
     home.retaining.open.fetch_add(1, Ordering::Relaxed);
-    let handing = AssertUnwindSafe(async { memory.provider.retain(&retention).await }).catch_unwind();
+    let handing = AssertUnwindSafe(async {
+        match &erasure {
+            Some(erasure) => memory.provider.erase(erasure).await,
+            None => memory.provider.retain(&retention).await,
+        }
+    })
+    .catch_unwind();
     let handed = handing.await.unwrap_or_else(|_| {
         Err(MemoryError::Unknown("The memory provider failed inside the gateway; its log has more.".into()))
     });
@@ -304,7 +311,12 @@ async fn hand_over(home: &Arc<Home>, memory: &Memory, errand: Errand) -> bool {
     let (change, reached) = match handed {
         Ok(()) => (RetentionChange::Kept, true),
         Err(MemoryError::Refused(error)) => {
-            tracing::error!(key, error, "the memory provider refused a turn; it is kept here");
+            match &erasure {
+                Some(_) => {
+                    tracing::error!(key, error, "the memory provider deletes nothing of a forgotten session")
+                }
+                None => tracing::error!(key, error, "the memory provider refused a turn; it is kept here"),
+            }
             home.note(Some(retention.scope.session.clone()), "retention_refused", format!("{key}: {error}"));
             (RetentionChange::Refused { error }, true)
         }
@@ -322,7 +334,12 @@ async fn hand_over(home: &Arc<Home>, memory: &Memory, errand: Errand) -> bool {
         }
     };
     if let RetentionChange::Postponed { error, .. } = &change {
-        tracing::warn!(key, error, attempts, "the memory provider did not take a turn; it is tried again");
+        tracing::warn!(
+            key,
+            error,
+            attempts,
+            "the memory provider did not do what it was asked; it is asked again"
+        );
         if attempts == 0 {
             let session = Some(retention.scope.session.clone());
             home.note(session, "retention_postponed", format!("{key}: {error}"));
@@ -408,7 +425,15 @@ mod tests {
             tried: false,
         };
         let (provider, progress) = ("p".to_owned(), Progress::Due);
-        Errand { retention, provider, progress, attempts: 0, not_before: Time(not_before), error: None }
+        Errand {
+            retention,
+            erases: false,
+            provider,
+            progress,
+            attempts: 0,
+            not_before: Time(not_before),
+            error: None,
+        }
     }
 
     fn keys(chosen: &[Errand]) -> Vec<&str> {

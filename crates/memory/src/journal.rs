@@ -12,6 +12,7 @@ use crate::origin::{Origin, Record, What, Writer};
 use crate::private::{self, sync_directory};
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -68,6 +69,25 @@ impl Journal {
         sync_directory(directory)?;
         // The directory itself is new with the first line.
         if length == 0 { directory.parent().map_or(Ok(()), sync_directory) } else { Ok(()) }
+    }
+
+    /// Empties these lines: whose they were is to be forgotten. The caller holds the lock.
+    pub fn clear(&self, lines: &BTreeSet<u64>) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let bytes = fs::read(&self.path)?;
+        let kept: Vec<&[u8]> = (1..)
+            .zip(bytes.split(|byte| *byte == b'\n'))
+            .map(|(number, line)| if lines.contains(&number) { &[] } else { line })
+            .collect();
+        let directory = self.path.parent().expect("it lies in a directory of its own");
+        // 0600, like all temporary files.
+        let mut temporary = tempfile::Builder::new().prefix(".mem_").suffix(".tmp").tempfile_in(directory)?;
+        temporary.write_all(&kept.join(&b'\n'))?;
+        temporary.as_file().sync_all()?;
+        temporary.persist(&self.path).map_err(|failed| failed.error)?;
+        sync_directory(directory)
     }
 
     pub fn read(&self) -> io::Result<Told> {

@@ -17,6 +17,7 @@ mod answer;
 mod arguments;
 mod change;
 mod document;
+mod erase;
 mod failures;
 pub mod files;
 pub mod hindsight;
@@ -38,6 +39,7 @@ mod text;
 mod threats;
 mod tool;
 
+pub use erase::Erased;
 pub use origin::{NoPastId, Origin, Past, PastId, REVIEW, Record, What, Writer};
 pub use pending::{Pending, PendingError};
 pub use settings::{MemorySettings, Notes, Owners};

@@ -71,9 +71,14 @@ impl Notes {
     /// The directory of the caller's notes. A digest: what platforms call people is no safe name for a file.
     pub(crate) fn of(&self, caller: &Caller) -> Option<String> {
         let Self::PerPerson(whose) = self else { return None };
-        let digest = Sha256::digest(whose(caller)?.as_bytes());
-        Some(digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect())
+        Some(directory_of(&whose(caller)?))
     }
+}
+
+/// The name of the directory with the notes of those whom [`Notes::PerPerson`] calls so.
+pub fn directory_of(words: &str) -> String {
+    let digest = Sha256::digest(words.as_bytes());
+    digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Enough that no two people of a home share a directory.

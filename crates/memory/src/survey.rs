@@ -180,11 +180,11 @@ impl Memory {
         }
     }
 
-    fn document(&self, target: Target) -> Result<Document, FileError> {
+    pub(crate) fn document(&self, target: Target) -> Result<Document, FileError> {
         Ok(Document::parse(&self.text(target)?.unwrap_or_default()))
     }
 
-    fn told(&self, target: Target) -> Result<Told, FileError> {
+    pub(crate) fn told(&self, target: Target) -> Result<Told, FileError> {
         let journal = target.journal(self.settings());
         journal
             .read()

@@ -102,6 +102,11 @@ impl Client {
         self.ask(Method::GET, endpoint, None).await
     }
 
+    /// Has something deleted. Returns when the headers of a success are there.
+    pub async fn delete(&self, endpoint: &Endpoint) -> Result<Reply, NetError> {
+        self.ask(Method::DELETE, endpoint, None).await
+    }
+
     async fn ask(&self, method: Method, endpoint: &Endpoint, body: Option<Bytes>) -> Result<Reply, NetError> {
         let Settings { timeouts, limits } = self.settings;
         let deadline = Instant::now() + timeouts.whole;

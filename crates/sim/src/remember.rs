@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use throughline_core::SessionId;
 use throughline_core::memory::{
-    Ending, Errand, MemoryError, Naming, Progress, Provider, REWOUND, Retention, Scope,
+    Ending, Erasure, Errand, MemoryError, Naming, Progress, Provider, REWOUND, Retention, Scope,
 };
 use throughline_core::port::Promise;
 
@@ -99,6 +99,10 @@ impl Provider for SimProvider {
         })
     }
 
+    fn erase<'a>(&'a self, erasure: &'a Erasure) -> Promise<'a, Result<(), MemoryError>> {
+        Box::pin(self.forget(erasure))
+    }
+
     fn retain<'a>(&'a self, retention: &'a Retention) -> Promise<'a, Result<(), MemoryError>> {
         Box::pin(async move {
             let outside = &self.outside;
@@ -118,6 +122,28 @@ impl Provider for SimProvider {
 }
 
 impl SimProvider {
+    async fn forget(&self, erasure: &Erasure) -> Result<(), MemoryError> {
+        let outside = &self.outside;
+        outside.pause(self.plan.latency_max).await;
+        if self.fails(self.plan.failing_percent) {
+            return Err(MemoryError::Later("the memory is out of order".into()));
+        }
+        outside.write(|books| {
+            books.saw(("erase", self.agent, erasure.scope.session.as_str()));
+            let goes = |it: &Remembered| {
+                let retention = &it.retention;
+                let is_meant = erasure.turns.is_empty() || erasure.turns.contains(&retention.key);
+                it.agent == self.agent && retention.scope.session == erasure.scope.session && is_meant
+            };
+            books.retained.retain(|it| !goes(it));
+        });
+        outside.pause(self.plan.latency_max).await;
+        match self.fails(self.plan.failing_percent) {
+            true => Err(MemoryError::Unknown("the answer was lost".into())),
+            false => Ok(()),
+        }
+    }
+
     async fn keep(&self, retention: &Retention) -> Result<(), MemoryError> {
         let outside = &self.outside;
         outside.pause(self.plan.latency_max).await;

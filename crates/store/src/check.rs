@@ -261,11 +261,12 @@ const CHECKS: &[Check] = &[
     Check {
         name: "seen_and_kept",
         says: "every key that was seen leads to its input, and every input that was not moved to its key",
-        sql: "SELECT k.key FROM tl_seen k LEFT JOIN tl_inbox i ON i.session = k.session AND i.seq = k.seq
-              WHERE k.seq > 0 AND (i.seq IS NULL OR json_extract(i.envelope, '$.key') <> k.key)
+        sql: "SELECT k.session || '/' || k.seq FROM tl_seen k
+              LEFT JOIN tl_inbox i ON i.session = k.session AND i.seq = k.seq
+              WHERE k.seq > 0 AND (i.seq IS NULL OR tl_digest(json_extract(i.envelope, '$.key')) <> k.key)
               UNION ALL
               SELECT i.session || '/' || i.seq FROM tl_inbox i
-              LEFT JOIN tl_seen k ON k.key = json_extract(i.envelope, '$.key')
+              LEFT JOIN tl_seen k ON k.key = tl_digest(json_extract(i.envelope, '$.key'))
               WHERE COALESCE(i.outcome, '') NOT GLOB '{\"moved\":*'
                 AND (k.key IS NULL OR k.session <> i.session OR k.seq <> i.seq)",
         applies: always,

@@ -6,6 +6,7 @@
 use crate::envelope;
 use crate::fault::Fault;
 use crate::read::input_row;
+use crate::seen::seen_as;
 use crate::write::{Change, Scribe};
 use rusqlite::{OptionalExtension, params};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl Scribe<'_> {
         let sql =
             "INSERT INTO tl_seen (key, session, seq, body) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
         let added = self.conn.prepare_cached(sql)?.execute(params![
-            input.key.as_str(),
+            seen_as(input.key.as_str()),
             change.id(),
             input.seq.0 as i64,
             body
@@ -49,7 +50,7 @@ impl Scribe<'_> {
     pub(crate) fn duplicate(&self, input: &Input, body: Option<[u8; 32]>) -> Result<Fault, Fault> {
         let sql = "SELECT session, seq, body FROM tl_seen WHERE key = ?1";
         let (session, seq, known) =
-            self.conn.prepare_cached(sql)?.query_row([input.key.as_str()], |row| {
+            self.conn.prepare_cached(sql)?.query_row([seen_as(input.key.as_str())], |row| {
                 Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<[u8; 32]>>(2)?))
             })?;
         let session = crate::read::session_id(&session)?;
@@ -143,7 +144,7 @@ impl Scribe<'_> {
             envelope::input_text(&whole)
         ])?;
         let sql = "UPDATE tl_seen SET session = ?2, seq = ?3 WHERE key = ?1";
-        self.conn.prepare_cached(sql)?.execute(params![input.key.as_str(), to.as_str(), seq])?;
+        self.conn.prepare_cached(sql)?.execute(params![seen_as(input.key.as_str()), to.as_str(), seq])?;
         Ok(())
     }
 

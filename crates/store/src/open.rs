@@ -8,6 +8,7 @@ use crate::fault::While;
 use crate::filesystem;
 use crate::place::{self, FileId};
 use crate::read::Reader;
+use crate::seen;
 use crate::shape::Shape;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
@@ -19,7 +20,7 @@ use throughline_core::time::Time;
 use throughline_hermes::schema::{FRESH, Verdict, verdict};
 
 /// Ours, in order. A file here is never edited once released.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/001.sql"),
     include_str!("migrations/002.sql"),
     include_str!("migrations/003.sql"),
@@ -28,6 +29,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/006.sql"),
     include_str!("migrations/007.sql"),
     include_str!("migrations/008.sql"),
+    include_str!("migrations/009.sql"),
 ];
 
 /// Hermes' own writes take milliseconds; whoever holds the lock longer than this is stuck.
@@ -352,6 +354,7 @@ impl Home {
 
     fn prepare(&self, conn: &Connection) -> Result<(), OpenError> {
         let prepared = conn.busy_timeout(BUSY_TIMEOUT).and_then(|()| {
+            seen::define(conn)?;
             conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
             conn.execute_batch(&format!(
                 "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{READER_CACHE_KIB};"

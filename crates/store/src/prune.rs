@@ -70,7 +70,7 @@ const BOUND_TO_A_TOPIC: (&str, &str) =
     ("a topic leads to it", "EXISTS (SELECT 1 FROM telegram_dm_topic_bindings b WHERE b.session_id = s.id)");
 
 /// Sessions that a compression made of another (`c` of `p`), as `doctor::tree` tells them from branches and helpers.
-const CONTINUED: &str = "sessions c JOIN sessions p ON p.id = c.parent_session_id
+pub(crate) const CONTINUED: &str = "sessions c JOIN sessions p ON p.id = c.parent_session_id
     WHERE p.end_reason = 'compression' AND c.id <> p.id
       AND c.source NOT IN ('tool', 'subagent') AND instr(c.id, '.snapshot.') = 0
       AND COALESCE(c.model_config, '') NOT LIKE '%\"_branched_from\"%'

@@ -717,7 +717,7 @@ impl Reader {
     fn seen_as(&self, key: &str) -> Result<Option<Seen>, Fault> {
         let mut statement =
             self.conn.prepare_cached("SELECT session, seq, body FROM tl_seen WHERE key = ?1")?;
-        let mut rows = statement.query([key])?;
+        let mut rows = statement.query([crate::seen::seen_as(key)])?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let body = row.get::<_, Option<[u8; 32]>>(2)?.map(Digest);
         Ok(Some(Seen { session: session_id(&row.get::<_, String>(0)?)?, seq: Seq(unsigned(row, 1)?), body }))

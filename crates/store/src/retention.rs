@@ -17,7 +17,7 @@ use throughline_core::time::Time;
 use throughline_hermes::entry::entry_from_json;
 
 const COLUMNS: &str = "key, provider, document, place, messages, state, attempts, tried, not_before, \
-                       created, error, scope, said, replied";
+                       created, error, scope, said, replied, erases";
 
 /// Rows of a session whose turn its provider has. A turn is answered again at most while it is the last one.
 const KEPT_MAX: i64 = 16;
@@ -128,6 +128,10 @@ impl Scribe<'_> {
                            WHERE key = ?1 AND state = 1";
                 self.conn.prepare_cached(sql)?.execute(params![key, at.0])?
             }
+            RetentionChange::Kept if self.is_erasure(key)? => {
+                let sql = "DELETE FROM tl_retention WHERE key = ?1 AND state = 1";
+                self.conn.prepare_cached(sql)?.execute([key])?
+            }
             RetentionChange::Kept => {
                 let sql = "UPDATE tl_retention SET state = 2, error = NULL, said = NULL, replied = NULL, updated = ?2
                            WHERE key = ?1 AND state = 1";
@@ -158,6 +162,12 @@ impl Scribe<'_> {
             }
             _ => self.note(None, "late_retention_dropped", key, at),
         }
+    }
+
+    /// Whether the provider is to delete something. Nothing of such a row stays once it has.
+    fn is_erasure(&self, key: &str) -> Result<bool, Fault> {
+        let sql = "SELECT 1 FROM tl_retention WHERE key = ?1 AND erases = 1";
+        Ok(self.conn.prepare_cached(sql)?.exists([key])?)
     }
 
     /// Of what a session's provider has, the last few stay: they number the next turn, and recognise one that
@@ -362,6 +372,7 @@ fn errand(row: &Row<'_>) -> Result<Errand, Fault> {
     };
     Ok(Errand {
         retention,
+        erases: row.get(14)?,
         provider: row.get(1)?,
         progress: match row.get::<_, i64>(5)? {
             0 => Progress::Buffered,

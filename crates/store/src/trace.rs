@@ -5,6 +5,7 @@ use crate::envelope;
 use crate::fault::Fault;
 use crate::lineage::owner;
 use crate::read::{Reader, malformed, session_id, stage_from, stored_input, text, unsigned};
+use crate::seen::seen_as;
 use crate::snapshot::names_of;
 use rusqlite::{OptionalExtension, params};
 use std::collections::BTreeSet;
@@ -60,17 +61,31 @@ impl Reader {
         {
             places.insert((session, Seq(number)));
         }
-        self.add_places(&mut places, "SELECT session, seq FROM tl_seen WHERE key = ?1 AND seq > 0", name)?;
+        let sql = "SELECT session, seq FROM tl_seen WHERE key = ?1 AND seq > 0";
+        self.add_places(&mut places, sql, &seen_as(name))?;
         // A key ends in the platform's own id, or is a client's key behind its principal.
         let ending = DedupeKey::of(&["", name]);
-        let sql = "SELECT session, seq FROM tl_seen
-                   WHERE substr(key, -length(?1)) = ?1 AND seq > 0 LIMIT 20";
-        self.add_places(&mut places, sql, ending.as_str())?;
+        self.add_ending(&mut places, ending.as_str())?;
         for row in self.rows_named(name)? {
             self.add_row(&mut places, row)?;
         }
         self.add_replies(&mut places, name)?;
         Ok(places)
+    }
+
+    /// Messages whose key ends so. `tl_seen` has only digests: the key itself lies with its message.
+    fn add_ending(&self, places: &mut BTreeSet<Place>, ending: &str) -> Result<(), Fault> {
+        let sql = "SELECT session, seq FROM tl_inbox
+                   WHERE instr(envelope, ?2) > 0 AND COALESCE(outcome, '') NOT GLOB '{\"moved\":*'
+                     AND substr(json_extract(envelope, '$.key'), -length(?1)) = ?1 LIMIT 20";
+        // As it stands in JSON, which is much quicker to look for than every envelope is to parse.
+        let quoted = serde_json::Value::from(ending).to_string();
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([ending, quoted.trim_start_matches('"')])?;
+        while let Some(row) = rows.next()? {
+            places.insert((session_id(&row.get::<_, String>(0)?)?, Seq(unsigned(row, 1)?)));
+        }
+        Ok(())
     }
 
     /// The rows of transcripts that go by this name, whoever wrote them.

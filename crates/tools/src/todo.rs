@@ -96,6 +96,11 @@ impl Todo {
         Some(format!("[Your active task list was preserved across context compression]\n{}", open.join("\n")))
     }
 
+    /// Where the list of a session lies, if it has one.
+    pub fn file_of(&self, session: &SessionId) -> PathBuf {
+        self.lists.path(session)
+    }
+
     /// The session is gone for good, and its list with it.
     pub fn remove(&self, session: &SessionId) -> io::Result<()> {
         match fs::remove_file(self.lists.path(session)) {

@@ -8,7 +8,7 @@ use super::tools;
 use crate::person;
 use serde_json::{Value, json};
 use std::time::Duration;
-use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope, Wanted};
+use throughline_core::memory::{Erasure, MemoryError, Naming, Provider, Retention, Scope, Wanted};
 use throughline_core::port::Promise;
 use throughline_core::tool::Spec;
 use tokio::time::{sleep, timeout};
@@ -23,6 +23,9 @@ const POLL_FAILURES_MAX: usize = 3;
 const SENDS_MAX: usize = 3;
 /// A token is rarely longer, so this cuts only what ignores the bound that was asked for.
 const CHARACTERS_PER_TOKEN: usize = 8;
+
+/// Pages of documents that are deleted before others have their turn; the rest follows with the next try.
+const ERASED_PAGES_MAX: usize = 100;
 
 const HEADER: &str = "# Hindsight Memory (persistent cross-session context)\n\
     Use this to answer questions about the user and prior sessions. \
@@ -239,6 +242,32 @@ impl Provider for Hindsight {
                 Some(document) => self.keep(&document).await,
                 None => Ok(()),
             }
+        })
+    }
+
+    fn erase<'a>(&'a self, erasure: &'a Erasure) -> Promise<'a, Result<(), MemoryError>> {
+        Box::pin(async move {
+            let bank = self.bank(&erasure.scope);
+            for turn in &erasure.turns {
+                self.server.delete(&bank, turn).await?;
+            }
+            if !erasure.turns.is_empty() {
+                return Ok(());
+            }
+            // What is deleted leaves the list, so the first page is always the next one.
+            for _ in 0..ERASED_PAGES_MAX {
+                let documents = self.server.documents(&bank, erasure.scope.session.as_str()).await?;
+                if documents.is_empty() {
+                    return Ok(());
+                }
+                for document in &documents {
+                    self.server.delete(&bank, document).await?;
+                }
+            }
+            Err(MemoryError::Later(format!(
+                "Hindsight at {} still lists documents of session {}. It is asked again.",
+                self.server.host, erasure.scope.session
+            )))
         })
     }
 

@@ -15,6 +15,9 @@ const BODY_MAX: usize = 8 << 20;
 /// Of the server's own words in a sentence for a person.
 const WORDS_MAX: usize = 200;
 
+/// Documents that are listed at once.
+const PAGE: usize = 100;
+
 pub(super) struct Server {
     client: Client,
     base: String,
@@ -146,6 +149,36 @@ impl Server {
                 _ => Err(self.nonsense(&answer)),
             },
             Err(Fault::Absent(_)) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Documents that were kept of a session, as many as one page has. None: the bank is not there.
+    pub async fn documents(&self, bank: &str, session: &str) -> Result<Vec<String>, Fault> {
+        let tag = format!("session:{session}");
+        let path = format!("/documents?tags={}&tags_match=all_strict&limit={PAGE}&offset=0", encoded(&tag));
+        let answer = match self.get(bank, &path).await {
+            Err(Fault::Absent(_)) => return Ok(Vec::new()),
+            other => other?,
+        };
+        let Some(items) = answer.get("items").and_then(Value::as_array) else {
+            return Err(self.nonsense(&answer));
+        };
+        // A server that does not know this question answers with everything: what is not of the session stays.
+        let is_of_session = |item: &&Value| {
+            let tags = item.get("tags").and_then(Value::as_array);
+            tags.is_some_and(|tags| tags.iter().any(|known| known.as_str() == Some(&tag)))
+        };
+        let ids = items.iter().filter(is_of_session).filter_map(|item| item.get("id")?.as_str());
+        Ok(ids.map(str::to_owned).collect())
+    }
+
+    /// Deletes a document with all that was made of it. One that is not there is gone.
+    pub async fn delete(&self, bank: &str, document: &str) -> Result<(), Fault> {
+        let endpoint = self.endpoint(bank, &format!("/documents/{}", encoded(document)))?;
+        let reply = self.client.delete(&endpoint).await;
+        match reply.map_err(|error| self.fault(error)) {
+            Ok(_) | Err(Fault::Absent(_)) => Ok(()),
             Err(fault) => Err(fault),
         }
     }

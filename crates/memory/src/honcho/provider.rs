@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope, Wanted};
+use throughline_core::memory::{Erasure, MemoryError, Naming, Provider, Retention, Scope, Wanted};
 use throughline_core::port::Promise;
 use throughline_core::time::Time;
 use throughline_core::tool::Spec;
@@ -187,6 +187,10 @@ impl Provider for Honcho {
         Box::pin(self.shared.retain(retention))
     }
 
+    fn erase<'a>(&'a self, erasure: &'a Erasure) -> Promise<'a, Result<(), MemoryError>> {
+        Box::pin(self.shared.erase(erasure))
+    }
+
     fn prompt(&self) -> Option<String> {
         Some(tools::prompt(self.shared.settings.recall_mode).to_owned())
     }
@@ -228,6 +232,29 @@ impl Shared {
     pub fn is_open_to(&self, scope: &Scope) -> bool {
         let is_terminal = scope.platform == "cli" && scope.user.is_none() && scope.chat.is_none();
         self.is_alone() || is_terminal
+    }
+
+    /// The server deletes whole sessions, and no messages. What it concluded about a person is not part of a session.
+    async fn erase(&self, erasure: &Erasure) -> Result<(), MemoryError> {
+        let session = name::valid(&erasure.document);
+        if !erasure.turns.is_empty() {
+            return Err(MemoryError::Refused(format!(
+                "Honcho at {} deletes whole sessions only, and its session {session} holds what others said, too. \
+                 What was said in {} turns stays there.",
+                self.wire.host(),
+                erasure.turns.len()
+            )));
+        }
+        let path = format!("sessions/{session}");
+        let (method, effect) = (Method::DELETE, Effect::Write);
+        let asked = self.wire.ask(Request { method, path, query: &[], body: None, effect }).await;
+        match asked {
+            Ok(_) | Err(Failure::Status { status: 404, .. }) => {
+                locked(&self.introduced).retain(|(known, _)| *known != session);
+                Ok(())
+            }
+            Err(failure) => Err(failure.of_write("the deletion of a session")),
+        }
     }
 
     async fn retain(&self, retention: &Retention) -> Result<(), MemoryError> {

@@ -4,7 +4,7 @@ use crate::wire::{Answer, Request, StandIn};
 use crate::{provider, scope, turn, wanted};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use throughline_core::memory::{MemoryError, Provider, Scope};
+use throughline_core::memory::{Erasure, MemoryError, Provider, Scope};
 
 const KEY: &str = "hs-canary-0123456789";
 
@@ -171,6 +171,42 @@ async fn what_the_server_forgot_is_sent_again_and_not_for_ever() {
     .await;
     assert_eq!(provider(&cleared.url, json!({})).retain(&retention).await, Ok(()));
     assert_eq!(cleared.lines().len(), 3);
+}
+
+#[tokio::test]
+async fn p31_what_is_forgotten_is_deleted_and_nothing_that_is_not_of_the_session() {
+    let stand_in = StandIn::start(|request, count| match (request.line.starts_with("DELETE"), count) {
+        (true, _) => Answer::Json(200, json!({ "memory_units_deleted": 1 })),
+        (false, 1) => Answer::Json(
+            200,
+            json!({ "items": [
+                { "id": "s/1", "tags": ["session:s", "user:1"] },
+                { "id": "s/note-2", "tags": ["session:s"] },
+                { "id": "other/1", "tags": ["session:other"] },
+            ]}),
+        ),
+        (false, _) => Answer::Json(200, json!({ "items": [{ "id": "other/1", "tags": ["session:other"] }] })),
+    })
+    .await;
+    let whole = Erasure { scope: scope("s", Some("1")), document: "s".to_owned(), turns: Vec::new() };
+    assert_eq!(provider(&stand_in.url, json!({})).erase(&whole).await, Ok(()));
+    let lines = stand_in.lines();
+    let deleted: Vec<_> = lines.iter().filter(|line| line.starts_with("DELETE")).collect();
+    assert_eq!(deleted.len(), 2, "{lines:?}");
+    assert!(
+        deleted[0].contains("/documents/s%2F1") && deleted[1].contains("/documents/s%2Fnote-2"),
+        "{lines:?}"
+    );
+    assert!(lines[0].contains("tags=session%3As"), "{lines:?}");
+
+    let absent = StandIn::start(|_, _| Answer::Json(404, json!({ "detail": "not found" }))).await;
+    let turn = Erasure { turns: vec!["s/7".to_owned()], ..whole.clone() };
+    let there = provider(&absent.url, json!({}));
+    assert_eq!((there.erase(&turn).await, there.erase(&whole).await), (Ok(()), Ok(())), "gone is gone");
+    assert!(absent.lines()[0].contains("/documents/s%2F7"), "{:?}", absent.lines());
+
+    let broken = StandIn::start(|_, _| Answer::Json(500, json!({ "detail": "no database" }))).await;
+    assert!(provider(&broken.url, json!({})).erase(&whole).await.is_err(), "it is tried again");
 }
 
 #[tokio::test]
