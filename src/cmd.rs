@@ -7,6 +7,7 @@ pub mod chat;
 pub mod config;
 pub mod doctor;
 pub mod eval;
+pub mod forget;
 pub mod jobs;
 pub mod mcp;
 pub mod memory;

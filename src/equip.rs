@@ -309,6 +309,11 @@ fn expanded(path: &str, settings: &Settings) -> PathBuf {
     }
 }
 
+/// What the agent of a home is called by those who remember for it.
+pub fn agent_name(home: &Home) -> String {
+    provider::profile_of(home)
+}
+
 /// What the memory outside is called, if there is one. Err: why it is off.
 pub fn memory_outside(home: &Home, settings: &Settings) -> Result<Option<String>, String> {
     let name = settings.tools.memory.provider.as_ref().map_or("", |provider| provider.value.trim());

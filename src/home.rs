@@ -573,6 +573,13 @@ pub fn private_directory() -> DirBuilder {
     builder
 }
 
+impl Home {
+    /// Empties the record in the lock, which this process holds: the next owner writes its own.
+    pub fn forget_command_line(&self) {
+        let _ = fs::write(self.path().join(LOCK_FILE), "");
+    }
+}
+
 pub fn private_file() -> OpenOptions {
     #[cfg_attr(not(unix), allow(unused_mut))]
     let mut options = OpenOptions::new();

@@ -14,6 +14,7 @@ mod config;
 mod descriptors;
 mod doctor;
 mod equip;
+mod forget;
 mod home;
 mod host;
 mod interrupt;
@@ -75,6 +76,7 @@ enum Command {
     Backup(cmd::backup::Backup),
     Restore(cmd::restore::Restore),
     Prune(cmd::prune::Prune),
+    Forget(cmd::forget::Forget),
     /// What is remembered, where it comes from, and what is gone
     #[command(subcommand)]
     Memory(cmd::memory::Memory),
@@ -138,6 +140,7 @@ fn main() -> ExitCode {
             command.run(|| wire::only(homes, &environment), &environment, &mut out)
         }
         Some(Command::Prune(command)) => wire::prune(&command, homes, &environment, &page, &mut out),
+        Some(Command::Forget(command)) => wire::forget(&command, homes, &environment, &page, &mut out),
         Some(Command::Memory(command)) => wire::memory(command, homes, &environment, &page, &mut out),
         Some(Command::Config(command)) => command.run(homes, &environment, &mut out),
         Some(Command::Pairing(command)) => wire::pairing(command, homes, &environment, &mut out),

@@ -194,6 +194,9 @@ pub async fn start(
         store.filesystem = throughline_store::FileSystem::Trusted;
     }
     let clock = SystemClock::new();
+    finish_forgetting(&home, settings, &store, clock.now())
+        .await
+        .context("a forgetting that was interrupted could not be finished")?;
     let bridge = Arc::new(Bridge::new(name.into(), company.agents.clone()));
     let summariser =
         settings.compression.summariser.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
@@ -732,6 +735,81 @@ pub fn prune(
         }
         Held::Here(mut store, _ownership) => command.run(home.path(), found, &mut store, now, out),
     }
+}
+
+/// Looks beside a running gateway, and deletes without one.
+pub fn forget(
+    command: &cmd::forget::Forget,
+    homes: &[PathBuf],
+    environment: &Environment,
+    page: &Page,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let home = only(homes, environment)?;
+    let reader = throughline_store::Home::at(home.path()).reader()?;
+    if command.wants_receipts() {
+        return command.show_receipts(&reader, page, out);
+    }
+    let written = Written::read(&home, environment, Overrides::default())?;
+    let (settings, _) = written.map_or_else(|report| report, |written| written.report()).into_settings()?;
+    let memory = throughline_memory::Memory::new(equip::memory_settings(&home, &settings));
+    let provider = equip::memory_outside(&home, &settings).unwrap_or_default();
+    let agent = equip::agent_name(&home);
+    let now = SystemClock::new().now();
+    let site = cmd::forget::Site {
+        home: home.path(),
+        memory: &memory,
+        provider: provider.as_deref(),
+        agent: &agent,
+        now,
+    };
+    let found = command.look(&site, &reader)?;
+    drop(reader);
+    match &found {
+        Some(found) if !command.deletes() => return command.tell(found, out),
+        _ => {}
+    }
+    if let Some(occupied) = home.owner() {
+        bail!(
+            "{occupied}. Nothing was deleted: a session in flight could write back what is forgotten. Stop the gateway, \
+             run this again, and start it"
+        );
+    }
+    match held(&home, environment)? {
+        Held::There(..) => {
+            bail!("a gateway has just started in {}; nothing was deleted", home.path().display())
+        }
+        Held::Here(mut store, _ownership) => {
+            let code = command.run(found, &site, &mut store, out)?;
+            // The lock tells how this process was started, and so who was forgotten.
+            home.forget_command_line();
+            Ok(code)
+        }
+    }
+}
+
+/// Finishes a forgetting that was interrupted, before anything else is done in the home.
+async fn finish_forgetting(
+    home: &Home,
+    settings: &Settings,
+    store: &throughline_store::Home,
+    now: Time,
+) -> anyhow::Result<()> {
+    let Ok(reader) = store.reader() else { return Ok(()) }; // whatever is wrong with it is told when it is opened
+    if reader.unfinished_forgettings()?.is_empty() {
+        return Ok(());
+    }
+    drop(reader);
+    let memory = throughline_memory::Memory::new(equip::memory_settings(home, settings));
+    let (path, store) = (home.path().to_owned(), store.clone());
+    let work = tokio::task::spawn_blocking(move || {
+        let mut writer = store.writer(now)?;
+        let finished = crate::forget::finish(&path, &memory, &mut writer, now)?;
+        writer.close(now)?;
+        tracing::info!(finished, "finished a forgetting that was interrupted");
+        Ok(())
+    });
+    work.await?
 }
 
 /// A home that is about to be written to.

@@ -56,7 +56,7 @@ fn told(unkept: &[Errand], now: Time) -> String {
         count(Progress::Refused)
     );
     for errand in unkept {
-        let Errand { retention, provider, progress, attempts, error, not_before } = errand;
+        let Errand { retention, erases, provider, progress, attempts, error, not_before } = errand;
         let how = match progress {
             Progress::Buffered => "waits for more".to_owned(),
             Progress::Due if *attempts == 0 => "next".to_owned(),
@@ -67,7 +67,8 @@ fn told(unkept: &[Errand], now: Time) -> String {
             Progress::Refused => "refused".to_owned(),
         };
         let why = error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
-        let line = format!("{}  {provider}  {how}{why}", retention.key);
+        let what = if *erases { "to be deleted there, " } else { "" };
+        let line = format!("{}  {provider}  {what}{how}{why}", retention.key);
         text.push_str(&one_line(&line));
         text.push('\n');
     }
@@ -78,7 +79,7 @@ fn told(unkept: &[Errand], now: Time) -> String {
 }
 
 fn in_json(errand: &Errand) -> Value {
-    let Errand { retention, provider, progress, attempts, error, not_before } = errand;
+    let Errand { retention, erases, provider, progress, attempts, error, not_before } = errand;
     let state = match progress {
         Progress::Buffered => "buffered",
         Progress::Due => "due",
@@ -87,7 +88,7 @@ fn in_json(errand: &Errand) -> Value {
     json!({
         "turn": retention.key, "provider": provider, "document": retention.document, "state": state,
         "session": retention.scope.session.as_str(), "chat": retention.scope.chat.as_ref().map(|chat| chat.as_str()),
-        "attempts": attempts, "not_before": not_before.as_seconds(), "error": error, "at": retention.at.as_seconds(),
+        "erases": erases, "attempts": attempts, "not_before": not_before.as_seconds(), "error": error, "at": retention.at.as_seconds(),
     })
 }
 

@@ -446,7 +446,7 @@ fn listed(choices: &[Choice<'_>]) -> String {
 }
 
 /// How many letters must be put in, left out or changed.
-fn distance(from: &str, to: &str) -> usize {
+pub fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, letter) in from.chars().enumerate() {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::Message;
-use throughline_core::memory::{MemoryError, Naming, Provider, Retention, Scope, Wanted};
+use throughline_core::memory::{Erasure, MemoryError, Naming, Provider, Retention, Scope, Wanted};
 use throughline_core::port::Promise;
 use throughline_core::tool::Spec;
 use throughline_gateway::Memory;
@@ -238,6 +238,10 @@ impl Provider for Remembering {
         })
     }
 
+    fn erase<'a>(&'a self, erasure: &'a Erasure) -> Promise<'a, Result<(), MemoryError>> {
+        self.of(&erasure.scope).erase(erasure)
+    }
+
     fn before_compression<'a>(
         &'a self,
         scope: &'a Scope,
@@ -305,7 +309,7 @@ impl Files {
 }
 
 /// Hermes' name for the agent of a home.
-fn profile_of(home: &Home) -> String {
+pub fn profile_of(home: &Home) -> String {
     let is_below = home.path().parent().is_some_and(|parent| parent.ends_with(profile::DIRECTORY));
     let name = home.path().file_name().filter(|_| is_below);
     name.map_or_else(|| profile::DEFAULT.to_owned(), |name| name.to_string_lossy().into_owned())

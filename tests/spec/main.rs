@@ -16,6 +16,7 @@ mod evaluation;
 #[cfg(target_os = "linux")]
 mod faults;
 mod flood;
+mod forget;
 mod gateway;
 mod hands;
 mod hindsight;
