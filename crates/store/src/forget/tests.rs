@@ -90,6 +90,7 @@ fn home_of_two() -> (tempfile::TempDir, crate::Writer) {
              INSERT INTO tl_retention (key, provider, document, session, place, messages, state, created, updated, scope)
              VALUES ('a/1', 'hindsight', 'a', 'a', 1, 1, 2, 1, 1,
                      '{\"agent\":\"ada\",\"session\":\"a\",\"platform\":\"telegram\",\"user\":\"1\",\"title\":\"quokka\"}');
+             INSERT INTO tl_unindexed VALUES (1), (2);
              INSERT INTO tl_seen VALUES (tl_digest('t|a|1'), 'a', 1, NULL);",
         )
         .unwrap();
