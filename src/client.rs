@@ -193,6 +193,8 @@ pub struct Asked {
     pub id: String,
     /// It may be answered in any words, rather than with yes or no.
     pub is_open: bool,
+    /// An MCP server asks, and not the agent.
+    pub is_of_server: bool,
     /// The whole question, as a chat shows it.
     pub text: String,
     /// What would be run, and why a person is asked.
@@ -656,7 +658,8 @@ fn read(name: &str, data: &str) -> Result<Option<Event>, ClientError> {
         "unattended" => Event::Unattended { id: text("id"), tool: text("tool") },
         "asked" => Event::Asked(Asked {
             id: text("id"),
-            is_open: data["kind"].as_str() == Some("clarify"),
+            is_open: matches!(data["kind"].as_str(), Some("clarify" | "elicitation")),
+            is_of_server: data["kind"].as_str() == Some("elicitation"),
             text: text("text"),
             command: data["command"].as_str().map(str::to_owned),
             reason: data["reason"].as_str().map(str::to_owned),

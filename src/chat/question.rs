@@ -30,6 +30,9 @@ pub fn words(asked: &Asked) -> String {
 /// How it can be answered.
 pub fn how(asked: &Asked) -> &'static str {
     match (asked.is_open, asked.has_kind) {
+        _ if asked.is_of_server => {
+            "Answer in your own words or with the number of a choice; decline or cancel refuses."
+        }
         (true, _) => "Answer in your own words, or with the number of a choice.",
         (false, true) => {
             "Type yes to allow it once, session or always to allow its kind, or no. A letter allows nothing."
@@ -78,6 +81,7 @@ pub const UNATTENDED: &str = "No person can answer here, so it was refused. To a
 /// Why it was refused where no person can answer, and what can be done beforehand.
 pub fn unattended(asked: &Asked) -> &'static str {
     match (asked.is_open, asked.has_kind) {
+        _ if asked.is_of_server => "No person can answer here, so the server's question was declined.",
         (true, _) => {
             "No person can answer here, so the agent goes on without an answer. Say it in the question beforehand, or \
              ask in a terminal: `throughline chat`."
@@ -92,7 +96,7 @@ pub fn unattended(asked: &Asked) -> &'static str {
 
 /// The answer of a program on behalf of a person who is not there.
 pub fn refusal(asked: &Asked) -> Value {
-    match asked.is_open {
+    match asked.is_open && !asked.is_of_server {
         true => json!({"answer": "[no person can be asked here; decide yourself, or say what is missing]"}),
         false => json!({"decision": "deny", "reason": "no person can be asked here"}),
     }
@@ -103,7 +107,15 @@ mod tests {
     use super::*;
 
     fn asked(is_open: bool, has_kind: bool) -> Asked {
-        Asked { id: "s/1/1/0".into(), is_open, text: "?".into(), command: None, reason: None, has_kind }
+        Asked {
+            id: "s/1/1/0".into(),
+            is_open,
+            is_of_server: false,
+            text: "?".into(),
+            command: None,
+            reason: None,
+            has_kind,
+        }
     }
 
     #[test]

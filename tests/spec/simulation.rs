@@ -51,6 +51,19 @@ fn p9_p13_calls_left_to_a_client_are_answered_once_through_a_crash_after_any_com
     );
 }
 
+/// Calls that ask a person while they run: nothing that was answered before a crash is answered again after it.
+#[test]
+fn p9_p31_what_a_server_asks_is_answered_once_through_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::interview());
+    assert!(points > 30, "the interview makes more commits than {points}");
+    let answered: usize = (0..5)
+        .map(|seed| World::new(seed, Plan::interview(), &template(), None).play())
+        .inspect(|report| assert_eq!(report.wrong, [""; 0]))
+        .map(|report| report.tally["questions of servers answered"])
+        .sum();
+    assert!(answered > 5, "{answered} answers");
+}
+
 #[test]
 fn p6_silence_holds_through_a_crash_after_any_commit_until_it_is_lifted() {
     let points = crash_everywhere(&Plan::silence());

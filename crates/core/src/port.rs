@@ -404,18 +404,24 @@ pub struct Pending {
     pub ask: Ask,
 }
 
-/// One call: `session/turn/step/position`.
+/// One call: `session/turn/step/position`; or one of the questions that it asks while it runs: `session/turn/step/position~number`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
     pub session: SessionId,
     pub turn: TurnId,
     pub step: u32,
     pub index: usize,
+    /// Zero: the call itself, and the one question that it may ask before it runs.
+    pub question: u32,
 }
 
 impl fmt::Display for CallId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}/{}/{}", self.session, self.turn, self.step, self.index)
+        write!(formatter, "{}/{}/{}/{}", self.session, self.turn, self.step, self.index)?;
+        match self.question {
+            0 => Ok(()),
+            number => write!(formatter, "~{number}"),
+        }
     }
 }
 
@@ -430,11 +436,13 @@ impl FromStr for CallId {
         else {
             return Err(not_one());
         };
+        let (index, question) = index.split_once('~').unwrap_or((index, "0"));
         Ok(Self {
             session: session.parse().map_err(|_| not_one())?,
             turn: TurnId(Seq(turn.parse().map_err(|_| not_one())?)),
             step: step.parse().map_err(|_| not_one())?,
             index: index.parse().map_err(|_| not_one())?,
+            question: question.parse().map_err(|_| not_one())?,
         })
     }
 }

@@ -332,6 +332,13 @@ pub enum Act {
         index: usize,
         ask: Ask,
     },
+    /// A question of a call that runs is over: the call goes on, with this answer. Only how it was answered is written down.
+    Resume {
+        turn: TurnId,
+        step: u32,
+        index: usize,
+        verdict: Verdict,
+    },
     /// A call is the client's to run.
     Leave {
         turn: TurnId,
@@ -682,11 +689,14 @@ impl Session {
             }
             Phase::Turn(Turn { id, step, group: Some(group), .. }) => {
                 let (turn, step) = (*id, *step);
-                jobs.extend(group.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
-                    Slot::Open(_) => Some(Job::Call { turn, step, index }),
-                    Slot::Asking(_) => Some(Job::Await { turn, step, index }),
-                    Slot::Client | Slot::Done(_) => None,
-                }));
+                for (index, slot) in group.slots.iter().enumerate() {
+                    if slot.is_running() {
+                        jobs.push(Job::Call { turn, step, index });
+                    }
+                    if matches!(slot, Slot::Asking(_)) {
+                        jobs.push(Job::Await { turn, step, index });
+                    }
+                }
             }
         }
         match &self.compression {
@@ -706,9 +716,7 @@ impl Session {
     /// Something is done right now, rather than waited for a person.
     pub fn is_running(&self) -> bool {
         match &self.phase {
-            Phase::Turn(Turn { group: Some(group), .. }) => {
-                group.slots.iter().any(|slot| matches!(slot, Slot::Open(_)))
-            }
+            Phase::Turn(Turn { group: Some(group), .. }) => group.slots.iter().any(Slot::is_running),
             Phase::Turn(_) => true,
             Phase::Idle | Phase::Closed(_) => false,
         }
@@ -739,13 +747,15 @@ impl Session {
         self.take_up_compression(acts);
         let Phase::Turn(turn) = &mut self.phase else { return };
         let Some(group) = &mut turn.group else { return };
-        if !group.slots.iter().any(|slot| matches!(slot, Slot::Open(_))) {
+        if !group.slots.iter().any(Slot::is_running) {
             return; // it only waits for a person, and goes on waiting
         }
         turn.resumes += 1;
         let parked = turn.resumes > RESUMES_MAX;
         let unknown = |index: usize, slot: &Slot| {
-            parked || (matches!(slot, Slot::Open(_)) && !repeatable.contains(&index))
+            parked
+                || slot.is_eliciting() // the server that asked is gone, with the call that it asked in
+                || (matches!(slot, Slot::Open(_)) && !repeatable.contains(&index))
         };
         self.give_up(OUTCOME_UNKNOWN, unknown, acts);
         self.close_group(now, acts);

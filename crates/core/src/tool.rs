@@ -5,6 +5,9 @@
 //! travels in the result ([`Done::sends`]) and leaves with its commit: a tool never sends by itself
 //! what the outbox can send once.
 //!
+//! A call may ask the person of its session while it runs ([`Asker`]): a server behind a tool wants to know something. Such a
+//! question lives as long as its call. After a crash the call is of unknown outcome, and its question is over with it.
+//!
 //! Deliberately absent: JSON. Arguments and schemas travel as text; whoever acts on them reads them.
 
 use crate::id::SessionId;
@@ -39,6 +42,10 @@ pub trait Kit: Send + Sync {
     /// Runs one of them. Dropping the promise abandons the call: a well-behaved tool ends what it
     /// began (a process, a request); nobody waits for it.
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned>;
+    /// The same, for tools that may have to ask the person of the call while it runs.
+    fn call_asking<'a>(&'a self, call: &'a Call, _asker: &'a dyn Asker) -> Promise<'a, Returned> {
+        self.call(call)
+    }
     /// Something that it began for the session, not longer than `age_max` ago, still runs.
     fn is_busy(&self, _session: &SessionId, _age_max: Duration) -> bool {
         false
@@ -64,11 +71,32 @@ pub trait Tools: Send + Sync {
     fn is_repeatable(&self, name: &str) -> bool;
     /// Whether the caller may is decided here once more.
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned>;
+    /// The same, with a way to ask the person of the call while it runs.
+    fn call_asking<'a>(&'a self, call: &'a Call, _asker: &'a dyn Asker) -> Promise<'a, Returned> {
+        self.call(call)
+    }
     /// Something that was begun for the session, not longer than `age_max` ago, still runs.
     fn is_busy(&self, _session: &SessionId, _age_max: Duration) -> bool {
         false
     }
     fn forget(&self, _session: &SessionId) {}
+}
+
+/// A way to ask the person of one call while it runs. One question at a time.
+pub trait Asker: Send + Sync {
+    /// What the person answers. Where no person can be asked, [`Verdict::Unattended`] comes at once. Dropping the promise
+    /// withdraws the question.
+    fn ask(&self, elicitation: Elicitation, patience: Duration) -> Promise<'_, Verdict>;
+}
+
+/// What a server behind a tool wants to know, as it is put to a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elicitation {
+    /// Who asks: the name that the owner gave to the server.
+    pub server: String,
+    /// Plain text, and bounded.
+    pub question: String,
+    pub choices: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +190,12 @@ pub enum Question {
         question: String,
         choices: Vec<String>,
     },
+    /// A server behind the tool asks while the call runs. The answer goes to the call, and is not its result.
+    Elicitation {
+        asked: Elicitation,
+        /// Which question of the call this is, from 1.
+        number: u32,
+    },
 }
 
 impl Question {
@@ -179,11 +213,26 @@ impl Question {
             }
             Question::Clarify { question, choices } => {
                 let mut text = format!("❓ {question}");
-                for (number, choice) in choices.iter().enumerate() {
-                    text.push_str(&format!("\n{}. {choice}", number + 1));
-                }
+                add_choices(&mut text, choices);
                 text
             }
+            Question::Elicitation { asked: Elicitation { server, question, choices }, .. } => {
+                let mut text = format!(
+                    "🔌 The MCP server \"{server}\" asks you. These are its words, not the agent's. \
+                     Never answer with a password or a key.\n\n{question}"
+                );
+                add_choices(&mut text, choices);
+                text.push_str("\n\nTo refuse, write decline, or cancel.");
+                text
+            }
+        }
+    }
+
+    /// Which question of its call it is. Only a call that runs meanwhile asks more than one.
+    pub fn number(&self) -> u32 {
+        match self {
+            Question::Elicitation { number, .. } => *number,
+            Question::Approval { .. } | Question::Clarify { .. } => 0,
         }
     }
 
@@ -200,6 +249,8 @@ impl Question {
                 "BLOCKED: Command denied by user. Reason given by the user: \"{reason}\". {HALT}"
             )),
             (Question::Approval { .. }, _) => blocked(&format!("BLOCKED: Command denied by user. {HALT}")),
+            // Its call has the answer, and makes a result of it.
+            (Question::Elicitation { .. }, _) => String::new(),
             (Question::Clarify { question, choices }, verdict) => {
                 let response = match verdict {
                     Verdict::Said(said) => chosen(choices, said),
@@ -238,6 +289,12 @@ fn unattended(patterns: &[String]) -> String {
          and no owner is connected. {beforehand} A client that can answer says so with the header \
          X-Throughline-Approvals: ask."
     )
+}
+
+fn add_choices(text: &mut String, choices: &[String]) {
+    for (number, choice) in choices.iter().enumerate() {
+        text.push_str(&format!("\n{}. {choice}", number + 1));
+    }
 }
 
 /// A number picks the choice that was shown under it.

@@ -11,7 +11,7 @@ use crate::message::{Assistant, Body, Content, Message, ToolCall, ToolResult};
 use crate::prompt::Mark;
 use crate::session::FailureKind;
 use crate::time::Time;
-use crate::tool::{Ask, Grant};
+use crate::tool::{Ask, Grant, Question};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,11 +83,23 @@ pub struct Group {
 pub enum Slot {
     /// To be run, or running; with what a person has granted.
     Open(Option<Grant>),
-    /// Waits for a person. Nothing has been done yet.
+    /// Waits for a person. Nothing has been done yet, unless it is an elicitation: then the call runs meanwhile.
     Asking(Ask),
     /// Left to the client that asked for the turn: the tool is its own.
     Client,
     Done(ToolResult),
+}
+
+impl Slot {
+    /// A question of a call that runs meanwhile.
+    pub fn is_eliciting(&self) -> bool {
+        matches!(self, Slot::Asking(Ask { question: Question::Elicitation { .. }, .. }))
+    }
+
+    /// The call is to be run, or runs.
+    pub fn is_running(&self) -> bool {
+        matches!(self, Slot::Open(_)) || self.is_eliciting()
+    }
 }
 
 /// The calls of a step that its client is to run. Their turn is over: it was answered with them. The group stays open

@@ -14,9 +14,9 @@ use crate::retention::{self, Memory, Retaining};
 use crate::review::Reviewer;
 use crate::router::{self, Router};
 use crate::session::{Mail, Origin};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use throughline_core::id::Boot;
 use throughline_core::input::{Destination, Room};
@@ -76,6 +76,8 @@ pub struct Options {
     pub lifecycle: Lifecycle,
     /// Whether the writer gets a thread of its own, or is a task among the others.
     pub writer_thread: bool,
+    /// How much the model is to think, where a conversation says nothing else.
+    pub reasoning: Option<String>,
     /// Without a memory provider: conversations that begin are reminded of earlier ones.
     pub recollects: bool,
     /// Whom the operator named as administrators in private: platform and user.
@@ -95,6 +97,7 @@ pub(crate) struct Home {
     pub briefing: Arc<dyn Briefing>,
     pub compressor: Compressor,
     pub memory: Option<Memory>,
+    pub reasoning: Option<String>,
     pub recollects: bool,
     pub reviewer: Reviewer,
     pub hooks: Arc<dyn Hooks>,
@@ -116,9 +119,11 @@ pub(crate) struct Home {
     pub gauges: Gauges,
     /// Something happened that a drain may have waited for.
     pub stirred: Notify,
-    /// When an owner who can answer what tools ask was last heard of. Zero: never.
+    /// When an owner who can answer what tools ask was last heard of.
     pub owner_seen: Mutex<Option<Instant>>,
     pub reckoning: Mutex<Reckoning>,
+    /// Sessions whose running turn nobody attends: what they have others do is not attended either.
+    pub unattended: Mutex<BTreeSet<SessionId>>,
     pub draining: AtomicBool,
     pub recovered: AtomicBool,
     /// The store is about to be closed: nobody is woken any more.
@@ -260,6 +265,19 @@ impl Home {
         read(&mut reckoning)
     }
 
+    pub fn set_unattended(&self, session: &SessionId, is_unattended: bool) {
+        let mut unattended = self.unattended.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_unattended {
+            true => unattended.insert(session.clone()),
+            false => unattended.remove(session),
+        };
+    }
+
+    /// Nobody who asked for the session's running turn can answer what its tools ask.
+    pub fn is_unattended(&self, session: &SessionId) -> bool {
+        self.unattended.lock().unwrap_or_else(PoisonError::into_inner).contains(session)
+    }
+
     pub fn is_halted(&self) -> bool {
         self.lifted.load(Ordering::Relaxed) < self.silences.load(Ordering::Relaxed)
     }
@@ -375,6 +393,7 @@ impl Agent {
             tools,
             briefing,
             compressor,
+            reasoning: options.reasoning,
             recollects: options.recollects && memory.is_none(),
             memory: memory.clone(),
             retaining: Arc::default(),
@@ -397,6 +416,7 @@ impl Agent {
             stirred: Notify::new(),
             owner_seen: Mutex::new(None),
             reckoning: Mutex::new(Reckoning::new(began)),
+            unattended: Mutex::default(),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             closing: AtomicBool::new(false),

@@ -19,6 +19,7 @@ mod clock;
 mod committer;
 mod compress;
 mod draft;
+mod elicit;
 mod expiry;
 mod finalise;
 mod hands;

@@ -98,6 +98,12 @@ pub(crate) enum Mail {
         verdict: Verdict,
         answer: oneshot::Sender<Result<(), Refusal>>,
     },
+    /// A call that runs asks a person.
+    Elicit {
+        event: Event,
+        call: CallId,
+        answer: oneshot::Sender<Verdict>,
+    },
     /// The operator silences the session. Answered with whether a turn ran, and how much waits.
     Halt {
         order: u64,
@@ -220,6 +226,8 @@ pub(crate) struct Actor {
     gathers: Option<(Instant, Seq)>,
     /// Inputs whose senders cannot answer what a tool asks.
     unattended: BTreeSet<Seq>,
+    /// Calls that run and wait for the answer to a question.
+    eliciting: BTreeMap<CallId, oneshot::Sender<Verdict>>,
 }
 
 /// Whether something happened as lately as words are taken for a repetition. A date that lies further ahead was written by
@@ -293,6 +301,7 @@ impl Actor {
             scope: None,
             gathers: None,
             unattended: BTreeSet::new(),
+            eliciting: BTreeMap::new(),
         }
     }
 
@@ -418,6 +427,12 @@ impl Actor {
                 Ok(())
             }
             Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
+            Mail::Elicit { event, call, answer } => {
+                self.eliciting.insert(call, answer);
+                let event = self.known_who_is_there(event);
+                self.persist(Some(event)).await?;
+                self.start_jobs().await
+            }
             Mail::Halt { order, answer } => {
                 let before = (matches!(self.state.phase, Phase::Turn(_)), self.state.waiting.len());
                 // Else it was over for this session before it got here. That somebody wrote elsewhere
@@ -675,10 +690,14 @@ impl Actor {
     /// A question is held only where somebody can answer it.
     fn known_who_is_there(&self, event: Event) -> Event {
         let Event::Asked { turn, step, index, question, patience, .. } = event else { return event };
-        let unattended = matches!(&self.state.phase, Phase::Turn(turn)
-            if turn.inputs.iter().all(|input| self.unattended.contains(&input.seq)));
-        let attended = !unattended || self.home.has_owner();
+        let attended = !self.is_unattended() || self.home.has_owner();
         Event::Asked { turn, step, index, question, patience, attended }
+    }
+
+    /// Nobody who asked for the running turn can answer what its tools ask.
+    fn is_unattended(&self) -> bool {
+        matches!(&self.state.phase, Phase::Turn(turn)
+            if turn.inputs.iter().all(|input| self.unattended.contains(&input.seq)))
     }
 
     /// A message was taken in. While more of the one before it was expected, it is taken for that.
@@ -922,6 +941,11 @@ impl Actor {
         }
     }
 
+    /// How much the model is to think here.
+    fn reasoning(&self) -> Option<&str> {
+        self.state.preferences.reasoning.as_deref().or(self.home.reasoning.as_deref())
+    }
+
     fn allowed(&self) -> Vec<String> {
         let everything = self.state.preferences.yolo.then(|| EVERYTHING.to_owned());
         self.state.allowed.iter().cloned().chain(everything).collect()
@@ -933,7 +957,7 @@ impl Actor {
                 if (*id, *step) == (call.turn, call.step) =>
             {
                 match group.slots.get(call.index) {
-                    Some(Slot::Asking(ask)) => Some(&ask.question),
+                    Some(Slot::Asking(ask)) if ask.question.number() == call.question => Some(&ask.question),
                     _ => None,
                 }
             }
@@ -954,7 +978,7 @@ impl Actor {
             (Some(Question::Approval { .. }), Verdict::Said(_)) => {
                 Some(format!("{call} asks for a decision: approve or deny"))
             }
-            (Some(Question::Clarify { .. }), Verdict::Granted(_)) => {
+            (Some(Question::Clarify { .. } | Question::Elicitation { .. }), Verdict::Granted(_)) => {
                 Some(format!("{call} asks for an answer in words"))
             }
             _ => None,
@@ -1259,6 +1283,7 @@ impl Actor {
                         _ => None,
                     };
                     self.unattended.remove(&seq);
+                    self.home.set_unattended(&self.id, false);
                     let failed = matches!(outcome, Outcome::Failed(..));
                     if matches!(&outcome, Outcome::Failed(_, failure) if failure.kind == FailureKind::Parked)
                     {
@@ -1323,6 +1348,12 @@ impl Actor {
                     self.feed.called(turn, step, result.call_id, result.name.unwrap_or_default());
                 }
                 Act::Ask { turn, step, index, ask } => self.tell_asked(turn, step, index, ask),
+                Act::Resume { turn, step, index, verdict } => {
+                    let waits = |call: &CallId| (call.turn, call.step, call.index) == (turn, step, index);
+                    for (_, answer) in self.eliciting.extract_if(.., |call, _| waits(call)) {
+                        let _ = answer.send(verdict.clone()); // its call may be over by now
+                    }
+                }
                 Act::Note { name, detail } => tracing::info!(name, detail, "noted"),
                 Act::Accept(input) => self.remember(&input),
                 Act::Promote { .. } | Act::Restore { .. } => {
@@ -1405,7 +1436,8 @@ impl Actor {
         let Act::Ask { turn, step, index, ask } = act else { return None };
         let Phase::Turn(Turn { group: Some(group), .. }) = &self.state.phase else { return None };
         let tool = group.answer.calls.get(*index).map(|call| call.name.clone()).unwrap_or_default();
-        let call = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
+        let question = ask.question.number();
+        let call = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index, question };
         Some(Pending { call, tool, ask: ask.clone() })
     }
 
@@ -1459,6 +1491,10 @@ impl Actor {
     async fn start_jobs(&mut self) -> Result<(), StoreError> {
         let implied = self.state.jobs();
         self.hurry();
+        // Whoever waits for the answer to a question that is not asked any more hears that by the end of the channel.
+        let over: Vec<CallId> =
+            self.eliciting.keys().filter(|call| self.asked_by(call).is_none()).cloned().collect();
+        over.iter().for_each(|call| drop(self.eliciting.remove(call)));
         self.jobs.retain(|job, handle| {
             let keep = implied.contains(job);
             if !keep {
@@ -1520,7 +1556,7 @@ impl Actor {
                 });
                 // Whoever insists on a call gets none from a turn that may make no more.
                 let sampling = if current.exhausted { without_choice(sampling) } else { sampling };
-                let sampling = with_reasoning(sampling, self.state.preferences.reasoning.as_deref());
+                let sampling = with_reasoning(sampling, self.reasoning());
                 let inputs = current.inputs.iter().map(|input| input.seq).collect();
                 let (prompt, mark) = self.composed().await?;
                 if let Some(query) = self.wants_recall() {
@@ -1555,7 +1591,9 @@ impl Actor {
                     Slot::Open(grant) => grant,
                     Slot::Asking(_) | Slot::Client | Slot::Done(_) => None,
                 };
-                let place = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
+                let session = self.id.clone();
+                let place = CallId { session, turn: *turn, step: *step, index: *index, question: 0 };
+                self.home.set_unattended(&self.id, self.is_unattended());
                 let call = Call {
                     key: place.to_string(),
                     name: asked.name.clone(),
@@ -1571,7 +1609,8 @@ impl Actor {
                 let Slot::Asking(ask) = &group.slots[*index] else {
                     unreachable!("a question is implied by a call that asks")
                 };
-                let place = CallId { session: self.id.clone(), turn: *turn, step: *step, index: *index };
+                let session = self.id.clone();
+                let place = CallId { session, turn: *turn, step: *step, index: *index, question: 0 };
                 desk.start(turn::wait(desk.clone(), place, ask.clone()))
             }
             (Job::Finalise { .. }, Phase::Closed(_)) => {
@@ -1625,7 +1664,7 @@ impl Actor {
             tokens_left: None,
             now: home.clock.now(),
         };
-        let sampling = with_reasoning(None, self.state.preferences.reasoning.as_deref());
+        let sampling = with_reasoning(None, self.reasoning());
         Reading { model: chosen.unwrap_or_else(|| home.model.clone()), caller, sampling }
     }
 

@@ -4,6 +4,7 @@
 use crate::agent::Home;
 use crate::chain;
 use crate::compress::Standing;
+use crate::elicit::CallAsker;
 use crate::session::Mail;
 use crate::stream::Feed;
 use futures_util::FutureExt;
@@ -100,7 +101,8 @@ fn is_of_the_model(kind: FailureKind) -> bool {
 /// Runs one call. `id` is the model's own name for it.
 pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
     let CallId { turn, step, index, .. } = place;
-    let calling = async { desk.home.tools.call(&call).await };
+    let asker = CallAsker::new(desk.clone(), place);
+    let calling = async { desk.home.tools.call_asking(&call, &asker).await };
     let returned = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(tool = call.name, "a tool panicked");
         Returned::text(format!(

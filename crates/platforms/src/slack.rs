@@ -605,8 +605,23 @@ fn blocks(question: &Pending) -> Value {
             let buttons = choices.iter().take(BUTTONS_MAX).enumerate().filter_map(choice).collect();
             (cut(&text::mrkdwn(question), SECTION_MAX), buttons)
         }
+        Question::Elicitation { asked, .. } => {
+            let choice = |(number, choice): (usize, &String)| {
+                let value = format!("{call}\n{choice}");
+                (value.chars().count() <= VALUE_MAX)
+                    .then(|| button(&format!("choice:{number}"), choice, value, None))
+            };
+            let choices = asked.choices.iter().take(BUTTONS_MAX - 1).enumerate().filter_map(choice);
+            let deny = button("deny", "Decline", call.clone(), Some("danger"));
+            (cut(&question.ask.question.in_words(), SECTION_MAX), choices.chain([deny]).collect())
+        }
     };
-    let mut blocks = vec![json!({"type": "section", "text": {"type": "mrkdwn", "text": words}})];
+    // A server's words are shown as they are: no link has another text than its address.
+    let form = match &question.ask.question {
+        Question::Elicitation { .. } => "plain_text",
+        Question::Approval { .. } | Question::Clarify { .. } => "mrkdwn",
+    };
+    let mut blocks = vec![json!({"type": "section", "text": {"type": form, "text": words}})];
     if !buttons.is_empty() {
         blocks.push(json!({"type": "actions", "elements": buttons}));
     }

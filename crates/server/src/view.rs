@@ -65,6 +65,9 @@ pub struct AskView<'a> {
     reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     question: Option<&'a str>,
+    /// The MCP server that asks, where it is not the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<&'a str>,
     choices: &'a [String],
     patterns: &'a [String],
     asked_at: f64,
@@ -83,6 +86,7 @@ impl<'a> From<&'a Pending> for AskView<'a> {
             command: None,
             reason: None,
             question: None,
+            server: None,
             choices: &[],
             patterns: &[],
             asked_at: ask.asked.as_seconds(),
@@ -98,6 +102,12 @@ impl<'a> From<&'a Pending> for AskView<'a> {
                 view.kind = "clarify";
                 view.question = Some(question);
                 view.choices = choices;
+            }
+            Question::Elicitation { asked, .. } => {
+                view.kind = "elicitation";
+                view.server = Some(&asked.server);
+                view.question = Some(&asked.question);
+                view.choices = &asked.choices;
             }
         }
         view

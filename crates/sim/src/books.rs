@@ -1,6 +1,7 @@
 //! What was seen from outside: by the people who wrote, the platforms they read, the clients of the
 //! API, the model, the tools. The judges read these, never the machine's own records.
 
+use crate::elicit::Elicited;
 use crate::plan::words;
 use crate::remember::Remembered;
 use std::collections::hash_map::DefaultHasher;
@@ -21,6 +22,8 @@ pub struct Books {
     pub life: u32,
     pub chats: Vec<ChatBook>,
     pub clients: Vec<ClientBook>,
+    /// What was asked while a call ran.
+    pub elicited: Elicited,
     /// Every call that was left to a client, and whether it brought the result.
     pub errands: BTreeMap<(SessionId, String), bool>,
     /// Everything a platform showed, in order.

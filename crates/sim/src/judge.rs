@@ -2,6 +2,7 @@
 
 use crate::asking;
 use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said, Stage};
+use crate::elicit;
 use crate::model::{clarified, said_in, without_notice};
 use crate::people::room_prompt;
 use crate::plan::{Manner, Plan, words};
@@ -41,6 +42,7 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
     wrong.extend(effects_happen_once(books));
     wrong.extend(what_kills_is_parked(books));
     wrong.extend(a_yes_counts(books, transcripts));
+    wrong.extend(elicit::answers_reach_their_question(books));
     wrong.extend(letters_come_with_their_result(plan, books, transcripts));
     wrong.extend(tasks_are_done_once(books, transcripts));
     wrong.extend(results_are_true(books));
@@ -62,6 +64,7 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
     let shown = |part: &str| books.shown.iter().filter(|shown| shown.text.contains(part)).count();
     let mut tally = BTreeMap::from([
         ("questions to the model", books.asked.len()),
+        ("questions of servers answered", elicit::answered(books)),
         ("effects", books.effects.len()),
         ("calls of unknown outcome", with(OUTCOME_UNKNOWN)),
         ("calls stopped", with(STOPPED)),

@@ -6,6 +6,7 @@
 mod asking;
 pub mod books;
 pub mod disk;
+mod elicit;
 mod engine;
 mod hooks;
 pub mod judge;

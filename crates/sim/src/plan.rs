@@ -465,11 +465,12 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 17] {
+    pub fn fixed() -> [(&'static str, Plan); 18] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
             ("errands", Plan::errands()),
+            ("interview", Plan::interview()),
             ("silence", Plan::silence()),
             ("voice", Plan::voice()),
             ("chatter", Plan::chatter()),

@@ -1,10 +1,11 @@
 //! The tools. Each effect is written down when it happens, so that a judge can count.
 //!
 //! `count` has an effect; `look` only looks, and may be run again; `permit` asks before it has one;
-//! `post` has a letter sent; `hang` never ends; `kill` ends the process whenever it is run, `fall`
+//! `wonder` asks while it runs; `post` has a letter sent; `hang` never ends; `kill` ends the process whenever it is run, `fall`
 //! once. The gateway's own come from its real kit.
 
 use crate::books::{Effect, Hanging, Place, Yes};
+use crate::elicit;
 use crate::mutant::Mutant;
 use crate::platforms::platform_name;
 use crate::review;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::input::Destination;
 use throughline_core::port::{Briefing, Promise};
-use throughline_core::tool::{Call, Caller, Done, Kit, Letter, Offer, Question, Returned, Tools};
+use throughline_core::tool::{Asker, Call, Caller, Done, Kit, Letter, Offer, Question, Returned, Tools};
 use throughline_core::{Content, JsonText};
 use throughline_gateway::Hands;
 
@@ -47,6 +48,16 @@ impl Tools for SimTools {
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
+        self.perform(call, None)
+    }
+
+    fn call_asking<'a>(&'a self, call: &'a Call, asker: &'a dyn Asker) -> Promise<'a, Returned> {
+        self.perform(call, Some(asker))
+    }
+}
+
+impl SimTools {
+    fn perform<'a>(&'a self, call: &'a Call, asker: Option<&'a dyn Asker>) -> Promise<'a, Returned> {
         Box::pin(async move {
             let outside = &self.outside;
             outside.pause(Duration::from_millis(50)).await;
@@ -58,7 +69,7 @@ impl Tools for SimTools {
                     book.begun += 1;
                 }
             });
-            let returned = self.run(call, id.as_deref().unwrap_or_default()).await;
+            let returned = self.run(call, id.as_deref().unwrap_or_default(), asker).await;
             outside.live_or_never().await;
             if let Returned::Done(done) = &returned {
                 let text = done.content.plain();
@@ -72,11 +83,12 @@ impl Tools for SimTools {
             returned
         })
     }
-}
 
-impl SimTools {
     fn offered(&self, caller: &Caller) -> Vec<&'static str> {
         let mut names = vec!["count", "look", "permit"];
+        if self.outside.plan.elicits() {
+            names.push(elicit::TOOL);
+        }
         if self.outside.plan.reviews.is_some() {
             names.extend(["memory", "skill_manage"]);
         }
@@ -100,7 +112,7 @@ impl SimTools {
         names
     }
 
-    async fn run(&self, call: &Call, id: &str) -> Returned {
+    async fn run(&self, call: &Call, id: &str, asker: Option<&dyn Asker>) -> Returned {
         let outside = &self.outside;
         if !self.offered(&call.caller).contains(&call.name.as_str()) {
             return Returned::text(format!("there is no {} here", call.name));
@@ -116,6 +128,7 @@ impl SimTools {
                 Returned::text(format!("seen {id}"))
             }
             "permit" => self.permit(call, id).await,
+            elicit::TOOL => elicit::wonder(outside, call, id, asker).await,
             "post" => self.post(call, id).await,
             "hang" => self.hang(call).await,
             "kill" | "fall" => self.kill(call, id).await,

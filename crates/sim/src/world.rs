@@ -6,6 +6,7 @@
 
 use crate::books::{AgentLetter, Books, ChatBook, Compressing, Question};
 use crate::disk::{Disk, Image};
+use crate::elicit;
 use crate::engine::{SimEngine, expanded};
 use crate::hooks::SimHooks;
 use crate::judge;
@@ -546,6 +547,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     let options = Options {
         rules,
         lifecycle: lifecycle(outside),
+        reasoning: None,
         recollects: false,
         administrators: Vec::new(),
         writer_thread: false,
@@ -612,6 +614,7 @@ async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), 
     let mut watching: Vec<_> = rooms.iter().map(|room| tokio::spawn(room.clone().react())).collect();
     for desk in desks {
         watching.push(tokio::spawn(people::decide(outside.clone(), desk.clone())));
+        watching.push(tokio::spawn(elicit::answer(outside.clone(), desk.clone())));
     }
     if let Some((from, long)) = outside.plan.disk.full {
         tokio::spawn(fill_up(outside.clone(), from, long));

@@ -11,7 +11,7 @@ use rusqlite::params;
 use throughline_core::id::{Seq, SessionId, TurnId};
 use throughline_core::message::ToolResult;
 use throughline_core::port::{CallId, Pending};
-use throughline_core::tool::{Ask, Grant, Question};
+use throughline_core::tool::{Ask, Grant, Question, Verdict};
 use throughline_core::turn::{Group, Slot};
 
 const GRANTED: i64 = 0;
@@ -46,6 +46,26 @@ impl Scribe<'_> {
         self.call(change, index, GRANTED, change.at.0, reach)?;
         let detail = format!("call {turn}/{step}/{index}: {reach}");
         self.note(Some(change.id()), "call_granted", &detail, change.at)
+    }
+
+    /// The question is over, and its call runs on. What was answered is the call's, and is not written down.
+    pub(crate) fn resumed(
+        &mut self,
+        change: &Change<'_>,
+        call: (TurnId, u32, usize),
+        verdict: &Verdict,
+    ) -> Result<(), Fault> {
+        let (turn, step, index) = call;
+        let sql = "DELETE FROM tl_call WHERE session = ?1 AND step = ?2 AND position = ?3 AND state = 1";
+        self.conn.prepare_cached(sql)?.execute(params![change.id(), change.steps, index as i64])?;
+        let how = match verdict {
+            Verdict::Said(_) => "answered",
+            Verdict::Granted(_) => "allowed",
+            Verdict::Denied { .. } => "refused",
+            Verdict::Expired => "not answered in time, or withdrawn",
+            Verdict::Unattended => "not asked: nobody could answer",
+        };
+        self.note(Some(change.id()), "call_resumed", &format!("call {turn}/{step}/{index}: {how}"), change.at)
     }
 
     pub(crate) fn left(&mut self, change: &Change<'_>, index: usize) -> Result<(), Fault> {
@@ -121,20 +141,18 @@ impl Reader {
         while let Some(row) = rows.next()? {
             let (detail, open): (String, String) = (row.get(4)?, row.get(5)?);
             let answer = envelope::answer(&open).map_err(malformed("an open answer"))?;
+            let ask = envelope::ask(&detail).map_err(malformed("a question"))?;
             let call = CallId {
                 session: session_id(&row.get::<_, String>(0)?)?,
                 turn: TurnId(Seq(unsigned(row, 1)?)),
                 step: unsigned(row, 2)? as u32,
                 index: unsigned(row, 3)? as usize,
+                question: ask.question.number(),
             };
             let asking = answer.calls.get(call.index);
             let tool =
                 asking.ok_or_else(|| Fault::Malformed("a question without a call".into()))?.name.clone();
-            pending.push(Pending {
-                call,
-                tool,
-                ask: envelope::ask(&detail).map_err(malformed("a question"))?,
-            });
+            pending.push(Pending { call, tool, ask });
         }
         Ok(pending)
     }
@@ -155,6 +173,7 @@ pub(crate) fn in_short(question: &Question) -> String {
     let text = match question {
         Question::Approval { what, .. } => what,
         Question::Clarify { question, .. } => question,
+        Question::Elicitation { asked, .. } => &asked.question,
     };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(QUESTION_CHARS) {

@@ -39,7 +39,7 @@ use throughline_core::session::{
 };
 use throughline_core::standing::Running;
 use throughline_core::time::Time;
-use throughline_core::tool::{Grant, Letter, Question, Verdict};
+use throughline_core::tool::{Elicitation, Grant, Letter, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Usage};
 
 /// One home for a store, which can be opened again, and by two at once.
@@ -646,14 +646,22 @@ impl World {
     fn asks(&mut self, place: u8, index: u8, kind: u8) {
         self.flush_if_busy(place);
         let Some((turn, step, calls)) = self.open_calls(place) else { return };
-        let question = match kind % 3 {
+        let question = match kind % 4 {
             0 => Question::Approval {
                 what: "rm -rf \"ünï\"".into(),
                 why: "it deletes".into(),
                 patterns: vec!["recursive delete".into()],
             },
             1 => Question::Approval { what: "reboot".into(), why: "it ends".into(), patterns: Vec::new() },
-            _ => Question::Clarify { question: "Which one?".into(), choices: vec!["a".into(), "b".into()] },
+            2 => Question::Clarify { question: "Which one?".into(), choices: vec!["a".into(), "b".into()] },
+            _ => {
+                let asked = Elicitation {
+                    server: "files".into(),
+                    question: "Which \"ünï\"?".into(),
+                    choices: vec!["a".into()],
+                };
+                Question::Elicitation { asked, number: u32::from(kind) + 1 }
+            }
         };
         let (index, patience) = (usize::from(index) % calls.len(), Duration::from_secs(300));
         self.happens(place, Event::Asked { turn, step, index, question, patience, attended: true });
@@ -1325,6 +1333,7 @@ impl World {
                 | Act::Result { .. }
                 | Act::Ask { .. }
                 | Act::Grant { .. }
+                | Act::Resume { .. }
                 | Act::Compress(_) => {}
             }
         }
@@ -1659,7 +1668,8 @@ impl World {
             for (index, slot) in group.slots.iter().enumerate() {
                 if let Slot::Asking(ask) = slot {
                     let session = book.state.id.clone();
-                    let call = CallId { session, turn: turn.id, step: turn.step, index };
+                    let question = ask.question.number();
+                    let call = CallId { session, turn: turn.id, step: turn.step, index, question };
                     let tool = group.answer.calls[index].name.clone();
                     expected.push(Pending { call, tool, ask: ask.clone() });
                 }

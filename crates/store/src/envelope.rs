@@ -27,7 +27,7 @@ use throughline_core::session::{
     Failure, FailureKind, Outcome, Personality, Phase, Preferences, Session, ToolProgress,
 };
 use throughline_core::time::Time;
-use throughline_core::tool::{Ask, Grant, Question};
+use throughline_core::tool::{Ask, Elicitation, Grant, Question};
 
 /// Names what could not be read, for an error that nobody should ever see.
 pub(crate) type Read<T> = Result<T, &'static str>;
@@ -560,6 +560,11 @@ pub(crate) fn ask_text(ask: &Ask) -> String {
         Question::Clarify { question, choices } => {
             object.value("clarify", json!({ "question": question, "choices": choices }));
         }
+        Question::Elicitation { asked: Elicitation { server, question, choices }, number } => {
+            let asked =
+                json!({ "server": server, "question": question, "choices": choices, "number": number });
+            object.value("elicitation", asked);
+        }
     }
     object.value("asked", json!(ask.asked.0));
     object.value("until", json!(ask.until.0));
@@ -568,17 +573,29 @@ pub(crate) fn ask_text(ask: &Ask) -> String {
 
 pub(crate) fn ask(text: &str) -> Read<Ask> {
     let value = parsed(text)?;
-    let question = match (value.get("approval"), value.get("clarify")) {
-        (Some(approval), _) => Question::Approval {
+    let question = match (value.get("approval"), value.get("clarify"), value.get("elicitation")) {
+        (Some(approval), ..) => Question::Approval {
             what: text_of(approval, "what")?.to_owned(),
             why: text_of(approval, "why")?.to_owned(),
             patterns: texts_from(approval.get("patterns").ok_or("patterns")?)?,
         },
-        (None, Some(clarify)) => Question::Clarify {
+        (None, Some(clarify), _) => Question::Clarify {
             question: text_of(clarify, "question")?.to_owned(),
             choices: texts_from(clarify.get("choices").ok_or("choices")?)?,
         },
-        (None, None) => return Err("a question of no kind"),
+        (None, None, Some(elicitation)) => {
+            let number =
+                elicitation.get("number").and_then(Value::as_u64).and_then(|it| u32::try_from(it).ok());
+            Question::Elicitation {
+                asked: Elicitation {
+                    server: text_of(elicitation, "server")?.to_owned(),
+                    question: text_of(elicitation, "question")?.to_owned(),
+                    choices: texts_from(elicitation.get("choices").ok_or("choices")?)?,
+                },
+                number: number.ok_or("number")?,
+            }
+        }
+        (None, None, None) => return Err("a question of no kind"),
     };
     let time = |name: &'static str| value.get(name).and_then(Value::as_i64).map(Time).ok_or(name);
     Ok(Ask { question, asked: time("asked")?, until: time("until")? })

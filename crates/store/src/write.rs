@@ -242,6 +242,9 @@ impl<'a> Scribe<'a> {
             Act::Grant { turn, step, index, grant } => {
                 self.granted(change, (*turn, *step, *index), *grant)?;
             }
+            Act::Resume { turn, step, index, verdict } => {
+                self.resumed(change, (*turn, *step, *index), verdict)?
+            }
             Act::Leave { index, .. } => self.left(change, *index)?,
             Act::Named => self.forget_statelessness(change.id())?,
             Act::Accept(input) => self.accept(change, input)?,

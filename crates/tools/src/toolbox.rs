@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use throughline_core::id::SessionId;
 use throughline_core::message::{Content, Part};
 use throughline_core::port::Promise;
-use throughline_core::tool::{Call, Caller, Done, Kit, Offer, Returned, Spec, Tools, Witness};
+use throughline_core::tool::{Asker, Call, Caller, Done, Kit, Offer, Returned, Spec, Tools, Witness};
 use throughline_hermes::toolset::Toolsets;
 
 /// Lists that are kept: one for each platform, and some for tasks with toolsets of their own.
@@ -114,7 +114,7 @@ impl Toolbox {
         catalog.find(tool).map(|found| found.spec.toolset.clone())
     }
 
-    async fn run(&self, call: &Call) -> Returned {
+    async fn run(&self, call: &Call, asker: Option<&dyn Asker>) -> Returned {
         let catalog = self.catalog();
         let toolsets = self.gate().of(&call.caller);
         let found = match find(&catalog, &toolsets, &call.name) {
@@ -134,7 +134,7 @@ impl Toolbox {
         };
         let returned = match &forbidden {
             Some(why) => Returned::text(arguments::refusal(why)),
-            None => self.answered(&self.kits[found.kit], &call).await,
+            None => self.answered(&self.kits[found.kit], &call, asker).await,
         };
         for witness in &self.witnesses {
             witness.called(&call, &returned, began.elapsed(), forbidden.as_deref());
@@ -152,9 +152,15 @@ impl Toolbox {
         None
     }
 
-    async fn answered(&self, kit: &Arc<dyn Kit>, call: &Call) -> Returned {
+    async fn answered(&self, kit: &Arc<dyn Kit>, call: &Call, asker: Option<&dyn Asker>) -> Returned {
         // The kit is asked inside, so that a panic before its promise is caught as well.
-        let answer = AssertUnwindSafe(async { kit.call(call).await }).catch_unwind().await;
+        let calling = async {
+            match asker {
+                Some(asker) => kit.call_asking(call, asker).await,
+                None => kit.call(call).await,
+            }
+        };
+        let answer = AssertUnwindSafe(calling).catch_unwind().await;
         match answer {
             Ok(Returned::Done(done)) => Returned::Done(self.fitted(call, done).await),
             Ok(asked @ Returned::Ask { .. }) => asked,
@@ -233,7 +239,11 @@ impl Tools for Toolbox {
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
-        Box::pin(self.run(call))
+        Box::pin(self.run(call, None))
+    }
+
+    fn call_asking<'a>(&'a self, call: &'a Call, asker: &'a dyn Asker) -> Promise<'a, Returned> {
+        Box::pin(self.run(call, Some(asker)))
     }
 
     fn is_busy(&self, session: &SessionId, age_max: Duration) -> bool {

@@ -1,8 +1,12 @@
 //! Questions of tools: asked once, answered once, by a person or by time.
+//!
+//! A call asks either before it runs, and then waits across restarts; or while it runs (an elicitation), and then its answer goes
+//! to the running call, one question after the other.
 
 use super::{Act, Phase, Reply, Rules, Session};
 use crate::input::{AGENT_PLATFORM, Input};
 use crate::message::{Content, ToolResult};
+use crate::port::CallId;
 use crate::time::Time;
 use crate::tool::{Ask, Grant, Question, Verdict};
 use crate::turn::{Slot, Turn};
@@ -38,8 +42,14 @@ impl Session {
             asker.filter(|place| place.platform != AGENT_PLATFORM).or_else(|| self.place.clone());
         let trace = turn.trace().onward();
         let unattended = destination.is_none() && !attended;
-        let Some(slot @ Slot::Open(_)) = turn.group.as_mut().and_then(|group| group.slots.get_mut(index))
-        else {
+        let number = question.number();
+        let slot = turn.group.as_mut().and_then(|group| group.slots.get_mut(index));
+        // A call that a person has allowed is not asked about again: its grant would be gone with the question.
+        if let (Some(Slot::Open(Some(_))), 1..) = (&slot, number) {
+            let verdict = Verdict::Denied { reason: None };
+            return acts.push(Act::Resume { turn: id, step, index, verdict });
+        }
+        let Some(slot @ Slot::Open(_)) = slot else {
             return; // an echo of a question that was answered
         };
         let ask = Ask { question, asked: now, until: now.plus(patience) };
@@ -50,7 +60,8 @@ impl Session {
             return self.decide(index, Verdict::Unattended, now, rules, acts);
         }
         if let Some(destination) = destination {
-            let key = format!("{}/{id}/{step}/{index}/asked", self.id);
+            let call = CallId { session: self.id.clone(), turn: id, step, index, question: number };
+            let key = format!("{call}/asked");
             acts.push(Act::Deliver(Reply { key, destination, text: ask.question.in_words(), trace }));
         }
         acts.push(Act::Ask { turn: id, step, index, ask });
@@ -67,6 +78,10 @@ impl Session {
         let Phase::Turn(turn) = &mut self.phase else { return };
         let Some(group) = &mut turn.group else { return };
         let Some(Slot::Asking(ask)) = group.slots.get(index) else { return };
+        if group.slots[index].is_eliciting() {
+            group.slots[index] = Slot::Open(None);
+            return acts.push(Act::Resume { turn: turn.id, step: turn.step, index, verdict });
+        }
         let call = &group.answer.calls[index];
         let (call_id, name) = (call.id.clone(), Some(call.name.clone()));
         match (ask.question.clone(), verdict) {
@@ -88,7 +103,7 @@ impl Session {
         }
     }
 
-    /// Answers the oldest approval that is waited for, or all. Returns how many there were.
+    /// Answers the oldest question that can be answered so, or all. Returns how many there were.
     pub(super) fn decide_asked(
         &mut self,
         verdict: &Verdict,
@@ -97,7 +112,11 @@ impl Session {
         rules: &Rules,
         acts: &mut Vec<Act>,
     ) -> usize {
-        let asked = self.asked(|question| matches!(question, Question::Approval { .. }));
+        let asked = self.asked(|question| match question {
+            Question::Approval { .. } => true,
+            Question::Elicitation { .. } => matches!(verdict, Verdict::Denied { .. }),
+            Question::Clarify { .. } => false,
+        });
         let chosen = if all { asked.len() } else { asked.len().min(1) };
         for index in &asked[..chosen] {
             self.decide(*index, verdict.clone(), now, rules, acts);
@@ -124,7 +143,15 @@ impl Session {
             (Some(None), None) => true,
             _ => false,
         };
-        let asked = self.asked(|question| matches!(question, Question::Clarify { .. }));
+        // What a server wants to know is asked of the person whose message its call follows from, also in a group.
+        let same_person = turn.inputs.last().is_some_and(|last| {
+            last.sender.as_ref().map(|sender| &sender.id) == input.sender.as_ref().map(|sender| &sender.id)
+        });
+        let asked = self.asked(|question| match question {
+            Question::Approval { .. } => false,
+            Question::Clarify { .. } => true,
+            Question::Elicitation { .. } => same_person,
+        });
         asked.first().copied().filter(|_| same_place && input.trace.is_human())
     }
 

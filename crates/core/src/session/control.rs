@@ -4,11 +4,12 @@ use super::{Act, Failure, FailureKind, Outcome, Phase, Reply, Rules, Session, sa
 use crate::command::{self, Command};
 use crate::guard::{NOT_RUN_BUDGET, NOT_RUN_REPEATED, Repeated};
 use crate::history::{NOT_ASKED, STOPPED};
-use crate::id::Seq;
+use crate::id::{Seq, TurnId};
 use crate::input::{AGENT_PLATFORM, DedupeKey, Input, Kind, Trace};
 use crate::time::Time;
 use crate::tool::{Grant, Verdict};
 use crate::turn::Slot;
+use std::sync::Arc;
 
 /// So many notices wait for an answer that can carry them. `status` has all of them.
 const UNTOLD_MAX: usize = 4;
@@ -54,7 +55,7 @@ impl Session {
             return "Nothing is running.".into();
         };
         let was = format!("Stopped message {} at step {}.", turn.id, turn.steps());
-        self.give_up(NOT_ASKED, |_, slot| matches!(slot, Slot::Asking(_)), acts);
+        self.give_up(NOT_ASKED, |_, slot| matches!(slot, Slot::Asking(_)) && !slot.is_eliciting(), acts);
         self.give_up(STOPPED, |_, _| true, acts);
         self.close_group(now, acts);
         let Phase::Turn(turn) = std::mem::replace(&mut self.phase, Phase::Idle) else { return was };
@@ -70,12 +71,22 @@ impl Session {
         }
     }
 
-    /// Ends the turn of this input, if it has one to itself: others may wait for it, too.
+    /// Ends the turn of this input, if it has one to itself: others may wait for it, too. A request whose turn has not
+    /// begun is withdrawn.
     pub(super) fn abandon_turn(&mut self, seq: Seq, now: Time, acts: &mut Vec<Act>) {
         let alone =
             matches!(&self.phase, Phase::Turn(turn) if turn.inputs.iter().all(|input| input.seq == seq));
         if alone {
             self.stop(now, acts);
+            return;
+        }
+        let waits = |input: &Arc<Input>| input.seq == seq && matches!(input.kind, Kind::Request(_));
+        if let Some(place) = self.waiting.iter().position(waits) {
+            self.waiting.remove(place);
+            let message = "Withdrawn: its client went away before its turn began.".into();
+            let failure = Failure { kind: FailureKind::Stopped, message };
+            self.settle_quietly(seq, Outcome::Failed(TurnId(seq), failure), acts);
+            acts.push(Act::Note { name: "request_withdrawn", detail: format!("message {seq}") });
         }
     }
 

@@ -25,6 +25,14 @@ fn wants_to_know(turn: u64, step: u32, index: usize) -> Event {
     }
 }
 
+/// A server asks while its call runs.
+fn elicits(turn: u64, step: u32, index: usize, number: u32) -> Event {
+    let asked = crate::tool::Elicitation { server: "x".into(), question: "which?".into(), choices: vec![] };
+    let question = Question::Elicitation { asked, number };
+    let patience = Duration::from_secs(60);
+    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience, attended: true }
+}
+
 fn loaded(repeatable: &[usize]) -> Event {
     Event::Loaded { repeatable: repeatable.to_vec() }
 }
@@ -65,6 +73,112 @@ fn p9_a_call_that_asks_waits_across_restarts_and_runs_once_it_is_allowed() {
     ]);
     let end = play(session(), &rules(BusyInput::Queue), rows);
     assert_eq!(end.allowed, ["rm"]);
+}
+
+#[test]
+fn a_call_that_asks_while_it_runs_goes_on_with_each_answer_and_has_a_result_of_its_own() {
+    let mut rows = working();
+    rows.extend([
+        (
+            elicits(1, 0, 0, 1),
+            vec!["deliver s/1/0/0~1/asked", "asks 0"],
+            vec!["call 1.0.0", "await 1.0.0", "call 1.0.1"],
+        ),
+        (elicits(1, 0, 0, 2), vec![], vec!["call 1.0.0", "await 1.0.0", "call 1.0.1"]), // one at a time
+        (chat(2), vec!["accept 2", "begin 1<2", "resumes 0"], vec!["call 1.0.0", "call 1.0.1"]),
+        (
+            elicits(1, 0, 0, 2),
+            vec!["deliver s/1/0/0~2/asked", "asks 0"],
+            vec!["call 1.0.0", "await 1.0.0", "call 1.0.1"],
+        ),
+        (
+            command(3, Command::Approve { grant: Grant::Once, all: true }),
+            vec!["accept 3", "deliver s/3/done", "3 done"], // it asks for no leave
+            vec!["call 1.0.0", "await 1.0.0", "call 1.0.1"],
+        ),
+        (
+            command(4, Command::Deny { reason: None, all: false }),
+            vec!["accept 4", "resumes 0", "deliver s/4/done", "4 done"],
+            vec!["call 1.0.0", "call 1.0.1"],
+        ),
+        (called(1, 0, 1), vec!["result 1"], vec!["call 1.0.0"]),
+        (called(1, 0, 0), vec!["result 0", "assistant a", "tool r", "tool r"], vec!["ask 1.1"]),
+    ]);
+    let state = play(session(), &rules(BusyInput::Queue), rows);
+    let (_, acts) = state.step(answered_with(1, 1, &[], 1), Time(1), &Rules::default());
+    assert!(acts.iter().map(word).any(|act| act == "2 answered by 1"), "the answer is settled with its turn");
+}
+
+/// What was answered is gone with the server that asked: nothing is answered a second time.
+#[test]
+fn p9_a_call_that_asked_while_it_ran_is_of_unknown_outcome_after_a_crash() {
+    let unknown = format!("tool {OUTCOME_UNKNOWN}");
+    let mut rows = working();
+    rows.extend([
+        (called(1, 0, 1), vec!["result 1"], vec!["call 1.0.0"]),
+        (elicits(1, 0, 0, 1), vec!["deliver s/1/0/0~1/asked", "asks 0"], vec!["call 1.0.0", "await 1.0.0"]),
+        // Also where the tool could be run again: its question was shown.
+        (loaded(&[0]), vec!["result 0", "assistant a", unknown.as_str(), "tool r"], vec!["ask 1.1"]),
+        (chat(2), vec!["accept 2"], vec!["ask 1.1"]), // an answer that comes too late is a message
+    ]);
+    play(session(), &rules(BusyInput::Queue), rows);
+}
+
+#[test]
+fn p31_what_a_server_asks_is_answered_by_the_person_of_its_call_and_by_no_other() {
+    let by = |seq, id: &str| {
+        let Event::Received(input) = chat(seq) else { unreachable!("chat receives") };
+        let sender = Some(crate::input::Sender { id: id.into(), name: None });
+        Event::Received(Arc::new(Input { sender, ..Input::clone(&input) }))
+    };
+    let rules = rules(BusyInput::Queue);
+    let mut state = session();
+    for event in [by(1, "ada"), answered_with(1, 0, &["0"], 1), elicits(1, 0, 0, 1)] {
+        state = state.step(event, Time(1), &rules).0;
+    }
+    let (state, acts) = state.step(by(2, "bob"), Time(1), &rules);
+    assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), ["accept 2"], "it waits");
+    let (_, acts) = state.step(by(3, "ada"), Time(1), &rules);
+    assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), ["accept 3", "begin 1<3", "resumes 0"]);
+}
+
+#[test]
+fn p31_a_server_that_nobody_can_answer_is_told_so_at_once() {
+    let rules = rules(BusyInput::Queue);
+    let mut state = session().step(request(1), Time(1), &rules).0;
+    state = state.step(answered_with(1, 0, &["0"], 1), Time(1), &rules).0;
+    state.place = None;
+    if let Phase::Turn(turn) = &mut state.phase {
+        turn.inputs =
+            turn.inputs.iter().map(|it| Arc::new(Input { reply_to: None, ..Input::clone(it) })).collect();
+    }
+    let Event::Asked { turn, step, index, question, patience, .. } = elicits(1, 0, 0, 1) else {
+        unreachable!("it asks")
+    };
+    let asked = Event::Asked { turn, step, index, question, patience, attended: false };
+    let (state, acts) = state.step(asked, Time(1), &rules);
+    let unattended = |act: &Act| matches!(act, Act::Resume { verdict: Verdict::Unattended, .. });
+    assert!(acts.iter().any(unattended), "{acts:?}");
+    assert_eq!(state.jobs(), [Job::Call { turn, step, index }], "and the call goes on");
+}
+
+#[test]
+fn a_request_that_only_waits_is_withdrawn_when_its_client_goes() {
+    let rules = rules(BusyInput::Queue);
+    let mut state = session();
+    for event in [request(1), request(2), request(3)] {
+        state = state.step(event, Time(1), &rules).0;
+    }
+    let (state, acts) = state.step(Event::Abandoned { seq: Seq(2) }, Time(1), &rules);
+    assert_eq!(acts.iter().map(word).collect::<Vec<_>>(), ["2 failed in 2", "request_withdrawn"]);
+    assert_eq!(state.answered, Seq(0), "the first one still runs");
+    let (state, acts) = state.step(answered(1), Time(1), &rules);
+    assert!(
+        acts.iter().map(word).any(|act| act == "begin 3<3"),
+        "the next one is not kept waiting: {acts:?}"
+    );
+    assert_eq!(state.answered, Seq(2));
+    assert!(state.step(Event::Abandoned { seq: Seq(2) }, Time(1), &rules).1.is_empty(), "once");
 }
 
 #[test]

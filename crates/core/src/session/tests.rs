@@ -117,6 +117,7 @@ pub fn word(act: &Act) -> String {
         Act::Step(step) => format!("step {}.{}", step.turn, step.step),
         Act::Result { index, .. } => format!("result {index}"),
         Act::Ask { index, .. } => format!("asks {index}"),
+        Act::Resume { index, .. } => format!("resumes {index}"),
         Act::Grant { index, .. } => format!("grant {index}"),
         Act::Leave { index, .. } => format!("leave {index}"),
         Act::Named => "named".into(),

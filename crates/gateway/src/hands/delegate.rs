@@ -238,7 +238,8 @@ fn submission(door: &Door, delegation: &Delegation, call: &Call, place: Place, o
         platform_id: None,
         trace: caller.trace.onward(),
         may_be_retry: false,
-        can_answer: true,
+        // A task has its parent's people, and no others.
+        can_answer: !door.0.is_unattended(&caller.session),
         gathers: None,
     }
 }

@@ -54,6 +54,11 @@ fn labels(question: &Question) -> Vec<(String, String, u8)> {
             let numbered = choices.iter().enumerate();
             numbered.map(|(place, choice)| (format!("{}", place + 1), choice.clone(), GREY)).collect()
         }
+        Question::Elicitation { asked, .. } => {
+            let numbered = asked.choices.iter().take(BUTTONS_MAX - 1).enumerate();
+            let choices = numbered.map(|(place, choice)| (format!("{}", place + 1), choice.clone(), GREY));
+            choices.chain([button("deny", "Decline", RED)]).collect()
+        }
     }
 }
 

@@ -111,7 +111,7 @@ async fn p2_p31_what_is_for_another_profile_is_that_profiles_and_answered_by_the
     assert_eq!(submitted[0].reply_to.as_ref().unwrap().lender(), Some("default"));
     // A button under one of its questions is answered at the same desk.
     *work.chat.lock().unwrap() = Some("agent:work:telegram:dm:1".into());
-    let call = CallId { session: session(), turn: TurnId(Seq(1)), step: 0, index: 0 };
+    let call = CallId { session: session(), turn: TurnId(Seq(1)), step: 0, index: 0, question: 0 };
     let press = Press { source: direct(8, "").source, call, verdict: Verdict::Granted(Grant::Once) };
     world.porter.press(press).await.unwrap();
     assert_eq!((work.decided.lock().unwrap().len(), world.desk.decided.lock().unwrap().len()), (1, 0));
@@ -456,7 +456,7 @@ async fn a_session_begins_with_what_its_channel_adds() {
 #[tokio::test(start_paused = true)]
 async fn a_button_is_pressed_by_whoever_may_and_once() {
     let world = world("", &ANN);
-    let call = |step| CallId { session: session(), turn: TurnId(Seq(1)), step, index: 0 };
+    let call = |step| CallId { session: session(), turn: TurnId(Seq(1)), step, index: 0, question: 0 };
     let granted = || Verdict::Granted(Grant::Session);
     let press =
         |source: &Source, step| Press { source: source.clone(), call: call(step), verdict: granted() };

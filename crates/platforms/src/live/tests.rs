@@ -170,7 +170,7 @@ async fn somebody_types_until_a_person_is_asked() {
     tokio::time::sleep(Duration::from_secs(9)).await;
     let typed = || world.adapter.done().iter().filter(|line| *line == "typing").count();
     assert_eq!(typed(), 3, "at once, and every four seconds");
-    let call = CallId { session: session(), turn: TurnId(Seq(1)), step: 1, index: 0 };
+    let call = CallId { session: session(), turn: TurnId(Seq(1)), step: 1, index: 0, question: 0 };
     let question = Question::Clarify { question: "which?".into(), choices: vec![] };
     let ask = Ask { question, asked: NOW, until: NOW };
     world.hears(1, Update::Asked(Pending { call, tool: "clarify".into(), ask })).await;
@@ -299,7 +299,7 @@ async fn the_next_message_gets_the_view_when_its_turn_comes() {
 #[tokio::test(start_paused = true)]
 async fn a_question_leaves_with_buttons_or_in_words_that_say_it_comes_again() {
     let adapter = Arc::new(TestAdapter::default());
-    let call = CallId { session: session(), turn: TurnId(Seq(1)), step: 1, index: 0 };
+    let call = CallId { session: session(), turn: TurnId(Seq(1)), step: 1, index: 0, question: 0 };
     let question = Question::Approval { what: "rm".into(), why: "because".into(), patterns: vec![] };
     let ask = Ask { question, asked: NOW, until: NOW };
     let pending = Pending { call: call.clone(), tool: "terminal".into(), ask };

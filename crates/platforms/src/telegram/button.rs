@@ -71,7 +71,7 @@ mod tests {
     use throughline_core::id::{Seq, TurnId};
 
     fn call(session: &str) -> CallId {
-        CallId { session: session.parse().unwrap(), turn: TurnId(Seq(12)), step: 3, index: 0 }
+        CallId { session: session.parse().unwrap(), turn: TurnId(Seq(12)), step: 3, index: 0, question: 0 }
     }
 
     #[test]

@@ -413,6 +413,17 @@ impl Bot {
                 });
                 (text, rows.collect())
             }
+            Question::Elicitation { asked, .. } => {
+                let choices = asked.choices.iter().take(usize::from(u8::MAX)).enumerate();
+                let rows = choices.map(|(place, choice)| {
+                    let label = format!("{}. {choice}", place + 1);
+                    let label = &label[..beginning(&label, 40)]; // the whole of it stands above
+                    vec![button(label, Verdict::Said((place + 1).to_string()))]
+                });
+                let decline = vec![button("❌ Decline", Verdict::Denied { reason: None })];
+                let text = question.ask.question.in_words();
+                (literal(shortened(&text)), rows.chain([decline]).collect())
+            }
         };
         self.remember(&question.call);
         let keyboard = InlineKeyboardMarkup::builder().inline_keyboard(rows).build();

@@ -901,7 +901,8 @@ async fn signs_and_commands_are_shown() {
 // ------------------------------------------------------------------------------------------ questions
 
 fn pending(session: &str, question: Question) -> Pending {
-    let call = CallId { session: session.parse().unwrap(), turn: TurnId(Seq(3)), step: 1, index: 0 };
+    let call =
+        CallId { session: session.parse().unwrap(), turn: TurnId(Seq(3)), step: 1, index: 0, question: 0 };
     let ask = Ask { question, asked: Time(0), until: Time(1) };
     Pending { call, tool: "terminal".to_owned(), ask }
 }

@@ -9,7 +9,7 @@ use throughline_core::tool::{Ask, Grant, Question, Verdict};
 use throughline_core::{Seq, Time, TurnId};
 
 fn pending(index: usize, question: Question) -> Pending {
-    let call = CallId { session: "s".parse().unwrap(), turn: TurnId(Seq(1)), step: 0, index };
+    let call = CallId { session: "s".parse().unwrap(), turn: TurnId(Seq(1)), step: 0, index, question: 0 };
     let asked = Time(1_000_000);
     Pending {
         call,

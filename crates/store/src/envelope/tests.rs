@@ -87,6 +87,12 @@ fn some_ask() -> impl Strategy<Value = Ask> {
             .prop_map(|(what, why, patterns)| Question::Approval { what, why, patterns }),
         (text(), prop::collection::vec(text(), 0..3))
             .prop_map(|(question, choices)| Question::Clarify { question, choices }),
+        (text(), text(), prop::collection::vec(text(), 0..3), any::<u32>()).prop_map(
+            |(server, question, choices, number)| Question::Elicitation {
+                asked: Elicitation { server, question, choices },
+                number,
+            }
+        ),
     ];
     (question, any::<i64>(), any::<i64>()).prop_map(|(question, asked, until)| Ask {
         question,
