@@ -12,7 +12,9 @@ use std::net::Ipv4Addr;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use throughline_core::port::Promise;
 use throughline_core::redact::Secret;
+use throughline_core::tool::{Asker, Elicitation, Question, Verdict};
 use throughline_core::{SessionId, Time};
 use throughline_mcp::client::{Client as Servers, Phase, ServerStatus, Surroundings};
 use throughline_mcp::login::Login as Authorization;
@@ -66,6 +68,9 @@ pub struct Test {
     /// What the tool is called with
     #[arg(long, value_name = "JSON", default_value = "{}", requires = "call")]
     arguments: String,
+    /// Answer what the server asks meanwhile from standard input, a line for each question, also without a terminal
+    #[arg(long, requires = "call")]
+    answers: bool,
 }
 
 /// Log in to an MCP server that has `auth: oauth`, in a browser
@@ -241,10 +246,11 @@ impl Test {
     pub async fn run(
         self,
         mut server: ServerSettings,
-        surroundings: Surroundings,
+        mut surroundings: Surroundings,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         server.enabled = true; // asked for by name
+        surroundings.asks = self.answers || (self.call.is_some() && io::stdin().is_terminal());
         let patience = server.connect_timeout + Duration::from_secs(5);
         let began = Instant::now();
         let servers = Servers::start(vec![server], surroundings);
@@ -279,7 +285,7 @@ impl Test {
             }
             return Ok(ExitCode::SUCCESS);
         };
-        match servers.try_tool(tool, &self.arguments).await {
+        match servers.try_tool(tool, &self.arguments, Some(&Typist)).await {
             Some(result) => {
                 writeln!(out, "{result}")?;
                 let is_error = result.starts_with(r#"{"error""#);
@@ -315,10 +321,34 @@ impl Login {
         let logged_in = login.finish(Box::pin(pasted(pastes))).await?;
         writeln!(out, "Logged in to '{}'; the tokens are in {}.", server.name, logged_in.path.display())?;
         out.flush()?;
-        let test = Test { name: self.name, call: None, arguments: "{}".to_owned() };
+        let test = Test { name: self.name, call: None, arguments: "{}".to_owned(), answers: false };
         let code = test.run(server, surroundings, out).await?;
         writeln!(out, "A running gateway uses the login at its next try, and at once after `/reload-mcp`.")?;
         Ok(code)
+    }
+}
+
+/// The person who tries a server out. The end of the input is no answer.
+struct Typist;
+
+impl Asker for Typist {
+    fn ask(&self, asked: Elicitation, patience: Duration) -> Promise<'_, Verdict> {
+        Box::pin(async move {
+            let question = Question::Elicitation { asked, number: 1 };
+            let _ = writeln!(io::stderr(), "{}\n", question.in_words());
+            let (told, heard) = tokio::sync::oneshot::channel();
+            // Reading cannot be given up: a thread of its own ends with the process.
+            std::thread::spawn(move || {
+                let mut line = String::new();
+                if io::stdin().read_line(&mut line).unwrap_or(0) > 0 {
+                    let _ = told.send(line);
+                }
+            });
+            match timeout(patience, heard).await {
+                Ok(Ok(line)) => Verdict::Said(line),
+                Ok(Err(_)) | Err(_) => Verdict::Expired,
+            }
+        })
     }
 }
 

@@ -18,7 +18,7 @@ pub fn surroundings(home: &Path, settings: &Settings) -> Surroundings {
         .environment
         .names()
         .filter_map(|name| Some((name.to_owned(), settings.environment.get(name)?)));
-    Surroundings { home: home.to_owned(), environment: environment.collect() }
+    Surroundings { home: home.to_owned(), environment: environment.collect(), asks: true }
 }
 
 fn server(written: &Server) -> Option<ServerSettings> {

@@ -12,6 +12,7 @@ mod commands;
 mod compression;
 mod doctor;
 mod drain;
+mod elicitation;
 mod evaluation;
 #[cfg(target_os = "linux")]
 mod faults;

@@ -336,10 +336,11 @@ fn conformance(words: &[&str], scenario: &str) -> Result<(), String> {
 }
 
 /// What the suite's own client and server would be asked for, and is none of ours: see docs/mcp.md.
-const CLIENT_SCENARIOS: [&str; 20] = [
+const CLIENT_SCENARIOS: [&str; 21] = [
     "initialize",
     "tools_call",
     "sse-retry",
+    "elicitation-sep1034-client-defaults",
     "auth/metadata-default",
     "auth/metadata-var1",
     "auth/metadata-var2",

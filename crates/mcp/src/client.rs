@@ -2,12 +2,14 @@
 //!
 //! Connecting happens in the background, all servers at once; nobody waits for a server that is
 //! down, and its tools stay offered as it offered them last. A call reaches its server at most once.
-//! What comes back is the result of a tool and nothing else: servers get no completions, no
-//! questions to the user and no files from us.
+//! What comes back is the result of a tool and nothing else: servers get no completions and no files from us. What they ask while
+//! a tool runs is put to the person of that call (`elicit`).
 //!
 //! Deliberately absent: configuration and environment (they are given), deciding who may call what.
 
+mod elicit;
 mod environment;
+mod form;
 mod http;
 mod json;
 #[cfg(test)]
@@ -33,13 +35,13 @@ use log::Log;
 use name::Prefix;
 use offer::Action;
 use serde_json::{Map, Value};
-use server::Server;
+use server::{Person, Server};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use throughline_core::port::Promise;
-use throughline_core::tool::{Call, Kit, Returned, Spec};
+use throughline_core::tool::{Asker, Call, Kit, Returned, Spec};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -57,6 +59,8 @@ pub struct Surroundings {
     pub home: PathBuf,
     /// The environment of the gateway, of which servers get the harmless part.
     pub environment: Vec<(String, String)>,
+    /// There are people who can be asked what a server wants to know.
+    pub asks: bool,
 }
 
 /// How things stand with one server.
@@ -273,7 +277,7 @@ impl Client {
 
     /// Calls a tool for somebody who tries a server out, by the server's own name of it or by ours. None: there is
     /// no such tool.
-    pub async fn try_tool(&self, name: &str, arguments: &str) -> Option<String> {
+    pub async fn try_tool(&self, name: &str, arguments: &str, asker: Option<&dyn Asker>) -> Option<String> {
         let own = |server: &Arc<Server>| {
             let offer = server.offer();
             let found = offer.actions.values().find(|action| action.tool() == name);
@@ -281,22 +285,23 @@ impl Client {
         };
         let found = self.server_of(name).or_else(|| self.crew().servers.iter().find_map(own));
         let (server, action) = found?;
-        Some(Self::acted(&server, &action, arguments).await)
+        Some(Self::acted(&server, &action, arguments, &Person { session: "", asker }).await)
     }
 
-    async fn called(&self, call: &Call) -> String {
+    async fn called(&self, call: &Call, asker: Option<&dyn Asker>) -> String {
         let Some((server, action)) = self.server_of(&call.name) else {
             return json::error(format!(
                 "No MCP server offers '{}' any more. Use one of the tools that are listed now.",
                 call.name
             ));
         };
-        Self::acted(&server, &action, &call.arguments).await
+        let person = Person { session: call.caller.session.as_str(), asker };
+        Self::acted(&server, &action, &call.arguments, &person).await
     }
 
-    async fn acted(server: &Arc<Server>, action: &Action, written: &str) -> String {
+    async fn acted(server: &Arc<Server>, action: &Action, written: &str, person: &Person<'_>) -> String {
         match arguments(written) {
-            Ok(arguments) => server.call(action, arguments).await,
+            Ok(arguments) => server.call(action, arguments, person).await,
             Err(reason) => json::error(reason),
         }
     }
@@ -330,7 +335,11 @@ impl Kit for Client {
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
-        Box::pin(async move { Returned::text(self.called(call).await) })
+        Box::pin(async move { Returned::text(self.called(call, None).await) })
+    }
+
+    fn call_asking<'a>(&'a self, call: &'a Call, asker: &'a dyn Asker) -> Promise<'a, Returned> {
+        Box::pin(async move { Returned::text(self.called(call, Some(asker)).await) })
     }
 }
 

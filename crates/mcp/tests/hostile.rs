@@ -269,7 +269,8 @@ async fn p4_a_reload_brings_the_servers_that_are_named_now_and_ends_the_others()
     let before = client.revision();
     let told = call(&client, "mcp__old__act", json!({})).await;
     let pid: String = told.chars().filter(char::is_ascii_digit).collect();
-    let surroundings = Surroundings { home: home.path().to_owned(), environment: std::env::vars().collect() };
+    let surroundings =
+        Surroundings { home: home.path().to_owned(), environment: std::env::vars().collect(), asks: true };
     client.reload(vec![python(home.path(), "new", calls)], surroundings).await;
     client.settled(Duration::from_secs(20)).await;
     assert_eq!(names(&client), ["mcp__new__act"]);

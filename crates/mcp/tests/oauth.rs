@@ -150,7 +150,7 @@ impl Served {
 
     /// What a person does, in a browser.
     async fn logs_in(&self, home: &Path) -> std::path::PathBuf {
-        let surroundings = Surroundings { home: home.to_owned(), environment: Vec::new() };
+        let surroundings = Surroundings { home: home.to_owned(), environment: Vec::new(), asks: true };
         let login = Login::begin(&self.settings(), &surroundings, None).await.unwrap();
         let (address, browser) = (login.address.clone(), self.browser.clone());
         let allowed = tokio::spawn(async move { browser.get(address).send().await.unwrap().status() });
@@ -249,7 +249,7 @@ async fn a_login_that_fails_changes_nothing_and_says_why() {
     let home = tempfile::tempdir().unwrap();
     let path = server.logs_in(home.path()).await;
     let before = std::fs::read_to_string(&path).unwrap();
-    let surroundings = Surroundings { home: home.path().to_owned(), environment: Vec::new() };
+    let surroundings = Surroundings { home: home.path().to_owned(), environment: Vec::new(), asks: true };
     for (answer, expected) in [
         (
             "error=access_denied&error_description=no%20thanks",

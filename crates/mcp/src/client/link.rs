@@ -1,5 +1,6 @@
 //! A connection to one server: how it comes about, and how something is asked through it.
 
+use super::elicit::{self, Calls, Interview, Line, News};
 use super::http;
 use super::log::Log;
 use super::oauth::Bearer;
@@ -12,10 +13,13 @@ use super::{MESSAGE_LENGTH_MAX, Surroundings};
 use crate::settings::{Reach, Remote, ServerSettings};
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientRequest,
-    ErrorData, Implementation, ProtocolVersion, RequestId,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorData,
+    FormElicitationCapability, Implementation, ProgressNotificationParam, ProtocolVersion, RequestId,
+    UrlElicitationCapability,
 };
 use rmcp::service::{
-    ClientInitializeError, NotificationContext, PeerRequestOptions, RunningService, ServiceError,
+    ClientInitializeError, NotificationContext, PeerRequestOptions, RequestContext, RunningService,
+    ServiceError,
 };
 use rmcp::transport::auth::AuthError;
 use rmcp::{ClientHandler, Peer, RoleClient, ServiceExt};
@@ -24,7 +28,9 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use throughline_core::port::Promise;
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 /// A log line of a server is cut here: it goes into our own log.
 const LOG_LENGTH_MAX: usize = 2_000;
@@ -63,21 +69,57 @@ pub struct Connection {
 
 /// Our side of a connection: it hears that lists have changed, and writes down what servers log.
 ///
-/// It offers servers nothing: requests for a completion (sampling) are refused as a method that is
-/// not there, questions to the user (elicitation) are declined, and the list of roots is empty.
+/// Requests for a completion (sampling) are refused as a method that is not there, and the list of roots is empty. Questions to
+/// people (elicitation) are passed on to the call that they belong to, where there is anybody to ask.
 #[derive(Clone)]
 pub struct Listener {
     pub server: String,
     pub changed: Arc<Notify>,
     pub redactor: Redactor,
+    pub calls: Arc<Calls>,
+    /// People can be asked here.
+    pub asks: bool,
 }
 
 #[expect(deprecated, reason = "logging leaves the protocol, and servers do not know it yet")]
 impl ClientHandler for Listener {
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new("throughline", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), us)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        let mut capabilities = ClientCapabilities::default();
+        if self.asks {
+            let form = FormElicitationCapability::new();
+            let mut elicitation = ElicitationCapability::new();
+            (elicitation.form, elicitation.url) = (Some(form), Some(UrlElicitationCapability::new()));
+            capabilities.elicitation = Some(elicitation);
+        }
+        ClientConfig::new(capabilities, us).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let Some(answered) = self.calls.ask(request) else {
+            tracing::warn!(
+                server = self.server,
+                "a question of an MCP server is declined: it belongs to no call of one session that has a person"
+            );
+            return Ok(elicit::declined());
+        };
+        tokio::select! {
+            // Without an answer the call has ended under it.
+            answer = answered => Ok(answer.unwrap_or_else(|_| ElicitResult::new(ElicitationAction::Cancel))),
+            () = context.ct.cancelled() => Ok(ElicitResult::new(ElicitationAction::Cancel)),
+        }
+    }
+
+    async fn on_progress(
+        &self,
+        progress: ProgressNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        self.calls.progress(&progress.progress_token);
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
@@ -251,18 +293,57 @@ pub async fn ask(
 }
 
 /// The same for work that may take long: each report of progress lets the patience begin again, up to
-/// [`PROGRESS_TOTAL_MAX`] in all.
+/// [`PROGRESS_TOTAL_MAX`] in all. While a person is asked on behalf of the work, no time runs, up to [`elicit::ASKING_MAX`].
 pub async fn ask_for_work(
     peer: &Peer<RoleClient>,
     request: ClientRequest,
     patience: Duration,
+    mut line: Line,
+    interview: Option<Interview<'_>>,
 ) -> Result<Value, Trouble> {
-    let total = PROGRESS_TOTAL_MAX.max(patience);
-    let options = PeerRequestOptions::with_timeout(patience);
-    let options = options.reset_timeout_on_progress().with_max_total_timeout(total);
-    // The library's clock begins when the request has left; a connection that does not take it has none.
-    let answered = asked(peer, request, options);
-    tokio::time::timeout(total.saturating_add(patience), answered).await.unwrap_or(Err(Trouble::Late))
+    let sending = peer.send_request_with_option(request, PeerRequestOptions::no_options());
+    let handle = match tokio::time::timeout(patience, sending).await {
+        Ok(sent) => sent.map_err(trouble)?,
+        Err(_) => return Err(Trouble::Late), // the connection does not take it
+    };
+    line.is_called(&handle.progress_token);
+    let mut waiting = Waiting { peer, id: Some(handle.id.clone()) };
+    let mut answer = std::pin::pin!(handle.await_response());
+    let (mut silent_until, mut until) =
+        (Instant::now() + patience, Instant::now() + PROGRESS_TOTAL_MAX.max(patience));
+    let mut person: Option<(Instant, Promise<'_, ()>)> = None;
+    let mut left = elicit::ASKING_MAX;
+    loop {
+        let is_asking = person.is_some();
+        let asking = async {
+            match &mut person {
+                Some((_, interview)) => interview.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = &mut answer => {
+                waiting.id = None;
+                line.is_over();
+                return serde_json::to_value(answer.map_err(trouble)?)
+                    .map_err(|error| Trouble::Lost(error.to_string()));
+            }
+            () = asking => {
+                let took = person.take().map_or(Duration::ZERO, |(began, _)| began.elapsed());
+                left = left.saturating_sub(took);
+                (silent_until, until) = (silent_until + took, until + took);
+            }
+            Some(news) = line.news.recv(), if !is_asking => match (news, &interview) {
+                (News::Progress, _) => silent_until = Instant::now() + patience,
+                (News::Asked(params, answer), Some(interview)) => {
+                    person = Some((Instant::now(), Box::pin(interview.hold(*params, answer, left))));
+                }
+                (News::Asked(_, answer), None) => drop(answer.send(elicit::declined())),
+            },
+            () = sleep_until(silent_until.min(until)), if !is_asking => return Err(Trouble::Late),
+        }
+    }
 }
 
 async fn asked(

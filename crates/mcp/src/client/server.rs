@@ -7,6 +7,7 @@
 
 #![expect(deprecated, reason = "logging leaves the protocol, and servers do not know it yet")]
 
+use super::elicit::{Calls, Interview};
 use super::json;
 use super::link::{self, Connection, Listener, Trouble};
 use super::log::Log;
@@ -27,6 +28,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use throughline_core::tool::Asker;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -79,7 +81,15 @@ pub struct Server {
     /// A call went wrong: is it still there?
     doubted: Notify,
     changed: Arc<Notify>,
+    calls: Arc<Calls>,
     turnstile: Semaphore,
+}
+
+/// On whose behalf a tool is called.
+pub struct Person<'a> {
+    pub session: &'a str,
+    /// A way to ask them what the server wants to know. None: there is none.
+    pub asker: Option<&'a dyn Asker>,
 }
 
 struct State {
@@ -141,6 +151,7 @@ impl Server {
             wanted: Notify::new(),
             doubted: Notify::new(),
             changed: Arc::default(),
+            calls: Arc::default(),
         }
     }
 
@@ -296,7 +307,10 @@ impl Server {
             server: self.settings.name.clone(),
             changed: self.changed.clone(),
             redactor: self.redactor.clone(),
+            calls: self.calls.clone(),
+            asks: self.surroundings.asks,
         };
+        self.calls.renewed();
         let connection = link::connect(&self.settings, &self.surroundings, &self.log, listener).await?;
         let listing = self.listing(connection.running.peer()).await?;
         self.publish(listing);
@@ -460,7 +474,12 @@ impl Server {
     // Being called
 
     /// Always a result that a model can read, whatever happens.
-    pub async fn call(self: &Arc<Self>, action: &Action, arguments: Map<String, Value>) -> String {
+    pub async fn call(
+        self: &Arc<Self>,
+        action: &Action,
+        arguments: Map<String, Value>,
+        person: &Person<'_>,
+    ) -> String {
         if let Some(refusal) = self.refusal() {
             return json::error(refusal);
         }
@@ -476,7 +495,7 @@ impl Server {
         };
         let _busy = Busy::new(self);
         let began = Instant::now();
-        match self.acted(&peer, action, arguments).await {
+        match self.acted(&peer, action, arguments, person).await {
             Ok(result) => {
                 self.state().failures = 0;
                 result
@@ -534,13 +553,18 @@ impl Server {
         peer: &Peer<RoleClient>,
         action: &Action,
         arguments: Map<String, Value>,
+        person: &Person<'_>,
     ) -> Result<String, Trouble> {
         let patience = self.settings.timeout;
         match action {
             Action::Tool(name) => {
                 let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
                 let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-                let answer = link::ask_for_work(peer, request, patience).await?;
+                let asker = person.asker.filter(|_| self.surroundings.asks);
+                let line = self.calls.begin(person.session, asker.is_some());
+                let (server, redactor) = (self.settings.name.as_str(), &self.redactor);
+                let interview = asker.map(|asker| Interview { server, redactor, asker });
+                let answer = link::ask_for_work(peer, request, patience, line, interview).await?;
                 self.rendered(answer, |desk, answer| desk.tool(answer)).await
             }
             Action::ListResources => Ok(result::resources(&self.pages(peer, "resources", patience).await?)),

@@ -113,7 +113,7 @@ pub fn with_env(mut settings: ServerSettings, name: &str, value: &str) -> Server
 }
 
 pub fn start(home: &Path, servers: Vec<ServerSettings>) -> Arc<Client> {
-    Client::start(servers, Surroundings { home: home.to_owned(), environment: environment() })
+    Client::start(servers, Surroundings { home: home.to_owned(), environment: environment(), asks: true })
 }
 
 /// Started, and every server reached.
