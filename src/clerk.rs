@@ -9,7 +9,7 @@ pub mod lists;
 
 use crate::cmd::memory::{Memory as Remembers, Order, Typed};
 use crate::cmd::status::remembering as remembering_line;
-use crate::config::{Environment, Overrides, Written};
+use crate::config::{EFFORTS, Environment, Overrides, Written};
 use crate::equip::Mcp;
 use crate::equip::plugins::Plugins;
 use crate::home::Home;
@@ -244,8 +244,12 @@ impl Attendant {
     }
 
     fn global_reasoning(&self, argument: &str) -> Option<Found> {
-        let level = argument.strip_suffix("--global")?.trim();
-        Some(Found::Said(match self.edit("agent.reasoning_effort", Scalar::Text(level)) {
+        let level = argument.strip_suffix("--global")?.trim().to_lowercase();
+        if !EFFORTS.contains(&level.as_str()) {
+            let levels = EFFORTS.join(", ");
+            return Some(Found::Said(format!("{level:?} is no level: {levels}. Nothing was changed.")));
+        }
+        Some(Found::Said(match self.edit("agent.reasoning_effort", Scalar::Text(&level)) {
             Ok(()) => format!(
                 "agent.reasoning_effort is {level} in config.yaml, and counts from the next start on."
             ),

@@ -171,6 +171,9 @@ pub struct Written {
     jobs: Option<String>,
 }
 
+/// Hermes' levels of thinking.
+pub const EFFORTS: [&str; 8] = ["none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra"];
+
 /// What the program does. Validated: nothing here is looked at twice.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -181,6 +184,8 @@ pub struct Settings {
     pub drain: Sourced<Duration>,
     /// The most steps of one turn.
     pub steps_max: Sourced<u64>,
+    /// How much the model is to think, where a conversation says nothing else. None: as its provider likes.
+    pub reasoning_effort: Option<Sourced<String>>,
     /// The most tokens of one turn.
     pub turn_tokens_max: Option<Sourced<u64>>,
     /// What one human message may cause among agents.

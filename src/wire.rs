@@ -983,6 +983,7 @@ fn options(
             review: intervals(settings),
             ..Rules::default()
         },
+        reasoning: settings.reasoning_effort.as_ref().map(|effort| effort.value.clone()),
         recollects: settings.recollects.value && !matches!(settings.model, ModelChoice::Rehearsal),
         administrators: administrators(settings),
         lifecycle: lifecycle(settings),

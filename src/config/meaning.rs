@@ -57,6 +57,7 @@ impl Written {
         let drain = self.drain(&mut report);
         let steps_max = or_default(self.config.settings.agent.max_turns, 90);
         report.sourced("agent.max_turns", &steps_max);
+        let reasoning_effort = self.reasoning_effort(&mut report);
         let turn_tokens_max = self.config.own.turn_tokens_max.map(Sourced::from);
         match &turn_tokens_max {
             Some(max) => report.sourced("throughline.turn_tokens_max", max),
@@ -96,6 +97,7 @@ impl Written {
                 busy_input,
                 drain,
                 steps_max,
+                reasoning_effort,
                 turn_tokens_max,
                 chain,
                 landlock,
@@ -266,6 +268,22 @@ impl Written {
             quiet: Duration::from_secs(quiet.saturating_mul(60)),
             platforms,
         }
+    }
+
+    /// A level that nobody knows is none, as in Hermes, and is told of.
+    fn reasoning_effort(&self, report: &mut Report) -> Option<Sourced<String>> {
+        let effort = Sourced::from(self.config.settings.agent.reasoning_effort.clone()?);
+        if !EFFORTS.contains(&effort.value.as_str()) {
+            let text = format!(
+                "`agent.reasoning_effort` is {:?}, which is no level, so the model decides; levels are {}",
+                effort.value,
+                EFFORTS.join(", ")
+            );
+            report.warn(&effort.origin, text);
+            return None;
+        }
+        report.sourced("agent.reasoning_effort", &effort);
+        Some(effort)
     }
 
     fn busy_input(&self, report: &mut Report) -> Sourced<BusyInput> {

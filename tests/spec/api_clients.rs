@@ -1,10 +1,12 @@
 //! Libraries by which other programs speak to OpenAI's API, each streaming turns in which the agent uses its own tools,
 //! and running tools of its own. What is said and checked is in `tests/peers/clients`; here also: through `kill -9`.
 
-use crate::gateway::{Client, Gateway, Place};
+use crate::gateway::{Client, Gateway, Place, rows};
 use crate::model::ModelServer;
 use crate::peers;
 use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -190,5 +192,60 @@ fn a_command_that_needs_a_yes_is_refused_at_once_where_nobody_can_give_it() {
     let path = format!("/api/approvals/{asked}");
     gateway.client.post(&path, &[], &json!({"decision": "deny", "reason": "see command_allowlist"})).unwrap();
     assert_eq!(held.join().unwrap().unwrap(), "I may not.");
+    gateway.stop();
+}
+
+/// Whoever hung up before its turn began has withdrawn it, also after a crash.
+#[test]
+fn a_request_that_only_waits_is_withdrawn_with_its_client_for_good() {
+    let place = Place::new();
+    let launch =
+        place.rehearsing(&json!({"rules": [{"when": {"contains": "slowly"}, "latency_ms": 600_000}]}));
+    let gateway = launch.start();
+    let sent = |text: &str| {
+        let body = json!({"messages": [{"role": "user", "content": text}]}).to_string();
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             X-Hermes-Session-Id: s\r\nX-Throughline-On-Disconnect: stop\r\nContent-Length: {}\r\n\r\n",
+            gateway.client.address,
+            gateway.client.key,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(gateway.client.address).unwrap();
+        stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
+        stream
+    };
+    let until = |what: &str, condition: &str| {
+        let began = Instant::now();
+        while rows(&place.home(), &[("tl_inbox", condition)]).is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let _running = sent("slowly");
+    until("the first one runs", "seq = 1 AND state = 1");
+    let waiting = sent("and then this");
+    until("the second one waits", "seq = 2 AND state = 0");
+    drop(waiting);
+    until("the second one is withdrawn", "seq = 2 AND state = 2");
+    gateway.kill();
+    let gateway = launch.start();
+    assert!(!place.asked().iter().any(|asked| asked.to_string().contains("and then this")));
+    let waits = rows(&place.home(), &[("tl_inbox", "seq = 2 AND state <> 2")]);
+    assert!(waits.is_empty(), "{waits:?}");
+    gateway.kill();
+}
+
+#[test]
+fn how_much_the_model_thinks_is_what_the_settings_say_unless_the_client_says_otherwise() {
+    let place = Place::new();
+    place.write("home/config.yaml", "agent: {reasoning_effort: High}\n");
+    let gateway = place.rehearsing(&json!({})).start();
+    gateway.client.say("s", "first");
+    let body = json!({"messages": [{"role": "user", "content": "second"}], "reasoning_effort": "low"});
+    gateway.client.chat(&[("X-Hermes-Session-Id", "s")], &body).unwrap();
+    let asked = place.asked();
+    let efforts: Vec<&Value> = asked.iter().map(|asked| &asked["sampling"]["reasoning_effort"]).collect();
+    assert_eq!(efforts, ["high", "low"]);
     gateway.stop();
 }

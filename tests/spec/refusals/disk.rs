@@ -27,7 +27,7 @@ const ON_A_SMALL_DISK: &str = r#"mount -t tmpfs -o size="$1" tmpfs "$0" && shift
 /// Mounts its home again, to be read only.
 const ON_A_READ_ONLY_DISK: &str = r#"mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@""#;
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     let output = Command::new("id").arg("-u").output().unwrap();
     output.stdout == b"0\n"
 }

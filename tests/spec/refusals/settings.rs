@@ -93,3 +93,18 @@ fn a_port_in_use_is_named_with_the_setting_that_changes_it() {
     says(refused(&launch.run()), &[&address, "API_SERVER_PORT", "in use"]);
     assert!(!place.file("home/gateway.pid").exists(), "a gateway that never was holds the home");
 }
+
+/// A user without the right to it: in a network of its own, where no other setting of the machine counts.
+#[test]
+fn port_80_without_the_right_to_it_is_refused_with_what_to_do() {
+    let place = Place::new();
+    let user: &[&str] = match super::disk::is_root() {
+        true => &["unshare", "--net"],
+        false => &["unshare", "--net", "--map-root-user"],
+    };
+    let wrapper =
+        [user, &["setpriv", "--bounding-set", "-net_bind_service", "--inh-caps", "-net_bind_service"]]
+            .concat();
+    let launch = place.launch().arg("--host").arg("0.0.0.0").arg("--port").arg("80").through(&wrapper);
+    says(refused(&launch.run()), &["0.0.0.0:80", "Permission denied", "below 1024", "--port", "8642"]);
+}

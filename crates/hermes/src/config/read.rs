@@ -107,6 +107,8 @@ pub struct Timeouts {
 pub struct Agent {
     pub local_stream_stale_timeout: Option<At<f64>>,
     pub max_turns: Option<At<u64>>,
+    /// How much the model is to think. `none` where the file says no in any of Hermes' ways.
+    pub reasoning_effort: Option<At<String>>,
     pub restart_drain_timeout: Option<At<f64>>,
 }
 
@@ -435,8 +437,21 @@ impl<'a> Reader<'a> {
         Agent {
             local_stream_stale_timeout: self.number("agent.local_stream_stale_timeout"),
             max_turns: self.count("agent.max_turns").or_else(|| self.count("max_turns")),
+            reasoning_effort: self.reasoning_effort(),
             restart_drain_timeout: self.number("agent.restart_drain_timeout"),
         }
+    }
+
+    fn reasoning_effort(&mut self) -> Option<At<String>> {
+        const PATH: &str = "agent.reasoning_effort";
+        let node = self.root.get(PATH)?;
+        match as_boolean(&node.value) {
+            Some(false) => return Some(At { value: "none".into(), place: node.place }),
+            Some(true) => return None, // as in Hermes: the model's own measure
+            None => {}
+        }
+        let effort = self.text(PATH)?.map(|effort| effort.trim().to_lowercase());
+        Some(if effort.value == "disabled" { effort.map(|_| "none".to_owned()) } else { effort })
     }
 
     fn compression(&mut self) -> Compression {

@@ -354,6 +354,7 @@ pub const VARIABLES: &[Variables] = &[
     honoured(&["API_SERVER_KEY"]),
     honoured(&["API_SERVER_HOST"]),
     honoured(&["API_SERVER_PORT"]),
+    honoured(&["API_SERVER_CORS_ORIGINS"]),
     honoured(&["GATEWAY_ALLOWED_USERS"]),
     honoured(&["GATEWAY_ALLOW_ALL_USERS"]),
     honoured(&["GATEWAY_MULTIPLEX_PROFILES"]),
