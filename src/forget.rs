@@ -12,10 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use throughline_core::port::StoreError;
 use throughline_core::{SessionId, Time};
 use throughline_hermes::file_policy;
 use throughline_memory::{Memory, settings::directory_of};
-use throughline_store::{Plan, Reader, Subject, Writer};
+use throughline_store::{Forgetting, Plan, Reader, Subject, Writer};
 use throughline_tools::todo::Todo;
 
 /// Where media lie that people sent or tools made.
@@ -31,8 +32,8 @@ const MEDIA: [&str; 10] = [
     "cache/videos",
     "cache/screenshots",
 ];
-/// Shorter ids of people are too likely to be part of a line about something else.
-const WORD_CHARS_MIN: usize = 5;
+/// Shorter names are words of other lines as well: they count only as the value of a field.
+const WORD_CHARS_MIN: usize = 8;
 /// Where copies lie that are out of reach, right below a home.
 const COPIES: [&str; 3] = ["backups", "session-exports", "state-snapshots"];
 
@@ -63,7 +64,7 @@ impl Work {
         work.words.extend(plan.chats.iter().cloned());
         if let Subject::Person { platform, user } = &plan.subject {
             work.notes.insert(directory_of(&format!("{platform}\nuser\n{user}")));
-            work.words.extend(Some(user.clone()).filter(|user| user.chars().count() >= WORD_CHARS_MIN));
+            work.words.insert(user.clone());
         }
         work.notes.retain(|name| people(home).join(name).exists());
         let names: Vec<(&str, BTreeSet<String>)> =
@@ -139,8 +140,18 @@ impl Work {
     }
 }
 
-/// Finishes whatever was begun. The caller owns the home. Returns how many forgettings there were.
+/// Finishes what was begun. The caller owns the home. Returns how many forgettings there were.
 pub fn finish(home: &Path, memory: &Memory, store: &mut Writer, now: Time) -> anyhow::Result<usize> {
+    let open = carry_out_all(home, memory, store)?;
+    scrub(&open, store, now).context(
+        "what was deleted is still in free parts of state.db or in its log. Close every program that has it open, and \
+         run `throughline forget --resume`",
+    )?;
+    Ok(open.len())
+}
+
+/// Deletes what is still there outside of the database. What is left to do then is [`scrub`].
+pub fn carry_out_all(home: &Path, memory: &Memory, store: &mut Writer) -> anyhow::Result<Vec<Forgetting>> {
     let open = store.as_reader().unfinished_forgettings()?;
     for forgetting in &open {
         if let Some(text) = &forgetting.work {
@@ -150,13 +161,15 @@ pub fn finish(home: &Path, memory: &Memory, store: &mut Writer, now: Time) -> an
             store.forgotten_outside(forgetting.number)?;
         }
     }
+    Ok(open)
+}
+
+/// Takes what was deleted out of the database's free parts as well: then it is forgotten.
+pub fn scrub(open: &[Forgetting], store: &mut Writer, now: Time) -> Result<(), StoreError> {
     if !open.is_empty() {
         store.scrub(now)?;
     }
-    for forgetting in &open {
-        store.forgotten(forgetting.number, now)?;
-    }
-    Ok(open.len())
+    open.iter().try_for_each(|forgetting| store.forgotten(forgetting.number, now))
 }
 
 /// What is out of reach, in sentences.
@@ -195,8 +208,8 @@ pub fn out_of_reach(home: &Path, plan: &Plan) -> Vec<String> {
     );
     if plan.summaries > 0 {
         told.push(format!(
-            "{} summaries of shared conversations that may retell it. `throughline forget chat` removes such a \
-             conversation whole.",
+            "{} summaries of shared conversations that may retell it, and their titles and reviews. \
+             `throughline forget chat` removes such a conversation whole.",
             plan.summaries
         ));
     }
@@ -300,11 +313,14 @@ fn without_lines(log: &Path, words: &BTreeSet<String>, out: &mut dyn Write) -> i
     Ok(gone)
 }
 
-/// Not as a part of a longer word.
+/// Not as a part of a longer word; a short one as `session=ann`.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric());
+    let is_short = word.chars().count() < WORD_CHARS_MIN;
     text.match_indices(word).any(|(at, _)| {
-        !is_part(text[..at].chars().next_back()) && !is_part(text[at + word.len()..].chars().next())
+        let before = text[..at].trim_end_matches('"').chars().next_back();
+        let begins = if is_short { before == Some('=') } else { !is_part(before) };
+        begins && !is_part(text[at + word.len()..].chars().next())
     })
 }
 
@@ -333,6 +349,8 @@ mod tests {
             named_in("see /h/image_cache/a.png.txt and image_cache/b c.pdf, image_cache/none", &known);
         assert_eq!(found, ["image_cache/a.png.txt", "image_cache/b c.pdf"]);
         assert!(has_word("user=12345 wrote", "12345") && !has_word("row 9123456", "12345"));
+        assert!(has_word("session=\"test\" began", "test") && !has_word("a test began", "test"));
+        assert!(has_word("of 20260101_1200_ab: gone", "20260101_1200_ab"));
     }
 
     #[test]

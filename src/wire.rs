@@ -804,9 +804,17 @@ async fn finish_forgetting(
     let (path, store) = (home.path().to_owned(), store.clone());
     let work = tokio::task::spawn_blocking(move || {
         let mut writer = store.writer(now)?;
-        let finished = crate::forget::finish(&path, &memory, &mut writer, now)?;
+        let open = crate::forget::carry_out_all(&path, &memory, &mut writer)?;
+        match crate::forget::scrub(&open, &mut writer, now) {
+            Ok(()) => tracing::info!(finished = open.len(), "finished a forgetting that was interrupted"),
+            // A program that only reads keeps no gateway from starting: the next start tries again.
+            Err(StoreError::Busy) => tracing::warn!(
+                "what was forgotten is deleted, but still in free parts of state.db: another program has it open. Close \
+                 it and start the gateway again, or run `throughline forget --resume` while it is stopped"
+            ),
+            Err(error) => return Err(error.into()),
+        }
         writer.close(now)?;
-        tracing::info!(finished, "finished a forgetting that was interrupted");
         Ok(())
     });
     work.await?

@@ -65,26 +65,34 @@ impl Memory {
         }
         let file = target.file(self.settings());
         let locked = file.lock(|| false)?;
-        let mut gone = BTreeSet::new();
-        for _ in 0..SWAPS_MAX {
+        let path = file.path().to_owned();
+        let mut swaps = 0;
+        // The journal is cleared only after the entries are gone: nothing else tells whose they are.
+        let gone = loop {
             let held = locked.read()?;
             let document = Document::parse(held.as_deref().unwrap_or_default());
-            gone = entries_of(&told, &document, sessions);
+            let gone = entries_of(&told, &document, sessions);
+            if gone.is_empty() {
+                break gone;
+            }
             let mut draft = document.draft();
             for entry in &gone {
                 while let Some(at) = draft.texts().iter().position(|text| text == entry) {
                     draft.remove(at);
                 }
             }
-            let text = document.render(&draft).filter(|_| !gone.is_empty());
-            match text.map_or(Ok(()), |text| locked.replace(&held, &text)) {
-                Err(FileError::Changed(_)) => {}
-                ended => {
-                    ended?;
-                    break;
+            let text = document.render(&draft).ok_or_else(|| FileError::Unusable {
+                path: path.clone(),
+                why: "its other entries would read differently without those that are to go".to_owned(),
+            })?;
+            match locked.replace(&held, &text) {
+                Err(FileError::Changed(_)) if swaps < SWAPS_MAX => swaps += 1,
+                replaced => {
+                    replaced?;
+                    break gone;
                 }
             }
-        }
+        };
         let journal = target.journal(self.settings());
         let lines = lines_of(&told, sessions, &gone);
         journal.clear(&lines).map_err(|source| FileError::Write { path: journal.path().to_owned(), source })

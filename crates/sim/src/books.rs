@@ -42,8 +42,6 @@ pub struct Books {
     pub hanging: BTreeMap<u64, Hanging>,
     /// How often a tool ended the process.
     pub kills: u32,
-    /// How many transactions there were.
-    pub commits: usize,
     /// How often a message that waited was read again because its text was on disk only.
     pub texts_read: usize,
     /// Results that the gateway was told are on disk: session and call, and the words.
