@@ -18,7 +18,16 @@ use tempfile::TempDir;
 pub const KEY: &str = "tl-spec-canary-b5c1f20e9d";
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits for what a test wants to see, and says what never came.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
 
 /// A directory with a home in it, gone when the test is over.
 pub struct Place {
@@ -208,15 +217,17 @@ impl Launch {
             sleep(Duration::from_millis(2));
             is_there = holds();
         }
-        let sent =
-            Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status().unwrap();
+        let is_sent = match signal {
+            "KILL" => child.kill().is_ok(), // at once: a program that kills takes its time to start
+            _ => sends(child.id(), signal),
+        };
         let status = wait(&mut child, PATIENCE);
         if status.is_none() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
         let (stdout, stderr) = (stdout.join().unwrap(), stderr.join().unwrap());
-        assert!(is_there && sent.success(), "never came true: {what}\n{stdout}{stderr}");
+        assert!(is_there && is_sent, "never came true: {what}\n{stdout}{stderr}");
         let status = status.unwrap_or_else(|| panic!("{signal} does not end it:\n{stdout}{stderr}"));
         Ended { status, stdout, stderr }
     }
@@ -228,6 +239,11 @@ fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String
         pipe.read_to_end(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     })
+}
+
+/// Sends a signal by its name. False: there is no such process.
+fn sends(pid: u32, signal: &str) -> bool {
+    Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().unwrap().success()
 }
 
 fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
@@ -271,8 +287,7 @@ impl Gateway {
 
     /// Sends a signal by its name: `TERM`, `INT`, `STOP` …
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status().unwrap();
-        assert!(sent.success(), "kill -{name}");
+        assert!(sends(self.pid(), name), "kill -{name}");
     }
 
     /// `kill -9`, and away.

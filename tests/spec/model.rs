@@ -8,6 +8,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+const ALL: usize = usize::MAX;
+
 type Answers = dyn Fn(&Value) -> Value + Send + Sync;
 
 pub struct ModelServer {
@@ -21,7 +23,8 @@ struct Mind {
     /// As they came, byte by byte.
     asked: Mutex<Vec<String>>,
     answered: Mutex<usize>,
-    held: Mutex<bool>,
+    /// So many more may be answered.
+    free: Mutex<usize>,
     released: Condvar,
 }
 
@@ -42,7 +45,7 @@ impl ModelServer {
             latency,
             asked: Mutex::default(),
             answered: Mutex::default(),
-            held: Mutex::default(),
+            free: Mutex::new(ALL),
             released: Condvar::new(),
         });
         let minded = mind.clone();
@@ -74,13 +77,20 @@ impl ModelServer {
 
     /// Whoever asks from now on waits …
     pub fn hold(&self) {
-        *self.mind.held.lock().unwrap() = true;
+        *self.mind.free.lock().unwrap() = 0;
     }
 
     /// … until this.
     pub fn release(&self) {
-        *self.mind.held.lock().unwrap() = false;
+        *self.mind.free.lock().unwrap() = ALL;
         self.mind.released.notify_all();
+    }
+
+    /// One that waits, or the next that asks, is answered; the others wait on.
+    pub fn release_one(&self) {
+        let mut free = self.mind.free.lock().unwrap();
+        *free = free.saturating_add(1);
+        self.mind.released.notify_one();
     }
 
     /// How many requests have been answered.
@@ -126,7 +136,11 @@ impl Mind {
         self.asked.lock().unwrap().push(body);
         let message = (self.answers)(&request);
         thread::sleep(self.latency);
-        drop(self.released.wait_while(self.held.lock().unwrap(), |held| *held).unwrap());
+        let mut free = self.released.wait_while(self.free.lock().unwrap(), |free| *free == 0).unwrap();
+        if *free != ALL {
+            *free -= 1;
+        }
+        drop(free);
         *self.answered.lock().unwrap() += 1;
         let finish = if message.get("tool_calls").is_some() { "tool_calls" } else { "stop" };
         let usage = json!({"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5});

@@ -1,7 +1,9 @@
 //! A client that asks again, and what it may expect.
 
-use crate::gateway::{Place, said};
+use crate::gateway::{Place, said, until};
+use crate::model::ModelServer;
 use serde_json::json;
+use std::time::Duration;
 
 const SESSION: &str = "X-Hermes-Session-Id";
 const KEY: &str = "Idempotency-Key";
@@ -42,20 +44,26 @@ fn p7_an_answer_is_found_by_its_key_after_its_session_has_ended() {
 fn p8_a_message_that_waited_behind_new_is_answered_with_the_agents_own_prompt() {
     let place = Place::new();
     place.write("home/SOUL.md", "You are Ada.");
-    let slow = json!({"rules": [{"when": {"contains": "first"}, "latency_ms": 400}]});
-    let gateway = place.rehearsing(&slow).start();
+    let model = ModelServer::start(Duration::ZERO);
+    place.write("home/config.yaml", format!("model: {}\n", model.setting("m")));
+    model.hold();
+    let gateway = place.launch().start();
     let client = &gateway.client;
+    let status = |name: &str| client.read("/api/control/status")[name].clone();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| client.say("line", "first"));
-        while client.read("/api/control/status")["running_turns"] != 1 {}
+        until("the first is at work", || status("running_turns") == 1);
         let order = scope
             .spawn(|| client.post("/api/sessions/line/commands", &[], &json!({"command": "/new"})).unwrap());
-        while client.read("/api/control/status")["waiting_inputs"] != 1 {}
-        let moved = client.say("line", "second");
-        assert!(moved.said().contains("“second”"), "{}", moved.text());
-        assert!(first.join().unwrap().said().contains("“first”"));
+        until("/new waits", || status("waiting_inputs") == 1);
+        let second = scope.spawn(|| client.say("line", "second"));
+        until("the second waits behind it", || status("waiting_inputs") == 2);
+        model.release();
+        assert_eq!(first.join().unwrap().said(), "re: first");
+        assert_eq!(second.join().unwrap().said(), "re: second");
         assert_eq!(order.join().unwrap().status, 200);
     });
-    let asked = place.asked();
+    let asked = model.requests();
+    assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked.iter().all(|request| request.to_string().contains("You are Ada.")), "{asked:?}");
 }
