@@ -182,7 +182,7 @@ def a_stream_that_was_cut_is_asked_for_again():
         ("sdk-cut-key", {SESSION: "sdk-cut-key", "Idempotency-Key": "cut-1"}),
         (None, {"Idempotency-Key": "cut-2"}),
     ):
-        text = announce(f"streamed slowly {name}")
+        text = announce(f"streamed slowly: {name}.")  # none of them is part of another
         assert breaks_off(lambda: streamed([user(text)], using=once, extra_headers=headers)), "the stream was not cut"
         answer, session = streamed([user(text)], extra_headers=headers)
         same(answer, echo(text))
