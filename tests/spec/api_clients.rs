@@ -48,14 +48,14 @@ macro_rules! clients {
 }
 
 clients! {
-    p13_openai_for_python_streams_turns_with_tools: "openai_sdk.py",
-    p13_openai_for_node_streams_turns_with_tools: "openai_sdk.mjs",
-    p13_the_vercel_ai_sdk_streams_turns_with_tools_on_both_apis: "ai_sdk.mjs",
-    p13_llm_streams_turns_with_tools: "llm_cli.py",
-    p13_litellm_streams_turns_with_tools: "litellm_sdk.py",
-    p13_langchain_streams_turns_with_tools: "langchain_sdk.py",
-    p13_instructor_extracts_by_a_tool_of_its_own: "instructor_sdk.py",
-    p13_pydantic_ai_streams_turns_with_tools: "pydantic_ai_sdk.py",
+    openai_for_python_streams_turns_with_tools: "openai_sdk.py",
+    openai_for_node_streams_turns_with_tools: "openai_sdk.mjs",
+    the_vercel_ai_sdk_streams_turns_with_tools_on_both_apis: "ai_sdk.mjs",
+    llm_streams_turns_with_tools: "llm_cli.py",
+    litellm_streams_turns_with_tools: "litellm_sdk.py",
+    langchain_streams_turns_with_tools: "langchain_sdk.py",
+    instructor_extracts_by_a_tool_of_its_own: "instructor_sdk.py",
+    pydantic_ai_streams_turns_with_tools: "pydantic_ai_sdk.py",
 }
 
 const SESSION: &str = "X-Hermes-Session-Id";
@@ -148,16 +148,43 @@ fn p31_a_request_without_a_session_is_not_reminded_and_reminds_nobody() {
         let found = requests.iter().map(last).rfind(|text| text.contains(words));
         found.unwrap_or_else(|| panic!("nobody asked about {words}"))
     };
+    // A turn waits 300 ms for its own store. One for which that was too short, which is counted, says nothing here:
+    // another conversation asks with other words, which this gives.
+    let missed = || {
+        let counts = client.read("/api/control/counts")["data"].clone();
+        let row = counts.as_array().unwrap().iter().find(|row| row["name"] == "recall_missed").cloned();
+        row.map_or(0, |row| row["count"].as_u64().unwrap())
+    };
+    let in_time = |asks: &dyn Fn(usize) -> String| -> String {
+        let words = (0..50).find_map(|nth| {
+            let before = missed();
+            let words = asks(nth);
+            (missed() == before).then_some(words)
+        });
+        told(&words.expect("one of fifty turns is reminded in time"))
+    };
     chat(&[(SESSION, "named")], "The harbour tax of Piran was abolished.");
     let stateless = chat(&[], "Extract the numbers: harbour tax Piran 12, quicksilver 7.");
     assert!(!told("Extract").contains("abolished"), "{}", told("Extract"));
-    chat(&[("X-Throughline-Memory", "recall")], "What of the harbour tax in Piran?");
-    assert!(told("What of").contains("abolished"), "{}", told("What of"));
-    chat(&[(SESSION, "other")], "Do we know about quicksilver?");
-    assert!(!told("Do we know").contains("quicksilver 7"), "{}", told("Do we know"));
+    let tax = in_time(&|nth| {
+        let words = format!("What of the harbour tax in Piran, {nth}?");
+        chat(&[("X-Throughline-Memory", "recall")], &words);
+        words
+    });
+    assert!(tax.contains("abolished"), "{tax}");
+    let known = in_time(&|nth| {
+        let words = format!("Do we know about quicksilver, {nth}?");
+        chat(&[(SESSION, &format!("other-{nth}"))], &words);
+        words
+    });
+    assert!(!known.contains("quicksilver 7"), "{known}");
     chat(&[(SESSION, &stateless)], "This conversation has a name now.");
-    chat(&[(SESSION, "third")], "Who has quicksilver?");
-    assert!(told("Who has").contains("quicksilver 7"), "{}", told("Who has"));
+    let metal = in_time(&|nth| {
+        let words = format!("Who has quicksilver, {nth}?");
+        chat(&[(SESSION, &format!("third-{nth}"))], &words);
+        words
+    });
+    assert!(metal.contains("quicksilver 7"), "{metal}");
     gateway.stop();
 }
 
