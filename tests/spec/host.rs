@@ -1,7 +1,8 @@
-//! P5 and P20: many agents in one process. What goes wrong with one is that one's matter, everybody
+//! P5: many agents in one process. What goes wrong with one is that one's matter, everybody
 //! can see it, and a restart loses nothing.
 
-use crate::gateway::{Client, Gateway, KEY, Launch, Place, said};
+use crate::gateway::{Client, Gateway, KEY, Launch, Place, said, until};
+use crate::model::ModelServer;
 use crate::peers;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -75,16 +76,8 @@ fn say(client: &Client, agent: &str, session: &str, key: &str, text: &str) -> st
     Ok((reply.status, told))
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < deadline, "never came true: {what}");
-        sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
-fn p20_an_agent_that_cannot_start_is_named_and_tried_again_and_the_others_answer() {
+fn p5_an_agent_that_cannot_start_is_named_and_tried_again_and_the_others_answer() {
     let root = Root::new();
     fs::write(root.home("babbage").join("config.yaml"), "model: [\n").unwrap();
     fs::write(root.home("curie").join("state.db"), "no database at all").unwrap();
@@ -140,8 +133,10 @@ fn p5_profiles_share_a_listener_and_nothing_else() {
     let gateway = root.start();
     let own = |key: &str| Client::new(gateway.client.address, key);
     let (ada, gauss) = (own("tl-spec-ada-5b1f20e9d0aa"), own("tl-spec-gauss-5b1f20e9d0aa"));
-    assert_eq!(say(&ada, "ada", "mine", "k", "hello").unwrap().0, 200);
-    assert_eq!(say(&gauss, "gauss", "mine", "k", "hello").unwrap().0, 200);
+    for (client, agent) in [(&ada, "ada"), (&gauss, "gauss")] {
+        assert_eq!(say(client, agent, "mine", "k", "hello").unwrap().0, 200);
+        assert_eq!(say(client, agent, &format!("talk-of-{agent}"), "k2", "hello").unwrap().0, 200);
+    }
     for (client, agent) in [(&ada, "gauss"), (&gauss, "ada"), (&ada, "default"), (&gateway.client, "ada")] {
         assert_eq!(say(client, agent, "mine", "k", "hello").unwrap().0, 401, "{agent}");
         assert_eq!(client.get(&format!("/p/{agent}/api/status")).unwrap().status, 401, "{agent}");
@@ -150,7 +145,9 @@ fn p5_profiles_share_a_listener_and_nothing_else() {
     assert_eq!(gateway.client.get("/p/nobody/v1/models").unwrap().status, 401);
     let seen = ada.read("/p/ada/api/status");
     assert_eq!(seen["agents"].as_array().unwrap().len(), PROFILES.len());
-    assert!(!seen.to_string().contains("gauss/"), "no word of another's sessions: {seen}");
+    assert!(!seen.to_string().contains("talk-of-gauss"), "no word of another's sessions: {seen}");
+    let listed = ada.read("/p/ada/api/sessions").to_string();
+    assert!(listed.contains("talk-of-ada") && !listed.contains("talk-of-gauss"), "{listed}");
     assert_eq!(gateway.stop().code(), Some(0));
     for name in ["agent.log", "gateway.log"] {
         let log = fs::read_to_string(root.home("ada").join("logs").join(name)).unwrap();
@@ -229,7 +226,7 @@ impl Traffic {
 }
 
 #[test]
-fn p20_restarts_and_kills_under_load_lose_and_double_nothing() {
+fn p7_p8_p9_restarts_and_kills_under_load_lose_and_double_nothing() {
     let root = Root::new();
     let launch = root.launch(&json!({"latency_ms": 30}));
     let mut gateway = launch.start();
@@ -252,7 +249,7 @@ fn p20_restarts_and_kills_under_load_lose_and_double_nothing() {
 }
 
 #[test]
-fn p20_under_a_supervisor_a_restart_is_an_exit_code() {
+fn under_a_supervisor_a_restart_is_an_exit_code() {
     let place = Place::new();
     let gateway = place.rehearsing(&json!({})).env("THROUGHLINE_SUPERVISED", "1").start();
     let asked = gateway.client.post("/api/control/restart", &[], &json!({})).unwrap();
@@ -263,7 +260,7 @@ fn p20_under_a_supervisor_a_restart_is_an_exit_code() {
 }
 
 #[test]
-fn p20_systemd_hears_when_it_is_ready_that_it_lives_and_when_it_stops() {
+fn systemd_hears_when_it_is_ready_that_it_lives_and_when_it_stops() {
     let place = Place::new();
     let path = place.file("notify");
     let listener = UnixDatagram::bind(&path).unwrap();
@@ -299,7 +296,9 @@ fn p15_hermes_own_tools_see_who_runs_and_how_far_it_is() {
         let place = Place::new();
         place.write("home/channel_directory.json", "{\"platforms\": {\"telegram\": [{\"id\": \"1\"}]}}");
         place.write("home/channel_aliases.json", "{\"telegram\": {\"42\": \"Ada\"}}");
-        let gateway: Gateway = place.rehearsing(&json!({"latency_ms": 1500})).start();
+        let model = ModelServer::start(Duration::ZERO);
+        place.write("home/config.yaml", format!("model: {}\n", model.setting("m")));
+        let gateway = place.launch().start();
         let seen = |what: &str| hermes.sees(&place.home(), what);
         let told = seen("running");
         assert_eq!(told["running_pid"], gateway.pid(), "{}: {told}", hermes.version);
@@ -309,12 +308,17 @@ fn p15_hermes_own_tools_see_who_runs_and_how_far_it_is() {
             told["channels"]["platforms"]["telegram"].as_array().into_iter().flatten().collect();
         assert_eq!(names.len(), 1, "a platform that is not served lists only what its owner named: {told}");
         assert_eq!(names[0]["name"], "Ada");
-        if told.get("pid_by_state").is_some() {
+        // Hermes 0.14.0 does not know that yet.
+        let knows = told.get("pid_by_state").is_some();
+        assert_eq!(knows, hermes.version != "0.14.0", "{}: {told}", hermes.version);
+        if knows {
             assert_eq!(told["pid_by_state"], gateway.pid());
             assert_eq!(told["busy"], false);
+            model.hold();
             let client = gateway.client.clone();
             let turn = thread::spawn(move || client.say("s", "a long one").said());
             until("Hermes sees that it is busy", || seen("busy")["busy"] == true);
+            model.release();
             turn.join().unwrap();
         }
         let mode = fs::metadata(place.file("home/gateway_state.json")).unwrap().permissions().mode();
@@ -335,7 +339,14 @@ fn p31_no_key_is_in_a_log_or_a_state_file() {
     gateway.client.say("s", &format!("my key is {KEY}")).said();
     assert_eq!(gateway.stop().code(), Some(0));
     for name in ["logs/agent.log", "logs/gateway.log", "logs/errors.log", "gateway_state.json"] {
-        let text = fs::read_to_string(place.home().join(name)).unwrap_or_default();
+        let text = fs::read_to_string(place.home().join(name));
+        // Where nothing went wrong there may be no log of errors.
+        let text = if name == "logs/errors.log" { text.unwrap_or_default() } else { text.unwrap() };
         assert!(!text.contains(KEY), "{name}");
+    }
+    let log = fs::read_to_string(place.file("home/logs/agent.log")).unwrap();
+    assert!(log.contains("throughline started"), "{log}");
+    for name in ["logs/stdout", "logs/stderr"] {
+        assert!(!fs::read_to_string(place.file(name)).unwrap().contains(KEY), "{name}");
     }
 }
