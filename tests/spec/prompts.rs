@@ -1,7 +1,9 @@
 //! The system prompt: the agent's own words, then the client's layer, frozen until the client changes it.
 
-use crate::gateway::{Client, Place, said};
+use crate::gateway::{Client, Place, said, until};
+use crate::model::ModelServer;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const SESSION: &str = "X-Hermes-Session-Id";
 
@@ -24,22 +26,25 @@ fn asked_about<'a>(asked: &'a [Value], text: &str) -> &'a Value {
 fn p8_a_request_that_waits_keeps_the_prompt_it_came_with() {
     let place = Place::new();
     place.write("home/SOUL.md", "You are Ada.");
-    let slow = json!({"rules": [{"when": {"contains": "first"}, "latency_ms": 500}]});
-    let gateway = place.rehearsing(&slow).start();
+    let model = ModelServer::start(Duration::ZERO);
+    place.write("home/config.yaml", format!("model: {}\n", model.setting("m")));
+    model.hold();
+    let gateway = place.launch().start();
     let client = &gateway.client;
-    let waits = |count: u64| {
-        while client.read("/api/control/status")["waiting_inputs"] != count {}
+    let has = |name: &str, count: u64| {
+        until(&format!("{name}: {count}"), || client.read("/api/control/status")[name] == count);
     };
     std::thread::scope(|scope| {
         let first = scope.spawn(|| say(client, "Layer one.", "first"));
-        while client.read("/api/control/status")["running_turns"] != 1 {}
+        has("running_turns", 1);
         let second = scope.spawn(|| say(client, "Layer one.", "second"));
-        waits(1);
+        has("waiting_inputs", 1);
         let third = scope.spawn(|| say(client, "Layer two.", "third"));
-        waits(2);
+        has("waiting_inputs", 2);
+        model.release();
         assert_eq!([first, second, third].map(|sent| sent.join().unwrap()), [200; 3]);
     });
-    let asked = place.asked();
+    let asked = model.requests();
     for (text, layer, other) in [
         ("first", "Layer one.", "Layer two."),
         ("second", "Layer one.", "Layer two."),
@@ -51,6 +56,7 @@ fn p8_a_request_that_waits_keeps_the_prompt_it_came_with() {
             "{request}"
         );
     }
-    let counts = client.read("/api/control/counts").to_string();
-    assert!(counts.contains("cache_break"), "the one break has a name: {counts}");
+    let counts = client.read("/api/control/counts")["data"].clone();
+    let breaks = counts.as_array().unwrap().iter().find(|row| row["name"] == "cache_break");
+    assert_eq!(breaks.map(|row| &row["count"]), Some(&json!(1)), "the one break has a name: {counts}");
 }

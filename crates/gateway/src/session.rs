@@ -1354,7 +1354,12 @@ impl Actor {
                         let _ = answer.send(verdict.clone()); // its call may be over by now
                     }
                 }
-                Act::Note { name, detail } => tracing::info!(name, detail, "noted"),
+                Act::Note { name, detail } => {
+                    if name == "cache_break" {
+                        self.last_prompt = None; // it has its name: the next request does not give it another
+                    }
+                    tracing::info!(name, detail, "noted");
+                }
                 Act::Accept(input) => self.remember(&input),
                 Act::Promote { .. } | Act::Restore { .. } => {
                     self.forget_composition();
