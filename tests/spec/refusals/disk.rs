@@ -3,6 +3,7 @@
 
 use super::{discreet, refused, says};
 use crate::gateway::{Client, Gateway, Launch, Place, said};
+use crate::model::ModelServer;
 use crate::peers;
 use serde_json::json;
 use std::fs::{self, File};
@@ -24,6 +25,9 @@ enum Scarcity {
 
 /// Runs the rest of its arguments on a home that is a small file system, seen by nobody else.
 const ON_A_SMALL_DISK: &str = r#"mount -t tmpfs -o size="$1" tmpfs "$0" && shift && exec "$@""#;
+/// The same, with this configuration in it.
+const CONFIGURED_ON_A_SMALL_DISK: &str =
+    r#"mount -t tmpfs -o size="$1" tmpfs "$0" && cp "$2" "$0/config.yaml" && shift 2 && exec "$@""#;
 /// Mounts its home again, to be read only.
 const ON_A_READ_ONLY_DISK: &str = r#"mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@""#;
 
@@ -65,13 +69,16 @@ struct Tight {
 }
 
 impl Tight {
-    fn start(place: &Place, scarcity: Scarcity) -> Self {
-        let launch = place.rehearsing(&json!({"latency_ms": 30, "rules": [
-            {"when": {"contains": "slowly"}, "latency_ms": 700},
-        ]}));
+    fn start(place: &Place, scarcity: Scarcity, model: &ModelServer) -> Self {
+        let config = format!("model: {}\nmemory: {{nudge_interval: 0}}\n", model.setting("m"));
+        place.write("home/config.yaml", &config);
         let launch = match scarcity {
-            Scarcity::SmallDisk => through(launch, place, ON_A_SMALL_DISK, &["4m"]),
-            Scarcity::SmallFiles => launch, // the limit is set later, and a write beyond it fails and kills nobody
+            Scarcity::SmallDisk => {
+                let file = place.write("small.yaml", config).display().to_string();
+                through(place.launch(), place, CONFIGURED_ON_A_SMALL_DISK, &["4m", &file])
+            }
+            // The limit is set later, and a write beyond it fails and kills nobody.
+            Scarcity::SmallFiles => place.launch(),
         };
         Self { gateway: launch.start(), scarcity }
     }
@@ -107,6 +114,14 @@ impl Tight {
     }
 }
 
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came true: {what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
 fn send(client: &Client, text: &str) -> crate::gateway::Reply {
     let mut body = said(text);
     body["stream"] = json!(true);
@@ -125,13 +140,16 @@ fn a_full_disk(scarcity: Scarcity) {
     if scarcity == Scarcity::SmallDisk && !can_mount(&place) {
         return;
     }
-    let tight = Tight::start(&place, scarcity);
+    let model = ModelServer::start(Duration::ZERO);
+    let tight = Tight::start(&place, scarcity, &model);
     let client = &tight.gateway.client;
     client.say("steady", "while there is room").said();
 
     // One is accepted before the disk is full, and answered by the model when it is.
+    model.hold();
     let mut accepted =
         vec![collected("a message, answered slowly", send(client, "a message, answered slowly"))];
+    until("the model is asked", || model.asked().len() == 2);
     tight.fill();
     let refusal = loop {
         let text = format!("message {}", accepted.len());
@@ -147,34 +165,24 @@ fn a_full_disk(scarcity: Scarcity) {
     says(&message, &["cannot be written"]);
     assert!(!refusal.header("retry-after").is_empty());
     discreet(&refusal.text());
-    let mut ready = client.get("/health/ready").unwrap();
-    for _ in 0..500 {
-        match ready.status {
-            503 => break,
-            _ => std::thread::sleep(std::time::Duration::from_millis(10)), // the word of it is on its way
-        }
-        ready = client.get("/health/ready").unwrap();
-    }
-    assert_eq!(ready.status, 503);
-    says(&ready.text(), &["unwritable"]);
+    until("it says that it is not ready", || !client.is_ready());
+    says(&client.get("/health/ready").unwrap().text(), &["unwritable"]);
     assert!(client.transcript("steady").len() >= 2, "what is there can still be read");
-    sleep(Duration::from_millis(1500)); // longer than the disk is given between two tries
+    model.release();
+    until("the model has answered", || model.answered() == 2);
+    sleep(Duration::from_millis(2500)); // twice what the disk is given between two tries: nothing comes of them
     assert!(!client.is_ready(), "it believes in a disk that is still full");
     assert!(!accepted[0].1.is_finished(), "an answer left that is not on disk");
 
     tight.make_room();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !client.is_ready() {
-        assert!(Instant::now() < deadline, "it does not notice that there is room again");
-        sleep(Duration::from_millis(20));
-    }
+    until("it notices that there is room again", || client.is_ready());
     let refused_before = format!("message {}", accepted.len());
     let mut sent = vec!["while there is room".to_owned()];
     for (text, answer) in accepted {
-        assert!(answer.join().unwrap().ends_with(&format!("“{text}”")));
+        assert_eq!(answer.join().unwrap(), format!("re: {text}"));
         sent.push(text);
     }
-    assert!(send(client, &refused_before).streamed().unwrap().ends_with(&format!("“{refused_before}”")));
+    assert_eq!(send(client, &refused_before).streamed().unwrap(), format!("re: {refused_before}"));
     sent.push(refused_before);
     let rows = client.transcript("steady");
     let users: Vec<_> =
@@ -184,7 +192,7 @@ fn a_full_disk(scarcity: Scarcity) {
     assert_eq!(client.read("/api/control/check")["data"], json!([]));
     discreet(&tight.gateway.log());
     assert_eq!(tight.gateway.stop().code(), Some(0));
-    assert_eq!(place.asked().len(), sent.len(), "no answer was asked for twice");
+    assert_eq!(model.asked(), sent, "no answer was asked for twice");
 }
 
 #[test]
@@ -195,15 +203,6 @@ fn p7_a_full_disk_accepts_nothing_keeps_everything_and_recovers() {
 #[test]
 fn p7_files_that_may_not_grow_are_a_full_disk_too() {
     a_full_disk(Scarcity::SmallFiles);
-}
-
-/// Until it says that it is ready, or that it is not.
-fn wait_until(client: &Client, ready: bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while client.is_ready() != ready {
-        assert!(Instant::now() < deadline, "it never noticed");
-        sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -223,7 +222,7 @@ fn p7_a_database_that_is_deleted_under_the_gateway_accepts_nothing_more() {
         assert_eq!((refusal.status, code.as_str()), (503, "unwritable"), "{session}: {message}");
         says(&message, &expected);
     }
-    wait_until(client, false);
+    until("it notices", || !client.is_ready());
     says(&client.get("/health/ready").unwrap().text(), &expected);
     let status = place.launch().arg("status").run();
     says(&status.stdout, &expected);
@@ -241,21 +240,17 @@ fn p7_a_home_that_is_moved_away_under_the_gateway_is_used_again_when_it_is_back(
     let gateway = place.rehearsing(&json!({"latency_ms": 5})).start();
     let client = &gateway.client;
     client.say("steady", "while it is there").said();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while client.read("/api/control/status")["tended"] != true {
-        // What is being written just now would not be known to stand, and only a start would find out.
-        assert!(Instant::now() < deadline, "the writer never comes to rest");
-        sleep(Duration::from_millis(5));
-    }
+    // What is being written just now would not be known to stand, and only a start would find out.
+    until("the writer comes to rest", || client.read("/api/control/status")["tended"] == true);
     fs::rename(place.home(), place.file("elsewhere")).unwrap();
-    wait_until(client, false); // also where nobody writes
+    until("it notices, also where nobody writes", || !client.is_ready());
     assert_eq!(client.say("steady", "while it is away").status, 503);
     assert!(!place.home().join("state.db").exists(), "nothing is made in its place");
     if place.home().exists() {
         fs::remove_dir_all(place.home()).unwrap(); // what else is kept there may have been made anew
     }
     fs::rename(place.file("elsewhere"), place.home()).unwrap();
-    wait_until(client, true);
+    until("it is used again", || client.is_ready());
     client.say("steady", "it is back").said();
     let rows = client.transcript("steady");
     let users: Vec<_> =
