@@ -3,6 +3,7 @@
 use crate::gateway::{Client, Launch, Place, free_port, said};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const OTHER_KEY: &str = "tl-spec-other-7d21c0aa51";
 
@@ -26,9 +27,10 @@ fn p5_two_homes_share_a_process_and_nothing_else() {
     let (launch, [one, two]) = two(&place);
     let mut gateway = launch.spawn();
     gateway.wait_until_ready();
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !two.is_ready() {
-        assert!(gateway.is_running());
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(gateway.is_running() && Instant::now() < deadline, "the second is not ready");
+        std::thread::sleep(Duration::from_millis(2));
     }
     one.say("mine", "a word about mine").said();
     two.say("theirs", "a word about theirs").said();

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
@@ -181,7 +181,9 @@ fn p9_a_model_that_never_answers_holds_up_neither_others_nor_a_stop() {
     provider.is(Mood::Silent);
     let client = gateway.client.clone();
     let waiting = thread::spawn(move || ask(&client, "k1"));
+    let deadline = Instant::now() + Duration::from_secs(120);
     while provider.heard().is_empty() {
+        assert!(Instant::now() < deadline, "the model was never asked");
         thread::sleep(Duration::from_millis(5));
     }
     provider.is(Mood::Well);
