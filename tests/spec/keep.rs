@@ -18,7 +18,7 @@ const SUMMARY: &str =
     "## Goal\nMove the archive, box by box.\n\n## Critical Context\nThe code word is heron-7731.";
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !holds() {
         assert!(Instant::now() < deadline, "never came true: {what}");
         sleep(Duration::from_millis(2));
@@ -256,7 +256,7 @@ fn a_backup_that_is_killed_goes_on_where_it_stopped_with_the_home_as_it_is_now()
     let launch = arguments.iter().fold(place.launch(), |launch, word| launch.arg(*word));
     let length = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
     // The second is killed while it still goes on with what the first one left.
-    for past in [20_000_000, 1_000_000, 30_000_000] {
+    for past in [20_000_000, 1_000_000, 24_000_000] {
         let ended = launch.ended_by("KILL", "it writes", || length(&partial) >= past);
         assert!(!ended.status.success() && !archive.exists() && partial.exists());
     }
@@ -364,7 +364,8 @@ fn a_restore_that_is_killed_goes_on_where_it_stopped() {
     succeeds(&place, &["backup", "--to", &archive]);
     let target = file(&place, "elsewhere");
     let restore = ["restore", &archive, "--to", &target];
-    for file in ["skills/heavy/2.bin", "skills/heavy/7.bin"] {
+    // Written in the order of their names: eight more come after these.
+    for file in ["skills/heavy/1.bin", "skills/heavy/11.bin"] {
         let killed = restore.iter().fold(place.launch(), |launch, word| launch.arg(*word)).spawn();
         until("it writes", || Path::new(&target).join(file).exists());
         killed.kill();
