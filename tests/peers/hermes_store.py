@@ -90,6 +90,14 @@ def check():
     return found
 
 
+def wait_for(path):
+    """Until the test has written this file."""
+    deadline = time.monotonic() + 120
+    while not os.path.exists(path):
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.005)
+
+
 OURS = {
     "schema": schema,
     "routes": routes,
@@ -98,6 +106,7 @@ OURS = {
     "can": can,
     "check": check,
     "pause": time.sleep,
+    "wait_for": wait_for,
 }
 
 
