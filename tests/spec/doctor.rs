@@ -493,7 +493,7 @@ fn p16_an_undo_killed_at_any_commit_leaves_what_it_found_or_what_it_puts_back() 
 
 #[test]
 fn p16_a_repair_that_is_interrupted_says_how_to_go_on() {
-    const MANY: usize = 400;
+    const MANY: usize = 1500;
     let place = Place::new();
     let all = rotated(&place, MANY);
     // A backup that an interruption left without its end.
