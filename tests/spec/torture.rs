@@ -59,8 +59,14 @@ fn p7_p8_p9_kill_9_at_random_moments_loses_doubles_and_reorders_nothing() {
             })
             .collect();
         for _ in 0..kills {
-            // One in four hits the start itself: recovery must survive its own death.
-            let moment = if chance.below(4) == 0 { chance.below(40) } else { 40 + chance.below(400) };
+            // One in four hits the start itself: recovery must survive its own death. The others hit the talk.
+            let moment = match chance.below(4) {
+                0 => chance.below(40),
+                _ => {
+                    gateway.wait_until_ready();
+                    chance.below(400)
+                }
+            };
             sleep(Duration::from_millis(moment));
             gateway.kill();
             place.append("model.log", "\n{\"killed\": true}\n");
@@ -86,6 +92,7 @@ fn p7_p8_p9_kill_9_at_random_moments_loses_doubles_and_reorders_nothing() {
     let retries: u64 = told.iter().map(|told| told.retries).sum();
     let replays: u64 = told.iter().map(|told| told.replays).sum();
     let cut_short = place.asked().iter().filter(|asked| asked["session"].is_string()).count() - accepted;
+    assert!(cut_short > 0 && retries > 0, "no kill hit a turn: {accepted} accepted, {retries} retries");
     println!(
         "{accepted} messages accepted in {} sessions, {cut_short} answers cut short, {retries} retries, \
          {replays} replays, {kills} kills, {:.1} s",
