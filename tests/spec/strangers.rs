@@ -9,13 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..2_000 {
-        if holds() {
-            return;
-        }
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !holds() {
+        assert!(Instant::now() < deadline, "it did not happen: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("it did not happen: {what}");
 }
 
 /// Somebody who takes a port, writes down everything that is said to it, and answers as if all were well.
@@ -101,8 +99,12 @@ fn p5_two_homes_with_the_same_last_name_are_two_agents() {
     let gateway = launch.start();
     until("both are there", || gateway.log().contains("ready   after"));
     let clients = ports.map(|port| Client::new(([127, 0, 0, 1], port).into(), KEY));
-    for (client, session) in clients.iter().zip(["first", "second"]) {
+    let talks = ["talk-of-x", "talk-of-y"];
+    for (client, session) in clients.iter().zip(talks) {
         client.say(session, "a word").said();
+        // There is nothing to compress, which is logged with the session's name.
+        let path = format!("/api/sessions/{session}/commands");
+        assert_eq!(client.post(&path, &[], &json!({"command": "/compress"})).unwrap().status, 200);
     }
     let names = clients.each_ref().map(|client| client.read("/api/status")["agent"].clone());
     assert_eq!(names, [json!("x-agent"), json!("y-agent")]);
@@ -128,8 +130,8 @@ fn p5_two_homes_with_the_same_last_name_are_two_agents() {
     for (nth, home) in homes.iter().enumerate() {
         let log = fs::read_to_string(home.join("logs/agent.log")).unwrap();
         assert!(log.contains("throughline started version"), "{}: {log}", home.display());
-        let sessions = [log.contains("first"), log.contains("second")];
-        assert!(!sessions[1 - nth], "{} has the other's lines: {log}", home.display());
+        assert!(log.contains(talks[nth]), "{} lacks its own lines: {log}", home.display());
+        assert!(!log.contains(talks[1 - nth]), "{} has the other's lines: {log}", home.display());
     }
 }
 
