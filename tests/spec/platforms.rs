@@ -227,6 +227,13 @@ impl<Server: Local> World<Server> {
 /// How often each reply is there, plain and marked, by what it answers.
 type Replies = BTreeMap<String, (usize, usize)>;
 
+/// Where it was killed before a reply was begun, nothing is sent again.
+fn came_once(replies: &Replies, moments: &[&str]) {
+    for moment in moments {
+        assert_eq!(replies[&format!("killed {moment}.")], (1, 0), "{moment}: {replies:?}");
+    }
+}
+
 /// Every moment in a world of its own would be as good, and slower.
 fn through<Server: Local>(is_keyed: bool, moments: &[Moment<Server>]) -> Replies {
     let world = World::<Server>::new();
@@ -249,6 +256,7 @@ fn through<Server: Local>(is_keyed: bool, moments: &[Moment<Server>]) -> Replies
         }
         replies.insert(text.to_owned(), (plain, marked));
     }
+    assert_eq!(replies[LAST], (1, 0), "nobody killed that one: {:?}", world.server.shown());
     assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
     assert!(gateway.stop().success());
     replies
@@ -453,7 +461,7 @@ impl Local for Slack {
 
 #[test]
 fn p7_p8_on_slack_kill_9_at_any_step_of_the_way_in_loses_and_doubles_nothing() {
-    through::<Slack>(
+    let replies = through::<Slack>(
         false,
         &[
             Moment { name: "before anything was told", is_early: false, arm: nothing, reached: None },
@@ -487,6 +495,15 @@ fn p7_p8_on_slack_kill_9_at_any_step_of_the_way_in_loses_and_doubles_nothing() {
                 arm: |world, _| Slack::fails(world, "apps.connections.open", Fault::Hang),
                 reached: Some(hangs),
             },
+        ],
+    );
+    came_once(
+        &replies,
+        &[
+            "before anything was told",
+            "while its author was looked up",
+            "while the bot learned who it is",
+            "while it asked where to connect",
         ],
     );
 }
@@ -604,7 +621,7 @@ impl Local for Telegram {
 
 #[test]
 fn p7_p8_on_telegram_kill_9_at_any_step_of_the_way_in_loses_and_doubles_nothing() {
-    through::<Telegram>(
+    let replies = through::<Telegram>(
         false,
         &[
             Moment { name: "before anything was told", is_early: false, arm: nothing, reached: None },
@@ -645,6 +662,16 @@ fn p7_p8_on_telegram_kill_9_at_any_step_of_the_way_in_loses_and_doubles_nothing(
                 arm: |world, _| Telegram::fails(world, "getUpdates", telegram::Fault::SilenceAfter),
                 reached: Some(hangs),
             },
+        ],
+    );
+    came_once(
+        &replies,
+        &[
+            "before anything was told",
+            "while the bot learned who it is",
+            "while it made sure that nobody else is called",
+            "when it first asked for news",
+            "when the news were on their way",
         ],
     );
 }
