@@ -60,6 +60,15 @@ fn the_agent_calls_the_reference_servers_and_outlives_one_that_dies() {
         "{offered}"
     );
     assert!(!offered.contains("mcp__everything__long"), "only what is included: {offered}");
+
+    // One of them dies: the other still answers, and so does the agent.
+    let mut children = Command::new("pgrep");
+    children.args(["-P", &gateway.pid().to_string(), "-f", "server-everything"]);
+    let pid = String::from_utf8(children.output().unwrap().stdout).unwrap().trim().to_owned();
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success(), "{pid:?}");
+    assert!(gateway.client.say("s2", "go").text().contains("done"));
+    let told = results(&gateway.client, "s2");
+    assert!(told.len() == 4 && told[1].contains("the note"), "{told:?}");
     assert!(gateway.stop().success());
 
     // The same tools in the same order after a restart: the prefix holds.
