@@ -174,6 +174,13 @@ fn p22_the_tenth_turn_is_looked_back_at_on_its_own_bytes_and_told_once() {
     assert!(gateway.stop().success());
 }
 
+/// How many of these there are in the home.
+fn rows(world: &World, what: &str) -> u32 {
+    let store = rusqlite::Connection::open(world.place.file("home/state.db")).unwrap();
+    store.busy_timeout(Duration::from_secs(30)).unwrap();
+    store.query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0)).unwrap()
+}
+
 #[test]
 fn p22_a_review_that_is_killed_is_run_again_and_told_once() {
     let world = Reviewed::new("memory: {nudge_interval: 2}\n");
@@ -198,7 +205,10 @@ fn p22_a_review_that_is_killed_is_run_again_and_told_once() {
     let ends = |request: &Value| request["messages"].as_array().unwrap().last().unwrap()["role"] == "tool";
     world
         .until("its end", |world| world.model.requests().iter().filter(|request| ends(request)).count() == 2);
-    thread::sleep(Duration::from_millis(300));
+    world.until("it is over", |world| {
+        rows(world, "tl_review WHERE state = 1") == 2
+            && gateway.client.read("/api/control/status")["undelivered"] == 0
+    });
     assert_eq!(world.times_shown(NOTICE), 1, "nothing was changed by it");
     assert_eq!(world.profile().matches("Ada likes tea").count(), 1, "an entry that is there is not added");
     assert!(gateway.stop().success());
@@ -209,9 +219,9 @@ fn p22_who_wants_no_reviews_gets_none() {
     let world = Reviewed::new("memory: {nudge_interval: 0}\nskills: {creation_nudge_interval: 0}\n");
     let gateway = world.launch.start();
     (1..=11).for_each(|turn| world.turn(&format!("message {turn}")));
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(world.reviews(), [""; 0]);
+    assert_eq!(rows(&world, "tl_review"), 0, "none fell due");
     assert!(gateway.stop().success());
+    assert_eq!(world.reviews(), [""; 0]);
 }
 
 /// Entries of a hundred characters and one that fills up to exactly `size`, with their separators.
