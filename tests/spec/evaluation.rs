@@ -1,4 +1,4 @@
-//! P19: what is left of a conversation after compression still answers questions about it, at least as
+//! P14, P17: what is left of a conversation after compression still answers questions about it, at least as
 //! well as what Hermes leaves.
 //!
 //! The same conversations, the same window, the same scripted summariser; the judge sees views and
@@ -61,7 +61,7 @@ const GUARANTEED: [(Category, f64); 3] =
     [(Category::Absent, 100.0), (Category::Secret, 100.0), (Category::Injected, 100.0)];
 
 #[test]
-fn p19_a_summary_keeps_what_matters_even_from_a_forgetful_summariser() {
+fn p14_a_summary_keeps_what_matters_even_from_a_forgetful_summariser() {
     let (report, outcomes) = measure(&builtin());
     assert_reaches(&report, BUILTIN_LEAST, &GUARANTEED);
     assert_reaches(&report, 0.0, &BUILTIN_LEAST_EACH);
@@ -93,14 +93,14 @@ const DIGEST_LEAST_EACH: [(Category, f64); 6] = [
 ];
 
 #[test]
-fn p19_a_digest_without_a_model_keeps_the_session_answerable() {
+fn p17_a_digest_without_a_model_keeps_the_session_answerable() {
     let (report, _) = measure(&[Measured::Digest]);
     assert_reaches(&report, DIGEST_LEAST, &GUARANTEED);
     assert_reaches(&report, 0.0, &DIGEST_LEAST_EACH);
 }
 
 #[test]
-fn p19_no_question_is_answered_worse_than_after_hermes() {
+fn p14_no_question_is_answered_worse_than_after_hermes() {
     let scripted: Vec<_> = Scripted::moods().map(Some).collect();
     let (Some(theirs), Some(theirs_alone)) = (hermes(&scripted), hermes(&[None])) else { return };
     let (ours, _) = measure(&builtin());

@@ -35,7 +35,7 @@ fn p4_p9_p31_stops_questions_and_calls_that_kill_survive_a_crash_after_any_commi
 
 /// A client with a tool of its own, which once goes on without bringing what it was asked for.
 #[test]
-fn p9_p13_calls_left_to_a_client_are_answered_once_through_a_crash_after_any_commit() {
+fn p9_calls_left_to_a_client_are_answered_once_through_a_crash_after_any_commit() {
     let points = crash_everywhere(&Plan::errands());
     assert!(points > 20, "the errands make more commits than {points}");
     let report = World::new(5, Plan::errands(), &template(), None).play();
