@@ -45,7 +45,11 @@ fn order(client: &Client, session: &str, order: &str) -> u16 {
 
 /// What the hook has written, one line of JSON per run.
 fn log(place: &Place) -> Vec<Value> {
-    let text = fs::read_to_string(place.file("log")).unwrap_or_default();
+    told(place, "log")
+}
+
+fn told(place: &Place, file: &str) -> Vec<Value> {
+    let text = fs::read_to_string(place.file(file)).unwrap_or_default();
     // What is being written at this moment is read the next time.
     text.split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
@@ -63,23 +67,37 @@ fn assert_sound(gateway: &Gateway) {
 
 #[test]
 fn p20_kill_9_at_any_moment_of_a_hand_over_and_the_hook_hears_of_each_end_once() {
-    let place = place("echo \"$input\" >> log; sleep 0.1", "");
+    let hook =
+        "echo \"$input\" >> begun; while [ -e hold ]; do sleep 0.02; done; echo \"$input\" >> log; sleep 0.1";
+    let place = place(hook, "");
     let launch = launch(&place);
     let sessions: Vec<String> = (0..16).map(|nth| format!("s{nth}")).collect();
     for (nth, session) in sessions.iter().enumerate() {
         let gateway = launch.start();
+        let _ = fs::remove_file(place.file("hold"));
         gateway.client.say(session, "hello").said();
+        if nth % 4 == 3 {
+            until("nothing else is handed over", || is_handed_over(&gateway));
+            place.write("hold", "");
+        }
         assert_eq!(order(&gateway.client, session, "/new"), 200);
-        let has_heard = || log(&place).iter().any(|told| told["session_id"] == session.as_str());
+        let is_in = |file: &str| told(&place, file).iter().any(|told| told["session_id"] == session.as_str());
+        let has_heard = || is_in("log");
         match nth % 4 {
             0 => {} // before the hook, or while it is begun
             1 => until("the hook has heard", has_heard),
             2 => until("it is handed over", || has_heard() && is_handed_over(&gateway)),
-            _ => sleep(Duration::from_millis(nth as u64 * 11)), // wherever it may be
+            _ => until("the hook has begun", || is_in("begun")),
         }
+        assert!(nth % 4 != 3 || !has_heard(), "it is killed in the middle of the hook");
         gateway.kill();
+        // The hook goes on while nobody listens, or when the next one is there.
+        if nth % 8 == 3 {
+            fs::remove_file(place.file("hold")).unwrap();
+        }
     }
     let gateway = launch.start();
+    let _ = fs::remove_file(place.file("hold"));
     let is_clean = || fs::read_dir(place.file("home/throughline.hooks")).is_ok_and(|runs| runs.count() == 0);
     until("all is handed over, and nothing is left behind", || {
         log(&place).len() >= sessions.len() && is_handed_over(&gateway) && is_clean()
@@ -155,8 +173,10 @@ fn p20_a_hand_over_that_comes_to_nothing_is_set_aside_by_name_and_taken_up_on_re
 
 #[test]
 fn p20_three_restarts_in_a_row_hand_over_nothing_twice_and_ask_no_model() {
-    let place = place("echo \"$input\" >> log", "");
-    let launch = launch(&place);
+    // Where nothing ever ends by itself nobody looks for ends.
+    let config = "session_reset: {mode: idle, idle_minutes: 1440}\nthroughline: {expiry_watch_seconds: 1}\n";
+    let place = place("echo \"$input\" >> log", config);
+    let launch = watched(launch(&place));
     let gateway = launch.start();
     for session in ["a", "b"] {
         gateway.client.say(session, "hello").said();
@@ -167,7 +187,8 @@ fn p20_three_restarts_in_a_row_hand_over_nothing_twice_and_ask_no_model() {
     gateway.kill();
     for _ in 0..3 {
         let gateway = launch.start();
-        sleep(Duration::from_millis(500)); // nothing happens
+        let before = looks(&gateway);
+        until("the watch has come round", || looks(&gateway) >= before + 2);
         assert!(is_handed_over(&gateway));
         gateway.kill();
     }
