@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use throughline_servers::telegram::{Chat, User};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What does not come within this does not come by itself.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than an answer takes that was let go.
 const A_WHILE: Duration = Duration::from_millis(600);
 
 struct Banked {
@@ -69,6 +69,15 @@ impl Banked {
         }
     }
 
+    /// Turns that are written down, and wait for more of their kind or are due.
+    fn waiting(&self) -> (usize, usize) {
+        let store = rusqlite::Connection::open(self.world.place.file("home/state.db")).unwrap();
+        store.busy_timeout(PATIENCE).unwrap();
+        let sql = "SELECT count(*) FROM tl_retention WHERE state = ?1";
+        let count = |state: u32| store.query_row(sql, [state], |row| row.get::<_, u32>(0)).unwrap() as usize;
+        (count(0), count(1))
+    }
+
     fn keeps(&self, who: i64, turns: usize) -> Vec<Kept> {
         self.until(&format!("{turns} turns of {who}"), |it| it.bank.kept_of(who).len() >= turns);
         self.bank.kept_of(who)
@@ -87,13 +96,14 @@ fn p24_what_is_buffered_goes_out_under_the_old_document_and_lineage_on_every_kin
         kind => kind.to_owned(),
     };
     let mut lines = Vec::new();
-    for (who, kind) in kinds {
+    for (nth, (who, kind)) in kinds.into_iter().enumerate() {
         banked.hears(who, &format!("first of {who}"));
         banked.orders(who, "/new");
         let first = banked.keeps(who, 1)[0].session.clone();
         banked.hears(who, &format!("second of {who}"));
         banked.hears(who, &format!("third of {who}"));
-        thread::sleep(A_WHILE);
+        // Of everybody before, the fourth waits.
+        banked.until("two of five wait, and nothing is due", |it| it.waiting() == (nth + 2, 0));
         assert_eq!(banked.bank.kept_of(who).len(), 1, "{kind}: two of five");
         banked.orders(who, &order(kind, &first));
         let kept = banked.keeps(who, 3);
@@ -109,7 +119,7 @@ fn p24_what_is_buffered_goes_out_under_the_old_document_and_lineage_on_every_kin
         banked.hears(who, &format!("fourth of {who}"));
         lines.push((who, kind, first, old));
     }
-    thread::sleep(A_WHILE);
+    banked.until("the fourth of each waits, and nothing is due", |it| it.waiting() == (kinds.len(), 0));
     assert_eq!(banked.bank.kept().len(), 15, "what was said after the switch waits for more");
 
     // A stop makes it due, and the next start hands it over, each to the conversation it was said in.
@@ -131,10 +141,10 @@ fn p24_what_is_buffered_goes_out_under_the_old_document_and_lineage_on_every_kin
     for (who, kind, _, old) in &lines {
         banked.orders(*who, &order(kind, old));
     }
-    thread::sleep(A_WHILE);
+    assert_eq!(banked.waiting(), (0, 0), "nothing waits");
     assert!(gateway.stop().success());
     let gateway = banked.world.launch.start();
-    thread::sleep(A_WHILE);
+    assert_eq!(banked.waiting(), (0, 0), "and nothing after a start");
     assert_eq!(banked.bank.kept().len(), 20, "an empty buffer writes nothing");
     assert!(gateway.stop().success());
 }
@@ -152,9 +162,9 @@ fn p24_a_switch_while_the_writer_is_held_comes_second_and_never_are_two_calls_op
     banked.orders(42, "/new"); // it waits for no writer
     banked.hears(42, "four");
     banked.hears(42, "five");
-    // Another conversation is another document: it is handed over beside the first.
-    thread::sleep(A_WHILE);
-    assert!(banked.bank.open() <= 2 && banked.bank.kept().is_empty(), "{:?}", banked.bank.kept());
+    // What was said after the switch goes on with the same document, and waits behind what is held.
+    banked.until("all are due", |it| it.waiting() == (0, 5));
+    assert!(banked.bank.open() == 1 && banked.bank.kept().is_empty(), "{:?}", banked.bank.kept());
     banked.bank.release();
     let kept = banked.keeps(42, 5);
     let of = |session: &str| -> Vec<&str> {
@@ -189,7 +199,7 @@ fn p25_a_recall_that_is_still_on_its_way_delays_no_switch_and_is_nobodys_afterwa
         let next = format!("next after {order}");
         banked.hears(42, &next);
         banked.bank.release_recalls();
-        thread::sleep(A_WHILE);
+        thread::sleep(A_WHILE); // the turn that asked is gone, so that nothing tells when its answer would be there
         let after = format!("and after {next}");
         banked.hears(42, &after);
         for body in banked.world.model.bodies() {
@@ -388,7 +398,7 @@ fn p24_p28_summaries_reviews_and_what_is_done_beside_a_conversation_are_neither_
     banked.world.until("what is done beside it", done);
     banked.hears(42, "the last turn");
     let kept = banked.keeps(42, turns + 1);
-    thread::sleep(A_WHILE);
+    banked.until("nothing waits", |it| it.waiting() == (0, 0));
     let sessions: BTreeSet<&str> = kept.iter().map(|kept| kept.session.as_str()).collect();
     assert_eq!((sessions.len(), banked.bank.kept().len()), (1, turns + 1), "{:#?}", banked.bank.kept());
     let asked = banked.bank.asked();
@@ -414,7 +424,7 @@ fn p24_of_a_skill_that_is_used_by_its_name_only_what_the_person_wrote_is_remembe
     asked(&banked, 2);
     banked.hears(42, "thank you");
     let kept = banked.keeps(42, 2);
-    thread::sleep(A_WHILE);
+    banked.until("nothing waits", |it| it.waiting() == (0, 0));
     assert_eq!(banked.bank.kept().len(), 2, "a name alone says nothing: {:#?}", banked.bank.kept());
     assert!(kept[0].text.contains("User: for two\""), "{kept:?}");
     // What is answered is what the model said of it, which here repeats its question.
