@@ -275,7 +275,11 @@ fn p24_p26_kill_9_of_the_gateway_or_both_at_any_moment_of_a_hand_over_keeps_each
             says(who, format!("first of {who} in round {round}."));
             says(who, format!("second of {who} in round {round}."));
         }
-        until("a turn of each", || line.held().len() >= PEOPLE.len());
+        // Each has one session until then, and a document that is asked for again is no other's.
+        let sessions = || -> BTreeSet<String> {
+            line.held().iter().filter_map(|held| Some(held.rsplit_once('/')?.0.to_owned())).collect()
+        };
+        until("a turn of each", || sessions().len() >= PEOPLE.len());
         // What is left while it is on its way stays what it was; the next one is said in another session.
         for who in PEOPLE.into_iter().skip(round % 2) {
             begins_anew(&world, who);
