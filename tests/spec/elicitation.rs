@@ -147,9 +147,9 @@ fn p9_kill_9_while_a_server_asks_ends_its_call_and_nothing_is_answered_later() {
     assert!(gateway.stop().success());
 }
 
-/// A task has the people of the turn that ordered it, and no others.
+/// No person is asked on behalf of a task.
 #[test]
-fn p31_a_task_of_an_unattended_call_is_refused_at_once_what_its_parent_would_be() {
+fn p31_a_task_is_refused_at_once_what_needs_a_yes() {
     let place = Place::new();
     place.write("home/config.yaml", "approvals: {mode: manual}\n");
     let delegate = json!([{"name": "delegate_task", "arguments": {"goal": "clean the place"}}]);
@@ -158,7 +158,7 @@ fn p31_a_task_of_an_unattended_call_is_refused_at_once_what_its_parent_would_be(
         .rehearsing(&json!({"rules": [
             {"when": {"contains": "tidy", "result": false}, "call": delegate},
             {"when": {"contains": "clean the place", "result": false}, "call": remove},
-            {"when": {"result_contains": "command_allowlist"}, "say": "I may not."},
+            {"when": {"result_contains": "User denied this command"}, "say": "I may not."},
             {"when": {"result_contains": "I may not."}, "say": "It was not allowed."},
         ]}))
         .start();

@@ -63,7 +63,9 @@ fn rows_of(place: &Place, session: &str) -> Vec<String> {
         let mut statement = database.prepare(&sql).unwrap();
         let columns = statement.column_count();
         let found = statement.query_map([session], |row| {
-            (0..columns).map(|at| Ok(format!("{:?}", row.get_ref(at)?))).collect::<rusqlite::Result<Vec<_>>>()
+            (0..columns)
+                .map(|at| Ok(format!("{:?}", row.get::<_, rusqlite::types::Value>(at)?)))
+                .collect::<rusqlite::Result<Vec<_>>>()
         });
         rows.extend(found.unwrap().map(|row| format!("{table}: {}", row.unwrap().join("|"))));
     }

@@ -2,7 +2,7 @@
 //! not at all, and the judge of it.
 
 use crate::books::Books;
-use crate::plan::{ModelPlan, Plan};
+use crate::plan::{ModelPlan, Plan, chat};
 use crate::world::Outside;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ pub struct Elicited {
 }
 
 impl Plan {
-    /// Servers ask in two chats and for a client, two things each, beside other calls of the same turn.
+    /// Servers ask in two chats and for a client, two things each, beside other calls of the same turn. Nothing else is
+    /// said in these chats: it would be taken for an answer.
     pub fn interview() -> Self {
         let script = Self::script();
         let model = ModelPlan {
@@ -31,7 +32,8 @@ impl Plan {
             script: vec![("c0.1", vec![TOOL, "count"]), ("c1.1", vec![TOOL, "look"]), ("a0.1", vec![TOOL])],
             ..script.model.clone()
         };
-        Self { model, ..script }
+        let chats = vec![chat(true, &[("c0.1", 0)]), chat(false, &[("c1.1", 5)])];
+        Self { model, chats, ..script }
     }
 
     pub fn elicits(&self) -> bool {

@@ -64,7 +64,6 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
     let shown = |part: &str| books.shown.iter().filter(|shown| shown.text.contains(part)).count();
     let mut tally = BTreeMap::from([
         ("questions to the model", books.asked.len()),
-        ("questions of servers answered", elicit::answered(books)),
         ("effects", books.effects.len()),
         ("calls of unknown outcome", with(OUTCOME_UNKNOWN)),
         ("calls stopped", with(STOPPED)),
@@ -109,6 +108,10 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
     if !books.errands.is_empty() {
         tally.insert("calls that clients ran", with("ran call-"));
         tally.insert("calls that clients left behind", with(LEFT_BEHIND));
+    }
+    let answered = elicit::answered(books);
+    if answered > 0 {
+        tally.insert("questions of servers answered", answered);
     }
     tally
 }

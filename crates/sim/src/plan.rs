@@ -1085,7 +1085,7 @@ fn steady_chat(agent: usize, chat: usize, lines: RangeInclusive<usize>, after: u
     ChatPlan { agent, keyed: chat.is_multiple_of(2), lines: lines.map(line).collect() }
 }
 
-fn chat(keyed: bool, lines: &[(&str, u64)]) -> ChatPlan {
+pub fn chat(keyed: bool, lines: &[(&str, u64)]) -> ChatPlan {
     ChatPlan { agent: 0, keyed, lines: lines.iter().map(Line::of).collect() }
 }
 

@@ -211,7 +211,9 @@ impl<'a> Scribe<'a> {
                 }
                 act => self.act(&mut change, act)?,
             }
-            if let (Act::Begin { inputs, .. }, Some(Act::Result { .. })) = (act, acts.get(place + 1)) {
+            if let (Act::Begin { inputs, .. }, Some(Act::Result { .. } | Act::Resume { .. })) =
+                (act, acts.get(place + 1))
+            {
                 self.answers_a_question(&mut change, inputs);
             }
         }

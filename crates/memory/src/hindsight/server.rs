@@ -201,8 +201,14 @@ impl Server {
     }
 
     fn endpoint(&self, bank: &str, path: &str) -> Result<Endpoint, Fault> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let path = format!("/v1/default/banks/{}{path}", encoded(bank));
-        let endpoint = Endpoint::new(&self.base, &path).and_then(|endpoint| match &self.key {
+        // An endpoint keeps the query of its base.
+        let base = match query {
+            "" => self.base.clone(),
+            query => format!("{}{}{query}", self.base, if self.base.contains('?') { '&' } else { '?' }),
+        };
+        let endpoint = Endpoint::new(&base, &path).and_then(|endpoint| match &self.key {
             Some(key) => endpoint.secret_header("authorization", "Bearer ", key),
             None => Ok(endpoint),
         });
