@@ -177,7 +177,7 @@ async fn what_the_server_forgot_is_sent_again_and_not_for_ever() {
 async fn p31_what_is_forgotten_is_deleted_and_nothing_that_is_not_of_the_session() {
     let stand_in = StandIn::start(|request, count| match (request.line.starts_with("DELETE"), count) {
         (true, _) => Answer::Json(200, json!({ "memory_units_deleted": 1 })),
-        (false, 1) => Answer::Json(
+        (false, 0) => Answer::Json(
             200,
             json!({ "items": [
                 { "id": "s/1", "tags": ["session:s", "user:1"] },
