@@ -1,5 +1,7 @@
 //! Servers that ask people: who is asked, what is taken for an answer, and what the server hears.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::*;

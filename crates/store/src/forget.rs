@@ -184,9 +184,7 @@ impl Reader {
         };
         match found {
             Ok(found) => found,
-            Err(fault) => {
-                Err(NotFound::Store(Err::<(), _>(fault).while_doing("look for what is meant").unwrap_err()))
-            }
+            Err(fault) => Err(NotFound::Store(fault.while_doing("look for what is meant"))),
         }
     }
 

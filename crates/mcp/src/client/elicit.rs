@@ -111,7 +111,7 @@ impl Line {
     }
 
     /// The server has answered: it asks nothing more for this call.
-    pub fn is_over(self) {
+    pub fn ended(self) {
         self.calls.known().open.retain(|open| open.number != self.number);
     }
 }

@@ -325,7 +325,7 @@ pub async fn ask_for_work(
             biased;
             answer = &mut answer => {
                 waiting.id = None;
-                line.is_over();
+                line.ended();
                 return serde_json::to_value(answer.map_err(trouble)?)
                     .map_err(|error| Trouble::Lost(error.to_string()));
             }
