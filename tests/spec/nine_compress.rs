@@ -99,6 +99,16 @@ impl Member {
         message["author"]["id"] != id.as_str() && mentioned.any(|user| user["id"] == id.as_str())
     }
 
+    /// Every post that names it is a row of its conversation. One that a killed agent sent without an entry in the
+    /// ledger is held back for three seconds before it is stored: until then it is in no table.
+    fn has_heard(&self, said: &[Value]) -> bool {
+        // What Hermes had stored is longer than any post.
+        let rows: Vec<String> = self.rows("SELECT content FROM messages WHERE role = 'user' AND length(content) < 2000");
+        let heard: BTreeSet<usize> = rows.iter().filter_map(|words| number(words)).collect();
+        let told = said.iter().filter(|message| self.is_told(message));
+        told.filter_map(|message| number(message["content"].as_str()?)).all(|number| heard.contains(&number))
+    }
+
     fn is_at_rest(&self) -> bool {
         let open = "SELECT (SELECT count(*) FROM tl_inbox WHERE state < 2) + (SELECT count(*) FROM tl_outbox WHERE state < 2)";
         self.rows::<u32>(open) == [0]
@@ -221,14 +231,14 @@ impl Nine {
         self.server.say(self.channel, self.person, &format!("{all} {words} #{number}"));
     }
 
-    /// Nothing that was said waits for an answer, and no answer waits to be sent.
+    /// Everyone has stored what was said to them, none of it waits for an answer, and no answer waits to be sent.
     fn is_quiet(&self) -> bool {
-        let before = self.server.messages(self.channel).len();
-        self.members.iter().all(Member::is_at_rest) && self.server.messages(self.channel).len() == before
+        let said = self.server.messages(self.channel);
+        self.members.iter().all(|member| member.has_heard(&said) && member.is_at_rest())
+            && self.server.messages(self.channel).len() == said.len()
     }
 
-    /// Each has posted something since there were so many messages, and nothing more is to come. What was on its way to
-    /// one of them when the nine seemed quiet may be answered as well.
+    /// Each has posted something since there were so many messages, and nothing more is to come.
     fn all_have_answered(&self, messages: usize) {
         let has_posted = |member: &Member| {
             let id = member.bot.id.to_string();
