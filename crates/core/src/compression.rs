@@ -181,12 +181,17 @@ pub struct Upkeep {
 impl Upkeep {
     /// Whether something may be tried ahead of time.
     pub fn allows(&self, now: Time) -> bool {
-        now >= self.not_before && self.context >= self.unworthy && self.has_attempts_left(now)
+        let wait = self.not_before.since(now);
+        // More than was decided is left only if the clock was set back since.
+        let is_over = wait.is_zero() || wait > pause(self.failures);
+        is_over && self.context >= self.unworthy && self.has_attempts_left(now)
     }
 
     pub fn has_attempts_left(&self, now: Time) -> bool {
         let hour = Duration::from_secs(3600);
-        self.recent.iter().filter(|at| now.since(**at) < hour).count() < ATTEMPTS_AN_HOUR
+        // A date that lies further ahead was written before the clock was set back: it says nothing about this hour.
+        let is_recent = |at: &&Time| now.since(**at) < hour && at.since(now) < hour;
+        self.recent.iter().filter(is_recent).count() < ATTEMPTS_AN_HOUR
     }
 
     pub fn attempted(&mut self, now: Time) {
@@ -196,9 +201,8 @@ impl Upkeep {
     }
 
     pub fn failed(&mut self, now: Time) {
-        let pause = BACKOFF[(self.failures as usize).min(BACKOFF.len() - 1)];
         self.failures += 1;
-        self.not_before = now.plus(pause);
+        self.not_before = now.plus(pause(self.failures));
     }
 
     /// Nothing to gain at this size; a tenth more may be another matter.
@@ -218,6 +222,11 @@ impl Upkeep {
         self.snapshot = now.max(Time(self.snapshot.0 + 1));
         snapshot_name(session, self.snapshot)
     }
+}
+
+/// After so many failures in a row.
+fn pause(failures: u32) -> Duration {
+    BACKOFF[(failures.max(1) as usize - 1).min(BACKOFF.len() - 1)]
 }
 
 /// `<id>.snapshot.<YYYYMMDDTHHMMSSffffffZ>`, in UTC.

@@ -23,9 +23,6 @@ use throughline_core::session::lifecycle::{Handing, Handover};
 use throughline_core::session::{BRANCHED, Event, Finalisation, RESUMED};
 use tokio::time::{sleep, timeout};
 
-/// No step waits longer than this, also where a clock was set back.
-const WAIT_MAX: Duration = Duration::from_secs(3600);
-
 /// How long a provider may work at what has ended.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(75);
 
@@ -84,7 +81,7 @@ impl Ended {
 
 /// The step that is next.
 pub(crate) async fn step(desk: Desk, ended: Ended) {
-    sleep(ended.handover.not_before.since(desk.home.clock.now()).min(WAIT_MAX)).await;
+    sleep(ended.handover.wait(desk.home.clock.now())).await;
     let event = match ended.stage {
         Finalisation::Done => return,
         Finalisation::Hooks => hooks(&desk, &ended).await,

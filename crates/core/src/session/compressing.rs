@@ -504,6 +504,26 @@ fn p19_a_preview_is_answered_beside_an_operation_and_does_not_bring_it_about() {
     }
 }
 
+/// Dates of failures that lie ahead since then hold nothing up until that year has come again.
+#[test]
+fn p17_failures_before_a_clock_was_set_back_do_not_keep_the_engine_from_being_asked() {
+    let rules = rules(BusyInput::Queue);
+    let year = Time(0).plus(Duration::from_secs(365 * 86_400));
+    let mut session = session();
+    for _ in 0..ATTEMPTS_AN_HOUR {
+        session.upkeep.wanted = true;
+        session = session.step(surveyed(ahead(), true), year, &rules).0;
+        session = session.step(summarised(session.upkeep.operations, 2), year, &rules).0;
+    }
+    assert!(!session.upkeep.allows(year) && !session.upkeep.has_attempts_left(year));
+    assert!(session.upkeep.has_attempts_left(Time(0)) && session.upkeep.allows(Time(0)));
+    let shortly_before = Time(year.0 - 1_000_000);
+    assert!(
+        !session.upkeep.has_attempts_left(shortly_before),
+        "a clock that is corrected a little changes nothing"
+    );
+}
+
 #[test]
 fn p17_so_many_attempts_an_hour_and_then_a_digest_has_to_do() {
     let rules = rules(BusyInput::Queue);

@@ -39,6 +39,14 @@ pub struct Handover {
     pub parked: Option<String>,
 }
 
+impl Handover {
+    /// How long the step at hand still waits. Never longer than was decided when it failed, also where the clock was
+    /// set back since.
+    pub fn wait(&self, now: Time) -> Duration {
+        self.not_before.since(now).min(backoff(self.attempts))
+    }
+}
+
 /// News of a hand-over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handing {
@@ -161,6 +169,7 @@ impl Session {
             {
                 let attempt = handover.attempts + 1;
                 handover.running = Some(hook.clone());
+                handover.not_before = Time::default(); // its wait is over: the run itself does not wait again
                 acts.push(Act::Hook { hook, run: Run::Began { attempt } });
             }
             Handing::Done { hook } if handover.running.as_ref() == Some(&hook) => {

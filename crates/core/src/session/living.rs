@@ -84,6 +84,26 @@ fn p20_what_fails_is_tried_ever_more_slowly_and_then_set_aside_by_name() {
     assert_eq!(released.jobs().len(), 1, "until somebody says so");
 }
 
+/// A run that begins is no second wait, and a date that lies ahead by more than the pause is no reason to wait for it.
+#[test]
+fn p20_a_hand_over_waits_once_and_no_longer_than_its_pause_though_the_clock_is_set_back() {
+    let rules = rules(BusyInput::Queue);
+    let year = Duration::from_secs(365 * 86_400);
+    let state = ended().step(began("a"), Time(0).plus(year), &rules).0;
+    let waiting = state.step(failed("a"), Time(0).plus(year), &rules).0;
+    let pause = waiting.handover.wait(Time(0).plus(year));
+    assert!(pause > Duration::ZERO && pause <= Duration::from_secs(2), "{pause:?}");
+    assert_eq!(waiting.handover.wait(Time(0)), pause, "a year back");
+    let running = waiting.step(began("a"), Time(0), &rules).0;
+    assert_eq!(running.handover.wait(Time(0)), Duration::ZERO, "it has waited");
+    let lost = running.step(loaded(), Time(0), &rules).0;
+    assert_eq!(
+        lost.handover.wait(Time(0)),
+        Duration::ZERO,
+        "the run that the process ended in goes on at once"
+    );
+}
+
 #[test]
 fn p20_a_session_in_which_something_happens_does_not_expire() {
     let rules = rules(BusyInput::Queue);
