@@ -208,7 +208,7 @@ pub fn out_of_reach(home: &Path, plan: &Plan) -> Vec<String> {
     );
     if plan.summaries > 0 {
         told.push(format!(
-            "{} summaries of shared conversations that may retell it, and their titles and reviews. \
+            "{} summaries in place in shared conversations that may retell it. \
              `throughline forget chat` removes such a conversation whole.",
             plan.summaries
         ));

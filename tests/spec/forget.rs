@@ -59,6 +59,9 @@ fn rows_of(place: &Place, session: &str) -> Vec<String> {
     for (table, column) in
         [("messages", "session_id"), ("tl_inbox", "session"), ("tl_step", "session"), ("sessions", "id")]
     {
+        if !database.table_exists(None, table).unwrap() {
+            continue; // a home that only Hermes has opened
+        }
         let sql = format!("SELECT * FROM {table} WHERE {column} = ?1 ORDER BY 1, 2");
         let mut statement = database.prepare(&sql).unwrap();
         let columns = statement.column_count();
@@ -94,6 +97,10 @@ fn lived_in(place: &Place) {
     assert_eq!(client.say("bob", "remember tea").status, 200);
     let long = format!("{} {CANARY}", "grey and heavy ".repeat(400));
     assert_eq!(client.say("ann", &long).status, 200);
+    // What is taken back lies in a snapshot.
+    assert_eq!(client.say("ann", &format!("taken back {CANARY}")).status, 200);
+    let undone = client.post("/api/sessions/ann/commands", &[], &json!({"command": "/undo"})).unwrap();
+    assert_eq!(undone.status, 200, "{}", undone.text());
     assert_eq!(client.say("ann", "see image_cache/img_ann.png").status, 200);
     let busy = throughline(place, &["forget", "session", "ann", "--yes"]);
     assert!(!busy.status.success() && busy.stderr.contains("Stop the gateway"), "{busy:?}");
@@ -261,4 +268,95 @@ fn p31_a_forgotten_person_is_gone_from_shared_chats_and_others_stay() {
     assert!(rows.contains("bob here") && rows.contains("re: bob"), "{rows}");
     assert_eq!(number(&place, "SELECT count(*) FROM messages WHERE session_id = 'group'"), 4);
     assert_eq!(number(&place, "SELECT count(*) FROM sessions"), 1);
+}
+
+/// Three chats as Hermes left them; in one of them the word was said, indexed and routed.
+fn adopted(place: &Place) {
+    crate::lifecycle::hermes_home(place, 3);
+    let database = database(place);
+    let session = "20251001_101010_00000001";
+    database
+        .execute_batch(&format!(
+            "UPDATE messages SET content = 'secret {CANARY}' WHERE session_id = '{session}' AND role = 'user';
+             UPDATE sessions SET title = 'about {CANARY}' WHERE id = '{session}';
+             INSERT INTO messages (session_id, role, content, tool_calls, timestamp) VALUES
+                ('{session}', 'assistant', '', '[{{\"id\":\"c\",\"type\":\"function\",\"function\":{{\"name\":\"t\",\"arguments\":\"{CANARY}\"}}}}]', 1),
+                ('{session}', 'tool', 'found {CANARY}', NULL, 1);"
+        ))
+        .unwrap();
+    drop(database);
+    place.write(&format!("home/sessions/{session}.jsonl"), CANARY);
+    place.write("home/logs/gateway.log", format!("{session} said {CANARY}\nanother line\n"));
+}
+
+#[test]
+fn p31_a_person_is_forgotten_in_a_home_that_hermes_had() {
+    let place = Place::new();
+    adopted(&place);
+    // A home that this program has not opened yet, and one that it has run on.
+    for has_run in [false, true] {
+        if has_run {
+            let _ = fs::remove_dir_all(place.home());
+            adopted(&place);
+            let model = model();
+            place.write("home/config.yaml", format!("model: {}\n", model.setting("m")));
+            let gateway = place.launch().start();
+            assert_eq!(gateway.client.say("bob", "I like tea").status, 200);
+            assert!(gateway.client.read(&format!("/api/search?q={CANARY}")).to_string().contains("00000001"));
+            assert!(gateway.stop().success());
+        }
+        assert!(holders(&place.home(), CANARY).len() >= 3, "{:?}", holders(&place.home(), CANARY));
+        let others = ["20251001_101010_00000000", "20251001_101010_00000002"];
+        let before = others.map(|session| rows_of(&place, session));
+        let looked = succeeds(&place, &["forget", "person", "telegram:1"]);
+        assert!(looked.contains("1 sessions") && looked.contains("Nothing was deleted"), "{looked}");
+        succeeds(&place, &["forget", "person", "telegram:1", "--yes"]);
+        assert_eq!(holders(&place.home(), CANARY), [""; 0], "has run: {has_run}");
+        assert_eq!(holders(&place.home(), "20251001_101010_00000001"), [""; 0], "has run: {has_run}");
+        assert_eq!(others.map(|session| rows_of(&place, session)), before, "others stay to the byte");
+        assert_eq!(number(&place, "SELECT count(*) FROM sessions WHERE user_id = '1'"), 0);
+        assert!(throughline(&place, &["audit"]).status.success());
+    }
+}
+
+#[test]
+fn p31_a_forgotten_chat_is_gone_by_its_place_or_by_its_key_and_other_chats_stay() {
+    use throughline_servers::telegram::{Chat, User};
+    let world = crate::chats::World::around(Place::new(), model(), "TELEGRAM_ALLOWED_USERS=42,43");
+    world.place.append("home/config.yaml", "group_sessions_per_user: false\n");
+    let says = |world: &crate::chats::World, chat: &Chat, who: i64, text: &str| {
+        world.telegram.say(chat, &User::new(who, "P"), text);
+        let reply = if text.starts_with("remember") { "re: {" } else { text };
+        world.until(text, |world| world.shown().iter().any(|shown| shown.contains(reply)));
+    };
+    let (group, alone) = (Chat::group(-1009, "Club"), Chat::private(42, "P"));
+    let gateway = world.launch.start();
+    says(&world, &group, 42, &format!("one {CANARY}"));
+    says(&world, &alone, 42, "tea for one");
+    says(&world, &group, 43, &format!("two {CANARY}"));
+    world.telegram.say(&group, &User::new(43, "P"), "/new");
+    says(&world, &group, 43, &format!("three {CANARY}"));
+    assert!(gateway.stop().success());
+    let place = &world.place;
+    let own = database(place).query_row("SELECT id FROM sessions WHERE chat_id = '42'", [], |row| row.get(0));
+    let own: String = own.unwrap();
+    let others = rows_of(place, &own);
+    let looked = succeeds(place, &["forget", "chat", "telegram:-1009"]);
+    assert!(looked.contains("2 sessions"), "both conversations of the chat: {looked}");
+    let key = "SELECT session_key FROM sessions WHERE chat_id = '-1009' LIMIT 1";
+    let key: String = database(place).query_row(key, [], |row| row.get(0)).unwrap();
+    assert!(succeeds(place, &["forget", "chat", &key]).contains("2 sessions"), "{key} names the same");
+    succeeds(place, &["forget", "chat", "telegram:-1009", "--yes"]);
+    assert_eq!(holders(&place.home(), CANARY), [""; 0]);
+    assert_eq!(holders(&place.home(), "-1009"), [""; 0], "nor is where it was");
+    assert_eq!(rows_of(place, &own), others, "what was said elsewhere stays to the byte");
+    assert!(fails(place, &["forget", "chat", "telegram:-1009", "--yes"]).contains("telegram:42"));
+
+    // The chat begins anew, and the agent knows nothing of before.
+    let gateway = world.launch.start();
+    let asked = world.model.requests().len();
+    says(&world, &group, 43, "four and no word of before");
+    assert!(!world.model.requests()[asked..].iter().any(|request| request.to_string().contains(CANARY)));
+    assert!(gateway.stop().success());
+    assert!(throughline(place, &["audit"]).status.success());
 }

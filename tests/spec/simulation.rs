@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use throughline_core::session::BusyInput;
 use throughline_sim::disk::Image;
-use throughline_sim::plan::{BURST, Trouble};
-use throughline_sim::{Crash, Mutant, Plan, Report, World, audited, crash_after, play, template};
+use throughline_sim::plan::{BURST, ForgettingPlan, Forgotten, Trouble};
+use throughline_sim::{
+    Crash, Mutant, Plan, Report, World, audited, crash_after, forget_struck_at, play, template,
+};
 
 /// Plays a fixed plan with a crash between every two of its commits. Returns how many there were.
 fn crash_everywhere(plan: &Plan) -> u64 {
@@ -133,6 +135,52 @@ fn p8_p9_an_album_is_one_question_through_a_crash_after_any_commit() {
     assert_eq!(report.tally["albums"], 3, "{:?}", report.tally);
 }
 
+/// The gateway is stopped, a person, a chat or a session is forgotten, and power fails in the middle of any operation on
+/// the disk. The next start finishes it: of what was forgotten no byte is left, and of everything else nothing is gone.
+#[test]
+fn p31_p35_what_is_forgotten_is_gone_and_nothing_else_whenever_power_fails() {
+    let template = template();
+    for what in Forgotten::ALL {
+        let plan = Plan::forgetting(what);
+        let whole = World::new(1, plan.clone(), &template, None).play();
+        assert_eq!(whole.wrong, [""; 0], "{what:?}");
+        assert!(
+            whole.tally["words forgotten"] > 2 && whole.tally["words of others"] > 2,
+            "{:?}",
+            whole.tally
+        );
+        // `throughline-sim` plays more of them.
+        let every = if what == Forgotten::Person { 3 } else { 11 };
+        let struck =
+            (1..).step_by(every).map_while(|nth| Some((nth, forget_struck_at(nth, &plan, &template, None)?)));
+        let points = struck
+            .inspect(|(nth, report)| assert_eq!(report.wrong, [""; 0], "{what:?}, operation {nth}"))
+            .count();
+        assert!(
+            points * every > 100,
+            "forgetting a {what:?} makes more operations than {points} times {every}"
+        );
+    }
+}
+
+/// Power fails twice before it is done, and the gateway ends again while the memory provider deletes its part.
+#[test]
+fn p26_p31_what_a_provider_is_to_delete_is_deleted_through_crashes() {
+    let template = template();
+    for seed in 0..30 {
+        let what = Forgotten::ALL[seed as usize % 3];
+        let mut plan = Plan::forgetting(what);
+        plan.forgetting = plan.forgetting.map(|forgetting| ForgettingPlan {
+            strikes: vec![1 + 7 * seed, 1 + 3 * seed],
+            crashes: vec![Crash::AfterCommit(2 + seed / 2), Crash::AfterCommit(3 + seed / 3)],
+            ..forgetting
+        });
+        let report = World::new(seed, plan, &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        assert!(report.crashes > 0, "seed {seed}");
+    }
+}
+
 /// Set forward, set back, and wrong at each start: conversations end all the same, questions are not waited for until a
 /// date that lies years ahead, and nothing is lost or doubled.
 #[test]
@@ -233,7 +281,7 @@ fn the_same_seed_gives_the_same_trace() {
 /// A judge that would not notice is no judge.
 #[test]
 fn every_deliberate_bug_is_caught() {
-    let template = template();
+    let (template, forgetting) = (template(), Plan::forgetting(Forgotten::Person));
     for mutant in Mutant::ALL {
         let is_caught = |report: throughline_sim::Report| !report.wrong.is_empty();
         let by_plan = |(_, plan): (&str, Plan)| {
@@ -246,6 +294,10 @@ fn every_deliberate_bug_is_caught() {
         assert!(
             Plan::fixed().into_iter().any(at_once)
                 || (0..20).any(|seed| is_caught(replaced_under(seed, &template, Some(mutant))))
+                || (1..200)
+                    .step_by(9)
+                    .map_while(|nth| forget_struck_at(nth, &forgetting, &template, Some(mutant)))
+                    .any(is_caught)
                 || Plan::fixed().into_iter().any(by_plan)
                 || by_chance(),
             "nobody noticed {mutant:?}"

@@ -83,6 +83,8 @@ pub struct Books {
     pub retained: Vec<Remembered>,
     pub writing: BTreeMap<(usize, String), u32>,
     pub forgetful: u32,
+    /// What it said that it had deleted: of which session, and in which life.
+    pub erased: Vec<(SessionId, u32)>,
     /// The ends that it heard of, by their keys.
     pub farewells: Vec<String>,
     /// What was seen to be wrong while it happened.

@@ -127,6 +127,11 @@ impl Disk {
         state.strike = Some(state.operations + nth);
     }
 
+    /// Power does not fail after all. Ends what [`Disk::strike_at`] planned.
+    pub fn stay_up(&self) {
+        self.shared.state().strike = None;
+    }
+
     /// Whether power is gone.
     pub fn has_struck(&self) -> bool {
         self.shared.state().struck
@@ -178,6 +183,18 @@ impl Disk {
     /// of a rollback journal.
     pub fn fingerprint(&self) -> u64 {
         self.shared.state().fingerprint()
+    }
+
+    /// The files in which these bytes stand, somewhere, by their names.
+    pub fn files_with(&self, bytes: &[u8]) -> Vec<String> {
+        let state = self.shared.state();
+        let holds = |id: &FileId| {
+            let content = &state.files[id].live;
+            let mut whole = vec![0; content.len() as usize];
+            content.read(0, &mut whole);
+            whole.windows(bytes.len()).any(|window| window == bytes)
+        };
+        state.names.iter().filter(|(_, id)| holds(id)).map(|(name, _)| name.clone()).collect()
     }
 
     /// How many files SQLite holds open, dead ones included. Zero once every connection is dropped.

@@ -8,6 +8,7 @@ pub mod books;
 pub mod disk;
 mod elicit;
 mod engine;
+mod forgetting;
 mod hooks;
 pub mod judge;
 mod ledger;
@@ -33,6 +34,8 @@ pub use plan::{Crash, Plan};
 pub use world::{Report, World};
 
 use disk::{Disk, Image};
+use forgetting::INTERRUPTED;
+use plan::ForgettingPlan;
 
 /// A home that was created and closed once: every world begins from a copy of it.
 pub fn template() -> Image {
@@ -55,6 +58,14 @@ pub fn play(seed: u64, template: &Image, mutant: Option<Mutant>) -> Report {
 pub fn tell(seed: u64, template: &Image, mutant: Option<Mutant>) -> Report {
     let plan = Plan::draw(&mut seed::Seed::new(seed ^ 0x5eed));
     World::new(seed, plan, template, mutant).telling().play()
+}
+
+/// A plan that has something forgotten, with power failing in the middle of the n-th operation of that on the disk. None:
+/// that operation never came.
+pub fn forget_struck_at(nth: u64, plan: &Plan, template: &Image, mutant: Option<Mutant>) -> Option<Report> {
+    let forgetting = plan.forgetting.clone().map(|plan| ForgettingPlan { strikes: vec![nth], ..plan });
+    let report = World::new(nth, Plan { forgetting, ..plan.clone() }, template, mutant).play();
+    report.tally.get(INTERRUPTED).is_some_and(|times| *times > 0).then_some(report)
 }
 
 /// A fixed plan, with a crash after the n-th commit. None: that commit never came.

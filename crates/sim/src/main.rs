@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use throughline_sim::{Mutant, Plan, Report, crash_after, play, tell, template};
+use throughline_sim::plan::Forgotten;
+use throughline_sim::{Mutant, Plan, Report, crash_after, forget_struck_at, play, tell, template};
 
 /// Simulate the gateway through crashes and faults, and judge it from outside
 #[derive(Parser)]
@@ -65,6 +66,24 @@ fn main() -> ExitCode {
             }
         }
         println!("{points} crash points of the {name}, {wrong} with something wrong so far");
+    }
+    for what in Forgotten::ALL {
+        let plan = Plan::forgetting(what);
+        let mut points = 0;
+        // A person is the hardest case; the others share its way.
+        let every = if what == Forgotten::Person { 1 } else { 7 };
+        for nth in (1..).step_by(every) {
+            let Some(report) = forget_struck_at(nth, &plan, &template, arguments.mutant) else { break };
+            points += 1;
+            if !report.wrong.is_empty() {
+                wrong += 1;
+                println!("power failed in operation {nth} of forgetting a {what:?}:");
+                report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
+            }
+        }
+        println!(
+            "power failed in {points} operations of forgetting a {what:?}, {wrong} with something wrong so far"
+        );
     }
     let next = AtomicU64::new(arguments.from);
     let end = arguments.from + arguments.seeds;

@@ -117,10 +117,22 @@ pub enum Mutant {
     TellMore,
     /// A question to a person waits for a date, whatever the clock does.
     WaitForDate,
+    /// What is forgotten stays in the search index.
+    KeepIndexed,
+    /// What was deleted stays in free pages and in the log.
+    SkipScrub,
+    /// A forgetting that was interrupted is not finished by the next start.
+    SkipResume,
+    /// What a memory provider is to delete is not written.
+    DropErasure,
+    /// That a memory provider has deleted something is not written.
+    EraseTwice,
+    /// Whoever shares a chat with a forgotten person is forgotten there, too.
+    ForgetOthers,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 52] = [
+    pub const ALL: [Mutant; 58] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -173,6 +185,12 @@ impl Mutant {
         Mutant::TellLess,
         Mutant::TellMore,
         Mutant::WaitForDate,
+        Mutant::KeepIndexed,
+        Mutant::SkipScrub,
+        Mutant::SkipResume,
+        Mutant::DropErasure,
+        Mutant::EraseTwice,
+        Mutant::ForgetOthers,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -194,6 +212,12 @@ impl Mutant {
                 Mutant::KeepEarly => *change = RetentionChange::Kept,
                 _ => {}
             }
+        }
+        if let (Mutant::EraseTwice, Commit::Retention { key, change, .. }) = (self, &mut commit)
+            && *change == RetentionChange::Kept
+            && key.contains("/erase/")
+        {
+            *change = RetentionChange::Postponed { until: Time(0), error: String::new(), arrived: true };
         }
         let Commit::Session { expect, state, acts, .. } = &mut commit else { return commit };
         match self {
@@ -323,6 +347,12 @@ impl Mutant {
             | Mutant::AskTwice
             | Mutant::TellLess
             | Mutant::TellMore
+            | Mutant::KeepIndexed
+            | Mutant::SkipScrub
+            | Mutant::SkipResume
+            | Mutant::DropErasure
+            | Mutant::EraseTwice
+            | Mutant::ForgetOthers
             | Mutant::ForgetChain
             | Mutant::ForgetBudget => {}
         }

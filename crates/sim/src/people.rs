@@ -9,7 +9,9 @@ use crate::tools::yes;
 use crate::world::Outside;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::input::{self, Birth, Chat, ClientTools, DedupeKey, Destination, Kind, Request, Trace};
+use throughline_core::input::{
+    self, Birth, Chat, ClientTools, DedupeKey, Destination, Kind, Request, Sender, Trace,
+};
 use throughline_core::message::{Assistant, Body, JsonText, ToolResult};
 use throughline_core::port::{Desk, Question, Reading, Receipt, Refusal, Submission, Update};
 use throughline_core::prompt::Digest;
@@ -185,10 +187,12 @@ impl Room {
         let chat = self.chat;
         let platform = platform_name(self.outside.plan.chats[chat].keyed);
         let id = format!("{chat}-{number}");
+        let writer = writer(&self.outside.plan, chat, number);
+        let chat_type = if is_shared(&self.outside.plan, chat) { "group" } else { "dm" };
         let here = Chat {
             key: chat_key(&self.outside.plan, chat).parse().expect("a printable key"),
             platform: platform.into(),
-            chat_type: "dm".into(),
+            chat_type: chat_type.into(),
             display_name: None,
             origin: None,
         };
@@ -196,7 +200,7 @@ impl Room {
             target: Target::Chat(here.clone()),
             birth: Birth {
                 source: platform.into(),
-                user: Some(format!("person-{chat}")),
+                user: Some(writer.clone().unwrap_or_else(|| format!("person-{chat}"))),
                 chat: Some(here),
                 room: input::Room { prompt: Some(room_prompt(chat)), skills: Vec::new() },
                 ..Birth::default()
@@ -211,7 +215,7 @@ impl Room {
                 thread: None,
                 reply_to: Some(id.clone()),
             }),
-            sender: None,
+            sender: writer.map(|id| Sender { id, name: None }),
             platform_id: Some(id),
             trace: Trace::default(),
             may_be_retry: false,
@@ -224,6 +228,18 @@ impl Room {
 /// What leads a chat to its session.
 pub fn chat_key(plan: &Plan, chat: usize) -> String {
     format!("agent:main:{}:dm:{chat}", platform_name(plan.chats[chat].keyed))
+}
+
+/// Whether the person of the first chat writes here, too.
+pub fn is_shared(plan: &Plan, chat: usize) -> bool {
+    plan.forgetting.is_some() && chat == 1
+}
+
+/// Who wrote a line, where that matters: where a person is forgotten, and others are not.
+pub fn writer(plan: &Plan, chat: usize, number: usize) -> Option<String> {
+    plan.forgetting.as_ref()?;
+    let person = if is_shared(plan, chat) && number.is_multiple_of(2) { 0 } else { chat };
+    Some(format!("person-{person}"))
 }
 
 /// What a chat adds to the prompt of its sessions.
@@ -446,6 +462,7 @@ async fn answer(
             | Update::Called { .. }
             | Update::Unattended { .. }
             | Update::Asked(_)
+            | Update::Granted(_)
             | Update::Troubled(_) => {}
             Update::Interrupted => return Err(None),
             Update::Settled(settled) => {

@@ -54,6 +54,34 @@ pub struct Plan {
     /// None: nobody remembers what is said.
     pub remembering: Option<RememberPlan>,
     pub clock: ClockPlan,
+    /// None: nothing is forgotten.
+    pub forgetting: Option<ForgettingPlan>,
+}
+
+/// Once all is said and the gateway has stopped, its operator has something forgotten; then it goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForgettingPlan {
+    pub what: Forgotten,
+    /// Power fails in the middle of the n-th operation on the disk, of the command and then of what follows it.
+    pub strikes: Vec<u64>,
+    /// What is said afterwards: in which chat.
+    pub later: Vec<(usize, Line)>,
+    /// How lives of the process end before their time afterwards.
+    pub crashes: Vec<Crash>,
+}
+
+/// What is forgotten. The person who alone writes in the first chat writes every second line of the second, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    Person,
+    /// The first chat.
+    Chat,
+    /// The first conversation in it.
+    Session,
+}
+
+impl Forgotten {
+    pub const ALL: [Self; 3] = [Self::Person, Self::Chat, Self::Session];
 }
 
 /// What becomes of the clock on the wall. The time that passes is another one, and always goes on.
@@ -347,6 +375,7 @@ impl Plan {
             crashes,
             remembering: None,
             clock: ClockPlan::default(),
+            forgetting: None,
         }
         .sometimes_of_the_past(seed)
         .sometimes_remembered(seed)
@@ -386,9 +415,8 @@ impl Plan {
     }
 
     /// In one world in four somebody sets the clock, or each start of the process begins with a wrong date.
-    /// Not where somebody remembers what is said: whether that holds by a wrong clock is not known yet.
     fn sometimes_with_a_wrong_clock(mut self, seed: &mut Seed) -> Self {
-        if !seed.chance(1, 4) || self.remembering.is_some() {
+        if !seed.chance(1, 4) {
             return self;
         }
         const SECOND: i64 = 1_000_000;
@@ -466,7 +494,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 18] {
+    pub fn fixed() -> [(&'static str, Plan); 19] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -486,6 +514,7 @@ impl Plan {
             ("backlog", Plan::backlog()),
             ("albums", Plan::albums()),
             ("clock", Plan::clock()),
+            ("forgetting", Plan::forgetting(Forgotten::Person)),
         ]
     }
 
@@ -537,6 +566,7 @@ impl Plan {
             crashes: Vec::new(),
             remembering: None,
             clock: ClockPlan::default(),
+            forgetting: None,
         }
     }
 
@@ -635,6 +665,7 @@ impl Plan {
             lifecycle: LifecyclePlan {
                 idle: Some(Duration::from_secs(120)),
                 hooks: 1,
+                failing_percent: 40,
                 ..LifecyclePlan::default()
             },
             clock: ClockPlan {
@@ -918,6 +949,47 @@ impl Plan {
         }
     }
 
+    /// Two people who write alone, and a chat that the first of them shares with a third. Each line has a word that no
+    /// other has. Then something is forgotten, and all of them go on.
+    pub fn forgetting(what: Forgotten) -> Self {
+        let remembered = Self::remembered();
+        let said = |chat: usize, number: usize, after: u64| Line {
+            text: format!("c{chat}.{number}-{}", secret(chat, number)),
+            after: Duration::from_millis(after),
+            redelivered: 1,
+            is_part: false,
+        };
+        let order = |text: &str| Line { text: text.into(), ..said(0, 0, 9000) };
+        let chat = |chat: usize, lines: usize| ChatPlan {
+            agent: 0,
+            keyed: true,
+            lines: (1..=lines).map(|number| said(chat, number, 9000)).collect(),
+        };
+        let mut chats = vec![chat(0, 7), chat(1, 4), chat(2, 4)];
+        chats[0].lines.insert(4, order("/new"));
+        let later =
+            vec![(0, said(0, 90, 500)), (1, said(1, 90, 500)), (1, said(1, 91, 9000)), (2, said(2, 90, 500))];
+        Self {
+            chats,
+            clients: Vec::new(),
+            remembering: remembered
+                .remembering
+                .clone()
+                .map(|plan| RememberPlan { shared: what != Forgotten::Chat, ..plan }),
+            model: ModelPlan { script: vec![("c0.2", vec!["count", "look"])], ..remembered.model.clone() },
+            forgetting: Some(ForgettingPlan { what, strikes: Vec::new(), later, crashes: Vec::new() }),
+            ..remembered
+        }
+    }
+
+    /// What is planned for the time after something was forgotten.
+    pub fn after_forgetting(&self) -> Self {
+        let Some(forgetting) = &self.forgetting else { return self.clone() };
+        let mut chats = self.chats.clone();
+        forgetting.later.iter().for_each(|(chat, line)| chats[*chat].lines.push(line.clone()));
+        Self { chats, crashes: forgetting.crashes.clone(), ..self.clone() }
+    }
+
     /// Seasons of which nothing is handed over before a conversation ends: by `/new`, because nobody writes, or
     /// because the day is over.
     pub fn harvest() -> Self {
@@ -1072,6 +1144,12 @@ impl Plan {
             ..squeeze
         }
     }
+}
+
+/// A word that begins like no other: an index that leaves out what a word shares with the one before it has the rest.
+fn secret(chat: usize, number: usize) -> String {
+    let mut seed = Seed::new((chat * 1000 + number) as u64);
+    (0..12).map(|_| char::from(b'a' + u8::try_from(seed.below(26)).expect("a letter"))).collect()
 }
 
 /// Every line comes up to `after` milliseconds after the one before, and is delivered twice.

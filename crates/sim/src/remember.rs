@@ -138,10 +138,18 @@ impl SimProvider {
             books.retained.retain(|it| !goes(it));
         });
         outside.pause(self.plan.latency_max).await;
-        match self.fails(self.plan.failing_percent) {
-            true => Err(MemoryError::Unknown("the answer was lost".into())),
-            false => Ok(()),
+        if self.fails(self.plan.failing_percent) {
+            return Err(MemoryError::Unknown("the answer was lost".into()));
         }
+        outside.write(|books| {
+            let done = (erasure.scope.session.clone(), books.life);
+            // A process that ended before it could write that down asks again.
+            if books.erased.contains(&done) {
+                books.wrong.push(format!("memory: {} is to be deleted again", done.0));
+            }
+            books.erased.push(done);
+        });
+        Ok(())
     }
 
     async fn keep(&self, retention: &Retention) -> Result<(), MemoryError> {

@@ -18,10 +18,15 @@ use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, review};
 use throughline_core::standing::Standing;
 use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
-use throughline_store::{Durability, FileSystem, Home};
+use throughline_store::{Durability, FileSystem, Home, Writer};
 
 /// Opens the real store on a simulated disk.
 pub fn open_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Box<dyn Store>, StoreError> {
+    Ok(Box::new(writer_on(disk, mutant, now)?))
+}
+
+/// The same, for a command that does what no gateway does.
+pub fn writer_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Writer, StoreError> {
     let home = Home {
         database: "state.db".into(),
         sessions: None,
@@ -31,7 +36,7 @@ pub fn open_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Box<dyn
         durability: if mutant == Some(Mutant::NoSync) { Durability::Relaxed } else { Durability::Full },
     };
     let broken = |error| StoreError::Broken { doing: "open the store", source: Box::new(error) };
-    Ok(Box::new(home.writer(now).map_err(broken)?))
+    home.writer(now).map_err(broken)
 }
 
 pub struct Watched {

@@ -8,6 +8,7 @@ use crate::books::{AgentLetter, Books, ChatBook, Compressing, Question};
 use crate::disk::{Disk, Image};
 use crate::elicit;
 use crate::engine::{SimEngine, expanded};
+use crate::forgetting::{self, Forgot};
 use crate::hooks::SimHooks;
 use crate::judge;
 use crate::ledger::{Pages, SimLedger};
@@ -66,6 +67,8 @@ pub struct Outside {
     /// Transactions since the last planned crash, and after which one the next comes.
     pub commits: AtomicU64,
     pub commits_max: AtomicU64,
+    /// What was forgotten before this began.
+    pub forgotten: Option<Forgot>,
     /// Time that passed in earlier lives, and when this one began.
     time: Mutex<(Duration, Option<Instant>)>,
 }
@@ -214,7 +217,31 @@ impl World {
             died: Notify::new(),
             commits: AtomicU64::new(0),
             commits_max: AtomicU64::new(u64::MAX),
+            forgotten: None,
             time: Mutex::default(),
+        };
+        Self { outside: Arc::new(outside) }
+    }
+
+    /// The same world by another plan, after something was forgotten in it.
+    fn going_on(self, plan: Plan, forgotten: Forgot) -> Self {
+        let before = &self.outside;
+        let outside = Outside {
+            plan,
+            books: Mutex::new(before.write(std::mem::take)),
+            seed: Mutex::new(before.draw(Seed::fork)),
+            disks: before.disks.clone(),
+            mutant: before.mutant,
+            ledger: Mutex::new(std::mem::take(
+                &mut *before.ledger.lock().expect("nothing panics while it holds the ledger"),
+            )),
+            dead: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            died: Notify::new(),
+            commits: AtomicU64::new(0),
+            commits_max: AtomicU64::new(u64::MAX),
+            forgotten: Some(forgotten),
+            time: Mutex::new(*before.time.lock().expect("nothing panics while it holds the time")),
         };
         Self { outside: Arc::new(outside) }
     }
@@ -228,7 +255,30 @@ impl World {
 
     /// Lives through every planned crash, and what its tools do to it, and then to the end.
     pub fn play(self) -> Report {
-        log::kept(&self.outside.clone(), || self.lived())
+        let outside = self.outside.clone();
+        let mut report = log::kept(&outside, || self.lived());
+        let Some(plan) = outside.plan.forgetting.clone().filter(|_| report.wrong.is_empty()) else {
+            return report;
+        };
+        outside.write(|books| {
+            books.asked = std::mem::take(&mut report.asked);
+            books.compressing = std::mem::take(&mut report.compressing);
+            books.letters = std::mem::take(&mut report.letters);
+            books.log = std::mem::take(&mut report.log);
+            books.story = Some(std::mem::take(&mut report.story)).filter(|story| !story.is_empty());
+        });
+        let mut interrupted = 0;
+        match forgetting::carry_out(&outside, &plan, &mut interrupted) {
+            Ok(forgotten) => {
+                let before = report.crashes;
+                let world = self.going_on(outside.plan.after_forgetting(), forgotten);
+                report = log::kept(&world.outside.clone(), || world.lived());
+                report.crashes += before;
+            }
+            Err(wrong) => report.wrong.push(wrong),
+        }
+        report.tally.insert(forgetting::INTERRUPTED, interrupted);
+        report
     }
 
     fn lived(&self) -> Report {
@@ -367,6 +417,10 @@ impl World {
 
     fn verdict(&self) -> Result<Verdict, String> {
         let outside = &self.outside;
+        if let Some(forgotten) = &outside.forgotten {
+            let (wrong, tally) = forgetting::verdict(outside, forgotten)?;
+            return Ok(Verdict { wrong, tally, ..Verdict::default() });
+        }
         if outside.plan.past {
             return self.verdict_on_the_past();
         }
@@ -550,6 +604,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         reasoning: None,
         recollects: false,
         administrators: Vec::new(),
+        owners: Arc::new(Vec::new),
         writer_thread: false,
         cached: Arc::default(),
     };

@@ -9,7 +9,9 @@
 //!   [`REMOVED`], and so is all that follows in a turn that this person alone began. Rows of others stay as they are
 //! - [`Writer::scrub`] rewrites the index and the file, so that nothing is left in free pages or in the log
 //!
-//! Deliberately absent: files, and what a summary of a shared conversation says. The caller names those.
+//! - what was made of a person's words there and is not in place yet (a summary, a title) goes and is made again
+//!
+//! Deliberately absent: files, and what a summary in place in a shared conversation says. The caller names those.
 
 mod decisions;
 #[cfg(test)]
@@ -20,6 +22,7 @@ use crate::envelope;
 use crate::fault::{Fault, While};
 use crate::prune::CONTINUED;
 use crate::read::{Reader, session_id, text};
+use crate::retention::turn_key;
 use decisions::{DECISIONS, Fate};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -127,7 +130,7 @@ pub struct Plan {
     shared: Vec<Shared>,
     /// How many of what.
     pub counts: BTreeMap<&'static str, u64>,
-    /// Summaries of shared conversations that stand for messages of this person.
+    /// Summaries in place in shared conversations, which may retell messages of this person.
     pub summaries: u64,
     /// Copies that were made of these sessions, and go on.
     pub branches: Vec<String>,
@@ -667,6 +670,7 @@ impl Writer {
                 conn.prepare_cached("INSERT OR IGNORE INTO temp.gone_chat VALUES (?1)")?.execute([chat])?;
             }
             let erasures = reader.erase_outside(plan, order)?;
+            drop_derived(conn, plan, order.now)?; // it compares with what `blank` takes away
             blank(reader, plan)?;
             run(
                 conn,
@@ -776,7 +780,7 @@ impl Reader {
             let mut kept = self.kept_turns(session, Some(turn))?;
             if let (true, Some(provider)) = (kept.is_empty(), order.provider) {
                 // Of turns that were kept long ago no row is left; the provider knows them by the same key.
-                kept.push((provider.to_owned(), session.clone(), format!("{session}/{turn}")));
+                kept.push((provider.to_owned(), session.clone(), turn_key(&self.conn, session, turn)?));
             }
             for (provider, document, key) in kept {
                 let job = jobs.entry((provider, session.clone())).or_insert_with(|| Job::of(document));
@@ -789,19 +793,22 @@ impl Reader {
             self.record_job(provider, session, job, order)?;
         }
         for shared in &plan.shared {
-            let sql = "DELETE FROM tl_retention WHERE session = ?1 AND key = ?1 || '/' || ?2 AND erases = 0";
-            self.conn.prepare_cached(sql)?.execute(params![shared.session, shared.turn])?;
+            let Some(turn) = shared.turn else { continue };
+            let key = turn_key(&self.conn, &shared.session, turn)?;
+            let sql = "DELETE FROM tl_retention WHERE key = ?1 AND erases = 0";
+            self.conn.prepare_cached(sql)?.execute([key])?;
         }
         Ok(jobs.len() as u64)
     }
 
     /// Turns that a provider has or is to have, as provider, document and key.
     fn kept_turns(&self, session: &str, turn: Option<i64>) -> Result<Vec<(String, String, String)>, Fault> {
+        let key = turn.map(|turn| turn_key(&self.conn, session, turn)).transpose()?;
         let sql = "SELECT provider, document, key FROM tl_retention
-                   WHERE session = ?1 AND erases = 0 AND (?2 IS NULL OR key = ?1 || '/' || ?2) ORDER BY number";
+                   WHERE session = ?1 AND erases = 0 AND (?2 IS NULL OR key = ?2) ORDER BY number";
         let mut statement = self.conn.prepare_cached(sql)?;
         let rows =
-            statement.query_map(params![session, turn], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            statement.query_map(params![session, key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -938,6 +945,48 @@ fn unlink(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
                AND json_extract({column}, '$.platform') = ?1"
         );
         conn.execute(&sql, [platform, user])?;
+    }
+    Ok(())
+}
+
+/// What was made of the person's words in conversations that go on, and can be made again from what is left:
+///
+/// - a summary that is ready, but not in place, is prepared again. One in preparation is begun anew at the next start
+///   in any case, and reads the rows as they are then. So does a review that is due
+/// - a topic of `/compress` and a title go if the person gave them. A title that no recorded `/title` gave is Hermes',
+///   made of the first message: it goes if that was this person's
+/// - what a review changed is told in no record any more, if the person had spoken before it
+fn drop_derived(conn: &Connection, plan: &Plan, now: Time) -> Result<(), Fault> {
+    let Subject::Person { platform, user } = &plan.subject else { return Ok(()) };
+    let sessions: BTreeSet<&str> = plan.shared.iter().map(|shared| shared.session.as_str()).collect();
+    let theirs = "i.session = ?1 AND json_extract(i.envelope, '$.sender[0]') = ?2";
+    // A title is stored without the spaces around it.
+    let gave_the_title = "json_extract(i.envelope, '$.command.errand') = 'title'
+                          AND instr(json_extract(i.envelope, '$.command.text'), title) > 0";
+    for session in sessions {
+        let first = "SELECT min(message), min(turn) FROM tl_inbox i WHERE ";
+        let (row, turn): (Option<i64>, Option<i64>) = conn
+            .prepare_cached(&format!("{first}{theirs}"))?
+            .query_row(params![session, user], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let sql = "UPDATE tl_compression SET state = 0, attempts = 0, at = ?3, summary = NULL
+                   WHERE session = ?1 AND state = 1 AND cut >= ?2";
+        if conn.prepare_cached(sql)?.execute(params![session, row, now.0])? > 0 {
+            conn.prepare_cached("UPDATE tl_session SET unfinished = 1 WHERE id = ?1")?.execute([session])?;
+        }
+        let sql = format!(
+            "UPDATE tl_compression SET focus = NULL WHERE session = ?1 AND focus IN
+                 (SELECT json_extract(i.envelope, '$.command.compress') FROM tl_inbox i WHERE {theirs})"
+        );
+        conn.prepare_cached(&sql)?.execute(params![session, user])?;
+        let sql = "UPDATE tl_review SET outcome = NULL WHERE session = ?1 AND state = 1 AND turn >= ?2";
+        conn.prepare_cached(sql)?.execute(params![session, turn])?;
+        let sql = format!(
+            "UPDATE sessions SET title = NULL WHERE id = ?1 AND title IS NOT NULL
+               AND (EXISTS (SELECT 1 FROM tl_inbox i WHERE {theirs} AND {gave_the_title})
+                    OR (source = ?3 AND user_id = ?2
+                        AND NOT EXISTS (SELECT 1 FROM tl_inbox i WHERE i.session = ?1 AND {gave_the_title})))"
+        );
+        conn.prepare_cached(&sql)?.execute(params![session, user, platform])?;
     }
     Ok(())
 }

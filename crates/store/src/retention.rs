@@ -8,6 +8,7 @@
 use crate::envelope;
 use crate::fault::Fault;
 use crate::read::{Reader, malformed, text, unsigned};
+use crate::seen::seen_as;
 use crate::write::{Change, Scribe};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use throughline_core::id::{ChatKey, Generation, SessionId};
@@ -38,10 +39,7 @@ impl Scribe<'_> {
         let Some(Filing { provider, scope, naming, every }) = &kept.filing else {
             return self.note(Some(change.id()), "retention_without_provider", "", change.at);
         };
-        let key = match self.earlier_life(change.id())? {
-            Some(birth) => format!("{}/{birth}/{}", change.id(), kept.turn),
-            None => format!("{}/{}", change.id(), kept.turn),
-        };
+        let key = turn_key(self.conn, change.id(), kept.turn.0.0 as i64)?;
         let document = self.document(provider, scope, naming, change.at)?;
         let sql =
             "INSERT INTO tl_retention (key, provider, document, session, place, messages, state, created,
@@ -70,18 +68,6 @@ impl Scribe<'_> {
             self.hand_over_kept(change)?;
         }
         Ok(())
-    }
-
-    /// When this session was born, if one of the same name was there before it. Its turns count anew, and neither
-    /// what still waits of the earlier one nor what the provider has of it may be taken for them.
-    fn earlier_life(&mut self, id: &str) -> Result<Option<i64>, Fault> {
-        // A number of seconds does not keep the last digits.
-        let sql = "SELECT CAST(s.started_at * 1000000 AS INTEGER) FROM sessions s WHERE s.id = ?1
-                     AND (EXISTS (SELECT 1 FROM tl_document d WHERE d.subject = 'session:' || s.id
-                                  AND d.at < s.started_at * 1000000 - 1000)
-                          OR EXISTS (SELECT 1 FROM tl_retention k WHERE k.session = s.id
-                                     AND k.created < s.started_at * 1000000 - 1000))";
-        Ok(self.conn.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()?)
     }
 
     /// What is kept of a session goes out. A document that several sessions share is first in, first out: what
@@ -310,6 +296,38 @@ impl Reader {
         scope.document = named.query_row([provider, &subject(&scope)], |row| row.get(0)).optional()?;
         Ok(scope)
     }
+}
+
+/// What a turn of a session is called where it is remembered. If one of the same name was deleted before it, its turns
+/// count anew: neither what still waits of the earlier one nor what the provider has of it may be taken for them, so
+/// they are told apart by when it was born. One life has one kind of keys, whatever becomes of the clock.
+pub(crate) fn turn_key(conn: &Connection, session: &str, turn: i64) -> Result<String, Fault> {
+    // The second condition is for what earlier versions began, which recorded no deletion.
+    let sql = "SELECT birth FROM (SELECT CAST(started_at * 1000000 AS INTEGER) AS birth FROM sessions WHERE id = ?1)
+               WHERE EXISTS (SELECT 1 FROM tl_meta WHERE key = ?2)
+                  OR EXISTS (SELECT 1 FROM tl_retention WHERE session = ?1 AND instr(key, ?1 || '/' || birth || '/') = 1)";
+    let mut statement = conn.prepare_cached(sql)?;
+    let birth =
+        statement.query_row([session, &deletion_of(session)], |row| row.get::<_, i64>(0)).optional()?;
+    Ok(match birth {
+        Some(birth) => format!("{session}/{birth}/{turn}"),
+        None => format!("{session}/{turn}"),
+    })
+}
+
+/// Under which `tl_meta` records that a session of this name was deleted: it does not tell which.
+fn deletion_of(session: &str) -> String {
+    format!("deleted {}", seen_as(session))
+}
+
+/// Called when a session is deleted, and before one begins: whatever is there of one of its name is of an earlier life.
+/// That is recorded now because dates do not tell later: clocks are set back.
+pub(crate) fn record_earlier_life(conn: &Connection, session: &str) -> Result<(), Fault> {
+    let sql = "INSERT OR IGNORE INTO tl_meta (key, value)
+               SELECT ?2, '' WHERE EXISTS (SELECT 1 FROM tl_session WHERE id = ?1)
+                                OR EXISTS (SELECT 1 FROM tl_retention WHERE session = ?1)";
+    conn.prepare_cached(sql)?.execute([session, &deletion_of(session)])?;
+    Ok(())
 }
 
 fn due_sql() -> String {

@@ -115,7 +115,11 @@ pub(crate) const DECISIONS: &[Decision] = &[
     on("tl_route", &["chat", "session", "entry"], GoesWith("session", "delete_by_chat")),
     on("tl_thread", &["digest", "session"], Goes("session")),
     on("tl_finalisation", &["session", "reason", "successor", "parked"], Goes("session")),
-    on("tl_compression", &["session", "summary", "focus", "orders", "reason"], Goes("session")),
+    on(
+        "tl_compression",
+        &["session", "summary", "focus", "orders", "reason"],
+        GoesWith("session", "drop_derived"),
+    ),
     on("tl_event", &["session", "name", "detail"], GoesWith("session", "delete_by_chat")),
     on("tl_place", &["session"], Goes("session")),
     on("tl_draft", &["key", "session", "destination", "platform_id"], Goes("session")),
@@ -130,7 +134,7 @@ pub(crate) const DECISIONS: &[Decision] = &[
     on(
         "tl_review",
         &["session", "subject", "rows", "prompt", "destination", "model", "outcome", "answered_by"],
-        Goes("session"),
+        GoesWith("session", "drop_derived"),
     ),
     on("tl_snapshot", &["name", "session", "rows", "summary", "kind", "remark"], Goes("session")),
     on(

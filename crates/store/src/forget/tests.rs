@@ -138,6 +138,19 @@ fn p31_forgetting_leaves_a_durable_job_for_the_provider_and_the_job_leaves_nothi
 #[test]
 fn p31_forgotten_words_are_in_no_page_of_the_file_or_its_log() {
     let (directory, mut writer) = home_of_two();
+    // What a compression put aside lies under a name of its own.
+    writer
+        .reader
+        .conn
+        .execute_batch(
+            "INSERT INTO sessions (id, source, started_at) VALUES ('a.snapshot.20260101T000000000000Z', 'telegram', 1);
+             INSERT INTO messages (id, session_id, role, content, timestamp)
+             VALUES (3, 'a.snapshot.20260101T000000000000Z', 'user', 'an earlier quokka', 1);
+             INSERT INTO tl_snapshot (name, session, view, at, after, cut, upto, rows, summary, kind, messages_before,
+                                      messages_after, tokens_before, tokens_after)
+             VALUES ('a.snapshot.20260101T000000000000Z', 'a', 1, 1, 0, 3, 3, '[3]', '[]', 'summary', 1, 1, 1, 1);",
+        )
+        .unwrap();
     let number = forget(&mut writer, super::Kind::Session, "a");
     writer.forgotten_outside(number).unwrap();
     writer.scrub(Time(10)).unwrap();
@@ -174,5 +187,90 @@ fn p2_keys_that_were_seen_become_digests_once() {
                 .unwrap()
                 .is_some()
         );
+    }
+}
+
+/// A chat in which telegram:1 and telegram:2 write. The first gave it its title and a topic; a summary is ready.
+fn home_with_a_shared_chat() -> (tempfile::TempDir, crate::Writer) {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = Home::at(directory.path()).writer(Time(1)).unwrap();
+    let said = |seq: i64, user: &str, what: &str| {
+        format!(
+            "('g', {seq}, 1, 2, {seq}, {seq}, {seq}, 0, '{{\"key\":\"k{seq}\",{what},\"sender\":[\"{user}\",\"N\"],
+               \"reply_to\":{{\"platform\":\"telegram\",\"account\":\"b\",\"chat\":\"-1\"}}}}')"
+        )
+    };
+    let inbox = [
+        said(1, "1", "\"chat\":\"quokka one\""),
+        said(2, "2", "\"chat\":\"tea\""),
+        said(3, "1", "\"command\":{\"errand\":\"title\",\"text\":\"the quokka\"}"),
+        said(4, "1", "\"command\":{\"compress\":\"quokka topic\",\"keep\":null,\"preview\":false}"),
+    ];
+    let summary = "{\"after\":0,\"kept\":[],\"summary\":\"quokka summary\"}";
+    writer
+        .reader
+        .conn
+        .execute_batch(&format!(
+            "INSERT INTO sessions (id, source, user_id, chat_type, started_at, message_count, title)
+             VALUES ('g', 'telegram', '1', 'group', 1, 2, 'the quokka');
+             INSERT INTO messages (id, session_id, role, content, timestamp)
+             VALUES (1, 'g', 'user', 'quokka one', 1), (2, 'g', 'user', 'tea', 1);
+             INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, unfinished, steps,
+                                     last_row, adopted, touched, compression)
+             VALUES ('g', 1, 1, 1, 4, 4, 0, 0, 0, 2, 0, 1, 1);
+             INSERT INTO tl_inbox (session, seq, at, state, turn, message, step, written, envelope) VALUES {};
+             INSERT INTO tl_compression (session, operation, generation, base_view, cut, state, attempts, at, summary,
+                                         cause, focus, began, messages, tokens)
+             VALUES ('g', 1, 1, 1, 2, 1, 1, 1, '{summary}', 0, 'quokka topic', 1, 2, 2);
+             INSERT INTO tl_review (session, number, subject, state, turn, step, view, last_row, due, tries, lost,
+                                    not_before, settled, outcome)
+             VALUES ('g', 1, 'memory', 1, 2, 1, 1, 2, 1, 1, 0, 0, 1, 'noted quokka');",
+            inbox.join(", ")
+        ))
+        .unwrap();
+    (directory, writer)
+}
+
+fn one(writer: &crate::Writer, sql: &str) -> Option<String> {
+    writer.reader.conn.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn p31_what_was_made_of_a_forgotten_persons_words_in_a_shared_chat_is_made_again() {
+    let (_directory, mut writer) = home_with_a_shared_chat();
+    forget(&mut writer, super::Kind::Person, "telegram:1");
+    let operation = "SELECT state || ' ' || attempts || ' ' || (summary IS NULL) || ' ' || (focus IS NULL) FROM tl_compression";
+    assert_eq!(one(&writer, operation).unwrap(), "0 0 1 1", "it is prepared again, without the topic");
+    assert_eq!(one(&writer, "SELECT CAST(unfinished AS TEXT) FROM tl_session").unwrap(), "1");
+    assert_eq!(one(&writer, "SELECT title FROM sessions"), None, "who gave it is forgotten");
+    assert_eq!(one(&writer, "SELECT outcome FROM tl_review"), None);
+    assert_eq!(one(&writer, "SELECT content FROM messages WHERE id = 2").unwrap(), "tea");
+    assert_eq!(one(&writer, "SELECT content FROM messages WHERE id = 1").unwrap(), super::REMOVED);
+}
+
+#[test]
+fn p31_a_title_that_another_person_gave_and_a_summary_of_what_came_before_stay() {
+    let (_directory, mut writer) = home_with_a_shared_chat();
+    writer
+        .reader
+        .conn
+        .execute_batch(
+            "UPDATE tl_inbox SET envelope = replace(envelope, '[\"1\"', '[\"2\"') WHERE seq IN (3, 4);
+             UPDATE tl_inbox SET message = 9 WHERE seq = 1; UPDATE messages SET id = 9 WHERE id = 1;",
+        )
+        .unwrap();
+    forget(&mut writer, super::Kind::Person, "telegram:1");
+    let operation = "SELECT state || ' ' || (summary IS NULL) || ' ' || (focus IS NULL) FROM tl_compression";
+    assert_eq!(one(&writer, operation).unwrap(), "1 0 0", "its cut lies before what the person said");
+    assert_eq!(one(&writer, "SELECT title FROM sessions").unwrap(), "the quokka");
+}
+
+#[test]
+fn p31_a_title_that_hermes_made_goes_with_the_person_who_spoke_first_and_with_no_other() {
+    for (user, title) in [("1", None), ("2", Some("the quokka"))] {
+        let (_directory, mut writer) = home_with_a_shared_chat();
+        writer.reader.conn.execute("DELETE FROM tl_inbox WHERE seq = 3", []).unwrap();
+        forget(&mut writer, super::Kind::Person, &format!("telegram:{user}"));
+        assert_eq!(one(&writer, "SELECT title FROM sessions").as_deref(), title, "{user}");
     }
 }

@@ -8,7 +8,7 @@ use throughline_core::input::Birth;
 use throughline_core::message::{Assistant, ToolCall, ToolResult};
 use throughline_core::port::{Read, Store};
 use throughline_core::prompt::{Digest, Head, Mark};
-use throughline_core::session::{Event, Phase, Session};
+use throughline_core::session::{Approver, Event, Phase, Session};
 use throughline_core::tool::{Grant, Question, Verdict};
 use throughline_core::turn::Answer;
 
@@ -65,7 +65,11 @@ fn asking(store: &mut dyn Store) {
     let patience = Duration::from_secs(60);
     for index in [0, 1] {
         let question = Question::Approval { what: "x".into(), why: "y".into(), patterns: vec!["z".into()] };
-        happen(store, &mut state, Event::Asked { turn, step, index, question, patience, attended: true });
+        happen(
+            store,
+            &mut state,
+            Event::Asked { turn, step, index, question, patience, approver: Approver::Present },
+        );
     }
     let verdict = Verdict::Granted(Grant::Session);
     happen(store, &mut state, Event::Decided { turn, step, index: 1, verdict });
