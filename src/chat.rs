@@ -35,7 +35,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use lines::{Lines, Typed};
 use question::Understood;
 use shown::Shown;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -263,13 +263,13 @@ impl<'a> Chat<'a> {
                 is_stopping: false,
             };
             let trouble = match following.follow(&line, lines, interrupts).await? {
-                Ok(ended) => return Ok((ended, telling.was_refused)),
+                Ok(ended) => return Ok((ended, telling.is_refused())),
                 Err(trouble) => trouble,
             };
             following.break_off()?;
             let wait = match patience.wait(&trouble) {
                 Wait::For(wait) => wait,
-                Wait::NoMore(failed) => return Ok((failed, telling.was_refused)),
+                Wait::NoMore(failed) => return Ok((failed, telling.is_refused())),
             };
             if patience.is_first() {
                 self.say_that_it_is_tried_again(&trouble)?;
@@ -278,7 +278,7 @@ impl<'a> Chat<'a> {
                 biased;
                 Some(()) = self.interrupts.recv() => {
                     let ended = if self.left_behind { Ended::Left } else { Ended::Unheard };
-                    return Ok((ended, telling.was_refused));
+                    return Ok((ended, telling.is_refused()));
                 }
                 () = sleep(wait) => {}
             }
@@ -450,10 +450,19 @@ struct Telling {
     is_thinking: bool,
     /// The latest trouble that was told, so that it is told once.
     trouble: String,
-    /// A tool asked, and no person could answer.
+    /// A tool asked, and the gateway said no because no person could answer.
     was_refused: bool,
+    /// What tools asked where no person can answer here, and no other person has allowed.
+    held: BTreeSet<String>,
     /// The arguments of the calls so far, by their ids.
     calls: BTreeMap<String, String>,
+}
+
+impl Telling {
+    /// A call was not run, because no person allowed it.
+    fn is_refused(&self) -> bool {
+        self.was_refused || !self.held.is_empty()
+    }
 }
 
 /// One attempt to have a line answered.
@@ -546,6 +555,9 @@ impl Following<'_, '_> {
                 self.telling.calls.insert(id, arguments);
             }
             Event::Unattended { id, tool } => self.unattended(&id, &tool)?,
+            Event::Granted(id) => {
+                self.telling.held.remove(&id);
+            }
             Event::Answer { text, finish } => {
                 self.over()?;
                 let rest = self.telling.shown.finish(&text);
@@ -596,7 +608,7 @@ impl Following<'_, '_> {
             return Ok(());
         }
         if !self.screen.is_attended {
-            return self.refuse(&asked).await;
+            return Ok(self.hold(&asked)?);
         }
         self.questions.push_back(asked);
         if self.questions.len() == 1 {
@@ -654,16 +666,14 @@ impl Following<'_, '_> {
         self.show_question(lines)
     }
 
-    /// No person can answer here: waiting would only waste time.
-    async fn refuse(&mut self, asked: &Asked) -> anyhow::Result<()> {
-        self.telling.was_refused = true;
-        let note = format!("{}\n{}", question::words(asked), question::unattended(asked));
-        self.screen.note(Tint::Yellow, &visible(&note))?;
-        match self.client.decide(&asked.id, &question::refusal(asked)).await {
-            Ok(()) | Err(ClientError::Refused { .. }) => {} // the gateway has refused it by itself
-            Err(error) => self.screen.note(Tint::Yellow, &visible(&sentence(&error.to_string())))?,
+    /// No person can answer here. The gateway holds the question, so it knows of an owner who can: elsewhere.
+    fn hold(&mut self, asked: &Asked) -> io::Result<()> {
+        if !self.telling.held.insert(asked.id.clone()) {
+            return Ok(());
         }
-        Ok(())
+        self.end_line()?;
+        let note = format!("{}\n{}", question::words(asked), question::HELD);
+        self.screen.note(Tint::Yellow, &visible(&note))
     }
 
     /// The gateway has refused a call, because nothing said that a person can answer.

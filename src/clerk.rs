@@ -301,7 +301,7 @@ impl Attendant {
     async fn memory(&self, argument: &str, asked: &Assignment) -> String {
         let caller = caller(asked);
         if !self.memory.belongs_to(&caller) || !self.memory.is_about(&caller) {
-            return "This memory belongs to the owner of this agent, and you are known here as somebody else. \
+            return "This memory belongs to the owner of this agent, and only the owner is shown it, in private. \
                     Nothing was shown or changed."
                 .into();
         }
@@ -487,6 +487,7 @@ fn caller(asked: &Assignment) -> Caller {
         source: asked.source.clone(),
         principal: asked.principal.clone(),
         user: asked.user.clone(),
+        is_private: asked.is_private,
         reply_to: asked.place.clone(),
         trace: Trace::default(),
         task: None,
@@ -675,6 +676,7 @@ mod tests {
                 session: None,
                 source: "telegram".into(),
                 user: Some(user.into()),
+                is_private: true,
                 principal: None,
                 place: None,
                 preferences: Preferences::default(),

@@ -169,6 +169,8 @@ pub enum Event {
     },
     /// A tool waits for a person.
     Asked(Asked),
+    /// A person has allowed what was asked under this id.
+    Granted(String),
     Answer {
         text: String,
         finish: String,
@@ -665,6 +667,7 @@ fn read(name: &str, data: &str) -> Result<Option<Event>, ClientError> {
             reason: data["reason"].as_str().map(str::to_owned),
             has_kind: data["patterns"].as_array().is_some_and(|patterns| !patterns.is_empty()),
         }),
+        "granted" => Event::Granted(text("id")),
         "troubled" => Event::Troubled { message: text("message") },
         "answer" => Event::Answer { text: text("text"), finish: text("finish") },
         "done" => Event::Done {

@@ -339,7 +339,8 @@ pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
     let people = Arc::new(people);
     let known = people.clone();
     let is_owner = move |caller: &Caller| {
-        caller.source == "cli" || known.is_owner(&caller.source, caller.user.as_deref())
+        caller.source == "cli"
+            || !known.is_among_others(caller) && known.is_owner(&caller.source, caller.user.as_deref())
     };
     let notes = match settings.memory_per_person.value {
         false => Notes::Shared,
@@ -359,10 +360,11 @@ pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
 }
 
 /// Whose notes those of a conversation are, where several people can reach the agent. None: the owner's. A chat of many
-/// without a sender has notes of its own.
+/// has notes of its own.
 fn person(people: &company::People, caller: &Caller) -> Option<String> {
-    let user = caller.user.as_deref();
-    if caller.source == "cli" || people.is_owner(&caller.source, user) {
+    let is_among_others = people.is_among_others(caller);
+    let user = caller.user.as_deref().filter(|_| !is_among_others);
+    if caller.source == "cli" || !is_among_others && people.is_owner(&caller.source, user) {
         return None;
     }
     Some(match (user, &caller.reply_to) {

@@ -994,6 +994,7 @@ fn options(
         reasoning: settings.reasoning_effort.as_ref().map(|effort| effort.value.clone()),
         recollects: settings.recollects.value && !matches!(settings.model, ModelChoice::Rehearsal),
         administrators: administrators(settings),
+        owners: equip::company::owners(home, settings),
         lifecycle: lifecycle(settings),
         writer_thread: true,
         cached: company.cached.clone(),

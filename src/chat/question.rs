@@ -78,29 +78,9 @@ pub fn understand(asked: &Asked, typed: &str) -> Understood {
 pub const UNATTENDED: &str = "No person can answer here, so it was refused. To allow it beforehand, have it asked once in \
     a terminal (`throughline chat`) and answer always, which adds it to command_allowlist in config.yaml.";
 
-/// Why it was refused where no person can answer, and what can be done beforehand.
-pub fn unattended(asked: &Asked) -> &'static str {
-    match (asked.is_open, asked.has_kind) {
-        _ if asked.is_of_server => "No person can answer here, so the server's question was declined.",
-        (true, _) => {
-            "No person can answer here, so the agent goes on without an answer. Say it in the question beforehand, or \
-             ask in a terminal: `throughline chat`."
-        }
-        (false, true) => UNATTENDED,
-        (false, false) => {
-            "No person can answer here, so it was refused. It can only be allowed by a person: ask in a terminal, with \
-             `throughline chat`."
-        }
-    }
-}
-
-/// The answer of a program on behalf of a person who is not there.
-pub fn refusal(asked: &Asked) -> Value {
-    match asked.is_open && !asked.is_of_server {
-        true => json!({"answer": "[no person can be asked here; decide yourself, or say what is missing]"}),
-        false => json!({"decision": "deny", "reason": "no person can be asked here"}),
-    }
-}
+/// What is said where no person can answer, while the gateway waits for one who is elsewhere.
+pub const HELD: &str = "No person can answer here. The gateway has asked the owner, who is connected elsewhere, and waits for an answer \
+    for as long as approvals.timeout says (60 seconds by default).";
 
 #[cfg(test)]
 mod tests {

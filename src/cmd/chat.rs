@@ -340,31 +340,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn p31_a_question_that_no_person_can_answer_is_refused_at_once() {
-        let asked = Piece::Event(
-            "asked",
-            json!({"id": "s1/1/1/0", "kind": "approval", "text": "?", "command": "rm -rf old", "reason": "recursive delete",
+    async fn p31_a_question_that_an_owner_elsewhere_can_answer_is_held_and_decided_by_no_program() {
+        let asked = || {
+            Piece::Event(
+                "asked",
+                json!({"id": "s1/1/1/0", "kind": "approval", "text": "?", "command": "rm -rf old", "reason": "recursive delete",
                    "patterns": ["recursive delete"]}),
-        );
-        let answer = Piece::Event("answer", json!({"text": "I was not allowed to.", "finish": "stop"}));
-        let fake = Fake::start([Reply::Stream(vec![asked, answer])]).await;
+            )
+        };
+        let answer = |text: &str| Piece::Event("answer", json!({"text": text, "finish": "stop"}));
+        let fake = Fake::start([Reply::Stream(vec![asked(), answer("I was not allowed to.")])]).await;
         let seen = chat(&fake, &["-q", "Tidy up"], &[]).await.unwrap();
-        assert_eq!(seen.code, ExitCode::FAILURE);
-        assert_eq!(seen.out, "I was not allowed to.\n");
-        assert!(
-            seen.notes.contains("rm -rf old") && seen.notes.contains("No person can answer here"),
-            "{}",
-            seen.notes
-        );
-        assert!(seen.notes.contains("command_allowlist"), "{}", seen.notes);
-        assert_eq!(
-            fake.decided(),
-            [(
-                "/api/approvals/s1/1/1/0".to_owned(),
-                json!({"decision": "deny", "reason": "no person can be asked here"})
-            )]
-        );
+        assert_eq!((seen.code, seen.out.as_str()), (ExitCode::FAILURE, "I was not allowed to.\n"));
+        for words in ["rm -rf old", "No person can answer here", "has asked the owner"] {
+            assert!(seen.notes.contains(words), "{words}: {}", seen.notes);
+        }
+        assert_eq!(fake.decided(), [], "a program says neither yes nor no in a person's name");
         assert_eq!(fake.lines()[0]["answers"], false, "no person is said to be there");
+
+        let granted = Piece::Event("granted", json!({"id": "s1/1/1/0"}));
+        let fake = Fake::start([Reply::Stream(vec![asked(), granted, answer("It is tidy.")])]).await;
+        let seen = chat(&fake, &["-q", "Tidy up"], &[]).await.unwrap();
+        assert_eq!((seen.code, seen.out.as_str()), (ExitCode::SUCCESS, "It is tidy.\n"));
     }
 
     #[tokio::test]

@@ -6,8 +6,9 @@ use crate::home::Home;
 use crate::presence::DIRECTORY_FILE;
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::Arc;
 use throughline_core::tool::Caller;
-use throughline_gateway::AddressBook;
+use throughline_gateway::{AddressBook, Owners};
 use throughline_hermes::config::platforms::Platform;
 use throughline_hermes::state::Directory;
 use throughline_memory::honcho::Company;
@@ -64,6 +65,12 @@ impl People {
             || self.platforms.iter().any(|platform| !self.pairings.approved(&platform.name).is_empty())
     }
 
+    /// Whether people read along who are not this caller. What they see must hold nothing that one of them told the
+    /// agent alone, no matter who of them began the conversation.
+    pub fn is_among_others(&self, caller: &Caller) -> bool {
+        !caller.is_private && self.company() == Company::Many
+    }
+
     /// Whether this is the owner: the only one, or an administrator, or else the first on the allow-list, or else
     /// the first who was paired. What comes from no chat and names nobody (the terminal, a schedule, another agent)
     /// is the owner's.
@@ -74,15 +81,25 @@ impl People {
         let Some(user) = user else {
             return self.platforms.iter().all(|known| known.name != platform);
         };
+        self.owners().iter().any(|(its, owner)| its == platform && owner == user)
+    }
+
+    /// Those who are known as owners, by platform and user: the administrators, or else the first on each allow-list,
+    /// or else the first who was paired.
+    pub fn owners(&self) -> Vec<(String, String)> {
         let admins = |platform: &Platform| platform.access.orders.direct.admins.clone();
         let listed = |platform: &Platform| {
             let lists = platform.access.users.iter().chain(&platform.access.gateway_users);
             lists.filter(|user| *user != "*").take(1).cloned().collect::<Vec<_>>()
         };
         for named in [&admins as &dyn Fn(&Platform) -> Vec<String>, &listed] {
-            if self.platforms.iter().any(|platform| !named(platform).is_empty()) {
-                let here = self.platforms.iter().find(|known| known.name == platform);
-                return here.is_some_and(|here| named(here).iter().any(|owner| owner == user));
+            let owners = self
+                .platforms
+                .iter()
+                .flat_map(|platform| named(platform).into_iter().map(|user| (platform.name.clone(), user)));
+            let owners: Vec<_> = owners.collect();
+            if !owners.is_empty() {
+                return owners;
             }
         }
         let paired = self.platforms.iter().flat_map(|known| {
@@ -90,8 +107,14 @@ impl People {
             people.map(|person| (person.since.unwrap_or(f64::MAX), known.name.as_str(), person.id))
         });
         let first = paired.min_by(|one, other| one.0.total_cmp(&other.0));
-        first.is_some_and(|(_, its, id)| its == platform && id == user)
+        first.map(|(_, platform, id)| (platform.to_owned(), id)).into_iter().collect()
     }
+}
+
+/// Who owns the agent of a home, as it stands whenever the gateway asks.
+pub fn owners(home: &Home, settings: &Settings) -> Owners {
+    let people = People::of(home, settings);
+    Arc::new(move || people.owners())
 }
 
 /// The chats that the home knows, as `channel_directory.json` names them. Among several people only the owner hears
@@ -110,7 +133,8 @@ impl Acquaintances {
         let text = fs::read_to_string(self.home.path().join(DIRECTORY_FILE)).unwrap_or_default();
         let mut directory = Directory::read(&text);
         let user = caller.user.as_deref();
-        if caller.source != "cli" && !self.people.is_owner(&caller.source, user) {
+        let is_owner = !self.people.is_among_others(caller) && self.people.is_owner(&caller.source, user);
+        if caller.source != "cli" && !is_owner {
             let here = caller.reply_to.as_ref();
             directory.retain(|platform, channel| {
                 let chat = channel.id.split(':').next().unwrap_or_default();

@@ -193,6 +193,39 @@ fn p31_a_no_is_a_no_and_so_is_silence() {
 }
 
 #[test]
+fn p31_what_is_allowed_for_good_is_in_the_users_list_and_is_not_asked_again() {
+    let place = place("approvals: {mode: manual, timeout: 60}\n");
+    let launch = place.rehearsing(&json!({ "rules": rules("tidy", terminal("rm -rf old")) }));
+    let gateway = launch.start();
+    let asks = || gateway.client.read("/api/approvals")["data"].as_array().cloned().unwrap();
+    let tidied = |word: &str| {
+        fs::create_dir_all(place.file("work/old")).unwrap();
+        begin(&gateway.client, word, &format!("tidy {word}"))
+    };
+    // Once, and for a session: the list stays as it is.
+    for (session, scope) in [("once", "once"), ("here", "session"), ("good", "always")] {
+        let held = tidied(session);
+        until("it asks", || asks().len() == 1);
+        let path = format!("/api/approvals/{}", asks()[0]["id"].as_str().unwrap());
+        let yes = json!({"decision": "approve", "scope": scope});
+        assert_eq!(gateway.client.post(&path, &[], &yes).unwrap().status, 200);
+        assert!(held.join().unwrap().unwrap().contains("done tidy"));
+        assert!(!place.file("work/old").exists(), "{scope}");
+        let config = fs::read_to_string(place.file("home/config.yaml")).unwrap();
+        assert_eq!(config.contains("recursive delete"), scope == "always", "{scope}: {config}");
+    }
+    // Another conversation, and another process, are not asked.
+    assert!(tidied("other").join().unwrap().unwrap().contains("done tidy"));
+    assert!(!place.file("work/old").exists());
+    assert!(gateway.stop().success());
+    let gateway = launch.start();
+    fs::create_dir_all(place.file("work/old")).unwrap();
+    assert!(begin(&gateway.client, "later", "tidy later").join().unwrap().unwrap().contains("done tidy"));
+    assert!(!place.file("work/old").exists());
+    assert!(gateway.stop().success());
+}
+
+#[test]
 fn p31_a_toolset_that_is_off_is_off_in_the_prompt_and_at_the_call() {
     let place = place(
         "agent: {disabled_toolsets: [terminal]}\nplatform_toolsets: {cli: [file], api_server: [terminal, file]}\n",

@@ -5,7 +5,7 @@
 //! write down, is told of once, and is run again when the process was killed in the middle of it.
 
 use crate::chats::World;
-use crate::gateway::Place;
+use crate::gateway::{Place, until};
 use crate::model::{ModelServer, calls, last, said, text};
 use serde_json::{Value, json};
 use std::ops::Deref;
@@ -171,6 +171,43 @@ fn p22_the_tenth_turn_is_looked_back_at_on_its_own_bytes_and_told_once() {
     let gateway = world.launch.start();
     world.turn("message 12");
     assert_eq!((world.reviews().len(), world.times_shown(NOTICE)), (1, 1), "once is enough");
+    assert!(gateway.stop().success());
+}
+
+/// The tools of a client are part of the list that the model's provider has cached; a review runs none of them.
+#[test]
+fn p22_a_review_of_a_clients_conversation_lists_the_clients_tools_and_runs_none() {
+    let place = Place::new();
+    let world = Reviewed::by(place, "memory: {nudge_interval: 2}\n", |_| {
+        calls(&[
+            ("memory", json!({"action": "add", "target": "user", "content": "Ada likes tea"})),
+            ("lookup", json!({})),
+            ("skills_list", json!({})),
+        ])
+    });
+    let gateway = world.launch.start();
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+    for words in ["one", "two"] {
+        let body = json!({
+            "messages": [{"role": "user", "content": words}], "tools": [tool("lookup"), tool("skills_list")],
+        });
+        let reply = gateway.client.chat(&[("X-Hermes-Session-Id", "s")], &body).unwrap();
+        assert_eq!(reply.said(), format!("re: {words}"));
+    }
+    until("the review is over", || {
+        world.model.requests().last().is_some_and(|request| messages(request).len() > 8)
+    });
+    let (live, review) = (world.asked_for("two"), world.reviews());
+    assert!(live.contains("lookup"), "the client's tools are listed: {live}");
+    assert_eq!(list(&review[0], "tools"), list(&live, "tools"), "and listed again");
+    assert!(list(&review[0], "messages").starts_with(list(&live, "messages")));
+    let requests = world.model.requests();
+    let results: Vec<String> = messages(requests.last().unwrap()).iter().rev().take(3).map(text).collect();
+    assert!(results[2].contains("\"success\": true"), "{results:?}");
+    assert!(results[1].contains("lookup was not run"), "{results:?}");
+    assert!(results[0].contains("skills_list was not run"), "the client's own of that name: {results:?}");
+    let counts = gateway.client.read("/api/control/counts").to_string();
+    assert!(!counts.contains("cache_break"), "{counts}");
     assert!(gateway.stop().success());
 }
 

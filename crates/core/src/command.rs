@@ -8,8 +8,9 @@ pub use errand::{Errand, Found, Past};
 pub use table::{ALL, Entry, elsewhere, find, help, instead_of};
 
 use crate::id::SessionId;
+use crate::port::CallId;
 use crate::session::ToolProgress;
-use crate::tool::Grant;
+use crate::tool::{Grant, Verdict};
 
 /// What `/continue` says to the model.
 const CONTINUE: &str = "Continue.";
@@ -118,6 +119,10 @@ impl Command {
             "stop" => Command::Stop,
             "steer" => Command::Steer { text: text() },
             "queue" => Command::Queue { text: text() },
+            // What names a question is about another conversation than this one.
+            name @ ("approve" | "deny") if code(argument).is_some() => {
+                Command::Errand(Errand::Other { name: name.into(), argument: text() })
+            }
             "approve" => approve(argument),
             "deny" => deny(argument),
             "compress" => compress(argument),
@@ -257,6 +262,21 @@ fn resume(argument: &str) -> Errand {
     Errand::Resume { wanted: (!bare.is_empty()).then(|| bare.to_owned()), everywhere }
 }
 
+/// The code of the question that `/approve` or `/deny` names, and the rest of its words.
+pub fn code(argument: &str) -> Option<(String, &str)> {
+    let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+    CallId::is_code(first).then(|| (first.to_ascii_lowercase(), rest.trim()))
+}
+
+/// What a person decides by `/approve` or `/deny` with these words behind it.
+pub fn verdict(name: &str, words: &str) -> Option<Verdict> {
+    match if name == "approve" { approve(words) } else { deny(words) } {
+        Command::Approve { grant, .. } => Some(Verdict::Granted(grant)),
+        Command::Deny { reason, .. } => Some(Verdict::Denied { reason }),
+        _ => None,
+    }
+}
+
 fn approve(argument: &str) -> Command {
     let has = |names: &[&str]| {
         argument.split_whitespace().any(|word| names.iter().any(|name| word.eq_ignore_ascii_case(name)))
@@ -349,6 +369,9 @@ mod tests {
             ("/steer  rather the blue one ", Some(Command::Steer { text: "rather the blue one".into() })),
             ("/q later", Some(Command::Queue { text: "later".into() })),
             ("/approve", Some(Command::Approve { grant: Grant::Once, all: false })),
+            ("/approve 0123abcd session", other("approve", "0123abcd session")),
+            ("/deny 0123ABCD no", other("deny", "0123ABCD no")),
+            ("/deny deadline", Some(Command::Deny { reason: Some("deadline".into()), all: false })),
             ("/approve all session", Some(Command::Approve { grant: Grant::Session, all: true })),
             ("/approve Always", Some(Command::Approve { grant: Grant::Always, all: false })),
             ("/deny", Some(Command::Deny { reason: None, all: false })),

@@ -59,7 +59,7 @@ impl Scope {
 
     /// Nobody but the user reads along.
     pub fn is_private(&self) -> bool {
-        self.place.kind.as_deref().is_none_or(|kind| matches!(kind, "dm" | "private" | "im"))
+        is_private(self.place.kind.as_deref())
     }
 
     /// The same, on behalf of this user. Where others read along it is nobody's in particular: what one of
@@ -70,6 +70,11 @@ impl Scope {
             false => Self { user: None, user_name: None, ..self },
         }
     }
+}
+
+/// Whether only the user reads in a chat of this kind (`dm`, `group` …). What is no chat has no other readers.
+pub fn is_private(kind: Option<&str>) -> bool {
+    kind.is_none_or(|kind| matches!(kind, "dm" | "private" | "im"))
 }
 
 /// Where a conversation takes place, in the platform's own terms.

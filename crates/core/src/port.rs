@@ -7,7 +7,7 @@ use crate::chain::{Exceeded, Share, Shared};
 use crate::command::Found;
 use crate::compression::{Kind as Replaced, Operation, Promoted};
 use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId, View};
-use crate::input::{Birth, DedupeKey, Destination, Input, Kind, Room, Root, Sender};
+use crate::input::{Birth, ClientTools, DedupeKey, Destination, Input, Kind, Room, Root, Sender};
 use crate::memory::{self, Errand, RetentionChange};
 use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
@@ -296,6 +296,8 @@ pub struct Loaded {
     pub source: String,
     /// The platform's id of its user.
     pub user: Option<String>,
+    /// It belongs to no chat in which several people read.
+    pub is_private: bool,
     /// Why it ended, by our hand or by Hermes'.
     pub ended: Option<String>,
     /// What the last step asked: the next request should continue it.
@@ -314,6 +316,8 @@ pub struct ReviewView {
     pub system_prompt: Option<Arc<str>>,
     /// What was asked for the answer it fell due with: a review begins with these bytes.
     pub asked: Option<Mark>,
+    /// The tools that the client of that turn runs: they were listed, too.
+    pub client_tools: Option<ClientTools>,
 }
 
 /// A review that is not done.
@@ -413,6 +417,23 @@ pub struct CallId {
     pub index: usize,
     /// Zero: the call itself, and the one question that it may ask before it runs.
     pub question: u32,
+}
+
+impl CallId {
+    /// A short name for people to type. It tells apart the few questions that wait at one time; who may answer is
+    /// decided elsewhere.
+    pub fn code(&self) -> String {
+        let hashed = self
+            .to_string()
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        format!("{hashed:08x}")
+    }
+
+    /// Whether a word that a person typed has the form of a code.
+    pub fn is_code(word: &str) -> bool {
+        word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
 }
 
 impl fmt::Display for CallId {
@@ -939,6 +960,8 @@ pub struct Assignment {
     /// The surface it came through.
     pub source: String,
     pub user: Option<String>,
+    /// As [`crate::tool::Caller::is_private`].
+    pub is_private: bool,
     pub principal: Option<String>,
     /// Where the answer goes. None for a client that waits for it.
     pub place: Option<Destination>,
@@ -1105,6 +1128,8 @@ pub enum Update {
     },
     /// A tool asks something; the answer is waited for.
     Asked(Pending),
+    /// A person has allowed what it asked for. Any other answer is the call's result.
+    Granted(CallId),
     /// The model does not answer, and is asked again: why, in a sentence.
     Troubled(String),
     /// The end. A further `next` gives it again.

@@ -24,7 +24,7 @@ use crate::time::Time;
 use crate::tool::{Ask, Grant, Letter, Question, Verdict};
 use crate::turn::{Answer, ClientCalls, Group, RESUMES_MAX, Slot, Step, Turn};
 use ask::Asking;
-pub use ask::UNATTENDED;
+pub use ask::{Approver, UNATTENDED};
 use client::results_of;
 use compress::{End, Finding, NoSummary, SurveyOrder};
 use lifecycle::{Handing, Handover, Noticed, Run};
@@ -186,8 +186,7 @@ pub enum Event {
         index: usize,
         question: Question,
         patience: Duration,
-        /// Who waits for the turn can answer, or somebody else who is there.
-        attended: bool,
+        approver: Approver,
     },
     /// A person answered, or nobody did in time.
     Decided {
@@ -583,8 +582,8 @@ impl Session {
             Event::Called { turn, step, index, result, sends } if self.is_at(turn, step) => {
                 next.close_call(index, result, sends, now, rules, &mut acts);
             }
-            Event::Asked { turn, step, index, question, patience, attended } if self.is_at(turn, step) => {
-                next.ask(index, question, Asking { patience, attended }, now, rules, &mut acts);
+            Event::Asked { turn, step, index, question, patience, approver } if self.is_at(turn, step) => {
+                next.ask(index, question, Asking { patience, approver }, now, rules, &mut acts);
             }
             Event::Decided { turn, step, index, verdict } if self.is_at(turn, step) => {
                 next.decide(index, verdict, now, rules, &mut acts);

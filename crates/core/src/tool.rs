@@ -13,7 +13,7 @@
 use crate::id::SessionId;
 use crate::input::{Destination, Task, Trace};
 use crate::message::{Content, JsonText};
-use crate::port::Promise;
+use crate::port::{CallId, Promise};
 use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,8 +126,10 @@ pub struct Caller {
     pub source: String,
     /// Whose session it is, where several clients share one home.
     pub principal: Option<String>,
-    /// The platform's id of the user.
+    /// The platform's id of the user. Where several people share a session, of the one who began it.
     pub user: Option<String>,
+    /// No other person reads along. In a chat of several people nothing of a user's own may be shown.
+    pub is_private: bool,
     /// Where the reply to the running turn goes. None: a client waits for the turn itself.
     pub reply_to: Option<Destination>,
     pub trace: Trace,
@@ -226,6 +228,23 @@ impl Question {
                 text
             }
         }
+    }
+
+    /// An approval as it is put to the owner in a chat of another session. The code says which question a yes belongs to:
+    /// a bare `/approve` there means that chat's own. None: no yes or no answers it.
+    pub fn for_owner(&self, call: &CallId, patience: Duration) -> Option<String> {
+        let Question::Approval { what, why, patterns } = self else { return None };
+        let code = call.code();
+        let lasting = match patterns.is_empty() {
+            true => String::new(),
+            false => format!(", /approve {code} session or /approve {code} always to allow its kind"),
+        };
+        Some(format!(
+            "⚠️ May I run this? A program asked for it (session {}).\n\n{what}\n\nWhy I ask: {why}\n\n\
+             /approve {code} to allow it once{lasting}, /deny {code} to refuse. Without an answer it is refused after {} seconds.",
+            call.session,
+            patience.as_secs()
+        ))
     }
 
     /// Which question of its call it is. Only a call that runs meanwhile asks more than one.

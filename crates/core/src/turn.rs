@@ -237,10 +237,7 @@ impl Turn {
 
     /// The tools that its client runs.
     pub fn client_tools(&self) -> Option<&ClientTools> {
-        self.inputs.iter().rev().find_map(|input| match &input.kind {
-            Kind::Request(request) => request.tools.as_ref(),
-            Kind::Chat(_) | Kind::Command(_) => None,
-        })
+        client_tools(&self.inputs)
     }
 
     /// Set if another session asked for it.
@@ -250,6 +247,14 @@ impl Turn {
             Kind::Chat(_) | Kind::Command(_) => None,
         })
     }
+}
+
+/// The tools that a client runs, of the last of these inputs that brought any.
+pub fn client_tools(inputs: &[Arc<Input>]) -> Option<&ClientTools> {
+    inputs.iter().rev().find_map(|input| match &input.kind {
+        Kind::Request(request) => request.tools.as_ref(),
+        Kind::Chat(_) | Kind::Command(_) => None,
+    })
 }
 
 impl Group {

@@ -10,6 +10,7 @@ use crate::expiry::{self, Lifecycle, Reckoning};
 use crate::hands::Hands;
 use crate::ingress::Door;
 use crate::outbox::Outbox;
+use crate::owner::Owners;
 use crate::retention::{self, Memory, Retaining};
 use crate::review::Reviewer;
 use crate::router::{self, Router};
@@ -82,6 +83,7 @@ pub struct Options {
     pub recollects: bool,
     /// Whom the operator named as administrators in private: platform and user.
     pub administrators: Vec<(String, String)>,
+    pub owners: Owners,
     /// What encoded histories weigh, of all agents that share this.
     pub cached: Arc<AtomicUsize>,
 }
@@ -107,6 +109,7 @@ pub(crate) struct Home {
     pub agents: Arc<Agents>,
     pub clerk: Arc<dyn Clerk>,
     pub administrators: Vec<(String, String)>,
+    pub owners: Owners,
     pub models: Arc<dyn Models>,
     pub ledger: Arc<dyn Ledger>,
     pub mint: Mint,
@@ -404,6 +407,7 @@ impl Agent {
             agents: hands.agents.clone(),
             clerk,
             administrators: options.administrators,
+            owners: options.owners,
             models,
             ledger,
             mint,

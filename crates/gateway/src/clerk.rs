@@ -7,6 +7,7 @@
 
 use crate::agent::Home;
 use crate::ingress::Door;
+use crate::owner;
 use crate::scope;
 use crate::turn::Desk;
 use futures_util::FutureExt;
@@ -214,11 +215,7 @@ impl Order {
             return Ok(Scope::Principal(principal.clone()));
         }
         // Between two nobody reads along: all that is theirs on this platform can be shown.
-        let alone = self
-            .summary(home)
-            .await?
-            .and_then(|summary| summary.chat)
-            .is_some_and(|chat| chat.split(':').any(|part| part == "dm"));
+        let alone = self.summary(home).await?.is_some_and(|summary| owner::is_private(&summary));
         let chat = place.as_ref().map(|place| place.chat.clone()).filter(|_| !alone);
         Ok(Scope::Person { source: source.clone(), user: user.clone(), chat })
     }
@@ -229,6 +226,17 @@ impl Order {
             Scope::Owner => true,
             Scope::Person { source, user: Some(user), chat: None } => {
                 home.administrators.iter().any(|(platform, known)| *platform == source && *known == user)
+            }
+            Scope::Person { .. } | Scope::Principal(_) => false,
+        })
+    }
+
+    /// An owner, where no other person reads along: the one whom [`owner::chat`] asks.
+    async fn may_answer(&self, home: &Home) -> Result<bool, StoreError> {
+        Ok(match self.scope(home).await? {
+            Scope::Owner => true,
+            Scope::Person { source, user: Some(user), chat: None } => {
+                (home.owners)().contains(&(source, user))
             }
             Scope::Person { .. } | Scope::Principal(_) => false,
         })
@@ -399,6 +407,14 @@ impl Order {
 
     async fn other(&self, home: &Arc<Home>, name: &str, argument: &str) -> Result<Found, StoreError> {
         Ok(match name {
+            "approve" | "deny" if self.may_answer(home).await? => {
+                Found::Said(owner::answer(home, name, argument).await?)
+            }
+            "approve" | "deny" => Found::Said(
+                "Only the owner of the agent answers questions of other conversations, in private. Without a code, /approve and \
+                 /deny answer what is asked here."
+                    .into(),
+            ),
             "sessions" => self.sessions(home, argument).await?,
             "agents" => self.agents(home).await?,
             "usage" => self.usage(home).await?,

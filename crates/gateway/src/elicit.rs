@@ -8,7 +8,7 @@ use crate::turn::Desk;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use throughline_core::port::{CallId, Promise};
-use throughline_core::session::Event;
+use throughline_core::session::{Approver, Event};
 use throughline_core::tool::{Asker, Elicitation, Question, Verdict};
 use tokio::sync::oneshot;
 
@@ -33,7 +33,7 @@ impl Asker for CallAsker {
             let question = Question::Elicitation { asked: elicitation, number };
             let (turn, step, index) = (call.turn, call.step, call.index);
             // Whether anybody can answer is the actor's to know.
-            let event = Event::Asked { turn, step, index, question, patience, attended: true };
+            let event = Event::Asked { turn, step, index, question, patience, approver: Approver::Absent };
             let (answer, answered) = oneshot::channel();
             let Some(mail) = self.desk.mail.upgrade() else { return Verdict::Expired };
             let mut open = Withdrawal { desk: &self.desk, call: Some(call.clone()) };

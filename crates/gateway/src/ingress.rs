@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use throughline_core::command::{self, Command, Errand};
 use throughline_core::input::{Kind, Trace};
+use throughline_core::memory::is_private;
 use throughline_core::port::{
     Assignment, CallId, Commit, CutChain, Desk, Draft, Drafted, Expansion, Halted, Hold, Post, Progress,
     Promise, Question, Reading, Receipt, Refusal, Running, Status, StoreError, Submission, Update,
@@ -191,6 +192,7 @@ impl Desk for Door {
                 session: None,
                 source: TERMINAL.to_owned(),
                 user: None,
+                is_private: true,
                 principal: None,
                 place: None,
                 preferences: Preferences::default(),
@@ -383,6 +385,7 @@ impl Door {
             session: None,
             source: source.clone(),
             user: submission.birth.user.clone(),
+            is_private: is_private(submission.birth.chat.as_ref().map(|chat| chat.chat_type.as_str())),
             principal: submission.birth.principal.clone(),
             place: submission.reply_to.clone(),
             preferences: Preferences::default(),

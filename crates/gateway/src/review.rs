@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: the transcript, the feed that people read along, approvals (nobody is asked).
 
+use crate::offer::with_client_tools;
 use crate::turn::Desk;
 use futures_util::FutureExt;
 use serde_json::Value;
@@ -123,16 +124,27 @@ async fn look_back(desk: &Desk, review: &Review, reading: &Reading) -> Result<Re
     if !model.is_real() && review.place.is_some() {
         return Ok(Report::default());
     }
-    let offer = home.tools.offer(&reading.caller);
-    let may = |tool: &str| offer.as_ref().is_some_and(|offer| offer.names.iter().any(|name| name == tool));
+    let (id, number) = (desk.session.clone(), review.number);
+    let view = home.library.read(move |store| store.review(&id, number)).await;
+    let Some(view) = view.map_err(|error| error.in_full())? else { return Ok(Report::default()) };
+    let own = home.tools.offer(&reading.caller);
+    // A name that the client has given to a tool of its own means that tool, and a review runs nothing of a client's.
+    let is_client = |tool: &str| {
+        view.client_tools.as_ref().is_some_and(|theirs| theirs.names.iter().any(|name| name == tool))
+    };
+    let may = |tool: &str| {
+        own.as_ref().is_some_and(|own| own.names.iter().any(|name| name == tool)) && !is_client(tool)
+    };
     let memory = review.subject.includes_memory() && may(MEMORY_TOOL);
     let skills = review.subject.includes_skills() && may(SKILL_TOOL);
     if !memory && !skills {
         return Ok(Report::default()); // what it is about is off here
     }
-    let (id, number) = (desk.session.clone(), review.number);
-    let view = home.library.read(move |store| store.review(&id, number)).await;
-    let Some(view) = view.map_err(|error| error.in_full())? else { return Ok(Report::default()) };
+    let offer = match &view.client_tools {
+        Some(theirs) => Some(Arc::new(with_client_tools(own.as_deref(), theirs))),
+        None => own.clone(),
+    };
+    let allowed = TOOLS.into_iter().filter(|tool| !is_client(tool)).collect();
     let mut composition = composed(desk, review, &view, offer.as_deref(), model.as_ref());
     let fills = match memory {
         true => (home.reviewer.fills)(reading.caller.clone()).await,
@@ -140,7 +152,7 @@ async fn look_back(desk: &Desk, review: &Review, reading: &Reading) -> Result<Re
     };
     let question = Content::text(prompt(review.subject, &fills));
     composition.push(model.encode(&Message::user(review.due, question)));
-    Looking { desk, review, reading, model, composition, report: Report::default() }.finish().await
+    Looking { desk, review, reading, model, composition, allowed, report: Report::default() }.finish().await
 }
 
 /// The conversation as it was, made by the way on which the turn's own request was made.
@@ -187,6 +199,8 @@ struct Looking<'a> {
     reading: &'a Reading,
     model: &'a Arc<dyn Model>,
     composition: Composition,
+    /// What may be called.
+    allowed: Vec<&'static str>,
     report: Report,
 }
 
@@ -244,7 +258,7 @@ impl Looking<'_> {
     }
 
     async fn call(&mut self, step: u32, position: usize, asked: &ToolCall) -> Content {
-        if !TOOLS.contains(&asked.name.as_str()) {
+        if !self.allowed.contains(&asked.name.as_str()) {
             return refused(&format!(
                 "{} was not run: in a review only memory and skill tools are, and this is one. Go on without it.",
                 asked.name

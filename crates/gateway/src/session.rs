@@ -14,6 +14,8 @@ use crate::draft::{self, Preview};
 use crate::finalise::{self, Ended};
 use crate::hands::delegate;
 use crate::hooks;
+use crate::offer::with_client_tools;
+use crate::owner;
 use crate::review::{self, Reading};
 use crate::router;
 use crate::stream::{self, Feed};
@@ -28,11 +30,9 @@ use throughline_core::chain::Amount;
 use throughline_core::command::{Command, Errand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
-use throughline_core::input::{
-    AGENT_PLATFORM, Birth, ClientTools, Destination, Input, Kind, Request, Room, Root, Trace,
-};
+use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Request, Room, Root, Trace};
 use throughline_core::lifecycle::{BACKLOG_AFTER, announcement};
-use throughline_core::memory::{Scope, unfenced};
+use throughline_core::memory::{Scope, is_private, unfenced};
 use throughline_core::message::Body;
 use throughline_core::port::{
     Assignment, CallId, Commit, Draft, DraftChange, Model, Outgoing, Pending, Receipt, Refusal, Settled,
@@ -42,8 +42,8 @@ use throughline_core::prompt::{Composition, Digest, Mark};
 use throughline_core::session::lifecycle::{Noticed, Run};
 use throughline_core::session::review::Review;
 use throughline_core::session::{
-    Act, Event, FailureKind, Finalisation, Job, Outcome, Personality, Phase, RESTART, Reply, Session,
-    UNATTENDED,
+    Act, Approver, Event, FailureKind, Finalisation, Job, Outcome, Personality, Phase, RESTART, Reply,
+    Session, UNATTENDED,
 };
 use throughline_core::tool::{Ask, Call, Caller, EVERYTHING, Offer, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Turn};
@@ -187,6 +187,7 @@ pub(crate) struct Actor {
     principal: Option<String>,
     source: String,
     user: Option<String>,
+    is_private: bool,
     /// The model that a person has chosen here, by its name.
     chosen: Option<(String, Arc<dyn Model>)>,
     /// What its place adds to a prompt that is frozen here.
@@ -277,6 +278,7 @@ impl Actor {
             principal: None,
             source: String::new(),
             user: None,
+            is_private: true,
             chosen: None,
             room: Room::default(),
             offer: None,
@@ -342,6 +344,7 @@ impl Actor {
                 self.principal = loaded.principal;
                 self.source = loaded.source;
                 self.user = loaded.user;
+                self.is_private = loaded.is_private;
                 self.system_prompt = loaded.system_prompt;
                 self.layer = loaded.layer;
                 self.last_prompt = loaded.last_prompt;
@@ -412,7 +415,7 @@ impl Actor {
             Mail::Follow { seq, answer } => self.follow(seq, answer).await,
             Mail::Retry { turn, seq, answer } => self.retry(turn, seq, answer).await,
             Mail::Event(event) => {
-                let event = self.known_who_is_there(event);
+                let event = self.known_who_answers(event).await;
                 self.is_over(&event);
                 self.persist(Some(event)).await?;
                 self.start_jobs().await
@@ -429,7 +432,7 @@ impl Actor {
             Mail::Decide { call, verdict, answer } => self.decide(call, verdict, answer).await,
             Mail::Elicit { event, call, answer } => {
                 self.eliciting.insert(call, answer);
-                let event = self.known_who_is_there(event);
+                let event = self.known_who_answers(event).await;
                 self.persist(Some(event)).await?;
                 self.start_jobs().await
             }
@@ -637,6 +640,7 @@ impl Actor {
         if !self.born {
             self.source.clone_from(&birth.source);
             self.user.clone_from(&birth.user);
+            self.is_private = is_private(birth.chat.as_ref().map(|chat| chat.chat_type.as_str()));
             self.principal.clone_from(&birth.principal);
         }
         // What comes by another way than the chat (a letter, a task) knows nothing of the place.
@@ -687,11 +691,14 @@ impl Actor {
         }
     }
 
-    /// A question is held only where somebody can answer it.
-    fn known_who_is_there(&self, event: Event) -> Event {
+    /// A question is held only where a person can answer it.
+    async fn known_who_answers(&self, event: Event) -> Event {
         let Event::Asked { turn, step, index, question, patience, .. } = event else { return event };
-        let attended = !self.is_unattended() || self.home.has_owner();
-        Event::Asked { turn, step, index, question, patience, attended }
+        let approver = match !self.is_unattended() || self.home.has_owner() {
+            true => Approver::Present,
+            false => owner::chat(&self.home).await.map_or(Approver::Absent, Approver::OwnerChat),
+        };
+        Event::Asked { turn, step, index, question, patience, approver }
     }
 
     /// Nobody who asked for the running turn can answer what its tools ask.
@@ -932,6 +939,7 @@ impl Actor {
             source: turn.task().map_or(&self.source, |task| &task.source).clone(),
             principal: self.principal.clone(),
             user: self.user.clone(),
+            is_private: self.is_private,
             reply_to: turn.inputs.last().and_then(|input| input.reply_to.clone()),
             trace: turn.trace(),
             task: turn.task().cloned(),
@@ -1348,6 +1356,9 @@ impl Actor {
                     self.feed.called(turn, step, result.call_id, result.name.unwrap_or_default());
                 }
                 Act::Ask { turn, step, index, ask } => self.tell_asked(turn, step, index, ask),
+                Act::Grant { turn, step, index, .. } => {
+                    self.feed.granted(CallId { session: self.id.clone(), turn, step, index, question: 0 });
+                }
                 Act::Resume { turn, step, index, verdict } => {
                     let waits = |call: &CallId| (call.turn, call.step, call.index) == (turn, step, index);
                     for (_, answer) in self.eliciting.extract_if(.., |call, _| waits(call)) {
@@ -1377,7 +1388,6 @@ impl Actor {
                 Act::Begin { .. }
                 | Act::Say(_)
                 | Act::Step(_)
-                | Act::Grant { .. }
                 | Act::Leave { .. }
                 | Act::Named
                 | Act::Tip { .. }
@@ -1645,6 +1655,7 @@ impl Actor {
             session: Some(self.id.clone()),
             source: self.source.clone(),
             user: self.user.clone(),
+            is_private: self.is_private,
             principal: self.principal.clone(),
             place: input.reply_to.clone(),
             preferences: self.state.preferences.clone(),
@@ -1662,6 +1673,7 @@ impl Actor {
             source: self.source.clone(),
             principal: self.principal.clone(),
             user: self.user.clone(),
+            is_private: self.is_private,
             reply_to: review.place.clone(),
             trace: Trace::default(),
             task: None,
@@ -1718,8 +1730,7 @@ impl Actor {
         Some(Composition::new(model.name(), tools, system))
     }
 
-    /// What the model may call in this turn: the agent's tools, and those that its client runs. Of two with one name
-    /// the client's counts.
+    /// What the model may call in this turn: the agent's tools, and those that its client runs.
     fn offer_to(&self, turn: &Turn) -> Option<Arc<Offer>> {
         let own = self.home.tools.offer(&self.caller(turn));
         match turn.client_tools() {
@@ -1854,22 +1865,6 @@ fn without_choice(sampling: Option<JsonText>) -> Option<JsonText> {
     };
     fields.remove("tool_choice");
     Some(JsonText::from_valid(Value::Object(fields).to_string()))
-}
-
-fn with_client_tools(own: Option<&Offer>, theirs: &ClientTools) -> Offer {
-    let list = |text: &str| match serde_json::from_str(text) {
-        Ok(Value::Array(list)) => list,
-        _ => Vec::new(),
-    };
-    let is_theirs = |name: &str| theirs.names.iter().any(|theirs| theirs == name);
-    let mut all = own.map(|own| list(own.list.as_str())).unwrap_or_default();
-    all.retain(|tool| !tool["function"]["name"].as_str().is_some_and(is_theirs));
-    all.extend(list(theirs.list.as_str()));
-    let own = own.iter().flat_map(|own| &own.names).filter(|name| !is_theirs(name));
-    Offer {
-        list: JsonText::from_valid(Value::Array(all).to_string()),
-        names: own.chain(&theirs.names).cloned().collect(),
-    }
 }
 
 fn lost() -> StoreError {

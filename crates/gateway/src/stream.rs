@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use throughline_core::message::ToolCall;
-use throughline_core::port::{Delta, Pending, Progress, Promise, Settled, Update};
+use throughline_core::port::{CallId, Delta, Pending, Progress, Promise, Settled, Update};
 use throughline_core::{Seq, TurnId};
 use tokio::sync::mpsc;
 
@@ -86,6 +86,10 @@ impl Feed {
     /// Nobody was there to be asked.
     pub fn unattended(&self, turn: TurnId, step: u32, id: String, tool: String) {
         self.show(turn, step, Update::Unattended { id, tool });
+    }
+
+    pub fn granted(&self, call: CallId) {
+        self.show(call.turn, call.step, Update::Granted(call));
     }
 
     pub fn asked(&self, pending: Pending) {

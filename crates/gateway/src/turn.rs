@@ -14,7 +14,7 @@ use throughline_core::chain::Share;
 use throughline_core::message::{JsonText, ToolResult};
 use throughline_core::port::{Asked, CallId, Model, ModelError, Promise};
 use throughline_core::prompt::{Mark, Prompt};
-use throughline_core::session::{Event, Failure, FailureKind};
+use throughline_core::session::{Approver, Event, Failure, FailureKind};
 use throughline_core::tool::{Ask, Call, Caller, Done, Offer, Returned, Tools, Verdict};
 use throughline_core::turn::ask_again;
 use throughline_core::{Seq, SessionId, TurnId};
@@ -116,7 +116,7 @@ pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
             Event::Called { turn, step, index, result, sends }
         }
         Returned::Ask { question, patience } => {
-            Event::Asked { turn, step, index, question, patience, attended: true } // the actor knows better
+            Event::Asked { turn, step, index, question, patience, approver: Approver::Absent } // the actor knows better
         }
     });
 }

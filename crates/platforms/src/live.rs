@@ -238,6 +238,7 @@ impl View {
             }
             Update::Delta(Delta::Reasoning(_))
             | Update::Asked(_)
+            | Update::Granted(_)
             | Update::Troubled(_)
             | Update::Unattended { .. }
             | Update::Settled(_)

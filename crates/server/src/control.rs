@@ -7,7 +7,7 @@
 //!   `accepted` `{session, seq, duplicate}`, `delta` `{text}`, `reasoning` `{text}`, `restarted`
 //!   `{}` (what was streamed is void), `calling` `{id, tool, arguments}`, `called` `{id, tool}`,
 //!   `unattended` `{id, tool}` (it would have had to ask, and no person could answer), `asked` (a tool waits for a person:
-//!   see [`crate::approvals`]), `troubled` `{message}` (the model does not answer, and is asked again), and one of
+//!   see [`crate::approvals`]), `granted` `{id}` (a person has allowed what was asked), `troubled` `{message}` (the model does not answer, and is asked again), and one of
 //!   `answer` `{text, finish, usage}`, `done` `{said,
 //!   successor}`, `failed` `{code, message}`, `interrupted` `{code, message}` as the last
 //! - `POST /api/sessions/{id}/commands` `{"command": "/new"}`: an order to a session, and what it said
@@ -245,6 +245,7 @@ impl Voice for Told {
                 sse::event("unattended", &json!({"id": id, "tool": tool}), out);
             }
             Work::Asked(pending) => sse::event("asked", &AskView::from(*pending), out),
+            Work::Granted(call) => sse::event("granted", &json!({"id": call.to_string()}), out),
         }
     }
 
@@ -295,6 +296,7 @@ fn trouble(error: &ApiError) -> Trouble<'_> {
 pub async fn command(
     State(app): State<Arc<App>>,
     Name(name): Name,
+    Asked(wanted): Asked<sessions::Wanted>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
@@ -321,7 +323,8 @@ pub async fn command(
         }
         Some(command) => command,
     };
-    let session = sessions::find(&app, named_session(&name, "session")?, None).await?.id;
+    // A front end that asks for one person among several orders nothing in the sessions of others.
+    let session = sessions::visible(&app, &name, &head.headers, &wanted).await?.id;
     let said = match &command {
         Command::Steer { text } if !text.is_empty() => Some("It joins the turn after its next step."),
         Command::Queue { text } if !text.is_empty() => Some("It waits for the next turn."),
@@ -365,13 +368,15 @@ pub async fn retry_memory(State(app): State<Arc<App>>, request: Request) -> Resu
 pub async fn restore(
     State(app): State<Arc<App>>,
     Name(name): Name,
+    Asked(wanted): Asked<sessions::Wanted>,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let (head, body) = request.into_parts();
     let body::Arrived { bytes, room: _room } =
         body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let snapshot = body::fields(&bytes)?.text("snapshot")?.unwrap_or_default();
-    let session = sessions::find(&app, named_session(&name, "session")?, None).await?.id;
+    // A front end that asks for one person among several orders nothing in the sessions of others.
+    let session = sessions::visible(&app, &name, &head.headers, &wanted).await?.id;
     if !snapshot.starts_with(&format!("{session}{SNAPSHOT_INFIX}")) {
         let message = format!(
             "snapshot must be the name of a snapshot of {session}, as `throughline sessions snapshots {session}` lists them."

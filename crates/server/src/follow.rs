@@ -51,6 +51,7 @@ impl Follower {
                 | Update::Called { .. }
                 | Update::Unattended { .. }
                 | Update::Asked(_)
+                | Update::Granted(_)
                 | Update::Troubled(_) => {}
                 Update::Settled(settled) => return Ok(settled),
                 Update::Interrupted => return Err(self.interrupted()),

@@ -121,7 +121,7 @@ struct Transcript<'a> {
 }
 
 /// The session of this name, if there is one that this caller may see.
-async fn visible(
+pub async fn visible(
     app: &App,
     name: &str,
     headers: &HeaderMap,

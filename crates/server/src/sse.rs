@@ -21,7 +21,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::port::{Delta, Pending, Promise, Refusal, Settled, Update};
+use throughline_core::port::{CallId, Delta, Pending, Promise, Refusal, Settled, Update};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// A piece is sent when it has grown to this, whatever else is ready.
@@ -61,6 +61,7 @@ pub enum Work<'a> {
         tool: &'a str,
     },
     Asked(&'a Pending),
+    Granted(&'a CallId),
 }
 
 /// The progress of a tool, as Hermes tells it beside OpenAI's events. Only for clients that ask for it: OpenAI's own
@@ -73,6 +74,7 @@ pub fn progress(work: &Work<'_>, out: &mut Vec<u8>) {
         }
         Work::Called { id, tool } => json!({"tool": tool, "toolCallId": id, "status": "completed"}),
         Work::Unattended { id, tool } => json!({"tool": tool, "toolCallId": id, "status": "unattended"}),
+        Work::Granted(call) => json!({"id": call.to_string(), "status": "granted"}),
         Work::Asked(pending) => {
             let mut value = json!(AskView::from(*pending));
             value["status"] = "waiting".into();
@@ -175,6 +177,7 @@ impl<V: Voice> Events<V> {
             Ok(Update::Unattended { id, tool }) => {
                 self.voice.working(&Work::Unattended { id: &id, tool: &tool }, &mut self.out);
             }
+            Ok(Update::Granted(call)) => self.voice.working(&Work::Granted(&call), &mut self.out),
             Ok(Update::Asked(pending)) => self.voice.working(&Work::Asked(&pending), &mut self.out),
             Ok(Update::Troubled(why)) => self.voice.troubled(&why, &mut self.out),
             Ok(Update::Settled(settled)) => {

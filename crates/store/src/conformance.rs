@@ -35,7 +35,7 @@ use throughline_core::session::compress::{End, NoSummary};
 use throughline_core::session::lifecycle::{ATTEMPTS_MAX, Handing, Noticed};
 use throughline_core::session::review::{Intervals, Report};
 use throughline_core::session::{
-    Act, BusyInput, Event, Failure, FailureKind, Finalisation, Job, Outcome, Phase, Rules, Session,
+    Act, Approver, BusyInput, Event, Failure, FailureKind, Finalisation, Job, Outcome, Phase, Rules, Session,
 };
 use throughline_core::standing::Running;
 use throughline_core::time::Time;
@@ -664,7 +664,10 @@ impl World {
             }
         };
         let (index, patience) = (usize::from(index) % calls.len(), Duration::from_secs(300));
-        self.happens(place, Event::Asked { turn, step, index, question, patience, attended: true });
+        self.happens(
+            place,
+            Event::Asked { turn, step, index, question, patience, approver: Approver::Present },
+        );
     }
 
     fn decides(&mut self, place: u8, index: u8, verdict: u8) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::memory::{Errand, Naming, Scope};
+use throughline_core::memory::{Errand, Naming, Scope, is_private};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
     Anchor, Backlog, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read, Reset, Resting,
@@ -126,12 +126,23 @@ impl Reader {
             principal: row.get(19)?,
             source: row.get(1)?,
             user: text(row, 23)?,
+            is_private: is_private(self.chat_kind(id)?.as_deref()),
             ended: ended
                 .then(|| reason.unwrap_or_else(|| "ended".to_owned()))
                 .filter(|reason| !ACCIDENTAL_ENDS.contains(&reason.as_str())),
             last_prompt,
             adopted,
         }))
+    }
+
+    /// What kind of chat a session belongs to. A home without this column knows only where its chats lead now.
+    fn chat_kind(&self, id: &SessionId) -> Result<Option<String>, Fault> {
+        if !self.shape.can.has_chat_type {
+            return Ok(self.scope_of(id, "")?.place.kind);
+        }
+        let sql = "SELECT chat_type FROM sessions WHERE id = ?1";
+        let kind = self.conn.prepare_cached(sql)?.query_row([id.as_str()], |row| text(row, 0)).optional()?;
+        Ok(kind.flatten().filter(|kind| !kind.is_empty()))
     }
 
     /// The inputs that wait or run. All of them lie above the answered position, but for those of
@@ -362,7 +373,7 @@ impl Reader {
         Ok(matches)
     }
 
-    fn inputs_of(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, Fault> {
+    pub(crate) fn inputs_of(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, Fault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq >= ?2 AND turn = ?2
              ORDER BY joined, seq",

@@ -16,6 +16,7 @@ use throughline_core::id::{Seq, SessionId, TurnId, View};
 use throughline_core::port::{ReviewRecord, ReviewView};
 use throughline_core::session::review::{Outcome, Review, Subject};
 use throughline_core::time::Time;
+use throughline_core::turn::client_tools;
 
 const DONE: i64 = 1;
 const PARKED: i64 = 2;
@@ -128,7 +129,8 @@ impl Reader {
     }
 
     pub(crate) fn reviewed_view(&self, id: &SessionId, number: u64) -> Result<Option<ReviewView>, Fault> {
-        let sql = "SELECT rows, prompt, step FROM tl_review WHERE session = ?1 AND number = ?2 AND state = 0";
+        let sql =
+            "SELECT rows, prompt, step, turn FROM tl_review WHERE session = ?1 AND number = ?2 AND state = 0";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut found = statement.query(params![id.as_str(), number as i64])?;
         let Some(row) = found.next()? else { return Ok(None) };
@@ -144,6 +146,7 @@ impl Reader {
             messages,
             system_prompt: text(row, 1)?.map(Arc::from),
             asked: self.mark_of(id, row.get(2)?)?,
+            client_tools: client_tools(&self.inputs_of(id, TurnId(Seq(unsigned(row, 3)?)))?).cloned(),
         }))
     }
 

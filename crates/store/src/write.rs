@@ -11,6 +11,7 @@ use crate::fault::Fault;
 use crate::inbox::{InboxRow, unread};
 use crate::open::Home;
 use crate::read::ACCIDENTAL_ENDS;
+use crate::retention::record_earlier_life;
 use crate::shape::Shape;
 use crate::transcript::{NextRow, closes_group};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
@@ -346,6 +347,7 @@ impl<'a> Scribe<'a> {
         if there {
             return Ok(false);
         }
+        record_earlier_life(self.conn, id)?;
         for sql in [
             "DELETE FROM tl_session WHERE id = ?1",
             "DELETE FROM tl_inbox WHERE session = ?1",
@@ -429,9 +431,12 @@ impl<'a> Scribe<'a> {
             &origin,
         ]));
         let made = self.conn.prepare_cached(&self.shape.open)?.execute(values.as_slice())?;
-        if made == 0 {
-            self.take_over(id)?;
-            self.adopt_rows(change)?;
+        match made {
+            0 => {
+                self.take_over(id)?;
+                self.adopt_rows(change)?;
+            }
+            _ => record_earlier_life(self.conn, id)?,
         }
         change.principal = birth.principal.as_deref();
         change.predecessor = birth.predecessor.as_ref().map(SessionId::as_str);

@@ -30,6 +30,7 @@ fn remember(memory: &memory::Memory, arguments: Value) {
         source: "telegram".into(),
         principal: None,
         user: None,
+        is_private: true,
         reply_to: None,
         trace: Default::default(),
         task: None,

@@ -4,7 +4,7 @@
 //! to the running call, one question after the other.
 
 use super::{Act, Phase, Reply, Rules, Session};
-use crate::input::{AGENT_PLATFORM, Input};
+use crate::input::{AGENT_PLATFORM, Destination, Input};
 use crate::message::{Content, ToolResult};
 use crate::port::CallId;
 use crate::time::Time;
@@ -16,14 +16,25 @@ use std::time::Duration;
 /// The name of the event that a question was answered with a no because nobody was there.
 pub const UNATTENDED: &str = "call_unattended";
 
-/// For how long a question is held, and whether anybody is there to answer it.
+/// Who can answer what a call asks, where the turn was asked for in no chat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Approver {
+    /// The client that waits for the turn, or an owner at a terminal or a page.
+    Present,
+    /// The owner, in a private chat of another session: an approval is put there, under a code.
+    OwnerChat(Destination),
+    /// No person. The answer is no, at once.
+    Absent,
+}
+
+/// For how long a question is held, and who can answer it.
 pub(super) struct Asking {
     pub patience: Duration,
-    pub attended: bool,
+    pub approver: Approver,
 }
 
 impl Session {
-    /// Holds the question, or answers it at once with a no where nobody could.
+    /// Holds the question, or answers it at once with a no where no person could.
     pub(super) fn ask(
         &mut self,
         index: usize,
@@ -33,16 +44,25 @@ impl Session {
         rules: &Rules,
         acts: &mut Vec<Act>,
     ) {
-        let Asking { patience, attended } = asking;
+        let Asking { patience, approver } = asking;
         let Phase::Turn(turn) = &mut self.phase else { return };
         let (id, step) = (turn.id, turn.step);
         // Another agent has no say: where one asked for the turn, the people of this session are asked.
         let asker = turn.inputs.last().and_then(|input| input.reply_to.clone());
-        let destination =
-            asker.filter(|place| place.platform != AGENT_PLATFORM).or_else(|| self.place.clone());
+        let here = asker.filter(|place| place.platform != AGENT_PLATFORM).or_else(|| self.place.clone());
         let trace = turn.trace().onward();
-        let unattended = destination.is_none() && !attended;
         let number = question.number();
+        let call = CallId { session: self.id.clone(), turn: id, step, index, question: number };
+        // Only a yes or a no can be given under a code; an answer in words belongs to the chat that it is written in.
+        let (unattended, put) = match (here, approver) {
+            (Some(place), _) => (false, Some((place, question.in_words()))),
+            (None, Approver::Present) => (false, None),
+            (None, Approver::OwnerChat(place)) => match question.for_owner(&call, patience) {
+                Some(text) => (false, Some((place, text))),
+                None => (true, None),
+            },
+            (None, Approver::Absent) => (true, None),
+        };
         let slot = turn.group.as_mut().and_then(|group| group.slots.get_mut(index));
         // A call that a person has allowed is not asked about again: its grant would be gone with the question.
         if let (Some(Slot::Open(Some(_))), 1..) = (&slot, number) {
@@ -59,10 +79,8 @@ impl Session {
             acts.push(Act::Note { name: UNATTENDED, detail });
             return self.decide(index, Verdict::Unattended, now, rules, acts);
         }
-        if let Some(destination) = destination {
-            let call = CallId { session: self.id.clone(), turn: id, step, index, question: number };
-            let key = format!("{call}/asked");
-            acts.push(Act::Deliver(Reply { key, destination, text: ask.question.in_words(), trace }));
+        if let Some((destination, text)) = put {
+            acts.push(Act::Deliver(Reply { key: format!("{call}/asked"), destination, text, trace }));
         }
         acts.push(Act::Ask { turn: id, step, index, ask });
     }
@@ -88,7 +106,9 @@ impl Session {
             (Question::Approval { patterns, .. }, Verdict::Granted(grant)) => {
                 // What nothing names can only be allowed this once.
                 let grant = if patterns.is_empty() { Grant::Once } else { grant };
-                if grant != Grant::Once {
+                // What is allowed for good stands in the user's list, where the tool writes it when it runs. If it counted
+                // here as well, the tool would find nothing left to write down.
+                if grant == Grant::Session {
                     let new = patterns.into_iter().filter(|pattern| !self.allowed.contains(pattern));
                     self.allowed.extend(new.collect::<Vec<_>>());
                 }

@@ -7,6 +7,7 @@ use super::*;
 use crate::history::{self, LEFT_BEHIND};
 use crate::input::{ClientTools, Request};
 use crate::message::{Assistant, JsonText, ToolCall};
+use crate::port::CallId;
 use crate::tool::Question;
 use proptest::prelude::*;
 
@@ -176,26 +177,69 @@ fn a_question_that_nobody_can_answer_is_a_no_at_once_that_says_how_to_allow_it()
         why: "it deletes".into(),
         patterns: vec!["recursive delete".into()],
     };
-    let asked = |attended| Event::Asked {
+    let asked = |approver| Event::Asked {
         turn: TurnId(Seq(1)),
         step: 0,
         index: 0,
         question: question.clone(),
         patience: Duration::from_secs(60),
-        attended,
+        approver,
     };
     let mut world = World::new();
     world.after(asks(1, "hi"));
     world.after(calls(1, 0, &["ours"]));
-    world.after(asked(false));
+    world.after(asked(Approver::Absent));
     let said = world.said();
     assert!(said[2].contains("\\\"recursive delete\\\" to command_allowlist"), "{said:?}");
     assert!(said[2].contains("\"status\": \"blocked\""), "{said:?}");
     let mut world = World::new();
     world.after(asks(1, "hi"));
     world.after(calls(1, 0, &["ours"]));
-    world.after(asked(true));
+    world.after(asked(Approver::Present));
     assert_eq!(world.session.jobs(), [Job::Await { turn: TurnId(Seq(1)), step: 0, index: 0 }]);
+}
+
+#[test]
+fn p31_a_question_of_a_program_is_put_to_the_owners_chat_under_a_code_and_held() {
+    let owner = Destination {
+        platform: "test".into(),
+        account: "bot".into(),
+        chat: "owner".into(),
+        thread: None,
+        reply_to: None,
+    };
+    let asked = |question| Event::Asked {
+        turn: TurnId(Seq(1)),
+        step: 0,
+        index: 0,
+        question,
+        patience: Duration::from_secs(60),
+        approver: Approver::OwnerChat(owner.clone()),
+    };
+    let approval =
+        Question::Approval { what: "rm -rf x".into(), why: "it deletes".into(), patterns: Vec::new() };
+    let mut world = World::new();
+    world.after(asks(1, "hi"));
+    world.after(calls(1, 0, &["ours"]));
+    let acts = world.after(asked(approval));
+    let call =
+        CallId { session: world.session.id.clone(), turn: TurnId(Seq(1)), step: 0, index: 0, question: 0 };
+    let put = acts.iter().find_map(|act| match act {
+        Act::Deliver(reply) => Some((reply.destination.clone(), reply.text.clone())),
+        _ => None,
+    });
+    let (place, text) = put.expect("the owner is asked");
+    assert_eq!(place, owner);
+    assert!(text.contains(&format!("/approve {} to allow it once", call.code())), "{text}");
+    assert_eq!(world.session.jobs(), [Job::Await { turn: TurnId(Seq(1)), step: 0, index: 0 }]);
+
+    // No yes or no answers a question in words, so it is not put to another chat.
+    let mut world = World::new();
+    world.after(asks(1, "hi"));
+    world.after(calls(1, 0, &["ours"]));
+    let acts = world.after(asked(Question::Clarify { question: "which?".into(), choices: Vec::new() }));
+    assert!(!acts.iter().any(|act| matches!(act, Act::Deliver(_))), "{acts:?}");
+    assert!(acts.iter().any(|act| matches!(act, Act::Note { name: UNATTENDED, .. })), "{acts:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn asked(turn: u64, step: u32, index: usize) -> Event {
     let question =
         Question::Approval { what: "rm".into(), why: "it removes".into(), patterns: vec!["rm".into()] };
     let patience = Duration::from_secs(60);
-    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience, attended: true }
+    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience, approver: Approver::Present }
 }
 
 fn wants_to_know(turn: u64, step: u32, index: usize) -> Event {
@@ -21,7 +21,7 @@ fn wants_to_know(turn: u64, step: u32, index: usize) -> Event {
         index,
         question,
         patience: Duration::from_secs(60),
-        attended: true,
+        approver: Approver::Present,
     }
 }
 
@@ -30,7 +30,7 @@ fn elicits(turn: u64, step: u32, index: usize, number: u32) -> Event {
     let asked = crate::tool::Elicitation { server: "x".into(), question: "which?".into(), choices: vec![] };
     let question = Question::Elicitation { asked, number };
     let patience = Duration::from_secs(60);
-    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience, attended: true }
+    Event::Asked { turn: TurnId(Seq(turn)), step, index, question, patience, approver: Approver::Present }
 }
 
 fn loaded(repeatable: &[usize]) -> Event {
@@ -155,7 +155,7 @@ fn p31_a_server_that_nobody_can_answer_is_told_so_at_once() {
     let Event::Asked { turn, step, index, question, patience, .. } = elicits(1, 0, 0, 1) else {
         unreachable!("it asks")
     };
-    let asked = Event::Asked { turn, step, index, question, patience, attended: false };
+    let asked = Event::Asked { turn, step, index, question, patience, approver: Approver::Absent };
     let (state, acts) = state.step(asked, Time(1), &rules);
     let unattended = |act: &Act| matches!(act, Act::Resume { verdict: Verdict::Unattended, .. });
     assert!(acts.iter().any(unattended), "{acts:?}");

@@ -193,6 +193,7 @@ async fn settled(door: &Door, mut receipt: Receipt) -> Option<Arc<Settled>> {
             | Update::Called { .. }
             | Update::Unattended { .. }
             | Update::Asked(_)
+            | Update::Granted(_)
             | Update::Troubled(_) => {}
         }
     }
@@ -221,7 +222,8 @@ fn submission(door: &Door, delegation: &Delegation, call: &Call, place: Place, o
         target: Target::Fresh,
         birth: Birth {
             source: SOURCE.into(),
-            user: caller.user.clone(),
+            // A task has no chat. What is the user's own must not come back through it to a chat of many.
+            user: caller.user.clone().filter(|_| caller.is_private),
             principal: caller.principal.clone(),
             parent: Some(caller.session.clone()),
             ..Birth::default()

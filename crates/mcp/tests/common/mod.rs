@@ -144,6 +144,7 @@ pub fn a_call(name: &str, arguments: Value) -> Call {
             source: "cli".to_owned(),
             principal: None,
             user: None,
+            is_private: true,
             reply_to: None,
             trace: Trace::default(),
             task: None,

@@ -15,6 +15,7 @@ pub fn caller(principal: Option<&str>) -> Caller {
         source: "cli".into(),
         principal: principal.map(Into::into),
         user: None,
+        is_private: true,
         reply_to: None,
         trace: Trace::default(),
         task: None,

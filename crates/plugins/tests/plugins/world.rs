@@ -140,6 +140,7 @@ pub fn call(name: &str, arguments: &str) -> Call {
         source: "cli".into(),
         principal: None,
         user: None,
+        is_private: true,
         reply_to: None,
         trace: Default::default(),
         task: None,

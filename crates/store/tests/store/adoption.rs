@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use throughline_core::id::ChatKey;
 use throughline_core::input::Birth;
-use throughline_core::memory::{Filing, Naming, Scope};
+use throughline_core::memory::{Filing, Naming, RetentionChange, Scope};
 use throughline_core::port::{Commit, Read, SessionFilter, Store, StoreError};
 use throughline_core::session::{Act, Event, Finalisation, Kept, Phase, Session};
 use throughline_core::{Generation, Seq, SessionId, Time, TurnId};
@@ -501,16 +501,58 @@ fn p24_turns_of_a_session_that_begins_anew_are_kept_beside_those_of_its_namesake
     assert_eq!(due[0].retention.turn, due[1].retention.turn);
 }
 
+/// The session was born by a clock that was a year ahead.
+#[test]
+fn p24_turns_of_one_session_have_keys_of_one_kind_though_the_clock_was_set_back() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    remembers(&mut store, "first", NOW.plus(std::time::Duration::from_secs(365 * 86_400)));
+    let mut later = Session::new(id("a"));
+    for turn in [2, 3] {
+        let acts = vec![Act::Retain(Box::new(turn_of_a("later", turn)))];
+        let expect = later.generation;
+        later.generation = expect.next();
+        let commit = Commit::Session { expect, state: Box::new(later.clone()), acts, at: NOW };
+        store.commit(&[commit]).remove(0).unwrap();
+    }
+    let due = store.retentions("provider").unwrap();
+    let keys: Vec<&str> = due.iter().map(|errand| errand.retention.key.as_str()).collect();
+    assert_eq!(keys, ["a/1", "a/2", "a/3"]);
+}
+
+/// Its document is the chat's, and all of it was kept: nothing but the deletion tells of the earlier life. And the next
+/// one is born by a clock that was set back.
+#[test]
+fn p24_a_namesake_is_told_apart_though_nothing_waits_and_the_clock_was_set_back() {
+    let directory = directory();
+    let mut store = writer(directory.path());
+    remembers(&mut store, "old", NOW);
+    for change in [RetentionChange::Attempting, RetentionChange::Kept] {
+        let commit = Commit::Retention { key: "a/1".into(), change, at: NOW };
+        store.commit(&[commit]).remove(0).unwrap();
+    }
+    let conn = hermes(directory.path());
+    conn.execute_batch("DELETE FROM messages WHERE session_id = 'a'; DELETE FROM sessions WHERE id = 'a'")
+        .unwrap();
+    remembers(&mut store, "new", Time(NOW.0 - 86_400_000_000));
+    let due = store.retentions("provider").unwrap();
+    assert_eq!(due.len(), 1);
+    assert_ne!(due[0].retention.key, "a/1");
+}
+
 /// The first turn of a session, with whom it concerns.
 fn remembers(store: &mut dyn Store, said: &str, at: Time) {
-    let naming = Naming { name: "a".into(), otherwise: None };
-    let filing = Filing { provider: "provider".into(), scope: Scope::of(id("a")), naming, every: 1 };
-    let kept =
-        Kept { turn: TurnId(Seq(1)), said: vec![said.into()], replied: "yes".into(), filing: Some(filing) };
-    let acts = vec![Act::Open(Box::default()), Act::Retain(Box::new(kept))];
+    let acts = vec![Act::Open(Box::default()), Act::Retain(Box::new(turn_of_a(said, 1)))];
     let state = Box::new(Session::new(id("a")));
     let commit = Commit::Session { expect: Generation(0), state, acts, at };
     store.commit(&[commit]).remove(0).unwrap();
+}
+
+/// A turn of the session `a`, as it is to be remembered.
+fn turn_of_a(said: &str, turn: u64) -> Kept {
+    let naming = Naming { name: "a".into(), otherwise: None };
+    let filing = Filing { provider: "provider".into(), scope: Scope::of(id("a")), naming, every: 1 };
+    Kept { turn: TurnId(Seq(turn)), said: vec![said.into()], replied: "yes".into(), filing: Some(filing) }
 }
 
 fn receive_with_key(

@@ -81,6 +81,7 @@ fn call(source: &str) -> Call {
             source: source.to_owned(),
             principal: None,
             user: None,
+            is_private: true,
             reply_to: None,
             trace: Trace::default(),
             task: None,

@@ -69,6 +69,7 @@ fn caller(source: &str) -> Caller {
         source: source.to_owned(),
         principal: None,
         user: None,
+        is_private: true,
         reply_to: None,
         trace: Trace::default(),
         task: None,

@@ -46,6 +46,7 @@ fn call(session: &str, position: &str, name: &str, arguments: &str) -> Call {
             source: "cli".to_owned(),
             principal: None,
             user: None,
+            is_private: true,
             reply_to: None,
             trace: Trace::default(),
             task: None,

@@ -54,6 +54,7 @@ fn call(name: &str, arguments: &str) -> Call {
         source: "cli".into(),
         principal: None,
         user: None,
+        is_private: true,
         reply_to: None,
         trace: Trace::default(),
         task: None,

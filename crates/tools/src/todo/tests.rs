@@ -13,6 +13,7 @@ fn call(session: &str, arguments: Value) -> Call {
             source: "cli".to_owned(),
             principal: None,
             user: None,
+            is_private: true,
             reply_to: None,
             trace: Trace::default(),
             task: None,

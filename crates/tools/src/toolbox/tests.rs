@@ -102,6 +102,7 @@ fn caller(source: &str, task: Option<Task>) -> Caller {
         source: source.to_owned(),
         principal: None,
         user: None,
+        is_private: true,
         reply_to: None,
         trace: Trace::default(),
         task,
