@@ -328,7 +328,9 @@ fn bad_calls_get_results_the_model_can_act_on() {
     }
     assert!(!told[4].is_empty());
     assert!(told.iter().all(|result| result.len() < 150_000), "capped");
-    assert!(told.iter().all(|result| !result.contains("bug")), "{told:?}");
+    // Random bytes spell any short word now and then.
+    let mut ours = told.iter().enumerate().filter(|(nth, _)| *nth != 4);
+    assert!(ours.all(|(_, result)| !result.contains("bug")), "{told:?}");
     assert_eq!(gateway.client.read("/api/control/check")["data"], json!([]));
 }
 
