@@ -5,11 +5,7 @@
 //! Hermes', and what a person formatted keeps its format, so those files agree in their entries. What
 //! Hermes calls drifted and leaves alone we may change: `never_lost` and `history` judge that.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{answer, call_in_turn};
+use crate::common::{answer, call_in_turn};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,7 +13,7 @@ use throughline_core::tool::Kit;
 use throughline_memory::{Memory, MemorySettings};
 
 fn golden() -> Value {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden.json");
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/memory/golden.json");
     let path = std::env::var_os("MEMORY_GOLDEN").map_or(default, Into::into);
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }

@@ -1,10 +1,6 @@
 //! The client with real servers: the reference servers of the protocol, over each transport.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{call, connected, free_port, names, package, python, start, stdio, until};
+use crate::common::{call, connected, free_port, names, package, python, start, stdio, until};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;

@@ -1,11 +1,7 @@
 //! Whatever is called on whatever file: no entry goes that no call named, none goes without being kept
 //! in the history, and no call fills a store beyond its limit.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{answer, call_in_turn, read, write};
+use crate::common::{answer, call_in_turn, read, write};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

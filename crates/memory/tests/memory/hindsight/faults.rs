@@ -1,7 +1,7 @@
 //! Servers that hang, refuse, lie, forget, and say things nobody should listen to.
 
-use crate::wire::{Answer, Request, StandIn};
-use crate::{provider, scope, turn, wanted};
+use super::wire::{Answer, Request, StandIn};
+use super::{provider, scope, turn, wanted};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use throughline_core::memory::{Erasure, MemoryError, Provider, Scope};

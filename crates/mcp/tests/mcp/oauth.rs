@@ -1,11 +1,7 @@
 //! Logging in to a server, staying logged in, and what is said when that ends: with a server and an authorization
 //! server of a few lines of Python.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{call, skips, start, until};
+use crate::common::{call, skips, start, until};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;

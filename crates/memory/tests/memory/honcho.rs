@@ -3,8 +3,6 @@
 //! Against the stand-in of this repository, or against a real server before which the same faults
 //! stand: `HONCHO_TEST_URL=http://host:port` (and `HONCHO_TEST_KEY`, if it asks for one).
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,10 +1,6 @@
 //! P23 with a model that does nothing but what the answers tell it.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{json, memory_in, read, write};
+use crate::common::{json, memory_in, read, write};
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! What the tests of the client have in common: a home, a client on it, and programs to talk to.
 
-#![allow(dead_code, reason = "every test binary uses a part of it")]
-
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,11 +1,7 @@
 //! Nothing goes silently: what a call takes away is kept and can be put back, and every entry says
 //! where it comes from.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{answer, call, call_in_turn, json, memory_in, read, write};
+use crate::common::{answer, call, call_in_turn, json, memory_in, read, write};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -218,7 +214,7 @@ fn p23_a_file_without_permission_is_left_alone() {
     let path = home.path().join("memories/MEMORY.md");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
     if fs::read(&path).is_ok() {
-        return again_without_root("p23_a_file_without_permission_is_left_alone");
+        return again_without_root("history::p23_a_file_without_permission_is_left_alone");
     }
     assert!(json(&memory, add("new"))["error"].as_str().unwrap().contains("cannot be used"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();

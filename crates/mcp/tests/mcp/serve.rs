@@ -1,10 +1,6 @@
 //! Our own server, asked by the library's client and by the official client for Node.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::package;
+use crate::common::package;
 use rmcp::model::{CallToolRequestParams, ContentBlock};
 use rmcp::service::RunningService;
 use rmcp::{RoleClient, ServiceExt};

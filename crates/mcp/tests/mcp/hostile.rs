@@ -1,11 +1,7 @@
 //! The client with servers that mean ill, or cannot do better: each call ends in a result that a
 //! model can act on, and the next one finds a server that works again.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{
+use crate::common::{
     a_call, call, connected, free_port, is_alive, names, python, skips, start, stdio, until, with_env,
 };
 use serde_json::json;

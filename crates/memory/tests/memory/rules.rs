@@ -1,10 +1,6 @@
 //! What the tool promises beyond Hermes' answers.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{answer, call, call_in_turn, caller, json, memory_in, read, write};
+use crate::common::{answer, call, call_in_turn, caller, json, memory_in, read, write};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,6 @@
 //! Servers that ask people: who is asked, what is taken for an answer, and what the server hears.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -2,8 +2,8 @@
 //!
 //! `tests/peers/hindsight install` makes it; with `THROUGHLINE_PEERS=skip` the test says so and passes.
 
-use crate::wire::request;
-use crate::{provider, scope, turn, wanted};
+use super::wire::request;
+use super::{provider, scope, turn, wanted};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

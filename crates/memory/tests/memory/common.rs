@@ -1,7 +1,5 @@
 //! A caller and its calls.
 
-#![allow(dead_code)] // each test binary uses some of it
-
 use serde_json::Value;
 use std::path::Path;
 use throughline_core::input::Trace;

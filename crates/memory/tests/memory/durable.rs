@@ -1,10 +1,6 @@
 //! Many writers, dying writers, and Hermes' lock: nothing that was confirmed is lost.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{json, memory_in, read, write};
+use crate::common::{json, memory_in, read, write};
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -26,7 +22,7 @@ fn roomy(home: &Path) -> Memory {
 /// This test binary again, as a process that adds `name 0`, `name 1` … and prints each once it is saved.
 fn writer(home: &Path, name: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child_that_adds", "--ignored", "--nocapture"]);
+    command.args(["--exact", "durable::child_that_adds", "--ignored", "--nocapture"]);
     command.env("WRITER_HOME", home).env("WRITER_NAME", name).stdout(Stdio::piped()).spawn().unwrap()
 }
 
@@ -122,7 +118,7 @@ fn p23_a_process_that_is_killed_while_it_removes_leaves_each_entry_in_the_file_o
         let facts: Vec<String> = (0..EACH).map(|number| format!("fact {number} of many")).collect();
         write(home.path(), "MEMORY.md", &facts.join("\n§\n"));
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "child_that_removes", "--ignored", "--nocapture"]);
+        command.args(["--exact", "durable::child_that_removes", "--ignored", "--nocapture"]);
         let mut child = command.env("WRITER_HOME", home.path()).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         lines.find(|line| line.as_ref().unwrap().contains("removed")).unwrap().unwrap();

@@ -1,8 +1,6 @@
 //! Hindsight, as a client of it sees it: a stand-in that fails in every way there is, and the real server behind
 //! a line that loses things.
 
-#![allow(clippy::unwrap_used)]
-
 mod faults;
 mod real;
 mod wire;
