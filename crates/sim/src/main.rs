@@ -1,4 +1,5 @@
-//! Runs worlds: every crash point of the script, then as many random seeds as asked for.
+//! Runs worlds: as many random ones as asked for, and on request every crash point of the fixed plans, which the
+//! specification tries as well, and every moment at which power may fail while something is forgotten.
 
 use clap::Parser;
 use std::collections::BTreeMap;
@@ -6,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use throughline_sim::disk::Image;
 use throughline_sim::plan::Forgotten;
 use throughline_sim::{Mutant, Plan, Report, crash_after, forget_struck_at, play, tell, template};
 
@@ -24,6 +26,12 @@ struct Arguments {
     /// And everything that was seen in it
     #[arg(long, requires = "seed")]
     tell: bool,
+    /// Before that, each fixed plan with a crash after each of its commits
+    #[arg(long)]
+    plans: bool,
+    /// Before that, something is forgotten, and power fails in each operation on the disk
+    #[arg(long)]
+    forgetting: bool,
     /// Put this deliberate bug in, to see the judges find it
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
@@ -54,36 +62,11 @@ fn main() -> ExitCode {
     }
     let began = Instant::now();
     let mut wrong = 0;
-    for (name, plan) in Plan::fixed() {
-        let mut points = 0;
-        for nth in 1.. {
-            let Some(report) = crash_after(nth, &plan, &template, arguments.mutant) else { break };
-            points = nth;
-            if !report.wrong.is_empty() {
-                wrong += 1;
-                println!("crash after commit {nth} of the {name}:");
-                report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
-            }
-        }
-        println!("{points} crash points of the {name}, {wrong} with something wrong so far");
+    if arguments.plans {
+        wrong += plans(&template, arguments.mutant);
     }
-    for what in Forgotten::ALL {
-        let plan = Plan::forgetting(what);
-        let mut points = 0;
-        // A person is the hardest case; the others share its way.
-        let every = if what == Forgotten::Person { 1 } else { 7 };
-        for nth in (1..).step_by(every) {
-            let Some(report) = forget_struck_at(nth, &plan, &template, arguments.mutant) else { break };
-            points += 1;
-            if !report.wrong.is_empty() {
-                wrong += 1;
-                println!("power failed in operation {nth} of forgetting a {what:?}:");
-                report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
-            }
-        }
-        println!(
-            "power failed in {points} operations of forgetting a {what:?}, {wrong} with something wrong so far"
-        );
+    if arguments.forgetting {
+        wrong += forgetting(&template, arguments.mutant);
     }
     let next = AtomicU64::new(arguments.from);
     let end = arguments.from + arguments.seeds;
@@ -110,11 +93,56 @@ fn main() -> ExitCode {
     if wrong == 0 && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// How many of their crash points had something wrong.
+fn plans(template: &Image, mutant: Option<Mutant>) -> usize {
+    let mut wrong = 0;
+    for (name, plan) in Plan::fixed() {
+        let reports = (1..).map_while(|nth| crash_after(nth, &plan, template, mutant));
+        let points = reports.zip(1..).inspect(|(report, nth)| {
+            wrong += usize::from(is_wrong(report, &format!("crash after commit {nth} of the {name}")));
+        });
+        let points = points.count();
+        println!("{points} crash points of the {name}, {wrong} with something wrong so far");
+    }
+    wrong
+}
+
+/// How many operations left something wrong when power failed in them.
+fn forgetting(template: &Image, mutant: Option<Mutant>) -> usize {
+    let mut wrong = 0;
+    for what in Forgotten::ALL {
+        let plan = Plan::forgetting(what);
+        // A person is the hardest case; the others share its way.
+        let every = if what == Forgotten::Person { 1 } else { 7 };
+        let operations = (1..).step_by(every);
+        let reports = operations.map_while(|nth| Some((nth, forget_struck_at(nth, &plan, template, mutant)?)));
+        let points = reports.inspect(|(nth, report)| {
+            let title = format!("power failed in operation {nth} of forgetting a {what:?}");
+            wrong += usize::from(is_wrong(report, &title));
+        });
+        let points = points.count();
+        println!(
+            "power failed in {points} operations of forgetting a {what:?}, {wrong} with something wrong so far"
+        );
+    }
+    wrong
+}
+
+/// Prints what is wrong, if something is.
+fn is_wrong(report: &Report, title: &str) -> bool {
+    if report.wrong.is_empty() {
+        return false;
+    }
+    println!("{title}:");
+    report.wrong.iter().take(5).for_each(|line| println!("  {line}"));
+    true
+}
+
 /// Every tenth world is played twice: the same seed must give the same trace.
 fn run(
     next: &AtomicU64,
     end: u64,
-    template: &throughline_sim::disk::Image,
+    template: &Image,
     mutant: Option<Mutant>,
     tally: &Mutex<BTreeMap<&'static str, usize>>,
 ) -> Vec<(u64, Report)> {
