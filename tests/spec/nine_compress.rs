@@ -103,7 +103,8 @@ impl Member {
     /// ledger is held back for three seconds before it is stored: until then it is in no table.
     fn has_heard(&self, said: &[Value]) -> bool {
         // What Hermes had stored is longer than any post.
-        let rows: Vec<String> = self.rows("SELECT content FROM messages WHERE role = 'user' AND length(content) < 2000");
+        let rows: Vec<String> =
+            self.rows("SELECT content FROM messages WHERE role = 'user' AND length(content) < 2000");
         let heard: BTreeSet<usize> = rows.iter().filter_map(|words| number(words)).collect();
         let told = said.iter().filter(|message| self.is_told(message));
         told.filter_map(|message| number(message["content"].as_str()?)).all(|number| heard.contains(&number))
