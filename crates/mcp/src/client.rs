@@ -7,6 +7,7 @@
 //!
 //! Deliberately absent: configuration and environment (they are given), deciding who may call what.
 
+mod cause;
 mod elicit;
 mod environment;
 mod form;

@@ -2,6 +2,7 @@
 //! answer, which the library bounds in event streams and not in plain JSON.
 
 use super::MESSAGE_LENGTH_MAX;
+use super::cause;
 use super::oauth::Bearer;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
@@ -92,7 +93,7 @@ fn unauthorised(error: AuthError) -> Fault {
         AuthError::AuthorizationRequired => {
             StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new()))
         }
-        error => unexpected(format!("its login could not be renewed: {error}")),
+        error => unexpected(format!("its login could not be renewed: {}", cause::of(&error))),
     }
 }
 
@@ -186,7 +187,9 @@ async fn judged(response: Response, expects_answer: bool, had_session: bool) -> 
     };
     match serde_json::from_slice(&body) {
         Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
-        Err(error) => Err(unexpected(format!("no message: {error}: {}", shown(&body)))),
+        Err(error) => {
+            Err(unexpected(format!("it answered with no message of MCP ({error}): {}", shown(&body))))
+        }
     }
 }
 
@@ -197,7 +200,10 @@ async fn refused(response: Response, status: StatusCode, session: Option<String>
     };
     match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
         Ok(message @ JsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(message, session)),
-        _ => Err(unexpected(format!("HTTP {status}: {}", shown(&body)))),
+        _ => Err(unexpected(match shown(&body).trim() {
+            "" => format!("it answered HTTP {status}"),
+            body => format!("it answered HTTP {status}: {body}"),
+        })),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A connection to one server: how it comes about, and how something is asked through it.
 
+use super::cause;
 use super::elicit::{self, Calls, Interview, Line, News};
 use super::http;
 use super::log::Log;
@@ -212,7 +213,7 @@ struct Prepared {
 fn unrenewed(error: AuthError) -> Trouble {
     match error {
         AuthError::AuthorizationRequired => Trouble::Unauthorised { scope: None },
-        error => Trouble::Lost(format!("its login could not be renewed: {error}")),
+        error => Trouble::Lost(format!("its login could not be renewed: {}", cause::of(&error))),
     }
 }
 
@@ -255,7 +256,7 @@ fn unshaken(error: &ClientInitializeError, obituary: &Obituary) -> Trouble {
         return Trouble::Unauthorised { scope: scope_of(&text) };
     }
     let known = obituary.lock().ok().and_then(|reason| reason.clone());
-    Trouble::Lost(known.unwrap_or_else(|| shortened(&text, ERROR_LENGTH_MAX)))
+    Trouble::Lost(known.unwrap_or_else(|| shortened(&cause::of(error), ERROR_LENGTH_MAX)))
 }
 
 /// `scope="…"` of what a server says when it refuses us.
@@ -268,7 +269,7 @@ pub fn scope_of(challenge: &str) -> Option<String> {
         .then(|| scope.to_owned())
 }
 
-/// An error with its causes, each once: errors of libraries like to repeat theirs.
+/// An error with its causes, each once. It is looked through for challenges, and not shown to people: see [`cause::of`].
 fn whole(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -389,10 +390,10 @@ fn trouble(error: ServiceError) -> Trouble {
             if text.contains("Auth required") || text.contains(SCOPE_MISSING) {
                 Trouble::Unauthorised { scope: scope_of(&text) }
             } else {
-                Trouble::Lost(shortened(&text, ERROR_LENGTH_MAX))
+                Trouble::Lost(shortened(&cause::of(error.error.as_ref()), ERROR_LENGTH_MAX))
             }
         }
-        error => Trouble::Lost(shortened(&whole(&error), ERROR_LENGTH_MAX)),
+        error => Trouble::Lost(shortened(&cause::of(&error), ERROR_LENGTH_MAX)),
     }
 }
 

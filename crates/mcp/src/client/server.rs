@@ -637,8 +637,20 @@ impl Server {
         Ok(items)
     }
 
+    /// What the model reads of a call that failed. People read [`Server::words`].
     async fn failed(&self, trouble: Trouble, began: Instant) -> String {
         let name = &self.settings.name;
+        let trouble = match trouble {
+            Trouble::Lost(reason) => {
+                self.count_failure();
+                self.doubted.notify_one();
+                Trouble::Lost(self.last_words(reason).await)
+            }
+            trouble => trouble,
+        };
+        let told = self.redactor.clean(&format!("a call failed: {}", self.words(&trouble)));
+        tracing::warn!(server = name, "MCP server: {told}");
+        self.state().trouble = Some((told, Instant::now()));
         let message = match trouble {
             Trouble::Refused { message, .. } => {
                 self.state().failures = 0; // it is there, and has an opinion
@@ -649,11 +661,13 @@ impl Server {
             }
             Trouble::Unauthorised { scope } => {
                 self.count_failure();
-                let reason = self.unauthorised(scope.as_deref());
-                let mut state = self.state();
-                state.trouble = Some((reason.clone(), Instant::now()));
-                state.needs_login = true;
-                return json::written(&json!({"error": reason, "needs_reauth": true, "server": name}));
+                let how = self.how_to_log_in(scope.as_deref());
+                self.state().needs_login = true;
+                let error = format!(
+                    "MCP server '{name}' requires re-authentication. {how}. Do NOT retry this tool — ask the user to \
+                     re-authenticate."
+                );
+                return json::written(&json!({"error": error, "needs_reauth": true, "server": name}));
             }
             Trouble::Late => {
                 self.count_failure();
@@ -665,20 +679,12 @@ impl Server {
                     self.settings.timeout.as_secs_f64()
                 )
             }
-            Trouble::Lost(reason) => {
-                self.count_failure();
-                self.doubted.notify_one();
-                let reason = self.last_words(reason).await;
-                format!(
-                    "MCP call failed: ConnectionError: the connection to MCP server '{name}' was lost: {reason}. \
-                     Whether the call took effect is not known; the server is being connected again."
-                )
-            }
+            Trouble::Lost(reason) => format!(
+                "MCP call failed: ConnectionError: the connection to MCP server '{name}' was lost: {reason}. \
+                 Whether the call took effect is not known; the server is being connected again."
+            ),
         };
-        let message = self.redactor.clean(&message);
-        self.state().trouble = Some((message.clone(), Instant::now()));
-        tracing::warn!(server = name, "{message}");
-        json::error(message)
+        json::error(self.redactor.clean(&message))
     }
 
     /// Who runs the connection knows better why it closed, a moment after the call knows that it did.
@@ -698,13 +704,13 @@ impl Server {
     }
 
     /// What a person has to do, told to the model as well.
-    fn unauthorised(&self, scope: Option<&str>) -> String {
+    fn how_to_log_in(&self, scope: Option<&str>) -> String {
         let name = &self.settings.name;
         let is_login = match &self.settings.reach {
             Reach::Http(remote) | Reach::Sse(remote) => remote.oauth.is_some(),
             Reach::Stdio { .. } => false,
         };
-        let how = match (scope, is_login) {
+        match (scope, is_login) {
             (Some(scope), _) => {
                 format!("Run `throughline mcp login {name} --scope '{scope}'`: its login allows less")
             }
@@ -713,17 +719,16 @@ impl Server {
                 "Set `auth: oauth` below `mcp_servers.{name}` and run `throughline mcp login {name}`, or set a valid \
                  Authorization below its headers"
             ),
-        };
-        format!(
-            "MCP server '{name}' requires re-authentication. {how}. Do NOT retry this tool — ask the user to \
-             re-authenticate."
-        )
+        }
     }
 
+    /// What happened, for people: in the status, in the log.
     fn words(&self, trouble: &Trouble) -> String {
         match trouble {
-            Trouble::Refused { message, .. } => message.clone(),
-            Trouble::Unauthorised { scope } => self.unauthorised(scope.as_deref()),
+            Trouble::Refused { message, .. } => format!("it refused: {message}"),
+            Trouble::Unauthorised { scope } => {
+                format!("it requires a login. {}", self.how_to_log_in(scope.as_deref()))
+            }
             Trouble::Late => "it did not answer in time".to_owned(),
             Trouble::Lost(reason) => reason.clone(),
         }

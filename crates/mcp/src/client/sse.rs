@@ -5,6 +5,7 @@
 //! came from: our headers go there.
 
 use super::MESSAGE_LENGTH_MAX;
+use super::cause;
 use super::stdio::{Obituary, note};
 use reqwest::header::{ACCEPT, CACHE_CONTROL};
 use reqwest::{Client, Response, StatusCode, Url};
@@ -44,11 +45,11 @@ impl Stream {
     pub async fn open(client: Client, url: Url, obituary: Obituary) -> Result<Self, SseError> {
         let request =
             client.get(url.clone()).header(ACCEPT, "text/event-stream").header(CACHE_CONTROL, "no-store");
-        let response = request.send().await.map_err(|error| SseError::Closed(said(error)))?;
+        let response = request.send().await.map_err(|error| SseError::Closed(cause::of(&error)))?;
         match response.status() {
             status if status.is_success() => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(SseError::Unauthorised),
-            status => return Err(SseError::Closed(format!("HTTP {status}"))),
+            status => return Err(SseError::Closed(format!("it answered HTTP {status}"))),
         }
         let mut events = Events { response, parser: Parser::new(MESSAGE_LENGTH_MAX) };
         let endpoint = loop {
@@ -106,26 +107,12 @@ impl Events {
             if let Some(event) = self.parser.pop() {
                 return Ok(Some(event));
             }
-            match self.response.chunk().await.map_err(said)? {
+            match self.response.chunk().await.map_err(|error| cause::of(&error))? {
                 Some(chunk) => self.parser.push(&chunk).map_err(|error| error.to_string())?,
                 None => return Ok(None),
             }
         }
     }
-}
-
-/// Without the address: it may have a key in it.
-fn said(error: reqwest::Error) -> String {
-    use std::error::Error;
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 impl Transport<RoleClient> for Stream {
@@ -137,11 +124,11 @@ impl Transport<RoleClient> for Stream {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let request = self.client.post(self.endpoint.clone()).json(&item);
         async move {
-            let response = request.send().await.map_err(|error| SseError::NotTaken(said(error)))?;
+            let response = request.send().await.map_err(|error| SseError::NotTaken(cause::of(&error)))?;
             match response.status() {
                 status if status.is_success() => Ok(()),
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(SseError::Unauthorised),
-                status => Err(SseError::NotTaken(format!("HTTP {status}"))),
+                status => Err(SseError::NotTaken(format!("it answered HTTP {status}"))),
             }
         }
     }

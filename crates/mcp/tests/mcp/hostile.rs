@@ -46,8 +46,57 @@ async fn p9_a_server_that_dies_mid_call_is_started_again_and_the_call_is_not() {
         failed,
         r#"{"error": "MCP call failed: ConnectionError: the connection to MCP server 'bad' was lost: its process ended (exit status: 3). Whether the call took effect is not known; the server is being connected again."}"#
     );
+    let (told, _) = client.status().remove(0).last_error.unwrap();
+    assert!(
+        told.ends_with("its process ended (exit status: 3)") && told.len() < 60,
+        "people are told: {told}"
+    );
     assert_eq!(call(&client, "mcp__bad__act", json!({})).await, r#"{"result": "done"}"#);
     client.stop().await;
+}
+
+#[tokio::test]
+async fn p30_people_read_where_a_connection_was_refused_and_the_model_what_to_do() {
+    let (port, home) = (free_port(), tempfile::tempdir().unwrap());
+    let remote = || Remote::new(format!("http://127.0.0.1:{port}/mcp?key=secret-of-the-address"));
+    let https = Remote::new(format!("https://127.0.0.1:{port}/mcp"));
+    for (reach, before) in [
+        (Reach::Http(remote()), ""),
+        (Reach::Http(https), ""),
+        (Reach::Sse(remote()), "the event stream could not be opened: "),
+    ] {
+        let mut settings = ServerSettings::new("gone", reach);
+        settings.timeout = Duration::from_secs(1);
+        let client = start(home.path(), vec![settings]);
+        client.settled(Duration::from_secs(20)).await;
+        let status = client.status().remove(0);
+        let told = format!("{before}connection refused at 127.0.0.1:{port}: no program listens there");
+        assert_eq!(status.error.as_deref(), Some(told.as_str()));
+        assert_eq!(status.last_error.map(|(told, _)| told), status.error);
+        client.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn p30_what_is_told_of_a_secure_connection_that_fails_names_no_type_of_the_program() {
+    if skips("python3") {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let (_server, url) = web(home.path(), "    pass").await;
+    let secure = Remote::new(url.replace("http:", "https:"));
+    let nowhere = Remote::new("http://no.such.host.invalid/mcp");
+    for (remote, expected) in [
+        (secure, "no secure connection to 127.0.0.1:"),
+        (nowhere, "no.such.host.invalid:80 cannot be reached: "),
+    ] {
+        let client = start(home.path(), vec![ServerSettings::new("w", Reach::Http(remote))]);
+        client.settled(Duration::from_secs(30)).await;
+        let told = client.status().remove(0).error.unwrap();
+        assert!(told.starts_with(expected), "{told}");
+        assert!(!told.contains("::") && !told.contains("rmcp") && !told.contains("os error"), "{told}");
+        client.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -65,6 +114,11 @@ async fn a_server_that_hangs_costs_its_timeout_and_is_replaced() {
             "MCP call failed: TimeoutError: MCP call timed out after 1.0s (configured timeout: 1.0s)"
         ),
         "{failed}"
+    );
+    let (told, _) = client.status().remove(0).last_error.unwrap();
+    assert_eq!(
+        told, "a call failed: it did not answer in time",
+        "people are told what happened, not what to do"
     );
     until("the replacement of a hanging server", 60, async || {
         client.status()[0].phase == Phase::Connected
@@ -638,7 +692,10 @@ async fn a_web_page_and_a_locked_door_are_named_as_what_they_are() {
     }
     for (head, expected) in [
         ("self.head(200, 'text/html')", "text/html"),
-        ("self.head(401, 'text/plain', WWW_Authenticate='Bearer realm=x')", "requires re-authentication"),
+        (
+            "self.head(401, 'text/plain', WWW_Authenticate='Bearer realm=x')",
+            "it requires a login. Set `auth: oauth`",
+        ),
         ("self.head(503, 'text/plain')", "HTTP 503"),
     ] {
         let home = tempfile::tempdir().unwrap();
