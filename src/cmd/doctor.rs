@@ -8,6 +8,7 @@
 //! Deliberately absent: what is wrong, and how it is repaired (`store::doctor`), and what files say (`crate::doctor`).
 
 use crate::cmd::audit::shown_by_logs;
+use crate::cmd::mcp;
 use crate::config::Environment;
 use crate::doctor::backup::{Backup, Before};
 use crate::doctor::{examine, holders, transcript};
@@ -105,9 +106,11 @@ impl Doctor {
                     told.push(shown);
                 }
                 false => {
-                    tell(home, &findings, page, out)?;
-                    for server in servers.iter().filter_map(Value::as_array).flatten() {
-                        writeln!(out, "{}", crate::cmd::mcp::line(server, now()))?;
+                    let servers =
+                        servers.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+                    tell(home, &findings, servers, page, out)?;
+                    for server in servers {
+                        writeln!(out, "{}", mcp::line(server, now()))?;
                     }
                 }
             }
@@ -141,7 +144,7 @@ impl Doctor {
         interrupt::explain(NOTHING_CHANGED);
         let mut findings = self.findings(home, false)?;
         if findings.iter().any(|finding| finding.kind == Kind::Integrity) {
-            tell(home, &findings, page, out)?;
+            tell(home, &findings, &[], page, out)?;
             bail!("{} is damaged: nothing was repaired", home.path().join("state.db").display());
         }
         let others: Vec<Finding> =
@@ -423,11 +426,21 @@ fn word(severity: Severity) -> (&'static str, Tint) {
     }
 }
 
-fn tell(home: &Home, findings: &[Finding], page: &Page, out: &mut dyn Write) -> io::Result<()> {
-    if findings.is_empty() {
-        return writeln!(out, "{}: nothing is wrong", home.path().display());
-    }
-    writeln!(out, "{}: {} findings", home.path().display(), findings.len())?;
+/// `servers`: the MCP servers of the gateway that runs there.
+fn tell(
+    home: &Home,
+    findings: &[Finding],
+    servers: &[Value],
+    page: &Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let away = away(servers).map(|away| format!("; {away}")).unwrap_or_default();
+    let found = match findings.len() {
+        0 if away.is_empty() => "nothing is wrong".to_owned(),
+        0 => "nothing is wrong with what it holds".to_owned(),
+        count => format!("{count} findings"),
+    };
+    writeln!(out, "{}: {found}{away}", home.path().display())?;
     for kind in Kind::ALL {
         let of_kind: Vec<&Finding> = findings.iter().filter(|finding| finding.kind == *kind).collect();
         if of_kind.is_empty() {
@@ -462,6 +475,20 @@ fn tell(home: &Home, findings: &[Finding], page: &Page, out: &mut dyn Write) -> 
         }
     }
     Ok(())
+}
+
+/// The MCP servers that need a person, by name. None: there is none.
+fn away(servers: &[Value]) -> Option<String> {
+    let names: Vec<String> = servers
+        .iter()
+        .filter(|server| mcp::needs_a_person(server))
+        .map(|server| one_line(server["name"].as_str().unwrap_or_default()))
+        .collect();
+    match names.as_slice() {
+        [] => None,
+        [name] => Some(format!("the MCP server {name} is away")),
+        names => Some(format!("{} MCP servers are away: {}", names.len(), names.join(", "))),
+    }
 }
 
 fn in_json(home: &Home, findings: &[Finding]) -> Value {

@@ -228,6 +228,11 @@ pub fn line(server: &Value, now: Time) -> String {
     line
 }
 
+/// Whether a server is away or wants a login, from what [`shown`] says of it: also in the moment in which it is tried again.
+pub fn needs_a_person(server: &Value) -> bool {
+    server["error"].is_string() || server["needs_login"] == true
+}
+
 /// The one of them that has this name.
 pub fn named(servers: Vec<ServerSettings>, name: &str) -> anyhow::Result<ServerSettings> {
     let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();

@@ -6,7 +6,7 @@
 //! leave, a message that nobody will take up.
 
 use crate::client::Client;
-use crate::cmd::mcp::line;
+use crate::cmd::mcp::{line, needs_a_person};
 use crate::config::in_a_line;
 use crate::home::Home;
 use crate::out::{Column, Page, Table, Tint, one_line, write_json};
@@ -192,11 +192,6 @@ fn troubles(agent: &Value, now: Time) -> Vec<String> {
         found.push(format!("a message has waited for {} and nobody takes it up", span(age(waiting, now))));
     }
     found
-}
-
-/// Whether an MCP server is not there, also in the moment in which it is tried again.
-fn needs_a_person(server: &Value) -> bool {
-    server["error"].is_string() || server["needs_login"] == true
 }
 
 /// Replies that will never arrive, the latest by name. What nobody can change is no trouble for ever.

@@ -229,6 +229,40 @@ fn the_first_message_of_a_gateway_has_the_tools_of_a_server_behind_http_and_ever
     }
 }
 
+#[test]
+fn p30_a_server_that_is_away_is_named_with_its_cause_wherever_people_look() {
+    let place = Place::new();
+    let port = free_port();
+    place.write("home/config.yaml", format!("mcp_servers:\n  far:\n    url: http://127.0.0.1:{port}/mcp\n"));
+    let gateway = place.rehearsing(&json!({})).start();
+    gateway.client.say("s", "hello");
+    let cause = format!("connection refused at 127.0.0.1:{port}: no program listens there");
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let far = gateway.client.read("/api/status")["mcp_servers"][0].clone();
+        if far["error"] == cause.as_str() && far["last_error"] == cause.as_str() {
+            break;
+        }
+        assert!(Instant::now() < until, "{far}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let run = |words: &[&str]| {
+        let launch = words.iter().fold(place.launch(), |launch, word| launch.arg(*word));
+        launch.at_port(gateway.client.address.port()).run()
+    };
+    for words in [&["status"][..], &["doctor"], &["mcp", "list"], &["mcp", "test", "far"]] {
+        let ended = run(words);
+        assert!(ended.stdout.contains(&cause), "{words:?}: {ended:?}");
+        assert!(!ended.stdout.contains("::"), "{words:?}: {ended:?}");
+    }
+    let ended = run(&["doctor"]);
+    assert!(!ended.stdout.contains("nothing is wrong\n"), "{ended:?}");
+    assert!(
+        ended.stdout.contains("nothing is wrong with what it holds; the MCP server far is away\n"),
+        "{ended:?}"
+    );
+}
+
 /// `throughline mcp serve --http` for a gateway, and the port at which it listens.
 fn served_over_http(place: &Place, gateway: &Gateway) -> (Running, u16) {
     let port = free_port();
