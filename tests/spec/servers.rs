@@ -263,6 +263,49 @@ fn p30_a_server_that_is_away_is_named_with_its_cause_wherever_people_look() {
     );
 }
 
+/// Lists a tool with a name that is too long, and one that is not.
+const LONG: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    result = {}
+    if message["method"] == "initialize":
+        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "long", "version": "1"}}
+    if message["method"] == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("brew", "pour" * 30)]}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn p30_a_tool_name_that_is_cut_is_named_at_each_start_and_by_a_test_of_the_server() {
+    let place = Place::new();
+    let script = place.write("server.py", LONG).display().to_string();
+    place.write(
+        "home/config.yaml",
+        format!("mcp_servers:\n  kettle: {{command: python3, args: ['{script}']}}\n"),
+    );
+    let launch = place.rehearsing(&json!({}));
+    // At the second start the gateway remembers what the server offered at the first.
+    for start in 1..=2 {
+        let gateway = launch.start();
+        gateway.client.say("s", "hello");
+        let offered = place.asked().last().unwrap()["tools"].to_string();
+        let (_, name) = offered.split_once("mcp__kettle__pour").unwrap();
+        let name = format!("mcp__kettle__pour{}", name.split('"').next().unwrap());
+        assert_eq!(name.len(), 64, "{name}");
+        let remark = format!("is cut to 64 characters; it is called {name}");
+        crate::gateway::until("the log names it", || gateway.log().matches(&remark).count() == start);
+        if start == 2 {
+            let test = place.launch().arg("mcp").arg("test").arg("kettle").run();
+            assert!(test.stdout.contains(&remark), "{test:?}");
+        }
+        assert!(gateway.stop().success());
+    }
+}
+
 /// `throughline mcp serve --http` for a gateway, and the port at which it listens.
 fn served_over_http(place: &Place, gateway: &Gateway) -> (Running, u16) {
     let port = free_port();

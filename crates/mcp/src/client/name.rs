@@ -53,8 +53,12 @@ impl Prefix {
 
     /// The name of a tool, cut if it has to be.
     pub fn name(&self, tool: &str) -> String {
-        let whole = format!("{}{}", self.text, sanitised(tool));
-        if whole.len() <= LENGTH_MAX { whole } else { self.marked(tool) }
+        if self.cuts(tool) { self.marked(tool) } else { format!("{}{}", self.text, sanitised(tool)) }
+    }
+
+    /// Whether the name of a tool has to be cut.
+    pub fn cuts(&self, tool: &str) -> bool {
+        self.text.len() + sanitised(tool).len() > LENGTH_MAX
     }
 
     /// Another name of the same tool, for when the plain one is taken.

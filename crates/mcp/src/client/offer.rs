@@ -10,7 +10,7 @@
 //! not do anyway: run its own tool twice. `idempotentHint` does not count: "set it to 1" is
 //! idempotent, and wrong to repeat after somebody has set it to 2.
 
-use super::name::{Prefix, sanitised};
+use super::name::{LENGTH_MAX, Prefix, sanitised};
 use super::schema;
 use crate::settings::ServerSettings;
 use regex::Regex;
@@ -162,6 +162,9 @@ fn add_tool(offer: &mut Offer, whose: &Whose<'_>, tool: &Listed) {
             .remarks
             .push(format!("another tool is already called {plain}; the tool '{tool}' is called {name}"));
     }
+    if name == plain && prefix.cuts(&tool.name) {
+        offer.remarks.push(cut(&tool.name, &name));
+    }
     let repeatable = tool.annotations.as_ref().is_some_and(|hints| hints.read_only == Some(true));
     offer.actions.insert(name.clone(), Action::Tool(tool.name.clone()));
     offer.specs.push(Spec {
@@ -178,6 +181,9 @@ fn add(offer: &mut Offer, whose: &Whose<'_>, described: Described, action: Actio
     let name = whose.prefix.name(described.tool);
     if offer.actions.contains_key(&name) {
         return;
+    }
+    if whose.prefix.cuts(described.tool) {
+        offer.remarks.push(cut(described.tool, &name));
     }
     offer.actions.insert(name.clone(), action);
     offer.specs.push(Spec {
@@ -242,6 +248,11 @@ fn bounded(description: &str) -> String {
         Some((end, _)) => format!("{}… [shortened]", &description[..end]),
         None => description.to_owned(),
     }
+}
+
+/// That a tool has a shorter name than its server and its own name would make.
+fn cut(tool: &str, name: &str) -> String {
+    format!("the name of the tool '{}' is cut to {LENGTH_MAX} characters; it is called {name}", shown(tool))
 }
 
 /// A foreign name in a sentence of ours.
@@ -364,9 +375,31 @@ mod tests {
             );
         }
         assert!(offer.remarks.contains(&"the tool 'a.b' is left out: the server lists it twice".to_owned()));
+        assert_eq!(offer.remarks.len(), 4, "{:?}", offer.remarks);
         // The name of one does not depend on whether the other is there.
         let alone = offered(&settings("s"), &listing(&["a.b", "a_b"]));
         assert!(alone.actions.iter().all(|(name, action)| offer.actions.get(name) == Some(action)));
+    }
+
+    #[test]
+    fn p30_each_name_that_is_cut_is_named_with_what_it_became() {
+        let long = "x".repeat(100);
+        let offer = offered(&settings("s"), &listing(&["short", &long]));
+        let [remark] = offer.remarks.as_slice() else { panic!("{:?}", offer.remarks) };
+        let name = names(&offer).into_iter().find(|name| name.contains("xxx")).unwrap();
+        assert_eq!(
+            *remark,
+            format!("the name of the tool '{}' is cut to 64 characters; it is called {name}", "x".repeat(80))
+        );
+        // Names of ours are cut where the server's own is long.
+        let far = settings(&"far".repeat(20));
+        let offer = offered(&far, &Listing { prompts: true, ..Listing::default() });
+        assert_eq!(offer.remarks.len(), 2, "{:?}", offer.remarks);
+        assert!(
+            offer.remarks[0].starts_with("the name of the tool 'list_prompts' is cut"),
+            "{:?}",
+            offer.remarks
+        );
     }
 
     proptest! {

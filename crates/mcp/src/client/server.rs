@@ -97,6 +97,8 @@ struct State {
     offer: Arc<Offer>,
     /// How many offers there have been.
     offers: u64,
+    /// What the log was told of the latest offer since this start.
+    logged: BTreeSet<String>,
     /// Why it is away.
     error: Option<String>,
     /// The last that went wrong, whether it was mended since or not, and when.
@@ -129,6 +131,7 @@ impl Server {
             phase,
             offer: Arc::new(offer),
             offers: 1,
+            logged: BTreeSet::new(),
             error: None,
             trouble: None,
             next: None,
@@ -391,7 +394,10 @@ impl Server {
                 "the tools of an MCP server changed"
             );
         }
-        for remark in offer.remarks.iter().filter(|remark| !before.remarks.contains(remark)) {
+        // Not compared with the offer before it: that may be what is remembered of an earlier start.
+        let remarks: BTreeSet<String> = offer.remarks.iter().cloned().collect();
+        let logged = std::mem::replace(&mut self.state().logged, remarks.clone());
+        for remark in remarks.difference(&logged) {
             tracing::warn!(server = self.settings.name, "MCP server: {remark}");
         }
         let server = self.clone();
