@@ -508,7 +508,18 @@ impl Outgoing {
         key.split_once("/failed/").map_or(key, |(turn, _)| turn)
     }
 
-    /// The call whose question a reply with this key puts to a person.
+    /// The key of what a call asks, where its turn was asked for: one message, with buttons where the platform has them.
+    pub fn question_key(call: &CallId) -> String {
+        format!("{call}/asked")
+    }
+
+    /// The key of what a call asks, in the owner's chat. That is a message like any other: buttons have no room for whose
+    /// question it is, and a code stands under it.
+    pub fn owner_question_key(call: &CallId) -> String {
+        format!("{call}/owner")
+    }
+
+    /// The call whose question a reply with this key puts to a person, as [`Outgoing::question_key`].
     pub fn asked_by(key: &str) -> Option<CallId> {
         key.strip_suffix("/asked")?.parse().ok()
     }

@@ -202,11 +202,8 @@ async fn attempt(
     outgoing.attempts += 1;
     let mark = outgoing.marked.then_some(MARK);
     let sent = match &outgoing.question {
-        // What is put to a chat of another session has words of its own, with a code. Buttons have no room for whose it is.
-        Some(question) if outgoing.text == question.ask.question.in_words() => {
-            platform.ask(outgoing, question, mark).await
-        }
-        _ => platform.send(outgoing, mark).await,
+        Some(question) => platform.ask(outgoing, question, mark).await,
+        None => platform.send(outgoing, mark).await,
     };
     let is_over = sent.as_ref().err().is_some_and(|error| gives_up(error, outgoing.attempts, *unknown));
     match sent {

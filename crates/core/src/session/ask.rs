@@ -6,7 +6,7 @@
 use super::{Act, Phase, Reply, Rules, Session};
 use crate::input::{AGENT_PLATFORM, Destination, Input};
 use crate::message::{Content, ToolResult};
-use crate::port::CallId;
+use crate::port::{CallId, Outgoing};
 use crate::time::Time;
 use crate::tool::{Ask, Grant, Question, Verdict};
 use crate::turn::{Slot, Turn};
@@ -55,10 +55,10 @@ impl Session {
         let call = CallId { session: self.id.clone(), turn: id, step, index, question: number };
         // Only a yes or a no can be given under a code; an answer in words belongs to the chat that it is written in.
         let (unattended, put) = match (here, approver) {
-            (Some(place), _) => (false, Some((place, question.in_words()))),
+            (Some(place), _) => (false, Some((place, question.in_words(), Outgoing::question_key(&call)))),
             (None, Approver::Present) => (false, None),
             (None, Approver::OwnerChat(place)) => match question.for_owner(&call, patience) {
-                Some(text) => (false, Some((place, text))),
+                Some(text) => (false, Some((place, text, Outgoing::owner_question_key(&call)))),
                 None => (true, None),
             },
             (None, Approver::Absent) => (true, None),
@@ -79,8 +79,8 @@ impl Session {
             acts.push(Act::Note { name: UNATTENDED, detail });
             return self.decide(index, Verdict::Unattended, now, rules, acts);
         }
-        if let Some((destination, text)) = put {
-            acts.push(Act::Deliver(Reply { key: format!("{call}/asked"), destination, text, trace }));
+        if let Some((destination, text, key)) = put {
+            acts.push(Act::Deliver(Reply { key, destination, text, trace }));
         }
         acts.push(Act::Ask { turn: id, step, index, ask });
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::history::{self, LEFT_BEHIND};
 use crate::input::{ClientTools, Request};
 use crate::message::{Assistant, JsonText, ToolCall};
-use crate::port::CallId;
+use crate::port::{CallId, Outgoing};
 use crate::tool::Question;
 use proptest::prelude::*;
 
@@ -225,11 +225,12 @@ fn p31_a_question_of_a_program_is_put_to_the_owners_chat_under_a_code_and_held()
     let call =
         CallId { session: world.session.id.clone(), turn: TurnId(Seq(1)), step: 0, index: 0, question: 0 };
     let put = acts.iter().find_map(|act| match act {
-        Act::Deliver(reply) => Some((reply.destination.clone(), reply.text.clone())),
+        Act::Deliver(reply) => Some((reply.destination.clone(), reply.text.clone(), reply.key.clone())),
         _ => None,
     });
-    let (place, text) = put.expect("the owner is asked");
+    let (place, text, key) = put.expect("the owner is asked");
     assert_eq!(place, owner);
+    assert_eq!(Outgoing::asked_by(&key), None, "{key} is a message with a code, and has no buttons");
     assert!(text.contains(&format!("/approve {} to allow it once", call.code())), "{text}");
     assert_eq!(world.session.jobs(), [Job::Await { turn: TurnId(Seq(1)), step: 0, index: 0 }]);
 
