@@ -3,7 +3,9 @@
 use crate::gateway::{Place, said, until};
 use crate::model::ModelServer;
 use serde_json::json;
-use std::time::Duration;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const SESSION: &str = "X-Hermes-Session-Id";
 const KEY: &str = "Idempotency-Key";
@@ -21,6 +23,59 @@ fn p8_words_that_failed_once_can_be_said_again() {
     assert!(again.said().contains("“yes”"));
     let users = gateway.client.transcript("talk").into_iter().filter(|(role, _)| role == "user");
     assert_eq!(users.map(|(_, text)| text).collect::<Vec<_>>(), ["yes", "hello", "yes"]);
+}
+
+/// Passes on what comes to `from`, as a server that has just been started there would take it.
+fn forwards(from: SocketAddr, to: SocketAddr) {
+    let listener = TcpListener::bind(from).unwrap();
+    thread::spawn(move || {
+        for there in listener.incoming().flatten() {
+            let Ok(here) = TcpStream::connect(to) else { return };
+            for (mut from, mut to) in [(there.try_clone().unwrap(), here.try_clone().unwrap()), (here, there)]
+            {
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn p7_p30_a_program_hears_within_two_seconds_that_no_model_is_there_and_its_retry_is_the_same_turn() {
+    let place = Place::new();
+    let model = ModelServer::start(Duration::ZERO);
+    let gone = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let dead = model.setting("gpt-dead").replace(&model.address.to_string(), &gone.to_string());
+    place.write("home/config.yaml", format!("model: {dead}\n"));
+    let launch = place.launch();
+    let gateway = launch.start();
+    let mut streaming = said("only once");
+    streaming["stream"] = json!(true);
+    for (name, body, status) in [("whole", said("only once"), 503), ("stream", streaming, 200)] {
+        let began = Instant::now();
+        let failed = gateway.client.chat(&[(SESSION, name), (KEY, name)], &body).unwrap();
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(2), "{name}: after {took:?}");
+        assert_eq!(failed.status, status, "{name}: {}", failed.text());
+        for words in ["model_unavailable", "did not answer", &gone.to_string(), "Check that the server is up"]
+        {
+            assert!(failed.text().contains(words), "{name}: {words:?} is not in {}", failed.text());
+        }
+    }
+    let status = launch.clone().arg("status").run();
+    assert!(status.stdout.contains("the model does not answer"), "{}", status.stdout);
+
+    forwards(gone, model.address);
+    let headers = [(SESSION, "whole"), (KEY, "whole")];
+    let answered = gateway.client.chat(&headers, &said("only once")).unwrap();
+    assert_eq!((answered.status, answered.said().as_str()), (200, "re: only once"));
+    let users = gateway.client.transcript("whole").into_iter().filter(|(role, _)| role == "user");
+    assert_eq!(users.map(|(_, text)| text).collect::<Vec<_>>(), ["only once"]);
+    assert_eq!(model.requests().len(), 1);
+    let status = launch.clone().arg("status").run();
+    assert!(!status.stdout.contains("the model does not answer"), "{}", status.stdout);
 }
 
 #[test]

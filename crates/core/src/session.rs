@@ -284,6 +284,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// Try again later, after this many seconds if the provider said so.
     Wait { after_seconds: Option<u32> },
+    /// There was no connection to the model's server, so it was not asked. Start the server, or correct its address.
+    Unreachable,
     /// The conversation is too long for the model.
     TooLong,
     /// The key or the account must be put right first.

@@ -25,10 +25,23 @@ const ASKS_MAX: u32 = 4;
 /// Nobody in a chat waits longer than this for a provider to recover; then they are told.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
+/// Who gets the answer of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// A person in a chat or at a terminal, another session, or the agent itself: it has no way to ask again, or should not
+    /// have to.
+    Patient,
+    /// A program at the API. It asks again by itself, under the same key, and its turn goes on then where it failed.
+    Program,
+}
+
 /// How long to wait before the model is asked again, after `asked` attempts; None: give up.
-pub fn ask_again(kind: FailureKind, asked: u32) -> Option<Duration> {
+pub fn ask_again(kind: FailureKind, asked: u32, recipient: Recipient) -> Option<Duration> {
     let backoff = Duration::from_secs(1 << asked.min(5));
     match kind {
+        // Where nothing listens, a program hears so at once.
+        FailureKind::Unreachable if recipient == Recipient::Program => None,
+        FailureKind::Unreachable => (asked < ASKS_MAX).then_some(backoff),
         FailureKind::Wait { .. } if asked >= ASKS_MAX => None,
         FailureKind::Wait { after_seconds } => {
             let after = after_seconds.map_or(backoff, |seconds| Duration::from_secs(seconds.into()));
@@ -240,6 +253,15 @@ impl Turn {
         client_tools(&self.inputs)
     }
 
+    pub fn recipient(&self) -> Recipient {
+        let is_program =
+            |input: &Arc<Input>| matches!(&input.kind, Kind::Request(request) if request.task.is_none());
+        match self.inputs.iter().all(is_program) {
+            true => Recipient::Program,
+            false => Recipient::Patient,
+        }
+    }
+
     /// Set if another session asked for it.
     pub fn task(&self) -> Option<&Task> {
         self.inputs.iter().find_map(|input| match &input.kind {
@@ -320,5 +342,28 @@ impl Group {
             Slot::Open(_) | Slot::Asking(_) | Slot::Client => None,
         }));
         rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p30_a_program_hears_at_once_that_nothing_listens_and_a_person_after_four_attempts() {
+        use FailureKind::{Credentials, Unreachable, Wait};
+        let waits = |kind, recipient| {
+            let asks = (1..).map_while(|asked| ask_again(kind, asked, recipient));
+            asks.map(|wait| wait.as_secs()).collect::<Vec<_>>()
+        };
+        for (kind, program, patient) in [
+            (Unreachable, vec![], vec![2, 4, 8]),
+            (Wait { after_seconds: None }, vec![2, 4, 8], vec![2, 4, 8]),
+            (Wait { after_seconds: Some(5) }, vec![5, 5, 5], vec![5, 5, 5]),
+            (Credentials, vec![], vec![]),
+        ] {
+            assert_eq!(waits(kind, Recipient::Program), program, "{kind:?}");
+            assert_eq!(waits(kind, Recipient::Patient), patient, "{kind:?}");
+        }
     }
 }

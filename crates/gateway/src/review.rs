@@ -27,7 +27,7 @@ use throughline_core::session::review::{
     Fill, MEMORY_TOOL, Report, Review, SKILL_TOOL, TOOLS, false_claim, prompt,
 };
 use throughline_core::tool::{Call, Caller, Done, Offer, Returned};
-use throughline_core::turn::{Answer, ask_again};
+use throughline_core::turn::{Answer, Recipient, ask_again};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -248,7 +248,7 @@ impl Looking<'_> {
         loop {
             match self.model.ask(asked.clone(), &|_| ()).await {
                 Ok(answer) => return Ok(answer),
-                Err(ModelError { kind, message }) => match ask_again(kind, attempt) {
+                Err(ModelError { kind, message }) => match ask_again(kind, attempt, Recipient::Patient) {
                     Some(delay) => sleep(delay).await,
                     None => return Err(message),
                 },

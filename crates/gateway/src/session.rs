@@ -1588,8 +1588,9 @@ impl Actor {
                 let share = last
                     .filter(|_| !trace.is_human())
                     .map(|last| chain::share_of(&self.home, &self.id, last, &trace, Amount::Call));
-                let (turn, step) = (*turn, *step);
-                let asking = Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share };
+                let (turn, step, recipient) = (*turn, *step, current.recipient());
+                let asking =
+                    Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share, recipient };
                 let (asked, gathers_until) =
                     (turn::ask(desk.clone(), feed, asking), self.gathers.map(|(until, _)| until));
                 desk.start(async move {

@@ -16,7 +16,7 @@ use throughline_core::port::{Asked, CallId, Model, ModelError, Promise};
 use throughline_core::prompt::{Mark, Prompt};
 use throughline_core::session::{Approver, Event, Failure, FailureKind};
 use throughline_core::tool::{Ask, Call, Caller, Done, Offer, Returned, Tools, Verdict};
-use throughline_core::turn::ask_again;
+use throughline_core::turn::{Recipient, ask_again};
 use throughline_core::{Seq, SessionId, TurnId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -42,6 +42,7 @@ pub(crate) struct Asking {
     pub standing: Standing,
     /// What each request takes of the budget of what it follows from. None: a person began it.
     pub share: Option<Share>,
+    pub recipient: Recipient,
 }
 
 impl Desk {
@@ -57,7 +58,7 @@ impl Desk {
 }
 
 pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
-    let Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share } = asking;
+    let Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share, recipient } = asking;
     let asked = Asked { session: desk.session.to_string(), prompt, sampling };
     for attempt in 1.. {
         if let Some(share) = &share
@@ -76,7 +77,7 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
                 let full = desk.home.compressor.is_full(&answer, &standing).await;
                 return desk.report(Event::Answered { turn, step, answer, prompt: mark, full });
             }
-            Err(ModelError { kind, message }) => match ask_again(kind, attempt) {
+            Err(ModelError { kind, message }) => match ask_again(kind, attempt, recipient) {
                 Some(delay) => {
                     tracing::warn!(attempt, ?delay, message, "the model did not answer; asking again");
                     desk.home.model_answered(Some(&message));
@@ -95,7 +96,8 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
 
 /// The model, or the way to it, is at fault, rather than what it was asked.
 fn is_of_the_model(kind: FailureKind) -> bool {
-    matches!(kind, FailureKind::Wait { .. } | FailureKind::Credentials | FailureKind::Broken)
+    use FailureKind::{Broken, Credentials, Unreachable, Wait};
+    matches!(kind, Wait { .. } | Unreachable | Credentials | Broken)
 }
 
 /// Runs one call. `id` is the model's own name for it.

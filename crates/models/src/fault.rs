@@ -195,7 +195,10 @@ impl Place {
         match fault {
             Fault::Net(NetError::Status(refusal)) => self.refused(&refusal),
             Fault::Net(error @ (NetError::Unreachable(_) | NetError::HungUp(_) | NetError::TimedOut { .. })) => ModelError {
-                kind: FailureKind::Wait { after_seconds: None },
+                kind: match error {
+                    NetError::Unreachable(_) => FailureKind::Unreachable,
+                    _ => FailureKind::Wait { after_seconds: None },
+                },
                 message: self.clean(format!(
                     "{model} at {host} did not answer: {error}. Check that the server is up and can be reached from here; then try again."
                 )),
@@ -250,7 +253,9 @@ impl Place {
             FailureKind::Wait { .. } if status == Some(429) => {
                 format!("{host} is limiting requests to {model}")
             }
-            FailureKind::Wait { .. } => format!("{host} cannot answer for {model} at the moment"),
+            FailureKind::Wait { .. } | FailureKind::Unreachable => {
+                format!("{host} cannot answer for {model} at the moment")
+            }
             FailureKind::TooLong => format!("The conversation is too long for {model} at {host}"),
             FailureKind::Credentials if said.has(&UNPAID) || status == Some(402) => {
                 format!("{host} wants the account of {key} to be paid before {model} answers")
@@ -266,7 +271,9 @@ impl Place {
         };
         let remedy = match kind {
             FailureKind::Wait { after_seconds: Some(seconds) } => format!("Try again in {seconds} s."),
-            FailureKind::Wait { after_seconds: None } => "Try again in a moment.".to_owned(),
+            FailureKind::Wait { after_seconds: None } | FailureKind::Unreachable => {
+                "Try again in a moment.".to_owned()
+            }
             FailureKind::TooLong => {
                 "Begin a new one with /new, or choose a model with a larger context window.".to_owned()
             }

@@ -206,7 +206,7 @@ impl From<&Failure> for ApiError {
             FailureKind::Wait { after_seconds: Some(_) } => {
                 (StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded")
             }
-            FailureKind::Wait { after_seconds: None } => {
+            FailureKind::Wait { after_seconds: None } | FailureKind::Unreachable => {
                 (StatusCode::SERVICE_UNAVAILABLE, "model_unavailable")
             }
             FailureKind::TooLong => (StatusCode::BAD_REQUEST, "context_length_exceeded"),

@@ -134,6 +134,7 @@ impl SimModel {
                 4 if outside.plan.compression.is_some() => FailureKind::TooLong,
                 0 => FailureKind::Broken,
                 1 => FailureKind::Wait { after_seconds: Some(3) },
+                2 => FailureKind::Unreachable,
                 _ => FailureKind::Wait { after_seconds: None },
             };
             outside.write(|books| books.asked[number].failed = true);

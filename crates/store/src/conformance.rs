@@ -905,9 +905,10 @@ impl World {
     fn fails(&mut self, place: u8, kind: u8) {
         self.flush_if_busy(place);
         let Some((turn, step)) = self.book(place).turn() else { return };
-        let kind = match kind % 3 {
+        let kind = match kind % 4 {
             0 => FailureKind::Wait { after_seconds: Some(3) },
             1 => FailureKind::Broken,
+            2 => FailureKind::Unreachable,
             _ => FailureKind::Credentials,
         };
         let failure = Failure { kind, message: "it did not work".into() };

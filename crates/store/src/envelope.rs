@@ -363,6 +363,9 @@ pub(crate) fn outcome_text(outcome: &Outcome) -> String {
             if let FailureKind::Wait { after_seconds: Some(seconds) } = failure.kind {
                 object.number("after_seconds", seconds.into());
             }
+            if failure.kind == FailureKind::Unreachable {
+                object.value("unreachable", json!(true));
+            }
         }
         Outcome::Done { said, successor } => {
             object.text("said", said);
@@ -396,7 +399,8 @@ pub(crate) fn outcome(text: &str) -> Read<Outcome> {
 
 fn failure_name(kind: FailureKind) -> &'static str {
     match kind {
-        FailureKind::Wait { .. } => "wait",
+        // An earlier version, to which a home may go back, knows the wait and not the reason.
+        FailureKind::Wait { .. } | FailureKind::Unreachable => "wait",
         FailureKind::TooLong => "too_long",
         FailureKind::Credentials => "credentials",
         FailureKind::Refused => "refused",
@@ -410,6 +414,7 @@ fn failure_name(kind: FailureKind) -> &'static str {
 fn failure_from(value: &Value) -> Read<FailureKind> {
     let after = value.get("after_seconds").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
     match text_of(value, "kind")? {
+        "wait" if value.get("unreachable") == Some(&Value::Bool(true)) => Ok(FailureKind::Unreachable),
         "wait" => Ok(FailureKind::Wait { after_seconds: after }),
         "too_long" => Ok(FailureKind::TooLong),
         "credentials" => Ok(FailureKind::Credentials),

@@ -130,7 +130,7 @@ async fn a_server_that_is_not_there_is_named() {
     };
     let model = OpenAi::new(config, client()).unwrap();
     let error = failure(&model as &dyn Model).await;
-    assert_eq!(error.kind, WAIT);
+    assert_eq!(error.kind, FailureKind::Unreachable);
     assert!(
         error.message.starts_with(&format!("llama3 at {address} did not answer: no connection to {address}")),
         "{}",

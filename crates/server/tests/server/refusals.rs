@@ -130,6 +130,7 @@ async fn each_failure_of_a_turn_has_its_status_and_is_no_answer() {
     for (kind, status, code) in [
         (FailureKind::Wait { after_seconds: Some(7) }, 429, "rate_limit_exceeded"),
         (FailureKind::Wait { after_seconds: None }, 503, "model_unavailable"),
+        (FailureKind::Unreachable, 503, "model_unavailable"),
         (FailureKind::TooLong, 400, "context_length_exceeded"),
         (FailureKind::Credentials, 502, "model_credentials"),
         (FailureKind::Refused, 400, "model_refused"),

@@ -230,6 +230,7 @@ fn some_destination() -> impl Strategy<Value = Destination> {
 fn some_outcome() -> impl Strategy<Value = Outcome> {
     let failure = prop_oneof![
         prop::option::of(any::<u32>()).prop_map(|after_seconds| FailureKind::Wait { after_seconds }),
+        Just(FailureKind::Unreachable),
         Just(FailureKind::TooLong),
         Just(FailureKind::Credentials),
         Just(FailureKind::Refused),
