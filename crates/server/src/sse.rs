@@ -36,8 +36,11 @@ pub trait Voice: Send + Unpin + 'static {
     /// A tool is called or has its result, or waits for a person. What was said so far was a remark
     /// on the way, and the answer is yet to come.
     fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>);
-    /// The model does not answer, and is asked again. Dialects of others have no word for it.
-    fn troubled(&mut self, _why: &str, _out: &mut Vec<u8>) {}
+    /// The model does not answer, and is asked again. Dialects of others have no event for it; a person who looks at the
+    /// stream reads the comment.
+    fn troubled(&mut self, why: &str, out: &mut Vec<u8>) {
+        comment(why, out);
+    }
     /// Whether that was an answer.
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool;
     /// The turn goes on, but this stream cannot.
@@ -103,6 +106,12 @@ pub fn stream(
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     stamp.put(headers);
     response
+}
+
+/// Writes what every client passes over. A line break would begin a field.
+fn comment(text: &str, out: &mut Vec<u8>) {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    out.extend_from_slice(format!(": {line}\n\n").as_bytes());
 }
 
 /// Writes one event without a name.

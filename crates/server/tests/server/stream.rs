@@ -85,6 +85,21 @@ async fn p10_the_streamed_text_ends_in_the_whole_answer_whatever_came_before() {
     }
 }
 
+/// Clients of OpenAI's API pass over comments, and see in them that something happens.
+#[tokio::test]
+async fn p30_a_stream_says_in_a_comment_that_the_model_does_not_answer() {
+    let api = Api::new();
+    let trouble = Update::Troubled("gpt at localhost did not answer.\ndata: {}".into());
+    api.desk.next(Script::says("Hello!").after(vec![trouble.clone()]));
+    let reply = api.chat(ask()).await;
+    assert!(reply.text.contains("\n\n: gpt at localhost did not answer. data: {}\n\n"), "{}", reply.text);
+    assert_eq!(reply.joined(), "Hello!");
+    api.desk.next(Script::says("Hello!").after(vec![trouble]));
+    let body = json!({"input": "hi", "stream": true});
+    let reply = api.post("/v1/responses", body).await;
+    assert!(reply.text.contains("\n\n: gpt at localhost did not answer. data: {}\n\n"), "{}", reply.text);
+}
+
 async fn open(api: &Api) -> BodyDataStream {
     let request = crate::client::request("POST", "/v1/chat/completions", &[], ask().to_string());
     let response = api.router.clone().oneshot(request).await.unwrap();
