@@ -66,6 +66,32 @@ fn p9_p31_what_a_server_asks_is_answered_once_through_a_crash_after_any_commit()
     assert!(answered > 5, "{answered} answers");
 }
 
+/// What programs may not decide. The owner says yes, no or nothing, in private; another person, who knows the codes, says yes.
+#[test]
+fn p31_the_owner_alone_answers_what_programs_ask_through_a_crash_after_any_commit() {
+    let points = crash_everywhere(&Plan::owned());
+    assert!(points > 40, "the owner's plan makes more commits than {points}");
+    let template = template();
+    let mut tally = BTreeMap::new();
+    for seed in 0..10 {
+        let report = World::new(seed, Plan::owned(), &template, None).play();
+        assert_eq!(report.wrong, [""; 0], "seed {seed}");
+        report.tally.into_iter().for_each(|(what, times)| *tally.entry(what).or_insert(0) += times);
+    }
+    for what in [
+        "calls of programs that the owner allowed",
+        "calls of programs that the owner refused",
+        "calls of programs without an answer of the owner",
+        "answers of other people",
+    ] {
+        assert!(tally.get(what).is_some_and(|times| *times > 2), "{what}: {tally:?}");
+    }
+    for mutant in [Mutant::AnyPersonAnswers, Mutant::AskAnotherPerson] {
+        let mut reports = (0..10).map(|seed| World::new(seed, Plan::owned(), &template, Some(mutant)).play());
+        assert!(reports.any(|report| !report.wrong.is_empty()), "no judge noticed {mutant:?}");
+    }
+}
+
 #[test]
 fn p6_silence_holds_through_a_crash_after_any_commit_until_it_is_lifted() {
     let points = crash_everywhere(&Plan::silence());

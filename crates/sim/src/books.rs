@@ -2,6 +2,7 @@
 //! API, the model, the tools. The judges read these, never the machine's own records.
 
 use crate::elicit::Elicited;
+use crate::owner::OwnerBook;
 use crate::plan::words;
 use crate::remember::Remembered;
 use std::collections::hash_map::DefaultHasher;
@@ -24,6 +25,8 @@ pub struct Books {
     pub clients: Vec<ClientBook>,
     /// What was asked while a call ran.
     pub elicited: Elicited,
+    /// What was put to the owner of the agent, and what people said to it.
+    pub owner: OwnerBook,
     /// Every call that was left to a client, and whether it brought the result.
     pub errands: BTreeMap<(SessionId, String), bool>,
     /// Everything a platform showed, in order.

@@ -4,6 +4,7 @@ use crate::asking;
 use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said, Stage};
 use crate::elicit;
 use crate::model::{clarified, said_in, without_notice};
+use crate::owner;
 use crate::people::room_prompt;
 use crate::plan::{Manner, Plan, words};
 use crate::tools::is_repeatable;
@@ -43,6 +44,7 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<Str
     wrong.extend(what_kills_is_parked(books));
     wrong.extend(a_yes_counts(books, transcripts));
     wrong.extend(elicit::answers_reach_their_question(books));
+    wrong.extend(owner::verdict(plan, books, transcripts));
     wrong.extend(letters_come_with_their_result(plan, books, transcripts));
     wrong.extend(tasks_are_done_once(books, transcripts));
     wrong.extend(results_are_true(books));
@@ -109,6 +111,7 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         tally.insert("calls that clients ran", with("ran call-"));
         tally.insert("calls that clients left behind", with(LEFT_BEHIND));
     }
+    owner::tally(books, transcripts, &mut tally);
     let answered = elicit::answered(books);
     if answered > 0 {
         tally.insert("questions of servers answered", answered);
@@ -195,7 +198,7 @@ fn excuses(books: &Books, chat: usize) -> Vec<Excuse> {
     excuses
 }
 
-fn done<'a>(books: &'a Books, session: &SessionId, seq: u64) -> Option<&'a str> {
+pub fn done<'a>(books: &'a Books, session: &SessionId, seq: u64) -> Option<&'a str> {
     let key = format!("{session}/{seq}/done");
     books.shown.iter().find(|shown| shown.key == key).map(|shown| shown.text.as_str())
 }
@@ -658,6 +661,7 @@ fn a_yes_counts(books: &Books, transcripts: &Transcripts) -> Vec<String> {
             parts.next() == Some(session.as_str())
                 && parts.next_back() == Some("done")
                 && shown.text.starts_with("Allowed")
+                && !shown.text.starts_with(owner::ALLOWED) // what is asked in another session
                 && !shown.marked
         };
         let allowed: BTreeSet<_> =

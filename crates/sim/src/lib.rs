@@ -16,6 +16,7 @@ mod log;
 mod memory;
 mod model;
 pub mod mutant;
+mod owner;
 mod past;
 mod people;
 pub mod plan;

@@ -129,10 +129,14 @@ pub enum Mutant {
     EraseTwice,
     /// Whoever shares a chat with a forgotten person is forgotten there, too.
     ForgetOthers,
+    /// Every person may answer what is put to the owner.
+    AnyPersonAnswers,
+    /// What is to be put to the owner is put to another person.
+    AskAnotherPerson,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 58] = [
+    pub const ALL: [Mutant; 60] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -191,6 +195,8 @@ impl Mutant {
         Mutant::DropErasure,
         Mutant::EraseTwice,
         Mutant::ForgetOthers,
+        Mutant::AnyPersonAnswers,
+        Mutant::AskAnotherPerson,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
@@ -353,6 +359,8 @@ impl Mutant {
             | Mutant::DropErasure
             | Mutant::EraseTwice
             | Mutant::ForgetOthers
+            | Mutant::AnyPersonAnswers
+            | Mutant::AskAnotherPerson
             | Mutant::ForgetChain
             | Mutant::ForgetBudget => {}
         }

@@ -3,6 +3,7 @@
 
 use crate::books::{Owner, Place, Said};
 use crate::model::ERRAND;
+use crate::owner;
 use crate::plan::{Line, Manner, Plan};
 use crate::platforms::{SimPlatform, display, platform_name};
 use crate::tools::yes;
@@ -120,7 +121,10 @@ impl Room {
         let gathers_all = self.outside.plan.people.gathers;
         let (number, before) = self.outside.write(|books| {
             let (life, sent) = (books.life, books.tick());
-            books.yes.extend(yes(text, sent, Place::Chat(chat)));
+            match owner::answered(text) {
+                Some(answer) => owner::note(&self.outside.plan, books, chat, answer, sent),
+                None => books.yes.extend(yes(text, sent, Place::Chat(chat))),
+            }
             let said = &mut books.chats[chat].said;
             let number = said.len();
             let gathers = is_part || (gathers_all && number.is_multiple_of(3));
@@ -200,7 +204,7 @@ impl Room {
             target: Target::Chat(here.clone()),
             birth: Birth {
                 source: platform.into(),
-                user: Some(writer.clone().unwrap_or_else(|| format!("person-{chat}"))),
+                user: Some(writer.clone().unwrap_or_else(|| person(chat))),
                 chat: Some(here),
                 room: input::Room { prompt: Some(room_prompt(chat)), skills: Vec::new() },
                 ..Birth::default()
@@ -225,6 +229,11 @@ impl Room {
     }
 }
 
+/// Who alone writes in a chat.
+pub fn person(chat: usize) -> String {
+    format!("person-{chat}")
+}
+
 /// What leads a chat to its session.
 pub fn chat_key(plan: &Plan, chat: usize) -> String {
     format!("agent:main:{}:dm:{chat}", platform_name(plan.chats[chat].keyed))
@@ -238,8 +247,7 @@ pub fn is_shared(plan: &Plan, chat: usize) -> bool {
 /// Who wrote a line, where that matters: where a person is forgotten, and others are not.
 pub fn writer(plan: &Plan, chat: usize, number: usize) -> Option<String> {
     plan.forgetting.as_ref()?;
-    let person = if is_shared(plan, chat) && number.is_multiple_of(2) { 0 } else { chat };
-    Some(format!("person-{person}"))
+    Some(person(if is_shared(plan, chat) && number.is_multiple_of(2) { 0 } else { chat }))
 }
 
 /// What a chat adds to the prompt of its sessions.
@@ -302,8 +310,11 @@ pub async fn operator(outside: Arc<Outside>, desks: Vec<Arc<dyn Desk>>) {
     }
 }
 
-/// Decides what is asked where no chat is: for clients, and for sessions that work for others.
+/// Decides what is asked where no chat is: for clients, and for sessions that work for others. Not where an owner does.
 pub async fn decide(outside: Arc<Outside>, desk: Arc<dyn Desk>) {
+    if outside.plan.owner.is_some() {
+        return;
+    }
     let mut seen = 0;
     loop {
         outside.wait(Duration::from_secs(1)).await;
@@ -555,7 +566,7 @@ fn submission(
         platform_id: None,
         trace: Trace::default(),
         may_be_retry: false,
-        can_answer: true,
+        can_answer: outside.plan.owner.is_none(),
         gathers: None,
     }
 }

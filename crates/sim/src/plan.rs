@@ -56,6 +56,9 @@ pub struct Plan {
     pub clock: ClockPlan,
     /// None: nothing is forgotten.
     pub forgetting: Option<ForgettingPlan>,
+    /// The person of this chat owns the agent, and clients have no person who could answer what tools ask. None: the agent
+    /// has no owner, and clients have one.
+    pub owner: Option<usize>,
 }
 
 /// Once all is said and the gateway has stopped, its operator has something forgotten; then it goes on.
@@ -376,6 +379,7 @@ impl Plan {
             remembering: None,
             clock: ClockPlan::default(),
             forgetting: None,
+            owner: None,
         }
         .sometimes_of_the_past(seed)
         .sometimes_remembered(seed)
@@ -494,7 +498,7 @@ impl Plan {
     }
 
     /// Every fixed plan, by its name.
-    pub fn fixed() -> [(&'static str, Plan); 19] {
+    pub fn fixed() -> [(&'static str, Plan); 20] {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
@@ -515,6 +519,7 @@ impl Plan {
             ("albums", Plan::albums()),
             ("clock", Plan::clock()),
             ("forgetting", Plan::forgetting(Forgotten::Person)),
+            ("owner", Plan::owned()),
         ]
     }
 
@@ -567,6 +572,7 @@ impl Plan {
             remembering: None,
             clock: ClockPlan::default(),
             forgetting: None,
+            owner: None,
         }
     }
 
@@ -1167,7 +1173,7 @@ pub fn chat(keyed: bool, lines: &[(&str, u64)]) -> ChatPlan {
     ChatPlan { agent: 0, keyed, lines: lines.iter().map(Line::of).collect() }
 }
 
-fn client(manner: Manner, lines: &[(&str, u64)]) -> ClientPlan {
+pub fn client(manner: Manner, lines: &[(&str, u64)]) -> ClientPlan {
     ClientPlan { manner, requests: lines.iter().map(Line::of).collect(), runs_errands: false }
 }
 

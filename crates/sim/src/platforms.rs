@@ -3,6 +3,7 @@
 
 use crate::books::{AgentLetter, Books, Preview, Reaction, Shown, Stage};
 use crate::mutant::Mutant;
+use crate::owner;
 use crate::plan::Trouble;
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
@@ -224,12 +225,19 @@ impl SimPlatform {
         let outside = &self.outside;
         let chat: usize = outgoing.destination.chat.parse().expect("the simulator numbers its chats");
         let (key, text) = (outgoing.key.clone(), outgoing.text.clone());
-        let reaction = self.reaction(chat, &text);
+        let put = owner::put(&text);
+        let reactions = match &put {
+            Some(put) => owner::reactions(outside, put),
+            None => self.reaction(chat, &text).map(|reaction| (chat, reaction)).into_iter().collect(),
+        };
         outside.write(|books| {
             books.saw(("shown", &key, &text, marked));
             let known = books.shown.iter().any(|shown| shown.key == key);
-            if !known {
-                books.chats[chat].questions.extend(reaction);
+            if let Some(put) = put {
+                owner::shown(books, chat, put);
+            }
+            for (chat, reaction) in reactions.into_iter().filter(|_| !known) {
+                books.chats[chat].questions.push(reaction);
             }
             if !(self.keyed && known) {
                 let at = books.tick();

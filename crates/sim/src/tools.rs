@@ -7,6 +7,7 @@
 use crate::books::{Effect, Hanging, Place, Yes};
 use crate::elicit;
 use crate::mutant::Mutant;
+use crate::owner;
 use crate::platforms::platform_name;
 use crate::review;
 use crate::world::Outside;
@@ -163,6 +164,7 @@ impl SimTools {
             return Returned::Ask { question, patience: outside.plan.people.patience };
         }
         outside.write(|books| {
+            owner::permits(&outside.plan, books, &call.caller.session, id);
             let wanted = books.calls.get(id).and_then(|book| book.wanted).map(|(at, _)| at);
             // Where another agent asked for the turn, the people of its session are asked.
             let asked_by_agent = chat.is_none() && call.caller.reply_to.is_some();

@@ -16,6 +16,7 @@ use crate::log;
 use crate::memory::SimMemory;
 use crate::model::{SimModel, line};
 use crate::mutant::Mutant;
+use crate::owner;
 use crate::past;
 use crate::people::{self, Room};
 use crate::plan::{Crash, LifecyclePlan, Plan, RECALL_PATIENCE};
@@ -604,7 +605,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         reasoning: None,
         recollects: false,
         administrators: Vec::new(),
-        owners: Arc::new(Vec::new),
+        owners: owner::owners(outside),
         writer_thread: false,
         cached: Arc::default(),
     };
