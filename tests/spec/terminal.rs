@@ -149,12 +149,17 @@ fn p31_what_was_typed_before_a_question_never_answers_it() {
     terminal.types("yes\r");
     terminal.sees("done tidying");
     assert!(!old.exists(), "a word after it has");
-    // What the editor had is the next message; what the terminal had is found with the arrow.
+    // What the editor had was sent with the first line and is the next message; what was typed later is only kept.
     until("the line behind it was sent", || {
         place.asked().last().is_some_and(|asked| last_said(asked) == "yes")
     });
     terminal.sees("only repeats what it heard");
     terminal.sees("› ");
+    let users = |asked: &Value| {
+        let messages = asked["messages"].as_array().unwrap().iter();
+        messages.filter(|message| message["role"] == "user").count()
+    };
+    assert_eq!(users(place.asked().last().unwrap()), 2, "neither the other line nor half a line was sent");
     terminal.types("\x1b[A\x1b[A\r"); // behind the line that was sent since
     until("what was set aside comes back", || {
         place.asked().last().is_some_and(|asked| last_said(asked) == "al")
@@ -337,8 +342,7 @@ fn p30_a_dead_model_is_told_of_in_the_chat_and_in_the_status() {
     terminal.sees("did not answer");
     let waited = asked.elapsed();
     terminal.sees("asked again");
-    println!("the dead model was told of after {waited:?}");
-    assert!(waited < Duration::from_secs(20), "{waited:?}: it is told of before it is given up");
+    assert!(waited < Duration::from_secs(2), "{waited:?}: it is told of before it is given up");
     let status = launch.clone().arg("status").run();
     assert_eq!(status.status.code(), Some(1), "{status:?}");
     assert!(status.stdout.contains("the model does not answer"), "{}", status.stdout);
