@@ -39,6 +39,7 @@ mod pairing;
 mod peers;
 mod platforms;
 mod plugins;
+mod promises;
 mod prompts;
 mod refusals;
 mod retries;
