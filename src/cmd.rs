@@ -22,3 +22,8 @@ pub mod sessions;
 pub mod status;
 pub mod stop;
 pub mod why;
+
+/// A port as people type it.
+fn port(text: &str) -> Result<u16, String> {
+    text.trim().parse().map_err(|_| "a port is a number from 1 to 65535, 8642 for example".to_owned())
+}

@@ -19,6 +19,7 @@ mod model;
 mod report;
 
 pub use carried::{becomes, in_a_line};
+pub use meaning::unresolved;
 pub use model::{Endpoint, ModelChoice, ModelTimeouts};
 pub use report::{Remark, Report, Row};
 

@@ -208,14 +208,24 @@ impl Home {
         self.path.join("state.db").exists() || self.path.join("sessions/sessions.json").exists()
     }
 
-    /// A home that somebody names on the command line and that is not there was mistyped, unless a gateway is to
-    /// begin it. Any other may be one that nobody has begun yet.
+    /// For a command that may begin a home: one that is named on the command line and is not there was mistyped.
     pub fn refuse_mistyped(&self) -> anyhow::Result<()> {
-        if self.chosen_by == ChosenBy::CommandLine && !self.path.exists() {
+        match self.chosen_by {
+            ChosenBy::CommandLine => self.refuse_absent(),
+            ChosenBy::Variable(_) | ChosenBy::Default => self.refuse_other_than_directory(),
+        }
+    }
+
+    /// For a command that only looks into a home or works on what is there: without a home it has no answer.
+    pub fn refuse_absent(&self) -> anyhow::Result<()> {
+        if !self.path.exists() {
             let shown = self.path.display();
-            bail!(
-                "there is no home at {shown}; check --home, or begin an agent there with `throughline --home {shown}`"
-            );
+            let check = match self.chosen_by {
+                ChosenBy::CommandLine => "check --home".to_owned(),
+                ChosenBy::Variable(name) => format!("check ${name}"),
+                ChosenBy::Default => "name another with --home".to_owned(),
+            };
+            bail!("there is no home at {shown}; {check}, or begin an agent there with `throughline --home {shown}`");
         }
         self.refuse_other_than_directory()
     }

@@ -134,7 +134,7 @@ fn main() -> ExitCode {
         Some(Command::Adopt(command)) => command.run(&environment, wire::now(), &page, &mut out),
         Some(Command::Audit(command)) => command.run(homes, &environment, &page, &mut out),
         Some(Command::Doctor(command)) => command.run(homes, &environment, &page, &mut out),
-        Some(Command::Backup(command)) => wire::only(homes, &environment)
+        Some(Command::Backup(command)) => wire::existing(homes, &environment)
             .and_then(|home| command.run(&home, all_profiles, &environment, &mut out)),
         Some(Command::Restore(command)) => {
             command.run(|| wire::only(homes, &environment), &environment, &mut out)

@@ -20,18 +20,19 @@ use crate::cmd::status::{Place, outside as outside_of};
 use crate::comeback;
 use crate::config::{
     Endpoint, Environment, ModelChoice, ModelTimeouts, Overrides, Review, Settings, Sourced, Written,
+    unresolved,
 };
 use crate::descriptors;
 use crate::equip::plugins::{self, Plugins};
 use crate::equip::{self, Equipment, compressor};
-use crate::home::{self, Address, Home, Ownership};
+use crate::home::{self, Address, ChosenBy, Home, Ownership};
 use crate::host::{Introduction, Plan};
 use crate::ledger::{self, SharedLedger};
 use crate::out::Page;
 use crate::token::Tokens;
 use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -297,32 +298,37 @@ pub async fn bind(host: &str, port: u16) -> anyhow::Result<TcpListener> {
     let name = host.trim_matches(['[', ']']);
     let addresses: Vec<SocketAddr> = match tokio::net::lookup_host((name, port)).await {
         Ok(addresses) => addresses.collect(),
-        Err(error) => bail!(
-            "the API cannot listen on {host}:{port}: {host} is no address, and no name that has one ({error}). Set --host or \
-             API_SERVER_HOST to 127.0.0.1, or to an address of this machine"
-        ),
+        Err(error) => bail!("the API cannot listen on {host}:{port}: {}", unresolved(host, &error)),
     };
     TcpListener::bind(&addresses[..]).await.map_err(|error| unheard(host, port, &error))
 }
 
-/// Why nobody can listen there, and what to do about it.
+/// Why the API cannot listen there, and what to do about it.
 fn unheard(host: &str, port: u16, error: &std::io::Error) -> anyhow::Error {
-    use std::io::ErrorKind;
-    let advice = match error.kind() {
-        ErrorKind::PermissionDenied if port < 1024 => {
-            "Ports below 1024 need rights that this user does not have. Choose another with --port or API_SERVER_PORT, 8642 \
-             for example, and let a proxy listen on this one"
-        }
-        ErrorKind::AddrInUse => {
-            "Another program listens there. Stop it, or choose another port with --port or API_SERVER_PORT"
-        }
+    let of_the_port = port_advice(port, error, "--port or API_SERVER_PORT, 8642 for example");
+    let advice = of_the_port.unwrap_or_else(|| match error.kind() {
         ErrorKind::AddrNotAvailable => {
             "This machine does not have that address. Set --host or API_SERVER_HOST to 127.0.0.1, or to an address of this \
              machine"
+                .to_owned()
         }
-        _ => "Choose another address with --host and --port, or with API_SERVER_HOST and API_SERVER_PORT",
-    };
+        _ => "Choose another address with --host and --port, or with API_SERVER_HOST and API_SERVER_PORT".to_owned(),
+    });
     anyhow::anyhow!("the API cannot listen on {host}:{port} ({error}). {advice}")
+}
+
+/// What to do about a port that a program cannot listen on. `option` says how another one is chosen.
+pub fn port_advice(port: u16, error: &std::io::Error, option: &str) -> Option<String> {
+    match error.kind() {
+        ErrorKind::PermissionDenied if port < 1024 => Some(format!(
+            "Ports below 1024 need rights that this user does not have. Choose another with {option}, and let a proxy listen \
+             on this one"
+        )),
+        ErrorKind::AddrInUse => Some(format!(
+            "Another program listens there. Stop it, or choose another port with {option}"
+        )),
+        _ => None,
+    }
 }
 
 fn listen(socket: TcpListener, router: throughline_server::Router) -> anyhow::Result<Listener> {
@@ -433,8 +439,7 @@ pub fn mcp(
     page: &Page,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let home = only(homes, environment)?;
-    home.refuse_mistyped()?;
+    let home = existing(homes, environment)?;
     let serve = match command {
         Mcp::Serve(serve) => serve,
         command => return mcp_servers(command, &home, environment, page, out),
@@ -519,7 +524,7 @@ struct Evaluated<'a> {
 
 impl Evaluated<'_> {
     fn settings(&self) -> anyhow::Result<(Home, Settings)> {
-        let home = only(self.homes, self.environment)?;
+        let home = existing(self.homes, self.environment)?;
         let written = Written::read(&home, self.environment, Overrides::default())?;
         let (settings, _) =
             written.map_or_else(|report| report, |written| written.report()).into_settings()?;
@@ -558,7 +563,7 @@ impl Surroundings for Evaluated<'_> {
 
 /// What was said in the one home that is meant.
 pub fn reader(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<throughline_store::Reader> {
-    let home = only(homes, environment)?;
+    let home = existing(homes, environment)?;
     Ok(throughline_store::Home::at(home.path()).reader()?)
 }
 
@@ -569,8 +574,7 @@ pub fn pairing(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let home = only(homes, environment)?;
-    home.refuse_other_than_directory()?;
+    let home = existing(homes, environment)?;
     let dotenv = std::fs::read(home.path().join(".env")).unwrap_or_default();
     let dotenv = Dotenv::parse(&dotenv, &|name| environment.get(name));
     let variable = |name: &str| match dotenv.get(name) {
@@ -588,14 +592,13 @@ fn plugin_check(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let place = tempfile::tempdir().context("there is no place for the plugin to work in")?;
-    let home = only(homes, environment)?;
-    let is_named = check.name().is_some();
-    if homes.is_empty() && !is_named {
+    if homes.is_empty() && check.name().is_none() {
         let empty = cmd::plugin::copied(&place.path().join("nowhere"), place.path())?;
         let checked = check.command(&empty, Vec::new());
         return check.run(checked, out);
     }
-    home.refuse_other_than_directory()?;
+    let home = only(homes, environment)?;
+    home.refuse_mistyped()?;
     let copy = cmd::plugin::copied(home.path(), place.path())?;
     let untried = format!("what it keeps in {}", home.path().display());
     let by_name = match check.name() {
@@ -632,8 +635,7 @@ pub fn plugin(
         Plugin::New(new) => return new.run(out),
         command => command,
     };
-    let home = only(homes, environment)?;
-    home.refuse_other_than_directory()?;
+    let home = existing(homes, environment)?;
     if let Plugin::Logs(logs) = &command {
         return logs.run(&home, out);
     }
@@ -674,8 +676,7 @@ pub fn memory(
         Memory::Retry(retry) => return retry_memory(&retry, homes, environment, out),
         command => command,
     };
-    let home = only(homes, environment)?;
-    home.refuse_other_than_directory()?;
+    let home = existing(homes, environment)?;
     let report = match Written::read(&home, environment, Overrides::default())? {
         Ok(written) => written.report(),
         Err(report) => report,
@@ -703,7 +704,7 @@ fn retry_memory(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let home = only(homes, environment)?;
+    let home = existing(homes, environment)?;
     match held(&home, environment)? {
         Held::There(gateway, runtime) => runtime.block_on(command.there(&gateway, out)),
         Held::Here(mut store, _ownership) => command.here(&mut store, SystemClock::new().now(), out),
@@ -718,7 +719,7 @@ pub fn prune(
     page: &Page,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let home = only(homes, environment)?;
+    let home = existing(homes, environment)?;
     let now = SystemClock::new().now();
     let reader = throughline_store::Home::at(home.path()).reader()?;
     let found = command.look(home.path(), &reader, now)?;
@@ -745,7 +746,7 @@ pub fn forget(
     page: &Page,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let home = only(homes, environment)?;
+    let home = existing(homes, environment)?;
     let reader = throughline_store::Home::at(home.path()).reader()?;
     if command.wants_receipts() {
         return command.show_receipts(&reader, page, out);
@@ -850,7 +851,7 @@ pub fn restore(
     environment: &Environment,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let home = only(homes, environment)?;
+    let home = existing(homes, environment)?;
     let reader = throughline_store::Home::at(home.path()).reader()?;
     command.meant(&reader)?; // before anything else is looked at
     match held(&home, environment)? {
@@ -915,6 +916,14 @@ fn endpoint(home: &Home, address: &Address, key: &Secret) -> client::Endpoint {
     endpoint
 }
 
+/// The one home that is meant, which is there.
+pub fn existing(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Home> {
+    let home = only(homes, environment)?;
+    home.refuse_absent()?;
+    Ok(home)
+}
+
+/// The one home that is meant, which need not be there yet.
 pub fn only(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<Home> {
     let mut homes = home::choose(homes, &|name| environment.get(name))?;
     match (homes.pop(), homes.is_empty()) {
@@ -1113,12 +1122,12 @@ pub fn look(
     environment: &Environment,
     look: impl AsyncFnOnce(Vec<Place>, Time) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
-    let is_given = !homes.is_empty();
     let mut places = Vec::new();
     for (name, home) in meant(homes, all_profiles, environment)? {
-        if !home.path().is_dir() && !is_given {
-            continue; // where one would be, if anybody had begun one
+        if home.chosen_by == ChosenBy::Default && !home.path().exists() {
+            continue; // no agent was ever begun in the place that is looked at unasked
         }
+        home.refuse_absent()?;
         let occupied = home.owner().map(|owner| owner.to_string());
         // A file that cannot be read is for `config check` and the start to say.
         let written = Written::read(&home, environment, Overrides::default()).ok().and_then(Result::ok);

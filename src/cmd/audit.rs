@@ -93,6 +93,7 @@ impl Audit {
             None => {}
         }
         for home in &homes {
+            home.refuse_absent()?;
             verdict.look_at(home)?;
         }
         match self.json {

@@ -46,6 +46,7 @@ impl Check {
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         let homes = home::choose(homes, &|name| environment.get(name))?;
+        homes.iter().try_for_each(Home::refuse_absent)?;
         let mut is_good = true;
         for (nth, home) in homes.iter().enumerate() {
             if nth > 0 {

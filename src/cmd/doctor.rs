@@ -80,6 +80,7 @@ impl Doctor {
         let mut found = Vec::new();
         let mut told = Vec::new();
         for home in &homes {
+            home.refuse_absent()?;
             if !home.path().join("state.db").exists() {
                 bail!("{} has no state.db: there is nothing to examine", home.path().display());
             }

@@ -5,7 +5,8 @@
 
 use crate::client::{Client, ClientError, Event, Line};
 use crate::out::{Column, Page, Table, one_line, write_json};
-use anyhow::{Context, bail};
+use crate::wire::port_advice;
+use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
 use std::net::Ipv4Addr;
@@ -45,7 +46,7 @@ pub enum Mcp {
 pub struct Serve {
     /// Over HTTP at this port of 127.0.0.1 (8643 if none is given), with the key of the API; without it, on standard
     /// input and output
-    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8643")]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "8643", value_parser = super::port)]
     http: Option<u16>,
 }
 
@@ -93,9 +94,12 @@ impl Serve {
             serve::serve(surface).await?;
             return Ok(ExitCode::SUCCESS);
         };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(|| {
-            let advice = if port == HTTP_PORT { "; give another with --http PORT" } else { "" };
-            format!("cannot listen at port {port} of 127.0.0.1{advice}")
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+        let listener = listener.map_err(|error| {
+            let option = format!("--http PORT, {HTTP_PORT} for example");
+            let advice = port_advice(port, &error, &option);
+            let advice = advice.unwrap_or_else(|| format!("Choose another port with {option}"));
+            anyhow!("MCP cannot be served at port {port} of 127.0.0.1 ({error}). {advice}")
         })?;
         eprintln!(
             "MCP is served at http://{}{}; clients send the key of the API as `Authorization: Bearer …`. Ctrl-C ends it.",

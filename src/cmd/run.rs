@@ -43,15 +43,11 @@ pub struct Run {
     #[arg(long)]
     host: Option<String>,
     /// Where the API listens: a number from 1 to 65535; 0 takes one that is free
-    #[arg(long, value_parser = port)]
+    #[arg(long, value_parser = super::port)]
     port: Option<u16>,
     /// What is logged: error, warn, info, debug, trace, or a filter for modules
     #[arg(long, value_name = "FILTER")]
     log_level: Option<String>,
-}
-
-fn port(text: &str) -> Result<u16, String> {
-    text.trim().parse().map_err(|_| "a port is a number from 1 to 65535, 8642 for example".to_owned())
 }
 
 /// Where the log says what the standard error hears anyway, as the last words of the process.

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::home::{ChosenBy, KEY_LENGTH_MIN};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
 use throughline_core::chain;
 use throughline_hermes::config::{By, ChainPlatform, Notice, provider, split_origins, window};
 use throughline_hermes::file_policy;
@@ -607,11 +608,15 @@ fn check_key(host: &Sourced<String>, key: Option<&Sourced<Secret>>, report: &mut
     match key {
         None if !is_loopback(&host.value) => report.refuse(
             &host.origin,
-            format!(
-                "the API would listen on {}, where others reach it, without a key of your choice; set \
-                 API_SERVER_KEY in {ENV_FILE}, or listen on {HOST}",
-                host.value
-            ),
+            match resolved(&host.value) {
+                // A key would not help: there is no such place.
+                Err(error) => format!("the API cannot listen: {}", unresolved(&host.value, &error)),
+                Ok(()) => format!(
+                    "the API would listen on {}, where others reach it, without a key of your choice; set \
+                     API_SERVER_KEY in {ENV_FILE}, or listen on {HOST}",
+                    host.value
+                ),
+            },
         ),
         Some(key) if !provider::is_usable_secret(key.value.expose(), KEY_LENGTH_MIN) => report.refuse(
             &key.origin,
@@ -625,6 +630,20 @@ fn check_key(host: &Sourced<String>, key: Option<&Sourced<Secret>>, report: &mut
         }
         _ => {}
     }
+}
+
+/// Whether a host is an address, or a name that has one.
+fn resolved(host: &str) -> io::Result<()> {
+    let mut found = (host.trim_matches(['[', ']']), 0).to_socket_addrs()?;
+    found.next().map(drop).ok_or_else(|| io::Error::other("the name has no address"))
+}
+
+/// What is wrong with a host that no address is known of, and what to do about it.
+pub fn unresolved(host: &str, error: &io::Error) -> String {
+    format!(
+        "{host} is no address, and no name that has one ({error}). Set --host or API_SERVER_HOST to {HOST}, or to an \
+         address of this machine"
+    )
 }
 
 fn is_loopback(host: &str) -> bool {

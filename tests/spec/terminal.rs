@@ -314,9 +314,14 @@ fn a_start_that_fails_says_so_once_with_what_to_do_next() {
 fn a_mistyped_home_is_named_and_not_made() {
     let place = Place::new();
     let home = place.file("no-such-home");
-    for words in
-        [&["status"][..], &["chat", "-q", "hello"], &["stop", "--all"], &["restart"], &["mcp", "serve"]]
-    {
+    for words in [
+        &["status"][..],
+        &["chat", "-q", "hello"],
+        &["stop", "--all"],
+        &["restart"],
+        &["mcp", "serve"],
+        &["plugin", "check", "notes"],
+    ] {
         let launch = Launch::on(&place, &[&home]);
         let ended = words.iter().fold(launch, |launch, word| launch.arg(*word)).run();
         assert_eq!(ended.status.code(), Some(1), "{words:?}: {ended:?}");
@@ -324,6 +329,84 @@ fn a_mistyped_home_is_named_and_not_made() {
         assert!(ended.stderr.contains("check --home"), "{words:?}: {ended:?}");
         assert!(!home.exists(), "{words:?} made it");
     }
+}
+
+/// Every command that looks into a home, or works on what is in one.
+const ON_A_HOME: [&[&str]; 23] = [
+    &["sessions", "list"],
+    &["sessions", "search", "tea"],
+    &["sessions", "restore", "20260528_093510_66bfaec7.snapshot.20260528T093510.000000Z"],
+    &["why", "1"],
+    &["audit"],
+    &["doctor"],
+    &["backup"],
+    &["prune"],
+    &["forget", "person", "telegram:42"],
+    &["forget", "--receipts"],
+    &["memory", "status"],
+    &["memory", "show"],
+    &["memory", "jobs"],
+    &["memory", "retry"],
+    &["config", "check"],
+    &["pairing", "list"],
+    &["pairing", "clear-pending"],
+    &["plugin", "list"],
+    &["plugin", "logs", "notes"],
+    &["mcp", "list"],
+    &["mcp", "test", "travel"],
+    &["mcp", "serve"],
+    &["eval", "compression", "--summariser", "model"],
+];
+
+#[test]
+fn p30_a_command_names_the_home_that_is_not_there_however_it_was_chosen() {
+    let place = Place::new();
+    let home = place.file("no-such-home");
+    let usual = place.file("user/.throughline");
+    for words in ON_A_HOME {
+        for (launch, home, advice) in [
+            (Launch::on(&place, &[&home]), &home, "check --home"),
+            (Launch::on(&place, &[]).env("HERMES_HOME", &home), &home, "check $HERMES_HOME"),
+            (Launch::on(&place, &[]), &usual, "name another with --home"),
+        ] {
+            let ended = words.iter().fold(launch, |launch, word| launch.arg(*word)).run();
+            let told = format!("throughline: there is no home at {}; {advice}", home.display());
+            assert!(ended.stderr.starts_with(&told), "{words:?}: {ended:?}");
+            assert_eq!(ended.status.code(), Some(1), "{words:?}: {ended:?}");
+            assert!(!home.exists(), "{words:?} made it");
+        }
+    }
+    let status = Launch::on(&place, &[]).env("HERMES_HOME", &home).arg("status").run();
+    assert!(!status.status.success() && status.stderr.contains("check $HERMES_HOME"), "{status:?}");
+}
+
+#[test]
+fn p30_a_place_to_listen_that_does_not_exist_is_named_with_what_to_do() {
+    let place = Place::new();
+    let keyless = place.launch().without("API_SERVER_KEY").arg("--host").arg("no.such.host.invalid").run();
+    let told = &keyless.stderr;
+    assert!(told.contains("no.such.host.invalid is no address, and no name that has one"), "{told}");
+    assert!(told.contains("Set --host or API_SERVER_HOST to 127.0.0.1"), "{told}");
+    assert!(!told.contains("API_SERVER_KEY"), "a key would not help: {told}");
+    assert_eq!(keyless.status.code(), Some(1), "{keyless:?}");
+    // An address that is there, and open to others, still needs a key.
+    let open = place.launch().without("API_SERVER_KEY").arg("--host").arg("0.0.0.0").run();
+    assert!(open.stderr.contains("set API_SERVER_KEY") && !open.status.success(), "{open:?}");
+
+    let serve = || place.launch().arg("mcp").arg("serve").arg("--http");
+    for port in ["abc", "70000"] {
+        let ended = serve().arg(port).run();
+        assert!(ended.stderr.contains(&format!("'{port}'")), "{ended:?}");
+        assert!(ended.stderr.contains("a port is a number from 1 to 65535"), "{ended:?}");
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    }
+    place.write("home/config.yaml", "model: rehearsal\n");
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ended = serve().arg(&port).run();
+    let told = format!("MCP cannot be served at port {port} of 127.0.0.1");
+    assert!(ended.stderr.contains(&told) && ended.stderr.contains("with --http PORT"), "{ended:?}");
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn failures(checked: &Ended) -> Vec<&str> {
 #[test]
 fn a_plugin_that_was_just_written_keeps_to_the_protocol() {
     let place = Place::new();
+    place.write("home/config.yaml", "");
     for kind in ["engine", "provider"] {
         let directory = place.file(&format!("my-{kind}"));
         let written = place
@@ -38,6 +39,7 @@ fn a_plugin_that_was_just_written_keeps_to_the_protocol() {
 #[test]
 fn our_own_examples_pass_the_check_as_anybody_elses_do() {
     let place = Place::new();
+    place.write("home/config.yaml", "");
     let example = |name: &str| vec![chaos::program().with_file_name(name).display().to_string()];
     let script = |name: &str| {
         vec!["python3".to_owned(), root().join("plugins/examples").join(name).display().to_string()]
