@@ -1,9 +1,11 @@
 //! Orders to the gateway, as people type them: `/new`, `/stop`, `/steer`, `/approve` …
 
+mod argument;
 mod errand;
 pub mod skill;
 mod table;
 
+pub use argument::not_done;
 pub use errand::{Errand, Found, Past};
 pub use table::{ALL, Entry, elsewhere, find, help, instead_of};
 
@@ -111,6 +113,9 @@ impl Command {
         };
         let text = || argument.to_owned();
         let some = || (!argument.is_empty()).then(text);
+        if not_done(entry.name, argument).is_some() {
+            return Some(Command::Errand(Errand::Other { name: entry.name.into(), argument: text() }));
+        }
         Some(match entry.name {
             "new" => match some() {
                 None => Command::New { successor: mint(Newborn::Next) },
@@ -359,6 +364,12 @@ mod tests {
             ("/reload_mcp", other("reload-mcp", "")),
             ("/model gpt --global", other("model", "gpt --global")),
             ("/yolo", Some(Command::Yolo)),
+            ("/yolo off", other("yolo", "off")),
+            ("/stop it all", Some(Command::Stop)),
+            ("/retry with tea", other("retry", "with tea")),
+            ("/approve no", other("approve", "no")),
+            ("/verbose loud", other("verbose", "loud")),
+            ("/snap list", other("snapshot", "list")),
             ("/verbose all", Some(Command::Verbose { level: Some(ToolProgress::All) })),
             ("/commands 2", other("commands", "2")),
             ("/kanban list", Some(Command::Absent { name: "kanban".into() })),

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::command::{ALL, Entry, Errand, Found, Past};
+use throughline_core::command::{ALL, Entry, Errand, Found, Past, not_done};
 use throughline_core::input::{BACKGROUND, Birth, DedupeKey, Kind, Request, Trace};
 use throughline_core::memory::{Naming, Scope as Whose};
 use throughline_core::message::Body;
@@ -114,9 +114,12 @@ impl Order {
                      whom allow_admin_from names."
                 )))
             }
-            Errand::Other { name, argument } => match home.clerk.carry_out(&self.asked).await {
-                Some(found) => Ok(found),
-                None => self.other(home, name, argument).await,
+            Errand::Other { name, argument } => match not_done(name, argument) {
+                Some(said) => Ok(Found::Said(said)),
+                None => match home.clerk.carry_out(&self.asked).await {
+                    Some(found) => Ok(found),
+                    None => self.other(home, name, argument).await,
+                },
             },
         }
     }
