@@ -49,7 +49,9 @@ pub struct Attendant {
     environment: Environment,
     tools: Arc<dyn Tools>,
     memory: Memory,
-    /// Starts the process again. None: nobody here can.
+    /// What the process was started with.
+    pub overrides: Overrides,
+    /// Starts the process again. None: it cannot.
     pub restart: Option<Box<dyn Fn() + Send + Sync>>,
     /// Of the Model Context Protocol.
     pub servers: Option<Arc<Mcp>>,
@@ -63,6 +65,7 @@ pub struct Attendant {
 pub struct Providers {
     pub home: Home,
     pub environment: Environment,
+    pub overrides: Overrides,
     pub http: throughline_net::Client,
 }
 
@@ -77,7 +80,7 @@ impl Models for Providers {
     }
 
     fn choose(&self, name: &str) -> Result<Arc<dyn Model>, String> {
-        let overrides = Overrides { model: Some(name.to_owned()), ..Overrides::default() };
+        let overrides = Overrides { model: Some(name.to_owned()), ..self.overrides.clone() };
         let written = Written::read(&self.home, &self.environment, overrides);
         let report = match written {
             Ok(Ok(written)) => written.report(),
@@ -106,6 +109,7 @@ impl Attendant {
             environment,
             tools,
             memory,
+            overrides: Overrides::default(),
             restart: None,
             servers: None,
             plugins: None,
@@ -208,7 +212,7 @@ impl Attendant {
     /// As config.yaml and .env say now. What is said of them is what they answered.
     async fn reload_servers(&self) -> String {
         let Some(servers) = &self.servers else { return "There are no MCP servers here.".into() };
-        let written = Written::read(&self.home, &self.environment, Overrides::default());
+        let written = Written::read(&self.home, &self.environment, self.overrides.clone());
         let report = match written {
             Ok(Ok(written)) => written.report(),
             Ok(Err(report)) => report,
@@ -230,6 +234,7 @@ impl Attendant {
         let providers = Providers {
             home: self.home.clone(),
             environment: self.environment.clone(),
+            overrides: self.overrides.clone(),
             http: crate::wire::http(),
         };
         if let Err(why) = providers.choose(name) {

@@ -211,6 +211,8 @@ pub struct Settings {
     pub secrets: BTreeMap<String, Secret>,
     /// The variables that the process was started with.
     pub environment: Environment,
+    /// The options that it was started with: they count for whatever is read later, too.
+    pub overrides: Overrides,
     pub compression: Compression,
     pub review: Review,
     pub session_reset: SessionReset,

@@ -217,6 +217,11 @@ pub struct Mcp {
 }
 
 impl Mcp {
+    /// The group of a tool; None if there is none of that name.
+    pub fn toolset_of(&self, tool: &str) -> Option<String> {
+        self.toolbox.toolset_of(tool)
+    }
+
     /// Lets all servers go, and connects those that the settings name now. Returns when each has been
     /// reached, or has failed once, or has had its time.
     pub async fn reload(&self, home: &Path, settings: &Settings) -> Vec<ServerStatus> {

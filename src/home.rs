@@ -225,7 +225,9 @@ impl Home {
                 ChosenBy::Variable(name) => format!("check ${name}"),
                 ChosenBy::Default => "name another with --home".to_owned(),
             };
-            bail!("there is no home at {shown}; {check}, or begin an agent there with `throughline --home {shown}`");
+            bail!(
+                "there is no home at {shown}; {check}, or begin an agent there with `throughline --home {shown}`"
+            );
         }
         self.refuse_other_than_directory()
     }

@@ -231,6 +231,7 @@ pub async fn start(
     };
     let own = equipment.memory.clone();
     let mut attendant = Attendant::new(&home, name, &settings.environment, tools, own);
+    attendant.overrides = settings.overrides.clone();
     attendant.restart = company.is_host.then(|| Box::new(restart) as Box<dyn Fn() + Send + Sync>);
     attendant.servers = Some(equipment.mcp.clone());
     attendant.plugins = Some((equipment.plugins.clone(), equipment.hands.clone()));
@@ -241,6 +242,7 @@ pub async fn start(
         models: Arc::new(Providers {
             home: home.clone(),
             environment: settings.environment.clone(),
+            overrides: settings.overrides.clone(),
             http: company.http.clone(),
         }),
         ..parts(&store, model.clone(), settings, &equipment, compressor, platforms, company.ledger.clone())
@@ -324,9 +326,9 @@ pub fn port_advice(port: u16, error: &std::io::Error, option: &str) -> Option<St
             "Ports below 1024 need rights that this user does not have. Choose another with {option}, and let a proxy listen \
              on this one"
         )),
-        ErrorKind::AddrInUse => Some(format!(
-            "Another program listens there. Stop it, or choose another port with {option}"
-        )),
+        ErrorKind::AddrInUse => {
+            Some(format!("Another program listens there. Stop it, or choose another port with {option}"))
+        }
         _ => None,
     }
 }

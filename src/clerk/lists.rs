@@ -7,15 +7,15 @@
 //! Deliberately absent: who may order what about the machine; the gateway asks that first.
 
 use super::{Attendant, OUTPUT_CHARS_MAX, cut};
-use crate::config::{Overrides, Report, Settings, Written};
+use crate::config::{Report, Row, Settings, Written};
 use crate::home::{private_directory, private_file, sync_directory};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use throughline_core::message::{Body, Message};
 use throughline_core::port::{Assignment, Read, StoreError};
 use throughline_core::prompt::Digest;
 use throughline_core::session::BusyInput;
-use throughline_hermes::toolset::Toolsets;
 
 /// As much of a message as Hermes shows in a list.
 const PREVIEW_CHARS: usize = 400;
@@ -152,16 +152,13 @@ impl Attendant {
     }
 
     fn toolsets(&self, asked: &Assignment) -> String {
-        let settings = match self.settings() {
-            Ok((settings, _)) => settings,
-            Err(why) => return why,
-        };
-        let toolsets = Toolsets::for_platform(&settings.tools.switches, &asked.source);
-        let lines = toolsets.names().into_iter().map(|name| format!("  (*) {name}")).collect::<Vec<_>>();
+        let offer = self.tools.offer(&super::caller(asked));
+        let tools = offer.map(|offer| offer.names.clone()).unwrap_or_default();
+        let toolset_of = |tool: &String| self.servers.as_ref().and_then(|mcp| mcp.toolset_of(tool));
         listing(
             "Available Toolsets\n  (*) = currently enabled",
             "No toolset is enabled here.",
-            lines.into_iter(),
+            toolset_lines(tools.iter().filter_map(toolset_of)).into_iter(),
             asked,
         )
     }
@@ -182,9 +179,9 @@ impl Attendant {
         )
     }
 
-    /// What the files say now, and as a table.
-    fn settings(&self) -> Result<(Settings, Vec<crate::config::Row>), String> {
-        let mut report: Report = match Written::read(&self.home, &self.environment, Overrides::default()) {
+    /// What the files say now, with the options of the start, and as a table.
+    fn settings(&self) -> Result<(Settings, Vec<Row>), String> {
+        let mut report: Report = match Written::read(&self.home, &self.environment, self.overrides.clone()) {
             Ok(Ok(written)) => written.report(),
             Ok(Err(report)) => report,
             Err(error) => return Err(format!("The configuration cannot be read: {error:#}.")),
@@ -225,17 +222,18 @@ impl Attendant {
 
     fn debug(&self) -> String {
         let home = self.home.path();
-        let model = match self.settings() {
-            Ok((_, rows)) => rows
-                .iter()
-                .filter(|row| row.name.starts_with("model"))
-                .map(|row| format!("{} = {}", row.name, row.value))
-                .collect::<Vec<_>>()
-                .join(", "),
+        let settings = match self.settings() {
+            Ok((_, rows)) => debugged(&rows),
             Err(why) => why,
         };
+        // Where it really is: a port of 0 takes one that is free, and profiles share a listener.
+        let api = self
+            .home
+            .address()
+            .map_or("does not listen yet".to_owned(), |address| format!("http://{address}"));
         format!(
-            "Debug report (nothing was uploaded)\n  Throughline {} on {} {}, pid {}\n  Home: {}\n  {model}\n  Logs: {}\n\
+            "Debug report (nothing was uploaded)\n  Throughline {} on {} {}, pid {}\n  Home: {}\n  API: {api}\n  {settings}\n  \
+             Logs: {}\n\
              `throughline status --json`, `throughline doctor` and `throughline audit` say more.",
             env!("CARGO_PKG_VERSION"),
             std::env::consts::OS,
@@ -245,6 +243,22 @@ impl Attendant {
             home.join("logs").display(),
         )
     }
+}
+
+/// How many of the agent's tools each toolset has, as Hermes lists them.
+fn toolset_lines(toolsets: impl Iterator<Item = String>) -> Vec<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    toolsets.for_each(|name| *counts.entry(name).or_default() += 1);
+    counts.iter().map(|(name, count)| format!("  (*) {name:<18} [{count:>2} tools]")).collect()
+}
+
+/// The rows that say which model answers and where the API listens, each with where it came from.
+fn debugged(rows: &[Row]) -> String {
+    let shown = rows.iter().filter(|row| {
+        row.name.starts_with("model") || matches!(row.name.as_str(), "api_server.host" | "api_server.port")
+    });
+    let shown = shown.map(|row| format!("{} = {} ({})", row.name, row.value, row.origin));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// How much may be said there.

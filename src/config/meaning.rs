@@ -109,6 +109,7 @@ impl Written {
                 tools: self.config.tools.clone(),
                 secrets: self.secrets(),
                 environment: self.environment.clone(),
+                overrides: self.overrides.clone(),
                 compression,
                 review,
                 session_reset,

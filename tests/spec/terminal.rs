@@ -485,3 +485,72 @@ fn p31_commands_that_show_the_machine_answer_at_the_terminal_and_show_no_secret(
     }
     assert!(said(Some("mine"), "/clear").contains("successor"));
 }
+
+/// What the terminal is told, as text.
+fn told(client: &crate::gateway::Client, text: &str) -> String {
+    let answer = client.post("/api/control/chat", &[], &json!({"text": text, "session": "mine"})).unwrap();
+    answer.text().replace("\\n", "\n").replace("\\\"", "\"")
+}
+
+#[test]
+fn p4_a_list_of_toolsets_has_those_whose_tools_the_agent_has() {
+    let place = Place::new();
+    // Hermes switches all of these on; this program has no browser, no speech and no pictures.
+    place.write("home/config.yaml", "platform_toolsets: {cli: [hermes-cli, browser, tts, image_gen]}\n");
+    let gateway = place.rehearsing(&json!({})).start();
+    let client = &gateway.client;
+    told(client, "Where is the tea?");
+    let listed = told(client, "/toolsets");
+    for name in ["terminal", "file", "skills", "todo"] {
+        assert!(listed.contains(&format!("(*) {name} ")), "{name}: {listed}");
+    }
+    for name in ["browser", "tts", "image_gen", "vision", "web", "cronjob", "kanban"] {
+        assert!(!listed.contains(name), "{name} is not there: {listed}");
+    }
+    let total: usize =
+        told(client, "/tools").split("Total: ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let counted =
+        listed.split('[').skip(1).map(|rest| rest.split(" tools]").next().unwrap().trim().parse::<usize>());
+    assert_eq!(counted.map(Result::unwrap).sum::<usize>(), total, "every tool is in one of them: {listed}");
+}
+
+#[test]
+fn p4_what_shows_the_settings_knows_the_options_of_the_start() {
+    let place = Place::new();
+    let port = crate::gateway::free_port();
+    let launch =
+        place.rehearsing(&json!({})).arg("--host").arg("127.0.0.1").arg("--port").arg(port.to_string());
+    let gateway = launch.at_port(port).start();
+    let client = &gateway.client;
+    told(client, "Where is the tea?");
+    for command in ["/config", "/debug"] {
+        let answer = told(client, command).replace("  ", " ");
+        assert!(answer.contains("api_server.host = 127.0.0.1 (command line)"), "{command}: {answer}");
+        assert!(answer.contains(&format!("api_server.port = {port} (command line)")), "{command}: {answer}");
+    }
+    assert!(told(client, "/debug").contains(&format!("API: http://127.0.0.1:{port}")));
+}
+
+#[test]
+fn p4_an_order_with_an_argument_that_is_not_carried_out_says_so_with_what_to_use() {
+    let place = Place::new();
+    let gateway = place.rehearsing(&json!({})).start();
+    let client = &gateway.client;
+    told(client, "Where is the tea?");
+    for (order, instead) in [
+        ("/tools disable x", "agent.disabled_toolsets"),
+        ("/snapshot create", "`throughline backup`"),
+        ("/busy bogus", "display.busy_input_mode"),
+        ("/plugins enable y", "`throughline plugin enable <name>`"),
+        ("/topic off", "/new begins another one here"),
+        ("/yolo off", "/yolo alone switches"),
+        ("/verbose loud", "/verbose [off|new|all|verbose]"),
+        ("/retry with tea", "/undo"),
+    ] {
+        let answer = told(client, order);
+        assert!(answer.contains(&format!("\"{order}\" was not carried out")), "{order}: {answer}");
+        assert!(answer.contains(instead), "{order}: {answer}");
+    }
+    assert!(told(client, "/tools list").contains("Available Tools"));
+    assert!(told(client, "/yolo").contains("no longer asked about"), "`/yolo off` has not switched anything");
+}
