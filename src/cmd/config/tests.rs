@@ -83,11 +83,14 @@ fn check_lists_plugins_and_what_of_them_is_off() {
 #[test]
 fn check_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let home = directory.path().join("absent");
     let environment = Environment::from([("HOME", "/nowhere"), ("HERMES_MANAGED_DIR", "/nowhere")]);
     let mut out = Vec::new();
-    Check { all: false }.run(std::slice::from_ref(&home), &environment, &mut out).unwrap();
-    assert!(!home.exists());
+    Check { all: false }.run(&[directory.path().to_owned()], &environment, &mut out).unwrap();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "an empty home stays empty");
+    let absent = directory.path().join("absent");
+    let error = Check { all: false }.run(std::slice::from_ref(&absent), &environment, &mut out).unwrap_err();
+    assert!(error.to_string().contains("there is no home at"), "{error}");
+    assert!(!absent.exists());
 }
 
 /// A reader that hangs up, as `head` does.
@@ -105,8 +108,10 @@ impl Write for Closed {
 
 #[test]
 fn a_closed_pipe_is_an_error_and_no_panic() {
+    let directory = tempfile::tempdir().unwrap();
     let environment = Environment::from([("HOME", "/nowhere")]);
-    let error = Check { all: false }.run(&["/nowhere".into()], &environment, &mut Closed).unwrap_err();
+    let error =
+        Check { all: false }.run(&[directory.path().to_owned()], &environment, &mut Closed).unwrap_err();
     assert_eq!(error.downcast_ref::<io::Error>().map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
 }
 
