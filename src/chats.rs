@@ -340,7 +340,11 @@ impl Told<'_> {
         // The file says `auto_thread`, the environment `DISCORD_AUTO_THREAD`: one set of names below here.
         let variable = |name: &str| {
             let key = name.strip_prefix("DISCORD_").unwrap_or(name).to_lowercase();
-            self.variable(name).or_else(|| self.described.extra.get(&key).map(plain))
+            let written = || match key.strip_prefix("allow_mention_") {
+                Some(whom) => self.described.extra.get("allow_mentions")?.get(whom),
+                None => None,
+            };
+            self.variable(name).or_else(|| written().or_else(|| self.described.extra.get(&key)).map(plain))
         };
         let commands = command::ALL.iter().map(|entry| discord::Slash {
             name: entry.name.to_owned(),
@@ -602,6 +606,30 @@ mod tests {
         assert_eq!(off.len(), 1);
         assert!(off[0].starts_with("the topic \"New\" of chat 42 in dm_topics has no thread_id"), "{off:?}");
         assert_eq!(topics(&serde_json::Map::new()), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn p31_whom_a_reply_may_mention_is_read_in_the_form_that_hermes_documents() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path(), ChosenBy::CommandLine);
+        std::fs::write(directory.path().join(".env"), "DISCORD_BOT_TOKEN=a.b.c\n").unwrap();
+        let mentions = |written: &str| {
+            let settings = settings(&home, &format!("model: rehearsal\ndiscord: {{{written}}}\n"));
+            let described = settings.platforms.get("discord").unwrap();
+            let told = Told { settings: &settings, described, media: media::Rules::default() };
+            let mentions = told.discord().unwrap().mentions;
+            [mentions.everyone, mentions.roles, mentions.users, mentions.replied_user]
+        };
+        let [everyone, roles, users, replied] = mentions("");
+        for (written, expected) in [
+            (format!("allow_mentions: {{everyone: {}}}", !everyone), [!everyone, roles, users, replied]),
+            (format!("allow_mentions: {{roles: {}}}", !roles), [everyone, !roles, users, replied]),
+            (format!("allow_mentions: {{users: {}}}", !users), [everyone, roles, !users, replied]),
+            (format!("allow_mentions: {{replied_user: {}}}", !replied), [everyone, roles, users, !replied]),
+            (format!("allow_mention_users: {}", !users), [everyone, roles, !users, replied]),
+        ] {
+            assert_eq!(mentions(&written), expected, "{written}");
+        }
     }
 
     #[test]
