@@ -42,6 +42,36 @@ fn p31_every_start_and_every_status_names_what_is_not_carried() {
     }
 }
 
+#[test]
+fn p31_every_start_and_every_check_names_mistyped_keys_at_any_depth() {
+    let place = Place::new();
+    place.write(
+        "home/config.yaml",
+        "memory: {nudge_intervall: 3, memory_enabledd: false}\nsessions: {auto_prunee: true}\nwebhook: {prot: 1}\n\
+         platforms: {telegram: {tokenn: x}, matrixx: {}}\nagent: 5\nplatform_toolsets: {telegrm: [web]}\n\
+         quick_commands: {my-own: {type: exec, command: uptime}}\nproviders: {mine: {base_url: 'http://127.0.0.1:1'}}\n",
+    );
+    let told = [
+        "`memory.nudge_intervall` is not a key of Hermes; did you mean `memory.nudge_interval`?",
+        "`memory.memory_enabledd` is not a key of Hermes; did you mean `memory.memory_enabled`?",
+        "`sessions.auto_prunee` is not a key of Hermes; did you mean `sessions.auto_prune`?",
+        "`webhook.prot` is not a key of Hermes; did you mean `webhook.port`?",
+        "`platforms.telegram.tokenn` is not a key of Hermes; did you mean `platforms.telegram.token`?",
+        "`platforms.matrixx` is not a key of Hermes; did you mean `platforms.matrix`?",
+        "`agent` takes a mapping of settings, and this is a number: it has no effect",
+        "`platform_toolsets.telegrm` is not a key of Hermes; did you mean `platform_toolsets.telegram`?",
+    ];
+    let checked = place.launch().arg("config").arg("check").run();
+    let launch = place.rehearsing(&json!({}));
+    let gateway = launch.start();
+    until("the start has said it", || told.iter().all(|words| gateway.log().contains(words)));
+    for said in [&checked.stdout, &gateway.log()] {
+        told.iter().for_each(|words| assert!(said.contains(words), "{words} is not in {said}"));
+        assert!(!said.contains("my-own` is") && !said.contains("mine` is"), "{said}");
+    }
+    assert!(gateway.stop().success());
+}
+
 /// Of a home that Hermes had.
 #[test]
 fn p31_shared_notes_are_named_at_each_start_with_the_setting_that_keeps_them_apart() {

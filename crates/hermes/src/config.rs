@@ -54,7 +54,7 @@ impl Config {
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Config, Malformed> {
         let tree::Document { mut root, notices } = tree::parse(text)?;
         let mut warnings = notices;
-        warnings.extend(keys::notices(&root));
+        let about_keys = keys::notices(&root);
         expand(&mut root, variable);
         let mut reader = read::Reader::new(&root);
         let settings = reader.settings();
@@ -69,6 +69,10 @@ impl Config {
         let (plugins, mut notices) = plugins::read(&root);
         errors.append(&mut notices);
         errors.sort_by_key(|notice| notice.place);
+        // The reader of a setting knows better what becomes of it.
+        let is_told = |notice: &Notice| warnings.iter().any(|other| other.is_about_the_same(notice));
+        let about_keys: Vec<Notice> = about_keys.into_iter().filter(|notice| !is_told(notice)).collect();
+        warnings.extend(about_keys);
         warnings.sort_by_key(|notice| notice.place);
         Ok(Config { root, settings, tools, hooks, plugins, own, warnings, errors })
     }

@@ -6,7 +6,7 @@ use super::support;
 use super::tree::{Node, Notice};
 
 /// Keys that Hermes once read, and what to write now.
-const OBSOLETE: [(&str, &str); 16] = [
+const OBSOLETE: [(&str, &str); 17] = [
     ("provider", "write it as `model.provider`"),
     ("base_url", "write it as `model.base_url`"),
     ("api_base", "write it as `model.base_url`"),
@@ -22,6 +22,7 @@ const OBSOLETE: [(&str, &str); 16] = [
     ("skills.write_mode", "write `skills.write_approval: true` or `false`"),
     ("delegation.max_async_children", "write it as `delegation.max_concurrent_children`"),
     ("display.busy_text_mode", "write it as `display.busy_input_mode`"),
+    ("logging.memory_monitor", "remove it: Hermes 0.19 has no such setting"),
     ("auxiliary.session_search", "remove it: Hermes 0.19 has no such task"),
 ];
 
@@ -83,9 +84,10 @@ mod tests {
             ("auxiliary: {vision: {modle: x}}", Some("did you mean `auxiliary.vision.model`?")),
             ("OPENAI_API_KEY: x", None),
             ("_test: {anything: 1}", None),
-            ("providers: {mine: {whatever: 1}}", None),
-            ("telegram: {whatever: 1}", None),
+            ("display: {platforms: {telegram: {tool_progress: off}, matrix: {streaming: true}}}", None),
             ("platforms: {api_server: {extra: {port: 1}}}", None),
+            ("platforms: {api_server: {port: 1}}", Some("write it as `platforms.api_server.extra.port`")),
+            ("api_server: {port: 1}", Some("write it as `platforms.api_server.extra.port`")),
             ("auxiliary: {my_plugin_task: {model: x}}", None),
             ("model: some/model", None),
             ("throughline: {anything: 1}", None),
@@ -95,6 +97,163 @@ mod tests {
                 Some(part) => assert!(texts.iter().any(|text| text.contains(part)), "{yaml}: {texts:?}"),
                 None => assert!(texts.is_empty(), "{yaml}: {texts:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn p31_a_mistyped_key_is_named_wherever_it_stands() {
+        for (yaml, path, meant) in [
+            ("memory: {nudge_intervall: 3}", "memory.nudge_intervall", "memory.nudge_interval"),
+            ("memory: {memory_enabledd: false}", "memory.memory_enabledd", "memory.memory_enabled"),
+            ("sessions: {auto_prunee: true}", "sessions.auto_prunee", "sessions.auto_prune"),
+            ("checkpoints: {enable: true}", "checkpoints.enable", "checkpoints.enabled"),
+            ("lsp: {server: {}}", "lsp.server", "lsp.servers"),
+            ("webhook: {prot: 1}", "webhook.prot", "webhook.port"),
+            ("telegram: {tokenn: x}", "telegram.tokenn", "telegram.token"),
+            (
+                "discord: {allow_mentions: {everyon: false}}",
+                "discord.allow_mentions.everyon",
+                "discord.allow_mentions.everyone",
+            ),
+            ("platforms: {telegram: {tokenn: x}}", "platforms.telegram.tokenn", "platforms.telegram.token"),
+            (
+                "platforms: {slack: {extra: {reactionss: x}}}",
+                "platforms.slack.extra.reactionss",
+                "platforms.slack.extra.reactions",
+            ),
+            ("platforms: {matrixx: {enabled: true}}", "platforms.matrixx", "platforms.matrix"),
+            (
+                "gateway: {platforms: {telegrm: {}}}",
+                "gateway.platforms.telegrm",
+                "gateway.platforms.telegram",
+            ),
+            (
+                "platform_toolsets: {telegrm: [web]}",
+                "platform_toolsets.telegrm",
+                "platform_toolsets.telegram",
+            ),
+            ("reset_by_platform: {slak: {mode: idle}}", "reset_by_platform.slak", "reset_by_platform.slack"),
+            ("reset_by_type: {dmm: {mode: idle}}", "reset_by_type.dmm", "reset_by_type.dm"),
+            (
+                "gateway: {session_reset: {mdoe: idle}}",
+                "gateway.session_reset.mdoe",
+                "gateway.session_reset.mode",
+            ),
+            (
+                "skills: {platform_disabled: {telegrm: [a]}}",
+                "skills.platform_disabled.telegrm",
+                "skills.platform_disabled.telegram",
+            ),
+            (
+                "display: {platforms: {telegram: {streeming: true}}}",
+                "display.platforms.telegram.streeming",
+                "display.platforms.telegram.streaming",
+            ),
+            ("providers: {mine: {base_ur: x}}", "providers.mine.base_ur", "providers.mine.base_url"),
+            (
+                "custom_providers: [{name: a}, {nmae: b}]",
+                "custom_providers[1].nmae",
+                "custom_providers[1].name",
+            ),
+            ("mcp_servers: {travel: {comand: x}}", "mcp_servers.travel.comand", "mcp_servers.travel.command"),
+            (
+                "mcp_servers: {travel: {oauth: {scop: x}}}",
+                "mcp_servers.travel.oauth.scop",
+                "mcp_servers.travel.oauth.scope",
+            ),
+            ("quick_commands: {up: {typ: exec}}", "quick_commands.up.typ", "quick_commands.up.type"),
+            (
+                "profile_routes: [{platfrom: telegram}]",
+                "profile_routes[0].platfrom",
+                "profile_routes[0].platform",
+            ),
+            (
+                "hooks: {pre_tool_call: [{comand: x}]}",
+                "hooks.pre_tool_call[0].comand",
+                "hooks.pre_tool_call[0].command",
+            ),
+            (
+                "webhook: {routes: {push: {secrett: x}}}",
+                "webhook.routes.push.secrett",
+                "webhook.routes.push.secret",
+            ),
+            ("plugins: {enable: [a]}", "plugins.enable", "plugins.enabled"),
+            ("honcho: {base-url: x}", "honcho.base-url", "honcho.base_url"),
+        ] {
+            let expected = format!("`{path}` is not a key of Hermes; did you mean `{meant}`?");
+            assert_eq!(texts(yaml), [expected], "{yaml}");
+        }
+    }
+
+    #[test]
+    fn p31_a_value_where_keys_are_expected_is_named() {
+        for (yaml, path, expected) in [
+            ("agent: 5", "agent", "a mapping of settings, and this is a number"),
+            ("telegram: yes please", "telegram", "a mapping of settings, and this is text"),
+            ("platforms: [telegram]", "platforms", "a mapping of settings, and this is a list"),
+            (
+                "platforms: {telegram: true}",
+                "platforms.telegram",
+                "a mapping of settings, and this is a yes or no",
+            ),
+            (
+                "auxiliary: {compression: gpt}",
+                "auxiliary.compression",
+                "a mapping of settings, and this is text",
+            ),
+            ("providers: [a]", "providers", "a mapping of settings, and this is a list"),
+            ("quick_commands: {up: uptime}", "quick_commands.up", "a mapping of settings, and this is text"),
+            ("profile_routes: {platform: telegram}", "profile_routes", "a list, and this is a mapping"),
+        ] {
+            assert_eq!(texts(yaml), [format!("`{path}` takes {expected}: it has no effect")], "{yaml}");
+        }
+        for yaml in [
+            "agent:",
+            "agent: ''",
+            "model: some/model",
+            "checkpoints: true",
+            "agent: {personalities: {kind: Be kind.}}",
+        ] {
+            assert_eq!(texts(yaml), [""; 0], "{yaml}");
+        }
+    }
+
+    #[test]
+    fn p31_names_that_a_user_chooses_are_not_reported() {
+        for yaml in [
+            "providers: {mine: {base_url: x, models: {any/model: {context_length: 1}}}}",
+            "custom_providers: [{name: mine, extra_headers: {X-Any: 1}}]",
+            "mcp_servers: {travel: {command: x, env: {ANY: 1}}, mail: {url: x, headers: {Any: 1}}}",
+            "quick_commands: {up: {type: exec, command: uptime}}",
+            "agent: {personalities: {pirate: {tone: salty}}, reasoning_overrides: {any: low}}",
+            "moa: {presets: {mine: {reference_models: []}}}",
+            "plugins: {my-plugin: {anything: 1}, enabled: [my-plugin]}",
+            "memory: {provider: my-memory, my-memory: {anything: 1}}",
+            "memory: {provider: 'hermes:my-memory', my-memory: {anything: 1}}",
+            "webhook: {routes: {any-name: {secret: x, deliver_extra: {chat_id: 1}}}}",
+            "telegram: {channel_prompts: {'-100': hello}, dm_topics: {'42': [{name: a}]}}",
+            "lsp: {servers: {any: {command: x}}}",
+            "auxiliary: {my_task: {model: x}}",
+            "platforms: {matrix: {extra: {anything: 1}}, signal: {enabled: true}}",
+            "matrix: {require_mention: true, allow_from: ['@a:b']}",
+            "monitoring: {gateway_health_export: {resource_attributes: {service.name: x, team: y}}}",
+            "terminal: {docker_env: {ANY: 1}}",
+        ] {
+            assert_eq!(texts(yaml), [""; 0], "{yaml}");
+        }
+    }
+
+    #[test]
+    fn what_its_reader_says_of_a_key_is_not_said_twice() {
+        let warnings = |yaml: &str| crate::config::Config::parse(yaml, &|_| None).unwrap().warnings;
+        for (yaml, path) in [
+            ("memory: 5", "memory"),
+            ("custom_providers: 5", "custom_providers"),
+            ("mcp_servers: {a: 5}", "mcp_servers.a"),
+        ] {
+            let about =
+                warnings(yaml).into_iter().filter(|notice| notice.text.starts_with(&format!("`{path}`")));
+            assert_eq!(about.count(), 1, "{yaml}: {:?}", warnings(yaml));
         }
     }
 

@@ -87,11 +87,10 @@ pub struct Platform {
     pub extra: Map<String, Value>,
 }
 
-/// Where an agent writes by itself.
+/// Where an agent writes by itself. What people call the place is not kept: no answer shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeChannel {
     pub chat: String,
-    pub name: String,
     pub thread: Option<String>,
 }
 
@@ -389,13 +388,11 @@ impl Described<'_> {
 
     fn home(&self) -> Option<HomeChannel> {
         if let Some(chat) = self.own("HOME_CHANNEL") {
-            let name = self.own("HOME_CHANNEL_NAME").unwrap_or_else(|| "Home".to_owned());
-            return Some(HomeChannel { chat, name, thread: self.own("HOME_CHANNEL_THREAD_ID") });
+            return Some(HomeChannel { chat, thread: self.own("HOME_CHANNEL_THREAD_ID") });
         }
         let written = self.merged.get("home_channel")?;
         let chat = text(written.get("chat_id")?)?;
-        let name = written.get("name").and_then(text).unwrap_or_else(|| "Home".to_owned());
-        Some(HomeChannel { chat, name, thread: written.get("thread_id").and_then(text) })
+        Some(HomeChannel { chat, thread: written.get("thread_id").and_then(text) })
     }
 
     fn reply_mode(&self, notices: &mut Vec<Notice>) -> ReplyMode {

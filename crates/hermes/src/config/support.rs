@@ -12,9 +12,9 @@
 //! Deliberately absent: files, the environment, and whether Hermes' Python is installed.
 
 use super::keys;
-use super::tree::{Node, Notice, Place, Value as Tree};
+use super::tree::{Entry, Node, Notice, Place, Value as Tree};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// What this program does with a setting.
@@ -63,7 +63,7 @@ impl Support {
 #[derive(Debug)]
 pub struct Key {
     pub support: Support,
-    /// Dotted; `*` stands for any one name.
+    /// Dotted; `*` stands for any one name, `<platform>` for each of Hermes' platforms, `[]` for each item of a list.
     pub path: &'static str,
     /// What Hermes takes if nothing is written, in any version that we know.
     pub defaults: Vec<Value>,
@@ -115,37 +115,118 @@ fn parsed(line: &'static str) -> Key {
     Key { support, path, defaults, feature: column(0), why: column(1) }
 }
 
+/// Platforms that Hermes has, by their names in the settings. `<platform>` in the table stands for each of them.
+const PLATFORMS: [&str; 35] = [
+    "api_server",
+    "bluebubbles",
+    "cli",
+    "cron",
+    "dingtalk",
+    "discord",
+    "email",
+    "feishu",
+    "google_chat",
+    "homeassistant",
+    "irc",
+    "line",
+    "local",
+    "matrix",
+    "mattermost",
+    "msgraph_webhook",
+    "ntfy",
+    "photon",
+    "qqbot",
+    "raft",
+    "relay",
+    "signal",
+    "simplex",
+    "slack",
+    "sms",
+    "teams",
+    "telegram",
+    "tui",
+    "webhook",
+    "wecom",
+    "wecom_callback",
+    "weixin",
+    "whatsapp",
+    "whatsapp_cloud",
+    "yuanbao",
+];
+
+/// In the table: any name of the user's choice, one of [`PLATFORMS`], each item of a list.
+const ANY: &str = "*";
+const PLATFORM: &str = "<platform>";
+const ITEM: &str = "[]";
+
 /// The table by names, level by level.
 #[derive(Default)]
 struct Level {
     key: Option<usize>,
-    below: HashMap<&'static str, Level>,
+    below: BTreeMap<&'static str, Level>,
 }
 
 static LEVELS: LazyLock<Level> = LazyLock::new(|| {
     let mut root = Level::default();
-    for (nth, key) in TABLE.iter().enumerate() {
-        let mut level = &mut root;
-        for name in key.path.split('.') {
-            level = level.below.entry(name).or_default();
+    // A row for one platform counts there before the row for all of them.
+    for is_for_all in [false, true] {
+        for (nth, key) in TABLE.iter().enumerate() {
+            let names: Vec<&'static str> = key.path.split('.').collect();
+            if names.contains(&PLATFORM) == is_for_all {
+                root.insert(&names, nth);
+            }
         }
-        level.key = Some(nth);
     }
     root
 });
 
 impl Level {
-    fn get(&self, name: &str) -> Option<&Level> {
-        self.below.get(name).or_else(|| self.below.get("*"))
+    fn insert(&mut self, names: &[&'static str], nth: usize) {
+        match names {
+            [] => self.key = self.key.or(Some(nth)),
+            [PLATFORM, rest @ ..] => {
+                PLATFORMS.iter().for_each(|name| self.below.entry(name).or_default().insert(rest, nth));
+            }
+            [name, rest @ ..] => self.below.entry(name).or_default().insert(rest, nth),
+        }
+    }
+
+    /// What is known of a name that is written here.
+    fn get(&self, name: &str, node: &Node) -> Option<&Level> {
+        // What stands below a name of the user's choice is a mapping: a plain value is a key that was mistyped.
+        let is_plain = !matches!(node.value, Tree::Map(_) | Tree::Null);
+        let any = || self.below.get(ANY).filter(|any| !is_plain || !any.below.is_empty());
+        self.below.get(name).or_else(any)
     }
 
     fn key(&self) -> Option<&'static Key> {
         self.key.map(|nth| &TABLE[nth])
     }
+
+    /// The row of exactly this path.
+    fn row(&self, path: &str) -> Option<&'static Key> {
+        let mut level = self;
+        for name in path.split('.') {
+            level = level.below.get(name)?;
+        }
+        level.key()
+    }
+
+    fn items(&self) -> Option<&Level> {
+        self.below.get(ITEM)
+    }
+
+    /// Whether keys are known that may stand here.
+    fn is_section(&self) -> bool {
+        self.below.keys().any(|name| *name != ITEM)
+    }
 }
 
 /// Platforms whose settings may also stand below `platforms`, and there below `extra`.
 const BLOCKS: [&str; 5] = ["telegram", "discord", "slack", "webhook", "api_server"];
+
+/// Settings of the API that count below `platforms.api_server.extra` and nowhere else, in Hermes as here.
+const ONLY_IN_EXTRA: [&str; 6] = ["host", "port", "key", "cors_origins", "model_name", "model_routes"];
 
 /// The keys of a file that say something else than Hermes' default.
 pub fn set(root: &Node) -> Vec<Set> {
@@ -161,77 +242,160 @@ pub fn set(root: &Node) -> Vec<Set> {
     found
 }
 
-/// Keys that no version of Hermes knows, each with the name that was probably meant.
+/// Keys that no version of Hermes knows, each with the name that was probably meant, and values that stand where keys
+/// are expected.
 pub(super) fn unknown(root: &Node) -> Vec<Notice> {
     let mut notices = Vec::new();
     walk(root, &LEVELS, "", &mut |seen| {
-        if let Seen::Unknown { path, place } = seen {
-            let text = match nearest(&path) {
-                Some(name) => format!("`{path}` is not a key of Hermes; did you mean `{name}`?"),
-                None => format!("`{path}` is not a key of Hermes, and has no effect"),
-            };
-            notices.push(Notice { place, text });
-        }
+        let (place, text) = match seen {
+            Seen::Key(..) => return,
+            Seen::Unknown { ref path, .. } if is_of_the_provider(root, path) => return,
+            Seen::Unknown { path, place, meant: Some(name) } => {
+                (place, format!("`{path}` is not a key of Hermes; did you mean `{name}`?"))
+            }
+            Seen::Unknown { path, place, meant: None } => {
+                (place, format!("`{path}` is not a known key of Hermes, and has no effect"))
+            }
+            Seen::Unfit { path, place, expected, kind } => {
+                (place, format!("`{path}` takes {expected}, and this is {kind}: it has no effect"))
+            }
+            Seen::Misplaced { path, place, right } => {
+                (place, format!("`{path}` has no effect there; write it as `{right}`"))
+            }
+        };
+        notices.push(Notice { place, text });
     });
     notices
 }
 
 enum Seen<'a> {
     Key(Set, &'a Node),
-    Unknown { path: String, place: Place },
+    Unknown {
+        path: String,
+        place: Place,
+        meant: Option<String>,
+    },
+    /// Something else than keys, or than a list, where those are expected.
+    Unfit {
+        path: String,
+        place: Place,
+        expected: &'static str,
+        kind: &'static str,
+    },
+    /// A known key in a place where no program looks for it.
+    Misplaced {
+        path: String,
+        place: Place,
+        right: String,
+    },
 }
 
-fn walk<'a>(node: &'a Node, level: &Level, path: &str, seen: &mut dyn FnMut(Seen<'a>)) {
+type See<'s, 'a> = &'s mut dyn FnMut(Seen<'a>);
+
+fn walk<'a>(node: &'a Node, level: &Level, path: &str, seen: See<'_, 'a>) {
     for entry in node.entries() {
-        let path = join(path, &entry.key);
-        if path == "throughline" {
-            continue; // read strictly, elsewhere
-        }
-        if path == "platforms" || path == "gateway.platforms" {
-            for platform in entry.node.entries() {
-                let own = LEVELS.get(&platform.key).filter(|_| BLOCKS.contains(&platform.key.as_str()));
-                if let Some(own) = own {
-                    block(&platform.node, own, &join(&path, &platform.key), seen);
-                }
+        let here = join(path, &entry.key);
+        match here.as_str() {
+            "throughline" => continue, // read strictly, elsewhere
+            "platforms" | "gateway.platforms" if matches!(entry.node.value, Tree::Map(_)) => {
+                platforms(&entry.node, &here, seen);
+                continue;
             }
-            continue;
+            _ => {}
         }
-        let Some(below) = level.get(&entry.key) else {
-            if !is_private(&path, &entry.key, &entry.node) {
-                seen(Seen::Unknown { path, place: entry.place });
+        let Some(below) = level.get(&entry.key, &entry.node) else {
+            if !is_private(&here, &entry.key, &entry.node) {
+                seen(unknown_in(level, path, entry));
             }
             continue;
         };
-        let is_map = matches!(entry.node.value, Tree::Map(_));
-        match below.key() {
-            _ if is_map && BLOCKS.contains(&path.as_str()) => block(&entry.node, below, &path, seen),
-            _ if is_map && !below.below.is_empty() => walk(&entry.node, below, &path, seen),
-            Some(key) => seen(Seen::Key(Set { key, path, place: entry.place }, &entry.node)),
-            // A section that is no mapping says nothing.
-            None => {}
+        match matches!(entry.node.value, Tree::Map(_)) && BLOCKS.contains(&here.as_str()) {
+            true => block(&entry.node, below, &here, seen),
+            false => visit(&entry.node, below, here, entry.place, seen),
+        }
+    }
+}
+
+/// What is written for one key, of which something is known.
+fn visit<'a>(node: &'a Node, level: &Level, path: String, place: Place, seen: See<'_, 'a>) {
+    let is_plain = match (&node.value, level.items()) {
+        (Tree::Map(_), _) if level.is_section() => return walk(node, level, &path, seen),
+        (Tree::List(items), Some(level)) => {
+            for (nth, item) in items.iter().enumerate() {
+                visit(item, level, format!("{path}[{nth}]"), item.place, seen);
+            }
+            return;
+        }
+        _ if level.below.is_empty() => true,
+        // As good as not written.
+        (Tree::Null, _) => return,
+        (Tree::Text(text), _) if text.trim().is_empty() => return,
+        // `model: name`: what has a plain default takes a plain value, too.
+        _ => level
+            .key()
+            .is_some_and(|key| key.defaults.iter().any(|value| !value.is_object() && !value.is_array())),
+    };
+    match level.key().filter(|_| is_plain) {
+        Some(key) => seen(Seen::Key(Set { key, path, place }, node)),
+        None => {
+            let expected = if level.is_section() { "a mapping of settings" } else { "a list" };
+            seen(Seen::Unfit { path, place, expected, kind: node.value.kind() });
+        }
+    }
+}
+
+/// `platforms:`, where a platform's settings may stand, too.
+fn platforms<'a>(node: &'a Node, path: &str, seen: See<'_, 'a>) {
+    for entry in node.entries() {
+        let name = entry.key.as_str();
+        let here = join(path, name);
+        match (&entry.node.value, LEVELS.below.get(name)) {
+            _ if !PLATFORMS.contains(&name) => {
+                let meant = closest(name, PLATFORMS.into_iter()).map(|known| join(path, known));
+                seen(Seen::Unknown { path: here, place: entry.place, meant });
+            }
+            (Tree::Map(_), Some(level)) if BLOCKS.contains(&name) => block(&entry.node, level, &here, seen),
+            // One without an adapter here: it is named as such.
+            (Tree::Map(_) | Tree::Null, _) => {}
+            (other, _) => {
+                let (expected, kind) = ("a mapping of settings", other.kind());
+                seen(Seen::Unfit { path: here, place: entry.place, expected, kind });
+            }
         }
     }
 }
 
 /// A platform's own settings, some of which may stand in `extra`.
-fn block<'a>(node: &'a Node, level: &Level, path: &str, seen: &mut dyn FnMut(Seen<'a>)) {
+fn block<'a>(node: &'a Node, level: &Level, path: &str, seen: See<'_, 'a>) {
     for entry in node.entries() {
-        let path = join(path, &entry.key);
-        let is_map = matches!(entry.node.value, Tree::Map(_));
-        if entry.key == "extra" && is_map {
-            block(&entry.node, level, &path, seen);
+        let here = join(path, &entry.key);
+        if entry.key == "extra" && matches!(entry.node.value, Tree::Map(_)) {
+            block(&entry.node, level, &here, seen);
             continue;
         }
-        let Some(below) = level.get(&entry.key) else {
-            seen(Seen::Unknown { path, place: entry.place });
+        if path.ends_with("api_server") && ONLY_IN_EXTRA.contains(&entry.key.as_str()) {
+            let right = format!("platforms.api_server.extra.{}", entry.key);
+            seen(Seen::Misplaced { path: here, place: entry.place, right });
             continue;
-        };
-        match below.key() {
-            _ if is_map && !below.below.is_empty() => walk(&entry.node, below, &path, seen),
-            Some(key) => seen(Seen::Key(Set { key, path, place: entry.place }, &entry.node)),
-            None => {}
+        }
+        match level.get(&entry.key, &entry.node) {
+            Some(below) => visit(&entry.node, below, here, entry.place, seen),
+            None => seen(unknown_in(level, path, entry)),
         }
     }
+}
+
+fn unknown_in<'a>(level: &Level, section: &str, entry: &Entry) -> Seen<'a> {
+    let meant = nearest(level, section, &entry.key);
+    Seen::Unknown { path: join(section, &entry.key), place: entry.place, meant }
+}
+
+/// `memory.<name>: {…}` of the memory provider that the file chooses, which may be a plugin that only its user knows.
+fn is_of_the_provider(root: &Node, path: &str) -> bool {
+    let is_map = root.get(path).is_some_and(|node| matches!(node.value, Tree::Map(_)));
+    let provider = root.get("memory.provider").and_then(|node| super::read::as_text(&node.value));
+    let provider = provider.as_deref().map(|name| name.strip_prefix("hermes:").unwrap_or(name));
+    is_map && path.strip_prefix("memory.").is_some_and(|name| Some(name) == provider)
 }
 
 /// At the top, `_marks` are internal, and Hermes hands `NAMES: values` on as environment variables.
@@ -273,7 +437,7 @@ fn is_off(key: &Key, root: &Node) -> bool {
     let mut path = key.path;
     while let Some((section, name)) = path.rsplit_once('.') {
         let switch = format!("{section}.enabled");
-        let known = TABLE.iter().find(|known| known.path == switch);
+        let known = LEVELS.row(&switch);
         let usual =
             known.and_then(|key| key.defaults.first()).is_some_and(|value| *value == Value::Bool(false));
         let written = root.get(&switch).and_then(|node| super::read::as_boolean(&node.value));
@@ -299,26 +463,24 @@ fn plain(node: &Node) -> Value {
 }
 
 /// The known key that was probably meant: a neighbour by its letters, or the same name elsewhere.
-fn nearest(path: &str) -> Option<String> {
-    let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
-    let lower = key.to_lowercase().replace('-', "_");
-    let limit = (lower.chars().count() / 3).max(1);
-    let mut level = Some(&*LEVELS);
-    for name in section.split('.').filter(|name| !name.is_empty()) {
-        level = level.and_then(|level| level.get(name));
-    }
-    let neighbours = level.into_iter().flat_map(|level| level.below.keys()).filter(|name| **name != "*");
-    let closest = neighbours
-        .map(|known| (keys::distance(&lower, known), *known))
-        .filter(|(distance, _)| *distance <= limit)
-        .min();
-    if let Some((_, known)) = closest {
+fn nearest(level: &Level, section: &str, key: &str) -> Option<String> {
+    let names = level.below.keys().copied().filter(|name| ![ANY, ITEM].contains(name));
+    if let Some(known) = closest(key, names) {
         return Some(join(section, known));
     }
-    let elsewhere = TABLE.iter().map(|key| key.path).filter(|path| !path.contains('*'));
+    let lower = key.to_lowercase().replace('-', "_");
+    let elsewhere = TABLE.iter().map(|key| key.path).filter(|path| !path.contains(['*', '<', '[']));
     let same_name = elsewhere.filter(|path| path.rsplit('.').next() == Some(lower.as_str()));
     // The shortest path is the one people mean: `agent.max_turns`, not a task's own.
     same_name.min_by_key(|path| (path.matches('.').count(), *path)).map(str::to_owned)
+}
+
+/// The name that differs least, if it does not differ by much.
+fn closest(key: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let lower = key.to_lowercase().replace('-', "_");
+    let limit = (lower.chars().count() / 3).max(1);
+    let names = names.map(|known| (keys::distance(&lower, known), known));
+    names.filter(|(distance, _)| *distance <= limit).min().map(|(_, known)| known)
 }
 
 fn join(path: &str, key: &str) -> String {

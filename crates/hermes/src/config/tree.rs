@@ -164,6 +164,15 @@ pub struct Notice {
     pub text: String,
 }
 
+impl Notice {
+    /// Whether both begin with what they are about, and that is the same key.
+    pub(super) fn is_about_the_same(&self, other: &Notice) -> bool {
+        let key =
+            |notice: &Notice| notice.text.strip_prefix('`')?.split_once('`').map(|(key, _)| key.to_owned());
+        key(self).is_some_and(|own| key(other) == Some(own))
+    }
+}
+
 pub(super) struct Document {
     pub root: Node,
     pub notices: Vec<Notice>,
