@@ -113,3 +113,18 @@ fn the_numbers_of_a_test_are_read_from_its_name() {
     assert_eq!(of("async fn p8_p12_a_thing() {}"), [8, 12]);
     assert_eq!(of("fn a_p8_thing() {} fn people() {} fn p_1() {} fn p9() {}"), Vec::<u32>::new());
 }
+
+#[test]
+fn every_word_of_the_glossary_has_its_type_where_the_page_says() {
+    let text = fs::read_to_string(root().join("docs/glossary.md")).expect("there is a glossary");
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("` in `")).collect();
+    assert!(rows.len() > 30, "only {} words", rows.len());
+    for row in rows {
+        let (before, after) = row.rsplit_once("` in `").expect("a type and a path");
+        let name = before.rsplit('`').next().unwrap_or_default();
+        let path = root().join(after.split('`').next().unwrap_or_default());
+        let source = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{} is not there", path.display()));
+        let is_word = |line: &str| line.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
+        assert!(path.ends_with(name) || source.lines().any(is_word), "{name} is not in {}", path.display());
+    }
+}

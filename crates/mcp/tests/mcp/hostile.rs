@@ -164,7 +164,7 @@ async fn a_server_that_logs_is_told_how_much_is_heard_and_others_are_not() {
     let home = tempfile::tempdir().unwrap();
     let (heard, unheard) = (home.path().join("heard"), home.path().join("unheard"));
     let logs = |name: &str, behaviour: &str, log: &Path| {
-        common::with_env(python(home.path(), name, behaviour), "LOG", &log.display().to_string())
+        crate::common::with_env(python(home.path(), name, behaviour), "LOG", &log.display().to_string())
     };
     let servers =
         vec![logs("logs", "capabilities = {'tools': {}, 'logging': {}}", &heard), logs("mute", "", &unheard)];

@@ -191,7 +191,7 @@ async fn a_person_logs_in_and_the_agent_stays_logged_in() {
         }
     }
 
-    let client = common::connected(home.path(), vec![server.settings()]).await;
+    let client = crate::common::connected(home.path(), vec![server.settings()]).await;
     assert_eq!(call(&client, "mcp__far__act", act()).await, r#"{"result": "done"}"#);
     // The server ends the token: it is renewed, and the call made once.
     server.asked("/test/revoke").await;
@@ -213,7 +213,7 @@ async fn a_person_logs_in_and_the_agent_stays_logged_in() {
     client.stop().await;
     // Logged in again, it is there again.
     server.logs_in(home.path()).await;
-    let client = common::connected(home.path(), vec![server.settings()]).await;
+    let client = crate::common::connected(home.path(), vec![server.settings()]).await;
     assert!(!client.status()[0].needs_login);
     client.stop().await;
 }
@@ -226,7 +226,7 @@ async fn a_token_that_is_about_to_end_is_renewed_before_it_is_used() {
     let server = Served::start(5).await; // each is about to end when it is given
     let home = tempfile::tempdir().unwrap();
     server.logs_in(home.path()).await;
-    let client = common::connected(home.path(), vec![server.settings()]).await;
+    let client = crate::common::connected(home.path(), vec![server.settings()]).await;
     assert_eq!(call(&client, "mcp__far__act", act()).await, r#"{"result": "done"}"#);
     let log = server.asked("/test/log").await;
     let renewals: Vec<&Value> = log.as_array().unwrap().iter().filter(|entry| entry[0] == "token").collect();
@@ -268,7 +268,7 @@ async fn a_login_that_fails_changes_nothing_and_says_why() {
     assert!(matches!(error, LoginError::Unanswered(_)), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
 
-    let program = common::stdio("here", "true", &[]);
+    let program = crate::common::stdio("here", "true", &[]);
     let error = Login::begin(&program, &surroundings, None).await.err().unwrap();
     assert!(matches!(error, LoginError::Pointless(_)), "{error}");
 }

@@ -93,7 +93,7 @@ async fn p31_a_server_gets_its_own_environment_and_not_ours() {
     let Some(package) = package(EVERYTHING) else { return };
     let home = tempfile::tempdir().unwrap();
     let settings = stdio("every-thing", "node", &[&script(&package), "stdio"]);
-    let settings = common::with_env(settings, "GIVEN_TO_IT", "a-value-of-its-own");
+    let settings = crate::common::with_env(settings, "GIVEN_TO_IT", "a-value-of-its-own");
     let client = connected(home.path(), vec![settings]).await;
     let seen: Value =
         serde_json::from_str(&call(&client, "mcp__every_thing__get_env", json!({})).await).unwrap();
@@ -196,7 +196,7 @@ async fn the_filesystem_server_reads_and_writes_below_its_root() {
 
 #[tokio::test]
 async fn servers_start_side_by_side_and_one_that_cannot_hinders_nobody() {
-    if common::skips("python3") {
+    if crate::common::skips("python3") {
         return;
     }
     let home = tempfile::tempdir().unwrap();

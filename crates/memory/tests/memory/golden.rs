@@ -21,7 +21,7 @@ fn golden() -> Value {
 fn put(home: &Path, files: &Value) {
     for (name, text) in files.as_object().unwrap() {
         match text.as_str() {
-            Some(text) => common::write(home, name, text),
+            Some(text) => crate::common::write(home, name, text),
             None => drop(std::fs::remove_file(home.join("memories").join(name))),
         }
     }
@@ -101,7 +101,7 @@ fn play(sequence: &Value, number: usize) {
 }
 
 fn compare(home: &Path, name: &str, before: &Value, after: &Value, place: &str) {
-    let ours = common::read(home, name);
+    let ours = crate::common::read(home, name);
     let theirs = after[name].as_str();
     let was_shaped = before[name].as_str().is_none_or(is_tool_shaped);
     let is_shaped = theirs.is_none_or(is_tool_shaped); // not if a new text held the same entry twice
@@ -123,7 +123,7 @@ fn the_patterns_find_what_hermes_finds() {
         Memory::new(MemorySettings { memory_char_limit: 100_000, ..MemorySettings::new(home.path()) });
     for scan in golden["scans"].as_array().unwrap() {
         let text = scan["text"].as_str().unwrap();
-        common::write(home.path(), "MEMORY.md", &format!("x\n§\n{text}\n§\ny"));
+        crate::common::write(home.path(), "MEMORY.md", &format!("x\n§\n{text}\n§\ny"));
         let block = memory.blocks().remove(0);
         let found =
             block.split("threat pattern(s): ").nth(1).map_or("", |rest| rest.split(". ").next().unwrap());
