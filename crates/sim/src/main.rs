@@ -115,7 +115,8 @@ fn forgetting(template: &Image, mutant: Option<Mutant>) -> usize {
         // A person is the hardest case; the others share its way.
         let every = if what == Forgotten::Person { 1 } else { 7 };
         let operations = (1..).step_by(every);
-        let reports = operations.map_while(|nth| Some((nth, forget_struck_at(nth, &plan, template, mutant)?)));
+        let reports =
+            operations.map_while(|nth| Some((nth, forget_struck_at(nth, &plan, template, mutant)?)));
         let points = reports.inspect(|(nth, report)| {
             let title = format!("power failed in operation {nth} of forgetting a {what:?}");
             wrong += usize::from(is_wrong(report, &title));
