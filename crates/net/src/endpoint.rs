@@ -173,7 +173,7 @@ pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Set where the handshake failed for a reason that stays the same however often one tries.
-fn tls_reason(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+pub fn tls_reason(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let mut cause = Some(error);
     while let Some(current) = cause {
         // An `io::Error` does not name what it wraps as its source.

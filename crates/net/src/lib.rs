@@ -23,7 +23,7 @@ mod retry;
 mod tls;
 
 pub use client::{Client, Limits, Settings, Timeouts};
-pub use endpoint::{Endpoint, InvalidEndpoint};
+pub use endpoint::{Endpoint, InvalidEndpoint, tls_reason};
 pub use error::{NetError, Refusal, Stage, Unreadable, excerpt};
 pub use event::{Event, Parser};
 pub use reply::{Events, Reply, Shape};

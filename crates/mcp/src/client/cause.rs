@@ -10,6 +10,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use std::error::Error;
 use std::io;
+use throughline_net::tls_reason;
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 
@@ -36,21 +37,23 @@ pub fn of(error: &(dyn Error + 'static)) -> String {
 struct Asked {
     /// Host and port.
     place: Option<String>,
-    is_secure: bool,
     is_late: bool,
+    /// What is wrong with the certificate, or that there is none.
+    insecure: Option<&'static str>,
 }
 
 impl Asked {
     fn note(&mut self, error: &reqwest::Error) {
-        if let Some(url) = error.url() {
-            self.place = place(url);
-            self.is_secure = url.scheme() == "https";
-        }
+        self.place = error.url().and_then(place).or(self.place.take());
         self.is_late |= error.is_timeout();
+        self.insecure = tls_reason(error).or(self.insecure);
     }
 
     fn told(&self, cause: &(dyn Error + 'static)) -> String {
         let server = self.place.as_deref().unwrap_or("it");
+        if let Some(reason) = self.insecure {
+            return format!("no safe connection to {server}: {reason}");
+        }
         let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
         match (kind, &self.place) {
             (Some(io::ErrorKind::ConnectionRefused), Some(place)) => {
@@ -67,9 +70,6 @@ impl Asked {
                 ),
                 _,
             ) => format!("{server} closed the connection"),
-            (Some(io::ErrorKind::InvalidData), Some(place)) if self.is_secure => {
-                format!("no secure connection to {place}: {cause}")
-            }
             (_, Some(place)) => format!("{place} cannot be reached: {}", without_number(&cause.to_string())),
             (_, None) => without_number(&cause.to_string()).to_owned(),
         }

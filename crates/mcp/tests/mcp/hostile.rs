@@ -87,7 +87,7 @@ async fn p30_what_is_told_of_a_secure_connection_that_fails_names_no_type_of_the
     let secure = Remote::new(url.replace("http:", "https:"));
     let nowhere = Remote::new("http://no.such.host.invalid/mcp");
     for (remote, expected) in [
-        (secure, "no secure connection to 127.0.0.1:"),
+        (secure, "no safe connection to 127.0.0.1:"),
         (nowhere, "no.such.host.invalid:80 cannot be reached: "),
     ] {
         let client = start(home.path(), vec![ServerSettings::new("w", Reach::Http(remote))]);
