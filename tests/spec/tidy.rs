@@ -162,6 +162,19 @@ fn nothing_of_the_machine_it_was_written_on_is_left_behind() {
     }
 }
 
+#[test]
+fn the_readme_is_one_page_and_the_index_names_every_page() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("a page can be read");
+    let lines = read("README.md").lines().count();
+    assert!(lines <= 150, "the README has {lines} lines: move details to a page in docs/");
+    let index = read("docs/README.md");
+    for entry in fs::read_dir(root().join("docs")).expect("there are docs") {
+        let name = entry.expect("an entry can be read").file_name().to_string_lossy().into_owned();
+        let is_page = name.ends_with(".md") && name != "README.md";
+        assert!(!is_page || index.contains(&format!("({name})")), "docs/README.md does not name {name}");
+    }
+}
+
 /// What Windows does not have. Where one of these is compiled there, nothing is.
 const OF_UNIX: [&str; 24] = [
     "std::os::unix",

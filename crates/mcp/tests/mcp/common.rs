@@ -121,14 +121,11 @@ pub async fn connected(home: &Path, servers: Vec<ServerSettings>) -> Arc<Client>
     for server in client.status() {
         assert_eq!(server.phase, Phase::Connected, "{server:?}");
     }
-    // What it offers is remembered beside its first use.
-    let remembered = || std::fs::read_dir(home.join("throughline/mcp")).map_or(0, Iterator::count);
-    for _ in 0..500 {
-        if remembered() >= client.status().len() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    // What it offers is remembered beside its first use, in a file that gets its name when it is complete.
+    let is_whole = |file: &std::fs::DirEntry| file.path().extension().is_some_and(|end| end == "json");
+    let files = || std::fs::read_dir(home.join("throughline/mcp")).into_iter().flatten();
+    let remembered = || files().filter_map(Result::ok).filter(is_whole).count();
+    until("what each server offers is remembered", 60, async || remembered() >= client.status().len()).await;
     client
 }
 

@@ -109,12 +109,9 @@ async fn a_server_that_hangs_costs_its_timeout_and_is_replaced() {
     settings.timeout = Duration::from_secs(1);
     let client = connected(home.path(), vec![settings]).await;
     let failed = call(&client, "mcp__bad__act", json!({})).await;
-    assert!(
-        failed.contains(
-            "MCP call failed: TimeoutError: MCP call timed out after 1.0s (configured timeout: 1.0s)"
-        ),
-        "{failed}"
-    );
+    // How long it took is measured, and a busy machine adds to it.
+    assert!(failed.contains("MCP call failed: TimeoutError: MCP call timed out after "), "{failed}");
+    assert!(failed.contains("s (configured timeout: 1.0s)"), "{failed}");
     let (told, _) = client.status().remove(0).last_error.unwrap();
     assert_eq!(
         told, "a call failed: it did not answer in time",
