@@ -476,11 +476,13 @@ fn log(filter: &str, logs: &Arc<Logs>, several: bool) {
         let is_name = metadata.is_span() && metadata.name() == "agent";
         (several || !is_name) && metadata.target() != LAST_WORDS
     });
+    // It writes whole addresses of servers, which may hold a key. What happens to a server is told by our own client.
+    let told = filter_fn(|metadata| !metadata.target().starts_with("rmcp"));
     let shown = tracing_subscriber::EnvFilter::new(filter);
     let stderr = tracing_subscriber::fmt::layer()
         .with_writer(RedactedStderr::default)
         .with_ansi(io::stderr().is_terminal());
     let files = Scribe(logs.clone()).with_filter(LevelFilter::DEBUG);
     let stderr = stderr.with_filter(named).with_filter(shown);
-    let _ = tracing_subscriber::registry().with(stderr).with(files).try_init();
+    let _ = tracing_subscriber::registry().with(told).with(stderr).with(files).try_init();
 }

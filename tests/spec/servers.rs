@@ -263,6 +263,30 @@ fn p30_a_server_that_is_away_is_named_with_its_cause_wherever_people_look() {
     );
 }
 
+/// Some servers have their key in the path. The library that speaks the protocol would write the whole address down.
+#[test]
+fn p31_the_address_of_a_server_that_is_away_is_in_no_log() {
+    const KEY: &str = "canary-7731";
+    let place = Place::new();
+    let url = format!("http://127.0.0.1:{}/{KEY}/mcp", free_port());
+    place.write("home/config.yaml", format!("mcp_servers:\n  far:\n    url: {url}\n"));
+    let gateway = place.rehearsing(&json!({})).start();
+    let until = Instant::now() + Duration::from_secs(30);
+    while !gateway.client.read("/api/status")["mcp_servers"][0]["error"].is_string() {
+        assert!(Instant::now() < until, "it is never said to be away");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let shown = gateway.log();
+    assert!(shown.contains("MCP server is away"), "{shown}");
+    assert!(!shown.contains(KEY) && !shown.contains("rmcp::"), "{shown}");
+    assert!(gateway.stop().success());
+    let logs = std::fs::read_dir(place.file("home/logs")).unwrap();
+    let files = logs.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let written: String = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert!(written.contains("MCP server is away"), "{written}");
+    assert!(!written.contains(KEY) && !written.contains("rmcp"), "{written}");
+}
+
 /// Lists a tool with a name that is too long, and one that is not.
 const LONG: &str = r#"
 import json, sys
