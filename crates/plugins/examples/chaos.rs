@@ -29,8 +29,7 @@ fn main() {
             "provider/retain" => noted("kept", &asked["params"], !is_bad),
             "scope/close" => noted("closed", &asked["params"], !is_bad),
             "provider/memory_written" => {
-                let file = std::fs::OpenOptions::new().create(true).append(true).open("written");
-                let _ = file.and_then(|mut file| writeln!(file, "{}", asked["params"]));
+                append("written", &asked["params"]);
             }
             _ => {}
         }
@@ -59,8 +58,13 @@ fn counted(method: &str) -> u64 {
 /// well.
 fn noted(file: &str, what: &Value, well: bool) {
     let note = json!({"key": what["key"], "part": what["part"], "tried": what["tried"], "well": well});
+    append(file, &note);
+}
+
+/// In one piece: a process that is killed in the middle of a line would spoil the line that the next one writes.
+fn append(file: &str, note: &Value) {
     let file = std::fs::OpenOptions::new().create(true).append(true).open(file);
-    let _ = file.and_then(|mut file| writeln!(file, "{note}"));
+    let _ = file.and_then(|mut file| file.write_all(format!("{note}\n").as_bytes()));
 }
 
 fn say(text: &str) {

@@ -147,7 +147,8 @@ impl Agent {
         let began = Instant::now();
         let is_kept = |tries: &Vec<(bool, bool)>| tries.last().is_some_and(|(_, well)| *well);
         while self.kept(place).values().filter(|tries| is_kept(tries)).count() < turns {
-            assert!(began.elapsed() < AT_LAST, "{name}: {:?}", self.kept(place));
+            let written = || fs::read_to_string(self.directory(place).join("kept"));
+            assert!(began.elapsed() < AT_LAST, "{name}: {turns} turns: {:?}", written());
             thread::sleep(Duration::from_millis(100));
         }
         for (key, tries) in self.kept(place) {
