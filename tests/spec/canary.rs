@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 
 /// What every mark begins with.
 const MARK: &str = "canaryX";
-/// Words that all of them share, so that a search or a reminder without a scope would find everybody's.
+/// Words that all of them share, so that a search or a reminder without a scope would find those of each person.
 const TOPIC: &str = "zeppelins in the harbour";
 /// The platform's id of the chat in which Ann and Bob write.
 const GROUP: i64 = -1001;
@@ -124,7 +124,7 @@ fn is_summary(request: &Value) -> bool {
     request["messages"].as_array().is_some_and(|messages| messages.len() == 1)
 }
 
-/// A note that the model writes for somebody. In a chat of several people it is the chat's.
+/// A note that the model writes for a person. In a chat of several people it is the chat's.
 fn note(viewer: &Mark, place: &str) -> String {
     let person = if viewer.place == "group" { "group" } else { &viewer.person };
     format!("{MARK}{person}X{place} keeps {TOPIC}")
@@ -174,7 +174,7 @@ fn first_word(told: &str) -> String {
 
 // ---------------------------------------------------------------------------------------------- the people
 
-/// Where somebody writes.
+/// Where a person writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Telegram {
@@ -384,7 +384,7 @@ impl Town {
         format!("{}-{}", speaker.person, self.rounds.load(Ordering::Relaxed))
     }
 
-    /// Lets somebody in who wrote without being on a list.
+    /// Lets a person in who wrote without being on a list.
     fn pairs(&self, gateway: &Gateway, speaker: Speaker) {
         self.says(gateway, speaker, "let me in");
         let is_code = |word: &&str| {
@@ -445,7 +445,7 @@ impl Town {
     }
 }
 
-/// Somebody's words in what the gateway added to a request, not in what was said in it.
+/// A person's words in what the gateway added to a request, not in what was said in it.
 fn added(request: &Value, role: &str) -> String {
     let messages = request["messages"].as_array().into_iter().flatten();
     let texts = messages.filter(|message| message["role"] == role).map(text);
@@ -558,7 +558,7 @@ fn goes_all_ways(town: &Town) {
             let mut body = request("what was said here?");
             body["user"] = json!(user);
             let answer = gateway.client.chat(&[(SESSION, session)], &body).unwrap();
-            // One that has ended is refused to everybody, for that reason.
+            // One that has ended is refused to each of them, for that reason.
             assert!([403, 409].contains(&answer.status), "{session} for {user}: {}", answer.text());
             assert_eq!(
                 town.order_by_api(&gateway, speaker, session, "/history"),
@@ -574,7 +574,7 @@ fn goes_all_ways(town: &Town) {
 }
 
 impl Town {
-    /// Whether somebody said something in a session, by its rows.
+    /// Whether a person said something in a session, by its rows.
     fn belongs_to(&self, session: &str, speaker: Speaker) -> bool {
         let sql = format!(
             "SELECT content FROM messages WHERE session_id = '{session}' AND role = 'user' AND content IS NOT NULL"
@@ -609,7 +609,7 @@ impl Town {
         );
     }
 
-    /// A judge that saw nothing would find nothing: everybody saw their own words on each way.
+    /// A judge that saw nothing would find nothing: each person saw their own words on each way.
     fn is_complete(&self) {
         let requests = self.model.requests();
         let own = |speaker: Speaker| match speaker.place {

@@ -127,7 +127,7 @@ pub enum Mutant {
     DropErasure,
     /// That a memory provider has deleted something is not written.
     EraseTwice,
-    /// Whoever shares a chat with a forgotten person is forgotten there, too.
+    /// Other people of a chat are forgotten with the person who is to be.
     ForgetOthers,
     /// Every person may answer what is put to the owner.
     AnyPersonAnswers,

@@ -40,7 +40,7 @@ pub struct Put {
     has_kind: bool,
 }
 
-/// What somebody says about a code.
+/// What a person says about a code.
 #[derive(Clone, Debug)]
 pub struct Answer {
     code: String,
@@ -156,7 +156,7 @@ pub fn answered(text: &str) -> Option<(bool, &str, bool)> {
     CallId::is_code(code).then_some((is_yes, code, rest == "session"))
 }
 
-/// Somebody says it.
+/// A person says it.
 pub fn note(plan: &Plan, books: &mut Books, chat: usize, answer: (bool, &str, bool), at: Moment) {
     let (is_yes, code, lasts) = answer;
     let code = code.to_ascii_lowercase();
