@@ -48,7 +48,7 @@ pub struct Move<'a> {
     /// Makes a backup that was read back, and says where.
     pub back_up: &'a dyn Fn(&Home) -> anyhow::Result<PathBuf>,
     /// How many messages there are in a home.
-    pub census: &'a dyn Fn(&Path) -> anyhow::Result<u64>,
+    pub totals: &'a dyn Fn(&Path) -> anyhow::Result<u64>,
 }
 
 impl Move<'_> {
@@ -92,7 +92,7 @@ impl Move<'_> {
         if record.step == Step::Starting {
             if let Err(error) = self.start(&record, out).and_then(|started| self.prove(started, out)) {
                 writeln!(out, "it does not run here, so it goes back to Hermes")?;
-                undo(self.home, self.variable, self.census, out).with_context(|| {
+                undo(self.home, self.variable, self.totals, out).with_context(|| {
                     format!(
                         "it does not run here ({error:#}), and could not be given back; `{}` tries that again",
                         undo_command(self.home)
@@ -114,7 +114,7 @@ impl Move<'_> {
             None => Keeper::Nobody,
         };
         let messages =
-            surveys.iter().filter_map(|survey| survey.census.as_ref()).map(|census| census.messages).sum();
+            surveys.iter().filter_map(|survey| survey.totals.as_ref()).map(|totals| totals.messages).sum();
         Record {
             step: Step::BackingUp,
             began: now,
@@ -202,7 +202,7 @@ impl Move<'_> {
 pub fn undo(
     home: &Home,
     variable: &dyn Fn(&str) -> Option<String>,
-    census: &dyn Fn(&Path) -> anyhow::Result<u64>,
+    totals: &dyn Fn(&Path) -> anyhow::Result<u64>,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let Some(record) = Record::of(home)? else {
@@ -227,7 +227,7 @@ pub fn undo(
         }
     }
     // Hermes gets its units back whatever the count says: a home that cannot be read is no reason to keep it.
-    let counted: anyhow::Result<Vec<u64>> = homes.iter().map(|home| census(home.path())).collect();
+    let counted: anyhow::Result<Vec<u64>> = homes.iter().map(|home| totals(home.path())).collect();
     for unit in &record.units {
         unit.put_back()?;
         writeln!(out, "{} is as it was", unit.name)?;

@@ -460,7 +460,7 @@ pub fn verify(path: &Path, passphrase: Option<&Secret>) -> anyhow::Result<Manife
     read().with_context(|| format!("{} cannot be used", path.display()))
 }
 
-/// Hands out every file of an archive that was verified, with what is known about it.
+/// GatewayTools out every file of an archive that was verified, with what is known about it.
 pub fn unpack(
     path: &Path,
     passphrase: Option<&Secret>,

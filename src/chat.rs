@@ -27,8 +27,8 @@ pub mod tests;
 #[cfg(not(unix))]
 pub use console as terminal;
 
-use crate::clerk::lists::COPY;
 use crate::client::{Asked, Client, ClientError, Event, Known, Line, Saying, Status};
+use crate::host_commands::lists::COPY;
 use crate::out::{Page, Tint, one_line, visible};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -328,8 +328,8 @@ impl<'a> Chat<'a> {
         let is_terminal = *manner == Manner::Terminal && page.width.is_some();
         let copied = said.strip_prefix(COPY).and_then(|rest| rest.split_once(":\n\n"));
         match (&order, copied) {
-            (Some(Command::Errand(errand)), Some((number, text)))
-                if is_terminal && errand.name() == "copy" =>
+            (Some(Command::Deferred(deferred)), Some((number, text)))
+                if is_terminal && deferred.name() == "copy" =>
             {
                 // The terminal's own order for its clipboard, which works from another machine, too.
                 write!(out, "\x1b]52;c;{}\x07", BASE64.encode(text))?;

@@ -328,7 +328,7 @@ impl Client {
     }
 
     /// Where the agent stands, as the gateway shows it.
-    pub async fn standing(&self) -> Result<Value, ClientError> {
+    pub async fn home_status(&self) -> Result<Value, ClientError> {
         self.get(&["api", "status"], &[]).await
     }
 

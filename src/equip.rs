@@ -1,40 +1,42 @@
-//! An agent's hands, put together from its settings: files, terminal, skills, memory, servers of the
+//! An agent's tools, put together from its settings: files, terminal, skills, memory, servers of the
 //! Model Context Protocol, and the prompt that tells it about them. No logic beyond "which is which".
 
 #[cfg(unix)]
 mod allowlist;
 #[cfg(unix)]
 mod assessor;
-#[cfg(unix)]
-mod bell;
-pub mod company;
 pub mod compressor;
 mod hooks;
+pub mod people;
 pub mod plugins;
+#[cfg(unix)]
+mod process_notices;
 mod provider;
 pub mod servers;
 #[cfg(unix)]
 mod terminal;
 
-use crate::chats;
 use crate::config::{ModelChoice, Settings};
 use crate::home::Home;
+use crate::platform_accounts;
 use plugins::Plugins;
 use std::path::{Path, PathBuf, is_separator};
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::port::{Briefing, Desk, Engine, Model};
+use throughline_core::port::{AgentApi, Engine, Model, SystemPrompt};
 use throughline_core::session::review::Fill;
 use throughline_core::tool::{Caller, Kit, Tools};
-use throughline_gateway::{Agents, Delegation, EngineKit, Fills, Hands, HandsSettings, Memory as Outside};
+use throughline_gateway::{
+    Agents, Delegation, EngineKit, Fills, GatewayTools, HandsSettings, Memory as Outside,
+};
 use throughline_hermes::config::Given;
 use throughline_mcp::client::{Client as Servers, ServerStatus};
 use throughline_memory::{Memory, MemorySettings, Notes, Owners, Size};
-use throughline_tools::brief::{Brief, BriefSettings, Snapshot};
 use throughline_tools::files::{self, Files};
 use throughline_tools::paths::Reach;
 use throughline_tools::skills::{SkillSettings, Skills};
 use throughline_tools::spill::Spill;
+use throughline_tools::system_prompt::{AgentPrompt, BriefSettings, Snapshot};
 use throughline_tools::todo::Todo;
 use throughline_tools::toolbox::{Gate, Toolbox};
 
@@ -52,8 +54,8 @@ const RELOAD_PATIENCE: Duration = Duration::from_secs(30);
 /// What an agent works with.
 pub struct Equipment {
     pub tools: Arc<dyn Tools>,
-    pub hands: Arc<Hands>,
-    pub briefing: Arc<dyn Briefing>,
+    pub gateway_tools: Arc<GatewayTools>,
+    pub prompts: Arc<dyn SystemPrompt>,
     pub memory: Memory,
     pub servers: Arc<Servers>,
     pub mcp: Arc<Mcp>,
@@ -66,16 +68,16 @@ pub struct Equipment {
     /// What is off although it is built in, and why.
     pub off: Vec<String>,
     #[cfg(unix)]
-    bell: Arc<bell::Bell>,
+    notices: Arc<process_notices::ProcessNotices>,
 }
 
 impl Equipment {
     /// Processes that end, or say what was waited for, are told through this door from now on.
-    pub fn rings_at(&self, desk: Arc<dyn Desk>) {
+    pub fn rings_at(&self, api: Arc<dyn AgentApi>) {
         #[cfg(unix)]
-        self.bell.opens(desk);
+        self.notices.opens(api);
         #[cfg(not(unix))]
-        drop(desk); // where there is no terminal, nothing outlives a turn
+        drop(api); // where there is no terminal, nothing outlives a turn
     }
 }
 
@@ -109,7 +111,7 @@ pub async fn equip(
     let files = Files::new(reach(&place, settings), file_settings(settings));
     let mut kits: Vec<Arc<dyn Kit>> = Vec::new();
     #[cfg(unix)]
-    let bell = Arc::new(bell::Bell::default());
+    let notices = Arc::new(process_notices::ProcessNotices::default());
     #[cfg(not(unix))]
     let judge = None;
     #[cfg(unix)]
@@ -131,7 +133,7 @@ pub async fn equip(
     let skills = Arc::new(skills);
     #[cfg(unix)]
     let files = {
-        let rings = bell.clone().rings();
+        let rings = notices.clone().rings();
         let terminal = Arc::new(terminal::terminal(&place, settings, judge.clone(), confine, rings));
         let files = files.asking(judge.clone());
         kits.push(terminal.clone());
@@ -142,23 +144,23 @@ pub async fn equip(
     #[cfg(unix)]
     let judge = Some(terminal::leave(judge));
     let shell = hooks::hooks(path, &workspace, settings, &mut off);
-    let hands = Hands::new(hands_settings(settings), agents.clone());
-    let hands = hands.at_home(chats::home_channels(home, settings));
-    let hands = Arc::new(hands.knowing(Arc::new(company::Acquaintances::of(home, settings))));
+    let gateway_tools = GatewayTools::new(hands_settings(settings), agents.clone());
+    let gateway_tools = gateway_tools.at_home(platform_accounts::home_channels(home, settings));
+    let gateway_tools = Arc::new(gateway_tools.knowing(Arc::new(people::Acquaintances::of(home, settings))));
     let outside = provider::memory(home, settings, &workspace, &plugins, &mut off);
     let everywhere: [Arc<dyn Kit>; 7] = [
         Arc::new(files),
         skills.clone(),
         Arc::new(Todo::of_home(path)),
         Arc::new(memory.clone()),
-        hands.clone(),
+        gateway_tools.clone(),
         servers.clone(),
-        Arc::new(EngineKit { engine, hands: hands.clone() }),
+        Arc::new(EngineKit { engine, gateway_tools: gateway_tools.clone() }),
     ];
     kits.extend(everywhere);
     kits.extend(outside.clone().map(|outside| Arc::new(outside) as Arc<dyn Kit>));
     let guarded = shell.is_guard().then(|| "a hook of yours in config.yaml".to_owned());
-    kits.extend(plugins.kits(&hands, judge, guarded));
+    kits.extend(plugins.kits(&gateway_tools, judge, guarded));
     let window = match &settings.model {
         ModelChoice::OpenAi(endpoint) | ModelChoice::Anthropic(endpoint) => {
             endpoint.context_length.as_ref().map(|length| length.value)
@@ -166,7 +168,7 @@ pub async fn equip(
         ModelChoice::Rehearsal => None,
     };
     let spill = Arc::new(Spill::of_home(path).for_window(window));
-    let asked: Vec<_> = plugins.hooks(&hands).collect();
+    let asked: Vec<_> = plugins.hooks(&gateway_tools).collect();
     let tools = plugins.offered(&settings.tools);
     let toolbox = Toolbox::new(kits, Gate::of_settings(&tools), spill).heard_by(shell.clone());
     let toolbox = asked.iter().fold(toolbox, |toolbox, hooks| toolbox.heard_by(hooks.clone()));
@@ -175,7 +177,7 @@ pub async fn equip(
     off.extend(tools.switches.off.iter().map(|off| format!("{}: {}", off.toolset, off.why)));
 
     let known = toolbox.clone();
-    let briefing = Brief::new(BriefSettings {
+    let prompts = AgentPrompt::new(BriefSettings {
         workspace: Some(workspace),
         default_persona: PERSONA.to_owned(),
         timezone: settings.timezone.as_ref().map(|zone| zone.value.clone()),
@@ -193,8 +195,8 @@ pub async fn equip(
     Equipment {
         tools: toolbox,
         mcp: Arc::new(mcp),
-        hands,
-        briefing: Arc::new(briefing),
+        gateway_tools,
+        prompts: Arc::new(prompts),
         memory,
         servers,
         hooks,
@@ -203,7 +205,7 @@ pub async fn equip(
         fills,
         off,
         #[cfg(unix)]
-        bell,
+        notices,
     }
 }
 
@@ -338,7 +340,7 @@ pub fn memory_outside(home: &Home, settings: &Settings) -> Result<Option<String>
 pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
     let written = &settings.tools.memory;
     let usual = MemorySettings::new(home.path());
-    let people = company::People::of(home, settings);
+    let people = people::People::of(home, settings);
     // A client that speaks for one user among several has no claim on what the owner's agent remembers.
     let owns = |caller: &Caller| caller.source != "api_server" || caller.user.is_none();
     let people = Arc::new(people);
@@ -366,7 +368,7 @@ pub fn memory_settings(home: &Home, settings: &Settings) -> MemorySettings {
 
 /// Whose notes those of a conversation are, where several people can reach the agent. None: the owner's. A chat of many
 /// has notes of its own.
-fn person(people: &company::People, caller: &Caller) -> Option<String> {
+fn person(people: &people::People, caller: &Caller) -> Option<String> {
     let is_among_others = people.is_among_others(caller);
     let user = caller.user.as_deref().filter(|_| !is_among_others);
     if caller.source == "cli" || !is_among_others && people.is_owner(&caller.source, user) {
@@ -383,7 +385,7 @@ fn person(people: &company::People, caller: &Caller) -> Option<String> {
 fn shared_notes(home: &Home, settings: &Settings) -> Option<String> {
     let is_shared = !settings.memory_per_person.value
         && given(&settings.tools.memory.memory_enabled).unwrap_or(true)
-        && company::People::of(home, settings).company() == throughline_memory::honcho::Company::Many;
+        && people::People::of(home, settings).audience() == throughline_memory::honcho::Audience::Many;
     is_shared.then(|| {
         "notes of one's own for each person: several people can write, and what the agent notes in MEMORY.md is in \
          everybody's prompt, as in Hermes; `throughline.memory_per_person: true` keeps it apart"

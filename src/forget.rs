@@ -132,7 +132,7 @@ impl Work {
         }
         memory.erase(&self.sessions).map_err(|error| anyhow::anyhow!("{error}"))?;
         // Made from the routes when the gateway runs next.
-        remove(&home.join(crate::presence::DIRECTORY_FILE))?;
+        remove(&home.join(crate::hermes_state_files::DIRECTORY_FILE))?;
         for log in logs(home) {
             rewrite_log(&log, &self.words).with_context(|| format!("could not rewrite {}", log.display()))?;
         }

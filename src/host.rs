@@ -10,16 +10,16 @@
 //! Deliberately absent: what an agent is made of (`wire`), and any word about a conversation.
 
 use crate::config::{Remark, Settings};
+use crate::hermes_state_files::{self, HermesStateFiles};
 use crate::home::{Home, Occupied};
 use crate::logs::Logs;
 use crate::notify::{News, Notify};
-use crate::presence::{self, Presence};
-use crate::wire::{self, Claim, Company, Door, Running};
+use crate::wire::{self, ApiListener, Claim, ProcessShared, Running};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use throughline_core::Time;
-use throughline_core::port::{Desk, Status};
+use throughline_core::port::{AgentApi, Status};
 use throughline_gateway::{Clock, SystemClock};
 use throughline_hermes::state::Stage;
 use throughline_server::{Condition, Member, Restart, RestartScope};
@@ -56,11 +56,11 @@ pub struct Plan {
 /// How candidates become agents.
 pub struct Host {
     pub crew: Arc<Crew>,
-    pub company: Company,
+    pub shared: ProcessShared,
     pub logs: Arc<Logs>,
     read: Box<Reading>,
     /// Where the API of an agent answers.
-    door: Box<Placing>,
+    api_listener: Box<Placing>,
     starting: Semaphore,
     /// Those that cannot start are tried again. Else the process ends with the first of them, and says why.
     tries_again: bool,
@@ -97,21 +97,21 @@ pub enum Ending {
 }
 
 type Reading = dyn Fn(&Home) -> anyhow::Result<Plan> + Send + Sync;
-type Placing = dyn Fn(&Candidate, &Settings) -> Door + Send + Sync;
+type Placing = dyn Fn(&Candidate, &Settings) -> ApiListener + Send + Sync;
 type Claimed = anyhow::Result<(Plan, Claim)>;
 
 impl Host {
     pub fn new(
         crew: Arc<Crew>,
-        company: Company,
+        shared: ProcessShared,
         logs: Arc<Logs>,
         read: impl Fn(&Home) -> anyhow::Result<Plan> + Send + Sync + 'static,
-        door: impl Fn(&Candidate, &Settings) -> Door + Send + Sync + 'static,
+        api_listener: impl Fn(&Candidate, &Settings) -> ApiListener + Send + Sync + 'static,
         tries_again: bool,
     ) -> Arc<Self> {
         let starting = Semaphore::new(STARTING_MAX);
-        let (read, door) = (Box::new(read), Box::new(door));
-        Arc::new(Self { crew, company, logs, read, door, starting, tries_again })
+        let (read, api_listener) = (Box::new(read), Box::new(api_listener));
+        Arc::new(Self { crew, shared, logs, read, api_listener, starting, tries_again })
     }
 
     /// From now on each of them is kept running; what became of their first attempts is told apart, so that they can
@@ -132,7 +132,7 @@ impl Host {
 
     fn claim(&self, candidate: &Candidate) -> Claimed {
         let plan = (self.read)(&candidate.home)?;
-        let claim = wire::claim(&candidate.name, &candidate.home, &plan.settings, &self.company)?;
+        let claim = wire::claim(&candidate.name, &candidate.home, &plan.settings, &self.shared)?;
         self.logs.keep(&candidate.name, candidate.home.path(), &plan.settings.logs);
         Ok((plan, claim))
     }
@@ -244,12 +244,13 @@ impl Keeper {
     async fn begin(&self, claimed: Claimed) -> anyhow::Result<(Running, Plan)> {
         let (plan, claim) = claimed?;
         let name = &self.candidate.name;
-        self.host.crew.starts(name, &self.candidate.home, &self.host.company);
+        self.host.crew.starts(name, &self.candidate.home, &self.host.shared);
         let span = tracing::error_span!("agent", agent = %name);
         let (host, candidate) = (self.host.clone(), self.candidate.clone());
         let starting = async move {
-            let door = (host.door)(&candidate, &plan.settings);
-            let running = wire::start(&candidate.name, claim, &plan.settings, door, &host.company).await?;
+            let api_listener = (host.api_listener)(&candidate, &plan.settings);
+            let running =
+                wire::start(&candidate.name, claim, &plan.settings, api_listener, &host.shared).await?;
             anyhow::Ok((running, plan))
         };
         match tokio::spawn(starting.instrument(span)).await {
@@ -260,8 +261,8 @@ impl Keeper {
 
     async fn while_running(&mut self, running: Running) -> Left {
         let name = &self.candidate.name;
-        let Bells { gone, anew } = self.host.crew.runs(name, running.desk());
-        let listing = tokio::spawn(list_channels(self.candidate.home.clone(), running.desk()));
+        let Bells { gone, anew } = self.host.crew.runs(name, running.api());
+        let listing = tokio::spawn(list_channels(self.candidate.home.clone(), running.api()));
         let mut begins_anew = false;
         let stopped = tokio::select! {
             ending = self.stopping.wait_for(Option::is_some) => ending.ok().and_then(|ending| *ending),
@@ -272,8 +273,8 @@ impl Keeper {
             }
         };
         listing.abort();
-        let desk = running.desk();
-        let draining = Status { draining: true, ..desk.status() };
+        let api = running.api();
+        let draining = Status { draining: true, ..api.status() };
         self.host.crew.tell(name, &draining);
         let left = running.stop().await;
         self.host.crew.ended(name, stopped.unwrap_or(Ending::Stop));
@@ -305,7 +306,7 @@ impl Keeper {
         match self.host.crew.presence(&self.candidate.name) {
             Some(presence) => presence.ends(Stage::Failed, Some(why.to_owned()), false, now()),
             None if is_ours => {
-                Presence::new(home, Vec::new(), now()).ends(
+                HermesStateFiles::new(home, Vec::new(), now()).ends(
                     Stage::Failed,
                     Some(why.to_owned()),
                     false,
@@ -321,9 +322,9 @@ impl Keeper {
     }
 }
 
-async fn list_channels(home: Home, desk: Arc<dyn Desk>) {
+async fn list_channels(home: Home, api: Arc<dyn AgentApi>) {
     loop {
-        presence::list_channels(&home, desk.as_ref()).await;
+        hermes_state_files::list_channels(&home, api.as_ref()).await;
         tokio::time::sleep(CHANNELS_EVERY).await;
     }
 }
@@ -345,7 +346,7 @@ struct Seat {
     name: String,
     home: Home,
     state: State,
-    presence: Arc<Mutex<Option<Presence>>>,
+    presence: Arc<Mutex<Option<HermesStateFiles>>>,
     /// When a restart of the process was last ordered with this agent's key.
     ordered: Option<Instant>,
 }
@@ -353,7 +354,7 @@ struct Seat {
 enum State {
     Starting,
     Running {
-        desk: Arc<dyn Desk>,
+        api: Arc<dyn AgentApi>,
         /// Rings when the agent has lost its writer.
         gone: Arc<tokio::sync::Notify>,
         /// Rings when it is to begin anew.
@@ -402,24 +403,24 @@ impl Crew {
         }
     }
 
-    fn starts(&self, name: &str, home: &Home, company: &Company) {
-        let profiles = match company.porch.is_some() && name == wire::FRONT {
+    fn starts(&self, name: &str, home: &Home, shared: &ProcessShared) {
+        let profiles = match shared.shared_listener.is_some() && name == wire::FRONT {
             true => self.seats().iter().map(|seat| seat.name.clone()).collect(),
             false => Vec::new(),
         };
-        let presence = Presence::new(home, profiles, now());
+        let presence = HermesStateFiles::new(home, profiles, now());
         if let Some(seat) = self.seats().iter_mut().find(|seat| seat.name == name) {
             seat.state = State::Starting;
             seat.presence = Arc::new(Mutex::new(Some(presence)));
         }
     }
 
-    fn runs(&self, name: &str, desk: Arc<dyn Desk>) -> Bells {
+    fn runs(&self, name: &str, api: Arc<dyn AgentApi>) -> Bells {
         let [gone, anew] = [(); 2].map(|()| Arc::new(tokio::sync::Notify::new()));
         let pulse = Pulse { rounds: 0, at: Instant::now(), reported: false };
         let bells = Bells { gone: gone.clone(), anew: anew.clone() };
-        self.set(name, State::Running { desk: desk.clone(), gone, anew, pulse });
-        self.tell(name, &desk.status());
+        self.set(name, State::Running { api: api.clone(), gone, anew, pulse });
+        self.tell(name, &api.status());
         bells
     }
 
@@ -440,7 +441,7 @@ impl Crew {
         self.set(name, State::Ended);
     }
 
-    fn presence(&self, name: &str) -> Option<Presence> {
+    fn presence(&self, name: &str) -> Option<HermesStateFiles> {
         let presence = self.seats().iter().find(|seat| seat.name == name)?.presence.clone();
         presence.lock().expect("nothing panics while it holds this").take()
     }
@@ -460,11 +461,11 @@ impl Crew {
         let (mut moving, all) = (0, {
             let mut seats = self.seats();
             for seat in seats.iter_mut() {
-                if let State::Running { desk, gone, pulse, .. } = &mut seat.state {
+                if let State::Running { api, gone, pulse, .. } = &mut seat.state {
                     let presence = seat.presence.clone();
                     running.push((
                         seat.name.clone(),
-                        desk.clone(),
+                        api.clone(),
                         gone.clone(),
                         presence,
                         std::mem::take(pulse),
@@ -475,8 +476,8 @@ impl Crew {
         });
         let count = running.len();
         let mut pulses = BTreeMap::new();
-        for (name, desk, gone, presence, mut pulse) in running {
-            let status = desk.status();
+        for (name, api, gone, presence, mut pulse) in running {
+            let status = api.status();
             if let Some(presence) = presence.lock().expect("nothing panics while it holds this").as_mut() {
                 presence.runs(&status, now());
             }
@@ -531,7 +532,7 @@ impl throughline_server::Host for Crew {
             name: seat.name.clone(),
             home: seat.home.identity(),
             condition: match &seat.state {
-                State::Running { desk, .. } => Condition::Running(desk.clone()),
+                State::Running { api, .. } => Condition::Running(api.clone()),
                 State::Starting => Condition::Starting,
                 State::Down { why, since, retry_at } => {
                     Condition::Down { why: why.clone(), since: *since, retry_at: Some(*retry_at) }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::chain::{Share, Shared};
 use throughline_core::input::{Root, Trace};
-use throughline_core::port::{CutChain, Desk, Ledger, Post, Promise, StoreError, Unreachable};
+use throughline_core::port::{AgentApi, CutChain, Ledger, Post, Promise, StoreError, Unreachable};
 use throughline_gateway::{Clock, SystemClock};
 use throughline_store::{LedgerFile, LedgerPage, ProcessId, Silence, SilenceKind};
 use tokio::sync::{oneshot, watch};
@@ -88,7 +88,7 @@ pub struct SharedLedger {
 #[derive(Clone)]
 struct Gateway {
     name: String,
-    desk: Arc<dyn Desk>,
+    api: Arc<dyn AgentApi>,
     runtime: tokio::runtime::Handle,
     orders: Sender<Order>,
 }
@@ -159,10 +159,10 @@ impl SharedLedger {
     }
 
     /// An agent runs on this home: orders of silence are for it, too.
-    pub fn join(&self, home: &str, name: &str, desk: Arc<dyn Desk>) {
+    pub fn join(&self, home: &str, name: &str, api: Arc<dyn AgentApi>) {
         let orders = self.orders.clone();
         let runtime = tokio::runtime::Handle::current();
-        let gateway = Gateway { name: name.to_owned(), desk, runtime, orders };
+        let gateway = Gateway { name: name.to_owned(), api, runtime, orders };
         self.gateways
             .lock()
             .expect("nothing panics while it holds the gateways")
@@ -375,11 +375,11 @@ impl Keeper {
 
 impl Gateway {
     fn obey(&self, home: String, order: Silence) {
-        let Gateway { name, desk, orders, runtime } = self.clone();
+        let Gateway { name, api, orders, runtime } = self.clone();
         runtime.spawn(async move {
             let done = match order.kind {
-                SilenceKind::Stop => desk.halt().await,
-                SilenceKind::Resume => desk.release().await.map(|()| Default::default()),
+                SilenceKind::Stop => api.halt().await,
+                SilenceKind::Resume => api.release().await.map(|()| Default::default()),
             };
             let report = match done {
                 Ok(halted) => json!({"agent": name, "turns": halted.turns, "waiting": halted.waiting}),

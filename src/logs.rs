@@ -150,7 +150,7 @@ fn level(level: tracing::Level) -> Level {
 
 // -------------------------------------------------------------------------------------- the layer
 
-/// Hands every event to the home it belongs to.
+/// GatewayTools every event to the home it belongs to.
 pub struct Scribe(pub Arc<Logs>);
 
 /// What a span says of whose it is.

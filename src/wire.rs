@@ -1,10 +1,8 @@
-//! Puts the parts together: a home, its model, its store, its door. No logic.
+//! Puts the parts together: a home, its model, its store, its listener. No logic.
 //!
 //! An agent begins in two steps. [`claim`] takes what only one may have, in the order of the agents;
 //! [`start`] puts the rest together, and several may do that side by side.
 
-use crate::chats::{self, Chats, Listening};
-use crate::clerk::{Attendant, Providers};
 use crate::client;
 use crate::cmd;
 use crate::cmd::chat::Chat;
@@ -17,7 +15,6 @@ use crate::cmd::plugin::{Known, Plugin};
 use crate::cmd::prune::Prune;
 use crate::cmd::sessions::snapshots::Restore;
 use crate::cmd::status::{Place, outside as outside_of};
-use crate::comeback;
 use crate::config::{
     Endpoint, Environment, ModelChoice, ModelTimeouts, Overrides, Review, Settings, Sourced, Written,
     unresolved,
@@ -27,8 +24,11 @@ use crate::equip::plugins::{self, Plugins};
 use crate::equip::{self, Equipment, compressor};
 use crate::home::{self, Address, ChosenBy, Home, Ownership};
 use crate::host::{Introduction, Plan};
+use crate::host_commands::{HostCommandRunner, Providers};
 use crate::ledger::{self, SharedLedger};
 use crate::out::Page;
+use crate::platform_accounts::{self, Listening, PlatformAccounts};
+use crate::restart_notice;
 use crate::token::Tokens;
 use anyhow::{Context, bail};
 use jiff::tz::TimeZone;
@@ -41,7 +41,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use throughline_core::Time;
 use throughline_core::guard::Limits;
-use throughline_core::port::{Desk, Model, Platform, Promise, Read, Store, StoreError, Summariser};
+use throughline_core::port::{AgentApi, Model, Platform, Promise, Read, Store, StoreError, Summariser};
 use throughline_core::redact::Secret;
 use throughline_core::session::Rules;
 use throughline_core::session::review::Intervals;
@@ -55,7 +55,7 @@ use throughline_models::{Anthropic, AnthropicConfig, OpenAi, OpenAiConfig, Rehea
 use throughline_net::{Client, Timeouts};
 use throughline_platforms::Pairings;
 use throughline_plugins::Host;
-use throughline_server::{Absent, Porch, RestartScope};
+use throughline_server::{Absent, RestartScope, SharedListener};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -76,7 +76,7 @@ pub struct Running {
     off: Vec<String>,
     listening: Listening,
     agent: Agent,
-    company: Company,
+    shared: ProcessShared,
     equipment: Equipment,
     listener: Option<Listener>,
     drain: Duration,
@@ -86,7 +86,7 @@ pub struct Running {
 
 /// What the agents of one process share.
 #[derive(Clone)]
-pub struct Company {
+pub struct ProcessShared {
     /// Where they find each other.
     pub agents: Arc<Agents>,
     /// Whose homes they must not touch.
@@ -102,12 +102,12 @@ pub struct Company {
     /// Connections to models, and the certificates that they trust.
     pub http: Client,
     /// The listener that all share, if they do.
-    pub porch: Option<Arc<Porch>>,
+    pub shared_listener: Option<Arc<SharedListener>>,
     /// The process: `/api/status` and `/restart` ask it.
     pub host: Arc<dyn throughline_server::Host>,
 }
 
-impl Company {
+impl ProcessShared {
     /// Of an agent that belongs to a command, and ends with it.
     fn of_one(environment: &Environment) -> Self {
         Self {
@@ -118,14 +118,14 @@ impl Company {
             is_host: false,
             cached: Arc::default(),
             http: http(),
-            porch: None,
+            shared_listener: None,
             host: Arc::new(throughline_server::Alone),
         }
     }
 }
 
 /// Where an agent's API answers.
-pub enum Door {
+pub enum ApiListener {
     /// At a listener of its own. `port` overrides the one that is configured.
     Own { port: Option<u16> },
     /// At the one that all share, which listens there; and at one of its own if it has a port.
@@ -137,18 +137,18 @@ pub struct Claim {
     home: Home,
     key: Secret,
     /// With the tokens of its bots.
-    chats: Chats,
+    chats: PlatformAccounts,
     ownership: Ownership,
 }
 
 struct Listener {
     address: SocketAddr,
     server: JoinHandle<()>,
-    close_door: oneshot::Sender<()>,
+    close: oneshot::Sender<()>,
 }
 
 /// Takes what only one may have.
-pub fn claim(name: &str, home: &Home, settings: &Settings, company: &Company) -> anyhow::Result<Claim> {
+pub fn claim(name: &str, home: &Home, settings: &Settings, shared: &ProcessShared) -> anyhow::Result<Claim> {
     home.prepare()?;
     home.close_to_others(|name| settings.variable(name));
     let ownership = home.own(env!("CARGO_PKG_VERSION"))?;
@@ -157,16 +157,16 @@ pub fn claim(name: &str, home: &Home, settings: &Settings, company: &Company) ->
         None => home.key_or_new()?,
     };
     let is_real = !matches!(settings.model, ModelChoice::Rehearsal);
-    let place = chats::Place {
+    let place = platform_accounts::Place {
         agent: name,
         home,
-        homes: &company.homes,
-        tokens: &company.tokens,
+        homes: &shared.homes,
+        tokens: &shared.tokens,
         now: SystemClock::new().now(),
     };
-    let chats = match company.is_host {
-        true => Chats::of(&place, settings, is_real),
-        false => Chats::default(), // a command that has its own agent for a while answers nobody else
+    let chats = match shared.is_host {
+        true => PlatformAccounts::of(&place, settings, is_real),
+        false => PlatformAccounts::default(), // a command that has its own agent for a while answers nobody else
     };
     Ok(Claim { home: home.clone(), key, chats, ownership })
 }
@@ -176,20 +176,20 @@ pub async fn start(
     name: &str,
     claim: Claim,
     settings: &Settings,
-    door: Door,
-    company: &Company,
+    api_listener: ApiListener,
+    shared: &ProcessShared,
 ) -> anyhow::Result<Running> {
     let Claim { home, key, chats, ownership } = claim;
-    let own_port = match &door {
-        Door::Own { port } => Some(port.unwrap_or(settings.api.port.value)),
-        Door::Shared { own_port, .. } => *own_port,
+    let own_port = match &api_listener {
+        ApiListener::Own { port } => Some(port.unwrap_or(settings.api.port.value)),
+        ApiListener::Shared { own_port, .. } => *own_port,
     };
     let socket = match own_port {
         Some(port) => Some(bind(&settings.api.host.value, port).await?),
         None => None,
     };
 
-    let model = model(&settings.model, &company.http).context("the configured model cannot be used")?;
+    let model = model(&settings.model, &shared.http).context("the configured model cannot be used")?;
     let mut store = throughline_store::Home::at(home.path());
     if settings.allow_unsafe_filesystem.value {
         store.filesystem = throughline_store::FileSystem::Trusted;
@@ -198,9 +198,9 @@ pub async fn start(
     finish_forgetting(&home, settings, &store, clock.now())
         .await
         .context("a forgetting that was interrupted could not be finished")?;
-    let bridge = Arc::new(Bridge::new(name.into(), company.agents.clone()));
+    let bridge = Arc::new(Bridge::new(name.into(), shared.agents.clone()));
     let summariser =
-        settings.compression.summariser.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
+        settings.compression.summariser.as_ref().map(|choice| self::model(choice, &shared.http)).transpose();
     let summariser = summariser.context("the model of auxiliary.compression cannot be used")?;
     let summarisers = compressor::summarisers(settings, &model, summariser);
     if Plugins::need_python(&home, settings) {
@@ -208,78 +208,81 @@ pub async fn start(
         drop(store.writer(clock.now()).map_err(|error| broken("open the store", error)).map_err(because)?);
     }
     let mut off = Vec::new();
-    let place = plugins::Place { home: &home, agent: name, homes: &company.homes };
+    let place = plugins::Place { home: &home, agent: name, homes: &shared.homes };
     let plugins = Plugins::start(&place, settings, summarisers.first().cloned(), &mut off).await;
     let plugins = Arc::new(plugins);
     let (compressor, hard_tokens) = compressor::compressor(settings, summarisers, &plugins);
     let reviewer =
-        settings.review.reviewer.as_ref().map(|choice| self::model(choice, &company.http)).transpose();
+        settings.review.reviewer.as_ref().map(|choice| self::model(choice, &shared.http)).transpose();
     let reviewer = reviewer.context("the model of auxiliary.background_review cannot be used")?;
     let engine = compressor.engine.clone();
-    let company_of = (&company.agents, &company.homes[..]);
+    let company_of = (&shared.agents, &shared.homes[..]);
     let equipment = equip::equip(&home, settings, &model, company_of, engine, plugins, off).await;
     let memory = equipment.outside.as_ref().map(|outside| outside.provider.clone());
     let compressor = Compressor { memory, ..compressor };
     let tools = equipment.tools.clone();
     let platforms: Vec<Arc<dyn Platform>> = chats.platforms().chain([bridge as Arc<dyn Platform>]).collect();
-    chats.platforms().for_each(|bot| company.agents.lend(name, bot));
-    let host = company.host.clone();
+    chats.platforms().for_each(|bot| shared.agents.lend(name, bot));
+    let host = shared.host.clone();
     let identity = home.identity();
     let restart = move || match host.restart(&identity, RestartScope::Agent) {
         Ok(_) => {}
         Err(why) => tracing::error!(why, "a restart was ordered in a chat, and cannot be"),
     };
     let own = equipment.memory.clone();
-    let mut attendant = Attendant::new(&home, name, &settings.environment, tools, own);
+    let mut attendant = HostCommandRunner::new(&home, name, &settings.environment, tools, own);
     attendant.overrides = settings.overrides.clone();
-    attendant.restart = company.is_host.then(|| Box::new(restart) as Box<dyn Fn() + Send + Sync>);
+    attendant.restart = shared.is_host.then(|| Box::new(restart) as Box<dyn Fn() + Send + Sync>);
     attendant.servers = Some(equipment.mcp.clone());
-    attendant.plugins = Some((equipment.plugins.clone(), equipment.hands.clone()));
+    attendant.plugins = Some((equipment.plugins.clone(), equipment.gateway_tools.clone()));
     attendant.provider = equipment.outside.clone();
     let parts = Parts {
         reviewer: self::reviewer(settings, reviewer, &equipment),
-        clerk: Arc::new(attendant),
+        host_commands: Arc::new(attendant),
         models: Arc::new(Providers {
             home: home.clone(),
             environment: settings.environment.clone(),
             overrides: settings.overrides.clone(),
-            http: company.http.clone(),
+            http: shared.http.clone(),
         }),
-        ..parts(&store, model.clone(), settings, &equipment, compressor, platforms, company.ledger.clone())
+        ..parts(&store, model.clone(), settings, &equipment, compressor, platforms, shared.ledger.clone())
     };
     let agent =
-        Agent::start(parts, options(name, &home, settings, hard_tokens, company)).await.map_err(because)?;
-    equipment.rings_at(agent.desk());
-    company.agents.join(name, agent.desk());
-    if company.is_host {
-        company.ledger.join(&ledger::name_of(home.path()), name, agent.desk());
+        Agent::start(parts, options(name, &home, settings, hard_tokens, shared)).await.map_err(because)?;
+    equipment.rings_at(agent.api());
+    shared.agents.join(name, agent.api());
+    if shared.is_host {
+        shared.ledger.join(&ledger::name_of(home.path()), name, agent.api());
     }
 
     let router = throughline_server::router(
-        agent.desk(),
-        surface(name, &home, &key, settings, model.as_ref(), &equipment, company),
+        agent.api(),
+        surface(name, &home, &key, settings, model.as_ref(), &equipment, shared),
     );
-    if let Some(porch) = &company.porch {
-        porch.open(name, router.clone());
+    if let Some(shared_listener) = &shared.shared_listener {
+        shared_listener.open(name, router.clone());
     }
     let listener = socket.map(|socket| listen(socket, router)).transpose()?;
-    let address = match (&listener, &door) {
-        (None, Door::Shared { at, .. }) if name == FRONT => Address { socket: *at, path: String::new() },
-        (None, Door::Shared { at, .. }) => Address { socket: *at, path: Porch::path(name) },
+    let address = match (&listener, &api_listener) {
+        (None, ApiListener::Shared { at, .. }) if name == FRONT => {
+            Address { socket: *at, path: String::new() }
+        }
+        (None, ApiListener::Shared { at, .. }) => Address { socket: *at, path: SharedListener::path(name) },
         (Some(listener), _) => Address { socket: listener.address, path: String::new() },
-        (None, Door::Own { .. }) => unreachable!("a door of its own has a listener"),
+        (None, ApiListener::Own { .. }) => unreachable!("an API listener of its own has a listener"),
     };
     home.publish_address(&address)?;
-    if company.is_host {
-        comeback::tell(&home, &settings.platforms, agent.desk().as_ref(), SystemClock::new().now()).await;
+    if shared.is_host {
+        restart_notice::tell(&home, &settings.platforms, agent.api().as_ref(), SystemClock::new().now())
+            .await;
     }
-    let neighbours = chats::neighbours(name, &home, &company.agents, &settings.profile_routes);
+    let neighbours = platform_accounts::neighbours(name, &home, &shared.agents, &settings.profile_routes);
     let lost = chats.leads_nowhere(&neighbours);
     lost.iter().for_each(|words| tracing::error!(words, "messages will be refused"));
     let off = equipment.off.iter().chain(&chats.off).chain(&lost).cloned().collect();
     let reached: Vec<String> = chats.platforms().map(|platform| platform.name().to_owned()).collect();
     equipment.plugins.hear_of_the_start(&reached);
-    let listening = chats.listen(&home, &agent.desk(), settings.busy_input.value, &neighbours);
+    let listening = chats.listen(&home, &agent.api(), settings.busy_input.value, &neighbours);
     Ok(Running {
         address,
         key,
@@ -287,7 +290,7 @@ pub async fn start(
         off,
         listening,
         agent,
-        company: company.clone(),
+        shared: shared.clone(),
         equipment,
         listener,
         drain: settings.drain.value,
@@ -335,12 +338,12 @@ pub fn port_advice(port: u16, error: &std::io::Error, option: &str) -> Option<St
 
 fn listen(socket: TcpListener, router: throughline_server::Router) -> anyhow::Result<Listener> {
     let address = socket.local_addr().context("the API has no address")?;
-    let (close_door, door_closed) = oneshot::channel();
+    let (close, closed) = oneshot::channel();
     let server =
         tokio::spawn(throughline_server::serve(socket, router, descriptors::listener_limits(), async move {
-            let _ = door_closed.await;
+            let _ = closed.await;
         }));
-    Ok(Listener { address, server, close_door })
+    Ok(Listener { address, server, close })
 }
 
 fn surface(
@@ -350,7 +353,7 @@ fn surface(
     settings: &Settings,
     model: &dyn Model,
     equipment: &Equipment,
-    company: &Company,
+    shared: &ProcessShared,
 ) -> throughline_server::Options {
     let (plugins, servers) = (equipment.plugins.clone(), equipment.servers.clone());
     throughline_server::Options {
@@ -363,7 +366,7 @@ fn surface(
         keep_alive: throughline_server::KEEP_ALIVE,
         cors_origins: settings.api.cors_origins.value.clone(),
         stop_on_disconnect: settings.api.stop_on_disconnect.value,
-        host: company.host.clone(),
+        host: shared.host.clone(),
         plugins: Arc::new(move || plugins.status()),
         servers: Arc::new(move || cmd::mcp::shown(&servers.status())),
     }
@@ -380,14 +383,14 @@ async fn start_for_a_command(
     settings: &Settings,
     environment: &Environment,
 ) -> anyhow::Result<Running> {
-    let (name, company) = (name(home), Company::of_one(environment));
-    let claim = claim(&name, home, settings, &company)?;
-    start(&name, claim, settings, Door::Own { port: Some(0) }, &company).await
+    let (name, shared) = (name(home), ProcessShared::of_one(environment));
+    let claim = claim(&name, home, settings, &shared)?;
+    start(&name, claim, settings, ApiListener::Own { port: Some(0) }, &shared).await
 }
 
 impl Running {
-    pub fn desk(&self) -> Arc<dyn Desk> {
-        self.agent.desk()
+    pub fn api(&self) -> Arc<dyn AgentApi> {
+        self.agent.api()
     }
 
     pub fn introduction(&self, plan: Plan) -> Introduction {
@@ -396,14 +399,14 @@ impl Running {
 
     /// Accepts nothing new, finishes what can be finished in time, and closes the home.
     pub async fn stop(self) -> anyhow::Result<Stopped> {
-        let Running { name, key, listening, agent, company, equipment, listener, drain, home, .. } = self;
+        let Running { name, key, listening, agent, shared, equipment, listener, drain, home, .. } = self;
         listening.stop().await;
         let server = listener.map(|listener| {
-            let _ = listener.close_door.send(());
+            let _ = listener.close.send(());
             listener.server
         });
-        company.agents.leave(&name);
-        company.ledger.leave(&ledger::name_of(home.path())).await;
+        shared.agents.leave(&name);
+        shared.ledger.leave(&ledger::name_of(home.path())).await;
         let stopped = agent.stop(drain).await.map_err(because);
         equipment.servers.stop().await;
         equipment.plugins.stop().await;
@@ -412,9 +415,9 @@ impl Running {
         {
             server.abort(); // a client that does not read its answer can ask for it again
         }
-        if let Some(porch) = &company.porch {
+        if let Some(shared_listener) = &shared.shared_listener {
             let identity = home.identity();
-            porch.close(Absent { agent: &name, key: Some(key.expose()), home: &identity });
+            shared_listener.close(Absent { agent: &name, key: Some(key.expose()), home: &identity });
         }
         home.withdraw_address();
         stopped
@@ -504,7 +507,7 @@ pub fn running_servers(home: &Home, environment: &Environment) -> Option<serde_j
         written.map_or_else(|report| report, |written| written.report()).into_settings().ok()?;
     let endpoint = published(home, &settings).ok()??;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let mut standing = runtime.block_on(client::Client::new(endpoint).ok()?.standing()).ok()?;
+    let mut standing = runtime.block_on(client::Client::new(endpoint).ok()?.home_status()).ok()?;
     Some(standing["mcp_servers"].take())
 }
 
@@ -652,7 +655,7 @@ pub fn plugin(
                 None => None,
                 Some(endpoint) => {
                     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                    let standing = runtime.block_on(client::Client::new(endpoint)?.standing());
+                    let standing = runtime.block_on(client::Client::new(endpoint)?.home_status());
                     Some(standing.context("the running gateway does not say how its plugins are doing")?["plugins"].take())
                 }
             };
@@ -950,14 +953,14 @@ fn parts(
         clock,
         model,
         tools: equipment.tools.clone(),
-        hands: equipment.hands.clone(),
-        briefing: equipment.briefing.clone(),
+        gateway_tools: equipment.gateway_tools.clone(),
+        prompts: equipment.prompts.clone(),
         compressor,
         memory: equipment.outside.clone(),
         reviewer: Reviewer::default(),
         hooks: equipment.hooks.clone(),
         platforms,
-        clerk: Arc::new(NoClerk),
+        host_commands: Arc::new(NoClerk),
         models: Arc::new(OneModel),
         ledger,
         mint: mint(settings),
@@ -984,7 +987,7 @@ fn options(
     home: &Home,
     settings: &Settings,
     hard_tokens: Option<u64>,
-    company: &Company,
+    shared: &ProcessShared,
 ) -> Options {
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let limits = Limits {
@@ -1005,10 +1008,10 @@ fn options(
         reasoning: settings.reasoning_effort.as_ref().map(|effort| effort.value.clone()),
         recollects: settings.recollects.value && !matches!(settings.model, ModelChoice::Rehearsal),
         administrators: administrators(settings),
-        owners: equip::company::owners(home, settings),
+        owners: equip::people::owners(home, settings),
         lifecycle: lifecycle(settings),
         writer_thread: true,
-        cached: company.cached.clone(),
+        cached: shared.cached.clone(),
     }
 }
 

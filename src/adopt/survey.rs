@@ -16,9 +16,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use throughline_core::command;
 use throughline_hermes::config::support::{Set, Support};
-use throughline_hermes::elsewhere;
 use throughline_hermes::schema::{Verdict, verdict};
-use throughline_store::{Census, OpenError};
+use throughline_hermes::unsupported;
+use throughline_store::{HomeTotals, OpenError};
 
 /// What a survey says, under these headings and in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Damage {
 pub struct Survey {
     pub name: String,
     pub home: Home,
-    pub census: Option<Census>,
+    pub totals: Option<HomeTotals>,
     pub units: Vec<HermesUnit>,
     lines: Vec<(Part, String)>,
 }
@@ -75,16 +75,16 @@ impl Survey {
         }
         let variable = |name: &str| environment.get(name);
         let usual = variable("HOME").map(|user| PathBuf::from(user).join(".hermes"));
-        let census = throughline_store::Home::at(path).census();
+        let totals = throughline_store::Home::at(path).totals();
         // A damaged database is in the way, and no reason to say nothing of the rest.
-        let (census, unreadable) = match census {
+        let (totals, unreadable) = match totals {
             Err(error @ OpenError::Damaged { .. }) => (None, Some(error.to_string())),
-            census => (census.with_context(|| format!("could not look into {}", path.display()))?, None),
+            totals => (totals.with_context(|| format!("could not look into {}", path.display()))?, None),
         };
         let shelves = unit::shelves(&variable);
         let units = unit::of_home(path, usual.as_deref(), &shelves);
         let programs = unit::programs(&units, &shelves);
-        let mut survey = Self { name: name.to_owned(), home: home.clone(), census, units, lines: Vec::new() };
+        let mut survey = Self { name: name.to_owned(), home: home.clone(), totals, units, lines: Vec::new() };
         survey.find(page, unreadable.is_some());
         let mut known = None;
         match Written::read(home, environment, Overrides::default())? {
@@ -113,8 +113,8 @@ impl Survey {
         );
         survey.jobs();
         survey.differ();
-        if let Some(census) = &survey.census {
-            let verdict = verdict(census.schema);
+        if let Some(totals) = &survey.totals {
+            let verdict = verdict(totals.schema);
             if verdict != Verdict::Open {
                 survey.say(Part::Obstacles, verdict.to_string());
             }
@@ -149,11 +149,11 @@ impl Survey {
     }
 
     fn find(&mut self, page: &Page, is_unreadable: bool) {
-        match self.census.clone() {
+        match self.totals.clone() {
             None if is_unreadable => self.say(Part::Found, "a state.db that cannot be read"),
             None => self.say(Part::Found, "no conversations yet: there is no state.db"),
-            Some(census) => {
-                let Census { schema, sessions, messages, newest, bytes } = census;
+            Some(totals) => {
+                let HomeTotals { schema, sessions, messages, newest, bytes } = totals;
                 let megabytes = bytes as f64 / (1 << 20) as f64;
                 self.say(
                     Part::Found,
@@ -195,7 +195,7 @@ impl Survey {
         self.say(Part::Works, model);
         let ours = settings.platforms.all.iter().filter(|platform| platform.enabled);
         let ours: Vec<_> =
-            ours.filter(|platform| elsewhere::CARRIED.contains(&platform.name.as_str())).collect();
+            ours.filter(|platform| unsupported::CARRIED.contains(&platform.name.as_str())).collect();
         for platform in ours {
             self.say(Part::Works, format!("{}: every chat keeps its session", platform.name));
         }
@@ -209,7 +209,7 @@ impl Survey {
             self.say(Part::LeftBehind, format!("toolsets that are Hermes' own, {names}: {why}"));
         }
         let variable = |name: &str| settings.variable(name);
-        for platform in elsewhere::platforms(&settings.platforms, &variable) {
+        for platform in unsupported::platforms(&settings.platforms, &variable) {
             self.say(Part::LeftBehind, format!("the platform {platform}: nobody answers there while we run"));
         }
         for off in &settings.tools.switches.off {
@@ -253,7 +253,7 @@ impl Survey {
     fn jobs(&mut self) {
         let path = self.home.path().join("cron/jobs.json");
         let Ok(text) = fs::read_to_string(&path) else { return };
-        match elsewhere::jobs(&text) {
+        match unsupported::jobs(&text) {
             Some(jobs) => jobs.iter().for_each(|job| {
                 self.say(Part::LeftBehind, format!("the scheduled job {job}: it does not run while we do"));
             }),
@@ -315,7 +315,7 @@ impl Survey {
         told.insert("agent".into(), json!(self.name));
         told.insert("home".into(), json!(shown(self.home.path())));
         told.insert("units".into(), self.units.iter().map(HermesUnit::emit).collect());
-        if let Some(Census { schema, sessions, messages, bytes, .. }) = self.census {
+        if let Some(HomeTotals { schema, sessions, messages, bytes, .. }) = self.totals {
             told.insert(
                 "census".into(),
                 json!({"schema": schema, "sessions": sessions, "messages": messages, "bytes": bytes}),

@@ -94,8 +94,8 @@ impl Adopt {
         }
         self.consent(together, out)?;
         let back_up = |home: &Home| back_up(home, now);
-        let census = &messages;
-        let moving = Move { home: &home, homes, together, variable: &variable, back_up: &back_up, census };
+        let totals = &messages;
+        let moving = Move { home: &home, homes, together, variable: &variable, back_up: &back_up, totals };
         moving.go(&surveys, page.minute(now), out)?;
         writeln!(
             out,
@@ -185,9 +185,9 @@ impl Adopt {
 }
 
 fn messages(path: &Path) -> anyhow::Result<u64> {
-    let census = throughline_store::Home::at(path).census();
-    let census = census.with_context(|| format!("could not look into {}", path.display()))?;
-    Ok(census.map_or(0, |census| census.messages))
+    let totals = throughline_store::Home::at(path).totals();
+    let totals = totals.with_context(|| format!("could not look into {}", path.display()))?;
+    Ok(totals.map_or(0, |totals| totals.messages))
 }
 
 /// What `throughline doctor` would say, counted by kind.

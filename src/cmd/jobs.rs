@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
 use throughline_core::Time;
-use throughline_core::memory::{Errand, Progress, RetentionChange};
+use throughline_core::memory::{PendingRetention, Progress, RetentionChange};
 use throughline_core::port::{Commit, Read, Store};
 use throughline_gateway::Memory;
 
@@ -32,7 +32,7 @@ impl Jobs {
         Ok(ExitCode::SUCCESS)
     }
 
-    pub fn told(&self, unkept: &[Errand], now: Time) -> String {
+    pub fn told(&self, unkept: &[PendingRetention], now: Time) -> String {
         match self.json {
             true => {
                 let jobs: Vec<Value> = unkept.iter().map(in_json).collect();
@@ -44,19 +44,19 @@ impl Jobs {
 }
 
 /// One line for each, and how many there are of each kind.
-fn told(unkept: &[Errand], now: Time) -> String {
+fn told(unkept: &[PendingRetention], now: Time) -> String {
     if unkept.is_empty() {
         return "The memory provider has everything; nothing waits.\n".to_owned();
     }
-    let count = |progress| unkept.iter().filter(|errand| errand.progress == progress).count();
+    let count = |progress| unkept.iter().filter(|pending| pending.progress == progress).count();
     let mut text = format!(
         "{} to be handed over, {} kept until there is more of their conversation, {} refused.\n",
         count(Progress::Due),
         count(Progress::Buffered),
         count(Progress::Refused)
     );
-    for errand in unkept {
-        let Errand { retention, erases, provider, progress, attempts, error, not_before } = errand;
+    for pending in unkept {
+        let PendingRetention { retention, erases, provider, progress, attempts, error, not_before } = pending;
         let how = match progress {
             Progress::Buffered => "waits for more".to_owned(),
             Progress::Due if *attempts == 0 => "next".to_owned(),
@@ -78,8 +78,8 @@ fn told(unkept: &[Errand], now: Time) -> String {
     text
 }
 
-fn in_json(errand: &Errand) -> Value {
-    let Errand { retention, erases, provider, progress, attempts, error, not_before } = errand;
+fn in_json(pending: &PendingRetention) -> Value {
+    let PendingRetention { retention, erases, provider, progress, attempts, error, not_before } = pending;
     let state = match progress {
         Progress::Buffered => "buffered",
         Progress::Due => "due",
@@ -93,9 +93,9 @@ fn in_json(errand: &Errand) -> Value {
 }
 
 /// Which of them a retry concerns.
-fn meant(unkept: Vec<Errand>, turn: Option<&str>) -> anyhow::Result<Vec<String>> {
-    let waits = |errand: &Errand| errand.progress != Progress::Buffered;
-    let keys = unkept.into_iter().filter(waits).map(|errand| errand.retention.key);
+fn meant(unkept: Vec<PendingRetention>, turn: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let waits = |pending: &PendingRetention| pending.progress != Progress::Buffered;
+    let keys = unkept.into_iter().filter(waits).map(|pending| pending.retention.key);
     let keys: Vec<String> = keys.filter(|key| turn.is_none_or(|turn| turn == key)).collect();
     match (keys.is_empty(), turn) {
         (true, Some(turn)) => bail!(

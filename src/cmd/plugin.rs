@@ -198,7 +198,7 @@ pub fn switch(
     let text = text.with_context(|| format!("could not read {}", file.display()))?;
     let text = edit::set(&text, &key, Scalar::Bool(on))
         .with_context(|| format!("could not change {}", file.display()))?;
-    crate::clerk::replace(&file, &text).map_err(anyhow::Error::msg)?;
+    crate::host_commands::replace(&file, &text).map_err(anyhow::Error::msg)?;
     writeln!(out, "{name} is {word} from the next start on ({key}).")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -55,8 +55,8 @@ impl Restart {
         let mut processes = BTreeMap::new();
         for gateway in gateways {
             // One that does not answer has left its address behind.
-            if let Ok(standing) = gateway.standing().await {
-                let instance = standing["instance"].as_str().unwrap_or_default().to_owned();
+            if let Ok(status) = gateway.home_status().await {
+                let instance = status["instance"].as_str().unwrap_or_default().to_owned();
                 processes.entry(instance).or_insert(gateway);
             }
         }
@@ -70,15 +70,15 @@ impl Restart {
             order(&gateway).await?;
             writeln!(out, "{} is finishing what runs", gateway.address())?;
             out.flush()?;
-            let standing = self.new_one(&gateway, &instance).await?;
-            let agents = standing["agents"].as_array().map_or(1, Vec::len).max(1);
+            let status = self.new_one(&gateway, &instance).await?;
+            let agents = status["agents"].as_array().map_or(1, Vec::len).max(1);
             let agents = if agents == 1 { "1 agent".to_owned() } else { format!("{agents} agents") };
             let seconds = began.elapsed().as_secs_f64();
             writeln!(
                 out,
                 "{} is back after {seconds:.1} s: pid {}, {agents}",
                 gateway.address(),
-                standing["pid"]
+                status["pid"]
             )?;
         }
         Ok(ExitCode::SUCCESS)
@@ -87,12 +87,12 @@ impl Restart {
     async fn new_one(&self, gateway: &Client, old: &str) -> anyhow::Result<serde_json::Value> {
         let deadline = Instant::now() + Duration::from_secs(self.timeout);
         loop {
-            if let Ok(standing) = gateway.standing().await {
-                let is_new = standing["instance"].as_str().is_some_and(|instance| instance != old);
-                let mut agents = standing["agents"].as_array().into_iter().flatten();
+            if let Ok(status) = gateway.home_status().await {
+                let is_new = status["instance"].as_str().is_some_and(|instance| instance != old);
+                let mut agents = status["agents"].as_array().into_iter().flatten();
                 let all_tried = agents.all(|agent| agent["state"] != "starting");
-                if is_new && all_tried && standing["ready"] == true {
-                    return Ok(standing);
+                if is_new && all_tried && status["ready"] == true {
+                    return Ok(status);
                 }
             }
             if Instant::now() > deadline {

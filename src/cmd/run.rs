@@ -16,7 +16,7 @@ use crate::notify::{News, Notify};
 use crate::out::RedactedStderr;
 use crate::signal::Stop;
 use crate::token::Tokens;
-use crate::wire::{self, Company, Door};
+use crate::wire::{self, ApiListener, ProcessShared};
 use anyhow::{Context, bail};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use std::time::Instant;
 use throughline_core::redact::Secret;
 use throughline_gateway::Agents;
 use throughline_hermes::env::Dotenv;
-use throughline_server::{Absent, Porch};
+use throughline_server::{Absent, SharedListener};
 use tokio::sync::oneshot;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -173,7 +173,7 @@ impl Run {
             ),
             false => None,
         };
-        let company = Company {
+        let process = ProcessShared {
             is_host: true,
             homes: candidates.iter().map(|candidate| candidate.home.path().to_owned()).collect(),
             agents: Arc::new(Agents::expecting(crew_names(&candidates))),
@@ -181,13 +181,13 @@ impl Run {
             ledger: SharedLedger::new(environment),
             cached: Arc::default(),
             http: wire::http(),
-            porch: shared.as_ref().map(|shared| shared.porch.clone()),
+            shared_listener: shared.as_ref().map(|shared| shared.shared_listener.clone()),
             host: crew.clone(),
         };
-        let door = doors(&candidates, shared.as_ref().map(|shared| shared.at));
+        let api_listener = api_listeners(&candidates, shared.as_ref().map(|shared| shared.at));
         let (reading, overrides) = (environment.clone(), self.overrides());
         let read = move |home: &Home| plan(home, &reading, overrides.clone());
-        let host = Host::new(crew.clone(), company, logs.clone(), read, door, profiles);
+        let host = Host::new(crew.clone(), process, logs.clone(), read, api_listener, profiles);
         let heart = tokio::spawn(host::heartbeat(crew.clone(), notify.clone()));
         let (kept, first) = host.keep(candidates);
         let started = tokio::select! {
@@ -276,22 +276,22 @@ impl Run {
         };
         let listener = wire::bind(&host, port).await?;
         let at = listener.local_addr().context("the API has no address")?;
-        let porch = Arc::new(Porch::new(wire::FRONT, env!("CARGO_PKG_VERSION")));
+        let shared_listener = Arc::new(SharedListener::new(wire::FRONT, env!("CARGO_PKG_VERSION")));
         for Candidate { name, home } in candidates {
             let key = self.expected_key(home, environment);
             let key = key.as_ref().map(|key| key.expose());
-            porch.close(Absent { agent: name, key, home: &home.identity() });
+            shared_listener.close(Absent { agent: name, key, home: &home.identity() });
         }
         let (close, closed) = oneshot::channel();
         let server = tokio::spawn(throughline_server::serve(
             listener,
-            porch.router(),
+            shared_listener.router(),
             descriptors::listener_limits(),
             async move {
                 let _ = closed.await;
             },
         ));
-        Ok(Shared { porch, at, server, close })
+        Ok(Shared { shared_listener, at, server, close })
     }
 }
 
@@ -304,7 +304,7 @@ enum Ended {
 }
 
 struct Shared {
-    porch: Arc<Porch>,
+    shared_listener: Arc<SharedListener>,
     at: SocketAddr,
     server: tokio::task::JoinHandle<()>,
     close: oneshot::Sender<()>,
@@ -325,10 +325,10 @@ fn crew_names(candidates: &[Candidate]) -> Vec<String> {
 
 /// Homes that leave the port to us get neighbouring ones. Profiles share one, but for those whose own
 /// files say another.
-fn doors(
+fn api_listeners(
     candidates: &[Candidate],
     shared: Option<SocketAddr>,
-) -> impl Fn(&Candidate, &Settings) -> Door + Send + Sync + 'static {
+) -> impl Fn(&Candidate, &Settings) -> ApiListener + Send + Sync + 'static {
     let names = crew_names(candidates);
     move |candidate, settings| {
         let port = &settings.api.port;
@@ -336,13 +336,13 @@ fn doors(
             Some(at) => {
                 let said = matches!(port.origin, Origin::Config { .. } | Origin::Dotenv { .. });
                 let other = said && port.value != at.port() && candidate.name != wire::FRONT;
-                Door::Shared { at, own_port: other.then_some(port.value) }
+                ApiListener::Shared { at, own_port: other.then_some(port.value) }
             }
             None => {
                 let nth = names.iter().position(|name| *name == candidate.name).unwrap_or(0);
                 let nth = u16::try_from(nth).unwrap_or(0);
                 let is_left_to_us = port.origin == Origin::Default && nth > 0;
-                Door::Own { port: is_left_to_us.then(|| port.value + nth) }
+                ApiListener::Own { port: is_left_to_us.then(|| port.value + nth) }
             }
         }
     }

@@ -16,8 +16,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 use throughline_core::Time;
+use throughline_core::home_status::HomeStatus;
 use throughline_core::port::Read;
-use throughline_core::standing::Standing;
 
 /// Show which agents run, what they are at, and what is stuck
 #[derive(Debug, clap::Args)]
@@ -91,22 +91,22 @@ impl Status {
 async fn look(place: &Place) -> Value {
     let mut unanswered = None;
     if let Some(gateway) = &place.gateway {
-        match gateway.standing().await {
-            Ok(mut standing) => {
-                standing["state"] = "running".into();
-                return standing;
+        match gateway.home_status().await {
+            Ok(mut status) => {
+                status["state"] = "running".into();
+                return status;
             }
             Err(error) => unanswered = Some(error.to_string()),
         }
     }
     let store = throughline_store::Home::at(place.home.path()).reader();
-    let standing = match store {
+    let status = match store {
         // Nobody has spoken here yet.
-        Err(throughline_store::OpenError::Missing(_)) => Ok(Standing::default()),
-        store => store.map_err(anyhow::Error::from).and_then(|store| Ok(store.standing()?)),
+        Err(throughline_store::OpenError::Missing(_)) => Ok(HomeStatus::default()),
+        store => store.map_err(anyhow::Error::from).and_then(|store| Ok(store.home_status()?)),
     };
-    let mut agent = match standing {
-        Ok(standing) => throughline_server::standing_json(&standing),
+    let mut agent = match status {
+        Ok(status) => throughline_server::home_status_json(&status),
         Err(error) => json!({ "unreadable": format!("{error:#}") }),
     };
     agent["agent"] = place.name.as_str().into();

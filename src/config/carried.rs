@@ -3,7 +3,7 @@
 use super::{JOBS_FILE, Written};
 use throughline_hermes::config::platforms::Platforms;
 use throughline_hermes::config::support::{self, Key, Set, Support, VARIABLES};
-use throughline_hermes::elsewhere;
+use throughline_hermes::unsupported;
 
 /// So many features are named in one line; the rest is counted.
 const NAMED_MAX: usize = 12;
@@ -28,13 +28,13 @@ impl Written {
                 named.push(feature.to_owned());
             }
         };
-        match self.jobs.as_deref().map(elsewhere::jobs) {
+        match self.jobs.as_deref().map(unsupported::jobs) {
             Some(Some(jobs)) if !jobs.is_empty() => name(&format!("{JOBS} ({} in {JOBS_FILE})", jobs.len())),
             Some(None) => name(&format!("{JOBS} ({JOBS_FILE} cannot be read)")),
             _ => {}
         }
         let variable = |name: &str| self.variable(name).map(|found| found.value.expose().to_owned());
-        for platform in elsewhere::platforms(platforms, &variable) {
+        for platform in unsupported::platforms(platforms, &variable) {
             let known = VARIABLES.iter().find(|line| line.platform == Some(platform.as_str()));
             name(known.map_or(platform.as_str(), |known| known.feature));
         }

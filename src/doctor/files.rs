@@ -256,7 +256,7 @@ fn honcho(home: &Path) -> Option<Finding> {
             "honcho.json",
             on,
             "Throughline applies it, too, but only to chats that it has not written for yet: a name that is in use stays. \
-             Chats that Hermes has written for begin a session under the prefixed name unless the prefix is switched off",
+             PlatformAccounts that Hermes has written for begin a session under the prefixed name unless the prefix is switched off",
         )
     })
 }

@@ -24,7 +24,7 @@ use throughline_core::memory::{Provider, Scope};
 use throughline_core::port::{Engine, Summariser};
 use throughline_core::redact::redacted;
 use throughline_core::tool::{Caller, Kit};
-use throughline_gateway::Hands;
+use throughline_gateway::GatewayTools;
 use throughline_hermes::config::Tools;
 use throughline_hermes::config::plugins::Plugin;
 use throughline_hermes::file_policy::{USER_SECRET_DIRECTORIES, USER_SECRET_FILES};
@@ -249,11 +249,11 @@ impl Plugins {
         PluginProvider::new(self.provider.clone()?).map(|provider| Arc::new(provider) as Arc<dyn Provider>)
     }
 
-    /// The tools that they bring along, beside those of engine and provider. `hands` know on whose behalf.
+    /// The tools that they bring along, beside those of engine and provider. `gateway_tools` knows on whose behalf.
     /// `judge` decides what people are asked; `guarded`: who else decides about tools, in a few words.
     pub fn kits(
         &self,
-        hands: &Arc<Hands>,
+        gateway_tools: &Arc<GatewayTools>,
         judge: Option<Judge>,
         guarded: Option<String>,
     ) -> Vec<Arc<dyn Kit>> {
@@ -266,18 +266,19 @@ impl Plugins {
                 let guard = others.iter().find(|other| other.is_guard());
                 guarded.clone().or_else(|| guard.map(|guard| format!("the plugin {}", guard.name())))
             });
-            let kit =
-                PluginKit::new(host.clone(), scope_of(hands)).judged_by(judge.clone()).guarded_by(guard);
+            let kit = PluginKit::new(host.clone(), scope_of(gateway_tools))
+                .judged_by(judge.clone())
+                .guarded_by(guard);
             Arc::new(kit) as Arc<dyn Kit>
         };
         self.hosts.iter().map(kit).collect()
     }
 
-    pub fn hooks(&self, hands: &Arc<Hands>) -> impl Iterator<Item = Arc<PluginHooks>> {
-        let hands = hands.clone();
+    pub fn hooks(&self, gateway_tools: &Arc<GatewayTools>) -> impl Iterator<Item = Arc<PluginHooks>> {
+        let gateway_tools = gateway_tools.clone();
         let scope_of: ScopeOfSession = Arc::new(move |session, successor| {
-            let hands = hands.clone();
-            Box::pin(async move { hands.scope_of_session(&session, successor.as_ref()).await })
+            let gateway_tools = gateway_tools.clone();
+            Box::pin(async move { gateway_tools.scope_of_session(&session, successor.as_ref()).await })
         });
         let provider = self.provider.as_ref().map(|host| host.name().to_owned());
         self.hosts.iter().map(move |host| {
@@ -408,7 +409,7 @@ fn writes_down(host: &Host, home: &Home, mark: String) {
         let written = serde_json::to_value(abilities).map_err(|error| error.to_string());
         let written = written.and_then(|mut text| {
             text[MARK] = json!(mark);
-            crate::clerk::replace(&directory.join(ABILITIES), &text.to_string())
+            crate::host_commands::replace(&directory.join(ABILITIES), &text.to_string())
         });
         if let Err(error) = written {
             tracing::warn!(error, "what a plugin can do could not be written down");
@@ -455,11 +456,11 @@ fn unused(plugin: &str, abilities: &Initialized) -> Vec<String> {
     abilities.notes.iter().cloned().chain(unheard).collect()
 }
 
-fn scope_of(hands: &Arc<Hands>) -> ScopeOf {
-    let hands = hands.clone();
+fn scope_of(gateway_tools: &Arc<GatewayTools>) -> ScopeOf {
+    let gateway_tools = gateway_tools.clone();
     Arc::new(move |caller: &Caller| {
-        let (hands, caller) = (hands.clone(), caller.clone());
-        Box::pin(async move { hands.scope_of(&caller).await })
+        let (gateway_tools, caller) = (gateway_tools.clone(), caller.clone());
+        Box::pin(async move { gateway_tools.scope_of(&caller).await })
     })
 }
 

@@ -4,7 +4,7 @@
 //! name; a client of the API that speaks for one user among several never counts as that person. What cannot be
 //! used is off, and says why: nothing is remembered elsewhere instead.
 
-use super::company::People;
+use super::people::People;
 use super::plugins::Plugins;
 use crate::config::Settings;
 use crate::home::Home;
@@ -19,7 +19,7 @@ use throughline_gateway::Memory;
 use throughline_hermes::profile;
 use throughline_memory::hindsight::{self, Hindsight};
 use throughline_memory::honcho::settings::{File, Given};
-use throughline_memory::honcho::{self, Company, Honcho, Ledger, Role, Surroundings, migration};
+use throughline_memory::honcho::{self, Audience, Honcho, Ledger, Role, Surroundings, migration};
 
 /// Hermes' way of saying that there is none.
 const NONE: [&str; 3] = ["", "none", "builtin"];
@@ -121,13 +121,13 @@ fn honcho(
     if !people.has_owner() {
         off.extend(unowned(home.path(), &read));
     }
-    let surroundings = |company| Surroundings {
+    let surroundings = |audience| Surroundings {
         directory: workspace.display().to_string(),
         repository: repository(workspace),
-        company,
+        audience,
     };
-    let many = Honcho::new(read.clone(), surroundings(Company::Many));
-    let one = Arc::new(Honcho::new(read, surroundings(Company::One)));
+    let many = Honcho::new(read.clone(), surroundings(Audience::Many));
+    let one = Arc::new(Honcho::new(read, surroundings(Audience::One)));
     let files = Some(Files::of(home.path(), many.clone()));
     Ok(Arc::new(Remembering { one, many: Arc::new(many), people, files }))
 }
@@ -183,7 +183,7 @@ impl Remembering {
     /// one of it may speak to the agent: the others read along.
     fn of(&self, scope: &Scope) -> &dyn Provider {
         let one_of_many = scope.platform == "api_server" && scope.user.is_some();
-        match scope.is_private() && !one_of_many && self.people.company() == Company::One {
+        match scope.is_private() && !one_of_many && self.people.audience() == Audience::One {
             true => self.one.as_ref(),
             false => self.many.as_ref(),
         }
@@ -194,9 +194,9 @@ impl Remembering {
 /// several. A client of the API says by itself who it speaks for, and is nobody's proof.
 fn role(people: &People, scope: &Scope) -> Role {
     let at_terminal = scope.platform == "cli" && scope.user.is_none();
-    let is_owner = || match people.company() {
-        Company::One => true,
-        Company::Many => {
+    let is_owner = || match people.audience() {
+        Audience::One => true,
+        Audience::Many => {
             let user = scope.user.as_deref();
             user.is_some() && people.is_owner(&scope.platform, user)
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub struct Bank {
     address: SocketAddr,
-    books: Arc<Books>,
+    books: Arc<Records>,
 }
 
 /// A turn, as it lies there.
@@ -45,7 +45,7 @@ enum Held {
 }
 
 #[derive(Default)]
-struct Books {
+struct Records {
     kept: Mutex<Vec<Kept>>,
     /// The sessions of the calls that are open.
     open: Mutex<Vec<String>>,
@@ -64,7 +64,7 @@ struct Books {
 
 impl Bank {
     pub fn start() -> Self {
-        let books = Arc::new(Books::default());
+        let books = Arc::new(Records::default());
         let keeping = books.clone();
         let address = wire::serve(move |request| {
             let failing = *keeping.failing.lock().unwrap();
@@ -155,7 +155,7 @@ pub fn recalled(query: &str) -> String {
     format!("known about {query}")
 }
 
-impl Books {
+impl Records {
     fn answer(&self, request: &Request) -> (u16, Value) {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         match request.line.as_str() {

@@ -38,13 +38,13 @@ fn p4_p9_p31_stops_questions_and_calls_that_kill_survive_a_crash_after_any_commi
 /// A client with a tool of its own, which once goes on without bringing what it was asked for.
 #[test]
 fn p9_calls_left_to_a_client_are_answered_once_through_a_crash_after_any_commit() {
-    let points = crash_everywhere(&Plan::errands());
-    assert!(points > 20, "the errands make more commits than {points}");
-    let report = World::new(5, Plan::errands(), &template(), None).play();
+    let points = crash_everywhere(&Plan::client_tools());
+    assert!(points > 20, "the client tools make more commits than {points}");
+    let report = World::new(5, Plan::client_tools(), &template(), None).play();
     for what in ["calls that clients ran", "calls that clients left behind"] {
         assert!(report.tally[what] > 0, "{what}: {:?}", report.tally);
     }
-    let (plan, template) = (Plan::errands(), template());
+    let (plan, template) = (Plan::client_tools(), template());
     let crashed = |nth| crash_after(nth, &plan, &template, Some(Mutant::ForgetLeave));
     let is_caught = |report: Report| !report.wrong.is_empty();
     assert!(
@@ -537,7 +537,7 @@ fn concurrent_turns_during_a_compression() {
         assert_eq!(sessions.len(), 2, "seed {seed}: the chat's and the client's");
         for session in sessions {
             let mine: Vec<_> = report.asked.iter().filter(|asked| asked.session == *session).collect();
-            let during = |asked: &throughline_sim::books::Question| {
+            let during = |asked: &throughline_sim::records::Question| {
                 report.compressing.iter().any(|summary| {
                     let (Some(answered), Some(ended)) = (asked.answered, summary.ended) else { return false };
                     summary.session == *session && summary.began < asked.at && answered < ended

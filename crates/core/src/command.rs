@@ -1,12 +1,12 @@
 //! Orders to the gateway, as people type them: `/new`, `/stop`, `/steer`, `/approve` …
 
 mod argument;
-mod errand;
+mod deferred;
 pub mod skill;
 mod table;
 
 pub use argument::not_done;
-pub use errand::{Errand, Found, Past};
+pub use deferred::{DeferredCommand, Found, Past};
 pub use table::{ALL, Entry, elsewhere, find, help, instead_of};
 
 use crate::id::SessionId;
@@ -65,7 +65,7 @@ pub enum Command {
         level: Option<ToolProgress>,
     },
     /// Somebody has to look something up first.
-    Errand(Errand),
+    Deferred(DeferredCommand),
     /// Something people should read. From another agent's gateway: where people of this session last
     /// wrote. From a program: where it says. Nobody can type it.
     Notice {
@@ -114,19 +114,24 @@ impl Command {
         let text = || argument.to_owned();
         let some = || (!argument.is_empty()).then(text);
         if not_done(entry.name, argument).is_some() {
-            return Some(Command::Errand(Errand::Other { name: entry.name.into(), argument: text() }));
+            return Some(Command::Deferred(DeferredCommand::Other {
+                name: entry.name.into(),
+                argument: text(),
+            }));
         }
         Some(match entry.name {
             "new" => match some() {
                 None => Command::New { successor: mint(Newborn::Next) },
-                Some(title) => Command::Errand(Errand::New { successor: mint(Newborn::Next), title }),
+                Some(title) => {
+                    Command::Deferred(DeferredCommand::New { successor: mint(Newborn::Next), title })
+                }
             },
             "stop" => Command::Stop,
             "steer" => Command::Steer { text: text() },
             "queue" => Command::Queue { text: text() },
             // What names a question is about another conversation than this one.
             name @ ("approve" | "deny") if code(argument).is_some() => {
-                Command::Errand(Errand::Other { name: name.into(), argument: text() })
+                Command::Deferred(DeferredCommand::Other { name: name.into(), argument: text() })
             }
             "approve" => approve(argument),
             "deny" => deny(argument),
@@ -137,17 +142,20 @@ impl Command {
             "yolo" => Command::Yolo,
             "verbose" => Command::Verbose { level: ToolProgress::named(argument) },
             "undo" => match argument.split_whitespace().next().unwrap_or("1").parse::<u32>() {
-                Ok(turns) => Command::Errand(Errand::Undo { turns: turns.max(1) }),
-                Err(_) => Command::Errand(Errand::Other { name: "undo".into(), argument: text() }),
+                Ok(turns) => Command::Deferred(DeferredCommand::Undo { turns: turns.max(1) }),
+                Err(_) => Command::Deferred(DeferredCommand::Other { name: "undo".into(), argument: text() }),
             },
-            "retry" => Command::Errand(Errand::Retry),
-            "branch" => Command::Errand(Errand::Branch { successor: mint(Newborn::Branch), name: some() }),
-            "resume" => Command::Errand(resume(argument)),
-            "title" => Command::Errand(Errand::Title { wanted: some() }),
-            "background" if !argument.is_empty() => {
-                Command::Errand(Errand::Background { session: mint(Newborn::Background), text: text() })
+            "retry" => Command::Deferred(DeferredCommand::Retry),
+            "branch" => {
+                Command::Deferred(DeferredCommand::Branch { successor: mint(Newborn::Branch), name: some() })
             }
-            other => Command::Errand(Errand::Other { name: other.into(), argument: text() }),
+            "resume" => Command::Deferred(resume(argument)),
+            "title" => Command::Deferred(DeferredCommand::Title { wanted: some() }),
+            "background" if !argument.is_empty() => Command::Deferred(DeferredCommand::Background {
+                session: mint(Newborn::Background),
+                text: text(),
+            }),
+            other => Command::Deferred(DeferredCommand::Other { name: other.into(), argument: text() }),
         })
     }
 
@@ -166,7 +174,7 @@ impl Command {
             Command::Help => "help",
             Command::Yolo => "yolo",
             Command::Verbose { .. } => "verbose",
-            Command::Errand(errand) => errand.name(),
+            Command::Deferred(deferred) => deferred.name(),
             Command::Absent { name } | Command::Unknown { name } => name,
             Command::Notice { .. } => "",
         }
@@ -181,7 +189,7 @@ impl Command {
                 | Command::Queue { .. }
                 | Command::Continue
                 | Command::Compress { .. }
-                | Command::Errand(_)
+                | Command::Deferred(_)
         )
     }
 
@@ -199,7 +207,7 @@ impl Command {
     pub fn bytes(&self) -> usize {
         match self {
             Command::Steer { text } | Command::Queue { text } => text.len(),
-            Command::Errand(errand) => errand.bytes(),
+            Command::Deferred(deferred) => deferred.bytes(),
             _ => 0,
         }
     }
@@ -218,28 +226,29 @@ impl Command {
     fn texts(&mut self) -> Vec<&mut String> {
         match self {
             Command::Steer { text } | Command::Queue { text } => vec![text],
-            Command::Errand(errand) => errand.texts(),
+            Command::Deferred(deferred) => deferred.texts(),
             _ => Vec::new(),
         }
     }
 
     /// A person wants something of the model with it, rather than of the gateway.
     pub fn wakes(&self) -> bool {
-        self.words().is_some() || matches!(self, Command::Errand(Errand::Retry | Errand::Background { .. }))
+        self.words().is_some()
+            || matches!(self, Command::Deferred(DeferredCommand::Retry | DeferredCommand::Background { .. }))
     }
 
     /// The chat leads elsewhere afterwards: what comes behind it goes along.
     pub fn ends(&self) -> bool {
         match self {
             Command::New { .. } => true,
-            Command::Errand(errand) => errand.ends(),
+            Command::Deferred(deferred) => deferred.ends(),
             _ => false,
         }
     }
 
     /// Somebody looks something up for it, while everything else goes on.
     pub fn is_beside(&self) -> bool {
-        matches!(self, Command::Errand(errand) if errand.is_beside())
+        matches!(self, Command::Deferred(deferred) if deferred.is_beside())
     }
 }
 
@@ -254,7 +263,7 @@ pub fn split(text: &str) -> Option<(String, &str)> {
 }
 
 /// `[number|title|id] [--all]`, also in the brackets or quotes that people copy from a manual.
-fn resume(argument: &str) -> Errand {
+fn resume(argument: &str) -> DeferredCommand {
     let is_flag = |word: &&str| ["--all", "--cross-room"].contains(word);
     let everywhere = argument.split_whitespace().any(|word| is_flag(&word));
     let words: Vec<&str> = argument.split_whitespace().filter(|word| !is_flag(word)).collect();
@@ -264,7 +273,7 @@ fn resume(argument: &str) -> Errand {
         .find_map(|(open, close)| wanted.strip_prefix(open)?.strip_suffix(close))
         .unwrap_or(&wanted)
         .trim();
-    Errand::Resume { wanted: (!bare.is_empty()).then(|| bare.to_owned()), everywhere }
+    DeferredCommand::Resume { wanted: (!bare.is_empty()).then(|| bare.to_owned()), everywhere }
 }
 
 /// The code of the question that `/approve` or `/deny` names, and the rest of its words.
@@ -332,32 +341,35 @@ mod tests {
     fn p4_orders_are_told_from_talk() {
         let next = || "next".parse::<SessionId>().expect("a plain id");
         let other = |name: &str, argument: &str| {
-            Some(Command::Errand(Errand::Other { name: name.into(), argument: argument.into() }))
+            Some(Command::Deferred(DeferredCommand::Other { name: name.into(), argument: argument.into() }))
         };
         let resume = |wanted: Option<&str>, everywhere| {
-            Some(Command::Errand(Errand::Resume { wanted: wanted.map(str::to_owned), everywhere }))
+            Some(Command::Deferred(DeferredCommand::Resume { wanted: wanted.map(str::to_owned), everywhere }))
         };
         for (text, command) in [
             ("/new", Some(Command::New { successor: next() })),
             ("  /RESET ", Some(Command::New { successor: next() })),
             (
                 "/new the move",
-                Some(Command::Errand(Errand::New { successor: next(), title: "the move".into() })),
+                Some(Command::Deferred(DeferredCommand::New { successor: next(), title: "the move".into() })),
             ),
-            ("/undo", Some(Command::Errand(Errand::Undo { turns: 1 }))),
-            ("/undo 3", Some(Command::Errand(Errand::Undo { turns: 3 }))),
-            ("/undo 0", Some(Command::Errand(Errand::Undo { turns: 1 }))),
+            ("/undo", Some(Command::Deferred(DeferredCommand::Undo { turns: 1 }))),
+            ("/undo 3", Some(Command::Deferred(DeferredCommand::Undo { turns: 3 }))),
+            ("/undo 0", Some(Command::Deferred(DeferredCommand::Undo { turns: 1 }))),
             ("/undo that", other("undo", "that")),
-            ("/retry", Some(Command::Errand(Errand::Retry))),
-            ("/fork", Some(Command::Errand(Errand::Branch { successor: next(), name: None }))),
+            ("/retry", Some(Command::Deferred(DeferredCommand::Retry))),
+            ("/fork", Some(Command::Deferred(DeferredCommand::Branch { successor: next(), name: None }))),
             ("/resume", resume(None, false)),
             ("/resume --all", resume(None, true)),
             ("/resume <the move> --all", resume(Some("the move"), true)),
             ("/resume 2", resume(Some("2"), false)),
-            ("/title", Some(Command::Errand(Errand::Title { wanted: None }))),
+            ("/title", Some(Command::Deferred(DeferredCommand::Title { wanted: None }))),
             (
                 "/btw look at it",
-                Some(Command::Errand(Errand::Background { session: next(), text: "look at it".into() })),
+                Some(Command::Deferred(DeferredCommand::Background {
+                    session: next(),
+                    text: "look at it".into(),
+                })),
             ),
             ("/bg", other("background", "")),
             ("/set-home", other("sethome", "")),

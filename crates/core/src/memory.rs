@@ -185,9 +185,9 @@ pub enum Progress {
 
 /// A kept turn as people are shown it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Errand {
+pub struct PendingRetention {
     pub retention: Retention,
-    /// Nothing is handed over. The provider deletes what it has of the session: see [`Errand::erasure`].
+    /// Nothing is handed over. The provider deletes what it has of the session: see [`PendingRetention::erasure`].
     pub erases: bool,
     pub provider: String,
     pub progress: Progress,
@@ -196,7 +196,7 @@ pub struct Errand {
     pub error: Option<String>,
 }
 
-impl Errand {
+impl PendingRetention {
     /// What the provider is to delete, if it is. `said` of the retention lists the keys of the turns.
     pub fn erasure(&self) -> Option<Erasure> {
         let Retention { scope, document, said, .. } = &self.retention;

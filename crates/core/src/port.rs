@@ -6,14 +6,14 @@
 use crate::chain::{Exceeded, Share, Shared};
 use crate::command::Found;
 use crate::compression::{Kind as Replaced, Operation, Promoted};
+use crate::home_status::HomeStatus;
 use crate::id::{Boot, Generation, RowId, Seq, SessionId, TurnId, View};
 use crate::input::{Birth, ClientTools, DedupeKey, Destination, Input, Kind, Room, Root, Sender};
-use crate::memory::{self, Errand, RetentionChange};
+use crate::memory::{self, PendingRetention, RetentionChange};
 use crate::message::{JsonText, Message};
 use crate::prompt::{Digest, Mark, Prompt, Segment, SegmentRole};
 use crate::route::{Match, Target};
 use crate::session::{Act, FailureKind, Outcome, Phase, Preferences, Session};
-use crate::standing::Standing;
 use crate::time::Time;
 use crate::tool::{Ask, Caller, Verdict};
 use crate::turn::{Answer, Usage};
@@ -207,9 +207,9 @@ pub trait Read: Send {
     /// Previews whose reply has not taken their place: its key, and the platform's id, where it is known.
     fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError>;
     /// Turns that are to be handed to this memory provider, in order; a thousand at most.
-    fn retentions(&self, provider: &str) -> Result<Vec<Errand>, StoreError>;
+    fn retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, StoreError>;
     /// Turns that no memory provider has yet, in order, whoever they are for.
-    fn unkept(&self) -> Result<Vec<Errand>, StoreError>;
+    fn unkept(&self) -> Result<Vec<PendingRetention>, StoreError>;
     /// Where a session is at home, as it is now, and what this provider calls it. The agent is the caller's to
     /// fill in.
     fn scope(&self, id: &SessionId, provider: &str) -> Result<memory::Scope, StoreError>;
@@ -239,7 +239,7 @@ pub trait Read: Send {
     fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError>;
     /// What was said around one row, in the transcript that holds it: also where a summary stands for
     /// it by now. None: there is no such row in that conversation, or it is not the caller's to see.
-    fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError>;
+    fn around(&self, anchor: &Anchor) -> Result<Option<Excerpt>, StoreError>;
     /// What compressions and restores have left behind in a session, oldest first.
     fn snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreError>;
     /// One of them by its name, with what stood there.
@@ -276,7 +276,7 @@ pub trait Read: Send {
     /// idempotency key, a response id, `<session>/<number>`, or a row of the transcript.
     fn trace(&self, name: &str) -> Result<Vec<Trace>, StoreError>;
     /// What waits, what runs, what is stuck.
-    fn standing(&self) -> Result<Standing, StoreError>;
+    fn home_status(&self) -> Result<HomeStatus, StoreError>;
     /// Where chats lead, each route as it is written for Hermes.
     fn routes(&self) -> Result<Vec<JsonText>, StoreError>;
     /// How often each named event happened.
@@ -591,7 +591,7 @@ pub struct Anchor {
 
 /// A piece of a transcript.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Passage {
+pub struct Excerpt {
     /// The session that the row belongs to: the one asked for, or another part of its conversation.
     pub session: SessionId,
     /// Where that conversation began. The same session, unless Hermes split it.
@@ -872,7 +872,7 @@ pub struct Written {
 
 // ------------------------------------------------------------------------------------- platform
 
-/// A place where people write. Only sending is asked of it: what comes in comes through [`Desk`].
+/// A place where people write. Only sending is asked of it: what comes in comes through [`AgentApi`].
 pub trait Platform: Send + Sync {
     /// As in [`Destination::platform`] and [`Destination::account`].
     fn name(&self) -> &str;
@@ -938,7 +938,7 @@ pub enum SendError {
 
 /// Knows what can be set, shown and done around a conversation, and the names that a user has given to
 /// things. Whatever it does is done once per [`Assignment::key`], however often it is asked.
-pub trait Clerk: Send + Sync {
+pub trait HostCommands: Send + Sync {
     /// What an order means whose name is none of ours. None: nothing.
     fn expand<'a>(&'a self, asked: &'a Assignment) -> Promise<'a, Option<Expansion>> {
         let _ = asked;
@@ -987,7 +987,7 @@ pub enum Expansion {
     /// Another order, as if it had been typed.
     Typed(String),
     /// Something that the clerk itself carries out.
-    Errand,
+    HostCommand,
 }
 
 /// The models there are, by the names that people use.
@@ -1001,7 +1001,7 @@ pub trait Models: Send + Sync {
 // ------------------------------------------------------------------------------------- briefing
 
 /// Who the agent is and what it should know from the start, in words.
-pub trait Briefing: Send + Sync {
+pub trait SystemPrompt: Send + Sync {
     /// The system prompt of a session that begins now, with `tools` at hand. It is frozen with the
     /// session: later changes of what it was made from do not reach it.
     fn assemble<'a>(&'a self, caller: &'a Caller, tools: &'a [String]) -> Promise<'a, String>;
@@ -1176,7 +1176,7 @@ pub enum Refusal {
 }
 
 /// The one door of an agent. Everything that comes in comes through here.
-pub trait Desk: Send + Sync {
+pub trait AgentApi: Send + Sync {
     /// Returns when the input is on disk.
     fn submit(&self, submission: Submission) -> Promise<'_, Result<Receipt, Refusal>>;
     /// Follows an input that was accepted earlier.
@@ -1335,7 +1335,7 @@ pub enum Question {
     Asks,
     /// Inputs that a turn works at now, rather than waits for a person, and those behind it.
     Running,
-    Standing,
+    HomeStatus,
     Routes,
     /// What is held, and what was set aside.
     Backlog,
@@ -1353,7 +1353,7 @@ pub enum Reading {
     Counts(Vec<(String, u64)>),
     Asks(Vec<Pending>),
     Running(Vec<Running>),
-    Standing(Box<Standing>),
+    HomeStatus(Box<HomeStatus>),
     Routes(Vec<JsonText>),
     Backlog(Vec<Backlog>),
     Parked(Vec<Parked>),

@@ -259,7 +259,7 @@ pub enum Event {
         snapshot: String,
         context: u64,
     },
-    /// What came of an errand.
+    /// What came of a deferred command.
     Ordered {
         seq: Seq,
         found: Found,
@@ -1141,20 +1141,10 @@ fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {
 mod ask;
 mod chain;
 mod client;
-#[cfg(test)]
-mod clients;
 pub mod compress;
-#[cfg(test)]
-mod compressing;
 mod control;
-#[cfg(test)]
-mod hands;
 pub mod lifecycle;
-#[cfg(test)]
-mod living;
 mod past;
-#[cfg(test)]
-mod pasts;
 mod preference;
 mod retain;
 pub mod review;

@@ -1,4 +1,4 @@
-//! One agent: a home, its store, its sessions, its door. Several share a process and nothing else.
+//! One agent: a home, its store, its sessions, its way in. Several share a process and nothing else.
 
 use crate::bridge::Agents;
 use crate::chain;
@@ -7,8 +7,8 @@ use crate::committer::{CommitError, Library, News, ReaderFactory, StoreFactory, 
 use crate::compress::Compressor;
 use crate::draft::Drafts;
 use crate::expiry::{self, Lifecycle, Reckoning};
-use crate::hands::Hands;
-use crate::ingress::Door;
+use crate::gateway_tools::GatewayTools;
+use crate::ingress::Ingress;
 use crate::outbox::Outbox;
 use crate::owner::Owners;
 use crate::retention::{self, Memory, Retaining};
@@ -22,7 +22,8 @@ use std::time::Duration;
 use throughline_core::id::Boot;
 use throughline_core::input::{Destination, Room};
 use throughline_core::port::{
-    Briefing, Clerk, Commit, Desk, DraftChange, Hooks, Ledger, Model, Models, Outgoing, Platform, StoreError,
+    AgentApi, Commit, DraftChange, Hooks, HostCommands, Ledger, Model, Models, Outgoing, Platform,
+    StoreError, SystemPrompt,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::session::Rules;
@@ -51,8 +52,8 @@ pub struct Parts {
     pub model: Arc<dyn Model>,
     pub tools: Arc<dyn Tools>,
     /// The tools that act on the gateway itself. Part of `tools`, too, if the agent may use them.
-    pub hands: Arc<Hands>,
-    pub briefing: Arc<dyn Briefing>,
+    pub gateway_tools: Arc<GatewayTools>,
+    pub prompts: Arc<dyn SystemPrompt>,
     pub compressor: Compressor,
     /// Where it remembers beyond its own files. None: nowhere.
     pub memory: Option<Memory>,
@@ -61,7 +62,7 @@ pub struct Parts {
     pub hooks: Arc<dyn Hooks>,
     pub platforms: Vec<Arc<dyn Platform>>,
     /// What only the program around the gateway can do for people.
-    pub clerk: Arc<dyn Clerk>,
+    pub host_commands: Arc<dyn HostCommands>,
     /// What people may choose from beside `model`.
     pub models: Arc<dyn Models>,
     /// What agents may spend on each other, in this process and in others.
@@ -96,7 +97,7 @@ pub(crate) struct Home {
     pub clock: Arc<dyn Clock>,
     pub model: Arc<dyn Model>,
     pub tools: Arc<dyn Tools>,
-    pub briefing: Arc<dyn Briefing>,
+    pub prompts: Arc<dyn SystemPrompt>,
     pub compressor: Compressor,
     pub memory: Option<Memory>,
     pub reasoning: Option<String>,
@@ -107,7 +108,7 @@ pub(crate) struct Home {
     pub platforms: BTreeMap<String, Arc<dyn Platform>>,
     /// Whose bots may be answered through, beside its own.
     pub agents: Arc<Agents>,
-    pub clerk: Arc<dyn Clerk>,
+    pub host_commands: Arc<dyn HostCommands>,
     pub administrators: Vec<(String, String)>,
     pub owners: Owners,
     pub models: Arc<dyn Models>,
@@ -356,10 +357,12 @@ impl Stopped {
 }
 
 impl Agent {
-    /// Opens the home and takes up whatever was unfinished. When this returns, the door may be opened.
+    /// Opens the home and takes up whatever was unfinished. When this returns, messages may come in.
     pub async fn start(parts: Parts, options: Options) -> Result<Self, StoreError> {
-        let Parts { clock, model, tools, hands, briefing, compressor, memory, hooks, platforms, .. } = parts;
-        let Parts { clerk, models, ledger, mint, open, readers, reviewer, .. } = parts;
+        let Parts {
+            clock, model, tools, gateway_tools, prompts, compressor, memory, hooks, platforms, ..
+        } = parts;
+        let Parts { host_commands, models, ledger, mint, open, readers, reviewer, .. } = parts;
         let mut store = open()?;
         let began = clock.now();
         let boot = store.boot(began)?;
@@ -376,10 +379,10 @@ impl Agent {
 
         // At the gravest level, so that it is there whatever is logged.
         let span = tracing::error_span!("agent", agent = %options.rules.agent);
-        let (library, desk) = Library::new(readers);
+        let (library, api) = Library::new(readers);
         let (news, newsstand) = mpsc::unbounded_channel();
         let writer = Writer::new(&library, clock.clone(), news);
-        let writing = desk.run(store, open, writer).instrument(span.clone());
+        let writing = api.run(store, open, writer).instrument(span.clone());
         let writer = match options.writer_thread {
             true => Some(on_a_thread(writing)?),
             false => {
@@ -394,7 +397,7 @@ impl Agent {
             clock,
             model,
             tools,
-            briefing,
+            prompts,
             compressor,
             reasoning: options.reasoning,
             recollects: options.recollects && memory.is_none(),
@@ -404,8 +407,8 @@ impl Agent {
             hooks,
             lifecycle: options.lifecycle,
             platforms: platforms.into_iter().map(|platform| (platform.name().to_owned(), platform)).collect(),
-            agents: hands.agents.clone(),
-            clerk,
+            agents: gateway_tools.agents.clone(),
+            host_commands,
             administrators: options.administrators,
             owners: options.owners,
             models,
@@ -437,7 +440,7 @@ impl Agent {
             rooms: Mutex::default(),
         });
         home.outbox.belongs_to(&home);
-        hands.belong_to(&home);
+        gateway_tools.belong_to(&home);
         let waits = |key: &str| is_awaited(key, &unfinished, &undelivered);
         let (awaited, abandoned): (Vec<_>, Vec<_>) = drafts.into_iter().partition(|(key, _)| waits(key));
         home.drafts.recover(awaited);
@@ -465,8 +468,8 @@ impl Agent {
         Ok(Self { home, writer })
     }
 
-    pub fn desk(&self) -> Arc<dyn Desk> {
-        Arc::new(Door(self.home.clone()))
+    pub fn api(&self) -> Arc<dyn AgentApi> {
+        Arc::new(Ingress(self.home.clone()))
     }
 
     /// Accepts nothing new, finishes what runs, waits and has to be delivered, and closes the store.

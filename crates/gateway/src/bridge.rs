@@ -10,14 +10,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use throughline_core::input::{AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, Kind, Sender};
-use throughline_core::port::{Desk, Outgoing, Platform, Promise, Refusal, SendError, Submission};
+use throughline_core::port::{AgentApi, Outgoing, Platform, Promise, Refusal, SendError, Submission};
 use throughline_core::route::Target;
 use throughline_core::{Content, SessionId};
 
 /// The agents of this process, by name.
 #[derive(Default)]
 pub struct Agents {
-    here: Mutex<BTreeMap<String, Arc<dyn Desk>>>,
+    here: Mutex<BTreeMap<String, Arc<dyn AgentApi>>>,
     /// Those that this process is going to run: one that takes up a turn again may write to another
     /// that has not started yet.
     expected: Vec<String>,
@@ -31,12 +31,12 @@ impl Agents {
         Self { expected: names, ..Self::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn Desk>>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn AgentApi>>> {
         self.here.lock().expect("nothing panics while it holds the agents")
     }
 
-    pub fn join(&self, name: &str, desk: Arc<dyn Desk>) {
-        self.known().insert(name.to_owned(), desk);
+    pub fn join(&self, name: &str, api: Arc<dyn AgentApi>) {
+        self.known().insert(name.to_owned(), api);
     }
 
     /// An agent that stops leaves, or the two would keep each other alive.
@@ -51,11 +51,11 @@ impl Agents {
         names
     }
 
-    pub fn all(&self) -> Vec<(String, Arc<dyn Desk>)> {
-        self.known().iter().map(|(name, desk)| (name.clone(), desk.clone())).collect()
+    pub fn all(&self) -> Vec<(String, Arc<dyn AgentApi>)> {
+        self.known().iter().map(|(name, api)| (name.clone(), api.clone())).collect()
     }
 
-    pub fn desk(&self, name: &str) -> Option<Arc<dyn Desk>> {
+    pub fn api(&self, name: &str) -> Option<Arc<dyn AgentApi>> {
         self.known().get(name).cloned()
     }
 
@@ -87,12 +87,12 @@ impl Bridge {
 
     async fn carry(&self, outgoing: &Outgoing) -> Result<Option<String>, SendError> {
         let to = &outgoing.destination.account;
-        let Some(desk) = self.agents.desk(to) else {
+        let Some(api) = self.agents.api(to) else {
             let message = format!("no agent called {to:?} runs in this process");
             return Err(SendError::Later { after: None, message });
         };
-        let submission = self.submission(desk.as_ref(), outgoing)?;
-        match desk.submit(submission).await {
+        let submission = self.submission(api.as_ref(), outgoing)?;
+        match api.submit(submission).await {
             Ok(receipt) => Ok(Some(format!("{}/{}", receipt.session, receipt.seq))),
             Err(refusal @ (Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_))) => {
                 Err(SendError::Later { after: None, message: refusal.to_string() })
@@ -101,7 +101,7 @@ impl Bridge {
         }
     }
 
-    fn submission(&self, desk: &dyn Desk, outgoing: &Outgoing) -> Result<Submission, SendError> {
+    fn submission(&self, api: &dyn AgentApi, outgoing: &Outgoing) -> Result<Submission, SendError> {
         let chat = &outgoing.destination.chat;
         let never = |message: String| SendError::Never { message };
         let target = match chat.is_empty() {
@@ -120,7 +120,7 @@ impl Bridge {
                 chat,
                 ..Birth::default()
             },
-            at: desk.now(),
+            at: api.now(),
             key: DedupeKey::of(&[AGENT_PLATFORM, &self.name, &outgoing.key]),
             kind: Kind::Chat(Content::text(format!("[{}] {}", self.name, outgoing.text))),
             reply_to: Some(self.here(&outgoing.session)),

@@ -5,14 +5,14 @@
 //! a message the session's.
 
 use crate::agent::Home;
-use crate::ingress::Door;
-use crate::turn::Desk as Job;
+use crate::ingress::Ingress;
+use crate::turn::JobContext as Job;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use throughline_core::chain::{self, Amount, Cut, Share, Shared};
 use throughline_core::command::Command;
 use throughline_core::input::{AGENT_PLATFORM, Birth, DedupeKey, Destination, Input, Kind, Root, Trace};
-use throughline_core::port::{CutChain, Desk, Post, Refusal, Submission};
+use throughline_core::port::{AgentApi, CutChain, Post, Refusal, Submission};
 use throughline_core::route::Target;
 use throughline_core::session::{Event, Session};
 use throughline_core::{Seq, SessionId};
@@ -54,28 +54,28 @@ fn place_of(place: &Destination) -> String {
 }
 
 /// Asks whether a bot's message may begin a turn.
-pub(crate) async fn share(job: Job, seq: Seq, share: Share) {
-    let shared = take(&job, share).await;
-    job.report(Event::Shared { seq, shared });
+pub(crate) async fn share(context: Job, seq: Seq, share: Share) {
+    let shared = take(&context, share).await;
+    context.report(Event::Shared { seq, shared });
 }
 
 /// Asks whether a turn that a bot's message began may ask the model once more.
-pub(crate) async fn call(job: &Job, share: &Share) -> Result<(), Cut> {
-    match take(job, share.clone()).await {
+pub(crate) async fn call(context: &Job, share: &Share) -> Result<(), Cut> {
+    match take(context, share.clone()).await {
         Shared::Granted => Ok(()),
         Shared::Refused(cut) => Err(cut),
     }
 }
 
 /// Waits for a ledger that cannot be reached: it grants nothing, and loses nothing.
-async fn take(job: &Job, share: Share) -> Shared {
+async fn take(context: &Job, share: Share) -> Shared {
     for attempt in 0.. {
-        match job.home.ledger.take(share.clone()).await {
+        match context.home.ledger.take(share.clone()).await {
             Ok(shared) => return shared,
             Err(error) => {
                 if attempt == 0 {
                     tracing::error!(%error, "the ledger of chains cannot be reached; a bot's message waits for it");
-                    job.home.note(Some(job.session.clone()), "ledger_unreachable", error.to_string());
+                    context.home.note(Some(context.session.clone()), "ledger_unreachable", error.to_string());
                 }
                 sleep(Duration::from_secs(1 << attempt.min(5)).min(RETRY_MAX)).await;
             }
@@ -120,7 +120,7 @@ pub(crate) async fn watch(home: Weak<Home>) {
 
 /// True: it is on disk, under a key that makes it once.
 async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
-    let door = Door(home.clone());
+    let ingress = Ingress(home.clone());
     match is_announced_by_another(home, cut).await {
         Some(true) => return home.ledger.told(cut.clone()).await.is_ok(),
         Some(false) => {}
@@ -130,7 +130,7 @@ async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
     let submission = Submission {
         target: Target::Session(cut.root.session.clone()),
         birth: Birth::default(),
-        at: door.now(),
+        at: ingress.now(),
         key: Session::notice_key(&name),
         kind: Kind::Command(Command::Notice { text: chain::notice(cut.why) }),
         reply_to: None,
@@ -142,7 +142,7 @@ async fn tell(home: &Arc<Home>, cut: &CutChain) -> bool {
         can_answer: true,
         gathers: None,
     };
-    match door.submit(submission).await {
+    match ingress.submit(submission).await {
         Ok(_) => {}
         Err(Refusal::Draining | Refusal::Unwritable(_) | Refusal::Internal(_)) => return false,
         Err(refusal) => home.note(Some(cut.root.session.clone()), "notice_refused", refusal.to_string()),

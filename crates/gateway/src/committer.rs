@@ -93,13 +93,13 @@ const READERS_MAX: usize = 4;
 
 impl Library {
     /// The writer's end is to be run by the caller: on a thread of its own, or as a task.
-    pub(crate) fn new(readers: Option<ReaderFactory>) -> (Self, Desk) {
+    pub(crate) fn new(readers: Option<ReaderFactory>) -> (Self, CommitQueue) {
         let (orders, inbox) = mpsc::unbounded_channel();
         let readers = readers.map(|open| {
             let places = Arc::new(Semaphore::new(READERS_MAX));
             Arc::new(Readers { open, idle: Mutex::default(), asked: AtomicU64::new(0), places })
         });
-        (Self { orders, readers, meter: Arc::default() }, Desk { orders: inbox })
+        (Self { orders, readers, meter: Arc::default() }, CommitQueue { orders: inbox })
     }
 
     pub(crate) async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
@@ -170,11 +170,11 @@ impl Readers {
 }
 
 /// The writer's side of the channel.
-pub(crate) struct Desk {
+pub(crate) struct CommitQueue {
     orders: mpsc::UnboundedReceiver<Order>,
 }
 
-impl Desk {
+impl CommitQueue {
     /// Runs until it is told to close, or every other end of the channel is gone.
     pub async fn run(mut self, store: Box<dyn Store>, reopen: StoreFactory, mut writer: Writer) {
         let mut store = store;

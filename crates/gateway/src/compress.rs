@@ -8,9 +8,9 @@
 //! at it, its request and its checks of a summary, a digest, and what a plugin's engine is sent.
 
 use crate::agent::Home;
-use crate::hands::Hands;
+use crate::gateway_tools::GatewayTools;
 use crate::scope;
-use crate::turn::Desk;
+use crate::turn::JobContext;
 use futures_util::FutureExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,11 +69,11 @@ pub type Digester = Arc<dyn Fn(&Past, &Wishes) -> Option<Condensed> + Send + Syn
 impl Compressor {
     /// Whether the engine finds that it is time. One that does not say so in time is asked again after the
     /// next answer; the hard limit holds in any case.
-    pub(crate) async fn is_full(&self, answer: &Answer, standing: &Standing) -> bool {
+    pub(crate) async fn is_full(&self, answer: &Answer, context_state: &ContextState) -> bool {
         let (prompt, completion) = (answer.usage.prompt(), answer.usage.output);
-        let expected = expected_after(standing.context, answer);
+        let expected = expected_after(context_state.context, answer);
         let usage = ContextUsage { prompt, completion, expected };
-        let asking = async { self.engine.should_compress(&standing.scope, &usage).await };
+        let asking = async { self.engine.should_compress(&context_state.scope, &usage).await };
         match timeout(VERDICT_PATIENCE, AssertUnwindSafe(asking).catch_unwind()).await {
             _ if !self.automatic => false,
             Ok(Ok(is_full)) => is_full,
@@ -149,7 +149,7 @@ impl Compressor {
 }
 
 /// What a job needs to know of its session beside the rows.
-pub(crate) struct Standing {
+pub(crate) struct ContextState {
     pub context: u64,
     pub scope: Scope,
     pub view: View,
@@ -188,12 +188,12 @@ impl Found {
     }
 }
 
-pub(crate) async fn survey(desk: Desk, asked: SurveyOrder, standing: Standing) {
+pub(crate) async fn survey(context: JobContext, asked: SurveyOrder, context_state: ContextState) {
     let found = loop {
-        match AssertUnwindSafe(look(&desk, &asked, &standing)).catch_unwind().await {
+        match AssertUnwindSafe(look(&context, &asked, &context_state)).catch_unwind().await {
             Ok(Ok(found)) => break found,
             Err(_) => {
-                desk.home.compressor.fell_over();
+                context.home.compressor.fell_over();
                 break Finding::Unknown(FELL_OVER.into());
             }
             Ok(Err(error)) => {
@@ -202,44 +202,53 @@ pub(crate) async fn survey(desk: Desk, asked: SurveyOrder, standing: Standing) {
             }
         }
     };
-    desk.report(Event::Surveyed { asked, found });
+    context.report(Event::Surveyed { asked, found });
 }
 
-async fn look(desk: &Desk, asked: &SurveyOrder, standing: &Standing) -> Result<Finding, StoreError> {
-    let rows = read(&desk.home, &desk.session).await?;
-    Ok(offload::drive(rows.bytes(), found(desk, asked, standing, rows)).await)
+async fn look(
+    context: &JobContext,
+    asked: &SurveyOrder,
+    context_state: &ContextState,
+) -> Result<Finding, StoreError> {
+    let rows = read(&context.home, &context.session).await?;
+    Ok(offload::drive(rows.bytes(), found(context, asked, context_state, rows)).await)
 }
 
-async fn found(desk: &Desk, asked: &SurveyOrder, standing: &Standing, rows: Rows) -> Finding {
-    let engine = &desk.home.compressor.engine;
+async fn found(
+    context: &JobContext,
+    asked: &SurveyOrder,
+    context_state: &ContextState,
+    rows: Rows,
+) -> Finding {
+    let engine = &context.home.compressor.engine;
     let Rows { ids, messages: mut within } = rows;
     let messages = within.len();
     let reach = reach(&within, asked.keep, engine.takes().keep_last);
     let Some(cut) = reach.checked_sub(1).map(|last| ids[last]) else {
-        return without_engine(desk, asked, standing, &ids, within);
+        return without_engine(context, asked, context_state, &ids, within);
     };
     let after = within.split_off(reach);
-    let past = Past { scope: standing.scope.clone(), messages: within, tokens: standing.context };
+    let past = Past { scope: context_state.scope.clone(), messages: within, tokens: context_state.context };
     let wishes = offered(engine.as_ref(), &asked.focus, asked.force, asked.keep.is_some(), String::new());
     let looking = async {
         let found = engine.has_content_to_compress(&past, &wishes).await;
         (found, if found { engine.plan(&past, &wishes).await } else { None })
     };
-    let Ok((found, plan)) = timeout(desk.home.compressor.patience, looking).await else {
+    let Ok((found, plan)) = timeout(context.home.compressor.patience, looking).await else {
         tracing::warn!(
             engine = engine.name(),
             "the context engine did not say whether there is anything to compress"
         );
         return Finding::Unknown(format!("The context engine {} does not answer.", engine.name()));
     };
-    let tokens = standing.context.max(past.messages.iter().map(estimate).sum());
+    let tokens = context_state.context.max(past.messages.iter().map(estimate).sum());
     let mut rows = past.messages;
     rows.extend(after);
     if !found {
-        return without_engine(desk, asked, standing, &ids, rows);
+        return without_engine(context, asked, context_state, &ids, rows);
     }
     if !asked.preview {
-        standing.found.keep(standing.view, Rows { ids, messages: rows });
+        context_state.found.keep(context_state.view, Rows { ids, messages: rows });
     }
     let beyond = messages - reach;
     let plan = plan.map(|mut plan| {
@@ -252,21 +261,21 @@ async fn found(desk: &Desk, asked: &SurveyOrder, standing: &Standing, rows: Rows
 /// The engine has nothing to offer. A turn that cannot go on may still be helped by a digest, which can cut where an
 /// engine that does not know what should stay may not.
 fn without_engine(
-    desk: &Desk,
+    context: &JobContext,
     asked: &SurveyOrder,
-    standing: &Standing,
+    context_state: &ContextState,
     ids: &[RowId],
     messages: Vec<Message>,
 ) -> Finding {
     let is_needed = asked.force && asked.order.is_none();
     let Some(cut) = ids.last().copied().filter(|_| is_needed) else { return Finding::Nothing };
     let count = messages.len();
-    let past = Past { scope: standing.scope.clone(), messages, tokens: standing.context };
-    match (desk.home.compressor.digest)(&past, &Wishes::default()) {
+    let past = Past { scope: context_state.scope.clone(), messages, tokens: context_state.context };
+    match (context.home.compressor.digest)(&past, &Wishes::default()) {
         Some(_) => Finding::Worth(Extent {
             cut,
             messages: count,
-            tokens: standing.context,
+            tokens: context_state.context,
             plan: None,
             engine_is_idle: true,
         }),
@@ -286,23 +295,23 @@ fn reach(messages: &[Message], keep: Option<u32>, knows_what_stays: bool) -> usi
     asks.map(|(place, _)| place).nth(exchanges.saturating_sub(1)).unwrap_or(0)
 }
 
-pub(crate) async fn summarise(desk: Desk, operation: Operation, standing: Standing) {
+pub(crate) async fn summarise(context: JobContext, operation: Operation, context_state: ContextState) {
     let number = operation.number;
-    let working = AssertUnwindSafe(summarised(&desk, operation, standing)).catch_unwind();
+    let working = AssertUnwindSafe(summarised(&context, operation, context_state)).catch_unwind();
     let event = working.await.unwrap_or_else(|_| {
-        desk.home.compressor.fell_over();
+        context.home.compressor.fell_over();
         Event::Summarised { operation: number, summary: Err(failed(FELL_OVER.into())), digest: None }
     });
-    desk.report(event);
+    context.report(event);
 }
 
-async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Event {
-    let rows = match standing.found.take(operation.base, operation.cut) {
+async fn summarised(context: &JobContext, operation: Operation, context_state: ContextState) -> Event {
+    let rows = match context_state.found.take(operation.base, operation.cut) {
         Some(rows) => Ok(rows),
-        None => read(&desk.home, &desk.session).await,
+        None => read(&context.home, &context.session).await,
     };
     match rows {
-        Ok(rows) => offload::drive(rows.bytes(), prepared(desk, operation, standing, rows)).await,
+        Ok(rows) => offload::drive(rows.bytes(), prepared(context, operation, context_state, rows)).await,
         Err(error) => {
             let reason = format!("The conversation could not be read: {}.", error.in_full());
             Event::Summarised { operation: operation.number, summary: Err(failed(reason)), digest: None }
@@ -310,14 +319,19 @@ async fn summarised(desk: &Desk, operation: Operation, standing: Standing) -> Ev
     }
 }
 
-async fn prepared(desk: &Desk, operation: Operation, standing: Standing, rows: Rows) -> Event {
+async fn prepared(
+    context: &JobContext,
+    operation: Operation,
+    context_state: ContextState,
+    rows: Rows,
+) -> Event {
     let number = operation.number;
     let Rows { mut ids, mut messages } = rows;
-    let scale = scale(&messages, standing.context);
+    let scale = scale(&messages, context_state.context);
     let reach = ids.iter().take_while(|row| **row <= operation.cut).count();
     ids.truncate(reach);
     messages.truncate(reach);
-    let past = Past { scope: standing.scope, messages, tokens: standing.context };
+    let past = Past { scope: context_state.scope, messages, tokens: context_state.context };
     let whole = keeps_exactly(&operation);
     let summary = match operation.attempts > ATTEMPTS_MAX {
         true => Err(NoSummary {
@@ -325,14 +339,14 @@ async fn prepared(desk: &Desk, operation: Operation, standing: Standing, rows: R
             reason: "The context engine has nothing to offer, or was tried too often; a digest has to do."
                 .into(),
         }),
-        false => condense(desk, &operation, &past, whole).await,
+        false => condense(context, &operation, &past, whole).await,
     };
     let made = summary.and_then(|condensed| {
         replacement(&ids, &past, condensed, Kind::Summary, scale).map(Arc::new).map_err(failed)
     });
     // Whoever waits for it at the limit takes whatever is shorter.
     let is_good = made.as_ref().is_ok_and(|made| made.is_worth_it(0));
-    let digest = (!is_good).then(|| digest(desk, &past, &ids, whole, scale)).flatten();
+    let digest = (!is_good).then(|| digest(context, &past, &ids, whole, scale)).flatten();
     Event::Summarised { operation: number, summary: made, digest }
 }
 
@@ -347,12 +361,12 @@ fn keeps_exactly(operation: &Operation) -> bool {
 }
 
 async fn condense(
-    desk: &Desk,
+    context: &JobContext,
     operation: &Operation,
     past: &Past,
     whole: bool,
 ) -> Result<Condensed, NoSummary> {
-    let compressor = &desk.home.compressor;
+    let compressor = &context.home.compressor;
     let engine = &compressor.engine;
     let memory = heard(compressor, past).await;
     // An engine that takes a rest after failures is to go on by itself only where a person or a turn waits for it.
@@ -426,9 +440,15 @@ fn offered(engine: &dyn Engine, focus: &Option<String>, force: bool, whole: bool
     }
 }
 
-fn digest(desk: &Desk, past: &Past, ids: &[RowId], whole: bool, scale: f64) -> Option<Arc<Replacement>> {
+fn digest(
+    context: &JobContext,
+    past: &Past,
+    ids: &[RowId],
+    whole: bool,
+    scale: f64,
+) -> Option<Arc<Replacement>> {
     let wishes = Wishes { keep_last: whole.then_some(0), ..Wishes::default() };
-    let condensed = (desk.home.compressor.digest)(past, &wishes)?;
+    let condensed = (context.home.compressor.digest)(past, &wishes)?;
     match replacement(ids, past, condensed, Kind::Digest, scale) {
         Ok(replacement) => Some(Arc::new(replacement)),
         Err(reason) => {
@@ -497,11 +517,11 @@ fn replacement(
 }
 
 /// What the store has counted, for those who ordered it.
-pub(crate) async fn report(desk: Desk, operation: u64) {
+pub(crate) async fn report(context: JobContext, operation: u64) {
     loop {
-        let session = desk.session.clone();
-        match desk.home.library.read(move |store| store.promoted(&session, operation)).await {
-            Ok(Some(promoted)) => return desk.report(Event::Reported { operation, promoted }),
+        let session = context.session.clone();
+        match context.home.library.read(move |store| store.promoted(&session, operation)).await {
+            Ok(Some(promoted)) => return context.report(Event::Reported { operation, promoted }),
             Ok(None) => tracing::error!(operation, "a compression that took effect has no record"),
             Err(error) => tracing::warn!(%error, "could not read what a compression did; trying again"),
         }
@@ -520,7 +540,7 @@ async fn read(home: &Home, session: &SessionId) -> Result<Rows, StoreError> {
 pub struct EngineKit {
     pub engine: Arc<dyn Engine>,
     /// They know on whose behalf a call is made.
-    pub hands: Arc<Hands>,
+    pub gateway_tools: Arc<GatewayTools>,
 }
 
 impl Kit for EngineKit {
@@ -530,7 +550,7 @@ impl Kit for EngineKit {
 
     fn call<'a>(&'a self, call: &'a Call) -> Promise<'a, Returned> {
         Box::pin(async move {
-            match self.hands.scope_of(&call.caller).await {
+            match self.gateway_tools.scope_of(&call.caller).await {
                 Ok(scope) => self.engine.call(&scope, call).await,
                 Err(returned) => returned,
             }

@@ -4,7 +4,7 @@
 //! as the call: after a crash the call is of unknown outcome, and the question is over.
 
 use crate::session::Mail;
-use crate::turn::Desk;
+use crate::turn::JobContext;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use throughline_core::port::{CallId, Promise};
@@ -14,14 +14,14 @@ use tokio::sync::oneshot;
 
 /// Asks the person of one call.
 pub(crate) struct CallAsker {
-    desk: Desk,
+    context: JobContext,
     call: CallId,
     asked: AtomicU32,
 }
 
 impl CallAsker {
-    pub fn new(desk: Desk, call: CallId) -> Self {
-        Self { desk, call, asked: AtomicU32::new(0) }
+    pub fn new(context: JobContext, call: CallId) -> Self {
+        Self { context, call, asked: AtomicU32::new(0) }
     }
 }
 
@@ -35,8 +35,8 @@ impl Asker for CallAsker {
             // Whether anybody can answer is the actor's to know.
             let event = Event::Asked { turn, step, index, question, patience, approver: Approver::Absent };
             let (answer, answered) = oneshot::channel();
-            let Some(mail) = self.desk.mail.upgrade() else { return Verdict::Expired };
-            let mut open = Withdrawal { desk: &self.desk, call: Some(call.clone()) };
+            let Some(mail) = self.context.mail.upgrade() else { return Verdict::Expired };
+            let mut open = Withdrawal { context: &self.context, call: Some(call.clone()) };
             let _ = mail.send(Mail::Elicit { event, call, answer });
             drop(mail); // a call that waits keeps no actor
             let verdict = answered.await.unwrap_or(Verdict::Expired); // its turn is over
@@ -48,13 +48,13 @@ impl Asker for CallAsker {
 
 /// A question that is open. Dropped while it is: the server no longer wants to know.
 struct Withdrawal<'a> {
-    desk: &'a Desk,
+    context: &'a JobContext,
     call: Option<CallId>,
 }
 
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
-        let (Some(call), Some(mail)) = (self.call.take(), self.desk.mail.upgrade()) else { return };
+        let (Some(call), Some(mail)) = (self.call.take(), self.context.mail.upgrade()) else { return };
         let (answer, _) = oneshot::channel();
         let _ = mail.send(Mail::Decide { call, verdict: Verdict::Expired, answer });
     }

@@ -10,7 +10,7 @@
 
 use crate::agent::Home;
 use crate::scope;
-use crate::turn::Desk;
+use crate::turn::JobContext;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -39,11 +39,11 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// Which hooks are told, of what, in order.
-    fn hooks(&self, desk: &Desk) -> Vec<(String, Happening)> {
+    fn hooks(&self, context: &JobContext) -> Vec<(String, Happening)> {
         let mut occasions = vec![Occasion::Finalised];
         occasions.extend(self.handover.successor.as_ref().map(|_| Occasion::Reset));
         let named = occasions.into_iter().flat_map(|occasion| {
-            let names = desk.home.hooks.names(occasion);
+            let names = context.home.hooks.names(occasion);
             names.into_iter().map(move |name| (name, occasion))
         });
         named.map(|(name, occasion)| (name, self.happening(occasion))).collect()
@@ -74,43 +74,43 @@ impl Ended {
     }
 
     /// What this hook was told.
-    pub fn told(&self, desk: &Desk, hook: &str) -> Option<Happening> {
-        self.hooks(desk).into_iter().find(|(name, _)| name == hook).map(|(_, happening)| happening)
+    pub fn told(&self, context: &JobContext, hook: &str) -> Option<Happening> {
+        self.hooks(context).into_iter().find(|(name, _)| name == hook).map(|(_, happening)| happening)
     }
 }
 
 /// The step that is next.
-pub(crate) async fn step(desk: Desk, ended: Ended) {
-    sleep(ended.handover.wait(desk.home.clock.now())).await;
+pub(crate) async fn step(context: JobContext, ended: Ended) {
+    sleep(ended.handover.wait(context.home.clock.now())).await;
     let event = match ended.stage {
         Finalisation::Done => return,
-        Finalisation::Hooks => hooks(&desk, &ended).await,
+        Finalisation::Hooks => hooks(&context, &ended).await,
         stage @ Finalisation::Claimed => Event::Finalised(stage),
-        Finalisation::Provider => provider(&desk, &ended).await,
+        Finalisation::Provider => provider(&context, &ended).await,
         stage @ Finalisation::Evicted => {
-            for (hook, told) in ended.hooks(&desk) {
-                desk.home.hooks.forget(&hook, &told); // the process may have ended before it could
+            for (hook, told) in ended.hooks(&context) {
+                context.home.hooks.forget(&hook, &told); // the process may have ended before it could
             }
-            desk.home.tools.forget(&ended.session);
-            desk.home.compressor.tell_end(&desk.home, &ended.session, ended.handover.successor.clone());
+            context.home.tools.forget(&ended.session);
+            context.home.compressor.tell_end(&context.home, &ended.session, ended.handover.successor.clone());
             Event::Finalised(stage)
         }
     };
-    desk.report(event);
+    context.report(event);
 }
 
 /// What a provider is to keep it gets while a session lives, as acts of its own; here it hears of the end, if it
 /// wants to, with all that was said: what summaries stand for included.
-async fn provider(desk: &Desk, ended: &Ended) -> Event {
+async fn provider(context: &JobContext, ended: &Ended) -> Event {
     let stage = Finalisation::Provider;
-    let follows = desk.home.memory.as_ref().filter(|memory| memory.provider.follows_sessions());
+    let follows = context.home.memory.as_ref().filter(|memory| memory.provider.follows_sessions());
     let Some(memory) = follows else { return Event::Finalised(stage) };
     let telling = async {
         let session = ended.session.clone();
-        let scope = scope::of_ended(&desk.home, &session, ended.handover.successor.as_ref()).await;
+        let scope = scope::of_ended(&context.home, &session, ended.handover.successor.as_ref()).await;
         let scope = scope.map_err(|error| error.in_full())?;
         let scope = Scope { generation: ended.generation, ..scope };
-        let rows = desk.home.library.read(move |store| store.said(&session)).await;
+        let rows = context.home.library.read(move |store| store.said(&session)).await;
         let rows = rows.map_err(|error| error.in_full())?;
         let ending = Ending {
             key: format!("{}/{}", ended.session, ended.epoch),
@@ -159,9 +159,9 @@ pub(crate) fn rewound(home: &Arc<Home>, session: &SessionId, generation: Generat
     });
 }
 
-async fn hooks(desk: &Desk, ended: &Ended) -> Event {
+async fn hooks(context: &JobContext, ended: &Ended) -> Event {
     let stage = Finalisation::Hooks;
-    let hooks = ended.hooks(desk);
+    let hooks = ended.hooks(context);
     let Some(hook) = ended.handover.running.clone() else {
         let next = hooks.into_iter().find(|(name, _)| !ended.handover.done.contains(name));
         return match next {
@@ -170,10 +170,10 @@ async fn hooks(desk: &Desk, ended: &Ended) -> Event {
         };
     };
     let Some((_, happening)) = hooks.iter().find(|(name, _)| *name == hook) else {
-        desk.home.note(Some(ended.session.clone()), "hook_gone", hook.clone());
+        context.home.note(Some(ended.session.clone()), "hook_gone", hook.clone());
         return Event::Handing(Handing::Done { hook });
     };
-    let running = async { desk.home.hooks.run(&hook, happening).await };
+    let running = async { context.home.hooks.run(&hook, happening).await };
     let ran = AssertUnwindSafe(running).catch_unwind().await;
     match ran.unwrap_or_else(|_| Err("it failed inside the gateway, whose log has more".to_owned())) {
         Ok(()) => Event::Handing(Handing::Done { hook }),

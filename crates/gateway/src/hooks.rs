@@ -3,7 +3,7 @@
 
 use crate::agent::Home;
 use std::sync::Arc;
-use throughline_core::command::{Command, Errand};
+use throughline_core::command::{Command, DeferredCommand};
 use throughline_core::input::{Input, Kind, Request};
 use throughline_core::port::{Fact, Happening, Occasion};
 use throughline_core::session::{Act, FailureKind, Outcome, Phase, Session};
@@ -171,10 +171,10 @@ fn ordered(kind: &Kind) -> Option<(&str, &str)> {
     let argument = match command {
         Command::Absent { .. } | Command::Unknown { .. } | Command::Notice { .. } => return None,
         Command::Compress { focus: Some(argument), .. }
-        | Command::Errand(Errand::Other { argument, .. })
-        | Command::Errand(Errand::New { title: argument, .. })
-        | Command::Errand(Errand::Title { wanted: Some(argument) })
-        | Command::Errand(Errand::Background { text: argument, .. }) => argument.as_str(),
+        | Command::Deferred(DeferredCommand::Other { argument, .. })
+        | Command::Deferred(DeferredCommand::New { title: argument, .. })
+        | Command::Deferred(DeferredCommand::Title { wanted: Some(argument) })
+        | Command::Deferred(DeferredCommand::Background { text: argument, .. }) => argument.as_str(),
         other => other.words().unwrap_or_default(),
     };
     Some((command.name(), argument))

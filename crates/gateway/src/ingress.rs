@@ -1,4 +1,4 @@
-//! The door: platform event → durable, deduplicated message → its session.
+//! The ingress: platform event → durable, deduplicated message → its session.
 //!
 //! A submission returns when it is on disk. The same key never makes two turns; a retry is led to
 //! the turn that exists. Whatever moved meanwhile (a session that ended, a tip that is no longer
@@ -14,11 +14,11 @@ use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use throughline_core::command::{self, Command, Errand};
+use throughline_core::command::{self, Command, DeferredCommand};
 use throughline_core::input::{Kind, Trace};
 use throughline_core::memory::is_private;
 use throughline_core::port::{
-    Assignment, CallId, Commit, CutChain, Desk, Draft, Drafted, Expansion, Halted, Hold, Post, Progress,
+    AgentApi, Assignment, CallId, Commit, CutChain, Draft, Drafted, Expansion, Halted, Hold, Post, Progress,
     Promise, Question, Reading, Receipt, Refusal, Running, Status, StoreError, Submission, Update,
 };
 use throughline_core::prompt::Digest;
@@ -37,7 +37,7 @@ const HALT_PATIENCE: Duration = Duration::from_millis(800);
 
 /// The door of one agent, for every surface.
 #[derive(Clone)]
-pub(crate) struct Door(pub Arc<Home>);
+pub(crate) struct Ingress(pub Arc<Home>);
 
 /// Where a submission is mailed.
 struct Place {
@@ -49,7 +49,7 @@ struct Place {
 /// Where orders come from that somebody gives with the home's own key.
 const TERMINAL: &str = "cli";
 
-impl Desk for Door {
+impl AgentApi for Ingress {
     fn submit(&self, submission: Submission) -> Promise<'_, Result<Receipt, Refusal>> {
         Box::pin(self.submit_(submission))
     }
@@ -174,7 +174,7 @@ impl Desk for Door {
                     }
                     Reading::Running(running)
                 }
-                Question::Standing => Reading::Standing(Box::new(store.standing()?)),
+                Question::HomeStatus => Reading::HomeStatus(Box::new(store.home_status()?)),
                 Question::Routes => Reading::Routes(store.routes()?),
                 Question::Backlog => Reading::Backlog(store.backlog()?),
                 Question::Parked => Reading::Parked(store.parked()?),
@@ -197,7 +197,7 @@ impl Desk for Door {
                 place: None,
                 preferences: Preferences::default(),
             };
-            matches!(self.0.clerk.expand(&asked).await, Some(Expansion::Errand))
+            matches!(self.0.host_commands.expand(&asked).await, Some(Expansion::HostCommand))
         })
     }
 
@@ -221,7 +221,7 @@ impl Desk for Door {
             batches: home.library.meter.batches.load(Ordering::Relaxed),
             tended: home.library.meter.tended.load(Ordering::Relaxed),
             engine: home.compressor.status(),
-            memory: home.memory.as_ref().map(|memory| memory.standing(home)),
+            memory: home.memory.as_ref().map(|memory| memory.remembering(home)),
             platforms: home
                 .platforms
                 .iter()
@@ -249,7 +249,7 @@ impl Desk for Door {
     }
 }
 
-impl Door {
+impl Ingress {
     /// Everyone at once: a session that is slow to answer does not hold up the others.
     async fn halt_(&self) -> Result<Halted, StoreError> {
         let home = &self.0;
@@ -390,14 +390,14 @@ impl Door {
             place: submission.reply_to.clone(),
             preferences: Preferences::default(),
         };
-        match self.0.clerk.expand(&asked).await {
+        match self.0.host_commands.expand(&asked).await {
             Some(Expansion::Words(words)) => Kind::Chat(Content::text(words)),
             Some(Expansion::Typed(text)) => {
                 parsed(&text).map_or_else(|| Kind::Chat(Content::text(&text)), Kind::Command)
             }
-            Some(Expansion::Errand) => {
+            Some(Expansion::HostCommand) => {
                 let Assignment { name, argument, .. } = asked;
-                Kind::Command(Command::Errand(Errand::Other { name, argument }))
+                Kind::Command(Command::Deferred(DeferredCommand::Other { name, argument }))
             }
             None => Kind::Command(command),
         }
@@ -524,13 +524,13 @@ impl Door {
 
     /// Follows an input into the session it was moved to, too.
     fn tracked(&self, receipt: Receipt) -> Receipt {
-        let progress = Box::new(Tracked { door: self.clone(), progress: receipt.progress });
+        let progress = Box::new(Tracked { ingress: self.clone(), progress: receipt.progress });
         Receipt { progress, ..receipt }
     }
 }
 
 struct Tracked {
-    door: Door,
+    ingress: Ingress,
     progress: Box<dyn Progress>,
 }
 
@@ -541,7 +541,7 @@ impl Progress for Tracked {
                 let update = self.progress.next().await;
                 let Update::Settled(settled) = &update else { return update };
                 let Outcome::Moved { session, seq } = &settled.outcome else { return update };
-                match self.door.follow_(session.clone(), *seq).await {
+                match self.ingress.follow_(session.clone(), *seq).await {
                     Ok(receipt) => self.progress = receipt.progress,
                     Err(_) => return Update::Interrupted,
                 }

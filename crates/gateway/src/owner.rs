@@ -10,7 +10,7 @@ use std::sync::Arc;
 use throughline_core::command;
 use throughline_core::input::Destination;
 use throughline_core::port::{
-    Desk as _, Health, Pending, Read, Refusal, Scope, SessionFilter, SessionSummary, StoreError,
+    AgentApi as _, Health, Pending, Read, Refusal, Scope, SessionFilter, SessionSummary, StoreError,
 };
 
 /// Who owns the agent, by platform and user, the first one first. Asked each time: people are paired while the gateway runs.
@@ -78,7 +78,7 @@ pub(crate) async fn answer(home: &Arc<Home>, name: &str, argument: &str) -> Resu
         "approve" => "Allowed",
         _ => "Refused",
     };
-    Ok(match crate::ingress::Door(home.clone()).decide(call.clone(), verdict).await {
+    Ok(match crate::ingress::Ingress(home.clone()).decide(call.clone(), verdict).await {
         Ok(()) => format!("{said}: the question {code} of session {}.", call.session),
         Err(Refusal::Internal(why)) => format!("The answer to {code} was not taken: {why}"),
         Err(_) => format!("The question {code} was answered already."),

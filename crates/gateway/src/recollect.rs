@@ -4,7 +4,7 @@
 //! Deliberately absent: reminders in the middle of a conversation. Whoever wants to know more searches.
 
 use crate::agent::Home;
-use crate::hands::search::when;
+use crate::gateway_tools::search::when;
 use std::collections::BTreeSet;
 use throughline_core::SessionId;
 use throughline_core::memory::MemoryError;

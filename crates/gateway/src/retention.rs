@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::memory::{Errand, MemoryError, Progress, Provider, RetentionChange, Wanted};
+use throughline_core::home_status::HomeStatus;
+use throughline_core::memory::{MemoryError, PendingRetention, Progress, Provider, RetentionChange, Wanted};
 use throughline_core::port::{Commit, Promise, Refusal, Remembering, StoreError};
-use throughline_core::standing::Standing;
 use throughline_core::tool::{Call, Kit, Returned, Spec};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -45,7 +45,7 @@ impl Memory {
     }
 
     /// How the provider is, and what it offers.
-    pub(crate) fn standing(&self, home: &Home) -> Remembering {
+    pub(crate) fn remembering(&self, home: &Home) -> Remembering {
         let tools = self.provider.tools().into_iter().map(|spec| spec.name.to_string());
         Remembering {
             provider: self.provider.name().to_owned(),
@@ -55,7 +55,7 @@ impl Memory {
     }
 
     /// Turns that it does not have yet, for whoever asks in a chat.
-    pub async fn unkept(&self) -> Result<Vec<Errand>, Refusal> {
+    pub async fn unkept(&self) -> Result<Vec<PendingRetention>, Refusal> {
         let home = self.at_home()?;
         home.library.read(|store| store.unkept()).await.map_err(|error| Refusal::Internal(error.in_full()))
     }
@@ -66,11 +66,11 @@ impl Memory {
     }
 
     /// Where the home stands, and how the provider is.
-    pub async fn stands(&self) -> Result<(Remembering, Standing), Refusal> {
+    pub async fn stands(&self) -> Result<(Remembering, HomeStatus), Refusal> {
         let home = self.at_home()?;
-        let standing = home.library.read(|store| store.standing()).await;
-        let standing = standing.map_err(|error| Refusal::Internal(error.in_full()))?;
-        Ok((self.standing(&home), standing))
+        let status = home.library.read(|store| store.home_status()).await;
+        let status = status.map_err(|error| Refusal::Internal(error.in_full()))?;
+        Ok((self.remembering(&home), status))
     }
 
     fn at_home(&self) -> Result<Arc<Home>, Refusal> {
@@ -203,7 +203,7 @@ pub(crate) async fn run(home: Weak<Home>, memory: Memory) {
     }
 }
 
-/// Hands over what can be. Returns when there is nothing more, and when to look again: after a while, or when told to.
+/// GatewayTools over what can be. Returns when there is nothing more, and when to look again: after a while, or when told to.
 async fn round(home: &Arc<Home>, memory: &Memory) -> Result<Option<Duration>, StoreError> {
     let retaining = &home.retaining;
     let mut lanes = FuturesUnordered::new();
@@ -220,10 +220,10 @@ async fn round(home: &Arc<Home>, memory: &Memory) -> Result<Option<Duration>, St
                     Err(_) => Vec::new(), // looked up again when a lane comes free
                 };
                 let (chosen, rest) = chosen(retaining, due, &busy, home.clock.now());
-                for errand in chosen {
-                    let document = errand.retention.document.clone();
+                for pending in chosen {
+                    let document = pending.retention.document.clone();
                     busy.insert(document.clone());
-                    lanes.push(async move { (document, hand_over(home, memory, errand).await) });
+                    lanes.push(async move { (document, hand_over(home, memory, pending).await) });
                 }
                 rest
             }
@@ -248,13 +248,13 @@ async fn round(home: &Arc<Home>, memory: &Memory) -> Result<Option<Duration>, St
 /// What is handed over now, beside what is on its way, and when to look again.
 fn chosen(
     retaining: &Retaining,
-    due: Vec<Errand>,
+    due: Vec<PendingRetention>,
     busy: &BTreeSet<String>,
     now: Time,
-) -> (Vec<Errand>, Option<Duration>) {
-    let firsts = first_of_each(due).into_iter().filter(|errand| !busy.contains(&errand.retention.document));
-    let (mut ready, later): (Vec<_>, Vec<_>) = firsts.partition(|errand| is_ready(errand, now));
-    let next = later.iter().map(|errand| errand.not_before.since(now)).min();
+) -> (Vec<PendingRetention>, Option<Duration>) {
+    let firsts = first_of_each(due).into_iter().filter(|pending| !busy.contains(&pending.retention.document));
+    let (mut ready, later): (Vec<_>, Vec<_>) = firsts.partition(|pending| is_ready(pending, now));
+    let next = later.iter().map(|pending| pending.not_before.since(now)).min();
     if retaining.failures.load(Ordering::Relaxed) == 0 {
         ready.truncate(LANES_MAX.saturating_sub(busy.len()));
         return (ready, next);
@@ -265,7 +265,7 @@ fn chosen(
         Some(until) if !ready.is_empty() => (Vec::new(), Some(until.since(now))),
         _ if !busy.is_empty() => (Vec::new(), next),
         _ => {
-            ready.sort_by_key(|errand| errand.not_before); // the order among equals stays
+            ready.sort_by_key(|pending| pending.not_before); // the order among equals stays
             ready.truncate(1);
             (ready, next)
         }
@@ -273,20 +273,20 @@ fn chosen(
 }
 
 /// Not for a clock that was set back.
-fn is_ready(errand: &Errand, now: Time) -> bool {
-    errand.not_before <= now || errand.not_before.since(now) > BACKOFF_MAX
+fn is_ready(pending: &PendingRetention, now: Time) -> bool {
+    pending.not_before <= now || pending.not_before.since(now) > BACKOFF_MAX
 }
 
 /// Of each document only the first: the others wait for it.
-fn first_of_each(due: Vec<Errand>) -> Vec<Errand> {
+fn first_of_each(due: Vec<PendingRetention>) -> Vec<PendingRetention> {
     let mut documents = BTreeSet::new();
-    due.into_iter().filter(|errand| documents.insert(errand.retention.document.clone())).collect()
+    due.into_iter().filter(|pending| documents.insert(pending.retention.document.clone())).collect()
 }
 
 /// Returns whether the provider could be reached.
-async fn hand_over(home: &Arc<Home>, memory: &Memory, errand: Errand) -> bool {
-    let erasure = errand.erasure();
-    let Errand { retention, attempts, .. } = errand;
+async fn hand_over(home: &Arc<Home>, memory: &Memory, pending: PendingRetention) -> bool {
+    let erasure = pending.erasure();
+    let PendingRetention { retention, attempts, .. } = pending;
     let key = retention.key.clone();
     match put(home, &key, RetentionChange::Attempting).await {
         Ok(()) => {}
@@ -372,8 +372,8 @@ async fn put(home: &Arc<Home>, key: &str, change: RetentionChange) -> Result<(),
 pub(crate) async fn retry(home: &Arc<Home>, turn: Option<String>) -> Result<usize, Refusal> {
     let internal = |error: StoreError| Refusal::Internal(error.in_full());
     let unkept = home.library.read(|store| store.unkept()).await.map_err(internal)?;
-    let waits = unkept.into_iter().filter(|errand| errand.progress != Progress::Buffered);
-    let keys = waits.map(|errand| errand.retention.key);
+    let waits = unkept.into_iter().filter(|pending| pending.progress != Progress::Buffered);
+    let keys = waits.map(|pending| pending.retention.key);
     let keys: Vec<String> = keys.filter(|key| turn.as_ref().is_none_or(|turn| turn == key)).collect();
     if let (true, Some(turn)) = (keys.is_empty(), &turn) {
         let why = format!(
@@ -410,7 +410,7 @@ mod tests {
     use throughline_core::memory::{Retention, Scope};
     use throughline_core::{Seq, SessionId, TurnId};
 
-    fn errand(document: &str, number: u64, not_before: i64) -> Errand {
+    fn pending(document: &str, number: u64, not_before: i64) -> PendingRetention {
         let session: SessionId = document.parse().expect("a plain id");
         let retention = Retention {
             key: format!("{document}/{number}"),
@@ -425,7 +425,7 @@ mod tests {
             tried: false,
         };
         let (provider, progress) = ("p".to_owned(), Progress::Due);
-        Errand {
+        PendingRetention {
             retention,
             erases: false,
             provider,
@@ -436,8 +436,8 @@ mod tests {
         }
     }
 
-    fn keys(chosen: &[Errand]) -> Vec<&str> {
-        chosen.iter().map(|errand| errand.retention.key.as_str()).collect()
+    fn keys(chosen: &[PendingRetention]) -> Vec<&str> {
+        chosen.iter().map(|pending| pending.retention.key.as_str()).collect()
     }
 
     #[test]
@@ -445,8 +445,9 @@ mod tests {
         let retaining = Retaining::default();
         let none = BTreeSet::new();
         let now = Time(1_000_000_000);
-        let due =
-            || vec![errand("bad", 1, now.0), errand("bad", 2, 0), errand("good", 1, 0), errand("good", 2, 0)];
+        let due = || {
+            vec![pending("bad", 1, now.0), pending("bad", 2, 0), pending("good", 1, 0), pending("good", 2, 0)]
+        };
         let (chosen_now, _) = chosen(&retaining, due(), &none, now);
         assert_eq!(keys(&chosen_now), ["bad/1", "good/1"]);
         retaining.failed("bad", now);
@@ -468,7 +469,7 @@ mod tests {
     #[test]
     fn p26_a_lane_that_hangs_leaves_the_others_free() {
         let retaining = Retaining::default();
-        let due = || ["a", "b", "c", "d", "e"].map(|document| errand(document, 1, 0)).to_vec();
+        let due = || ["a", "b", "c", "d", "e"].map(|document| pending(document, 1, 0)).to_vec();
         let busy = BTreeSet::from(["a".to_owned()]);
         assert_eq!(keys(&chosen(&retaining, due(), &busy, Time(0)).0), ["b/1", "c/1", "d/1"]);
         let full = ["a", "b", "c", "d"].map(str::to_owned).into();

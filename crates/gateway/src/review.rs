@@ -10,7 +10,7 @@
 //! Deliberately absent: the transcript, the feed that people read along, approvals (nobody is asked).
 
 use crate::offer::with_client_tools;
-use crate::turn::Desk;
+use crate::turn::JobContext;
 use futures_util::FutureExt;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -101,11 +101,11 @@ pub(crate) struct Reading {
     pub sampling: Option<JsonText>,
 }
 
-pub(crate) async fn run(desk: Desk, review: Review, reading: Reading) {
-    sleep(review.not_before.since(desk.home.clock.now()).min(WAIT_MAX)).await;
+pub(crate) async fn run(context: JobContext, review: Review, reading: Reading) {
+    sleep(review.not_before.since(context.home.clock.now()).min(WAIT_MAX)).await;
     let number = review.number;
-    let Ok(_place) = desk.home.reviewer.places.acquire().await else { return };
-    let looking = timeout(PATIENCE, look_back(&desk, &review, &reading));
+    let Ok(_place) = context.home.reviewer.places.acquire().await else { return };
+    let looking = timeout(PATIENCE, look_back(&context, &review, &reading));
     let result = match AssertUnwindSafe(looking).catch_unwind().await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(format!("it took longer than {} s", PATIENCE.as_secs())),
@@ -114,17 +114,17 @@ pub(crate) async fn run(desk: Desk, review: Review, reading: Reading) {
     if let Err(why) = &result {
         tracing::warn!(review = number, why, "a review came to nothing");
     }
-    desk.report(Event::Reviewed { number, result: result.map_err(|why| redacted(&why)) });
+    context.report(Event::Reviewed { number, result: result.map_err(|why| redacted(&why)) });
 }
 
-async fn look_back(desk: &Desk, review: &Review, reading: &Reading) -> Result<Report, String> {
-    let home = &desk.home;
+async fn look_back(context: &JobContext, review: &Review, reading: &Reading) -> Result<Report, String> {
+    let home = &context.home;
     let model = home.reviewer.model.as_ref().unwrap_or(&reading.model);
     // The offline model has nothing to say to people.
     if !model.is_real() && review.place.is_some() {
         return Ok(Report::default());
     }
-    let (id, number) = (desk.session.clone(), review.number);
+    let (id, number) = (context.session.clone(), review.number);
     let view = home.library.read(move |store| store.review(&id, number)).await;
     let Some(view) = view.map_err(|error| error.in_full())? else { return Ok(Report::default()) };
     let own = home.tools.offer(&reading.caller);
@@ -145,19 +145,21 @@ async fn look_back(desk: &Desk, review: &Review, reading: &Reading) -> Result<Re
         None => own.clone(),
     };
     let allowed = TOOLS.into_iter().filter(|tool| !is_client(tool)).collect();
-    let mut composition = composed(desk, review, &view, offer.as_deref(), model.as_ref());
+    let mut composition = composed(context, review, &view, offer.as_deref(), model.as_ref());
     let fills = match memory {
         true => (home.reviewer.fills)(reading.caller.clone()).await,
         false => Vec::new(),
     };
     let question = Content::text(prompt(review.subject, &fills));
     composition.push(model.encode(&Message::user(review.due, question)));
-    Looking { desk, review, reading, model, composition, allowed, report: Report::default() }.finish().await
+    Looking { context, review, reading, model, composition, allowed, report: Report::default() }
+        .finish()
+        .await
 }
 
 /// The conversation as it was, made by the way on which the turn's own request was made.
 fn composed(
-    desk: &Desk,
+    context: &JobContext,
     review: &Review,
     view: &ReviewView,
     offer: Option<&Offer>,
@@ -166,18 +168,18 @@ fn composed(
     let tools = offer.map(|offer| model.encode_tools(&offer.list));
     let system = view.system_prompt.as_ref().map(|prompt| model.encode_system(prompt));
     let mut composition = Composition::new(model.name(), tools, system);
-    let shown = match desk.home.reviewer.model {
+    let shown = match context.home.reviewer.model {
         Some(_) => last_exchanges(&view.messages),
         None => &view.messages,
     };
     legal(shown).iter().for_each(|message| composition.push(model.encode(message)));
     let note = |name, why: String| {
-        desk.home.note(Some(desk.session.clone()), name, format!("review {}: {why}", review.number));
+        context.home.note(Some(context.session.clone()), name, format!("review {}: {why}", review.number));
     };
     if view.gone > 0 {
         note("review_incomplete", format!("{} messages were deleted by another program", view.gone));
     }
-    if desk.home.reviewer.model.is_none()
+    if context.home.reviewer.model.is_none()
         && let Some(why) = view.asked.and_then(|asked| composition.breaks(&asked))
     {
         note("cache_break", why.to_string());
@@ -194,7 +196,7 @@ fn last_exchanges(messages: &[Message]) -> &[Message] {
 
 /// One run of a review.
 struct Looking<'a> {
-    desk: &'a Desk,
+    context: &'a JobContext,
     review: &'a Review,
     reading: &'a Reading,
     model: &'a Arc<dyn Model>,
@@ -234,13 +236,13 @@ impl Looking<'_> {
     }
 
     fn say(&mut self, body: Body) {
-        let message = Message::new(self.desk.home.clock.now(), body);
+        let message = Message::new(self.context.home.clock.now(), body);
         self.composition.push(self.model.encode(&message));
     }
 
     async fn ask(&self) -> Result<Answer, String> {
         let asked = Asked {
-            session: self.desk.session.to_string(),
+            session: self.context.session.to_string(),
             prompt: self.composition.prompt(),
             sampling: self.reading.sampling.clone(),
         };
@@ -271,13 +273,13 @@ impl Looking<'_> {
             ));
         }
         let call = Call {
-            key: self.review.call_key(&self.desk.session, step, position),
+            key: self.review.call_key(&self.context.session, step, position),
             name: asked.name.clone(),
             arguments: asked.arguments.clone(),
-            caller: Caller { now: self.desk.home.clock.now(), ..self.reading.caller.clone() },
+            caller: Caller { now: self.context.home.clock.now(), ..self.reading.caller.clone() },
             grant: None,
         };
-        match self.desk.home.tools.call(&call).await {
+        match self.context.home.tools.call(&call).await {
             Returned::Done(Done { content, .. }) => {
                 self.note_change(asked, &arguments, &content);
                 content
@@ -299,7 +301,7 @@ impl Looking<'_> {
         }
         let detailed = changes(&asked.name, arguments, &result);
         let platform = self.review.place.as_ref().map_or("", |place| place.platform.as_str());
-        match self.desk.home.reviewer.notices.on(platform) {
+        match self.context.home.reviewer.notices.on(platform) {
             Notice::Off => {}
             Notice::On => self.report.told.extend(in_general(&asked.name, arguments, &result)),
             Notice::Verbose => self.report.told.extend(detailed.iter().cloned()),

@@ -7,12 +7,12 @@
 use crate::agent::Home;
 use crate::alarm::Alarm;
 use crate::chain;
-use crate::clerk;
+use crate::command_jobs;
 use crate::committer::CommitError;
-use crate::compress::{self, Found, Standing};
+use crate::compress::{self, ContextState, Found};
 use crate::draft::{self, Preview};
 use crate::finalise::{self, Ended};
-use crate::hands::delegate;
+use crate::gateway_tools::delegate;
 use crate::hooks;
 use crate::offer::with_client_tools;
 use crate::owner;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use throughline_core::chain::Amount;
-use throughline_core::command::{Command, Errand};
+use throughline_core::command::{Command, DeferredCommand};
 use throughline_core::compression::{Operation, Promoted, Stage, estimate, operation_name, weight_restored};
 use throughline_core::history::legal;
 use throughline_core::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Request, Room, Root, Trace};
@@ -889,8 +889,8 @@ impl Actor {
         let offer = self.home.tools.offer(&caller);
         let names = offer.as_ref().map_or(&[] as &[String], |offer| &offer.names);
         let brief = match self.room.is_plain() {
-            true => self.home.briefing.assemble(&caller, names).await,
-            false => self.home.briefing.assemble_in(&caller, names, &self.room).await,
+            true => self.home.prompts.assemble(&caller, names).await,
+            false => self.home.prompts.assemble_in(&caller, names, &self.room).await,
         };
         let personality = next.preferences.personality.as_ref();
         let prompt = with_personality(&compose(&brief, layer), personality);
@@ -926,7 +926,7 @@ impl Actor {
             return model.clone();
         }
         let model = self.home.models.choose(name).unwrap_or_else(|why| {
-            Arc::new(clerk::Gone { name: name.clone(), why, like: self.home.model.clone() })
+            Arc::new(command_jobs::Gone { name: name.clone(), why, like: self.home.model.clone() })
         });
         self.chosen = Some((name.clone(), model.clone()));
         model
@@ -1320,7 +1320,7 @@ impl Actor {
                 }),
                 Act::Expire { .. } => self.home.router.forget(&self.id),
                 Act::Hook { hook, run: Run::Done } => {
-                    if let Some(told) = self.ended().told(&self.desk(), &hook) {
+                    if let Some(told) = self.ended().told(&self.job_context(), &hook) {
                         self.home.hooks.forget(&hook, &told);
                     }
                 }
@@ -1347,7 +1347,7 @@ impl Actor {
                         self.home.note(Some(self.id.clone()), "cache_break", detail);
                     }
                 }
-                Act::Note { name: RESTART, .. } => self.home.clerk.restart(),
+                Act::Note { name: RESTART, .. } => self.home.host_commands.restart(),
                 Act::Result { turn, step, result, .. } => {
                     if unattended {
                         let (id, tool) = (result.call_id.clone(), result.name.clone().unwrap_or_default());
@@ -1531,35 +1531,39 @@ impl Actor {
     }
 
     async fn start(&mut self, job: &Job) -> Result<AbortHandle, StoreError> {
-        let desk = self.desk();
+        let context = self.job_context();
         match (job, &self.state.compression) {
             (Job::Survey { .. }, _) => {
                 let asked = self.state.survey().expect("a survey is implied by what it is to look at");
-                return Ok(desk.start(compress::survey(desk.clone(), asked, self.standing().await?)));
+                return Ok(context.start(compress::survey(
+                    context.clone(),
+                    asked,
+                    self.context_state().await?,
+                )));
             }
             (Job::Summarise { .. }, Some(operation)) => {
                 let operation = operation.clone();
-                let summary = compress::summarise(desk.clone(), operation, self.standing().await?);
-                return Ok(desk.start(summary));
+                let summary = compress::summarise(context.clone(), operation, self.context_state().await?);
+                return Ok(context.start(summary));
             }
             (Job::Order { seq }, _) => {
-                let order = self.order(*seq).await?.expect("an errand is implied by what waits");
-                return Ok(desk.start(clerk::carry_out(desk.clone(), order)));
+                let order = self.order(*seq).await?.expect("a deferred command is implied by what waits");
+                return Ok(context.start(command_jobs::carry_out(context.clone(), order)));
             }
             (Job::Review { .. }, _) => {
                 let review =
                     self.state.reviews.pending.front().expect("a review is implied by one that is due");
                 let (review, reading) = (review.clone(), self.reading(review));
-                return Ok(desk.start(review::run(desk.clone(), review, reading)));
+                return Ok(context.start(review::run(context.clone(), review, reading)));
             }
             (Job::Share { seq }, _) => {
                 let waits = |input: &&Arc<Input>| input.seq == *seq;
                 let input = self.state.waiting.iter().find(waits).expect("a share is implied by what waits");
                 let share = chain::share_of(&self.home, &self.id, input, &input.trace, Amount::Turn);
-                return Ok(desk.start(chain::share(desk.clone(), *seq, share)));
+                return Ok(context.start(chain::share(context.clone(), *seq, share)));
             }
             (Job::Report { operation }, _) => {
-                return Ok(desk.start(compress::report(desk.clone(), *operation)));
+                return Ok(context.start(compress::report(context.clone(), *operation)));
             }
             _ => {}
         }
@@ -1578,22 +1582,38 @@ impl Actor {
                     let reminder = self.reminder().await?;
                     let earlier = self.take_late(&reminder);
                     self.recalling = Some((*turn, *step));
-                    return Ok(desk.start(recall::remind(desk.clone(), *turn, reminder, query, earlier)));
+                    return Ok(context.start(recall::remind(
+                        context.clone(),
+                        *turn,
+                        reminder,
+                        query,
+                        earlier,
+                    )));
                 }
                 let feed = self.feed.clone();
                 let model = self.model();
-                let standing = self.standing().await?;
+                let context_state = self.context_state().await?;
                 let Phase::Turn(current) = &self.state.phase else { unreachable!("it was one above") };
                 let (trace, last) = (current.trace(), current.inputs.last());
                 let share = last
                     .filter(|_| !trace.is_human())
                     .map(|last| chain::share_of(&self.home, &self.id, last, &trace, Amount::Call));
                 let (turn, step, recipient) = (*turn, *step, current.recipient());
-                let asking =
-                    Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share, recipient };
+                let asking = Asking {
+                    turn,
+                    step,
+                    inputs,
+                    prompt,
+                    mark,
+                    sampling,
+                    model,
+                    context_state,
+                    share,
+                    recipient,
+                };
                 let (asked, gathers_until) =
-                    (turn::ask(desk.clone(), feed, asking), self.gathers.map(|(until, _)| until));
-                desk.start(async move {
+                    (turn::ask(context.clone(), feed, asking), self.gathers.map(|(until, _)| until));
+                context.start(async move {
                     if let Some(until) = gathers_until {
                         sleep_until(until).await;
                     }
@@ -1618,7 +1638,7 @@ impl Actor {
                     grant,
                 };
                 self.feed.calling(*turn, *step, asked);
-                desk.start(turn::call(desk.clone(), place, asked.id.clone(), call))
+                context.start(turn::call(context.clone(), place, asked.id.clone(), call))
             }
             (Job::Await { turn, step, index }, Phase::Turn(current)) => {
                 let group = current.group.as_ref().expect("a question is implied by an open group");
@@ -1627,31 +1647,31 @@ impl Actor {
                 };
                 let session = self.id.clone();
                 let place = CallId { session, turn: *turn, step: *step, index: *index, question: 0 };
-                desk.start(turn::wait(desk.clone(), place, ask.clone()))
+                context.start(turn::wait(context.clone(), place, ask.clone()))
             }
             (Job::Finalise { .. }, Phase::Closed(_)) => {
-                desk.start(finalise::step(desk.clone(), self.ended()))
+                context.start(finalise::step(context.clone(), self.ended()))
             }
             (job, _) => unreachable!("{job:?} is not implied by this phase"),
         })
     }
 
-    /// What is asked of a clerk, and by whom.
-    async fn order(&self, seq: Seq) -> Result<Option<clerk::Order>, StoreError> {
+    /// What is asked of a host command, and by whom.
+    async fn order(&self, seq: Seq) -> Result<Option<command_jobs::Order>, StoreError> {
         let waiting = self.state.waiting.iter().find(|input| input.seq == seq).cloned();
         let input = match waiting {
             Some(input) if input.left.is_some() => self.whole(seq).await?,
             Some(input) => input,
             None => return Ok(None),
         };
-        let Kind::Command(Command::Errand(errand)) = &input.kind else { return Ok(None) };
-        let argument = match errand {
-            Errand::Other { argument, .. } => argument.clone(),
+        let Kind::Command(Command::Deferred(deferred)) = &input.kind else { return Ok(None) };
+        let argument = match deferred {
+            DeferredCommand::Other { argument, .. } => argument.clone(),
             _ => String::new(),
         };
         let asked = Assignment {
             key: format!("{}/{seq}", self.id),
-            name: errand.name().to_owned(),
+            name: deferred.name().to_owned(),
             argument,
             session: Some(self.id.clone()),
             source: self.source.clone(),
@@ -1662,7 +1682,13 @@ impl Actor {
             preferences: self.state.preferences.clone(),
         };
         let context = self.state.upkeep.context;
-        Ok(Some(clerk::Order { seq, session: self.id.clone(), errand: errand.clone(), asked, context }))
+        Ok(Some(command_jobs::Order {
+            seq,
+            session: self.id.clone(),
+            deferred: deferred.clone(),
+            asked,
+            context,
+        }))
     }
 
     /// What a review needs of this session, on whose behalf it acts.
@@ -1686,8 +1712,8 @@ impl Actor {
         Reading { model: chosen.unwrap_or_else(|| home.model.clone()), caller, sampling }
     }
 
-    fn desk(&self) -> turn::Desk {
-        turn::Desk { home: self.home.clone(), session: self.id.clone(), mail: self.address.clone() }
+    fn job_context(&self) -> turn::JobContext {
+        turn::JobContext { home: self.home.clone(), session: self.id.clone(), mail: self.address.clone() }
     }
 
     /// How far the hand-over has come; only an ended session has one.
@@ -1711,9 +1737,9 @@ impl Actor {
             && self.state.handover.parked.is_none()
     }
 
-    async fn standing(&mut self) -> Result<Standing, StoreError> {
+    async fn context_state(&mut self) -> Result<ContextState, StoreError> {
         let scope = self.scope().await?;
-        Ok(Standing {
+        Ok(ContextState {
             context: self.state.upkeep.context,
             scope,
             view: self.state.view,

@@ -3,7 +3,7 @@
 
 use crate::agent::Home;
 use crate::chain;
-use crate::compress::Standing;
+use crate::compress::ContextState;
 use crate::elicit::CallAsker;
 use crate::session::Mail;
 use crate::stream::Feed;
@@ -23,9 +23,9 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 use tracing::Instrument;
 
-/// What a job works at: its session's address and the home's means.
+/// What a job works with: its session's address and the home's means.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct JobContext {
     pub home: Arc<Home>,
     pub session: SessionId,
     pub mail: mpsc::WeakUnboundedSender<Mail>,
@@ -39,15 +39,15 @@ pub(crate) struct Asking {
     pub mark: Mark,
     pub sampling: Option<JsonText>,
     pub model: Arc<dyn Model>,
-    pub standing: Standing,
+    pub context_state: ContextState,
     /// What each request takes of the budget of what it follows from. None: a person began it.
     pub share: Option<Share>,
     pub recipient: Recipient,
 }
 
-impl Desk {
-    pub fn start(&self, job: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        tokio::spawn(job.in_current_span()).abort_handle()
+impl JobContext {
+    pub fn start(&self, context: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        tokio::spawn(context.in_current_span()).abort_handle()
     }
 
     pub fn report(&self, event: Event) {
@@ -57,14 +57,15 @@ impl Desk {
     }
 }
 
-pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
-    let Asking { turn, step, inputs, prompt, mark, sampling, model, standing, share, recipient } = asking;
-    let asked = Asked { session: desk.session.to_string(), prompt, sampling };
+pub(crate) async fn ask(context: JobContext, feed: Arc<Feed>, asking: Asking) {
+    let Asking { turn, step, inputs, prompt, mark, sampling, model, context_state, share, recipient } =
+        asking;
+    let asked = Asked { session: context.session.to_string(), prompt, sampling };
     for attempt in 1.. {
         if let Some(share) = &share
-            && let Err(cut) = chain::call(&desk, share).await
+            && let Err(cut) = chain::call(&context, share).await
         {
-            return desk.report(Event::Spent { turn, step, cut });
+            return context.report(Event::Spent { turn, step, cut });
         }
         feed.asking(turn, step, inputs.clone());
         let deltas = |delta| feed.delta(turn, step, delta);
@@ -72,22 +73,22 @@ pub(crate) async fn ask(desk: Desk, feed: Arc<Feed>, asking: Asking) {
         let answered = AssertUnwindSafe(asking).catch_unwind().await.unwrap_or_else(|_| Err(panicked()));
         match answered {
             Ok(answer) => {
-                desk.home.model_answered(None);
+                context.home.model_answered(None);
                 // The context engine has its say before the answer is written down.
-                let full = desk.home.compressor.is_full(&answer, &standing).await;
-                return desk.report(Event::Answered { turn, step, answer, prompt: mark, full });
+                let full = context.home.compressor.is_full(&answer, &context_state).await;
+                return context.report(Event::Answered { turn, step, answer, prompt: mark, full });
             }
             Err(ModelError { kind, message }) => match ask_again(kind, attempt, recipient) {
                 Some(delay) => {
                     tracing::warn!(attempt, ?delay, message, "the model did not answer; asking again");
-                    desk.home.model_answered(Some(&message));
+                    context.home.model_answered(Some(&message));
                     feed.troubled(turn, step, format!("{message} It is asked again for a while."));
-                    desk.home.note(Some(desk.session.clone()), "model_retried", message);
+                    context.home.note(Some(context.session.clone()), "model_retried", message);
                     sleep(delay).await;
                 }
                 None => {
-                    desk.home.model_answered(Some(message.as_str()).filter(|_| is_of_the_model(kind)));
-                    return desk.report(Event::Failed { turn, step, failure: Failure { kind, message } });
+                    context.home.model_answered(Some(message.as_str()).filter(|_| is_of_the_model(kind)));
+                    return context.report(Event::Failed { turn, step, failure: Failure { kind, message } });
                 }
             },
         }
@@ -101,10 +102,10 @@ fn is_of_the_model(kind: FailureKind) -> bool {
 }
 
 /// Runs one call. `id` is the model's own name for it.
-pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
+pub(crate) async fn call(context: JobContext, place: CallId, id: String, call: Call) {
     let CallId { turn, step, index, .. } = place;
-    let asker = CallAsker::new(desk.clone(), place);
-    let calling = async { desk.home.tools.call_asking(&call, &asker).await };
+    let asker = CallAsker::new(context.clone(), place);
+    let calling = async { context.home.tools.call_asking(&call, &asker).await };
     let returned = AssertUnwindSafe(calling).catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(tool = call.name, "a tool panicked");
         Returned::text(format!(
@@ -112,7 +113,7 @@ pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
             call.name
         ))
     });
-    desk.report(match returned {
+    context.report(match returned {
         Returned::Done(Done { content, sends }) => {
             let result = ToolResult { call_id: id, name: Some(call.name), content };
             Event::Called { turn, step, index, result, sends }
@@ -125,11 +126,11 @@ pub(crate) async fn call(desk: Desk, place: CallId, id: String, call: Call) {
 
 /// Waits for a person, until it is too late. A clock that was set back, or was wrong when the question was asked, makes
 /// nobody wait longer than they were to wait at first.
-pub(crate) async fn wait(desk: Desk, place: CallId, ask: Ask) {
+pub(crate) async fn wait(context: JobContext, place: CallId, ask: Ask) {
     let patience = ask.until.since(ask.asked);
-    sleep(ask.until.since(desk.home.clock.now()).min(patience)).await;
+    sleep(ask.until.since(context.home.clock.now()).min(patience)).await;
     let CallId { turn, step, index, .. } = place;
-    desk.report(Event::Decided { turn, step, index, verdict: Verdict::Expired });
+    context.report(Event::Decided { turn, step, index, verdict: Verdict::Expired });
 }
 
 fn panicked() -> ModelError {
@@ -138,7 +139,7 @@ fn panicked() -> ModelError {
     ModelError { kind: FailureKind::Refused, message }
 }
 
-/// An agent without hands.
+/// An agent without tools.
 pub struct NoTools;
 
 impl Tools for NoTools {

@@ -7,7 +7,7 @@ use crate::env::Dotenv;
 use crate::index::Index;
 use crate::lock::{Record, is_gateway};
 use crate::message::message_from_json;
-use crate::{elsewhere, entry, json, log, pairing, state, title};
+use crate::{entry, json, log, pairing, state, title, unsupported};
 use std::hint::black_box;
 use throughline_complexity::assert_linear;
 
@@ -56,7 +56,7 @@ fn p31_text_functions_are_linear() {
         ("state::Directory", |text| _ = black_box(state::Directory::read(text).shown())),
         ("title::clean", |text| _ = title::clean(text).is_ok()),
         ("title::base", |text| _ = black_box(title::base(text))),
-        ("elsewhere::jobs", |text| _ = elsewhere::jobs(text)),
+        ("unsupported::jobs", |text| _ = unsupported::jobs(text)),
         ("pairing::parse", |text| _ = pairing::parse(text).len()),
         ("env::Dotenv::parse", dotenv),
         ("env::Dotenv::parse of a value", |text| dotenv(&format!("A='{text}"))),

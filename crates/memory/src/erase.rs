@@ -152,7 +152,7 @@ fn is_of(record: &Record, sessions: &BTreeSet<SessionId>) -> bool {
 mod tests {
     use super::*;
     use crate::change::Change;
-    use crate::keep::Keeper;
+    use crate::memory_edit::MemoryEdit;
     use crate::origin::{Origin, Writer};
     use crate::settings::MemorySettings;
     use throughline_core::time::Time;
@@ -166,7 +166,7 @@ mod tests {
             at: Time(1),
         };
         let change = Change::Add { content: content.to_owned() };
-        Keeper::new(memory.settings(), &origin).change(Target::Memory, &change).unwrap();
+        MemoryEdit::new(memory.settings(), &origin).change(Target::Memory, &change).unwrap();
     }
 
     fn bytes(home: &std::path::Path) -> String {

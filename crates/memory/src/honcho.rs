@@ -7,7 +7,7 @@
 //!   repetition and can take nothing back, so whatever may have arrived is looked for before it is sent
 //!   again
 //! - reading creates nothing; a session begins with its first message
-//! - nobody reads what another person told the agent ([`Company`])
+//! - nobody reads what another person told the agent ([`Audience`])
 //!
 //! Deliberately absent: retries (the store hands a turn over again), Honcho's `queryRewrite` (it would
 //! ask a model before each turn), the renewal of OAuth grants, and waiting for a slow answer: Honcho's
@@ -42,12 +42,12 @@ pub struct Surroundings {
     pub directory: String,
     /// The name of the directory at the root of its repository. None: it lies in none.
     pub repository: Option<String>,
-    pub company: Company,
+    pub audience: Audience,
 }
 
 /// How many people talk to this agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
+pub enum Audience {
     /// One, wherever they write from: everything that Honcho knows is theirs.
     One,
     /// More than one, or nobody knows. What the agent's own peer has heard is everybody's, so it is

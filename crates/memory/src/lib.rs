@@ -23,9 +23,9 @@ pub mod files;
 pub mod hindsight;
 pub mod honcho;
 mod journal;
-mod keep;
 #[cfg(test)]
 mod linear;
+mod memory_edit;
 mod origin;
 mod pending;
 mod person;

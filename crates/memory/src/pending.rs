@@ -6,7 +6,7 @@
 
 use crate::arguments::{self, Request, Wish};
 use crate::files::{FileError, put_new};
-use crate::keep::{Ended, Keeper};
+use crate::memory_edit::{Ended, MemoryEdit};
 use crate::origin::{Origin, Writer};
 use crate::private;
 use crate::survey::in_words;
@@ -84,7 +84,7 @@ impl Memory {
         }
         let origin = Origin { at: now, ..origin };
         let whose = self.with_person(person);
-        let ended = Keeper::new(whose.settings(), &origin).change(target, &change);
+        let ended = MemoryEdit::new(whose.settings(), &origin).change(target, &change);
         match ended.map_err(|source| PendingError::File { id: id(), source })? {
             Ended::Saved(_) => self.discard(&id()),
             Ended::Refused { refused, .. } => Err(PendingError::Refused { id: id(), why: in_words(refused) }),

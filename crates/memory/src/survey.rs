@@ -8,7 +8,7 @@ use crate::change::{Change, Refused};
 use crate::document::{Document, joined};
 use crate::files::FileError;
 use crate::journal::Told;
-use crate::keep::{Ended, Keeper};
+use crate::memory_edit::{Ended, MemoryEdit};
 use crate::origin::{Origin, Past, PastId, Record};
 use crate::target::Target;
 use crate::text::{chars, grouped};
@@ -163,7 +163,7 @@ impl Memory {
             return Err(RestoreError::Refused { id, why: in_words(flaw) });
         }
         let limit = target.limit(self.settings());
-        match Keeper::new(self.settings(), origin).restoring().change(target, &add)? {
+        match MemoryEdit::new(self.settings(), origin).restoring().change(target, &add)? {
             Ended::Saved(changed) if changed.text.is_none() => Err(RestoreError::There { id }),
             Ended::Saved(changed) => {
                 let usage = answer::percent_usage(chars(&joined(&changed.entries)), limit);

@@ -9,7 +9,7 @@ use crate::arguments::{self, Request, Wish};
 use crate::change::{Change, Refused};
 use crate::document::Document;
 use crate::failures::{Failures, Turn};
-use crate::keep::{Ended, Keeper};
+use crate::memory_edit::{Ended, MemoryEdit};
 use crate::origin::Origin;
 use crate::pending::{self, Proposal};
 use crate::prompt;
@@ -227,7 +227,7 @@ impl Attempt {
             return answer::refused(&flaw, &[], limit);
         }
         let abandoned = || self.abandoned.load(Ordering::Relaxed);
-        match Keeper::new(&self.shared.settings, &self.origin).unless(&abandoned).change(target, change) {
+        match MemoryEdit::new(&self.shared.settings, &self.origin).unless(&abandoned).change(target, change) {
             Ok(Ended::Saved(changed)) => {
                 self.shared.failures.forget(self.turn.session());
                 answer::saved(target, limit, &changed)

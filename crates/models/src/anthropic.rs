@@ -5,7 +5,7 @@
 //! are set while joining, outside the segments: they move with every request, the bytes do not.
 
 mod answer;
-mod apart;
+mod distinct_ids;
 mod encode;
 
 use crate::UnusableModel;
@@ -198,7 +198,7 @@ impl Anthropic {
     }
 
     fn push_messages(&self, out: &mut String, segments: &[Segment]) {
-        let segments = apart::told(segments);
+        let segments = distinct_ids::told(segments);
         let messages = taking_turns(&segments);
         let users = messages.iter().enumerate().filter(|(_, message)| message.side == Side::User);
         let marked: Vec<usize> = users.map(|(index, _)| index).rev().take(MARKED_MESSAGES).collect();

@@ -1,4 +1,4 @@
-//! A desk and an adapter that write down what is asked of them, for the tests of what lies between.
+//! An agent API and an adapter that write down what is asked of them, for the tests of what lies between.
 
 use crate::adapter::{Adapter, Ended, Stop};
 use crate::incoming::{Attachment, Incoming, Intake};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use throughline_core::input::Destination;
 use throughline_core::port::{
-    CallId, Desk, Draft, Drafted, Halted, Hold, Outgoing, Pending, Platform, Progress, Promise, Question,
+    AgentApi, CallId, Draft, Drafted, Halted, Hold, Outgoing, Pending, Platform, Progress, Promise, Question,
     Reading, Receipt, Refusal, Running, SendError, SessionSummary, Status, StoreError, Submission, Update,
 };
 use throughline_core::session::Preferences;
@@ -65,7 +65,7 @@ impl TestDesk {
     }
 }
 
-impl Desk for TestDesk {
+impl AgentApi for TestDesk {
     fn submit(&self, submission: Submission) -> Promise<'_, Result<Receipt, Refusal>> {
         Box::pin(async move {
             if let Some(refusal) = self.refusals.lock().unwrap().pop() {

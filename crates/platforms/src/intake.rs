@@ -19,11 +19,11 @@ mod words;
 
 /// Nothing comes of it until somebody lets its conversation go on: nobody types there, and no sign says
 /// that it was seen. A person who writes now lifts every silence, so only others are asked about.
-async fn is_held(desk: &Arc<dyn Desk>, incoming: &Incoming, session: &SessionId) -> bool {
-    let lifts = !incoming.from_bot && desk.now().since(incoming.at) <= BACKLOG_AFTER;
+async fn is_held(api: &Arc<dyn AgentApi>, incoming: &Incoming, session: &SessionId) -> bool {
+    let lifts = !incoming.from_bot && api.now().since(incoming.at) <= BACKLOG_AFTER;
     match lifts {
         true => false,
-        false => match desk.read(Question::Backlog).await {
+        false => match api.read(Question::Backlog).await {
             Ok(Reading::Backlog(held)) => held.iter().any(|held| held.session == *session),
             _ => false, // a courtesy too many does no harm
         },
@@ -50,7 +50,7 @@ use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Kind, Room, S
 use throughline_core::lifecycle::BACKLOG_AFTER;
 use throughline_core::message::{Content, JsonText, Part};
 use throughline_core::port::{
-    CallId, Desk, Post, Promise, Question, Reading, Refusal, Running, SendError, Submission,
+    AgentApi, CallId, Post, Promise, Question, Reading, Refusal, Running, SendError, Submission,
 };
 use throughline_core::route::Target;
 use throughline_core::tool::{Grant, Verdict};
@@ -103,8 +103,8 @@ impl Settings {
 }
 
 /// Stands at the door of one account.
-pub struct Porter {
-    desk: Arc<dyn Desk>,
+pub struct AccountIntake {
+    api: Arc<dyn AgentApi>,
     adapter: Arc<dyn Adapter>,
     settings: Settings,
     pairings: Arc<Pairings>,
@@ -118,22 +118,22 @@ pub struct Porter {
     roles: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
-impl Porter {
+impl AccountIntake {
     pub fn new(
-        desk: Arc<dyn Desk>,
+        api: Arc<dyn AgentApi>,
         adapter: Arc<dyn Adapter>,
         settings: Settings,
         pairings: Arc<Pairings>,
         live: Arc<Live>,
     ) -> Self {
         let meant = Meant::of(&settings.platform.mentions);
-        desk.introduce(adapter.name(), adapter.account());
+        api.introduce(adapter.name(), adapter.account());
         let bytes_max = settings.media_bytes_max;
         let shelf = Arc::new(Shelf::of(&settings.home, bytes_max));
-        let own = Addressee { profile: None, desk: desk.clone(), live, shelf };
+        let own = Addressee { profile: None, api: api.clone(), live, shelf };
         let addressees = Addressees::new(own, settings.neighbours.clone(), bytes_max);
         let (humans, refused, roles) = Default::default();
-        Self { desk, adapter, settings, pairings, addressees, meant, humans, refused, roles }
+        Self { api, adapter, settings, pairings, addressees, meant, humans, refused, roles }
     }
 
     fn rules<'a>(&'a self, addressee: &'a Addressee) -> KeyRules<'a> {
@@ -181,7 +181,7 @@ impl Porter {
         };
         let Ok(chat_key) = chat_key(&incoming.source, &self.rules(&addressee)) else {
             let detail = format!("{}: its ids make no chat key", incoming.source.platform);
-            self.desk.note(None, "message_without_chat", detail);
+            self.api.note(None, "message_without_chat", detail);
             return Ok(Taken::Ignored);
         };
         if let Some(command) = words::command(&incoming)
@@ -200,16 +200,16 @@ impl Porter {
             false => Trace { origin: shared_origin(&incoming), ..Trace::default() },
         };
         let submission = self.submission(&incoming, chat_key, key, content, trace);
-        let receipt = match addressee.desk.submit(submission).await {
+        let receipt = match addressee.api.submit(submission).await {
             Ok(receipt) => receipt,
             Err(refusal) if passes(&refusal) => return Err(NotNow(refusal.to_string())),
             Err(refusal) => {
                 // Nothing that waiting would change: it must not hold up what comes after it.
-                self.desk.note(None, "message_refused", format!("{}: {refusal}", incoming.source.platform));
+                self.api.note(None, "message_refused", format!("{}: {refusal}", incoming.source.platform));
                 return Ok(Taken::Ignored);
             }
         };
-        if !receipt.duplicate && !is_held(&addressee.desk, &incoming, &receipt.session).await {
+        if !receipt.duplicate && !is_held(&addressee.api, &incoming, &receipt.session).await {
             let message = incoming.source.message_id.clone().or_else(|| incoming.reply_to.reply_to.clone());
             addressee.live.follow(Followed::new(receipt, incoming.reply_to, message));
         }
@@ -235,7 +235,7 @@ impl Porter {
                     "profile_routes lead to a profile that does not run here; the message was refused"
                 );
                 let detail = format!("{platform}: it is for the profile {profile}, which does not run here");
-                self.desk.note(None, "message_refused", detail);
+                self.api.note(None, "message_refused", detail);
                 self.say(&incoming.reply_to, words::nobody_there(&profile)).await;
                 Ok(Taken::Ignored)
             }
@@ -273,7 +273,7 @@ impl Porter {
             can_answer: true,
             gathers: None,
         };
-        let kept = addressee.desk.submit(submission).await;
+        let kept = addressee.api.submit(submission).await;
         kept.map(|_| Taken::Kept).map_err(|refusal| NotNow(refusal.to_string()))
     }
 
@@ -364,7 +364,7 @@ impl Porter {
     /// other agents, those that run by then.
     pub async fn show_what_runs(&self) {
         for addressee in self.addressees.all() {
-            let Ok(Reading::Running(running)) = addressee.desk.read(Question::Running).await else {
+            let Ok(Reading::Running(running)) = addressee.api.read(Question::Running).await else {
                 continue;
             };
             for Running { session, seq, place, platform_id } in running {
@@ -373,7 +373,7 @@ impl Porter {
                 if !ours {
                     continue;
                 }
-                if let Ok(receipt) = addressee.desk.follow(session, seq).await {
+                if let Ok(receipt) = addressee.api.follow(session, seq).await {
                     let message = platform_id.or_else(|| place.reply_to.clone());
                     addressee.live.follow(Followed::new(receipt, place, message));
                 }
@@ -400,7 +400,7 @@ impl Porter {
             message: message_id(incoming).unwrap_or_default(),
             author: incoming.source.user_id.clone().unwrap_or_default(),
         };
-        if let Some(trace) = addressee.desk.recognise(post).await {
+        if let Some(trace) = addressee.api.recognise(post).await {
             return trace;
         }
         let humans = self.humans.lock().expect("nothing panics while it holds the places");
@@ -436,12 +436,12 @@ impl Porter {
         let greets = source.chat_type == "dm"
             && !incoming.from_bot
             && self.settings.platform.access.strangers == Strangers::Pair
-            && self.desk.now().since(incoming.at) < GREETED_WITHIN;
+            && self.api.now().since(incoming.at) < GREETED_WITHIN;
         if !greets {
             return;
         }
         let name = source.user_name.as_deref().unwrap_or_default();
-        let text = match self.pairings.request(&source.platform, user, name, self.desk.now()) {
+        let text = match self.pairings.request(&source.platform, user, name, self.api.now()) {
             Ok(Ok(code)) => words::pairing(&source.platform, &code),
             Ok(Err(NoCode::TooMany)) => words::TOO_MANY_CODES.to_owned(),
             Ok(Err(NoCode::TooSoon)) => return,
@@ -455,7 +455,7 @@ impl Porter {
 
     fn count_refusal(&self, source: &Source, user: &str) {
         let who = format!("{}:{user}", source.platform);
-        let now = self.desk.now();
+        let now = self.api.now();
         {
             let mut refused = self.refused.lock().expect("nothing panics while it holds the strangers");
             if refused.get(&who).is_some_and(|last| now.since(*last) < REFUSALS_COUNTED_EVERY) {
@@ -467,7 +467,7 @@ impl Porter {
             refused.insert(who.clone(), now);
         }
         tracing::info!(platform = source.platform, user, "somebody wrote who may not");
-        self.desk.note(None, "stranger_refused", who);
+        self.api.note(None, "stranger_refused", who);
     }
 
     /// A word that is no reply of the agent's. Tried a few times, beside what comes next.
@@ -505,7 +505,7 @@ impl Porter {
             Err(Absent::Gone { profile }) => return Ok(words::nobody_there(&profile)),
         };
         if !may || !self.is_here(&source, &call.session, &addressee).await {
-            self.desk.note(
+            self.api.note(
                 Some(call.session.clone()),
                 "press_refused",
                 format!("{}: {call}", source.platform),
@@ -513,7 +513,7 @@ impl Porter {
             return Ok("You may not answer this.".to_owned());
         }
         let said = words::decided(&verdict);
-        match addressee.desk.decide(call, verdict).await {
+        match addressee.api.decide(call, verdict).await {
             Ok(()) => Ok(said),
             Err(refusal) if passes(&refusal) => Err(NotNow(refusal.to_string())),
             Err(_) => Ok("This was answered already, or is not asked any more.".to_owned()),
@@ -523,7 +523,7 @@ impl Porter {
     /// Whether a session belongs to the chat that somebody presses in: what is asked elsewhere is not
     /// theirs to answer.
     async fn is_here(&self, source: &Source, session: &SessionId, addressee: &Addressee) -> bool {
-        let known = addressee.desk.read(Question::Session(session.clone())).await;
+        let known = addressee.api.read(Question::Session(session.clone())).await;
         let Ok(Reading::Session(Some(summary))) = known else { return false };
         let Some(chat) = summary.chat else { return true }; // it works for another one, or for no chat
         let rules = self.rules(addressee);
@@ -583,7 +583,7 @@ fn place(destination: &Destination) -> String {
     DedupeKey::of(&["place", platform, account, chat, thread]).to_string()
 }
 
-impl Intake for Porter {
+impl Intake for AccountIntake {
     fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>> {
         Box::pin(self.take_in(incoming))
     }
@@ -601,7 +601,7 @@ impl Intake for Porter {
             let mut calls = Vec::new();
             for addressee in self.addressees.all() {
                 // One that cannot be read asks nothing: the press is answered in words, and can be repeated.
-                if let Ok(Reading::Asks(asks)) = addressee.desk.read(Question::Asks).await {
+                if let Ok(Reading::Asks(asks)) = addressee.api.read(Question::Asks).await {
                     calls.extend(asks.into_iter().map(|pending| pending.call));
                 }
             }
@@ -611,7 +611,7 @@ impl Intake for Porter {
 
     fn cursor<'a>(&'a self, platform: &'a str, account: &'a str) -> Promise<'a, Option<String>> {
         Box::pin(async move {
-            match self.desk.cursor(platform.to_owned(), account.to_owned()).await {
+            match self.api.cursor(platform.to_owned(), account.to_owned()).await {
                 Ok(cursor) => cursor,
                 Err(error) => {
                     // From the beginning, then: what was taken before is known by its key.
@@ -633,13 +633,13 @@ impl Intake for Porter {
         cursor: String,
     ) -> Promise<'a, Result<(), NotNow>> {
         Box::pin(async move {
-            let kept = self.desk.keep_cursor(platform.to_owned(), account.to_owned(), cursor).await;
+            let kept = self.api.keep_cursor(platform.to_owned(), account.to_owned(), cursor).await;
             kept.map_err(|error| NotNow(error.in_full()))
         })
     }
 
     fn now(&self) -> Time {
-        self.desk.now()
+        self.api.now()
     }
 }
 

@@ -26,7 +26,7 @@ pub mod webhook;
 
 pub use adapter::{Adapter, Ended, Stop};
 pub use incoming::{Attachment, Incoming, Intake, Letter, Media, NotNow, Press, Quoted, Taken};
-pub use intake::{Neighbour, Neighbours, Porter, Settings};
+pub use intake::{AccountIntake, Neighbour, Neighbours, Settings};
 pub use live::Live;
 pub use pairing::Pairings;
 pub use telegram::Telegram;

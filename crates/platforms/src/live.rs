@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use throughline_core::input::Destination;
-use throughline_core::port::{Delta, Desk, Drafted, Progress, Receipt, SendError, Settled, Update};
+use throughline_core::port::{AgentApi, Delta, Drafted, Progress, Receipt, SendError, Settled, Update};
 use throughline_core::session::{BusyInput, FailureKind, Outcome, ToolProgress as Chosen};
 use throughline_core::{Seq, SessionId};
 use throughline_hermes::config::platforms::{Display, Streaming, ToolProgress};
@@ -49,7 +49,7 @@ const NOTHING: &str = "";
 
 /// One account's views.
 pub struct Live {
-    desk: Arc<dyn Desk>,
+    api: Arc<dyn AgentApi>,
     adapter: Arc<dyn Adapter>,
     display: Display,
     busy: BusyInput,
@@ -80,17 +80,17 @@ impl Followed {
 
 impl Live {
     pub fn new(
-        desk: Arc<dyn Desk>,
+        api: Arc<dyn AgentApi>,
         adapter: Arc<dyn Adapter>,
         display: Display,
         busy: BusyInput,
     ) -> Arc<Self> {
-        Arc::new(Self { desk, adapter, display, busy, views: Mutex::default() })
+        Arc::new(Self { api, adapter, display, busy, views: Mutex::default() })
     }
 
     /// The same views of what another agent does through this account.
-    pub fn beside(&self, desk: Arc<dyn Desk>) -> Arc<Self> {
-        Self::new(desk, self.adapter.clone(), self.display.clone(), self.busy)
+    pub fn beside(&self, api: Arc<dyn AgentApi>) -> Arc<Self> {
+        Self::new(api, self.adapter.clone(), self.display.clone(), self.busy)
     }
 
     fn views(&self) -> MutexGuard<'_, BTreeMap<SessionId, mpsc::UnboundedSender<Followed>>> {
@@ -227,7 +227,7 @@ impl View {
             Update::Calling { id, tool, arguments } => {
                 self.leave_what_was_said().await;
                 // It may have been changed while the turn runs.
-                let chosen = self.live.desk.preferences(self.lead.session.clone()).await.tools;
+                let chosen = self.live.api.preferences(self.lead.session.clone()).await.tools;
                 self.lines.show(chosen.map_or(self.live.display.tool_progress, as_shown));
                 self.tool = Some(tool.clone());
                 self.lines.add(&id, &tool, &arguments);
@@ -326,7 +326,7 @@ impl View {
     /// Posts it: on disk that it will be, posted, on disk under which id.
     async fn begin(&mut self, text: &str) -> Result<(), Duration> {
         let live = self.live.clone();
-        let Some(draft) = live.desk.draft(self.lead.session.clone(), self.lead.seq).await else {
+        let Some(draft) = live.api.draft(self.lead.session.clone(), self.lead.seq).await else {
             self.preview.off = true;
             return Ok(());
         };
@@ -345,13 +345,13 @@ impl View {
             Err(SendError::Later { .. } | SendError::Never { .. }) => Drafted::Left,
         };
         self.preview.off = self.preview.posted.is_none();
-        live.desk.drafted(draft.key, change).await;
+        live.api.drafted(draft.key, change).await;
         drop(draft.hold); // not before: the reply waits until the id is known
         Ok(())
     }
 
     async fn change(&mut self, key: &str, id: &str, text: &str) -> Result<(), Duration> {
-        let Some(_hold) = self.live.desk.hold(key) else {
+        let Some(_hold) = self.live.api.hold(key) else {
             self.preview = Preview { off: true, ..Preview::default() };
             return Ok(()); // it is the reply by now
         };
@@ -383,9 +383,9 @@ impl View {
     /// Takes the cursor away, and lets the message be a message of its own.
     async fn leave_preview(&mut self, text: &str) {
         let Some((key, id)) = std::mem::take(&mut self.preview).posted else { return };
-        let Some(hold) = self.live.desk.hold(&key) else { return };
+        let Some(hold) = self.live.api.hold(&key) else { return };
         let _ = self.live.adapter.edit(&self.place, &id, text).await;
-        self.live.desk.drafted(key, Drafted::Left).await;
+        self.live.api.drafted(key, Drafted::Left).await;
         drop(hold);
     }
 

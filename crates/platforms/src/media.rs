@@ -7,10 +7,10 @@
 //! decides: a cache is open within a home that is closed, and a home is closed within a directory that
 //! is open. What of a home is open, [`file_policy`] knows.
 
-#[cfg(not(unix))]
-mod elsewhere;
 #[cfg(unix)]
 mod unix;
+#[cfg(not(unix))]
+mod unsupported;
 
 #[cfg(not(unix))]
 use elsewhere as system;

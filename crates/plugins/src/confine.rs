@@ -1,15 +1,15 @@
 //! What a plugin may touch, kept by the kernel where there is one that can.
 
-#[cfg(not(target_os = "linux"))]
-mod elsewhere;
 #[cfg(target_os = "linux")]
 mod linux;
-
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{is_available, spawn};
+mod unsupported;
+
 #[cfg(target_os = "linux")]
 pub use linux::{is_available, spawn};
 use std::path::{Path, PathBuf};
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::{is_available, spawn};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {

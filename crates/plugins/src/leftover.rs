@@ -4,10 +4,10 @@
 //! down who runs, beside the plugin's directory, where the plugin itself cannot write. The next gateway ends what it finds
 //! there, group and all: a process is known by its number and by when it began, so none that came later is meant.
 
-#[cfg(not(target_os = "linux"))]
-mod elsewhere;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
 
 #[cfg(not(target_os = "linux"))]
 use elsewhere as system;

@@ -21,8 +21,8 @@ use throughline_core::port::{CallId, Question, Reading};
 use throughline_core::tool::{Grant, Verdict};
 
 pub async fn list(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    app.desk.owner_is_here();
-    let Reading::Asks(asks) = app.desk.read(Question::Asks).await? else {
+    app.api.owner_is_here();
+    let Reading::Asks(asks) = app.api.read(Question::Asks).await? else {
         return Err(ApiError::unreadable());
     };
     Ok(Json(List::<AskView<'_>>::of(&asks, None)).into_response())
@@ -49,7 +49,7 @@ pub async fn decide(
             return Err(ApiError::invalid("decision", message));
         }
     };
-    app.desk.decide(call.clone(), verdict).await?;
+    app.api.decide(call.clone(), verdict).await?;
     Ok(Json(json!({"object": "throughline.decision", "id": call.to_string(), "accepted": true})))
 }
 

@@ -40,10 +40,10 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
     let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
     let Asked { caller, manner, submission } = read?;
     let at = submission.at;
-    let receipt = app.desk.submit(submission).await?;
+    let receipt = app.api.submit(submission).await?;
     drop(room);
     let stamp = caller.stamp(&receipt);
-    let mut follower = Follower::new(app.desk.clone(), receipt);
+    let mut follower = Follower::new(app.api.clone(), receipt);
     let mut leaving = Leaving::of(&follower, caller.stops(&app));
     if manner.streams {
         let voice = Chunks::new(&stamp, manner, at);

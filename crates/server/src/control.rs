@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use throughline_core::chain;
-use throughline_core::command::{Command, Errand};
+use throughline_core::command::{Command, DeferredCommand};
 use throughline_core::id::SNAPSHOT_INFIX;
 use throughline_core::input::{Birth, DedupeKey, Input, Kind, Trace};
 use throughline_core::port::{CutChain, Delta, Question, Reading, Settled, Submission};
@@ -72,22 +72,22 @@ pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Respo
     let wishes = Wishes::of(&head.headers)?;
     let can_answer = wishes.approvals || fields.flag("answers")?;
     if can_answer {
-        app.desk.owner_is_here();
+        app.api.owner_is_here();
     }
-    let command = Command::parse(&text, |what| app.desk.mint(what.source(SOURCE)));
+    let command = Command::parse(&text, |what| app.api.mint(what.source(SOURCE)));
     let kind = match (&session, command) {
         // The user may have given a name to something: the gateway knows.
         (_, Some(Command::Unknown { .. })) => Kind::Chat(Content::Text(text)),
-        (None, Some(command @ Command::Errand(_))) => Kind::Command(command),
-        (None, Some(command)) => return Ok(ordered_to_nobody(command, app.desk.now())),
+        (None, Some(command @ Command::Deferred(_))) => Kind::Command(command),
+        (None, Some(command)) => return Ok(ordered_to_nobody(command, app.api.now())),
         (_, Some(command)) => Kind::Command(command),
         (_, None) => Kind::Chat(Content::Text(text)),
     };
     let submission = Line { session, kind, key, can_answer }.submission(&app).await?;
-    let receipt = app.desk.submit(submission).await?;
+    let receipt = app.api.submit(submission).await?;
     let stamp = Stamp::plain(&receipt);
     let voice = Told { session: receipt.session.clone(), seq: receipt.seq, is_known: receipt.duplicate };
-    let follower = Follower::new(app.desk.clone(), receipt);
+    let follower = Follower::new(app.api.clone(), receipt);
     let leaving = Leaving::of(&follower, wishes.stops == Some(true));
     Ok(sse::stream(voice, follower, leaving, &stamp, app.options.keep_alive))
 }
@@ -105,7 +105,7 @@ impl Line {
         let Self { session, kind, key, can_answer } = self;
         let exists = match &session {
             None => false,
-            Some(session) => match app.desk.read(Question::Session(session.clone())).await? {
+            Some(session) => match app.api.read(Question::Session(session.clone())).await? {
                 Reading::Session(found) => found.is_some(),
                 _ => return Err(ApiError::unreadable()),
             },
@@ -117,7 +117,7 @@ impl Line {
         }
         let key = match &key {
             Some(key) => DedupeKey::of(&["cli", named, key]),
-            None => DedupeKey::of(&["cli", "", "", &app.desk.unique()]),
+            None => DedupeKey::of(&["cli", "", "", &app.api.unique()]),
         };
         Ok(Submission {
             target: session.map_or(Target::Fresh, Target::Session),
@@ -127,7 +127,7 @@ impl Line {
                 principal: (!exists).then(|| TERMINAL.to_owned()),
                 ..Birth::default()
             },
-            at: app.desk.now(),
+            at: app.api.now(),
             key,
             kind,
             reply_to: None,
@@ -305,10 +305,10 @@ pub async fn command(
     let mut fields = body::fields(&bytes)?;
     let text = fields.text("command")?.unwrap_or_default();
     let key = fields.text("key")?;
-    let command = match Command::parse(&text, |what| app.desk.mint(what.source(SOURCE))) {
-        Some(Command::Unknown { name }) if app.desk.carries_out(&name, argument(&text)).await => {
+    let command = match Command::parse(&text, |what| app.api.mint(what.source(SOURCE))) {
+        Some(Command::Unknown { name }) if app.api.carries_out(&name, argument(&text)).await => {
             let argument = argument(&text).to_owned();
-            Command::Errand(Errand::Other { name, argument })
+            Command::Deferred(DeferredCommand::Other { name, argument })
         }
         Some(Command::Unknown { .. }) | None => {
             let message = format!(
@@ -328,18 +328,18 @@ pub async fn command(
     let said = match &command {
         Command::Steer { text } if !text.is_empty() => Some("It joins the turn after its next step."),
         Command::Queue { text } if !text.is_empty() => Some("It waits for the next turn."),
-        Command::Errand(Errand::Retry) => Some("It is asked again."),
+        Command::Deferred(DeferredCommand::Retry) => Some("It is asked again."),
         _ => None,
     };
     let line = Line { session: Some(session), kind: Kind::Command(command), key, can_answer: true };
-    let receipt = app.desk.submit(line.submission(&app).await?).await?;
+    let receipt = app.api.submit(line.submission(&app).await?).await?;
     let stamp = Stamp::plain(&receipt);
     if let Some(said) = said {
         // Words for the model: they are on disk, and settled with the turn that takes them in.
         let json = json!({"object": "throughline.command", "said": said, "successor": null});
         return Ok(written::whole(json.to_string().into_bytes(), &stamp, None));
     }
-    let mut follower = Follower::new(app.desk.clone(), receipt);
+    let mut follower = Follower::new(app.api.clone(), receipt);
     let settled = follower.settled().await?;
     let Outcome::Done { said, successor } = &settled.outcome else {
         return Err(Reply::of(&settled).err().unwrap_or_else(ApiError::unreadable));
@@ -360,7 +360,7 @@ pub async fn retry_memory(State(app): State<Arc<App>>, request: Request) -> Resu
     let body::Arrived { bytes, room: _room } =
         body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let turn = body::fields(&bytes)?.text("turn")?;
-    let retried = app.desk.retry_memory(turn).await?;
+    let retried = app.api.retry_memory(turn).await?;
     Ok(Json(json!({"object": "throughline.memory_retried", "retried": retried})))
 }
 
@@ -383,16 +383,16 @@ pub async fn restore(
         );
         return Err(ApiError::invalid("snapshot", message).code("unknown_snapshot"));
     }
-    app.desk.restore(session.clone(), snapshot.clone()).await?;
+    app.api.restore(session.clone(), snapshot.clone()).await?;
     Ok(Json(json!({"object": "throughline.restored", "session_id": session.as_str(), "snapshot": snapshot})))
 }
 
 // ---------------------------------------------------------------------------------------- answers
 
 pub async fn status(State(app): State<Arc<App>>) -> Json<Value> {
-    let status = app.desk.status();
+    let status = app.api.status();
     let (held, parked) = aside(&app).await;
-    let cut = app.desk.cuts().await;
+    let cut = app.api.cuts().await;
     let cut: Vec<Value> = cut.iter().map(cut_chain).collect();
     Json(json!({
         "agent": app.options.agent,
@@ -432,15 +432,15 @@ pub(crate) fn cut_chain(cut: &CutChain) -> Value {
 /// What waits for a word of somebody: messages that are held, oldest first, and hand-overs that were
 /// set aside. A store that cannot be read now says nothing about it.
 async fn aside(app: &App) -> (Vec<Value>, Vec<Value>) {
-    let held = match app.desk.read(Question::Backlog).await {
+    let held = match app.api.read(Question::Backlog).await {
         Ok(Reading::Backlog(held)) => held,
         _ => Vec::new(),
     };
-    let parked = match app.desk.read(Question::Parked).await {
+    let parked = match app.api.read(Question::Parked).await {
         Ok(Reading::Parked(parked)) => parked,
         _ => Vec::new(),
     };
-    let now = app.desk.now();
+    let now = app.api.now();
     let held = held.iter().map(|it| {
         json!({
             "session_id": it.session.as_str(),
@@ -496,7 +496,7 @@ pub async fn halt(State(app): State<Arc<App>>, request: Request) -> Result<Json<
     let order = order(&app, request).await?;
     let mut agents = Vec::new();
     if order.is_ours {
-        let halted = app.desk.halt().await?;
+        let halted = app.api.halt().await?;
         let Options { agent, home, .. } = &app.options;
         let (turns, waiting) = (halted.turns, halted.waiting);
         agents.push(json!({"agent": agent, "home": home, "turns": turns, "waiting": waiting}));
@@ -509,7 +509,7 @@ pub async fn release(State(app): State<Arc<App>>, request: Request) -> Result<Js
     let order = order(&app, request).await?;
     let mut agents = Vec::new();
     if order.is_ours {
-        app.desk.release().await?;
+        app.api.release().await?;
         agents.push(json!({"agent": app.options.agent, "home": app.options.home}));
     }
     let others = others(&app, &order);
@@ -533,7 +533,7 @@ pub async fn why(State(app): State<Arc<App>>, Asked(about): Asked<About>) -> Res
         Some(Ticket { session, seq }) => format!("{session}/{seq}"),
         None => name.to_owned(),
     };
-    let Reading::Traces(traces) = app.desk.read(Question::Trace(name.clone())).await? else {
+    let Reading::Traces(traces) = app.api.read(Question::Trace(name.clone())).await? else {
         return Err(ApiError::unreadable());
     };
     if traces.is_empty() {
@@ -544,7 +544,7 @@ pub async fn why(State(app): State<Arc<App>>, Asked(about): Asked<About>) -> Res
 }
 
 pub async fn counts(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let Reading::Counts(counts) = app.desk.read(Question::Counts).await? else {
+    let Reading::Counts(counts) = app.api.read(Question::Counts).await? else {
         return Err(ApiError::unreadable());
     };
     let data: Vec<_> = counts.iter().map(|(name, count)| json!({"name": name, "count": count})).collect();
@@ -552,7 +552,7 @@ pub async fn counts(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
 }
 
 pub async fn check(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let Reading::Violations(found) = app.desk.read(Question::Check).await? else {
+    let Reading::Violations(found) = app.api.read(Question::Check).await? else {
         return Err(ApiError::unreadable());
     };
     Ok(Json(json!({"object": "list", "data": found})))

@@ -1,7 +1,7 @@
 //! What a client is told when it cannot have what it asked for, in OpenAI's shape.
 //!
 //! A message says what happened and what to do next. Nothing in it was not either written here,
-//! sent by that client, or made for it by the desk; keys are cut from all of it.
+//! sent by that client, or made for it by the agent; keys are cut from all of it.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -108,7 +108,7 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message).code("interrupted").after(RESTART_SECONDS)
     }
 
-    /// An answer the desk knows of and cannot show.
+    /// An answer the agent knows of and cannot show.
     pub fn unreadable() -> Self {
         let message =
             "The answer could not be read back. GET /api/control/check says what is wrong with the store.";

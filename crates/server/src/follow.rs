@@ -4,14 +4,14 @@ use crate::error::ApiError;
 use std::borrow::Cow;
 use std::sync::Arc;
 use throughline_core::message::ToolCall;
-use throughline_core::port::{Desk, Progress, Receipt, Refusal, Settled, Update};
+use throughline_core::port::{AgentApi, Progress, Receipt, Refusal, Settled, Update};
 use throughline_core::session::Outcome;
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Content, Seq, SessionId};
 
 /// Knows where the input is now: what waited in a session that ended goes on in the next.
 pub struct Follower {
-    desk: Arc<dyn Desk>,
+    api: Arc<dyn AgentApi>,
     session: SessionId,
     seq: Seq,
     progress: Box<dyn Progress>,
@@ -20,9 +20,9 @@ pub struct Follower {
 }
 
 impl Follower {
-    pub fn new(desk: Arc<dyn Desk>, receipt: Receipt) -> Self {
+    pub fn new(api: Arc<dyn AgentApi>, receipt: Receipt) -> Self {
         let Receipt { session, seq, progress, duplicate } = receipt;
-        Self { desk, session, seq, progress, is_replay: duplicate }
+        Self { api, session, seq, progress, is_replay: duplicate }
     }
 
     /// What happens next, which is never that it moved.
@@ -31,8 +31,8 @@ impl Follower {
             let update = self.progress.next().await;
             let Update::Settled(settled) = &update else { return Ok(update) };
             let Outcome::Moved { session, seq } = &settled.outcome else { return Ok(update) };
-            let receipt = self.desk.follow(session.clone(), *seq).await?;
-            *self = Self::new(self.desk.clone(), receipt);
+            let receipt = self.api.follow(session.clone(), *seq).await?;
+            *self = Self::new(self.api.clone(), receipt);
         }
     }
 
@@ -61,7 +61,7 @@ impl Follower {
 
     /// Why nobody works on the input any more.
     pub fn interrupted(&self) -> ApiError {
-        match self.desk.status().draining {
+        match self.api.status().draining {
             true => ApiError::stopping(),
             false => ApiError::reloading(),
         }
@@ -69,17 +69,17 @@ impl Follower {
 
     /// To be told when the answer has left.
     pub fn delivery(&self) -> Delivery {
-        Delivery { desk: self.desk.clone(), session: self.session.clone(), seq: self.seq }
+        Delivery { api: self.api.clone(), session: self.session.clone(), seq: self.seq }
     }
 }
 
 /// Ends the turn of an input if whoever waits for it goes before it is over.
-pub struct Leaving(Option<(Arc<dyn Desk>, SessionId, Seq)>);
+pub struct Leaving(Option<(Arc<dyn AgentApi>, SessionId, Seq)>);
 
 impl Leaving {
     /// `stops`: otherwise nothing happens.
     pub fn of(follower: &Follower, stops: bool) -> Self {
-        Self(stops.then(|| (follower.desk.clone(), follower.session.clone(), follower.seq)))
+        Self(stops.then(|| (follower.api.clone(), follower.session.clone(), follower.seq)))
     }
 
     pub fn is_over(&mut self) {
@@ -89,22 +89,22 @@ impl Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if let Some((desk, session, seq)) = self.0.take() {
-            desk.abandon(session, seq);
+        if let Some((api, session, seq)) = self.0.take() {
+            api.abandon(session, seq);
         }
     }
 }
 
 /// One answer on its way to its client.
 pub struct Delivery {
-    desk: Arc<dyn Desk>,
+    api: Arc<dyn AgentApi>,
     session: SessionId,
     seq: Seq,
 }
 
 impl Delivery {
     pub fn done(self) {
-        self.desk.written(self.session, self.seq);
+        self.api.written(self.session, self.seq);
     }
 }
 

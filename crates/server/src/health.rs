@@ -3,7 +3,7 @@
 use crate::App;
 use crate::error::ApiError;
 use crate::extract::Name;
-use crate::porch::ByName;
+use crate::shared_listener::ByName;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ pub async fn ready(State(app): State<Arc<App>>, request: Request) -> Response {
         return ApiError::unauthorised(request.headers().contains_key(http::header::AUTHORIZATION))
             .into_response();
     }
-    let status = app.desk.status();
+    let status = app.api.status();
     let reason = match (status.draining, status.unwritable, status.ready) {
         (true, ..) => "draining: the gateway is stopping".to_owned(),
         (_, Some(why), _) => format!("unwritable: {}", redacted(&why)),

@@ -91,7 +91,7 @@ impl Caller {
     /// With a session's name, to that session, whose own history wins. Without, to where the
     /// client's copy of the conversation ends, if that can be found.
     pub fn place(&self, app: &App, mut conversation: Conversation) -> Result<Placed, ApiError> {
-        let at = app.desk.now();
+        let at = app.api.now();
         if let Some(session) = &self.session {
             let system = conversation.system.take();
             let Told { imported, results, content } = conversation.import_repaired(at);
@@ -113,7 +113,7 @@ impl Caller {
             Some(key) => (DedupeKey::of(&["api", &self.principal, key]), None),
             None => {
                 let implicit = Digest::of(&[b"implicit", self.principal.as_bytes(), &body.0]);
-                (DedupeKey::of(&["api", "", &app.desk.unique()]), Some(implicit))
+                (DedupeKey::of(&["api", "", &app.api.unique()]), Some(implicit))
             }
         };
         let Placed { target, system, imported, results, content, thread, at } = placed;

@@ -1,6 +1,6 @@
 //! The HTTP surfaces of one agent: OpenAI's API for programs, a control API for the command line.
 //!
-//! Everything that comes in goes through the [`Desk`]; everything that goes out was committed
+//! Everything that comes in goes through the [`AgentApi`]; everything that goes out was committed
 //! before. A response begins when the input is on disk and ends when its turn has settled, so a
 //! client that saw `[DONE]`, or a whole JSON body, has seen the truth. A client that hangs up stops
 //! nothing, unless it or the operator wants that: it asks again and gets the same bytes.
@@ -33,11 +33,11 @@ mod intake;
 mod items;
 #[cfg(test)]
 mod linear;
-mod porch;
 pub mod proof;
 mod responses;
 mod sampling;
 mod sessions;
+mod shared_listener;
 mod shown;
 mod sse;
 mod status;
@@ -48,8 +48,8 @@ mod wishes;
 mod written;
 
 pub use intake::completion_id;
-pub use porch::{Absent, Porch};
-pub use status::{Alone, Condition, Host, Member, Restart, RestartScope, remembering_json, standing_json};
+pub use shared_listener::{Absent, SharedListener};
+pub use status::{Alone, Condition, Host, Member, Restart, RestartScope, home_status_json, remembering_json};
 pub use ticket::Ticket;
 
 use crate::auth::{Guard, Pages};
@@ -66,7 +66,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::Time;
-use throughline_core::port::Desk;
+use throughline_core::port::AgentApi;
 use tokio::net::TcpListener;
 use tracing::Instrument;
 
@@ -110,17 +110,17 @@ pub struct Options {
 
 /// What every handler sees.
 struct App {
-    desk: Arc<dyn Desk>,
+    api: Arc<dyn AgentApi>,
     options: Options,
     guard: Arc<Guard>,
     started: Time,
 }
 
 /// All routes of one agent.
-pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
+pub fn router(api: Arc<dyn AgentApi>, options: Options) -> Router {
     let guard = Arc::new(Guard::new(&options.api_key, &options.home));
     let pages = Arc::new(Pages { guard: guard.clone(), origins: options.cors_origins.clone() });
-    let app = Arc::new(App { guard: guard.clone(), started: desk.now(), desk, options });
+    let app = Arc::new(App { guard: guard.clone(), started: api.now(), api, options });
     let open = Router::new()
         .route("/health", get(health::alive))
         .route("/v1/health", get(health::alive))
@@ -167,7 +167,7 @@ pub fn router(desk: Arc<dyn Desk>, options: Options) -> Router {
 }
 
 /// Answers on `listener` until `stop` resolves, then lets open responses end. They do when their
-/// turns settle or the desk interrupts them, so stop the desk before waiting for this.
+/// turns settle or the agent interrupts them, so stop the agent before waiting for this.
 pub async fn serve(
     listener: TcpListener,
     router: Router,

@@ -52,16 +52,16 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
     let (head, body) = request.into_parts();
     let body::Arrived { bytes, room } = body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let bytes = resolved(&app, &head.headers, bytes).await?;
-    let at = app.desk.now();
+    let at = app.api.now();
     let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
     let Asked { caller, manner, said } = read?;
     let receipt = match said {
-        Said::Begins(submission) => app.desk.submit(*submission).await?,
+        Said::Begins(submission) => app.api.submit(*submission).await?,
         Said::Follows { id, ask, conversation } => go_on(&app, &caller, &ask, conversation, &id).await?,
     };
     drop(room);
     let stamp = caller.stamp(&receipt);
-    let mut follower = Follower::new(app.desk.clone(), receipt);
+    let mut follower = Follower::new(app.api.clone(), receipt);
     let mut leaving = Leaving::of(&follower, caller.stops(&app));
     let response = ResponseOf::new(&app, &stamp, manner, at);
     if response.manner.streams {
@@ -123,10 +123,10 @@ impl Asked {
 /// The response as its turn tells it: what the request said beside its words is not kept.
 pub async fn retrieve(State(app): State<Arc<App>>, Name(id): Name) -> Result<Response, ApiError> {
     let ticket = Ticket::check(&id, &app.guard).ok_or_else(|| unknown(&id))?;
-    let receipt = app.desk.follow(ticket.session, ticket.seq).await.map_err(|refusal| lost(refusal, &id))?;
+    let receipt = app.api.follow(ticket.session, ticket.seq).await.map_err(|refusal| lost(refusal, &id))?;
     let stamp = Stamp::plain(&receipt);
-    let mut follower = Follower::new(app.desk.clone(), receipt);
-    let response = ResponseOf::new(&app, &stamp, Manner::unknown(&app), app.desk.now());
+    let mut follower = Follower::new(app.api.clone(), receipt);
+    let response = ResponseOf::new(&app, &stamp, Manner::unknown(&app), app.api.now());
     let json = match timeout(SETTLED_WITHIN, follower.settled()).await {
         Err(_) => response.object(Status::InProgress, &[], None, None),
         Ok(settled) => {
@@ -181,24 +181,24 @@ async fn go_on(
         results: results.clone(),
         content: content.clone(),
         thread: None,
-        at: app.desk.now(),
+        at: app.api.now(),
     };
-    let known = app.desk.follow(ticket.session.clone(), ticket.seq).await;
+    let known = app.api.follow(ticket.session.clone(), ticket.seq).await;
     let previous = known.map_err(|refusal| about(lost(refusal, id)))?;
     let target = Target::After { session: ticket.session, seq: ticket.seq };
-    match app.desk.submit(caller.submission(app, ask, placed(target, Vec::new()))).await {
+    match app.api.submit(caller.submission(app, ask, placed(target, Vec::new()))).await {
         // Its history can still begin another session, if the caller may see it.
         Err(Refusal::Ended(_) | Refusal::MovedOn | Refusal::NotYours(_)) => {}
         answer => return Ok(answer?),
     }
     let imported = history_up_to(app, caller, previous).await.map_err(about)?;
-    Ok(app.desk.submit(caller.submission(app, ask, placed(Target::Fresh, imported))).await?)
+    Ok(app.api.submit(caller.submission(app, ask, placed(Target::Fresh, imported))).await?)
 }
 
 /// What had been said in a session when it had answered this input.
 async fn history_up_to(app: &App, caller: &Caller, previous: Receipt) -> Result<Vec<Message>, ApiError> {
     let session = sessions::find(app, previous.session.clone(), Some(caller.principal.clone())).await?.id;
-    let settled = Follower::new(app.desk.clone(), previous).settled().await?;
+    let settled = Follower::new(app.api.clone(), previous).settled().await?;
     let Some(answer) = &settled.answer else {
         let message = "The previous response has no answer to go on from; send its input again first.";
         return Err(ApiError::new(StatusCode::BAD_REQUEST, message).code("previous_response_failed"));
@@ -208,7 +208,7 @@ async fn history_up_to(app: &App, caller: &Caller, previous: Receipt) -> Result<
                        a later one.";
         return Err(ApiError::new(StatusCode::CONFLICT, message).code("conversation_moved_on"));
     }
-    let Reading::History(rows) = app.desk.read(Question::History(session)).await? else {
+    let Reading::History(rows) = app.api.read(Question::History(session)).await? else {
         return Err(ApiError::unreadable());
     };
     up_to_answer(rows, &answer.said.content, settled.began).ok_or_else(|| {
@@ -599,8 +599,8 @@ async fn referred(app: &App, principal: &str, id: &str) -> Result<Option<Value>,
     if sessions::find(app, ticket.session.clone(), Some(principal.to_owned())).await.is_err() {
         return Ok(None);
     }
-    let Ok(receipt) = app.desk.follow(ticket.session, ticket.seq).await else { return Ok(None) };
-    let settled = Follower::new(app.desk.clone(), receipt).settled().await?;
+    let Ok(receipt) = app.api.follow(ticket.session, ticket.seq).await else { return Ok(None) };
+    let settled = Follower::new(app.api.clone(), receipt).settled().await?;
     let reply = Reply::of(&settled)?;
     let call = place.and_then(|place| reply.calls.get(place));
     Ok(match (place, call) {

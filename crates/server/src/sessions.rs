@@ -82,7 +82,7 @@ pub async fn search(
         return Err(ApiError::invalid("q", message));
     }
     let (limit, offset) = (filter.limit, filter.offset);
-    let Reading::Hits(hits) = app.desk.read(Question::Search { query, filter }).await? else {
+    let Reading::Hits(hits) = app.api.read(Question::Search { query, filter }).await? else {
         return Err(ApiError::unreadable());
     };
     let page = Page { limit, offset, has_more: limit > 0 && hits.len() == limit };
@@ -106,7 +106,7 @@ pub async fn messages(
     Asked(wanted): Asked<Wanted>,
 ) -> Result<Response, ApiError> {
     let session = visible(&app, &name, &headers, &wanted).await?.id;
-    let Reading::History(rows) = app.desk.read(Question::History(session.clone())).await? else {
+    let Reading::History(rows) = app.api.read(Question::History(session.clone())).await? else {
         return Err(ApiError::unreadable());
     };
     let data = rows.iter().map(|(row, message)| MessageView::new(&session, *row, message)).collect();
@@ -138,7 +138,7 @@ pub async fn find(
     principal: Option<String>,
 ) -> Result<SessionSummary, ApiError> {
     let found = match principal {
-        None => match app.desk.read(Question::Session(session.clone())).await? {
+        None => match app.api.read(Question::Session(session.clone())).await? {
             Reading::Session(found) => found,
             _ => return Err(ApiError::unreadable()),
         },
@@ -159,7 +159,7 @@ pub async fn find(
 }
 
 async fn summaries(app: &App, filter: SessionFilter) -> Result<Vec<SessionSummary>, ApiError> {
-    match app.desk.read(Question::Sessions(filter)).await? {
+    match app.api.read(Question::Sessions(filter)).await? {
         Reading::Sessions(found) => Ok(found),
         _ => Err(ApiError::unreadable()),
     }

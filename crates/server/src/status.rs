@@ -18,9 +18,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use throughline_core::Time;
-use throughline_core::port::{Desk, Health, Question, Reading, Remembering, Status};
+use throughline_core::home_status::{HomeStatus, Why};
+use throughline_core::port::{AgentApi, Health, Question, Reading, Remembering, Status};
 use throughline_core::redact::redacted;
-use throughline_core::standing::{Standing, Why};
 
 /// The process around the agents.
 pub trait Host: Send + Sync {
@@ -59,7 +59,7 @@ pub struct Member {
 }
 
 pub enum Condition {
-    Running(Arc<dyn Desk>),
+    Running(Arc<dyn AgentApi>),
     Starting,
     /// Why it does not run, since when, and when that is tried again.
     Down {
@@ -87,10 +87,10 @@ impl Host for Alone {
 }
 
 pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let Reading::Standing(standing) = app.desk.read(Question::Standing).await? else {
+    let Reading::HomeStatus(home) = app.api.read(Question::HomeStatus).await? else {
         return Err(ApiError::unreadable());
     };
-    let status = app.desk.status();
+    let status = app.api.status();
     let mut shown = json!({
         "object": "throughline.status",
         "agent": app.options.agent,
@@ -98,7 +98,7 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "instance": app.options.host.instance(),
         "pid": std::process::id(),
         "started": seconds(app.started),
-        "now": seconds(app.desk.now()),
+        "now": seconds(app.api.now()),
         "model": status.model,
         "engine": status.engine,
         "plugins": (app.options.plugins)(),
@@ -106,9 +106,9 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "memory": status.memory.as_ref().map(provider),
     });
     merge(&mut shown, gauges(&status));
-    merge(&mut shown, standing_json(&standing));
+    merge(&mut shown, home_status_json(&home));
     shown["platforms"] = platforms(&status);
-    shown["cut_chains"] = app.desk.cuts().await.iter().map(crate::control::cut_chain).collect();
+    shown["cut_chains"] = app.api.cuts().await.iter().map(crate::control::cut_chain).collect();
     shown["agents"] = app.options.host.crew().iter().map(member).collect();
     Ok(Json(shown))
 }
@@ -170,8 +170,8 @@ fn provider(memory: &Remembering) -> Value {
 }
 
 /// The memory outside, and where the home stands: what `/memory` tells of it.
-pub fn remembering_json(memory: &Remembering, standing: &Standing) -> Value {
-    let mut shown = standing_json(standing);
+pub fn remembering_json(memory: &Remembering, status: &HomeStatus) -> Value {
+    let mut shown = home_status_json(status);
     shown["memory"] = provider(memory);
     shown
 }
@@ -192,9 +192,9 @@ fn platforms(status: &Status) -> Value {
 fn member(member: &Member) -> Value {
     let mut shown = json!({"agent": member.name, "home": member.home});
     match &member.condition {
-        Condition::Running(desk) => {
+        Condition::Running(api) => {
             shown["state"] = "running".into();
-            let status = desk.status();
+            let status = api.status();
             merge(&mut shown, gauges(&status));
             let troubled =
                 |(_, health): &&(String, Health)| matches!(health, Health::Waiting(_) | Health::Refused(_));
@@ -212,15 +212,15 @@ fn member(member: &Member) -> Value {
 }
 
 /// A home as its store shows it: the same for a gateway that runs and for one that does not.
-pub fn standing_json(standing: &Standing) -> Value {
-    let places = standing.places.iter().map(|place| {
+pub fn home_status_json(status: &HomeStatus) -> Value {
+    let places = status.places.iter().map(|place| {
         json!({
             "source": place.source,
             "last_received": place.last_received.map(seconds),
             "last_delivered": place.last_delivered.map(seconds),
         })
     });
-    let waiting = standing.oldest_waiting.as_ref().map(|waiting| {
+    let waiting = status.oldest_waiting.as_ref().map(|waiting| {
         let why = match waiting.why {
             Why::Halted => "halted",
             Why::Asking => "asking",
@@ -235,7 +235,7 @@ pub fn standing_json(standing: &Standing) -> Value {
             "why": why,
         })
     });
-    let refused: Vec<Value> = standing
+    let refused: Vec<Value> = status
         .latest_refused
         .iter()
         .map(|reply| {
@@ -248,7 +248,7 @@ pub fn standing_json(standing: &Standing) -> Value {
             })
         })
         .collect();
-    let set_aside: Vec<Value> = standing
+    let set_aside: Vec<Value> = status
         .latest_handovers_parked
         .iter()
         .map(|it| {
@@ -261,7 +261,7 @@ pub fn standing_json(standing: &Standing) -> Value {
             })
         })
         .collect();
-    let undelivered = standing.oldest_undelivered.as_ref().map(|reply| {
+    let undelivered = status.oldest_undelivered.as_ref().map(|reply| {
         json!({
             "key": reply.key,
             "session": reply.session.as_str(),
@@ -272,7 +272,7 @@ pub fn standing_json(standing: &Standing) -> Value {
             "not_before": seconds(reply.not_before),
         })
     });
-    let running = standing.running.iter().map(|turn| {
+    let running = status.running.iter().map(|turn| {
         json!({
             "session": turn.session.as_str(),
             "source": turn.source,
@@ -282,7 +282,7 @@ pub fn standing_json(standing: &Standing) -> Value {
             "asking": turn.asking,
         })
     });
-    let compressing = standing.compressing.iter().map(|compression| {
+    let compressing = status.compressing.iter().map(|compression| {
         json!({
             "session": compression.session.as_str(),
             "since": seconds(compression.since),
@@ -291,29 +291,29 @@ pub fn standing_json(standing: &Standing) -> Value {
         })
     });
     json!({
-        "sessions": standing.sessions,
-        "open_sessions": standing.open_sessions,
+        "sessions": status.sessions,
+        "open_sessions": status.open_sessions,
         "places": places.collect::<Vec<_>>(),
-        "waiting": standing.waiting,
+        "waiting": status.waiting,
         "oldest_waiting": waiting,
-        "pending_replies": standing.undelivered,
+        "pending_replies": status.undelivered,
         "oldest_undelivered": undelivered,
-        "refused_replies": standing.refused,
+        "refused_replies": status.refused,
         "latest_refused_replies": refused,
         "running": running.collect::<Vec<_>>(),
         "compressing": compressing.collect::<Vec<_>>(),
-        "handing_over": standing.handing_over,
-        "handovers_parked": standing.handovers_parked,
+        "handing_over": status.handing_over,
+        "handovers_parked": status.handovers_parked,
         "latest_handovers_parked": set_aside,
-        "reviews_due": standing.reviews_due,
-        "reviews_parked": standing.reviews_parked,
-        "unkept": standing.unkept,
-        "unkept_refused": standing.unkept_refused,
-        "unkept_error": standing.unkept_error.as_deref().map(redacted),
-        "recalls_missed": standing.recalls_missed,
-        "halted_sessions": standing.halted_sessions,
-        "home_halted": standing.halted,
-        "parked": standing.parked,
+        "reviews_due": status.reviews_due,
+        "reviews_parked": status.reviews_parked,
+        "unkept": status.unkept,
+        "unkept_refused": status.unkept_refused,
+        "unkept_error": status.unkept_error.as_deref().map(redacted),
+        "recalls_missed": status.recalls_missed,
+        "halted_sessions": status.halted_sessions,
+        "home_halted": status.halted,
+        "parked": status.parked,
     })
 }
 

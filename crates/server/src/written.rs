@@ -1,6 +1,6 @@
 //! A whole answer on its way out, which knows when it has left.
 //!
-//! The desk is told that an answer was written when the connection has taken its last byte and let
+//! The agent is told that an answer was written when the connection has taken its last byte and let
 //! go of the body. A client that hung up before has closed the connection, and the body is dropped
 //! with bytes still in it. What cannot be seen from here: whether those last bytes, now in the
 //! hands of the server and the kernel, ever arrive. So `written` means "do not take the same words

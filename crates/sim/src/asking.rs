@@ -1,36 +1,36 @@
 //! How often the model is asked: once for each step. A question is asked again only if the model failed, if the process
 //! ended, or if something was said that belongs to it.
 
-use crate::books::{Books, Question, Said};
 use crate::plan::{Plan, words};
+use crate::records::{Question, Records, Said};
 use std::collections::BTreeMap;
 use throughline_core::SessionId;
 use throughline_core::session::BusyInput;
 
 /// P8, P9: everything that is wrong with how often the model was asked.
-pub fn verdict(plan: &Plan, books: &Books) -> Vec<String> {
-    let mut wrong = no_question_is_let_go_without_a_reason(plan, books);
-    wrong.extend((0..books.chats.len()).flat_map(|chat| an_album_is_one_question(books, chat)));
+pub fn verdict(plan: &Plan, records: &Records) -> Vec<String> {
+    let mut wrong = no_question_is_let_go_without_a_reason(plan, records);
+    wrong.extend((0..records.chats.len()).flat_map(|chat| an_album_is_one_question(records, chat)));
     wrong
 }
 
 /// How many albums were asked about as one, for the tally.
-pub fn albums(books: &Books) -> usize {
-    books.chats.iter().flat_map(|chat| albums_in(&chat.said)).count()
+pub fn albums(records: &Records) -> usize {
+    records.chats.iter().flat_map(|chat| albums_in(&chat.said)).count()
 }
 
 /// A question that got neither an answer nor a failure was let go. In the same life there is no other for the same
 /// step; where messages wait for their turn, none is let go because of one that could have waited.
-fn no_question_is_let_go_without_a_reason(plan: &Plan, books: &Books) -> Vec<String> {
+fn no_question_is_let_go_without_a_reason(plan: &Plan, records: &Records) -> Vec<String> {
     // A disk that takes nothing makes an owner begin anew; an order of the operator ends what goes on.
     if plan.disk.full.is_some() || plan.disk.replaced.is_some() || !plan.halts.is_empty() {
         return Vec::new();
     }
     let mut last: BTreeMap<&SessionId, &Question> = BTreeMap::new();
     let mut wrong = Vec::new();
-    let said = || books.chats.iter().flat_map(|chat| &chat.said);
+    let said = || records.chats.iter().flat_map(|chat| &chat.said);
     let stopped = said().any(|said| said.text == "/stop");
-    for (number, question) in books.asked.iter().enumerate() {
+    for (number, question) in records.asked.iter().enumerate() {
         let Some(before) = last.insert(&question.session, question) else { continue };
         let let_go = before.answer.is_none() && !before.failed && before.life == question.life;
         if !let_go {
@@ -91,11 +91,11 @@ fn whole(said: &[Said], album: &[Said]) -> bool {
 }
 
 /// P8: the model hears of an album at once: the first question with its first message has all of it.
-fn an_album_is_one_question(books: &Books, chat: usize) -> Vec<String> {
+fn an_album_is_one_question(records: &Records, chat: usize) -> Vec<String> {
     let mut wrong = Vec::new();
-    for album in albums_in(&books.chats[chat].said) {
+    for album in albums_in(&records.chats[chat].said) {
         let rows: Vec<_> = album.iter().map(|said| format!("user:{}", said.text)).collect();
-        let first = books.asked.iter().find(|asked| asked.prompt.contains(&rows[0]));
+        let first = records.asked.iter().find(|asked| asked.prompt.contains(&rows[0]));
         let life = album[0].taken.map(|(life, _)| life);
         let Some(first) = first.filter(|first| Some(first.life) == life) else { continue };
         let missing: Vec<_> = rows.iter().filter(|row| !first.prompt.contains(row)).collect();

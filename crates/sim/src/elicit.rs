@@ -1,13 +1,13 @@
 //! Calls that ask a person while they run: a tool that wants to know two things, a person who answers each once, twice, with a no or
 //! not at all, and the judge of it.
 
-use crate::books::Books;
 use crate::plan::{ModelPlan, Plan, chat};
+use crate::records::Records;
 use crate::world::Outside;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use throughline_core::port::{Desk, Question, Reading};
+use throughline_core::port::{AgentApi, Question, Reading};
 use throughline_core::tool::{self, Asker, Call, Elicitation, Returned, Verdict};
 
 pub const TOOL: &str = "wonder";
@@ -50,23 +50,23 @@ pub async fn wonder(outside: &Outside, call: &Call, id: &str, asker: Option<&dyn
         let verdict = asker.ask(asked, outside.plan.people.patience).await;
         outside.live_or_never().await;
         said.push(format!("{verdict:?}"));
-        outside.write(|books| {
+        outside.write(|records| {
             let key = format!("{}~{number}", call.key);
-            books.saw(("heard", &key, &said[number as usize - 1]));
-            books.elicited.heard.entry(key).or_default().push(verdict);
+            records.saw(("heard", &key, &said[number as usize - 1]));
+            records.elicited.heard.entry(key).or_default().push(verdict);
         });
     }
     Returned::text(format!("wondered {id}: {}", said.join(", ")))
 }
 
 /// Looks at what is asked, and answers some of it.
-pub async fn answer(outside: Arc<Outside>, desk: Arc<dyn Desk>) {
+pub async fn answer(outside: Arc<Outside>, api: Arc<dyn AgentApi>) {
     if !outside.plan.elicits() {
         return;
     }
     loop {
         outside.wait(Duration::from_millis(200)).await;
-        let Ok(Reading::Asks(asks)) = desk.read(Question::Asks).await else { continue };
+        let Ok(Reading::Asks(asks)) = api.read(Question::Asks).await else { continue };
         for ask in asks {
             let tool::Question::Elicitation { .. } = &ask.ask.question else { continue };
             let key = ask.call.to_string();
@@ -80,14 +80,14 @@ pub async fn answer(outside: Arc<Outside>, desk: Arc<dyn Desk>) {
                 _ => continue,
             };
             for verdict in verdicts {
-                outside.write(|books| {
-                    let given = books.elicited.given.entry(key.clone()).or_default();
+                outside.write(|records| {
+                    let given = records.elicited.given.entry(key.clone()).or_default();
                     given.push(format!("{verdict:?}"));
                 });
-                let decided = desk.decide(ask.call.clone(), verdict).await;
+                let decided = api.decide(ask.call.clone(), verdict).await;
                 outside.live_or_never().await;
                 if decided.is_ok() {
-                    outside.write(|books| *books.elicited.taken.entry(key.clone()).or_default() += 1);
+                    outside.write(|records| *records.elicited.taken.entry(key.clone()).or_default() += 1);
                 }
             }
         }
@@ -95,9 +95,9 @@ pub async fn answer(outside: Arc<Outside>, desk: Arc<dyn Desk>) {
 }
 
 /// P9, P31: each question is answered once at most, with what was said to this very question.
-pub fn answers_reach_their_question(books: &Books) -> Vec<String> {
+pub fn answers_reach_their_question(records: &Records) -> Vec<String> {
     let mut wrong = Vec::new();
-    let Elicited { given, taken, heard } = &books.elicited;
+    let Elicited { given, taken, heard } = &records.elicited;
     for (key, times) in taken.iter().filter(|(_, times)| **times > 1) {
         wrong.push(format!("{key} was answered {times} times"));
     }
@@ -115,7 +115,7 @@ pub fn answers_reach_their_question(books: &Books) -> Vec<String> {
 }
 
 /// How many questions got an answer.
-pub fn answered(books: &Books) -> usize {
-    let heard = books.elicited.heard.values().flatten();
+pub fn answered(records: &Records) -> usize {
+    let heard = records.elicited.heard.values().flatten();
     heard.filter(|verdict| matches!(verdict, Verdict::Said(_))).count()
 }

@@ -1,9 +1,9 @@
-//! The context engine: its summaries stand for rows that the books keep, so that a judge can read a
+//! The context engine: its summaries stand for rows that the records keep, so that a judge can read a
 //! compressed prompt as if nothing had been compressed. It fails, hangs and returns rubbish as planned.
 
-use crate::books::{Books, Compressing};
 use crate::model::line;
 use crate::plan::CompressionPlan;
+use crate::records::{Compressing, Records};
 use crate::world::Outside;
 use std::sync::Arc;
 use throughline_core::Message;
@@ -24,10 +24,10 @@ pub struct SimEngine {
 }
 
 /// What these rows say, with every summary taken for what it stands for.
-pub fn expanded(books: &Books, rows: &[String]) -> Vec<String> {
+pub fn expanded(records: &Records, rows: &[String]) -> Vec<String> {
     let stands_for =
         |row: &String| match row.strip_prefix(SUMMARY).and_then(|number| number.parse::<usize>().ok()) {
-            Some(number) => books.summaries.get(number).cloned().unwrap_or_else(|| vec![row.clone()]),
+            Some(number) => records.summaries.get(number).cloned().unwrap_or_else(|| vec![row.clone()]),
             None => vec![row.clone()],
         };
     rows.iter().flat_map(stands_for).collect()
@@ -37,11 +37,11 @@ impl SimEngine {
     /// A message that stands for these, outside of everything that can crash.
     fn stand_for(outside: &Outside, replaced: &[Message]) -> Message {
         let rows: Vec<String> = replaced.iter().map(line).collect();
-        let number = outside.write(|books| {
-            let rows = expanded(books, &rows);
-            books.saw(("summarised", &rows));
-            books.summaries.push(rows);
-            books.summaries.len() - 1
+        let number = outside.write(|records| {
+            let rows = expanded(records, &rows);
+            records.saw(("summarised", &rows));
+            records.summaries.push(rows);
+            records.summaries.len() - 1
         });
         let at = replaced.last().map(|message| message.at).unwrap_or_default();
         Message::user(at, Content::text(format!("summary-{number}")))
@@ -50,17 +50,17 @@ impl SimEngine {
     fn note(&self, past: &Past, wishes: &Wishes) -> usize {
         let began = self.outside.now();
         let rows: Vec<String> = past.messages.iter().map(line).collect();
-        self.outside.write(|books| {
-            books.compressing.push(Compressing {
-                life: books.life,
+        self.outside.write(|records| {
+            records.compressing.push(Compressing {
+                life: records.life,
                 agent: self.agent,
                 session: past.scope.session.clone(),
-                rows: expanded(books, &rows),
+                rows: expanded(records, &rows),
                 memory: wishes.memory_context.clone(),
                 began,
                 ended: None,
             });
-            books.compressing.len() - 1
+            records.compressing.len() - 1
         })
     }
 
@@ -105,7 +105,7 @@ impl Engine for SimEngine {
             let number = self.note(past, wishes);
             outside.pause_between(self.plan.latency_min, self.plan.latency_max).await;
             let now = outside.now();
-            outside.write(|books| books.compressing[number].ended = Some(now));
+            outside.write(|records| records.compressing[number].ended = Some(now));
             let keep_last = wishes.keep_last.unwrap_or(self.plan.keep_last);
             let fate = match outside.draw(|seed| seed.below(100)) < self.plan.failing_percent {
                 true => outside.draw(|seed| seed.below(6)),

@@ -5,13 +5,13 @@
 //! judge looks at the bytes of the disk, at the tables of the index, at what the model is asked afterwards and at what the
 //! memory provider has: never at what the store says about itself, but for the receipt.
 
-use crate::books::{Books, Said};
 use crate::disk::Disk;
 use crate::model::line;
 use crate::mutant::Mutant;
 use crate::people::{chat_key, is_shared, writer};
 use crate::plan::{ForgettingPlan, Forgotten, Plan, words};
 use crate::platforms::platform_name;
+use crate::records::{Records, Said};
 use crate::watched::writer_on;
 use crate::world::{Outside, agent_name};
 use rusqlite::{Connection, OpenFlags};
@@ -54,7 +54,7 @@ pub fn carry_out(
     let forgot = {
         let store = opened(outside)?;
         let transcripts = transcripts(&store).map_err(unreadable)?;
-        outside.write(|books| Forgot::of(&outside.plan, plan.what, books, transcripts))
+        outside.write(|records| Forgot::of(&outside.plan, plan.what, records, transcripts))
     };
     let mut strikes = plan.strikes.iter();
     loop {
@@ -81,10 +81,10 @@ impl Forgot {
     fn of(
         plan: &Plan,
         what: Forgotten,
-        books: &Books,
+        records: &Records,
         transcripts: BTreeMap<SessionId, Vec<String>>,
     ) -> Self {
-        let first = books.chats[0].said.iter().find_map(|said| Some(said.went_to.as_ref()?.0.clone()));
+        let first = records.chats[0].said.iter().find_map(|said| Some(said.went_to.as_ref()?.0.clone()));
         let is_meant = |chat: usize, number: usize, said: &Said| match what {
             Forgotten::Person => writer(plan, chat, number) == writer(plan, 0, 0),
             Forgotten::Chat => chat == 0,
@@ -95,7 +95,7 @@ impl Forgot {
                 .is_some_and(|rows| rows.iter().any(|row| row.strip_prefix("user:") == Some(&said.text))),
         };
         let (mut meant_words, mut stay, mut sessions) = (Vec::new(), Vec::new(), BTreeSet::new());
-        for (chat, book) in books.chats.iter().enumerate() {
+        for (chat, book) in records.chats.iter().enumerate() {
             for (number, said) in book.said.iter().enumerate() {
                 let meant = is_meant(chat, number, said);
                 sessions.extend(said.went_to.iter().filter(|_| meant).map(|(session, _)| session.clone()));
@@ -106,18 +106,18 @@ impl Forgot {
             }
         }
         // What the agent said about several people at once is not one person's.
-        let spoken: Vec<_> = books.asked.iter().filter_map(|asked| asked.answer.as_deref()).collect();
+        let spoken: Vec<_> = records.asked.iter().filter_map(|asked| asked.answer.as_deref()).collect();
         let of_several = |word: &String| {
             let mut about = spoken.iter().filter(|text| text.contains(word));
             about.any(|text| stay.iter().any(|other| text.contains(other)))
         };
         let gone = meant_words.iter().filter(|word| !of_several(word)).cloned().collect();
-        let retained = books.retained.iter().map(|it| &it.retention).filter(|retention| {
+        let retained = records.retained.iter().map(|it| &it.retention).filter(|retention| {
             let texts = || retention.said.iter().chain([&retention.replied]);
             !meant_words.iter().any(|word| texts().any(|text| text.contains(word)))
         });
         let retained = retained.map(|retention| retention.key.clone()).collect();
-        let (asked, shown) = (books.asked.len(), books.shown.len());
+        let (asked, shown) = (records.asked.len(), records.shown.len());
         Self { meant: meant_words, gone, stay, sessions, transcripts, retained, asked, shown }
     }
 
@@ -147,7 +147,7 @@ fn forget(outside: &Outside, what: Forgotten) -> Result<(), String> {
     let mut store = opened(outside)?;
     if store.as_reader().receipts().map_err(failed)?.is_empty() {
         let session =
-            || outside.write(|books| books.chats[0].said[0].went_to.clone()).map(|(session, _)| session);
+            || outside.write(|records| records.chats[0].said[0].went_to.clone()).map(|(session, _)| session);
         let (kind, name) = match what {
             Forgotten::Person => (Kind::Person, format!("{}:person-0", platform_name(true))),
             Forgotten::Chat => (Kind::Chat, chat_key(&outside.plan, 0)),
@@ -219,7 +219,7 @@ pub fn verdict(
     outside: &Outside,
     forgot: &Forgot,
 ) -> Result<(Vec<String>, BTreeMap<&'static str, usize>), String> {
-    let mut wrong = outside.write(|books| books.wrong.clone());
+    let mut wrong = outside.write(|records| records.wrong.clone());
     wrong
         .extend(in_the_index(outside, forgot).map_err(|error| format!("the index cannot be read: {error}"))?);
     let store = opened(outside)?;
@@ -236,9 +236,9 @@ pub fn verdict(
             wrong.push(format!("forgotten: {word} of another person is gone"));
         }
     }
-    outside.write(|books| {
-        wrong.extend(seen_later(books, forgot));
-        wrong.extend(at_the_provider(books, forgot));
+    outside.write(|records| {
+        wrong.extend(seen_later(records, forgot));
+        wrong.extend(at_the_provider(records, forgot));
     });
     let shared = (0..outside.plan.chats.len()).filter(|chat| is_shared(&outside.plan, *chat)).count();
     let tally = BTreeMap::from([
@@ -301,26 +301,26 @@ fn in_the_store(store: &Writer, forgot: &Forgot) -> Result<Vec<String>, StoreErr
     if receipts.iter().filter(|receipt| receipt.done.is_some()).count() != 1 || receipts.len() != 1 {
         wrong.push(format!("forgotten: the receipts are {receipts:?}"));
     }
-    let left = store.reader().unkept()?.into_iter().filter(|errand| errand.erases);
-    wrong.extend(left.map(|errand| format!("forgotten: {} is still to be deleted", errand.retention.key)));
+    let left = store.reader().unkept()?.into_iter().filter(|pending| pending.erases);
+    wrong.extend(left.map(|pending| format!("forgotten: {} is still to be deleted", pending.retention.key)));
     Ok(wrong)
 }
 
 /// What was asked of the model and shown to people since.
-fn seen_later(books: &Books, forgot: &Forgot) -> Vec<String> {
-    let asked = books.asked[forgot.asked..].iter();
+fn seen_later(records: &Records, forgot: &Forgot) -> Vec<String> {
+    let asked = records.asked[forgot.asked..].iter();
     let known = asked.filter(|asked| asked.sent.iter().chain([&asked.head]).any(|row| forgot.is_in(row)));
     let mut wrong: Vec<_> =
         known.map(|asked| format!("forgotten: {} was asked about {:?}", asked.session, asked.sent)).collect();
-    let shown = books.shown[forgot.shown..].iter().filter(|shown| forgot.is_in(&shown.text));
+    let shown = records.shown[forgot.shown..].iter().filter(|shown| forgot.is_in(&shown.text));
     wrong.extend(shown.map(|shown| format!("forgotten: {} was shown: {}", shown.key, shown.text)));
     wrong
 }
 
-fn at_the_provider(books: &Books, forgot: &Forgot) -> Vec<String> {
+fn at_the_provider(records: &Records, forgot: &Forgot) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut kept = BTreeSet::new();
-    for remembered in &books.retained {
+    for remembered in &records.retained {
         let retention = &remembered.retention;
         if retention.said.iter().chain([&retention.replied]).any(|text| forgot.is_in(text)) {
             wrong.push(format!("forgotten: {} is still remembered", retention.key));
@@ -330,7 +330,7 @@ fn at_the_provider(books: &Books, forgot: &Forgot) -> Vec<String> {
     let lost = forgot.retained.iter().filter(|key| !kept.contains(key));
     wrong.extend(lost.map(|key| format!("forgotten: {key} is remembered no longer")));
     for session in &forgot.sessions {
-        let times = books.erased.iter().filter(|(erased, _)| erased == session).count();
+        let times = records.erased.iter().filter(|(erased, _)| erased == session).count();
         if times == 0 {
             wrong.push(format!("forgotten: the memory provider was not asked to delete {session}"));
         }

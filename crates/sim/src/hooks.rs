@@ -1,7 +1,7 @@
 //! Hooks as programs of their own: what one has done it has done, whatever becomes of the gateway, and
 //! whoever asks again hears of it.
 
-use crate::books::Hooked;
+use crate::records::Hooked;
 use crate::world::Outside;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,28 +28,28 @@ impl Hooks for SimHooks {
             let plan = outside.plan.lifecycle.clone();
             outside.live_or_never().await;
             let run = (name.to_owned(), happening.key.clone());
-            outside.write(|books| {
-                books.saw(("hook", name, &happening.key));
+            outside.write(|records| {
+                records.saw(("hook", name, &happening.key));
                 let known = |told: &&(throughline_core::SessionId, u64, String)| {
                     format!("{}/{}", told.0, told.1) == happening.key && told.2 == name
                 };
-                if books.told.iter().any(|told| known(&told)) {
-                    books.wrong.push(format!("{name} was run for {} after it was done", happening.key));
+                if records.told.iter().any(|told| known(&told)) {
+                    records.wrong.push(format!("{name} was run for {} after it was done", happening.key));
                 }
             });
-            let is_done = outside.write(|books| {
-                books.hooked.iter().any(|hooked| hooked.hook == name && hooked.key == happening.key)
+            let is_done = outside.write(|records| {
+                records.hooked.iter().any(|hooked| hooked.hook == name && hooked.key == happening.key)
             });
             if is_done {
                 return Ok(()); // it left a mark
             }
             outside.pause(plan.latency_max).await;
             let fate = outside.draw(|seed| seed.below(100));
-            let unlucky = outside.write(|books| books.unlucky.get(&run).copied().unwrap_or_default());
+            let unlucky = outside.write(|records| records.unlucky.get(&run).copied().unwrap_or_default());
             let comes_to_nothing =
                 fate < plan.failing_percent + plan.hanging_percent && unlucky < UNLUCKY_MAX;
             if comes_to_nothing {
-                outside.write(|books| *books.unlucky.entry(run).or_default() += 1);
+                outside.write(|records| *records.unlucky.entry(run).or_default() += 1);
                 return match fate < plan.failing_percent {
                     true => Err("exit code 1".into()),
                     false => {
@@ -59,8 +59,8 @@ impl Hooks for SimHooks {
                 };
             }
             let at = outside.now();
-            outside.write(|books| {
-                books.hooked.push(Hooked { hook: name.to_owned(), key: happening.key.clone(), at });
+            outside.write(|records| {
+                records.hooked.push(Hooked { hook: name.to_owned(), key: happening.key.clone(), at });
             });
             outside.pause(plan.latency_max).await; // the process may end before it hears of it
             Ok(())

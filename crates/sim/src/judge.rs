@@ -1,12 +1,12 @@
 //! The judges. They stand outside the machine and compare what was sent with what was seen.
 
 use crate::asking;
-use crate::books::{AgentLetter, Books, Compressing, Hearing, Question, Said, Stage};
 use crate::elicit;
 use crate::model::{clarified, said_in, without_notice};
 use crate::owner;
 use crate::people::room_prompt;
 use crate::plan::{Manner, Plan, words};
+use crate::records::{AgentLetter, Compressing, Hearing, Question, Records, Said, Stage};
 use crate::tools::is_repeatable;
 use crate::world::agent_name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,54 +19,54 @@ use throughline_core::turn::RESUMES_MAX;
 type Transcripts = BTreeMap<SessionId, Vec<String>>;
 
 /// Everything that is wrong with a world that has come to rest.
-pub fn verdict(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
-    let mut wrong = books.wrong.clone();
+pub fn verdict(plan: &Plan, records: &Records, transcripts: &Transcripts) -> Vec<String> {
+    let mut wrong = records.wrong.clone();
     for chat in 0..plan.chats.len() {
-        wrong.extend(every_line_is_kept_in_order(plan, books, chat, transcripts));
-        wrong.extend(every_line_is_answered_once(books, chat));
-        wrong.extend(orders_are_confirmed(books, chat));
-        wrong.extend(replies_come_once(plan, books, chat));
-        wrong.extend(pieces_come_in_order(books, chat));
-        wrong.extend(previews_become_replies(books, chat));
-        wrong.extend(a_chat_keeps_its_session(plan, books, chat));
-        wrong.extend(a_chat_has_its_own_prompt(books, chat));
-        wrong.extend(a_chain_is_cut_with_one_notice(books, chat));
+        wrong.extend(every_line_is_kept_in_order(plan, records, chat, transcripts));
+        wrong.extend(every_line_is_answered_once(records, chat));
+        wrong.extend(orders_are_confirmed(records, chat));
+        wrong.extend(replies_come_once(plan, records, chat));
+        wrong.extend(pieces_come_in_order(records, chat));
+        wrong.extend(previews_become_replies(records, chat));
+        wrong.extend(a_chat_keeps_its_session(plan, records, chat));
+        wrong.extend(a_chat_has_its_own_prompt(records, chat));
+        wrong.extend(a_chain_is_cut_with_one_notice(records, chat));
     }
     for client in 0..plan.clients.len() {
-        wrong.extend(every_request_has_its_answer(plan, books, client, transcripts));
+        wrong.extend(every_request_has_its_answer(plan, records, client, transcripts));
     }
-    wrong.extend(what_is_left_to_a_client_is_answered_once(books, transcripts));
-    wrong.extend(what_agents_write_is_read(plan, books, transcripts));
-    wrong.extend(no_chain_exceeds_its_budget(plan, books));
-    wrong.extend(the_provider_hears_each_compression(plan, books));
-    wrong.extend(nobody_waits_below_the_hard_limit(plan, books));
-    wrong.extend(effects_happen_once(books));
-    wrong.extend(what_kills_is_parked(books));
-    wrong.extend(a_yes_counts(books, transcripts));
-    wrong.extend(elicit::answers_reach_their_question(books));
-    wrong.extend(owner::verdict(plan, books, transcripts));
-    wrong.extend(letters_come_with_their_result(plan, books, transcripts));
-    wrong.extend(tasks_are_done_once(books, transcripts));
-    wrong.extend(results_are_true(books));
-    wrong.extend(calls_are_kept(books, transcripts));
-    wrong.extend(prompts_grow(books));
-    wrong.extend(nothing_is_asked_twice(books));
-    wrong.extend(asking::verdict(plan, books));
-    wrong.extend(prompts_are_legal(books));
+    wrong.extend(what_is_left_to_a_client_is_answered_once(records, transcripts));
+    wrong.extend(what_agents_write_is_read(plan, records, transcripts));
+    wrong.extend(no_chain_exceeds_its_budget(plan, records));
+    wrong.extend(the_provider_hears_each_compression(plan, records));
+    wrong.extend(nobody_waits_below_the_hard_limit(plan, records));
+    wrong.extend(effects_happen_once(records));
+    wrong.extend(what_kills_is_parked(records));
+    wrong.extend(a_yes_counts(records, transcripts));
+    wrong.extend(elicit::answers_reach_their_question(records));
+    wrong.extend(owner::verdict(plan, records, transcripts));
+    wrong.extend(letters_come_with_their_result(plan, records, transcripts));
+    wrong.extend(tasks_are_done_once(records, transcripts));
+    wrong.extend(results_are_true(records));
+    wrong.extend(calls_are_kept(records, transcripts));
+    wrong.extend(prompts_grow(records));
+    wrong.extend(nothing_is_asked_twice(records));
+    wrong.extend(asking::verdict(plan, records));
+    wrong.extend(prompts_are_legal(records));
     wrong
 }
 
 /// How often what the judges look for came to pass. What never happens proves nothing.
-pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str, usize> {
+pub fn tally(records: &Records, transcripts: &Transcripts) -> BTreeMap<&'static str, usize> {
     let results = || {
         transcripts.values().flatten().filter_map(|row| Some(row.strip_prefix("tool:")?.split_once('=')?.1))
     };
     let with = |part: &str| results().filter(|text| text.contains(part)).count();
-    let spoken = books.hearings.iter().filter(|hearing| hearing.said.is_some()).count();
-    let shown = |part: &str| books.shown.iter().filter(|shown| shown.text.contains(part)).count();
+    let spoken = records.hearings.iter().filter(|hearing| hearing.said.is_some()).count();
+    let shown = |part: &str| records.shown.iter().filter(|shown| shown.text.contains(part)).count();
     let mut tally = BTreeMap::from([
-        ("questions to the model", books.asked.len()),
-        ("effects", books.effects.len()),
+        ("questions to the model", records.asked.len()),
+        ("effects", records.effects.len()),
         ("calls of unknown outcome", with(OUTCOME_UNKNOWN)),
         ("calls stopped", with(STOPPED)),
         ("calls stopped before they were allowed", with(NOT_ASKED)),
@@ -79,40 +79,43 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
         ("questions nobody answered", with("[user did not respond")),
         ("letters", with("posted ")),
         ("reports of tasks", with("\"status\":\"completed\"")),
-        ("process ended by a call", books.kills as usize),
-        ("messages that waited on disk", books.texts_read),
+        ("process ended by a call", records.kills as usize),
+        ("messages that waited on disk", records.texts_read),
         ("turns set aside", shown("set aside")),
         ("turns out of budget", shown("used up its budget")),
         ("turns stopped", shown("Stopped message")),
         ("chains cut", shown("Agents have been answering")),
-        ("albums", asking::albums(books)),
-        ("silences", books.halts.len()),
+        ("albums", asking::albums(records)),
+        ("silences", records.halts.len()),
         ("resets", shown("automatically reset")),
-        ("hand-overs", books.hooked.len()),
-        ("hooks without luck", books.unlucky.values().sum::<u32>() as usize),
+        ("hand-overs", records.hooked.len()),
+        ("hooks without luck", records.unlucky.values().sum::<u32>() as usize),
         (
             "previews that became replies",
-            books.previews.iter().filter(|preview| preview.stage != Stage::Open).count(),
+            records.previews.iter().filter(|preview| preview.stage != Stage::Open).count(),
         ),
-        ("previews that stay", books.previews.iter().filter(|preview| preview.stage == Stage::Open).count()),
-        ("replies marked", books.shown.iter().filter(|shown| shown.marked).count()),
-        ("pieces", books.shown.iter().filter(|shown| shown.key.contains('+')).count()),
-        ("reviews done", books.over.iter().filter(|over| over.done).count()),
-        ("reviews set aside", books.over.iter().filter(|over| !over.done).count()),
-        ("turns remembered outside", books.retained.len()),
-        ("summaries", books.summaries.len()),
-        ("letters between agents", books.letters.len()),
+        (
+            "previews that stay",
+            records.previews.iter().filter(|preview| preview.stage == Stage::Open).count(),
+        ),
+        ("replies marked", records.shown.iter().filter(|shown| shown.marked).count()),
+        ("pieces", records.shown.iter().filter(|shown| shown.key.contains('+')).count()),
+        ("reviews done", records.over.iter().filter(|over| over.done).count()),
+        ("reviews set aside", records.over.iter().filter(|over| !over.done).count()),
+        ("turns remembered outside", records.retained.len()),
+        ("summaries", records.summaries.len()),
+        ("letters between agents", records.letters.len()),
         ("compressions a provider spoke about", spoken),
-        ("compressions a provider had no word for in time", books.hearings.len() - spoken),
-        ("compressed requests", books.asked.iter().filter(|asked| asked.sent != asked.prompt).count()),
+        ("compressions a provider had no word for in time", records.hearings.len() - spoken),
+        ("compressed requests", records.asked.iter().filter(|asked| asked.sent != asked.prompt).count()),
     ]);
     // Only where a client has a tool of its own.
-    if !books.errands.is_empty() {
+    if !records.client_calls.is_empty() {
         tally.insert("calls that clients ran", with("ran call-"));
         tally.insert("calls that clients left behind", with(LEFT_BEHIND));
     }
-    owner::tally(books, transcripts, &mut tally);
-    let answered = elicit::answered(books);
+    owner::tally(records, transcripts, &mut tally);
+    let answered = elicit::answered(records);
     if answered > 0 {
         tally.insert("questions of servers answered", answered);
     }
@@ -120,23 +123,23 @@ pub fn tally(books: &Books, transcripts: &Transcripts) -> BTreeMap<&'static str,
 }
 
 /// The lines of a chat that are words for the model.
-fn lines(books: &Books, chat: usize) -> impl Iterator<Item = (&Said, &str)> {
-    books.chats[chat].said.iter().filter_map(|said| Some((said, words(&said.text)?)))
+fn lines(records: &Records, chat: usize) -> impl Iterator<Item = (&Said, &str)> {
+    records.chats[chat].said.iter().filter_map(|said| Some((said, words(&said.text)?)))
 }
 
 /// P7, P8: what was acknowledged is in a transcript, once, in the order in which it was sent. What
 /// steered a turn may have passed others; what answered a question is in its result.
 fn every_line_is_kept_in_order(
     plan: &Plan,
-    books: &Books,
+    records: &Records,
     chat: usize,
     transcripts: &Transcripts,
 ) -> Vec<String> {
-    let (taken, planned) = (books.chats[chat].planned, plan.chats[chat].lines.len());
-    if taken < planned || books.chats[chat].said.iter().any(|said| said.went_to.is_none()) {
+    let (taken, planned) = (records.chats[chat].planned, plan.chats[chat].lines.len());
+    if taken < planned || records.chats[chat].said.iter().any(|said| said.went_to.is_none()) {
         return vec![format!("chat {chat}: only {taken} lines were ever taken")];
     }
-    let sent: Vec<_> = lines(books, chat).collect();
+    let sent: Vec<_> = lines(records, chat).collect();
     let mut wrong = Vec::new();
     for (said, line) in &sent {
         let rows = transcripts.values().flatten();
@@ -176,9 +179,9 @@ impl Excuse {
     }
 }
 
-fn excuses(books: &Books, chat: usize) -> Vec<Excuse> {
+fn excuses(records: &Records, chat: usize) -> Vec<Excuse> {
     let mut excuses = Vec::new();
-    for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
+    for shown in records.shown.iter().filter(|shown| shown.chat == chat) {
         let parts: Vec<_> = shown.key.split('/').collect();
         if let [session, turn, "failed", _] = parts[..] {
             let session = session.parse().expect("a key begins with a session");
@@ -186,9 +189,9 @@ fn excuses(books: &Books, chat: usize) -> Vec<Excuse> {
             excuses.push(Excuse { session, turn, until: None, before: shown.at });
         }
     }
-    for said in books.chats[chat].said.iter().filter(|said| said.text == "/stop") {
+    for said in records.chats[chat].said.iter().filter(|said| said.text == "/stop") {
         let Some((session, seq)) = &said.went_to else { continue };
-        let Some(text) = done(books, session, seq.0) else { continue };
+        let Some(text) = done(records, session, seq.0) else { continue };
         let stopped = text.strip_prefix("Stopped message ").and_then(|rest| rest.split(' ').next());
         if let Some(turn) = stopped.and_then(|turn| turn.parse().ok()) {
             let (session, until) = (session.clone(), Some(seq.0));
@@ -198,24 +201,24 @@ fn excuses(books: &Books, chat: usize) -> Vec<Excuse> {
     excuses
 }
 
-pub fn done<'a>(books: &'a Books, session: &SessionId, seq: u64) -> Option<&'a str> {
+pub fn done<'a>(records: &'a Records, session: &SessionId, seq: u64) -> Option<&'a str> {
     let key = format!("{session}/{seq}/done");
-    books.shown.iter().find(|shown| shown.key == key).map(|shown| shown.text.as_str())
+    records.shown.iter().find(|shown| shown.key == key).map(|shown| shown.text.as_str())
 }
 
 /// P4, P8, P10: each line is in exactly one reply, or its turn was stopped, parked, exhausted or
 /// failed, and somebody was told; or the operator wanted silence. The turn after answers it then.
-fn every_line_is_answered_once(books: &Books, chat: usize) -> Vec<String> {
+fn every_line_is_answered_once(records: &Records, chat: usize) -> Vec<String> {
     let mut replies = BTreeMap::new();
-    for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
+    for shown in records.shown.iter().filter(|shown| shown.chat == chat) {
         replies.insert(shown.key.as_str(), shown.text.as_str());
     }
-    let excuses = excuses(books, chat);
+    let excuses = excuses(records, chat);
     let mut wrong = Vec::new();
-    for (said, line) in lines(books, chat) {
+    for (said, line) in lines(records, chat) {
         let in_replies = replies.values().filter(|text| text.split(' ').any(|word| word == line)).count();
         let excused = || {
-            let halted = books.halts.iter().any(|halt| said.sent < *halt);
+            let halted = records.halts.iter().any(|halt| said.sent < *halt);
             halted || excuses.iter().any(|excuse| excuse.covers(said))
         };
         match in_replies {
@@ -229,34 +232,34 @@ fn every_line_is_answered_once(books: &Books, chat: usize) -> Vec<String> {
 }
 
 /// Whoever orders something is told what came of it.
-fn orders_are_confirmed(books: &Books, chat: usize) -> Vec<String> {
-    let orders = books.chats[chat].said.iter().filter(|said| words(&said.text).is_none());
+fn orders_are_confirmed(records: &Records, chat: usize) -> Vec<String> {
+    let orders = records.chats[chat].said.iter().filter(|said| words(&said.text).is_none());
     let unconfirmed = orders.filter(|said| {
         let Some((session, seq)) = &said.went_to else { return false };
         let is_done = |key: &str| key.split('+').next().is_some_and(|key| key.ends_with("/done"));
-        let moved = |shown: &&crate::books::Shown| shown.chat == chat && is_done(&shown.key);
+        let moved = |shown: &&crate::records::Shown| shown.chat == chat && is_done(&shown.key);
         let compresses = said.text.starts_with("/compress");
         if compresses {
             // One that waits behind the end of its session is carried out in the next, and silence ends nothing.
-            let heard = |shown: &crate::books::Shown| {
+            let heard = |shown: &crate::records::Shown| {
                 shown.text.contains("ompress") || shown.text.contains("messages")
             };
-            return books.halts.is_empty() && !books.shown.iter().filter(moved).any(heard);
+            return records.halts.is_empty() && !records.shown.iter().filter(moved).any(heard);
         }
         match said.text == "/new" {
             // One that waits behind another is carried out in the next session.
-            true => !books.shown.iter().filter(moved).any(|shown| shown.text.starts_with("A new")),
-            false => done(books, session, seq.0).is_none(),
+            true => !records.shown.iter().filter(moved).any(|shown| shown.text.starts_with("A new")),
+            false => done(records, session, seq.0).is_none(),
         }
     });
     unconfirmed.map(|said| format!("chat {chat}: {} was never confirmed", said.text)).collect()
 }
 
 /// P10: a platform that honours keys shows a reply once; on another, whatever comes again says so.
-fn replies_come_once(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
+fn replies_come_once(plan: &Plan, records: &Records, chat: usize) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut times: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
+    for shown in records.shown.iter().filter(|shown| shown.chat == chat) {
         let (plain, marked) = times.entry(&shown.key).or_default();
         *if shown.marked { marked } else { plain } += 1;
     }
@@ -273,9 +276,9 @@ fn replies_come_once(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
 }
 
 /// P10: the pieces of a reply come in their order, and all of them.
-fn pieces_come_in_order(books: &Books, chat: usize) -> Vec<String> {
+fn pieces_come_in_order(records: &Records, chat: usize) -> Vec<String> {
     let mut seen: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
+    for shown in records.shown.iter().filter(|shown| shown.chat == chat) {
         let (key, number) = shown.key.split_once('+').unwrap_or((&shown.key, "1"));
         let numbers = seen.entry(key).or_default();
         let number = number.parse().expect("pieces are numbered");
@@ -289,15 +292,15 @@ fn pieces_come_in_order(books: &Books, chat: usize) -> Vec<String> {
 
 /// P10: a preview becomes its reply. One that stays behind was nobody's to find, and its reply says so; or
 /// somebody ended its turn.
-fn previews_become_replies(books: &Books, chat: usize) -> Vec<String> {
-    let behind: Vec<_> = books
+fn previews_become_replies(records: &Records, chat: usize) -> Vec<String> {
+    let behind: Vec<_> = records
         .previews
         .iter()
         .filter(|preview| preview.chat == chat && preview.stage == Stage::Open)
         .collect();
-    let shown = books.shown.iter().filter(|shown| shown.chat == chat && shown.marked);
+    let shown = records.shown.iter().filter(|shown| shown.chat == chat && shown.marked);
     let marked: BTreeSet<_> = shown.map(|shown| &shown.key).collect();
-    let ended = books.chats[chat].said.iter().any(|said| said.text == "/stop") || !books.halts.is_empty();
+    let ended = records.chats[chat].said.iter().any(|said| said.text == "/stop") || !records.halts.is_empty();
     match ended || behind.len() <= marked.len() {
         true => vec![],
         false => vec![format!("chat {chat}: {behind:?} stay beside their replies, and {marked:?} say so")],
@@ -306,8 +309,8 @@ fn previews_become_replies(books: &Books, chat: usize) -> Vec<String> {
 
 /// P1, P2: one session from the first line on, and another only after `/new`, or when its time had come.
 /// And never back.
-fn a_chat_keeps_its_session(plan: &Plan, books: &Books, chat: usize) -> Vec<String> {
-    let said = &books.chats[chat].said;
+fn a_chat_keeps_its_session(plan: &Plan, records: &Records, chat: usize) -> Vec<String> {
+    let said = &records.chats[chat].said;
     let orders = said.iter().filter(|line| line.text == "/new").count();
     // A line that came while `/new` waited was taken by the session that then ended, and moved.
     let went_to = said.iter().filter_map(|said| said.went_to.as_ref());
@@ -339,30 +342,31 @@ fn may_be_due(plan: &Plan, before: Duration, after: Duration) -> bool {
 
 /// P20: each session that has ended was handed over once, to every hook; no other was; and nothing was
 /// asked in it afterwards.
-pub fn ends(plan: &Plan, books: &Books, ended: &BTreeSet<SessionId>) -> Vec<String> {
+pub fn ends(plan: &Plan, records: &Records, ended: &BTreeSet<SessionId>) -> Vec<String> {
     let mut wrong = Vec::new();
     for session in ended {
         for hook in (0..plan.lifecycle.hooks).map(|nth| format!("hook{nth}")) {
             let key = format!("{session}/1");
-            let times = books.hooked.iter().filter(|hooked| hooked.hook == hook && hooked.key == key).count();
+            let times =
+                records.hooked.iter().filter(|hooked| hooked.hook == hook && hooked.key == key).count();
             if times != 1 {
                 wrong.push(format!("{session} has ended, and {hook} heard of it {times} times"));
             }
         }
     }
-    let farewell = |session: &&SessionId| books.farewells.contains(&format!("{session}/1"));
+    let farewell = |session: &&SessionId| records.farewells.contains(&format!("{session}/1"));
     let unheard = ended.iter().filter(|session| plan.remembering.is_some() && !farewell(session));
     wrong.extend(unheard.map(|session| format!("memory: nobody heard of the end of {session}")));
-    let heard = books.farewells.iter().map(|key| key.split('/').next().unwrap_or_default());
+    let heard = records.farewells.iter().map(|key| key.split('/').next().unwrap_or_default());
     let alive = heard.filter(|session| !ended.iter().any(|ended| ended.as_str() == *session));
     wrong.extend(alive.map(|session| format!("memory: the end of {session} was heard of, and it lives")));
-    for hooked in &books.hooked {
+    for hooked in &records.hooked {
         let session = hooked.key.split('/').next().unwrap_or_default();
         if !ended.iter().any(|ended| ended.as_str() == session) {
             wrong.push(format!("{} heard of the end of {session}, which lives", hooked.hook));
         }
         if let Some(asked) =
-            books.asked.iter().find(|asked| asked.session.as_str() == session && asked.at > hooked.at)
+            records.asked.iter().find(|asked| asked.session.as_str() == session && asked.at > hooked.at)
         {
             wrong.push(format!("{session} was handed over, and then asked {:?}", asked.sent.last()));
         }
@@ -372,25 +376,25 @@ pub fn ends(plan: &Plan, books: &Books, ended: &BTreeSet<SessionId>) -> Vec<Stri
 
 /// What a chat adds to the prompt is in that of its sessions: of the first, and of those that follow. What
 /// waits when a session ends may find itself in the next one by a process that does not know the place.
-fn a_chat_has_its_own_prompt(books: &Books, chat: usize) -> Vec<String> {
+fn a_chat_has_its_own_prompt(records: &Records, chat: usize) -> Vec<String> {
     let first =
-        books.chats[chat].said.first().and_then(|said| said.went_to.as_ref()).map(|(session, _)| session);
+        records.chats[chat].said.first().and_then(|said| said.went_to.as_ref()).map(|(session, _)| session);
     let is_certain =
-        |session: &SessionId| books.life == 1 || (books.halts.is_empty() && first == Some(session));
+        |session: &SessionId| records.life == 1 || (records.halts.is_empty() && first == Some(session));
     let is_here = |asked: &&Question| {
         let begins = asked.prompt.iter().find_map(|segment| segment.strip_prefix("user:"));
         begins.is_some_and(|words| words.starts_with(&format!("c{chat}.")))
     };
-    let asked = books.asked.iter().filter(is_here);
+    let asked = records.asked.iter().filter(is_here);
     let lacking =
         asked.filter(|asked| !asked.head.contains(&room_prompt(chat)) && is_certain(&asked.session));
     lacking.map(|asked| format!("chat {chat}: {} begins with {:?}", asked.session, asked.head)).collect()
 }
 
 /// P6: agents that answer each other are cut, and the people it began with are told once.
-fn a_chain_is_cut_with_one_notice(books: &Books, chat: usize) -> Vec<String> {
+fn a_chain_is_cut_with_one_notice(records: &Records, chat: usize) -> Vec<String> {
     let mut notices: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for shown in books.shown.iter().filter(|shown| shown.chat == chat) {
+    for shown in records.shown.iter().filter(|shown| shown.chat == chat) {
         if let Some((_, origin)) = shown.key.split_once("cut/") {
             notices.entry(origin.replace('\\', "")).or_default().insert(&shown.key);
         }
@@ -402,10 +406,10 @@ fn a_chain_is_cut_with_one_notice(books: &Books, chat: usize) -> Vec<String> {
 /// P6, P8: what one agent wrote to another is in one conversation of the other, in the order in which it
 /// arrived there, once, and in a request, unless the chain it belongs to had come too far: then it is kept all the
 /// same. A conversation of one is always the same conversation to the other.
-fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
+fn what_agents_write_is_read(plan: &Plan, records: &Records, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut homes: BTreeMap<_, &SessionId> = BTreeMap::new();
-    for letter in books.letters.iter().filter(|letter| !letter.is_reply) {
+    for letter in records.letters.iter().filter(|letter| !letter.is_reply) {
         let home = homes.entry((&letter.from, &letter.to)).or_insert(&letter.arrived.0);
         if **home != letter.arrived.0 {
             wrong.push(format!(
@@ -415,18 +419,18 @@ fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcrip
         }
     }
     // Where nothing else ends a turn, it asks.
-    let calm = books.halts.is_empty()
+    let calm = records.halts.is_empty()
         && plan.model.failing_percent == 0
         && plan.model.kills == 0
-        && !books.chats.iter().flat_map(|chat| &chat.said).any(|said| said.text == "/stop");
-    for letter in &books.letters {
+        && !records.chats.iter().flat_map(|chat| &chat.said).any(|said| said.text == "/stop");
+    for letter in &records.letters {
         let row = format!("user:{}", letter.text);
         let kept = transcripts.values().flatten().filter(|kept| **kept == row).count();
         // An answer to the same words is in the same words.
-        let same = books.letters.iter().filter(|other| other.text == letter.text);
+        let same = records.letters.iter().filter(|other| other.text == letter.text);
         let sent = same.clone().count();
-        let cut = same.clone().any(|other| was_cut(books, other));
-        let asked = || books.asked.iter().any(|asked| asked.prompt.contains(&row));
+        let cut = same.clone().any(|other| was_cut(records, other));
+        let asked = || records.asked.iter().any(|asked| asked.prompt.contains(&row));
         if kept != sent {
             wrong.push(format!("{row:?} was sent {sent} times, and is kept {kept} times: {letter:?}"));
         } else if calm && !cut && !asked() {
@@ -435,9 +439,9 @@ fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcrip
     }
     for (session, transcript) in transcripts {
         let mut arrived: Vec<(u64, String)> = Vec::new();
-        let letters = books.letters.iter().filter(|letter| letter.arrived.0 == *session);
+        let letters = records.letters.iter().filter(|letter| letter.arrived.0 == *session);
         arrived.extend(letters.map(|letter| (letter.arrived.1.0, letter.text.clone())));
-        for (said, line) in (0..books.chats.len()).flat_map(|chat| lines(books, chat)) {
+        for (said, line) in (0..records.chats.len()).flat_map(|chat| lines(records, chat)) {
             let went_to = said.went_to.as_ref().filter(|(to, _)| to == session);
             let steers = said.text.starts_with("/steer");
             arrived.extend(went_to.filter(|_| !steers).map(|(_, seq)| (seq.0, line.to_owned())));
@@ -457,10 +461,10 @@ fn what_agents_write_is_read(plan: &Plan, books: &Books, transcripts: &Transcrip
 
 /// P6: however agents fan out, the turns that write for one human message are as many as its budget, over all of
 /// them. Counted by what arrived, not by what was granted.
-fn no_chain_exceeds_its_budget(plan: &Plan, books: &Books) -> Vec<String> {
+fn no_chain_exceeds_its_budget(plan: &Plan, records: &Records) -> Vec<String> {
     let mut turns: BTreeMap<&str, BTreeSet<(&SessionId, &str)>> = BTreeMap::new();
     // The first hop is written by a turn that a person began.
-    for letter in books.letters.iter().filter(|letter| letter.hops > 1) {
+    for letter in records.letters.iter().filter(|letter| letter.hops > 1) {
         let session = &letter.from.1;
         let rest = letter.key.strip_prefix(session.as_str()).and_then(|rest| rest.strip_prefix('/'));
         let turn = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
@@ -475,17 +479,17 @@ fn no_chain_exceeds_its_budget(plan: &Plan, books: &Books) -> Vec<String> {
 
 /// The chain of a letter has come too far: over so many agents, or it has spent what there was. Then the people it
 /// began with were told, even if their conversation has ended since.
-fn was_cut(books: &Books, letter: &AgentLetter) -> bool {
+fn was_cut(records: &Records, letter: &AgentLetter) -> bool {
     let notice = format!("cut/{}/", letter.origin.replace('\\', ""));
-    books.shown.iter().any(|shown| shown.key.replace('\\', "").contains(&notice))
+    records.shown.iter().any(|shown| shown.key.replace('\\', "").contains(&notice))
 }
 
 /// P28: a memory provider hears what is about to be summarised, under the name of the session and the
 /// agent it belongs to, and nothing else; what it says in time is what the engine is told.
-fn the_provider_hears_each_compression(plan: &Plan, books: &Books) -> Vec<String> {
+fn the_provider_hears_each_compression(plan: &Plan, records: &Records) -> Vec<String> {
     let compression = plan.compressing();
-    let mut wrong: Vec<String> = books.strange.iter().map(|what| format!("memory: {what}")).collect();
-    for hearing in &books.hearings {
+    let mut wrong: Vec<String> = records.strange.iter().map(|what| format!("memory: {what}")).collect();
+    for hearing in &records.hearings {
         let (agent, session) = &hearing.scope;
         if agent != agent_name(hearing.agent) {
             wrong.push(format!("memory: {session} of agent {} was told as {agent}'s", hearing.agent));
@@ -497,7 +501,7 @@ fn the_provider_hears_each_compression(plan: &Plan, books: &Books) -> Vec<String
     if compression.memory.is_none() || compression.plain {
         return wrong;
     }
-    for (number, asked) in books.compressing.iter().enumerate() {
+    for (number, asked) in records.compressing.iter().enumerate() {
         let Compressing { life, agent, session, rows, memory, began, .. } = asked;
         let mine = |hearing: &&(usize, &Hearing)| {
             let hearing = hearing.1;
@@ -505,11 +509,11 @@ fn the_provider_hears_each_compression(plan: &Plan, books: &Books) -> Vec<String
                 && hearing.rows == *rows
                 && hearing.at <= *began
         };
-        let Some((heard, hearing)) = books.hearings.iter().enumerate().rev().find(|it| mine(&it)) else {
+        let Some((heard, hearing)) = records.hearings.iter().enumerate().rev().find(|it| mine(&it)) else {
             wrong.push(format!("memory: {session} was compressed, and nobody was told: {rows:?}"));
             continue;
         };
-        let again = books.compressing[..number].iter().any(|other| {
+        let again = records.compressing[..number].iter().any(|other| {
             (other.life, &other.session, &other.rows) == (*life, session, rows) && other.began >= hearing.at
         });
         let waited = *began - hearing.at;
@@ -533,7 +537,7 @@ const PROVIDER_PATIENCE: Duration = Duration::from_millis(5_010);
 
 /// P14: where no context ever comes to the hard limit, and nothing else can hold up a turn, whoever writes
 /// is heard as soon as the turn before is over, whatever summaries and providers do.
-fn nobody_waits_below_the_hard_limit(plan: &Plan, books: &Books) -> Vec<String> {
+fn nobody_waits_below_the_hard_limit(plan: &Plan, records: &Records) -> Vec<String> {
     let far = plan.compression.as_ref().is_some_and(|compression| compression.hard == u64::MAX);
     let calm = plan.model.failing_percent + plan.model.calling_percent == 0
         && plan.model.script.is_empty()
@@ -545,9 +549,9 @@ fn nobody_waits_below_the_hard_limit(plan: &Plan, books: &Books) -> Vec<String> 
     // The answer that is on its way, and a moment.
     let patience = plan.model.latency_max * 5 / 4 + Duration::from_millis(50);
     let mut wrong = Vec::new();
-    for (said, line) in (0..books.chats.len()).flat_map(|chat| lines(books, chat)) {
+    for (said, line) in (0..records.chats.len()).flat_map(|chat| lines(records, chat)) {
         let row = format!("user:{line}");
-        let asked = books.asked.iter().find(|asked| asked.prompt.contains(&row));
+        let asked = records.asked.iter().find(|asked| asked.prompt.contains(&row));
         let (Some((life, taken)), Some(asked)) = (said.taken, asked) else { continue };
         if asked.life == life && asked.at > taken + patience {
             wrong.push(format!("{line} was taken at {taken:?}, and asked about at {:?}", asked.at));
@@ -558,11 +562,11 @@ fn nobody_waits_below_the_hard_limit(plan: &Plan, books: &Books) -> Vec<String> 
 
 fn every_request_has_its_answer(
     plan: &Plan,
-    books: &Books,
+    records: &Records,
     client: usize,
     transcripts: &Transcripts,
 ) -> Vec<String> {
-    let book = &books.clients[client];
+    let book = &records.clients[client];
     let requests = &plan.clients[client].requests;
     let mut wrong = Vec::new();
     if book.answers.len() != requests.len() {
@@ -600,9 +604,9 @@ fn every_request_has_its_answer(
 }
 
 /// P9: a call that was left to a client has one result: what the client brought, or that it was not run.
-fn what_is_left_to_a_client_is_answered_once(books: &Books, transcripts: &Transcripts) -> Vec<String> {
+fn what_is_left_to_a_client_is_answered_once(records: &Records, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
-    for ((session, id), brought) in &books.errands {
+    for ((session, id), brought) in &records.client_calls {
         let prefix = format!("tool:{id}=");
         let rows = transcripts.get(session).into_iter().flatten();
         let results: Vec<_> = rows.filter_map(|row| row.strip_prefix(&prefix)).collect();
@@ -617,10 +621,10 @@ fn what_is_left_to_a_client_is_answered_once(books: &Books, transcripts: &Transc
 }
 
 /// P9: no side effect is repeated, in no life, under no name.
-fn effects_happen_once(books: &Books) -> Vec<String> {
+fn effects_happen_once(records: &Records) -> Vec<String> {
     let (mut keys, mut ids) = (BTreeMap::new(), BTreeSet::new());
     let mut wrong = Vec::new();
-    for effect in &books.effects {
+    for effect in &records.effects {
         let other = keys.insert(&effect.key, &effect.id).filter(|other| **other != effect.id);
         if let Some(other) = other {
             wrong.push(format!("{} is the key of {other} and of {}", effect.key, effect.id));
@@ -633,18 +637,18 @@ fn effects_happen_once(books: &Books) -> Vec<String> {
 }
 
 /// A call that ends the process is run again twice, and then its turn is set aside, with a notice.
-fn what_kills_is_parked(books: &Books) -> Vec<String> {
+fn what_kills_is_parked(records: &Records) -> Vec<String> {
     let mut wrong = Vec::new();
-    let kills = books.calls.iter().filter(|(_, call)| call.tool == "kill");
+    let kills = records.calls.iter().filter(|(_, call)| call.tool == "kill");
     for (id, _) in kills {
-        let runs = books.effects.iter().filter(|effect| effect.id == *id).count();
+        let runs = records.effects.iter().filter(|effect| effect.id == *id).count();
         if runs > 1 + RESUMES_MAX as usize {
             wrong.push(format!("{id} ended the process {runs} times"));
         }
-        let Some(effect) = books.effects.iter().find(|effect| effect.id == *id) else { continue };
+        let Some(effect) = records.effects.iter().find(|effect| effect.id == *id) else { continue };
         let turn = effect.key.rsplitn(3, '/').last().unwrap_or_default();
-        let told = || books.shown.iter().any(|shown| shown.key.starts_with(&format!("{turn}/failed/")));
-        let silenced = !books.halts.is_empty(); // then the operator may have ended it before it was set aside
+        let told = || records.shown.iter().any(|shown| shown.key.starts_with(&format!("{turn}/failed/")));
+        let silenced = !records.halts.is_empty(); // then the operator may have ended it before it was set aside
         if runs > RESUMES_MAX as usize && effect.chat.is_some() && !silenced && !told() {
             wrong.push(format!("{turn} was set aside, and nobody was told"));
         }
@@ -653,10 +657,10 @@ fn what_kills_is_parked(books: &Books) -> Vec<String> {
 }
 
 /// P31: what a person has allowed is not refused. (That nothing runs without a yes is seen when it runs.)
-fn a_yes_counts(books: &Books, transcripts: &Transcripts) -> Vec<String> {
+fn a_yes_counts(records: &Records, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
     for (session, transcript) in transcripts {
-        let allowed = |shown: &&crate::books::Shown| {
+        let allowed = |shown: &&crate::records::Shown| {
             let mut parts = shown.key.split('/');
             parts.next() == Some(session.as_str())
                 && parts.next_back() == Some("done")
@@ -665,8 +669,8 @@ fn a_yes_counts(books: &Books, transcripts: &Transcripts) -> Vec<String> {
                 && !shown.marked
         };
         let allowed: BTreeSet<_> =
-            books.shown.iter().filter(allowed).map(|shown| shown.key.as_str()).collect();
-        let mine = books.calls.iter().filter(|(_, call)| call.session == *session && call.wanted.is_some());
+            records.shown.iter().filter(allowed).map(|shown| shown.key.as_str()).collect();
+        let mine = records.calls.iter().filter(|(_, call)| call.session == *session && call.wanted.is_some());
         let asked: Vec<_> = mine.map(|(id, _)| id).collect();
         let refused = transcript.iter().filter(|row| row.contains("BLOCKED")).count();
         if asked.len() < refused + allowed.len() {
@@ -680,15 +684,15 @@ fn a_yes_counts(books: &Books, transcripts: &Transcripts) -> Vec<String> {
 }
 
 /// P10: a letter is read where it was sent if the call that wrote it has its result, and only then.
-fn letters_come_with_their_result(plan: &Plan, books: &Books, transcripts: &Transcripts) -> Vec<String> {
+fn letters_come_with_their_result(plan: &Plan, records: &Records, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (id, call) in &books.calls {
+    for (id, call) in &records.calls {
         let row = format!("posted {id}");
         let rows = transcripts.get(&call.session).into_iter().flatten();
         let has_result = rows.filter_map(|row| Some(row.strip_prefix("tool:")?.split_once('=')?.1));
         let has_result = has_result.clone().any(|text| text.starts_with(&row));
         for (chat, letter) in &call.letters {
-            let shown = books.shown.iter().filter(|shown| shown.chat == *chat && shown.text == *letter);
+            let shown = records.shown.iter().filter(|shown| shown.chat == *chat && shown.text == *letter);
             let plain = shown.clone().filter(|shown| !shown.marked).count();
             let marked = shown.count() - plain;
             let fits = match (has_result, plan.chats[*chat].keyed) {
@@ -707,7 +711,7 @@ fn letters_come_with_their_result(plan: &Plan, books: &Books, transcripts: &Tran
 }
 
 /// A task is one session's, and its report, whatever happened, that session's last words.
-fn tasks_are_done_once(books: &Books, transcripts: &Transcripts) -> Vec<String> {
+fn tasks_are_done_once(records: &Records, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut tasks: BTreeMap<&str, usize> = BTreeMap::new();
     for task in transcripts.values().flatten().filter_map(|row| row.strip_prefix("user:task-")) {
@@ -718,7 +722,7 @@ fn tasks_are_done_once(books: &Books, transcripts: &Transcripts) -> Vec<String> 
             wrong.push(format!("task-{task} was begun {times} times"));
         }
     }
-    for (id, call) in books.calls.iter().filter(|(_, call)| call.tool == "delegate_task") {
+    for (id, call) in records.calls.iter().filter(|(_, call)| call.tool == "delegate_task") {
         let Some(number) = id.strip_prefix("call-") else { continue };
         let Some(text) = &call.returned else { continue };
         for summary in text.split("\"summary\":\"").skip(1) {
@@ -736,13 +740,13 @@ fn tasks_are_done_once(books: &Books, transcripts: &Transcripts) -> Vec<String> 
 }
 
 /// What the model reads as a result is what its tool returned, or says truly why there is none.
-fn results_are_true(books: &Books) -> Vec<String> {
+fn results_are_true(records: &Records) -> Vec<String> {
     let mut wrong = BTreeSet::new();
-    for question in &books.asked {
+    for question in &records.asked {
         let results =
             question.prompt.iter().filter_map(|segment| segment.strip_prefix("tool:")?.split_once('='));
         for (id, text) in results {
-            if let Some(why) = is_untrue(books, question, id, text) {
+            if let Some(why) = is_untrue(records, question, id, text) {
                 wrong.insert(format!("{}: {id} has the result {text:?}: {why}", question.session));
             }
         }
@@ -750,21 +754,21 @@ fn results_are_true(books: &Books) -> Vec<String> {
     wrong.into_iter().collect()
 }
 
-fn is_untrue(books: &Books, question: &Question, id: &str, text: &str) -> Option<&'static str> {
-    let committed = books.committed.get(&(question.session.clone(), id.to_owned()));
+fn is_untrue(records: &Records, question: &Question, id: &str, text: &str) -> Option<&'static str> {
+    let committed = records.committed.get(&(question.session.clone(), id.to_owned()));
     if committed.is_some_and(|committed| !text.starts_with(committed.as_str())) {
         return Some("another one was written");
     }
-    let call = books.calls.get(id)?;
-    let made_in = &books.asked[call.question];
-    let happened = books.effects.iter().any(|effect| effect.id == id);
+    let call = records.calls.get(id)?;
+    let made_in = &records.asked[call.question];
+    let happened = records.effects.iter().any(|effect| effect.id == id);
     if text == OUTCOME_UNKNOWN {
         let lived = question.life - made_in.life;
         // A turn whose tools ran when the process ended, once too often, is set aside with all of them.
-        let deaths = question.life - turn_began(books, made_in);
+        let deaths = question.life - turn_began(records, made_in);
         let parked = deaths > RESUMES_MAX;
-        let shown = books.shown.iter().any(|shown| shown.text.contains(&format!("\n\n{id}\n\n")));
-        let granted = call.wanted.is_some_and(|(asked, _)| books.yes.iter().any(|yes| yes.at > asked));
+        let shown = records.shown.iter().any(|shown| shown.text.contains(&format!("\n\n{id}\n\n")));
+        let granted = call.wanted.is_some_and(|(asked, _)| records.yes.iter().any(|yes| yes.at > asked));
         return match () {
             () if lived == 0 => Some("the process has not ended since"),
             () if parked => None,
@@ -790,20 +794,20 @@ fn is_untrue(books: &Books, question: &Question, id: &str, text: &str) -> Option
 }
 
 /// In which life the turn of this question was begun: as many answers had been given then.
-fn turn_began(books: &Books, question: &Question) -> u32 {
+fn turn_began(records: &Records, question: &Question) -> u32 {
     let answers = |asked: &Question| {
         asked.prompt.iter().filter(|row| row.starts_with("assistant:") && row.ends_with('|')).count()
     };
-    let mine = books.asked.iter().filter(|asked| asked.session == question.session);
+    let mine = records.asked.iter().filter(|asked| asked.session == question.session);
     let same = mine.filter(|asked| answers(asked) == answers(question));
     same.map(|asked| asked.life).next().unwrap_or(question.life)
 }
 
 /// Every call the model made, once it was written, stands in the transcript once, with one result.
-fn calls_are_kept(books: &Books, transcripts: &Transcripts) -> Vec<String> {
+fn calls_are_kept(records: &Records, transcripts: &Transcripts) -> Vec<String> {
     let mut wrong = Vec::new();
-    for number in &books.steps {
-        let session = &books.asked[*number].session;
+    for number in &records.steps {
+        let session = &records.asked[*number].session;
         let rows = transcripts.get(session).into_iter().flatten();
         let prefix = format!("assistant:step-{number}|");
         let kept = rows.filter(|row| row.starts_with(&prefix)).count();
@@ -824,10 +828,10 @@ fn calls_are_kept(books: &Books, transcripts: &Transcripts) -> Vec<String> {
 
 /// A later request of a session begins with the bytes of the one before it, tools and system prompt
 /// first.
-fn prompts_grow(books: &Books) -> Vec<String> {
+fn prompts_grow(records: &Records) -> Vec<String> {
     let mut last: BTreeMap<&SessionId, &Question> = BTreeMap::new();
     let mut wrong = Vec::new();
-    for question in &books.asked {
+    for question in &records.asked {
         let Some(before) = last.insert(&question.session, question) else { continue };
         if !question.prompt.starts_with(&before.prompt) {
             wrong
@@ -841,13 +845,13 @@ fn prompts_grow(books: &Books) -> Vec<String> {
 }
 
 /// No model is asked again what it has answered: without something new there is no question.
-fn nothing_is_asked_twice(books: &Books) -> Vec<String> {
+fn nothing_is_asked_twice(records: &Records) -> Vec<String> {
     let mut last: BTreeMap<&SessionId, (usize, &Question)> = BTreeMap::new();
     let mut wrong = Vec::new();
-    for (number, question) in books.asked.iter().enumerate() {
+    for (number, question) in records.asked.iter().enumerate() {
         let Some((earlier, before)) = last.insert(&question.session, (number, question)) else { continue };
         let heard =
-            books.steps.contains(&earlier) || (before.answer.is_some() && before.life == question.life);
+            records.steps.contains(&earlier) || (before.answer.is_some() && before.life == question.life);
         let news = question.prompt[before.prompt.len().min(question.prompt.len())..]
             .iter()
             .any(|segment| said_in(segment).is_some() || segment.starts_with("tool:"));
@@ -859,9 +863,9 @@ fn nothing_is_asked_twice(books: &Books) -> Vec<String> {
 }
 
 /// Every call is followed by its results, in order, before anything else is said.
-fn prompts_are_legal(books: &Books) -> Vec<String> {
+fn prompts_are_legal(records: &Records) -> Vec<String> {
     let mut wrong = Vec::new();
-    for question in &books.asked {
+    for question in &records.asked {
         for segments in [&question.prompt, &question.sent] {
             wrong.extend(is_legal(&question.session, segments));
         }

@@ -4,7 +4,6 @@
 //! sent with what was seen from outside. [`Mutant`] proves that the judges would notice.
 
 mod asking;
-pub mod books;
 pub mod disk;
 mod elicit;
 mod engine;
@@ -21,6 +20,7 @@ mod past;
 mod people;
 pub mod plan;
 mod platforms;
+pub mod records;
 pub mod remember;
 mod review;
 pub mod seed;

@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-/// Runs a world with its log going to its books.
+/// Runs a world with its log going to its records.
 pub fn kept<T>(outside: &Arc<Outside>, world: impl FnOnce() -> T) -> T {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::INFO)
@@ -69,14 +69,14 @@ struct Page<'a>(&'a Outside);
 impl Write for Page<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        // The books may be open where something else is logged; a compression is not logged there.
+        // The records may be open where something else is logged; a compression is not logged there.
         if text.contains("] context compression ") && !self.0.is_dead() {
-            self.0.write(|books| {
+            self.0.write(|records| {
                 let text = match self.0.mutant {
-                    Some(mutant) => mutant.misreport(text.trim_end(), &books.log),
+                    Some(mutant) => mutant.misreport(text.trim_end(), &records.log),
                     None => text.trim_end().to_owned(),
                 };
-                books.log.push(text);
+                records.log.push(text);
             });
         }
         Ok(line.len())

@@ -1,9 +1,9 @@
 //! A memory provider that writes down what it is told. It is slow, and fails, as planned.
 
-use crate::books::Hearing;
 use crate::engine::expanded;
 use crate::model::line;
 use crate::plan::MemoryPlan;
+use crate::records::Hearing;
 use crate::world::Outside;
 use std::sync::Arc;
 use throughline_core::Message;
@@ -19,7 +19,7 @@ pub struct SimMemory {
 impl SimMemory {
     /// Nobody has a reason to ask for this.
     fn is_strange(&self, what: &str, scope: &Scope) {
-        self.outside.write(|books| books.strange.push(format!("{what} for {}", scope.session)));
+        self.outside.write(|records| records.strange.push(format!("{what} for {}", scope.session)));
     }
 }
 
@@ -55,20 +55,20 @@ impl Provider for SimMemory {
             let outside = &self.outside;
             let rows: Vec<String> = messages.iter().map(line).collect();
             let at = outside.now();
-            let number = outside.write(|books| {
-                books.saw(("told", scope.session.as_str(), &rows));
-                let rows = expanded(books, &rows);
+            let number = outside.write(|records| {
+                records.saw(("told", scope.session.as_str(), &rows));
+                let rows = expanded(records, &rows);
                 let scope = (scope.agent.to_string(), scope.session.clone());
-                let (life, agent) = (books.life, self.agent);
-                books.hearings.push(Hearing { life, agent, scope, rows, at, said: None });
-                books.hearings.len() - 1
+                let (life, agent) = (records.life, self.agent);
+                records.hearings.push(Hearing { life, agent, scope, rows, at, said: None });
+                records.hearings.len() - 1
             });
             outside.pause(self.plan.latency_max).await;
             if outside.draw(|seed| seed.below(100)) < self.plan.failing_percent {
                 return Err(MemoryError::Later("the memory provider is out of order".into()));
             }
             let now = outside.now();
-            outside.write(|books| books.hearings[number].said = Some(now));
+            outside.write(|records| records.hearings[number].said = Some(now));
             Ok(format!("heard-{number}"))
         })
     }

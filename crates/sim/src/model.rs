@@ -1,9 +1,9 @@
 //! The model: it answers with what was said since it last answered, so that a judge can see what it
 //! saw, and calls tools by chance or by the script.
 
-use crate::books::{CallBook, Question};
 use crate::engine::expanded;
 use crate::mutant::Mutant;
+use crate::records::{CallBook, Question};
 use crate::remember::RECALLED;
 use crate::review;
 use crate::world::{Outside, agent_name};
@@ -116,7 +116,7 @@ impl SimModel {
         if let Some(place) = review::begins(&sent) {
             return self.look_back(&asked, sent, place).await;
         }
-        let prompt = outside.write(|books| expanded(books, &said));
+        let prompt = outside.write(|records| expanded(records, &said));
         let weight = sent.iter().map(|segment| 4 + text_tokens(segment)).sum();
         let number = self.hear(&asked, &prompt, sent);
         let _open = Open { outside: outside.clone(), number };
@@ -124,7 +124,7 @@ impl SimModel {
         outside.pause(plan.latency_max).await;
         let lines: usize = outside.plan.chats.iter().map(|chat| chat.lines.len()).sum();
         if number >= ASKED_MAX.max(lines * ASKED_PER_LINE_MAX) {
-            outside.write(|books| books.wrong.push("the model is asked without end".into()));
+            outside.write(|records| records.wrong.push("the model is asked without end".into()));
             outside.die(); // and so does the world
             std::future::pending::<()>().await;
         }
@@ -137,7 +137,7 @@ impl SimModel {
                 2 => FailureKind::Unreachable,
                 _ => FailureKind::Wait { after_seconds: None },
             };
-            outside.write(|books| books.asked[number].failed = true);
+            outside.write(|records| records.asked[number].failed = true);
             return Err(ModelError { kind, message: "the model is out of order".into() });
         }
         let calls = self.calls(&asked, &prompt, number);
@@ -152,11 +152,11 @@ impl SimModel {
             outside.pause(plan.latency_max / 4).await;
         }
         let now = outside.now();
-        outside.write(|books| {
-            books.saw(("answered", number, &text));
-            books.asked[number].answer = Some(text.clone());
-            books.asked[number].answered = Some(now);
-            books.asked[number].called = !calls.is_empty();
+        outside.write(|records| {
+            records.saw(("answered", number, &text));
+            records.asked[number].answer = Some(text.clone());
+            records.asked[number].answered = Some(now);
+            records.asked[number].called = !calls.is_empty();
         });
         let finish = Some(if calls.is_empty() { "stop" } else { "tool_calls" }.into());
         let said = Assistant { content: Content::Text(text), calls, finish, ..Assistant::default() };
@@ -175,7 +175,7 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.outside.write(|books| books.asked[self.number].open = false);
+        self.outside.write(|records| records.asked[self.number].open = false);
     }
 }
 
@@ -185,21 +185,21 @@ impl SimModel {
         let head = asked.prompt.tools.iter().chain(&asked.prompt.system);
         let head = head.map(|segment| segment.bytes.as_ref()).collect::<Vec<_>>().join("\n");
         let at = self.outside.now();
-        self.outside.write(|books| {
-            books.saw(("asked", asked.session.as_str(), prompt));
-            if !books.may_speak(self.agent, &asked.session, prompt) {
-                books.wrong.push(format!("{}: the model was asked although it is silenced", asked.session));
+        self.outside.write(|records| {
+            records.saw(("asked", asked.session.as_str(), prompt));
+            if !records.may_speak(self.agent, &asked.session, prompt) {
+                records.wrong.push(format!("{}: the model was asked although it is silenced", asked.session));
             }
             let beside = |question: &&Question| {
                 question.open
-                    && (question.life, question.agent) == (books.life, self.agent)
+                    && (question.life, question.agent) == (records.life, self.agent)
                     && question.session.as_str() == asked.session
             };
-            if books.asked.iter().any(|question| beside(&question)) {
-                books.wrong.push(format!("{}: the model is asked twice at once", asked.session));
+            if records.asked.iter().any(|question| beside(&question)) {
+                records.wrong.push(format!("{}: the model is asked twice at once", asked.session));
             }
-            books.asked.push(Question {
-                life: books.life,
+            records.asked.push(Question {
+                life: records.life,
                 open: true,
                 failed: false,
                 at,
@@ -212,7 +212,7 @@ impl SimModel {
                 answered: None,
                 called: false,
             });
-            books.asked.len() - 1
+            records.asked.len() - 1
         })
     }
 
@@ -245,9 +245,9 @@ impl SimModel {
                 extra: None,
             });
             if tool == ERRAND {
-                continue; // the client that runs it has its own books
+                continue; // the client that runs it has its own records
             }
-            self.outside.write(|books| {
+            self.outside.write(|records| {
                 let session = asked.session.parse().expect("the gateway names sessions");
                 let call = CallBook {
                     question: number,
@@ -258,7 +258,7 @@ impl SimModel {
                     wanted: None,
                     letters: Vec::new(),
                 };
-                books.calls.insert(id, call)
+                records.calls.insert(id, call)
             });
         }
         calls
@@ -296,7 +296,8 @@ impl SimModel {
             let drawn = plan.tools[outside.draw(|seed| seed.below(plan.tools.len() as u64)) as usize];
             let there = drawn == "nothing" || offered.contains(&format!("\"{drawn}\""));
             let once = matches!(drawn, "permit" | "clarify" | "hang" | "kill" | "fall");
-            let made = outside.write(|books| books.calls.values().filter(|call| call.tool == drawn).count());
+            let made =
+                outside.write(|records| records.calls.values().filter(|call| call.tool == drawn).count());
             let spent = match drawn {
                 "kill" => made >= plan.kills,
                 "fall" => made >= plan.falls,

@@ -1,12 +1,12 @@
 //! The owner's private chat: what a program at the API may not decide is put there under a code. The owner answers with a yes, a no or
 //! not at all; another person, who has learned the code, says yes each time. And the judge of it.
 
-use crate::books::{Books, Moment, Place, Reaction, Yes};
 use crate::judge::done;
 use crate::mutant::Mutant;
 use crate::people::person;
 use crate::plan::{Manner, ModelPlan, PeoplePlan, Plan, chat, client};
 use crate::platforms::platform_name;
+use crate::records::{Moment, Place, Reaction, Records, Yes};
 use crate::world::Outside;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -117,9 +117,9 @@ pub fn put(text: &str) -> Option<Put> {
     })
 }
 
-pub fn shown(books: &mut Books, chat: usize, put: Put) {
-    books.owner.shown.entry(put.code.clone()).or_default().insert(chat);
-    books.owner.put.insert(put.code.clone(), put);
+pub fn shown(records: &mut Records, chat: usize, put: Put) {
+    records.owner.shown.entry(put.code.clone()).or_default().insert(chat);
+    records.owner.put.insert(put.code.clone(), put);
 }
 
 /// Who says what to a question, and when.
@@ -157,55 +157,59 @@ pub fn answered(text: &str) -> Option<(bool, &str, bool)> {
 }
 
 /// A person says it.
-pub fn note(plan: &Plan, books: &mut Books, chat: usize, answer: (bool, &str, bool), at: Moment) {
+pub fn note(plan: &Plan, records: &mut Records, chat: usize, answer: (bool, &str, bool), at: Moment) {
     let (is_yes, code, lasts) = answer;
     let code = code.to_ascii_lowercase();
-    let session = books.owner.put.get(&code).map(|put| put.session.clone());
+    let session = records.owner.put.get(&code).map(|put| put.session.clone());
     if let (true, Some(session)) = (is_yes && plan.owner == Some(chat), session) {
-        books.yes.push(Yes { at, place: Place::Session(session), all: false, lasting: lasts, used: false });
+        records.yes.push(Yes { at, place: Place::Session(session), all: false, lasting: lasts, used: false });
     }
-    books.owner.said.push(Answer { code, chat, is_yes, lasts });
+    records.owner.said.push(Answer { code, chat, is_yes, lasts });
 }
 
 /// P31: a call of a program runs if the owner has said yes to this very call, or to its kind in this session.
-pub fn permits(plan: &Plan, books: &mut Books, session: &SessionId, id: &str) {
-    let Some(owner) = plan.owner.filter(|_| books.chat_of(session).is_none()) else { return };
-    let book = &books.owner;
+pub fn permits(plan: &Plan, records: &mut Records, session: &SessionId, id: &str) {
+    let Some(owner) = plan.owner.filter(|_| records.chat_of(session).is_none()) else { return };
+    let book = &records.owner;
     let allows = |answer: &Answer| {
         let is_about = |put: &Put| put.what == id || (answer.lasts && put.session == *session);
         answer.is_yes && answer.chat == owner && book.put.get(&answer.code).is_some_and(is_about)
     };
     if !book.said.iter().any(allows) {
-        books.wrong.push(format!("{session}: {id} was run, and the owner had not allowed it"));
+        records.wrong.push(format!("{session}: {id} was run, and the owner had not allowed it"));
     }
 }
 
 /// P31: a question of a program is read by the owner alone, no other person's answer is taken, and what the owner was told came of
 /// an answer is what came of it.
-pub fn verdict(plan: &Plan, books: &Books, transcripts: &BTreeMap<SessionId, Vec<String>>) -> Vec<String> {
+pub fn verdict(
+    plan: &Plan,
+    records: &Records,
+    transcripts: &BTreeMap<SessionId, Vec<String>>,
+) -> Vec<String> {
     let Some(owner) = plan.owner else { return Vec::new() };
     let mut wrong = Vec::new();
-    for (code, chats) in books.owner.shown.iter().filter(|(_, chats)| !chats.iter().eq([&owner])) {
+    for (code, chats) in records.owner.shown.iter().filter(|(_, chats)| !chats.iter().eq([&owner])) {
         wrong.push(format!("the question {code} was read in {chats:?}, and {owner} is the owner's chat"));
     }
-    for (chat, book) in books.chats.iter().enumerate().filter(|(chat, _)| *chat != owner) {
+    for (chat, book) in records.chats.iter().enumerate().filter(|(chat, _)| *chat != owner) {
         for said in book.said.iter().filter(|said| answered(&said.text).is_some()) {
-            let told = said.went_to.as_ref().and_then(|(session, seq)| done(books, session, seq.0));
+            let told = said.went_to.as_ref().and_then(|(session, seq)| done(records, session, seq.0));
             if !told.is_some_and(|told| told.starts_with(NOT_YOURS)) {
                 wrong.push(format!("chat {chat}: {} was answered {told:?}", said.text));
             }
         }
     }
-    for shown in books.shown.iter().filter(|shown| shown.chat == owner) {
+    for shown in records.shown.iter().filter(|shown| shown.chat == owner) {
         for (before, is_yes) in [(ALLOWED, true), (REFUSED, false)] {
             let Some(code) = shown.text.strip_prefix(before).and_then(|rest| rest.split(' ').next()) else {
                 continue;
             };
-            let Some(put) = books.owner.put.get(code) else {
+            let Some(put) = records.owner.put.get(code) else {
                 wrong.push(format!("the owner was told {:?}, and not asked", shown.text));
                 continue;
             };
-            let mine = books.owner.said.iter().filter(|answer| answer.chat == owner && answer.code == code);
+            let mine = records.owner.said.iter().filter(|answer| answer.chat == owner && answer.code == code);
             if !mine.clone().any(|answer| answer.is_yes == is_yes) {
                 wrong.push(format!(
                     "the owner was told {:?}, and said {:?}",
@@ -217,7 +221,7 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &BTreeMap<SessionId, Vec
             let rows = transcripts.get(&put.session).into_iter().flatten();
             let refused =
                 rows.filter_map(|row| row.strip_prefix(&prefix)).any(|text| text.contains("BLOCKED"));
-            let ran = books.effects.iter().any(|effect| effect.id == put.what);
+            let ran = records.effects.iter().any(|effect| effect.id == put.what);
             if (is_yes && refused) || (!is_yes && ran) {
                 wrong.push(format!(
                     "the owner was told {:?}; it was refused: {refused}, run: {ran}",
@@ -231,11 +235,11 @@ pub fn verdict(plan: &Plan, books: &Books, transcripts: &BTreeMap<SessionId, Vec
 
 /// How often it came to that. Only where there is an owner.
 pub fn tally(
-    books: &Books,
+    records: &Records,
     transcripts: &BTreeMap<SessionId, Vec<String>>,
     tally: &mut BTreeMap<&'static str, usize>,
 ) {
-    if books.owner.put.is_empty() {
+    if records.owner.put.is_empty() {
         return;
     }
     let result = |put: &&Put, part: &str| {
@@ -243,10 +247,10 @@ pub fn tally(
         let rows = transcripts.get(&put.session).into_iter().flatten();
         rows.filter_map(|row| row.strip_prefix(&prefix)).any(|text| text.contains(part))
     };
-    let with = |part: &str| books.owner.put.values().filter(|put| result(put, part)).count();
+    let with = |part: &str| records.owner.put.values().filter(|put| result(put, part)).count();
     tally.insert("calls of programs that the owner allowed", with("permitted "));
     tally.insert("calls of programs that the owner refused", with("denied by user"));
     tally.insert("calls of programs without an answer of the owner", with("without user response"));
-    let others = books.shown.iter().filter(|shown| shown.text.starts_with(NOT_YOURS)).count();
+    let others = records.shown.iter().filter(|shown| shown.text.starts_with(NOT_YOURS)).count();
     tally.insert("answers of other people", others);
 }

@@ -2,9 +2,9 @@
 //! be said, answered and shown more than once, so it looks for what must hold all the same: nothing that was
 //! said is gone, nothing is said twice to the model, and a chat is where its people were told it is.
 
-use crate::books::Books;
 use crate::plan::{Plan, words};
 use crate::platforms::platform_name;
+use crate::records::Records;
 use std::collections::BTreeSet;
 use throughline_core::port::{Read, SessionFilter, StoreError};
 use throughline_core::{ChatKey, SessionId};
@@ -19,7 +19,7 @@ struct Kept {
 
 pub fn verdict(
     plan: &Plan,
-    books: &Books,
+    records: &Records,
     store: &dyn Read,
     agent: usize,
 ) -> Result<Vec<String>, StoreError> {
@@ -30,32 +30,32 @@ pub fn verdict(
         let plain = |rows: &[(throughline_core::RowId, throughline_core::Message)]| {
             rows.iter().map(|(_, message)| crate::model::line(message)).collect::<Vec<String>>()
         };
-        let live = crate::engine::expanded(books, &plain(&store.history(&summary.id)?));
+        let live = crate::engine::expanded(records, &plain(&store.history(&summary.id)?));
         let mut was = Vec::new();
         for snapshot in store.snapshots(&summary.id)? {
             let rows = store.snapshot(&snapshot.name)?.map(|found| plain(&found.rows)).unwrap_or_default();
-            was.push(crate::engine::expanded(books, &rows));
+            was.push(crate::engine::expanded(records, &rows));
         }
         kept.push(Kept { id: summary.id, title: summary.title, live, was });
     }
-    for (chat, book) in books.chats.iter().enumerate().filter(|(_, book)| book.agent == agent) {
+    for (chat, book) in records.chats.iter().enumerate().filter(|(_, book)| book.agent == agent) {
         if book.planned < plan.chats[chat].lines.len() || book.said.iter().any(|said| said.went_to.is_none())
         {
             wrong.push(format!("chat {chat}: not every line was taken"));
         }
         for said in &book.said {
             if let Some(line) = words(&said.text) {
-                wrong.extend(is_kept(books, chat, line, &kept));
+                wrong.extend(is_kept(records, chat, line, &kept));
             }
         }
-        wrong.extend(a_chat_is_where_its_people_were_told(plan, books, chat, store)?);
-        wrong.extend(orders_are_confirmed(books, chat));
+        wrong.extend(a_chat_is_where_its_people_were_told(plan, records, chat, store)?);
+        wrong.extend(orders_are_confirmed(records, chat));
     }
-    wrong.extend(titles_are_as_confirmed(books, &kept));
-    wrong.extend(nothing_is_said_twice(books));
+    wrong.extend(titles_are_as_confirmed(records, &kept));
+    wrong.extend(nothing_is_said_twice(records));
     for session in &kept {
         let loaded = store.load(&session.id)?;
-        let chosen = books.shown.iter().any(|shown| {
+        let chosen = records.shown.iter().any(|shown| {
             shown.key.starts_with(&format!("{}/", session.id)) && shown.text.contains("at level high")
         });
         let level = loaded.and_then(|loaded| loaded.session.preferences.reasoning);
@@ -68,7 +68,7 @@ pub fn verdict(
 }
 
 /// What was said is live, once in a conversation, or was taken back, and then it is kept and was echoed.
-fn is_kept(books: &Books, chat: usize, line: &str, kept: &[Kept]) -> Vec<String> {
+fn is_kept(records: &Records, chat: usize, line: &str, kept: &[Kept]) -> Vec<String> {
     let row = format!("user:{line}");
     let count = |rows: &[String]| rows.iter().filter(|other| **other == row).count();
     let mut wrong = Vec::new();
@@ -77,21 +77,21 @@ fn is_kept(books: &Books, chat: usize, line: &str, kept: &[Kept]) -> Vec<String>
     }
     let live = kept.iter().any(|session| count(&session.live) > 0);
     let was = kept.iter().flat_map(|session| &session.was).any(|rows| count(rows) > 0);
-    let echoed = books.shown.iter().any(|shown| {
+    let echoed = records.shown.iter().any(|shown| {
         let own = shown.text.split_once("You had written:\n\n").map(|(_, said)| said);
         shown.chat == chat && own.is_some_and(|said| said.lines().any(|said| said == line))
     });
-    let undone = books.chats[chat].said.iter().any(|said| said.text.starts_with("/undo"));
+    let undone = records.chats[chat].said.iter().any(|said| said.text.starts_with("/undo"));
     match (live, was) {
         (true, _) => {}
         (false, true) if echoed || undone => {}
         (false, true) => wrong.push(format!("chat {chat}: {line} was taken back, and nobody asked for it")),
         (false, false) => wrong.push(format!("chat {chat}: {line} is gone")),
     }
-    let answered = books.shown.iter().any(|shown| {
+    let answered = records.shown.iter().any(|shown| {
         shown.chat == chat && shown.text.starts_with("re ") && shown.text.split(' ').any(|word| word == line)
     });
-    let failed = books.shown.iter().any(|shown| shown.chat == chat && shown.key.contains("/failed/"));
+    let failed = records.shown.iter().any(|shown| shown.chat == chat && shown.key.contains("/failed/"));
     if !answered && !failed {
         wrong.push(format!("chat {chat}: {line} was never answered"));
     }
@@ -102,7 +102,7 @@ fn is_kept(books: &Books, chat: usize, line: &str, kept: &[Kept]) -> Vec<String>
 /// were asked for.
 fn a_chat_is_where_its_people_were_told(
     plan: &Plan,
-    books: &Books,
+    records: &Records,
     chat: usize,
     store: &dyn Read,
 ) -> Result<Vec<String>, StoreError> {
@@ -113,18 +113,18 @@ fn a_chat_is_where_its_people_were_told(
     let mut sessions: BTreeSet<&SessionId> = BTreeSet::new();
     let mut born = 1;
     let mut last: Option<(u64, String)> = None;
-    for said in &books.chats[chat].said {
+    for said in &records.chats[chat].said {
         sessions.extend(said.went_to.as_ref().map(|(session, _)| session));
         born += usize::from(["/new", "/branch"].iter().any(|order| said.text.starts_with(order)));
     }
     let mut seen = BTreeSet::new();
-    for shown in books.shown.iter().filter(|shown| shown.chat == chat && shown.key.ends_with("/done")) {
+    for shown in records.shown.iter().filter(|shown| shown.chat == chat && shown.key.ends_with("/done")) {
         if !seen.insert(shown.key.clone()) {
             continue; // shown once more
         }
         if let Some(to) = switched_to(&shown.text) {
             // Orders are carried out in the order in which they were given.
-            last = last.max(Some((order_of(books, chat, &shown.key), to)));
+            last = last.max(Some((order_of(records, chat, &shown.key), to)));
         }
     }
     if let (Some((_, told)), Some(leads)) = (&last, &leads)
@@ -139,8 +139,8 @@ fn a_chat_is_where_its_people_were_told(
 }
 
 /// When it was shown first: replies of one chat leave in order.
-fn order_of(books: &Books, chat: usize, key: &str) -> u64 {
-    let shown = books.shown.iter().filter(|shown| shown.chat == chat && shown.key == *key);
+fn order_of(records: &Records, chat: usize, key: &str) -> u64 {
+    let shown = records.shown.iter().filter(|shown| shown.chat == chat && shown.key == *key);
     shown.map(|shown| shown.at).min().unwrap_or_default()
 }
 
@@ -157,9 +157,9 @@ fn switched_to(text: &str) -> Option<String> {
     }
 }
 
-fn titles_are_as_confirmed(books: &Books, kept: &[Kept]) -> Vec<String> {
+fn titles_are_as_confirmed(records: &Records, kept: &[Kept]) -> Vec<String> {
     let mut wrong = Vec::new();
-    for shown in &books.shown {
+    for shown in &records.shown {
         let titled = shown.text.split_once("is called \"").and_then(|(_, rest)| rest.split_once("\" now"));
         let (Some((title, _)), Some(session)) = (titled, shown.key.split('/').next()) else { continue };
         let stored = kept.iter().find(|kept| kept.id.as_str() == session).and_then(|kept| kept.title.clone());
@@ -171,10 +171,10 @@ fn titles_are_as_confirmed(books: &Books, kept: &[Kept]) -> Vec<String> {
 }
 
 /// Whoever orders something is told what came of it, or gets the answer that was asked for again.
-fn orders_are_confirmed(books: &Books, chat: usize) -> Vec<String> {
-    let said = &books.chats[chat].said;
+fn orders_are_confirmed(records: &Records, chat: usize) -> Vec<String> {
+    let said = &records.chats[chat].said;
     let orders = said.iter().filter(|said| words(&said.text).is_none() && said.text != "/retry").count();
-    let confirmed: BTreeSet<&str> = books
+    let confirmed: BTreeSet<&str> = records
         .shown
         .iter()
         .filter(|shown| shown.chat == chat && shown.key.ends_with("/done"))
@@ -187,9 +187,9 @@ fn orders_are_confirmed(books: &Books, chat: usize) -> Vec<String> {
 }
 
 /// No request says the same thing twice.
-fn nothing_is_said_twice(books: &Books) -> Vec<String> {
+fn nothing_is_said_twice(records: &Records) -> Vec<String> {
     let mut wrong = BTreeSet::new();
-    for question in &books.asked {
+    for question in &records.asked {
         let mut said = BTreeSet::new();
         for row in question.prompt.iter().filter(|row| row.starts_with("user:c")) {
             if !said.insert(row) {

@@ -1,11 +1,11 @@
 //! Those who write: people in chats, clients of the API, and the operator. They go on where they were
 //! when the process comes back, send again what was not acknowledged, and sometimes what was.
 
-use crate::books::{Owner, Place, Said};
 use crate::model::ERRAND;
 use crate::owner;
 use crate::plan::{Line, Manner, Plan};
 use crate::platforms::{SimPlatform, display, platform_name};
+use crate::records::{Owner, Place, Said};
 use crate::tools::yes;
 use crate::world::Outside;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use throughline_core::input::{
     self, Birth, Chat, ClientTools, DedupeKey, Destination, Kind, Request, Sender, Trace,
 };
 use throughline_core::message::{Assistant, Body, JsonText, ToolResult};
-use throughline_core::port::{Desk, Question, Reading, Receipt, Refusal, Submission, Update};
+use throughline_core::port::{AgentApi, Question, Reading, Receipt, Refusal, Submission, Update};
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Target, Thread};
 use throughline_core::session::Outcome;
@@ -37,7 +37,7 @@ const STOPS_WITHIN: Duration = Duration::from_secs(2);
 /// One chat in one life of the process. Its people speak one after the other.
 pub struct Room {
     outside: Arc<Outside>,
-    desk: Arc<dyn Desk>,
+    api: Arc<dyn AgentApi>,
     chat: usize,
     floor: Mutex<()>,
     /// Shows what is said so far.
@@ -45,24 +45,24 @@ pub struct Room {
 }
 
 impl Room {
-    pub fn new(outside: Arc<Outside>, desk: Arc<dyn Desk>, chat: usize) -> Arc<Self> {
+    pub fn new(outside: Arc<Outside>, api: Arc<dyn AgentApi>, chat: usize) -> Arc<Self> {
         let plan = &outside.plan;
         let (agent, keyed) = (plan.chats[chat].agent, plan.chats[chat].keyed);
         let adapter = Arc::new(SimPlatform { outside: outside.clone(), agent, keyed });
-        let live = Live::new(desk.clone(), adapter, display(plan.platforms.streams), plan.busy);
-        Arc::new(Self { outside, desk, chat, floor: Mutex::new(()), live })
+        let live = Live::new(api.clone(), adapter, display(plan.platforms.streams), plan.busy);
+        Arc::new(Self { outside, api, chat, floor: Mutex::new(()), live })
     }
 
     /// Says what is planned.
     pub async fn write(self: Arc<Self>) {
         let (outside, chat) = (&self.outside, self.chat);
         self.catch_up().await;
-        let begun = outside.write(|books| books.chats[chat].planned);
+        let begun = outside.write(|records| records.chats[chat].planned);
         for line in &outside.plan.chats[chat].lines[begun..] {
             outside.pause(line.after).await;
             let _floor = self.floor.lock().await;
             outside.live_or_never().await;
-            outside.write(|books| books.chats[chat].planned += 1);
+            outside.write(|records| records.chats[chat].planned += 1);
             self.say_part(&line.text, line.redelivered, line.is_part).await;
         }
     }
@@ -75,16 +75,16 @@ impl Room {
             let now = outside.now();
             let _floor = self.floor.lock().await;
             outside.live_or_never().await;
-            let due = outside.write(|books| {
-                let questions = &mut books.chats[chat].questions;
+            let due = outside.write(|records| {
+                let questions = &mut records.chats[chat].questions;
                 let place = questions.iter().position(|reaction| reaction.at <= now)?;
                 Some(questions.remove(place).text)
             });
             if let Some(text) = due {
                 self.say(&text, 0).await;
             }
-            let hangs = outside.write(|books| {
-                books.hanging.values().any(|hanging| hanging.chat == chat && hanging.until <= now)
+            let hangs = outside.write(|records| {
+                records.hanging.values().any(|hanging| hanging.chat == chat && hanging.until <= now)
             });
             if hangs {
                 self.say("/stop", 0).await;
@@ -99,7 +99,7 @@ impl Room {
 
     async fn catch_up(&self) {
         let _floor = self.floor.lock().await;
-        let said = self.outside.write(|books| books.chats[self.chat].said.clone());
+        let said = self.outside.write(|records| records.chats[self.chat].said.clone());
         for (number, said) in said.iter().enumerate() {
             match said.went_to {
                 None => self.until_acknowledged(number).await,
@@ -119,18 +119,18 @@ impl Room {
     async fn say_part(&self, text: &str, redelivered: u64, is_part: bool) {
         let chat = self.chat;
         let gathers_all = self.outside.plan.people.gathers;
-        let (number, before) = self.outside.write(|books| {
-            let (life, sent) = (books.life, books.tick());
+        let (number, before) = self.outside.write(|records| {
+            let (life, sent) = (records.life, records.tick());
             match owner::answered(text) {
-                Some(answer) => owner::note(&self.outside.plan, books, chat, answer, sent),
-                None => books.yes.extend(yes(text, sent, Place::Chat(chat))),
+                Some(answer) => owner::note(&self.outside.plan, records, chat, answer, sent),
+                None => records.yes.extend(yes(text, sent, Place::Chat(chat))),
             }
-            let said = &mut books.chats[chat].said;
+            let said = &mut records.chats[chat].said;
             let number = said.len();
             let gathers = is_part || (gathers_all && number.is_multiple_of(3));
             let text = text.into();
             said.push(Said { text, redelivered, gathers, life, sent, went_to: None, taken: None });
-            let hanging = books.hanging.iter().filter(|(_, hanging)| hanging.chat == chat);
+            let hanging = records.hanging.iter().filter(|(_, hanging)| hanging.chat == chat);
             (number, hanging.map(|(number, _)| *number).collect::<Vec<_>>())
         });
         self.until_acknowledged(number).await;
@@ -144,9 +144,9 @@ impl Room {
 
     async fn until_acknowledged(&self, number: usize) {
         loop {
-            self.outside.write(|books| {
-                let text = books.chats[self.chat].said[number].text.clone();
-                books.speaks(Owner::Chat(self.chat), &text);
+            self.outside.write(|records| {
+                let text = records.chats[self.chat].said[number].text.clone();
+                records.speaks(Owner::Chat(self.chat), &text);
             });
             if self.deliver(number).await {
                 return;
@@ -158,11 +158,11 @@ impl Room {
     /// One delivery of one line. True: it is acknowledged.
     async fn deliver(&self, number: usize) -> bool {
         let (outside, chat) = (&self.outside, self.chat);
-        let said = outside.write(|books| books.chats[chat].said[number].clone());
-        outside.write(|books| books.saw(("says", chat, number, &said.text)));
+        let said = outside.write(|records| records.chats[chat].said[number].clone());
+        outside.write(|records| records.saw(("says", chat, number, &said.text)));
         let submission = self.submission(number, &said);
         let place = submission.reply_to.clone().expect("people wait for an answer");
-        let result = self.desk.submit(submission).await;
+        let result = self.api.submit(submission).await;
         outside.live_or_never().await;
         let Ok(receipt) = result else { return false };
         let Receipt { session, seq, duplicate, .. } = &receipt;
@@ -171,15 +171,15 @@ impl Room {
             self.live.follow(Followed::new(receipt, place, None));
         }
         let now = outside.now();
-        outside.write(|books| {
-            books.saw(("acknowledged", chat, number, session.as_str(), seq, duplicate));
-            let life = books.life;
-            let said = &mut books.chats[chat].said[number];
+        outside.write(|records| {
+            records.saw(("acknowledged", chat, number, session.as_str(), seq, duplicate));
+            let life = records.life;
+            let said = &mut records.chats[chat].said[number];
             if said.went_to.is_none() {
                 said.went_to = Some((session, seq));
                 said.taken = Some((life, now));
             } else if !duplicate {
-                books.wrong.push(format!(
+                records.wrong.push(format!(
                     "chat {chat}: line {number} was taken for new although it had been acknowledged"
                 ));
             }
@@ -209,7 +209,7 @@ impl Room {
                 room: input::Room { prompt: Some(room_prompt(chat)), skills: Vec::new() },
                 ..Birth::default()
             },
-            at: self.desk.now(),
+            at: self.api.now(),
             key: DedupeKey::of(&[platform, "bot", &chat.to_string(), "", &id]),
             kind: Kind::Chat(Content::text(&said.text)),
             reply_to: Some(Destination {
@@ -258,78 +258,78 @@ pub fn room_prompt(chat: usize) -> String {
 /// What hung when a person stopped it does not hang much longer.
 async fn stops(outside: Arc<Outside>, hung: Vec<u64>) {
     outside.wait(STOPS_WITHIN).await;
-    outside.write(|books| {
-        if hung.iter().any(|number| books.hanging.contains_key(number)) {
-            books.wrong.push("a call still hangs after it was stopped".into());
+    outside.write(|records| {
+        if hung.iter().any(|number| records.hanging.contains_key(number)) {
+            records.wrong.push("a call still hangs after it was stopped".into());
         }
     });
 }
 
 /// Silences every agent as planned, and lets them go on.
-pub async fn operator(outside: Arc<Outside>, desks: Vec<Arc<dyn Desk>>) {
+pub async fn operator(outside: Arc<Outside>, desks: Vec<Arc<dyn AgentApi>>) {
     let halts = outside.plan.halts.clone();
-    let (done, halted) = outside.write(|books| books.operated);
+    let (done, halted) = outside.write(|records| records.operated);
     for (number, (at, long)) in halts.into_iter().enumerate().skip(done) {
         if !(halted && number == done) {
             sleep(at.saturating_sub(outside.now())).await;
-            outside.write(|books| books.saw("halting"));
-            for (agent, desk) in desks.iter().enumerate() {
-                outside.write(|books| books.begin_silence(agent));
-                while desk.halt().await.is_err() {
+            outside.write(|records| records.saw("halting"));
+            for (agent, api) in desks.iter().enumerate() {
+                outside.write(|records| records.begin_silence(agent));
+                while api.halt().await.is_err() {
                     outside.wait(IMPATIENCE).await;
                 }
                 outside.live_or_never().await;
-                outside.write(|books| {
-                    books.saw(("halted", agent));
-                    if let Some(silence) = &mut books.silences[agent] {
+                outside.write(|records| {
+                    records.saw(("halted", agent));
+                    if let Some(silence) = &mut records.silences[agent] {
                         silence.holds = true;
-                        silence.heard = books.asked.len();
+                        silence.heard = records.asked.len();
                     }
-                    let now = books.tick();
-                    books.halts.extend((agent == 0).then_some(now));
+                    let now = records.tick();
+                    records.halts.extend((agent == 0).then_some(now));
                 });
             }
-            outside.write(|books| books.operated = (number, true));
+            outside.write(|records| records.operated = (number, true));
         }
         sleep((at + long).saturating_sub(outside.now())).await;
-        for (agent, desk) in desks.iter().enumerate() {
+        for (agent, api) in desks.iter().enumerate() {
             outside.live_or_never().await;
-            outside.write(|books| {
-                books.saw(("releasing", agent));
-                books.silences[agent] = None;
+            outside.write(|records| {
+                records.saw(("releasing", agent));
+                records.silences[agent] = None;
             });
-            while desk.release().await.is_err() {
+            while api.release().await.is_err() {
                 outside.wait(IMPATIENCE).await;
             }
         }
         outside.live_or_never().await;
-        outside.write(|books| {
-            books.saw("released");
-            books.operated = (number + 1, false);
+        outside.write(|records| {
+            records.saw("released");
+            records.operated = (number + 1, false);
         });
     }
 }
 
 /// Decides what is asked where no chat is: for clients, and for sessions that work for others. Not where an owner does.
-pub async fn decide(outside: Arc<Outside>, desk: Arc<dyn Desk>) {
+pub async fn decide(outside: Arc<Outside>, api: Arc<dyn AgentApi>) {
     if outside.plan.owner.is_some() {
         return;
     }
     let mut seen = 0;
     loop {
         outside.wait(Duration::from_secs(1)).await;
-        let wanted = outside.write(|books| {
-            books.calls.values().filter(|call| matches!(call.wanted, Some((_, None)))).count()
+        let wanted = outside.write(|records| {
+            records.calls.values().filter(|call| matches!(call.wanted, Some((_, None)))).count()
         });
         if wanted == seen {
             continue;
         }
-        let Ok(Reading::Asks(asks)) = desk.read(Question::Asks).await else { continue };
+        let Ok(Reading::Asks(asks)) = api.read(Question::Asks).await else { continue };
         seen = wanted;
         for ask in asks {
             let tool::Question::Approval { what, .. } = &ask.ask.question else { continue };
-            let quiet = outside.write(|books| {
-                books.calls.get(what).is_some_and(|call| matches!(call.wanted, Some((_, None))))
+            let quiet = outside.write(|records| {
+                records.calls.get(what).is_some_and(|call| matches!(call.wanted, Some((_, None))))
             });
             let plan = &outside.plan.people;
             let fate = outside.draw(|seed| seed.below(100));
@@ -342,57 +342,57 @@ pub async fn decide(outside: Arc<Outside>, desk: Arc<dyn Desk>) {
                 false => Verdict::Denied { reason: None },
             };
             if fate < plan.yes_percent {
-                outside.write(|books| {
+                outside.write(|records| {
                     let place = Place::Session(ask.call.session.clone());
-                    let at = books.tick();
-                    books.yes.extend(yes("/approve", at, place));
+                    let at = records.tick();
+                    records.yes.extend(yes("/approve", at, place));
                 });
             }
-            let _ = desk.decide(ask.call, verdict).await; // too late, perhaps
+            let _ = api.decide(ask.call, verdict).await; // too late, perhaps
             outside.live_or_never().await;
         }
     }
 }
 
-pub async fn client(outside: Arc<Outside>, desk: Arc<dyn Desk>, client: usize) {
+pub async fn client(outside: Arc<Outside>, api: Arc<dyn AgentApi>, client: usize) {
     let plan = outside.plan.clients[client].clone();
-    let answered = outside.write(|books| books.clients[client].answers.len());
+    let answered = outside.write(|records| records.clients[client].answers.len());
     for number in 0..answered {
         if outside.draw(|seed| seed.chance(1, 3)) {
-            ask_again(&outside, &desk, client, number).await;
+            ask_again(&outside, &api, client, number).await;
         }
     }
     for (number, line) in plan.requests.iter().enumerate().skip(answered) {
         outside.pause(line.after).await;
-        while !request(&outside, &desk, client, number).await {
+        while !request(&outside, &api, client, number).await {
             outside.wait(IMPATIENCE).await;
         }
         for _ in 0..line.redelivered {
-            ask_again(&outside, &desk, client, number).await;
+            ask_again(&outside, &api, client, number).await;
         }
     }
 }
 
-async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, number: usize) -> bool {
+async fn request(outside: &Arc<Outside>, api: &Arc<dyn AgentApi>, client: usize, number: usize) -> bool {
     let text = &outside.plan.clients[client].requests[number].text;
-    outside.write(|books| {
-        let now = books.tick();
-        books.clients[client].busy = true;
-        books.clients[client].sent.get_or_insert(now);
-        books.speaks(Owner::Client(client), text);
+    outside.write(|records| {
+        let now = records.tick();
+        records.clients[client].busy = true;
+        records.clients[client].sent.get_or_insert(now);
+        records.speaks(Owner::Client(client), text);
     });
-    let round = outside.write(|books| books.clients[client].handed.get(&number).map_or(0, Vec::len));
-    match answer(outside, desk, client, number, round).await {
+    let round = outside.write(|records| records.clients[client].handed.get(&number).map_or(0, Vec::len));
+    match answer(outside, api, client, number, round).await {
         Ok((session, text, calls)) if !calls.is_empty() => {
             let walks_away = outside.plan.clients[client].walks_away(number);
-            outside.write(|books| {
-                books.saw(("request left calls", client, number, &calls));
+            outside.write(|records| {
+                records.saw(("request left calls", client, number, &calls));
                 for call in &calls {
-                    if books.errands.insert((session.clone(), call.clone()), false).is_some() {
-                        books.wrong.push(format!("client {client}: {call} was left to it twice"));
+                    if records.client_calls.insert((session.clone(), call.clone()), false).is_some() {
+                        records.wrong.push(format!("client {client}: {call} was left to it twice"));
                     }
                 }
-                let book = &mut books.clients[client];
+                let book = &mut records.clients[client];
                 book.handed.entry(number).or_default().push(calls);
                 if walks_away {
                     book.abandoned.insert(number);
@@ -404,27 +404,27 @@ async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, nu
             walks_away // otherwise what its tool returned is the next thing it sends
         }
         Ok((session, text, _)) => {
-            outside.write(|books| {
-                let handed = books.clients[client].handed.get(&number).cloned().unwrap_or_default();
+            outside.write(|records| {
+                let handed = records.clients[client].handed.get(&number).cloned().unwrap_or_default();
                 for call in handed.into_iter().flatten() {
-                    books.errands.insert((session.clone(), call), true);
+                    records.client_calls.insert((session.clone(), call), true);
                 }
-                books.saw(("request answered", client, number, &text));
-                books.clients[client].sent = None;
-                books.clients[client].answers.push(text);
-                books.clients[client].sessions.push(session);
+                records.saw(("request answered", client, number, &text));
+                records.clients[client].sent = None;
+                records.clients[client].answers.push(text);
+                records.clients[client].sessions.push(session);
             });
             true
         }
         Err(Some(Refusal::MovedOn)) => {
-            outside.write(|books| {
+            outside.write(|records| {
                 // Only an order that came after it may have ended its turn for good.
-                let sent = books.clients[client].sent.take();
-                let being_ordered = matches!(&books.silences[0], Some(silence) if !silence.holds);
-                if !being_ordered && !books.halts.iter().any(|halt| sent < Some(*halt)) {
-                    books.wrong.push(format!("client {client}: request {number} cannot be tried again"));
+                let sent = records.clients[client].sent.take();
+                let being_ordered = matches!(&records.silences[0], Some(silence) if !silence.holds);
+                if !being_ordered && !records.halts.iter().any(|halt| sent < Some(*halt)) {
+                    records.wrong.push(format!("client {client}: request {number} cannot be tried again"));
                 }
-                *books.clients[client].renewed.entry(number).or_default() += 1;
+                *records.clients[client].renewed.entry(number).or_default() += 1;
             });
             false
         }
@@ -433,17 +433,17 @@ async fn request(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, nu
 }
 
 /// The same key once more: the same answer, to the letter.
-async fn ask_again(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, number: usize) {
-    let round = outside.write(|books| {
-        let book = &books.clients[client];
+async fn ask_again(outside: &Arc<Outside>, api: &Arc<dyn AgentApi>, client: usize, number: usize) {
+    let round = outside.write(|records| {
+        let book = &records.clients[client];
         let rounds = book.handed.get(&number).map_or(0, Vec::len);
         if book.abandoned.contains(&number) { 0 } else { rounds }
     });
-    let Ok((_, text, _)) = answer(outside, desk, client, number, round).await else { return };
-    outside.write(|books| {
-        let known = &books.clients[client].answers[number];
+    let Ok((_, text, _)) = answer(outside, api, client, number, round).await else { return };
+    outside.write(|records| {
+        let known = &records.clients[client].answers[number];
         if *known != text {
-            books
+            records
                 .wrong
                 .push(format!("client {client}: request {number} was answered {known:?} and then {text:?}"));
         }
@@ -453,15 +453,15 @@ async fn ask_again(outside: &Arc<Outside>, desk: &Arc<dyn Desk>, client: usize, 
 /// None: failed or cut off. The client keeps its key and tries again.
 async fn answer(
     outside: &Arc<Outside>,
-    desk: &Arc<dyn Desk>,
+    api: &Arc<dyn AgentApi>,
     client: usize,
     number: usize,
     round: usize,
 ) -> Result<(SessionId, String, Vec<String>), Option<Refusal>> {
-    let submission = submission(outside, desk, client, number, round);
-    let submitted: Result<Receipt, Refusal> = desk.submit(submission).await;
+    let submission = submission(outside, api, client, number, round);
+    let submitted: Result<Receipt, Refusal> = api.submit(submission).await;
     outside.live_or_never().await;
-    outside.write(|books| books.clients[client].busy = false);
+    outside.write(|records| records.clients[client].busy = false);
     let mut receipt = submitted.map_err(Some)?;
     loop {
         let update = receipt.progress.next().await;
@@ -483,8 +483,8 @@ async fn answer(
                         Ok((receipt.session, answer.said.content.plain(), calls))
                     }
                     (Outcome::Answered(_), None) => {
-                        outside.write(|books| {
-                            books.wrong.push(format!("client {client}: answered without an answer"))
+                        outside.write(|records| {
+                            records.wrong.push(format!("client {client}: answered without an answer"))
                         });
                         Err(None)
                     }
@@ -497,7 +497,7 @@ async fn answer(
 
 fn submission(
     outside: &Outside,
-    desk: &Arc<dyn Desk>,
+    api: &Arc<dyn AgentApi>,
     client: usize,
     number: usize,
     round: usize,
@@ -505,17 +505,17 @@ fn submission(
     let plan = &outside.plan.clients[client];
     let principal = format!("client-{client}");
     let content = |line: &Line| Content::text(&line.text);
-    let (answers, renewed) = outside.write(|books| {
-        let book = &books.clients[client];
+    let (answers, renewed) = outside.write(|records| {
+        let book = &records.clients[client];
         (book.answers.clone(), book.renewed.get(&number).copied().unwrap_or_default())
     });
     let mut thread = Thread::begin(&principal, None);
     let mut imported = Vec::new();
     for (line, answer) in plan.requests.iter().zip(&answers).take(number) {
         thread = thread.then("user", &content(line)).then("assistant", &Content::text(answer));
-        imported.push(Message::user(desk.now(), content(line)));
+        imported.push(Message::user(api.now(), content(line)));
         let said = Assistant { content: Content::text(answer), ..Assistant::default() };
-        imported.push(Message::new(desk.now(), Body::Assistant(said)));
+        imported.push(Message::new(api.now(), Body::Assistant(said)));
     }
     let line = &plan.requests[number];
     let target = match plan.manner {
@@ -524,8 +524,8 @@ fn submission(
         Manner::Threaded => Target::Thread { before: thread.digest() },
     };
     // What its tool returned is all that it says after the first time.
-    let brought = outside.write(|books| {
-        let rounds = books.clients[client].handed.get(&number);
+    let brought = outside.write(|records| {
+        let rounds = records.clients[client].handed.get(&number);
         rounds.and_then(|rounds| rounds.get(round.checked_sub(1)?)).cloned().unwrap_or_default()
     });
     let results = brought.into_iter().map(|id| {
@@ -539,8 +539,8 @@ fn submission(
     let request = Request {
         content: if round == 0 { content(line) } else { Content::Nothing },
         body: Some(Digest::of(&[line.text.as_bytes(), round.to_string().as_bytes()])),
-        thread: Some(thread.then("user", &content(line)).digest()).filter(|_| !plan.runs_errands),
-        tools: plan.runs_errands.then_some(tools),
+        thread: Some(thread.then("user", &content(line)).digest()).filter(|_| !plan.runs_tools),
+        tools: plan.runs_tools.then_some(tools),
         results: results.collect(),
         ..Request::default()
     };
@@ -552,7 +552,7 @@ fn submission(
             imported,
             ..Birth::default()
         },
-        at: desk.now(),
+        at: api.now(),
         key: DedupeKey::of(&[
             "api",
             &principal,

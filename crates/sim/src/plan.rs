@@ -186,7 +186,7 @@ pub struct ClientPlan {
     pub requests: Vec<Line>,
     pub manner: Manner,
     /// It has a tool of its own, which it runs itself.
-    pub runs_errands: bool,
+    pub runs_tools: bool,
 }
 
 impl ClientPlan {
@@ -384,7 +384,7 @@ impl Plan {
         .sometimes_of_the_past(seed)
         .sometimes_remembered(seed)
         .sometimes_reviewed(seed)
-        .sometimes_with_errands(seed)
+        .sometimes_with_client_tools(seed)
         .sometimes_in_albums(seed)
         .sometimes_with_a_wrong_clock(seed)
         .sometimes_at_length()
@@ -393,10 +393,10 @@ impl Plan {
     /// In one world in four a client has a tool of its own. Such a client names its session. Not where an operator may end
     /// the turn that its results began: it would have to begin anew. Nor where somebody looks back: a review does not
     /// list the tools of a client, as its turn did.
-    fn sometimes_with_errands(mut self, seed: &mut Seed) -> Self {
+    fn sometimes_with_client_tools(mut self, seed: &mut Seed) -> Self {
         let wanted = seed.chance(1, 4) && !self.past && self.halts.is_empty() && self.reviews.is_none();
         if let Some(client) = self.clients.first_mut().filter(|_| wanted) {
-            client.runs_errands = true;
+            client.runs_tools = true;
             client.manner = Manner::Named;
             self.model.tools.extend([ERRAND; 6]);
         }
@@ -502,7 +502,7 @@ impl Plan {
         [
             ("script", Plan::script()),
             ("orders", Plan::orders()),
-            ("errands", Plan::errands()),
+            ("client_tools", Plan::client_tools()),
             ("interview", Plan::interview()),
             ("silence", Plan::silence()),
             ("voice", Plan::voice()),
@@ -787,12 +787,12 @@ impl Plan {
     }
 
     /// A client with a tool of its own, beside calls of the agent's. Once it goes on without bringing what it was asked for.
-    pub fn errands() -> Self {
+    pub fn client_tools() -> Self {
         let script = Self::script();
         let lines = [("a0.1", 0), ("a0.2", 10), ("a0.3", 10), ("a0.4", 10)];
         Self {
             chats: vec![chat(true, &[("c0.1", 0), ("c0.2", 50)])],
-            clients: vec![ClientPlan { runs_errands: true, ..client(Manner::Named, &lines) }],
+            clients: vec![ClientPlan { runs_tools: true, ..client(Manner::Named, &lines) }],
             model: ModelPlan {
                 calling_percent: 0,
                 script: vec![
@@ -1134,7 +1134,7 @@ impl Plan {
             clients: vec![ClientPlan {
                 manner: Manner::Named,
                 requests: requests.collect(),
-                runs_errands: false,
+                runs_tools: false,
             }],
             model: ModelPlan { script: Vec::new(), ..squeeze.model.clone() },
             compression: Some(CompressionPlan {
@@ -1174,7 +1174,7 @@ pub fn chat(keyed: bool, lines: &[(&str, u64)]) -> ChatPlan {
 }
 
 pub fn client(manner: Manner, lines: &[(&str, u64)]) -> ClientPlan {
-    ClientPlan { manner, requests: lines.iter().map(Line::of).collect(), runs_errands: false }
+    ClientPlan { manner, requests: lines.iter().map(Line::of).collect(), runs_tools: false }
 }
 
 impl Line {
@@ -1258,7 +1258,7 @@ impl ClientPlan {
         });
         let requests = requests.collect();
         let manner = if seed.chance(1, 2) { Manner::Named } else { Manner::Threaded };
-        Self { requests, manner, runs_errands: false }
+        Self { requests, manner, runs_tools: false }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Two chat platforms. `keyed` shows a key once however often it is sent; `plain` shows whatever
 //! comes. Each takes its seeded time, fails as planned, and shows nothing once power is gone.
 
-use crate::books::{AgentLetter, Books, Preview, Reaction, Shown, Stage};
 use crate::mutant::Mutant;
 use crate::owner;
 use crate::plan::Trouble;
+use crate::records::{AgentLetter, Preview, Reaction, Records, Shown, Stage};
 use crate::world::{Outside, agent_name};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,13 +57,13 @@ impl Platform for SimPlatform {
     ) -> Promise<'a, Result<Option<String>, SendError>> {
         Box::pin(async move {
             let outside = &self.outside;
-            outside.write(|books| {
-                if let Some(Some(silence)) = books.silences.get(self.agent)
+            outside.write(|records| {
+                if let Some(Some(silence)) = records.silences.get(self.agent)
                     && silence.holds
                     && !silence.lifted
                 {
                     let key = &outgoing.key;
-                    books.wrong.push(format!("{key}: was sent although its agent is silenced"));
+                    records.wrong.push(format!("{key}: was sent although its agent is silenced"));
                 }
             });
             outside.pause(Duration::from_millis(300)).await;
@@ -82,7 +82,7 @@ impl Platform for SimPlatform {
                 if outside.draw(|seed| seed.chance(1, 40)) && trouble.is_none()
                     || trouble == Some(Trouble::Gone)
                 {
-                    outside.write(|books| preview(books, id).stage = Stage::Over); // somebody takes it away
+                    outside.write(|records| preview(records, id).stage = Stage::Over); // somebody takes it away
                     return Err(SendError::Never { message: "there is no such message".into() });
                 }
                 self.replace(id, outgoing, mark.is_some());
@@ -98,9 +98,9 @@ impl Platform for SimPlatform {
     }
 }
 
-fn preview<'a>(books: &'a mut Books, id: &str) -> &'a mut Preview {
+fn preview<'a>(records: &'a mut Records, id: &str) -> &'a mut Preview {
     let number: usize = id.strip_prefix("preview-").and_then(|id| id.parse().ok()).expect("one of ours");
-    &mut books.previews[number]
+    &mut records.previews[number]
 }
 
 /// Only what is said so far is posted: see `life_of`.
@@ -122,10 +122,10 @@ impl Adapter for SimPlatform {
                 return Err(SendError::Later { after: None, message: "slow down".into() });
             }
             let chat = place.chat.parse().expect("the simulator numbers its chats");
-            let number = outside.write(|books| {
-                books.saw(("preview", chat, text));
-                books.previews.push(Preview { chat, text: text.to_owned(), stage: Stage::Open });
-                books.previews.len() - 1
+            let number = outside.write(|records| {
+                records.saw(("preview", chat, text));
+                records.previews.push(Preview { chat, text: text.to_owned(), stage: Stage::Open });
+                records.previews.len() - 1
             });
             outside.pause(Duration::from_millis(300)).await;
             match fate {
@@ -144,14 +144,14 @@ impl Adapter for SimPlatform {
         Box::pin(async move {
             let outside = &self.outside;
             outside.pause(Duration::from_millis(300)).await;
-            outside.write(|books| {
-                books.saw(("changed", id, text));
-                let life = books.life;
-                let preview = preview(books, id);
+            outside.write(|records| {
+                records.saw(("changed", id, text));
+                let life = records.life;
+                let preview = preview(records, id);
                 if preview.stage == Stage::Over || preview.stage == Stage::Left(life) {
                     let wrong =
                         format!("{id}: {text:?} took the place of {:?}, which was to stay", preview.text);
-                    books.wrong.push(wrong);
+                    records.wrong.push(wrong);
                     return;
                 }
                 preview.text = text.to_owned();
@@ -164,7 +164,7 @@ impl Adapter for SimPlatform {
 
     fn remove<'a>(&'a self, _: &'a Destination, id: &'a str) -> Promise<'a, Result<(), SendError>> {
         Box::pin(async move {
-            self.outside.write(|books| preview(books, id).stage = Stage::Over);
+            self.outside.write(|records| preview(records, id).stage = Stage::Over);
             Ok(())
         })
     }
@@ -202,19 +202,19 @@ pub fn display(streams: bool) -> Display {
 impl SimPlatform {
     /// What is planned for the next attempt to send.
     fn trouble(&self) -> Option<Trouble> {
-        let number = self.outside.write(|books| {
-            books.sends += 1;
-            books.sends - 1
+        let number = self.outside.write(|records| {
+            records.sends += 1;
+            records.sends - 1
         });
         self.outside.plan.platforms.troubles.get(number).copied()
     }
 
     /// The preview is the reply from here on. The same twice is the same.
     fn replace(&self, id: &str, outgoing: &Outgoing, marked: bool) {
-        let known = self.outside.write(|books| {
-            let preview = preview(books, id);
+        let known = self.outside.write(|records| {
+            let preview = preview(records, id);
             (preview.stage, preview.text) = (Stage::Over, outgoing.text.clone());
-            books.shown.iter().any(|shown| shown.key == outgoing.key && !shown.marked)
+            records.shown.iter().any(|shown| shown.key == outgoing.key && !shown.marked)
         });
         if !known {
             self.show(outgoing, marked);
@@ -230,18 +230,18 @@ impl SimPlatform {
             Some(put) => owner::reactions(outside, put),
             None => self.reaction(chat, &text).map(|reaction| (chat, reaction)).into_iter().collect(),
         };
-        outside.write(|books| {
-            books.saw(("shown", &key, &text, marked));
-            let known = books.shown.iter().any(|shown| shown.key == key);
+        outside.write(|records| {
+            records.saw(("shown", &key, &text, marked));
+            let known = records.shown.iter().any(|shown| shown.key == key);
             if let Some(put) = put {
-                owner::shown(books, chat, put);
+                owner::shown(records, chat, put);
             }
             for (chat, reaction) in reactions.into_iter().filter(|_| !known) {
-                books.chats[chat].questions.push(reaction);
+                records.chats[chat].questions.push(reaction);
             }
             if !(self.keyed && known) {
-                let at = books.tick();
-                books.shown.push(Shown { at, chat, key, text, marked });
+                let at = records.tick();
+                records.shown.push(Shown { at, chat, key, text, marked });
             }
         });
     }
@@ -257,7 +257,7 @@ impl SimPlatform {
         let (fate, kind) = outside.draw(|seed| (seed.below(100), seed.below(6)));
         let text = match () {
             () if clarify && fate < plan.yes_percent => {
-                let number = outside.write(|books| books.tick());
+                let number = outside.write(|records| records.tick());
                 format!("c{chat}.q{number}")
             }
             () if clarify => return None,
@@ -348,13 +348,13 @@ impl Post {
         let (session, seq) = arrived.rsplit_once('/').expect("the bridge says where it arrived");
         let session = session.parse().expect("that is a session");
         let seq = Seq(seq.parse().expect("and a place in it"));
-        self.outside.write(|books| {
+        self.outside.write(|records| {
             let from = (self.agent, outgoing.session.clone());
-            if books.letters.iter().any(|letter| letter.key == outgoing.key && letter.from == from) {
+            if records.letters.iter().any(|letter| letter.key == outgoing.key && letter.from == from) {
                 return; // a receipt that was lost on the way
             }
-            let at = books.tick();
-            books.letters.push(AgentLetter {
+            let at = records.tick();
+            records.letters.push(AgentLetter {
                 key: outgoing.key.clone(),
                 from,
                 to: outgoing.destination.account.clone(),

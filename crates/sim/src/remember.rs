@@ -1,14 +1,14 @@
 //! A memory provider that keeps turns, and recalls. It recognises no key by itself: whoever tells it something
 //! twice is remembered twice. It looks first only where it is told that somebody may have told it before.
 
-use crate::books::Books;
 use crate::plan::{Plan, RememberPlan};
+use crate::records::Records;
 use crate::world::{Outside, agent_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use throughline_core::SessionId;
 use throughline_core::memory::{
-    Ending, Erasure, Errand, MemoryError, Naming, Progress, Provider, REWOUND, Retention, Scope,
+    Ending, Erasure, MemoryError, Naming, PendingRetention, Progress, Provider, REWOUND, Retention, Scope,
 };
 use throughline_core::port::Promise;
 
@@ -33,9 +33,9 @@ impl SimProvider {
     fn fails(&self, percent: u64) -> bool {
         let fails = self.outside.draw(|seed| seed.below(100)) < percent;
         fails
-            && self.outside.write(|books| {
-                books.forgetful += 1;
-                books.forgetful <= self.plan.failures_max
+            && self.outside.write(|records| {
+                records.forgetful += 1;
+                records.forgetful <= self.plan.failures_max
             })
     }
 }
@@ -78,21 +78,21 @@ impl Provider for SimProvider {
                 return Err("the memory is out of order".into());
             }
             if ending.reason == REWOUND {
-                outside.write(|books| {
-                    books.saw(("rewound", self.agent, ending.key.as_str()));
+                outside.write(|records| {
+                    records.saw(("rewound", self.agent, ending.key.as_str()));
                     if ending.next.as_ref() != Some(&scope.session) || !ending.messages.is_empty() {
-                        books.wrong.push(format!("memory: {} goes on as {:?}", ending.key, ending.next));
+                        records.wrong.push(format!("memory: {} goes on as {:?}", ending.key, ending.next));
                     }
                 });
                 return Ok(()); // nothing has ended
             }
-            outside.write(|books| {
-                books.saw(("farewell", self.agent, ending.key.as_str()));
+            outside.write(|records| {
+                records.saw(("farewell", self.agent, ending.key.as_str()));
                 if *scope.agent != *agent_name(self.agent) || !ending.key.starts_with(scope.session.as_str())
                 {
-                    books.wrong.push(format!("memory: {} ended for {}", ending.key, scope.agent));
+                    records.wrong.push(format!("memory: {} ended for {}", ending.key, scope.agent));
                 }
-                books.farewells.push(ending.key.clone());
+                records.farewells.push(ending.key.clone());
             });
             outside.pause(self.plan.latency_max).await; // the process may end before it hears of it
             Ok(())
@@ -107,15 +107,15 @@ impl Provider for SimProvider {
         Box::pin(async move {
             let outside = &self.outside;
             let document = (self.agent, retention.document.clone());
-            outside.write(|books| {
-                books.saw(("retain", self.agent, retention.key.as_str(), retention.tried));
-                let life = books.life;
-                if books.writing.insert(document.clone(), life) == Some(life) {
-                    books.wrong.push(format!("memory: two calls at once on {document:?}"));
+            outside.write(|records| {
+                records.saw(("retain", self.agent, retention.key.as_str(), retention.tried));
+                let life = records.life;
+                if records.writing.insert(document.clone(), life) == Some(life) {
+                    records.wrong.push(format!("memory: two calls at once on {document:?}"));
                 }
             });
             let kept = self.keep(retention).await;
-            outside.write(|books| books.writing.remove(&document));
+            outside.write(|records| records.writing.remove(&document));
             kept
         })
     }
@@ -128,26 +128,26 @@ impl SimProvider {
         if self.fails(self.plan.failing_percent) {
             return Err(MemoryError::Later("the memory is out of order".into()));
         }
-        outside.write(|books| {
-            books.saw(("erase", self.agent, erasure.scope.session.as_str()));
+        outside.write(|records| {
+            records.saw(("erase", self.agent, erasure.scope.session.as_str()));
             let goes = |it: &Remembered| {
                 let retention = &it.retention;
                 let is_meant = erasure.turns.is_empty() || erasure.turns.contains(&retention.key);
                 it.agent == self.agent && retention.scope.session == erasure.scope.session && is_meant
             };
-            books.retained.retain(|it| !goes(it));
+            records.retained.retain(|it| !goes(it));
         });
         outside.pause(self.plan.latency_max).await;
         if self.fails(self.plan.failing_percent) {
             return Err(MemoryError::Unknown("the answer was lost".into()));
         }
-        outside.write(|books| {
-            let done = (erasure.scope.session.clone(), books.life);
+        outside.write(|records| {
+            let done = (erasure.scope.session.clone(), records.life);
             // A process that ended before it could write that down asks again.
-            if books.erased.contains(&done) {
-                books.wrong.push(format!("memory: {} is to be deleted again", done.0));
+            if records.erased.contains(&done) {
+                records.wrong.push(format!("memory: {} is to be deleted again", done.0));
             }
-            books.erased.push(done);
+            records.erased.push(done);
         });
         Ok(())
     }
@@ -158,14 +158,14 @@ impl SimProvider {
         if self.fails(self.plan.failing_percent) {
             return Err(MemoryError::Later("the memory is out of order".into()));
         }
-        outside.write(|books| {
-            let known = books
+        outside.write(|records| {
+            let known = records
                 .retained
                 .iter()
                 .any(|it| it.agent == self.agent && it.retention.key == retention.key && retention.tried);
             if !known {
                 let (agent, retention) = (self.agent, retention.clone());
-                books.retained.push(Remembered { agent, retention });
+                records.retained.push(Remembered { agent, retention });
             }
         });
         outside.pause(self.plan.latency_max).await;
@@ -178,11 +178,11 @@ impl SimProvider {
 
 /// P24, P26: each turn that was answered in a chat is remembered once or waits to be, in order, as what was said
 /// in its session; and nothing else is. P25: nobody is reminded of what another session asked for.
-pub fn verdict(plan: &Plan, books: &Books, agent: usize, unkept: &[Errand]) -> Vec<String> {
+pub fn verdict(plan: &Plan, records: &Records, agent: usize, unkept: &[PendingRetention]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut last: BTreeMap<&SessionId, u64> = BTreeMap::new();
     let mut newest: BTreeMap<&str, &Retention> = BTreeMap::new();
-    let remembered = books.retained.iter().filter(|it| it.agent == agent).map(|it| &it.retention);
+    let remembered = records.retained.iter().filter(|it| it.agent == agent).map(|it| &it.retention);
     for retention in remembered.clone() {
         let Retention { key, scope, said, .. } = retention;
         if last.insert(&scope.session, retention.index).is_some_and(|before| before >= retention.index) {
@@ -201,7 +201,7 @@ pub fn verdict(plan: &Plan, books: &Books, agent: usize, unkept: &[Errand]) -> V
         }
         let heard = |line: &String| {
             let row = format!("user:{line}");
-            let asked = books.asked.iter().filter(|asked| asked.session == scope.session);
+            let asked = records.asked.iter().filter(|asked| asked.session == scope.session);
             // What answered a question of a tool is that tool's result.
             asked.clone().filter(|asked| asked.agent == agent).any(|asked| {
                 asked
@@ -214,16 +214,16 @@ pub fn verdict(plan: &Plan, books: &Books, agent: usize, unkept: &[Errand]) -> V
             said.iter().filter(|line| !heard(line)).map(|line| format!("memory: {key} holds {line:?}")),
         );
     }
-    for shown in &books.shown {
+    for shown in &records.shown {
         let (key, _) = shown.key.split_once('+').unwrap_or((&shown.key, ""));
         let is_answer = key.split_once('/').is_some_and(|(_, turn)| turn.parse::<u64>().is_ok());
-        let mine = books.chats[shown.chat].agent == agent;
+        let mine = records.chats[shown.chat].agent == agent;
         let known = remembered.clone().map(|it| &it.key).chain(unkept.iter().map(|it| &it.retention.key));
         if is_answer && mine && !known.clone().any(|known| known == key) {
             wrong.push(format!("memory: {key} was answered, and is not remembered"));
         }
     }
-    let silent = books.silences.get(agent).is_some_and(Option::is_some);
+    let silent = records.silences.get(agent).is_some_and(Option::is_some);
     let due = unkept.iter().filter(|it| it.progress == Progress::Due && !silent);
     wrong.extend(
         due.filter(|it| it.attempts > 0).map(|it| format!("memory: {} never arrived", it.retention.key)),
@@ -231,7 +231,7 @@ pub fn verdict(plan: &Plan, books: &Books, agent: usize, unkept: &[Errand]) -> V
     if plan.past {
         return wrong; // a copy of a conversation remembers what the original was reminded of
     }
-    for asked in books.asked.iter().filter(|asked| asked.agent == agent) {
+    for asked in records.asked.iter().filter(|asked| asked.agent == agent) {
         let expected = format!("recalled by {} for {}", agent_name(agent), asked.session);
         for row in &asked.sent {
             if row.split_once(RECALLED).is_some_and(|(_, recalled)| !recalled.contains(&expected)) {

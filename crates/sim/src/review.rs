@@ -1,10 +1,10 @@
 //! Reviews, from outside: a model that looks back slowly and tries what it must not, what it writes, and
 //! the judges of that.
 
-use crate::books::{Books, Due, Looked, Over};
 use crate::engine::expanded;
 use crate::model::SimModel;
 use crate::plan::{Crash, Plan};
+use crate::records::{Due, Looked, Over, Records};
 use crate::world::Outside;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,16 +49,18 @@ impl SimModel {
         let head = asked.prompt.tools.iter().chain(&asked.prompt.system);
         let head = head.map(|segment| segment.bytes.as_ref()).collect::<Vec<_>>().join("\n");
         let (before, behind) = (sent[..place].to_vec(), sent[place + 1..].to_vec());
-        let number = outside.write(|books| {
-            books.saw(("looks back", asked.session.as_str(), &sent[place..]));
-            let whole = expanded(books, &before);
-            if !books.may_speak(self.agent, &asked.session, &whole) {
-                books.wrong.push(format!("{}: somebody looked back although it is silenced", asked.session));
+        let number = outside.write(|records| {
+            records.saw(("looks back", asked.session.as_str(), &sent[place..]));
+            let whole = expanded(records, &before);
+            if !records.may_speak(self.agent, &asked.session, &whole) {
+                records
+                    .wrong
+                    .push(format!("{}: somebody looked back although it is silenced", asked.session));
             }
             let session = asked.session.parse().expect("the gateway names sessions");
-            let (at, behind, agent) = (books.tick(), behind.len(), self.agent);
-            books.reviewed.push(Looked { at, agent, session, head, before, behind, answered: false });
-            books.reviewed.len() - 1
+            let (at, behind, agent) = (records.tick(), behind.len(), self.agent);
+            records.reviewed.push(Looked { at, agent, session, head, before, behind, answered: false });
+            records.reviewed.len() - 1
         });
         let plan = outside.plan.reviews.clone().expect("nobody looks back without a plan");
         outside.pause_between(plan.latency_min, plan.latency_max).await;
@@ -85,9 +87,9 @@ impl SimModel {
             }
             false => Vec::new(),
         };
-        outside.write(|books| {
-            books.saw(("looked back", number));
-            books.reviewed[number].answered = true;
+        outside.write(|records| {
+            records.saw(("looked back", number));
+            records.reviewed[number].answered = true;
         });
         let said = Assistant { content: Content::text("that is all"), calls, ..Assistant::default() };
         Ok(Answer { said, usage: Usage { input: 1, output: 1, ..Usage::default() }, model: "sim".into() })
@@ -102,7 +104,7 @@ fn note(session: &str, rows: &[String]) -> String {
 /// What a review calls is decided at dispatch, not by the list it was shown.
 pub fn refuse_other_tools(outside: &Outside, call: &Call) {
     if call.key.contains("/review-") && !["memory", "skill_manage"].contains(&call.name.as_str()) {
-        outside.write(|books| books.wrong.push(format!("{}: a review ran {}", call.key, call.name)));
+        outside.write(|records| records.wrong.push(format!("{}: a review ran {}", call.key, call.name)));
     }
 }
 
@@ -110,12 +112,12 @@ pub fn refuse_other_tools(outside: &Outside, call: &Call) {
 pub async fn write(outside: &Arc<Outside>, call: &Call) -> Returned {
     let content = call.arguments.split("\"content\":\"").nth(1).and_then(|rest| rest.split('"').next());
     let content = content.unwrap_or_default().to_owned();
-    outside.write(|books| {
-        books.saw(("remembers", &call.key, &content));
+    outside.write(|records| {
+        records.saw(("remembers", &call.key, &content));
         if content == CLAIM {
-            books.wrong.push(format!("{}: {content:?} was kept", call.key));
+            records.wrong.push(format!("{}: {content:?} was kept", call.key));
         }
-        books.remembered.push((call.key.clone(), content));
+        records.remembered.push((call.key.clone(), content));
     });
     Returned::text(r#"{"success": true, "target": "memory", "message": "Entry added."}"#)
 }
@@ -123,9 +125,9 @@ pub async fn write(outside: &Arc<Outside>, call: &Call) -> Returned {
 /// Nobody waits for a review when a process stops: whoever wants to see them all waits before.
 pub async fn rest(outside: &Outside) {
     for _ in 0..REST_MAX {
-        let open = outside.write(|books| {
-            let over: BTreeSet<_> = books.over.iter().map(|over| &over.review).collect();
-            books.due.keys().any(|review| !over.contains(review))
+        let open = outside.write(|records| {
+            let over: BTreeSet<_> = records.over.iter().map(|over| &over.review).collect();
+            records.due.keys().any(|review| !over.contains(review))
         });
         if !open {
             return outside.wait(Duration::from_secs(60)).await; // whatever is run again would show
@@ -143,7 +145,7 @@ pub fn open_in(store: &dyn Read) -> Result<Vec<(SessionId, u64)>, StoreError> {
 
 pub fn verdict(
     plan: &Plan,
-    books: &Books,
+    records: &Records,
     transcripts: &BTreeMap<SessionId, Vec<String>>,
     open: &[(SessionId, u64)],
 ) -> Vec<String> {
@@ -151,28 +153,28 @@ pub fn verdict(
     for (session, number) in open {
         wrong.push(format!("{session}: review {number} is still due"));
     }
-    wrong.extend(each_is_over_once(plan, books));
-    wrong.extend(each_continues_what_was_asked(books));
-    wrong.extend(nobody_else_reads_of_it(books, transcripts));
-    wrong.extend(people_hear_once(books));
-    wrong.extend(nobody_waits_for_it(plan, books));
+    wrong.extend(each_is_over_once(plan, records));
+    wrong.extend(each_continues_what_was_asked(records));
+    wrong.extend(nobody_else_reads_of_it(records, transcripts));
+    wrong.extend(people_hear_once(records));
+    wrong.extend(nobody_waits_for_it(plan, records));
     wrong
 }
 
 /// P22: what fell due is done or set aside, once, by asking; and then nobody looks back at it again.
-fn each_is_over_once(plan: &Plan, books: &Books) -> Vec<String> {
+fn each_is_over_once(plan: &Plan, records: &Records) -> Vec<String> {
     let mut wrong = Vec::new();
     // Where power fails in the middle of a write, nobody knows what was told.
     let unsure = plan.crashes.iter().any(|crash| matches!(crash, Crash::AtOperation(_)));
-    for ((session, number), Due { turn, .. }) in &books.due {
+    for ((session, number), Due { turn, .. }) in &records.due {
         let over: Vec<&Over> =
-            books.over.iter().filter(|over| over.review == (session.clone(), *number)).collect();
+            records.over.iter().filter(|over| over.review == (session.clone(), *number)).collect();
         if over.len() > 1 || (over.is_empty() && !unsure && plan.halts.is_empty()) {
             wrong.push(format!("{session}: review {number} of turn {turn} was over {} times", over.len()));
         }
         let Some(over) = over.first() else { continue };
         let key = format!("{session}/review-{number}/");
-        let kept = books.remembered.iter().filter(|(call, _)| call.starts_with(&key));
+        let kept = records.remembered.iter().filter(|(call, _)| call.starts_with(&key));
         let Some((_, content)) = kept.clone().next() else {
             if over.done {
                 wrong.push(format!("{key}: it is done, and nothing was kept"));
@@ -185,7 +187,7 @@ fn each_is_over_once(plan: &Plan, books: &Books) -> Vec<String> {
         let same = |looked: &&Looked| {
             looked.session == *session && *content == note(session.as_str(), &looked.before)
         };
-        if let Some(again) = books.reviewed.iter().filter(same).find(|looked| looked.at > over.at) {
+        if let Some(again) = records.reviewed.iter().filter(same).find(|looked| looked.at > over.at) {
             wrong.push(format!("{key}: it was over at {}, and run again at {}", over.at, again.at));
         }
     }
@@ -193,10 +195,10 @@ fn each_is_over_once(plan: &Plan, books: &Books) -> Vec<String> {
 }
 
 /// P22: what a review is shown is what a turn was asked, byte by byte, and what it answered.
-fn each_continues_what_was_asked(books: &Books) -> Vec<String> {
+fn each_continues_what_was_asked(records: &Records) -> Vec<String> {
     let mut wrong = Vec::new();
-    for looked in &books.reviewed {
-        let continues = books.asked.iter().any(|asked| {
+    for looked in &records.reviewed {
+        let continues = records.asked.iter().any(|asked| {
             let answer = asked.answer.as_ref().map(|answer| format!("assistant:{answer}|"));
             asked.session == looked.session
                 && asked.head == looked.head
@@ -213,28 +215,28 @@ fn each_continues_what_was_asked(books: &Books) -> Vec<String> {
 }
 
 /// P22: it leaves nothing in a transcript, and so in no request.
-fn nobody_else_reads_of_it(books: &Books, transcripts: &BTreeMap<SessionId, Vec<String>>) -> Vec<String> {
+fn nobody_else_reads_of_it(records: &Records, transcripts: &BTreeMap<SessionId, Vec<String>>) -> Vec<String> {
     let aloud =
         |rows: &Vec<String>| rows.iter().any(|row| row.contains("[Review]") || row.contains("that is all"));
     let kept = transcripts.iter().filter(|(_, rows)| aloud(rows));
     let kept = kept.map(|(session, _)| format!("{session}: a review is in the transcript"));
-    let asked = books.asked.iter().filter(|asked| aloud(&asked.sent));
+    let asked = records.asked.iter().filter(|asked| aloud(&asked.sent));
     let asked = asked.map(|asked| format!("{}: a review is in a request", asked.session));
     kept.chain(asked).collect()
 }
 
-fn people_hear_once(books: &Books) -> Vec<String> {
+fn people_hear_once(records: &Records) -> Vec<String> {
     let mut wrong = Vec::new();
-    for over in books.over.iter().filter(|over| over.done && over.told) {
+    for over in records.over.iter().filter(|over| over.done && over.told) {
         let (session, number) = &over.review;
-        if !books.due.get(&over.review).is_some_and(|due| due.in_chat) {
+        if !records.due.get(&over.review).is_some_and(|due| due.in_chat) {
             continue;
         }
         let key = format!("{session}/review-{number}");
         let times =
-            |marked| books.shown.iter().filter(|shown| shown.key == key && shown.marked == marked).count();
+            |marked| records.shown.iter().filter(|shown| shown.key == key && shown.marked == marked).count();
         let (plain, marked) = (times(false), times(true));
-        if plain > 1 || (plain + marked == 0 && books.halts.is_empty()) {
+        if plain > 1 || (plain + marked == 0 && records.halts.is_empty()) {
             wrong.push(format!("{key}: people heard of it {plain} times, and {marked} times marked"));
         }
     }
@@ -242,7 +244,7 @@ fn people_hear_once(books: &Books) -> Vec<String> {
 }
 
 /// P22: a line is asked about as soon as if nobody looked back. Judged where nothing else takes long.
-fn nobody_waits_for_it(plan: &Plan, books: &Books) -> Vec<String> {
+fn nobody_waits_for_it(plan: &Plan, records: &Records) -> Vec<String> {
     let Some(reviews) = &plan.reviews else { return Vec::new() };
     let calm = plan.compression.is_none()
         && plan.halts.is_empty()
@@ -253,10 +255,10 @@ fn nobody_waits_for_it(plan: &Plan, books: &Books) -> Vec<String> {
         && plan.agents == 1
         && reviews.latency_min > PROMPT;
     let mut wrong = Vec::new();
-    for said in books.chats.iter().flat_map(|chat| &chat.said).filter(|_| calm) {
+    for said in records.chats.iter().flat_map(|chat| &chat.said).filter(|_| calm) {
         let Some((_, taken)) = said.taken.filter(|_| !said.text.starts_with('/')) else { continue };
         let row = format!("user:{}", said.text);
-        let asked = books.asked.iter().find(|asked| asked.prompt.contains(&row)).map(|asked| asked.at);
+        let asked = records.asked.iter().find(|asked| asked.prompt.contains(&row)).map(|asked| asked.at);
         if asked.is_some_and(|asked| asked > taken + PROMPT) {
             wrong.push(format!("{} was taken at {taken:?} and asked about at {asked:?}", said.text));
         }

@@ -1,9 +1,9 @@
 //! P30: what `throughline why` tells of each message is all that happened to it, in an order that is possible, and
 //! nothing that the world has not seen.
 
-use crate::books::{Books, Owner, Question};
 use crate::mutant::Mutant;
 use crate::plan::{Manner, Plan, words};
+use crate::records::{Owner, Question, Records};
 use std::collections::{BTreeMap, BTreeSet};
 use throughline_core::port::{Read, StoreError, Trace};
 use throughline_core::{Seq, SessionId};
@@ -27,7 +27,7 @@ impl Story {
 /// what it stands for.
 pub fn verdict(
     plan: &Plan,
-    books: &Books,
+    records: &Records,
     store: &dyn Read,
     transcripts: &Transcripts,
     mutant: Option<Mutant>,
@@ -48,24 +48,24 @@ pub fn verdict(
         let transcript = if stories.is_empty() { &empty } else { transcript };
         for story in &stories {
             wrong.extend(has_a_beginning_and_an_end(plan, session, story));
-            wrong.extend(replies_were_seen(books, session, story));
+            wrong.extend(replies_were_seen(records, session, story));
             wrong.extend(calls_are_in_the_transcript(session, story, transcript));
         }
-        if !is_imported(plan, books, session) {
+        if !is_imported(plan, records, session) {
             wrong.extend(every_answer_and_call_is_told(session, &stories, transcript));
         }
-        wrong.extend(what_was_shown_is_told(books, session, &stories));
-        wrong.extend(what_people_saw_is_told(plan, books, session, &stories));
+        wrong.extend(what_was_shown_is_told(records, session, &stories));
+        wrong.extend(what_people_saw_is_told(plan, records, session, &stories));
     }
     Ok(wrong)
 }
 
 /// A client that sends its history along brings rows that nobody was asked for here, if its request had to be renewed.
-fn is_imported(plan: &Plan, books: &Books, session: &SessionId) -> bool {
-    let question = books.asked.iter().find(|asked| asked.session == *session);
-    match question.map(|question| books.owner(&question.prompt)) {
+fn is_imported(plan: &Plan, records: &Records, session: &SessionId) -> bool {
+    let question = records.asked.iter().find(|asked| asked.session == *session);
+    match question.map(|question| records.owner(&question.prompt)) {
         Some(Owner::Client(client)) => {
-            plan.clients[client].manner == Manner::Threaded && !books.clients[client].renewed.is_empty()
+            plan.clients[client].manner == Manner::Threaded && !records.clients[client].renewed.is_empty()
         }
         _ => false,
     }
@@ -132,7 +132,7 @@ fn has_a_beginning_and_an_end(plan: &Plan, session: &SessionId, story: &Story) -
 }
 
 /// A reply that is told of was shown, or reached the other agent, or is told as refused.
-fn replies_were_seen(books: &Books, session: &SessionId, story: &Story) -> Vec<String> {
+fn replies_were_seen(records: &Records, session: &SessionId, story: &Story) -> Vec<String> {
     let keys: BTreeSet<&str> = story
         .told
         .iter()
@@ -140,8 +140,8 @@ fn replies_were_seen(books: &Books, session: &SessionId, story: &Story) -> Vec<S
         .map(|trace| key_in(&trace.detail))
         .collect();
     let was_seen = |key: &str| {
-        books.shown.iter().any(|shown| shown.key == key)
-            || books.letters.iter().any(|letter| letter.key == key)
+        records.shown.iter().any(|shown| shown.key == key)
+            || records.letters.iter().any(|letter| letter.key == key)
     };
     let seen = keys.iter().filter(|key| was_seen(key)).count();
     let count = |name: &str| story.told.iter().filter(|trace| trace.name == name).count();
@@ -199,14 +199,14 @@ fn every_answer_and_call_is_told(
 }
 
 /// Whatever a platform showed because of a message is told of that message.
-fn what_was_shown_is_told(books: &Books, session: &SessionId, stories: &[Story]) -> Vec<String> {
+fn what_was_shown_is_told(records: &Records, session: &SessionId, stories: &[Story]) -> Vec<String> {
     let told: BTreeSet<&str> = stories
         .iter()
         .flat_map(|story| &story.told)
         .filter(|trace| trace.name == "reply_written")
         .map(|trace| key_in(&trace.detail))
         .collect();
-    let mine = books.shown.iter().filter(|shown| {
+    let mine = records.shown.iter().filter(|shown| {
         let rest = shown.key.strip_prefix(session.as_str()).and_then(|rest| rest.strip_prefix('/'));
         rest.and_then(|rest| rest.split(['/', '+']).next())
             .is_some_and(|number| number.parse::<u64>().is_ok())
@@ -219,12 +219,12 @@ fn what_was_shown_is_told(books: &Books, session: &SessionId, stories: &[Story])
 /// was stopped.
 fn what_people_saw_is_told(
     plan: &Plan,
-    books: &Books,
+    records: &Records,
     session: &SessionId,
     stories: &[Story],
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    for said in books.chats.iter().flat_map(|chat| &chat.said) {
+    for said in records.chats.iter().flat_map(|chat| &chat.said) {
         let Some((_, seq)) = said.went_to.as_ref().filter(|(to, _)| to == session) else { continue };
         let Some(story) = stories.iter().find(|story| story.seq == *seq) else {
             wrong.push(format!("why {session}/{seq}: {:?} was acknowledged, and nothing is told", said.text));
@@ -236,7 +236,7 @@ fn what_people_saw_is_told(
             let during = asked.at < taken && asked.answered.is_some_and(|answered| answered > taken);
             asked.session == *session && asked.life == life && during && !asked.prompt.contains(&row)
         };
-        let waited = books.asked.iter().any(|asked| answered_beside(&asked));
+        let waited = records.asked.iter().any(|asked| answered_beside(&asked));
         let told = ["queued", "moved", "waiting"].iter().any(|name| story.here(session, name).count() > 0);
         if waited && !told && plan.clock.only_rises() {
             wrong.push(format!(
@@ -245,7 +245,7 @@ fn what_people_saw_is_told(
             ));
         }
     }
-    for shown in books.shown.iter().filter(|shown| shown.text.starts_with("Stopped message ")) {
+    for shown in records.shown.iter().filter(|shown| shown.text.starts_with("Stopped message ")) {
         let Some((of, _)) = shown.key.strip_suffix("/done").and_then(|key| key.rsplit_once('/')) else {
             continue;
         };

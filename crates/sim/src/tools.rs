@@ -4,21 +4,21 @@
 //! `wonder` asks while it runs; `post` has a letter sent; `hang` never ends; `kill` ends the process whenever it is run, `fall`
 //! once. The gateway's own come from its real kit.
 
-use crate::books::{Effect, Hanging, Place, Yes};
 use crate::elicit;
 use crate::mutant::Mutant;
 use crate::owner;
 use crate::platforms::platform_name;
+use crate::records::{Effect, Hanging, Place, Yes};
 use crate::review;
 use crate::world::Outside;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::input::Destination;
-use throughline_core::port::{Briefing, Promise};
+use throughline_core::port::{Promise, SystemPrompt};
 use throughline_core::tool::{Asker, Call, Caller, Done, Kit, Letter, Offer, Question, Returned, Tools};
 use throughline_core::{Content, JsonText};
-use throughline_gateway::Hands;
+use throughline_gateway::GatewayTools;
 
 /// What a lasting yes to `permit` covers.
 const PATTERN: &str = "permit";
@@ -28,7 +28,7 @@ const KILLS_MAX: u32 = 12;
 pub struct SimTools {
     pub outside: Arc<Outside>,
     pub agent: usize,
-    pub hands: Arc<Hands>,
+    pub gateway_tools: Arc<GatewayTools>,
 }
 
 /// Whether a call may simply be run again.
@@ -64,9 +64,9 @@ impl SimTools {
             outside.pause(Duration::from_millis(50)).await;
             review::refuse_other_tools(outside, call);
             let id = id_in(&call.arguments);
-            outside.write(|books| {
-                books.saw(("call", &call.key, &call.name));
-                if let Some(book) = id.as_ref().and_then(|id| books.calls.get_mut(id)) {
+            outside.write(|records| {
+                records.saw(("call", &call.key, &call.name));
+                if let Some(book) = id.as_ref().and_then(|id| records.calls.get_mut(id)) {
                     book.begun += 1;
                 }
             });
@@ -74,9 +74,9 @@ impl SimTools {
             outside.live_or_never().await;
             if let Returned::Done(done) = &returned {
                 let text = done.content.plain();
-                outside.write(|books| {
-                    books.saw(("returned", &call.key, &text));
-                    if let Some(book) = id.as_ref().and_then(|id| books.calls.get_mut(id)) {
+                outside.write(|records| {
+                    records.saw(("returned", &call.key, &text));
+                    if let Some(book) = id.as_ref().and_then(|id| records.calls.get_mut(id)) {
                         book.returned = Some(text);
                     }
                 });
@@ -134,15 +134,15 @@ impl SimTools {
             "hang" => self.hang(call).await,
             "kill" | "fall" => self.kill(call, id).await,
             "memory" | "skill_manage" => review::write(outside, call).await,
-            _ => self.hands.call(call).await,
+            _ => self.gateway_tools.call(call).await,
         }
     }
 
     fn effect(&self, call: &Call, id: &str) {
-        self.outside.write(|books| {
-            books.saw(("effect", &call.key, id));
+        self.outside.write(|records| {
+            records.saw(("effect", &call.key, id));
             let (tool, key) = (call.name.clone(), call.key.clone());
-            books.effects.push(Effect { tool, chat: chat_of(call), key, id: id.to_owned() });
+            records.effects.push(Effect { tool, chat: chat_of(call), key, id: id.to_owned() });
         });
     }
 
@@ -153,9 +153,9 @@ impl SimTools {
         let lasting = outside.plan.people.yes_percent > 50 && !id.ends_with('1');
         let known = lasting && call.caller.allowed.iter().any(|pattern| pattern == PATTERN);
         if call.grant.is_none() && !known {
-            outside.write(|books| {
-                let now = books.tick();
-                if let Some(book) = books.calls.get_mut(id) {
+            outside.write(|records| {
+                let now = records.tick();
+                if let Some(book) = records.calls.get_mut(id) {
                     book.wanted.get_or_insert((now, chat));
                 }
             });
@@ -163,27 +163,27 @@ impl SimTools {
             let question = Question::Approval { what: id.to_owned(), why: "it counts".into(), patterns };
             return Returned::Ask { question, patience: outside.plan.people.patience };
         }
-        outside.write(|books| {
-            owner::permits(&outside.plan, books, &call.caller.session, id);
-            let wanted = books.calls.get(id).and_then(|book| book.wanted).map(|(at, _)| at);
+        outside.write(|records| {
+            owner::permits(&outside.plan, records, &call.caller.session, id);
+            let wanted = records.calls.get(id).and_then(|book| book.wanted).map(|(at, _)| at);
             // Where another agent asked for the turn, the people of its session are asked.
             let asked_by_agent = chat.is_none() && call.caller.reply_to.is_some();
             let question = |key: &str| {
                 let mut parts = key.split('/');
                 parts.next() == Some(call.caller.session.as_str()) && parts.next_back() == Some("asked")
             };
-            let shown = books.shown.iter().filter(|shown| asked_by_agent && question(&shown.key));
+            let shown = records.shown.iter().filter(|shown| asked_by_agent && question(&shown.key));
             let chats: BTreeSet<_> = shown.map(|shown| shown.chat).collect();
             let heard =
                 |from: &Place| *from == place || matches!(from, Place::Chat(chat) if chats.contains(chat));
-            let mut given = books.yes.iter_mut().filter(|yes| heard(&yes.place));
+            let mut given = records.yes.iter_mut().filter(|yes| heard(&yes.place));
             let allowed = match wanted {
                 Some(asked) => given.find(|yes| yes.at > asked && (!yes.used || yes.all)),
                 None => given.find(|yes| yes.lasting),
             };
             match allowed {
                 Some(yes) => yes.used = true,
-                None => books.wrong.push(format!("{}: {id} was run without a yes", call.key)),
+                None => records.wrong.push(format!("{}: {id} was run without a yes", call.key)),
             }
         });
         self.effect(call, id);
@@ -198,8 +198,8 @@ impl SimTools {
         let others = (0..outside.plan.chats.len()).filter(|chat| Some(*chat) != here);
         let letters: Vec<_> = others.map(|chat| (chat, format!("letter-{id}-{chat}"))).collect();
         self.effect(call, id);
-        outside.write(|books| {
-            if let Some(book) = books.calls.get_mut(id) {
+        outside.write(|records| {
+            if let Some(book) = records.calls.get_mut(id) {
                 book.letters.clone_from(&letters);
             }
         });
@@ -223,12 +223,12 @@ impl SimTools {
         let patience = Duration::from_millis(1000 + outside.draw(|seed| seed.below(12_000)));
         let until = outside.now() + patience;
         let chat = chat_of(call).or_else(|| {
-            outside.write(|books| books.chat_of(call.caller.task.as_ref().map(|task| &task.parent)?))
+            outside.write(|records| records.chat_of(call.caller.task.as_ref().map(|task| &task.parent)?))
         });
         let Some(chat) = chat else { return Returned::text("nobody would end it") };
-        let number = outside.write(|books| {
-            let number = books.tick();
-            books.hanging.insert(number, Hanging { chat, until });
+        let number = outside.write(|records| {
+            let number = records.tick();
+            records.hanging.insert(number, Hanging { chat, until });
             number
         });
         let _guard = Hangs { outside: outside.clone(), number };
@@ -239,9 +239,9 @@ impl SimTools {
         let outside = &self.outside;
         self.effect(call, id);
         outside.pause(Duration::from_millis(400)).await;
-        let kills = outside.write(|books| {
-            books.kills += 1;
-            books.kills
+        let kills = outside.write(|records| {
+            records.kills += 1;
+            records.kills
         });
         if kills > KILLS_MAX {
             return Returned::text(format!("killed {id}"));
@@ -264,7 +264,7 @@ struct Hangs {
 
 impl Drop for Hangs {
     fn drop(&mut self) {
-        self.outside.write(|books| books.hanging.remove(&self.number));
+        self.outside.write(|records| records.hanging.remove(&self.number));
     }
 }
 
@@ -296,13 +296,13 @@ pub fn yes(text: &str, at: u64, place: Place) -> Option<Yes> {
 /// Says something else in every life: what was frozen with a session must stay.
 pub struct SimBriefing(pub Arc<Outside>);
 
-impl Briefing for SimBriefing {
+impl SystemPrompt for SimBriefing {
     fn assemble<'a>(&'a self, _: &'a Caller, tools: &'a [String]) -> Promise<'a, String> {
         Box::pin(async move {
             self.0.pause(Duration::from_millis(20)).await;
             format!(
                 "You are simulated, {} times, with {} tools.",
-                self.0.write(|books| books.life),
+                self.0.write(|records| records.life),
                 tools.len()
             )
         })

@@ -1,22 +1,22 @@
 //! The store as the simulator sees it: it counts transactions, ends the life when it is time, and
 //! is where deliberate bugs are put in.
 
-use crate::books::{Due, Over};
 use crate::disk::Disk;
 use crate::mutant::{Mutant, archive_all};
+use crate::records::{Due, Over};
 use crate::world::Outside;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use throughline_core::compression::{Operation, Promoted};
+use throughline_core::home_status::HomeStatus;
 use throughline_core::id::Boot;
 use throughline_core::input::{DedupeKey, Input, Kind};
-use throughline_core::memory::{self, Errand, Naming};
+use throughline_core::memory::{self, Naming, PendingRetention};
 use throughline_core::port::*;
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, review};
-use throughline_core::standing::Standing;
 use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
 use throughline_store::{Durability, FileSystem, Home, Writer};
 
@@ -53,16 +53,16 @@ impl Watched {
 
     /// One owner at a time, each with a higher generation than the last life's.
     fn note_owners(&self, batch: &[Commit], results: &[Result<Committed, StoreError>]) {
-        self.outside.write(|books| {
-            let life = books.life;
+        self.outside.write(|records| {
+            let life = records.life;
             for (commit, result) in batch.iter().zip(results) {
                 let (Commit::Session { state, .. }, Ok(_)) = (commit, result) else { continue };
-                let known = books.owners.insert(state.id.clone(), (life, state.generation));
+                let known = records.owners.insert(state.id.clone(), (life, state.generation));
                 if let Some((lived, generation)) = known
                     && lived < life
                     && state.generation <= generation
                 {
-                    books.wrong.push(format!(
+                    records.wrong.push(format!(
                         "{}: generation {} was used in an earlier life",
                         state.id, state.generation
                     ));
@@ -76,33 +76,33 @@ impl Watched {
         if self.outside.has_struck() {
             return;
         }
-        self.outside.write(|books| {
+        self.outside.write(|records| {
             for (commit, result) in batch.iter().zip(results) {
                 let (Commit::Session { state, acts, .. }, Ok(_)) = (commit, result) else { continue };
                 for act in acts {
                     match act {
                         Act::Result { result, .. } => {
                             let call = (state.id.clone(), result.call_id.clone());
-                            books.committed.insert(call, result.content.plain());
+                            records.committed.insert(call, result.content.plain());
                         }
                         Act::Hook { hook, run: Run::Done } => {
-                            books.told.insert((state.id.clone(), state.epoch.0, hook.clone()));
+                            records.told.insert((state.id.clone(), state.epoch.0, hook.clone()));
                         }
                         Act::Review(review) => {
                             let key = (state.id.clone(), review.number);
                             let due = Due { turn: review.turn.0, in_chat: review.place.is_some() };
-                            books.due.entry(key).or_insert(due);
+                            records.due.entry(key).or_insert(due);
                         }
                         Act::Reviewed { number, outcome } => {
-                            let at = books.tick();
+                            let at = records.tick();
                             let review = (state.id.clone(), *number);
                             let (done, told) = match outcome {
                                 review::Outcome::Done(report) => (true, !report.told.is_empty()),
                                 review::Outcome::Parked(_) => (false, false),
                             };
-                            books.over.push(Over { at, review, done, told });
+                            records.over.push(Over { at, review, done, told });
                         }
-                        Act::Step(step) => books.steps.extend(step.open.as_ref().and_then(|said| {
+                        Act::Step(step) => records.steps.extend(step.open.as_ref().and_then(|said| {
                             said.content.plain().strip_prefix("step-")?.parse::<usize>().ok()
                         })),
                         _ => {}
@@ -150,7 +150,7 @@ impl Watched {
 
     /// What waited with its texts on disk is taken up.
     fn read_texts(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
-        self.outside.write(|books| books.texts_read += 1);
+        self.outside.write(|records| records.texts_read += 1);
         let Some(whole) = self.store.input(session, seq)? else { return Ok(None) };
         let kind = match self.outside.mutant {
             Some(Mutant::ForgetTexts) => whole.light().kind.clone(),
@@ -261,8 +261,8 @@ pass_on! {
     load(id: &SessionId) -> Option<Loaded>;
     history(id: &SessionId) -> Vec<(RowId, Message)>;
     said(id: &SessionId) -> Vec<(RowId, Message)>;
-    retentions(provider: &str) -> Vec<Errand>;
-    unkept() -> Vec<Errand>;
+    retentions(provider: &str) -> Vec<PendingRetention>;
+    unkept() -> Vec<PendingRetention>;
     scope(id: &SessionId, provider: &str) -> memory::Scope;
     name(provider: &str, naming: &Naming) -> String;
     snapshots(id: &SessionId) -> Vec<SnapshotSummary>;
@@ -289,7 +289,7 @@ pass_on! {
     sessions(filter: &SessionFilter) -> Vec<SessionSummary>;
     session(id: &SessionId) -> Option<SessionSummary>;
     search(query: &str, filter: &SessionFilter) -> Vec<Hit>;
-    around(anchor: &Anchor) -> Option<Passage>;
+    around(anchor: &Anchor) -> Option<Excerpt>;
     review(id: &SessionId, number: u64) -> Option<ReviewView>;
     reviews() -> Vec<ReviewRecord>;
     spoken(id: &SessionId) -> Spoken;
@@ -298,7 +298,7 @@ pass_on! {
     resumable(id: &SessionId) -> Option<Resumable>;
     children(id: &SessionId) -> Vec<SessionId>;
     trace(name: &str) -> Vec<Trace>;
-    standing() -> Standing;
+    home_status() -> HomeStatus;
     routes() -> Vec<JsonText>;
     counts() -> Vec<(String, u64)>;
     check() -> Vec<String>;

@@ -4,7 +4,6 @@
 //! platforms, the people, the faults. A crash drops everything in memory at once and lets the disk
 //! forget what was not synced; the next life begins from what is left, by the same code as always.
 
-use crate::books::{AgentLetter, Books, ChatBook, Compressing, Question};
 use crate::disk::{Disk, Image};
 use crate::elicit;
 use crate::engine::{SimEngine, expanded};
@@ -21,6 +20,7 @@ use crate::past;
 use crate::people::{self, Room};
 use crate::plan::{Crash, LifecyclePlan, Plan, RECALL_PATIENCE};
 use crate::platforms::{Forgetful, Post, SimPlatform};
+use crate::records::{AgentLetter, ChatBook, Compressing, Question, Records};
 use crate::remember::{self, SimProvider};
 use crate::review;
 use crate::seed::Seed;
@@ -33,13 +33,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use throughline_core::lifecycle::{Mode, Policies, Policy};
 use throughline_core::port::{
-    Desk, Past, Platform, Read, SessionFilter, SessionSummary, Store, StoreError, Wishes,
+    AgentApi, Past, Platform, Read, SessionFilter, SessionSummary, Store, StoreError, Wishes,
 };
 use throughline_core::session::Rules;
 use throughline_core::{Message, RowId, SessionId, Time};
 use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Compressor, Delegation, Hands, HandsSettings, Lifecycle, Memory, NoClerk,
-    OneModel, Options, Parts, Reviewer,
+    Agent, Agents, Bridge, Clock, Compressor, Delegation, GatewayTools, HandsSettings, Lifecycle, Memory,
+    NoClerk, OneModel, Options, Parts, Reviewer,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -54,7 +54,7 @@ const NIGHT: Duration = Duration::from_secs(3600);
 /// Everything outside the gateway, and whether there is still power.
 pub struct Outside {
     pub plan: Plan,
-    books: Mutex<Books>,
+    records: Mutex<Records>,
     seed: Mutex<Seed>,
     /// One for each agent.
     pub disks: Vec<Disk>,
@@ -100,8 +100,8 @@ pub struct Report {
 }
 
 impl Outside {
-    pub fn write<T>(&self, entry: impl FnOnce(&mut Books) -> T) -> T {
-        entry(&mut self.books.lock().expect("nothing panics while it holds the books"))
+    pub fn write<T>(&self, entry: impl FnOnce(&mut Records) -> T) -> T {
+        entry(&mut self.records.lock().expect("nothing panics while it holds the records"))
     }
 
     pub fn draw<T>(&self, draw: impl FnOnce(&mut Seed) -> T) -> T {
@@ -201,14 +201,14 @@ impl World {
         if mutant == Some(Mutant::MissReplacement) {
             disks.iter().for_each(Disk::hide_replacements);
         }
-        let mut books = Books::default();
-        books.chats =
+        let mut records = Records::default();
+        records.chats =
             plan.chats.iter().map(|chat| ChatBook { agent: chat.agent, ..ChatBook::default() }).collect();
-        books.clients.resize(plan.clients.len(), Default::default());
-        books.silences.resize(agents, None);
+        records.clients.resize(plan.clients.len(), Default::default());
+        records.silences.resize(agents, None);
         let outside = Outside {
             plan,
-            books: Mutex::new(books),
+            records: Mutex::new(records),
             seed: Mutex::new(seed),
             disks,
             mutant,
@@ -229,7 +229,7 @@ impl World {
         let before = &self.outside;
         let outside = Outside {
             plan,
-            books: Mutex::new(before.write(std::mem::take)),
+            records: Mutex::new(before.write(std::mem::take)),
             seed: Mutex::new(before.draw(Seed::fork)),
             disks: before.disks.clone(),
             mutant: before.mutant,
@@ -250,7 +250,7 @@ impl World {
     /// Remembers in words what is seen.
     #[must_use]
     pub fn telling(self) -> Self {
-        self.outside.write(|books| books.story = Some(Vec::new()));
+        self.outside.write(|records| records.story = Some(Vec::new()));
         self
     }
 
@@ -261,12 +261,12 @@ impl World {
         let Some(plan) = outside.plan.forgetting.clone().filter(|_| report.wrong.is_empty()) else {
             return report;
         };
-        outside.write(|books| {
-            books.asked = std::mem::take(&mut report.asked);
-            books.compressing = std::mem::take(&mut report.compressing);
-            books.letters = std::mem::take(&mut report.letters);
-            books.log = std::mem::take(&mut report.log);
-            books.story = Some(std::mem::take(&mut report.story)).filter(|story| !story.is_empty());
+        outside.write(|records| {
+            records.asked = std::mem::take(&mut report.asked);
+            records.compressing = std::mem::take(&mut report.compressing);
+            records.letters = std::mem::take(&mut report.letters);
+            records.log = std::mem::take(&mut report.log);
+            records.story = Some(std::mem::take(&mut report.story)).filter(|story| !story.is_empty());
         });
         let mut interrupted = 0;
         match forgetting::carry_out(&outside, &plan, &mut interrupted) {
@@ -303,13 +303,13 @@ impl World {
                 ended => break ended,
             }
         };
-        let mut report = outside.write(|books| Report {
-            wrong: books.wrong.clone(),
-            lives: books.life,
-            trace: books.trace(),
+        let mut report = outside.write(|records| Report {
+            wrong: records.wrong.clone(),
+            lives: records.life,
+            trace: records.trace(),
             crashes: outside.plan.crashes.len() - crashes.len(),
             tally: BTreeMap::new(),
-            story: books.story.take().unwrap_or_default(),
+            story: records.story.take().unwrap_or_default(),
             asked: Vec::new(),
             compressing: Vec::new(),
             letters: Vec::new(),
@@ -327,12 +327,12 @@ impl World {
             }
             Ended::Stuck(why) => report.wrong.push(format!("stuck: {why}")),
         }
-        outside.write(|books| {
-            report.asked = std::mem::take(&mut books.asked);
-            report.compressing = std::mem::take(&mut books.compressing);
-            report.letters = std::mem::take(&mut books.letters);
-            report.log = std::mem::take(&mut books.log);
-            for (chat, book) in books.chats.iter().enumerate() {
+        outside.write(|records| {
+            report.asked = std::mem::take(&mut records.asked);
+            report.compressing = std::mem::take(&mut records.compressing);
+            report.letters = std::mem::take(&mut records.letters);
+            report.log = std::mem::take(&mut records.log);
+            for (chat, book) in records.chats.iter().enumerate() {
                 let resets = book.said.iter().filter(|said| said.text == "/new").count();
                 let key = people::chat_key(&outside.plan, chat);
                 report.resets.insert((book.agent, key), resets);
@@ -343,11 +343,11 @@ impl World {
 
     fn live(&self, crash: Option<Crash>) -> Ended {
         let outside = &self.outside;
-        let life = outside.write(|books| {
-            books.life += 1;
-            books.log.push(log::BEGAN.to_owned());
-            books.hanging.clear();
-            books.life
+        let life = outside.write(|records| {
+            records.life += 1;
+            records.log.push(log::BEGAN.to_owned());
+            records.hanging.clear();
+            records.life
         });
         outside.dead.store(false, Ordering::Relaxed);
         outside.disks.iter().for_each(Disk::free_space); // whoever starts a gateway makes room for it
@@ -397,14 +397,14 @@ impl World {
 
     fn verdict_on_the_past(&self) -> Result<Verdict, String> {
         let outside = &self.outside;
-        let mut wrong = outside.write(|books| books.wrong.clone());
+        let mut wrong = outside.write(|records| records.wrong.clone());
         for (agent, disk) in outside.disks.iter().enumerate() {
             let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
             wrong.extend(self.remembered(store.reader(), agent)?);
-            let found = outside.write(|books| past::verdict(&outside.plan, books, store.reader(), agent));
+            let found = outside.write(|records| past::verdict(&outside.plan, records, store.reader(), agent));
             wrong.extend(found.map_err(|error| format!("the store cannot be read: {error}"))?);
         }
-        let tally = outside.write(|books| judge::tally(books, &BTreeMap::new()));
+        let tally = outside.write(|records| judge::tally(records, &BTreeMap::new()));
         Ok(Verdict { wrong, tally, ..Verdict::default() })
     }
 
@@ -413,7 +413,7 @@ impl World {
             return Ok(Vec::new());
         }
         let unkept = store.unkept().map_err(|error| format!("the store cannot be read: {error}"))?;
-        Ok(self.outside.write(|books| remember::verdict(&self.outside.plan, books, agent, &unkept)))
+        Ok(self.outside.write(|records| remember::verdict(&self.outside.plan, records, agent, &unkept)))
     }
 
     fn verdict(&self) -> Result<Verdict, String> {
@@ -434,7 +434,7 @@ impl World {
             let store = open(outside, disk).map_err(|error| format!("the store does not open: {error}"))?;
             // A session that works for another one is in no list, but was asked something.
             let asked =
-                outside.write(|books| books.asked.iter().map(|asked| asked.session.clone()).collect());
+                outside.write(|records| records.asked.iter().map(|asked| asked.session.clone()).collect());
             let unreadable = |error| format!("the store cannot be read: {error}");
             let (found, snapshots, violations) = read_all(store.reader(), asked).map_err(unreadable)?;
             wrong.extend(self.remembered(store.reader(), agent)?);
@@ -445,8 +445,8 @@ impl World {
             let over = sessions.into_iter().filter(|summary| summary.ended.is_some());
             ended.extend(over.map(|summary| summary.id));
             open_reviews.extend(review::open_in(store.reader()).map_err(unreadable)?);
-            let (found, snapshots) = outside.write(|books| {
-                let expand = |rows: &Vec<String>| expanded(books, rows);
+            let (found, snapshots) = outside.write(|records| {
+                let expand = |rows: &Vec<String>| expanded(records, rows);
                 let found: BTreeMap<_, _> =
                     found.iter().map(|(id, rows)| (id.clone(), expand(rows))).collect();
                 let snapshots: Vec<_> = snapshots
@@ -461,18 +461,19 @@ impl World {
                     wrong.push(format!("{name} holds {rows:?}, and {session} is {:?}", found.get(&session)));
                 }
             }
-            let told = outside
-                .write(|books| story::verdict(&outside.plan, books, store.reader(), &found, outside.mutant));
+            let told = outside.write(|records| {
+                story::verdict(&outside.plan, records, store.reader(), &found, outside.mutant)
+            });
             wrong.extend(told.map_err(unreadable)?);
             transcripts.extend(found);
             wrong.extend(violations.into_iter().map(|violation| format!("check: {violation}")));
         }
-        outside.write(|books| {
-            wrong.extend(judge::verdict(&outside.plan, books, &transcripts));
-            wrong.extend(judge::ends(&outside.plan, books, &ended));
-            wrong.extend(review::verdict(&outside.plan, books, &transcripts, &open_reviews));
-            wrong.extend(log::audited(&books.log));
-            let tally = judge::tally(books, &transcripts);
+        outside.write(|records| {
+            wrong.extend(judge::verdict(&outside.plan, records, &transcripts));
+            wrong.extend(judge::ends(&outside.plan, records, &ended));
+            wrong.extend(review::verdict(&outside.plan, records, &transcripts, &open_reviews));
+            wrong.extend(log::audited(&records.log));
+            let tally = judge::tally(records, &transcripts);
             Ok(Verdict { wrong, tally, ids })
         })
     }
@@ -525,7 +526,7 @@ async fn life_of(outside: Arc<Outside>, agents: Arc<Agents>) -> Ended {
     for number in 0..outside.disks.len() {
         match start(&outside, &agents, number).await {
             Ok(agent) => {
-                agents.join(agent_name(number), agent.desk());
+                agents.join(agent_name(number), agent.api());
                 running.push(agent);
             }
             Err(error) => {
@@ -534,7 +535,7 @@ async fn life_of(outside: Arc<Outside>, agents: Arc<Agents>) -> Ended {
             }
         }
     }
-    let desks: Vec<_> = running.iter().map(Agent::desk).collect();
+    let desks: Vec<_> = running.iter().map(Agent::api).collect();
     if let Err(error) = writing(&outside, &desks).await {
         return Ended::Stuck(format!("someone who writes fell over: {error}"));
     }
@@ -559,7 +560,7 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         clarify_patience: outside.plan.people.patience,
         delegation: Delegation { steps_max: 3, ..Delegation::default() },
     };
-    let hands = Arc::new(Hands::new(settings, agents.clone()));
+    let gateway_tools = Arc::new(GatewayTools::new(settings, agents.clone()));
     let bridge = Bridge::new(name.clone(), agents.clone());
     let way: Arc<dyn Platform> = match outside.mutant {
         Some(Mutant::ForgetChain) => Arc::new(Forgetful(bridge)),
@@ -576,15 +577,19 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
     let parts = Parts {
         clock: Arc::new(SimClock(outside.clone())),
         model: Arc::new(SimModel { outside: outside.clone(), agent: number }),
-        tools: Arc::new(SimTools { outside: outside.clone(), agent: number, hands: hands.clone() }),
-        hands,
-        briefing: Arc::new(SimBriefing(outside.clone())),
+        tools: Arc::new(SimTools {
+            outside: outside.clone(),
+            agent: number,
+            gateway_tools: gateway_tools.clone(),
+        }),
+        gateway_tools,
+        prompts: Arc::new(SimBriefing(outside.clone())),
         compressor: compressor(outside, number),
         memory: memory(outside, number),
         reviewer: Reviewer::default(),
         hooks: Arc::new(SimHooks(outside.clone())),
         platforms,
-        clerk: Arc::new(NoClerk),
+        host_commands: Arc::new(NoClerk),
         models: Arc::new(OneModel),
         ledger: Arc::new(SimLedger(outside.clone())),
         mint: Arc::new(|now, chance, _| mint(now, chance)),
@@ -657,26 +662,26 @@ fn compressor(outside: &Arc<Outside>, agent: usize) -> Compressor {
 const MEMORY_REST: Duration = Duration::from_secs(900);
 
 /// Everybody writes what they have to write, and reacts to what they read, until all is quiet.
-async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn Desk>]) -> Result<(), tokio::task::JoinError> {
-    let desk = &desks[0];
+async fn writing(outside: &Arc<Outside>, desks: &[Arc<dyn AgentApi>]) -> Result<(), tokio::task::JoinError> {
+    let api = &desks[0];
     let chats = outside.plan.chats.iter().enumerate();
     let rooms: Vec<_> =
         chats.map(|(chat, plan)| Room::new(outside.clone(), desks[plan.agent].clone(), chat)).collect();
     let mut writing: Vec<_> = rooms.iter().map(|room| tokio::spawn(room.clone().write())).collect();
     for client in 0..outside.plan.clients.len() {
-        writing.push(tokio::spawn(people::client(outside.clone(), desk.clone(), client)));
+        writing.push(tokio::spawn(people::client(outside.clone(), api.clone(), client)));
     }
     writing.push(tokio::spawn(people::operator(outside.clone(), desks.to_vec())));
     let mut watching: Vec<_> = rooms.iter().map(|room| tokio::spawn(room.clone().react())).collect();
-    for desk in desks {
-        watching.push(tokio::spawn(people::decide(outside.clone(), desk.clone())));
-        watching.push(tokio::spawn(elicit::answer(outside.clone(), desk.clone())));
+    for api in desks {
+        watching.push(tokio::spawn(people::decide(outside.clone(), api.clone())));
+        watching.push(tokio::spawn(elicit::answer(outside.clone(), api.clone())));
     }
     if let Some((from, long)) = outside.plan.disk.full {
         tokio::spawn(fill_up(outside.clone(), from, long));
     }
-    if let (Some(at), 1) = (outside.plan.disk.replaced, outside.write(|books| books.life)) {
-        tokio::spawn(replace_files(outside.clone(), desk.clone(), at));
+    if let (Some(at), 1) = (outside.plan.disk.replaced, outside.write(|records| records.life)) {
+        tokio::spawn(replace_files(outside.clone(), api.clone(), at));
     }
     for writer in writing {
         writer.await?;
@@ -705,11 +710,11 @@ async fn fill_up(outside: Arc<Outside>, from: Duration, long: Duration) {
 }
 
 /// Whoever restored the backup looks whether the gateway noticed, and begins anew if it did.
-async fn replace_files(outside: Arc<Outside>, desk: Arc<dyn Desk>, at: Duration) {
+async fn replace_files(outside: Arc<Outside>, api: Arc<dyn AgentApi>, at: Duration) {
     sleep(at).await;
     outside.disks[0].replace_files();
-    outside.write(|books| books.saw(("replaced", 0)));
-    while desk.status().unwritable.is_none() {
+    outside.write(|records| records.saw(("replaced", 0)));
+    while api.status().unwritable.is_none() {
         sleep(Duration::from_millis(250)).await;
     }
     outside.kill();
@@ -727,14 +732,14 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Nobody writes any more; what is on its way arrives.
-async fn rest(desks: &[Arc<dyn Desk>]) {
+async fn rest(desks: &[Arc<dyn AgentApi>]) {
     while !desks.iter().all(is_at_rest) {
         sleep(Duration::from_millis(250)).await;
     }
 }
 
-fn is_at_rest(desk: &Arc<dyn Desk>) -> bool {
-    let status = desk.status();
+fn is_at_rest(api: &Arc<dyn AgentApi>) -> bool {
+    let status = api.status();
     let left = status.running_turns + status.waiting_inputs + status.undelivered + status.finalising;
     left == 0 && status.unwritable.is_none()
 }

@@ -4,10 +4,10 @@
 //! it deleted or ended), a query looks away from what Hermes can do by itself.
 
 use crate::call;
+use crate::column_variants::ColumnVariants;
 use crate::envelope;
 use crate::fault::{Fault, While};
 use crate::read::{Reader, session_id};
-use crate::shape::Shape;
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use throughline_core::history;
 use throughline_core::port::StoreError;
@@ -682,9 +682,9 @@ const FOREIGN_KEYS: Check = Check {
 
 /// Every invariant that does not hold, in words. Where the file is too damaged for a question, that
 /// is the finding.
-pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<Breach>, Fault> {
-    let (mut found, unreadable) = broken(conn, shape, CHECKS.iter().chain([&FOREIGN_KEYS]))?;
-    let damage = match damage(conn, shape) {
+pub(crate) fn violations(conn: &Connection, variants: &ColumnVariants) -> Result<Vec<Breach>, Fault> {
+    let (mut found, unreadable) = broken(conn, variants, CHECKS.iter().chain([&FOREIGN_KEYS]))?;
+    let damage = match damage(conn, variants) {
         Ok(damage) if damage.is_empty() => unreadable,
         Ok(damage) => damage,
         Err(fault) => vec![as_damage(fault)?],
@@ -697,21 +697,22 @@ pub(crate) fn violations(conn: &Connection, shape: &Shape) -> Result<Vec<Breach>
 /// to be asked.
 pub(crate) fn of_ours(
     conn: &Connection,
-    shape: &Shape,
+    variants: &ColumnVariants,
     but: &[&str],
 ) -> Result<(Vec<String>, Vec<String>), Fault> {
-    let (found, unreadable) = broken(conn, shape, CHECKS.iter().filter(|check| !but.contains(&check.name)))?;
+    let (found, unreadable) =
+        broken(conn, variants, CHECKS.iter().filter(|check| !but.contains(&check.name)))?;
     Ok((found.iter().map(Breach::in_words).collect(), unreadable))
 }
 
 fn broken<'a>(
     conn: &Connection,
-    shape: &Shape,
+    variants: &ColumnVariants,
     checks: impl Iterator<Item = &'a Check>,
 ) -> Result<(Vec<Breach>, Vec<String>), Fault> {
     let mut found = Vec::new();
     let mut unreadable = Vec::new();
-    for check in checks.filter(|check| (check.applies)(&shape.can)) {
+    for check in checks.filter(|check| (check.applies)(&variants.can)) {
         match texts(conn, check.sql) {
             Ok(breaches) => found.extend(Breach::new(check.name, check.says, breaches)),
             Err(fault) => unreadable.push(as_damage(fault)?),
@@ -732,8 +733,8 @@ pub(crate) fn as_damage(fault: Fault) -> Result<String, Fault> {
 
 /// SQLite's own findings. Its older releases, which Hermes may run on, cut a text short at a NUL when
 /// they index its trigrams; newer ones call the index malformed for that. No word is lost by it.
-pub(crate) fn damage(conn: &Connection, shape: &Shape) -> Result<Vec<String>, Fault> {
-    for index in shape.indexes() {
+pub(crate) fn damage(conn: &Connection, variants: &ColumnVariants) -> Result<Vec<String>, Fault> {
+    for index in variants.indexes() {
         // Its own check goes by what this connection last saw of the index, unless it is asked something first.
         texts(conn, &format!("SELECT rowid FROM {index} LIMIT 1"))?;
     }
@@ -789,7 +790,7 @@ impl Reader {
     }
 
     pub(crate) fn broken(&self) -> Result<Vec<Breach>, Fault> {
-        let mut found = violations(&self.conn, &self.shape)?;
+        let mut found = violations(&self.conn, &self.variants)?;
         found.extend(self.open_groups()?);
         found.extend(self.unreadable()?);
         Ok(found)

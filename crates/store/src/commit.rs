@@ -17,18 +17,18 @@ use crate::write::{News, Scribe};
 use rusqlite::Connection;
 use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
+use throughline_core::home_status::HomeStatus;
 use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::memory::{Errand, Naming, Scope};
+use throughline_core::memory::{Naming, PendingRetention, Scope};
 use throughline_core::message::{JsonText, Message};
 use throughline_core::port::{
-    Anchor, Backlog, Closed, Commit, Committed, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending,
+    Anchor, Backlog, Closed, Commit, Committed, Excerpt, Hit, Implicit, Loaded, Outgoing, Parked, Pending,
     Read, Reset, Resting, Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionSummary, Settled,
     Snapshot, SnapshotSummary, Spoken, Store, StoreError, Tended, Titling, Trace,
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
-use throughline_core::standing::Standing;
 use throughline_core::time::Time;
 
 /// The one connection of a home that writes.
@@ -151,7 +151,7 @@ impl Writer {
         effects: &mut Effects,
     ) -> Result<Result<Committed, StoreError>, Fault> {
         run(conn, "SAVEPOINT alone")?;
-        let mut scribe = Scribe::new(conn, &self.reader.shape, &self.home, rows, news);
+        let mut scribe = Scribe::new(conn, &self.reader.variants, &self.home, rows, news);
         match scribe.write(commit) {
             Ok(committed) => {
                 effects.rows.append(&mut scribe.effects.rows);
@@ -329,11 +329,11 @@ impl Read for Writer {
         self.reader.drafts()
     }
 
-    fn retentions(&self, provider: &str) -> Result<Vec<Errand>, StoreError> {
+    fn retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, StoreError> {
         self.reader.retentions(provider)
     }
 
-    fn unkept(&self) -> Result<Vec<Errand>, StoreError> {
+    fn unkept(&self) -> Result<Vec<PendingRetention>, StoreError> {
         self.reader.unkept()
     }
 
@@ -395,7 +395,7 @@ impl Read for Writer {
         self.reader.search(query, filter)
     }
 
-    fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError> {
+    fn around(&self, anchor: &Anchor) -> Result<Option<Excerpt>, StoreError> {
         self.reader.around(anchor)
     }
 
@@ -451,8 +451,8 @@ impl Read for Writer {
         self.reader.counts()
     }
 
-    fn standing(&self) -> Result<Standing, StoreError> {
-        self.reader.standing()
+    fn home_status(&self) -> Result<HomeStatus, StoreError> {
+        self.reader.home_status()
     }
 
     fn routes(&self) -> Result<Vec<JsonText>, StoreError> {

@@ -36,7 +36,7 @@ impl Scribe<'_> {
                     cause = excluded.cause, focus = excluded.focus, began = excluded.began,
                     messages = excluded.messages, tokens = excluded.tokens, orders = excluded.orders,
                     reason = NULL",
-            self.shape.reach.replace("?2", "?5")
+            self.variants.reach.replace("?2", "?5")
         );
         self.conn.prepare_cached(&sql)?.execute(params![
             change.id(),
@@ -203,7 +203,7 @@ impl Reader {
             .query_row(params![id.as_str(), operation.number as i64], |row| row.get(0))
             .optional()?;
         let upto = |row: i64| -> Result<i64, Fault> {
-            let mut statement = self.conn.prepare_cached(&self.shape.reach)?;
+            let mut statement = self.conn.prepare_cached(&self.variants.reach)?;
             Ok(statement.query_row(params![id.as_str(), row], |row| row.get(0))?)
         };
         let still = upto(operation.cut.0 as i64)?;

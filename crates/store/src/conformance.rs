@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::chain::{self, Amount, Cut, Exceeded, Share, Shared, Spent};
-use throughline_core::command::{Command, Errand};
+use throughline_core::command::{Command, DeferredCommand};
 use throughline_core::compression::{Extent, Kind as Replaced, Operation, Plan, Replacement, Stage};
 use throughline_core::guard::Limits;
+use throughline_core::home_status::Running;
 use throughline_core::id::{Boot, ChatKey, Generation, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{
     AGENT_PLATFORM, Birth, Chat, DedupeKey, Destination, INLINE_BYTES_MAX, Input, Kind, Request, Root,
@@ -37,7 +38,6 @@ use throughline_core::session::review::{Intervals, Report};
 use throughline_core::session::{
     Act, Approver, BusyInput, Event, Failure, FailureKind, Finalisation, Job, Outcome, Phase, Rules, Session,
 };
-use throughline_core::standing::Running;
 use throughline_core::time::Time;
 use throughline_core::tool::{Elicitation, Grant, Letter, Question, Verdict};
 use throughline_core::turn::{Answer, Slot, Usage};
@@ -215,7 +215,7 @@ pub enum Move {
         which: u8,
     },
     /// Somebody orders what has to be looked up first.
-    Errands {
+    DeferredCommands {
         place: u8,
         what: u8,
     },
@@ -573,7 +573,7 @@ impl World {
             Move::Summarises { place, how } => self.summarises(*place, *how),
             Move::Reports { place } => self.reports(*place),
             Move::Restores { place, which } => self.restores(*place, *which),
-            Move::Errands { place, what } => self.errands(*place, *what),
+            Move::DeferredCommands { place, what } => self.deferred_commands(*place, *what),
             Move::Finds { place, how } => self.finds(*place, *how),
             Move::Finalises { place } => self.finalises(*place),
             Move::HandsOver { place, how } => self.hands_over(*place, *how),
@@ -786,7 +786,9 @@ impl World {
             14 => Command::Compress { focus: None, keep: None, preview: true },
             16 => Command::Steer { text: long("rather left") },
             17 => Command::Queue { text: long("and then right") },
-            18 => Command::Errand(Errand::Other { name: "usage".into(), argument: long("of what") }),
+            18 => {
+                Command::Deferred(DeferredCommand::Other { name: "usage".into(), argument: long("of what") })
+            }
             _ => Command::Notice { text: "read this".into() },
         };
         let input = self.input(place, Kind::Command(command));
@@ -1611,14 +1613,14 @@ impl World {
     }
 
     fn compare_standing(&self) {
-        let standing = self.store.standing().expect("can be asked");
+        let status = self.store.home_status().expect("can be asked");
         let born: Vec<&Session> =
             self.books.values().filter(|book| book.born).map(|book| &book.state).collect();
         let held = |state: &Session| state.compression.as_ref().map_or(0, |operation| operation.orders.len());
         let waiting: usize = born.iter().map(|state| state.waiting.len() + held(state)).sum();
-        assert_eq!(standing.waiting, waiting as u64, "messages that wait");
+        assert_eq!(status.waiting, waiting as u64, "messages that wait");
         let first = born.iter().flat_map(|state| state.waiting.iter().map(|input| input.at)).min();
-        if let (Some(first), Some(oldest)) = (first, &standing.oldest_waiting) {
+        if let (Some(first), Some(oldest)) = (first, &status.oldest_waiting) {
             assert!(oldest.since <= first, "{oldest:?} is the oldest, and one waits since {first}");
         }
         let mut running: Vec<_> = born
@@ -1639,14 +1641,14 @@ impl World {
             .collect();
         running.sort_by_key(|turn| (turn.since, turn.session.clone()));
         let told: Vec<_> =
-            standing.running.into_iter().map(|turn| Running { source: String::new(), ..turn }).collect();
+            status.running.into_iter().map(|turn| Running { source: String::new(), ..turn }).collect();
         assert_eq!(told, running, "turns that run");
         let pending = self.replies.iter().filter(|sent| !sent.over);
-        assert_eq!(standing.undelivered, pending.clone().count() as u64, "replies that have not left");
-        let oldest = standing.oldest_undelivered.map(|reply| reply.key);
+        assert_eq!(status.undelivered, pending.clone().count() as u64, "replies that have not left");
+        let oldest = status.oldest_undelivered.map(|reply| reply.key);
         assert_eq!(oldest.as_deref(), pending.map(|sent| sent.key.as_str()).next());
         let halted = born.iter().filter(|state| state.halted).count();
-        assert_eq!(standing.halted_sessions, halted as u64, "silenced");
+        assert_eq!(status.halted_sessions, halted as u64, "silenced");
     }
 
     fn compare_kept(&self) {
@@ -2112,14 +2114,14 @@ fn p22_a_review_is_about_the_view_it_fell_due_on(sites: Sites<'_>) {
         // What is summarised, taken back or ended is none of its business.
         let what: Vec<Move> = (0..31)
             .flat_map(|how| {
-                let errand = Move::Errands { place, what: how % 4 };
+                let deferred = Move::DeferredCommands { place, what: how % 4 };
                 [
                     Move::Surveys { place, how },
                     Move::Summarises { place, how: 8 * how + 4 },
                     says(place, "more"),
                     answers(place, "and more"),
                     Move::Reports { place },
-                    errand,
+                    deferred,
                     Move::Finds { place, how },
                     Move::Restores { place, which: how },
                     Move::Tends,
@@ -2647,8 +2649,8 @@ fn p26_a_turn_is_kept_until_its_provider_has_it(sites: Sites<'_>) {
     let naming = Naming { name: "one".into(), otherwise: None };
     keeps(&mut world, "k1", "agent:main:telegram:dm:1", naming);
     let found = world.store.retentions("named").expect("can be asked");
-    let [errand] = &found[..] else { panic!("{found:?}") };
-    let retention = &errand.retention;
+    let [pending] = &found[..] else { panic!("{found:?}") };
+    let retention = &pending.retention;
     assert_eq!((retention.key.as_str(), retention.index, retention.tried), ("k1/1", 1, false));
     assert_eq!(retention.said, ["hello", "are you there?"]);
     assert_eq!((retention.replied.as_str(), retention.document.as_str()), ("yes", "one"));
@@ -2660,8 +2662,11 @@ fn p26_a_turn_is_kept_until_its_provider_has_it(sites: Sites<'_>) {
     let until = world.now;
     let later = |arrived| RetentionChange::Postponed { until, error: "away".into(), arrived };
     changes(&mut world, "k1/1", later(false));
-    let errand = &world.store.retentions("named").expect("can be asked")[0];
-    assert_eq!((errand.retention.tried, errand.error.as_deref(), errand.attempts), (false, Some("away"), 1));
+    let pending = &world.store.retentions("named").expect("can be asked")[0];
+    assert_eq!(
+        (pending.retention.tried, pending.error.as_deref(), pending.attempts),
+        (false, Some("away"), 1)
+    );
     changes(&mut world, "k1/1", RetentionChange::Refused { error: "too large".into() });
     assert_eq!(world.store.retentions("named").expect("can be asked"), []);
     assert_eq!(world.store.unkept().expect("can be asked")[0].progress, Progress::Refused);
@@ -2714,7 +2719,7 @@ fn p27_a_name_stays_and_two_chats_never_share_one(sites: Sites<'_>) {
     keeps(&mut world, "k4", "agent:main:telegram:dm:c", named("shared", None));
     keeps(&mut world, "k5", "agent:main:telegram:dm:d", named("shared", None));
     let found = world.store.retentions("named").expect("can be asked");
-    let documents: Vec<&str> = found.iter().map(|errand| errand.retention.document.as_str()).collect();
+    let documents: Vec<&str> = found.iter().map(|pending| pending.retention.document.as_str()).collect();
     assert_eq!(documents, ["a-b", "a-b-2", "a-b", "shared", "shared"]);
     // What is somebody's own is not for those who share a name; they meet under another. Whoever asks before
     // their first turn is told the same.
@@ -2731,7 +2736,7 @@ fn p27_a_name_stays_and_two_chats_never_share_one(sites: Sites<'_>) {
     keeps(&mut world, "k7", "agent:main:telegram:dm:f", named("a-b", None));
     keeps(&mut world, "k8", "agent:main:telegram:dm:g", named("shared", Some("shared-1")));
     let found = world.store.retentions("named").expect("can be asked");
-    let documents: Vec<&str> = found[5..].iter().map(|errand| errand.retention.document.as_str()).collect();
+    let documents: Vec<&str> = found[5..].iter().map(|pending| pending.retention.document.as_str()).collect();
     assert_eq!(documents, ["a-b-shared", "a-b-shared", "shared-1"]);
 }
 
@@ -2748,8 +2753,8 @@ fn p26_a_long_backlog_of_one_document_hides_no_other(sites: Sites<'_>) {
         let due = world.store.retentions("named").expect("can be asked");
         assert!(due.len() <= 1000, "a thousand at most");
         let first = |document: &str| {
-            let mut of_it = due.iter().filter(|errand| errand.retention.document == document);
-            of_it.next().map(|errand| errand.retention.key.clone())
+            let mut of_it = due.iter().filter(|pending| pending.retention.document == document);
+            of_it.next().map(|pending| pending.retention.key.clone())
         };
         (first("long"), first("short"))
     };
@@ -2778,7 +2783,7 @@ fn p24_what_is_due_is_not_handed_over_before_what_is_older_in_its_document(sites
     keeps(&mut world, "due", "shared", 1);
     keeps(&mut world, "newer", "shared", 10);
     let due = world.store.retentions("named").expect("can be asked");
-    let due: Vec<_> = due.iter().map(|errand| errand.retention.key.as_str()).collect();
+    let due: Vec<_> = due.iter().map(|pending| pending.retention.key.as_str()).collect();
     assert_eq!(due, ["older/1", "due/1"], "and nothing else goes before its time");
 }
 
@@ -2790,7 +2795,7 @@ fn p26_nothing_stays_buffered_over_a_stop(sites: Sites<'_>) {
     let commit = Commit::HandOver { at: world.now };
     world.store.commit(&[commit]).remove(0).expect("it is committed");
     let due = world.store.retentions(PROVIDER).expect("can be asked");
-    assert_eq!(due.iter().map(|errand| errand.retention.key.as_str()).collect::<Vec<_>>(), ["s0/1"]);
+    assert_eq!(due.iter().map(|pending| pending.retention.key.as_str()).collect::<Vec<_>>(), ["s0/1"]);
 }
 
 /// P24: what waits for more of its kind is due when its conversation expires, whoever notices that.
@@ -2802,7 +2807,7 @@ fn p24_nothing_stays_buffered_when_its_conversation_ends_by_itself(sites: Sites<
         world.play(&[Move::Expires { place: 0, how }]);
         assert_ne!(world.places[0], id("s0"), "the place has moved on");
         let due = world.store.retentions(PROVIDER).expect("can be asked");
-        let due: Vec<_> = due.iter().map(|errand| errand.retention.key.as_str()).collect();
+        let due: Vec<_> = due.iter().map(|pending| pending.retention.key.as_str()).collect();
         assert_eq!(due, ["s0/1"], "{how}");
     }
 }

@@ -16,13 +16,13 @@
 //! Deliberately absent: the backup before a repair, whoever has to be asked, and what only files know.
 //! Those are the program's (`src/doctor.rs`), which hands in what it read.
 
-mod books;
 mod collapse;
 mod copy;
 pub(crate) mod file;
 mod gap;
 mod index;
 mod lineage;
+mod references;
 mod route;
 mod run;
 mod state;
@@ -295,7 +295,7 @@ impl Home {
     pub fn surgeon(&self, now: Time) -> Result<Surgeon, OpenError> {
         let reader = self.mending(now)?;
         self.finish_routes(&reader.conn)?;
-        let led = if reader.shape.can.has_gateway_routing { route::LED } else { "" };
+        let led = if reader.variants.can.has_gateway_routing { route::LED } else { "" };
         let own = format!("{NO_MESSAGE_GOES};{led}");
         reader.conn.execute_batch(&own).map_err(|error| self.sorted(error))?;
         let sheet = file::Sheet::of(self, &reader.conn);

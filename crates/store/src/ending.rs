@@ -21,7 +21,7 @@ impl Scribe<'_> {
         let sql = "UPDATE sessions SET ended_at = ?2, end_reason = ?3
                    WHERE id = ?1 AND (ended_at IS NULL OR end_reason IN (?4, ?5))";
         self.conn.prepare_cached(sql)?.execute(params![change.id(), at, reason, one, other])?;
-        self.conn.prepare_cached(&self.shape.succeed)?.execute(params![
+        self.conn.prepare_cached(&self.variants.succeed)?.execute(params![
             successor.as_str(),
             at,
             change.id()

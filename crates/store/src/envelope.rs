@@ -10,7 +10,7 @@
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use throughline_core::chain::Foreign;
-use throughline_core::command::{Command, Errand};
+use throughline_core::command::{Command, DeferredCommand};
 use throughline_core::compression::{Cause, Kind as Replaced, Replacement, Upkeep};
 use throughline_core::guard::Repeated;
 use throughline_core::id::{ChatKey, Generation, RowId, Seq, SessionId, TurnId};
@@ -219,58 +219,58 @@ fn command_value(command: &Command) -> Value {
         Command::Absent { name } => json!({ "absent": name }),
         Command::Yolo => json!("yolo"),
         Command::Verbose { level } => json!({ "verbose": level.map(ToolProgress::as_str) }),
-        Command::Errand(errand) => errand_value(errand),
+        Command::Deferred(deferred) => deferred_value(deferred),
     }
 }
 
-fn errand_value(errand: &Errand) -> Value {
+fn deferred_value(deferred: &DeferredCommand) -> Value {
     let mut object = Object::default();
-    object.text("errand", errand.name());
-    match errand {
-        Errand::New { successor, title } => {
+    object.text("errand", deferred.name());
+    match deferred {
+        DeferredCommand::New { successor, title } => {
             object.text("session", successor.as_str());
             object.text("text", title);
         }
-        Errand::Undo { turns } => object.number("number", (*turns).into()),
-        Errand::Retry => {}
-        Errand::Branch { successor, name } => {
+        DeferredCommand::Undo { turns } => object.number("number", (*turns).into()),
+        DeferredCommand::Retry => {}
+        DeferredCommand::Branch { successor, name } => {
             object.text("session", successor.as_str());
             object.optional_text("text", name.as_deref());
         }
-        Errand::Resume { wanted, everywhere } => {
+        DeferredCommand::Resume { wanted, everywhere } => {
             object.optional_text("text", wanted.as_deref());
             object.value("all", json!(everywhere));
         }
-        Errand::Title { wanted } => object.optional_text("text", wanted.as_deref()),
-        Errand::Background { session, text } => {
+        DeferredCommand::Title { wanted } => object.optional_text("text", wanted.as_deref()),
+        DeferredCommand::Background { session, text } => {
             object.text("session", session.as_str());
             object.text("text", text);
         }
-        Errand::Other { argument, .. } => object.text("argument", argument),
+        DeferredCommand::Other { argument, .. } => object.text("argument", argument),
     }
     object.0.into()
 }
 
-fn errand_from(value: &Value) -> Read<Errand> {
+fn deferred_from(value: &Value) -> Read<DeferredCommand> {
     let text = || optional_text_of(value, "text");
     let name = text_of(value, "errand")?;
     if let Some(argument) = optional_text_of(value, "argument") {
-        return Ok(Errand::Other { name: name.to_owned(), argument });
+        return Ok(DeferredCommand::Other { name: name.to_owned(), argument });
     }
     Ok(match name {
-        "new" => Errand::New {
+        "new" => DeferredCommand::New {
             successor: session_of(value, "session")?,
             title: text_of(value, "text")?.to_owned(),
         },
-        "undo" => Errand::Undo { turns: small_number_of(value, "number")? },
-        "retry" => Errand::Retry,
-        "branch" => Errand::Branch { successor: session_of(value, "session")?, name: text() },
-        "resume" => Errand::Resume {
+        "undo" => DeferredCommand::Undo { turns: small_number_of(value, "number")? },
+        "retry" => DeferredCommand::Retry,
+        "branch" => DeferredCommand::Branch { successor: session_of(value, "session")?, name: text() },
+        "resume" => DeferredCommand::Resume {
             wanted: text(),
             everywhere: value.get("all").and_then(Value::as_bool).unwrap_or(false),
         },
-        "title" => Errand::Title { wanted: text() },
-        "background" => Errand::Background {
+        "title" => DeferredCommand::Title { wanted: text() },
+        "background" => DeferredCommand::Background {
             session: session_of(value, "session")?,
             text: text_of(value, "text")?.to_owned(),
         },
@@ -287,7 +287,7 @@ fn command_from(value: &Value) -> Read<Command> {
         Value::String(name) if name == "status" => Command::Status,
         Value::String(name) if name == "help" => Command::Help,
         Value::String(name) if name == "yolo" => Command::Yolo,
-        _ if value.get("errand").is_some() => Command::Errand(errand_from(value)?),
+        _ if value.get("errand").is_some() => Command::Deferred(deferred_from(value)?),
         _ if value.get("verbose").is_some() => {
             Command::Verbose { level: text("verbose").and_then(|name| ToolProgress::named(&name)) }
         }

@@ -174,7 +174,7 @@ impl Writer {
     /// Where something was taken back since we last looked. Of a session that we have not looked at, that is any count:
     /// it may have been ours.
     fn rewinds(&self) -> Result<Vec<(SessionId, i64)>, Fault> {
-        if !self.reader.shape.can.has_rewind_count {
+        if !self.reader.variants.can.has_rewind_count {
             return Ok(Vec::new());
         }
         let sql = "SELECT COALESCE(rewind_count, 0) FROM sessions WHERE id = ?1";

@@ -205,7 +205,7 @@ impl Reader {
             Ok(())
         };
         add("SELECT DISTINCT source, user_id, NULL FROM sessions WHERE COALESCE(user_id, '') <> ''")?;
-        if self.shape.can.has_origin_json {
+        if self.variants.can.has_origin_json {
             add("SELECT DISTINCT source, user_id, json_extract(origin_json, '$.user_name') FROM sessions
                  WHERE COALESCE(user_id, '') <> '' AND json_valid(origin_json)
                    AND json_extract(origin_json, '$.user_id') = user_id")?;
@@ -235,10 +235,10 @@ impl Reader {
         let mut known: BTreeSet<String> = BTreeSet::new();
         let mut places: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
         let mut keys = vec!["SELECT chat FROM tl_route"];
-        if self.shape.can.has_gateway_routing {
+        if self.variants.can.has_gateway_routing {
             keys.push("SELECT session_key FROM gateway_routing");
         }
-        if self.shape.can.has_session_key {
+        if self.variants.can.has_session_key {
             keys.push("SELECT DISTINCT session_key FROM sessions WHERE COALESCE(session_key, '') <> ''");
         }
         for sql in keys {
@@ -246,7 +246,7 @@ impl Reader {
             let found = statement.query_map([], |row| row.get::<_, String>(0))?;
             known.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
         }
-        if self.shape.can.has_session_key && self.shape.can.has_chat_id {
+        if self.variants.can.has_session_key && self.variants.can.has_chat_id {
             let sql = "SELECT DISTINCT source, chat_id, session_key FROM sessions WHERE COALESCE(chat_id, '') <> ''";
             let mut statement = self.conn.prepare(sql)?;
             let mut rows = statement.query([])?;
@@ -333,7 +333,7 @@ impl Reader {
 
     /// Conversations that are this person's alone.
     fn sessions_of_person(&self, platform: &str, user: &str) -> Result<BTreeSet<String>, Fault> {
-        let can = &self.shape.can;
+        let can = &self.variants.can;
         let column = |name: &'static str, there: bool| if there { name } else { "NULL" };
         let sql = format!(
             "SELECT s.id, {}, {}, EXISTS (SELECT 1 FROM tl_inbox i WHERE i.session = s.id
@@ -365,10 +365,10 @@ impl Reader {
     ) -> Result<BTreeSet<String>, Fault> {
         let mut ids = BTreeSet::new();
         let mut queries = vec!["SELECT session FROM tl_route WHERE chat = ?1"];
-        if self.shape.can.has_session_key {
+        if self.variants.can.has_session_key {
             queries.push("SELECT id FROM sessions WHERE session_key = ?1");
         }
-        if self.shape.can.has_gateway_routing {
+        if self.variants.can.has_gateway_routing {
             queries.push(
                 "SELECT json_extract(entry_json, '$.session_id') FROM gateway_routing WHERE session_key = ?1",
             );
@@ -380,7 +380,7 @@ impl Reader {
                 ids.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
             }
         }
-        if let (Some((platform, chat)), true) = (place, self.shape.can.has_chat_id) {
+        if let (Some((platform, chat)), true) = (place, self.variants.can.has_chat_id) {
             let sql = "SELECT id FROM sessions WHERE source = ?1 AND chat_id = ?2";
             let mut statement = self.conn.prepare(sql)?;
             let found = statement.query_map([platform, chat], |row| row.get::<_, String>(0))?;
@@ -420,7 +420,7 @@ impl Reader {
 
     /// Chats that lead to nothing but these sessions, and never did.
     fn find_chats(&self, plan: &mut Plan, ids: &BTreeSet<String>) -> Result<(), Fault> {
-        let can = &self.shape.can;
+        let can = &self.variants.can;
         let mut candidates: BTreeSet<String> = BTreeSet::new();
         if let Subject::Chat { keys, place } = &plan.subject {
             candidates.extend(keys.iter().cloned());
@@ -533,7 +533,7 @@ impl Reader {
     /// Shows every text that would go: files of the home may be named in it.
     pub fn texts_that_go(&self, plan: &Plan, show: &mut dyn FnMut(&str)) -> Result<(), StoreError> {
         let mut look = || -> Result<(), Fault> {
-            let sent = if self.shape.can.has_api_content { "api_content" } else { "NULL" };
+            let sent = if self.variants.can.has_api_content { "api_content" } else { "NULL" };
             let rows = format!(
                 "SELECT content, tool_calls, {sent} FROM messages WHERE session_id = ?1
                     OR session_id IN (SELECT name FROM tl_snapshot WHERE session = ?1)"
@@ -733,7 +733,7 @@ impl Writer {
         self.project_now(now)?;
         let conn = &self.reader.conn;
         conn.flush_prepared_statement_cache();
-        for index in self.reader.shape.indexes() {
+        for index in self.reader.variants.indexes() {
             conn.execute(&format!("INSERT INTO {index}({index}) VALUES ('optimize')"), [])?;
         }
         conn.execute_batch("VACUUM")?;
@@ -923,7 +923,7 @@ fn unlink(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
     }
     let Subject::Person { platform, user } = &plan.subject else { return Ok(()) };
     let stays = "id NOT IN (SELECT id FROM temp.gone)";
-    if reader.shape.can.has_origin_json {
+    if reader.variants.can.has_origin_json {
         let sql = format!(
             "UPDATE sessions SET origin_json = json_set(origin_json, '$.user_id', NULL, '$.user_name', NULL)
              WHERE source = ?1 AND json_valid(origin_json) AND json_extract(origin_json, '$.user_id') = ?2 AND {stays}"
@@ -935,7 +935,7 @@ fn unlink(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
         [platform, user],
     )?;
     let mut entries = vec![("tl_route", "entry")];
-    if reader.shape.can.has_gateway_routing {
+    if reader.variants.can.has_gateway_routing {
         entries.push(("gateway_routing", "entry_json"));
     }
     for (table, column) in entries {
@@ -1035,7 +1035,7 @@ fn blank_rows(reader: &Reader, session: &str, first: i64, last: i64) -> Result<(
         Ok((row.get::<_, i64>(0)?, has_content, row.get::<_, Option<String>>(2)?))
     })?;
     for (row, has_content, calls) in rows.collect::<rusqlite::Result<Vec<_>>>()? {
-        let sent = if reader.shape.can.has_api_content { ", api_content = NULL" } else { "" };
+        let sent = if reader.variants.can.has_api_content { ", api_content = NULL" } else { "" };
         let sql = format!(
             "UPDATE messages SET content = CASE WHEN ?2 THEN ?3 ELSE content END, tool_calls = ?4, reasoning = NULL,
                     reasoning_content = NULL, reasoning_details = NULL, codex_reasoning_items = NULL,

@@ -42,7 +42,7 @@ pub(crate) fn slice(reader: &Reader, extent: Extent) -> Result<bool, Fault> {
     let (rows, more) = waiting(reader, extent)?;
     let Some(last) = rows.last() else { return Ok(false) };
     transact(&reader.conn, |conn| {
-        for table in reader.shape.indexes() {
+        for table in reader.variants.indexes() {
             let sql = format!(
                 "INSERT INTO {table}(rowid, content) SELECT id, {INDEXED_TEXT} FROM messages
                  WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM {table} WHERE rowid = ?1)"

@@ -14,20 +14,23 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod bygone;
 mod call;
-mod census;
 mod check;
+mod column_variants;
 mod commit;
 mod compression;
 mod copy;
 pub mod doctor;
 mod ending;
 mod envelope;
+mod excerpt;
 mod fault;
 mod filesystem;
 mod foreign;
 mod forget;
+mod hermes_message;
+mod home_status;
+mod home_totals;
 mod inbox;
 mod index;
 mod ledger;
@@ -37,7 +40,6 @@ mod list;
 mod matcher;
 mod open;
 mod outbox;
-mod passage;
 mod place;
 mod projection;
 mod prune;
@@ -48,9 +50,7 @@ mod rewind;
 mod route;
 mod search;
 mod seen;
-mod shape;
 mod snapshot;
-mod standing;
 mod timeline;
 mod trace;
 mod transcript;
@@ -58,11 +58,11 @@ mod write;
 
 pub mod conformance;
 
-pub use census::Census;
 pub use check::Breach;
 pub use commit::Writer;
 pub use copy::{Copied, CopyError, copy, inspect};
 pub use forget::{Forgetting, Found, Kind, NotFound, Order, Plan, Receipt, Subject};
+pub use home_totals::HomeTotals;
 pub use ledger::{GatewayReport, LedgerFile, LedgerPage, ProcessId, Silence, SilenceKind};
 pub use open::{Durability, FileSystem, Home, OpenError};
 pub use place::FileId;

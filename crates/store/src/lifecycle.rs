@@ -102,7 +102,7 @@ impl Scribe<'_> {
         if stage != Finalisation::Done || was == Some(stage as i64) {
             return Ok(());
         }
-        if self.shape.can.has_expiry_finalized {
+        if self.variants.can.has_expiry_finalized {
             let sql = "UPDATE sessions SET expiry_finalized = 1 WHERE id = ?1";
             self.conn.prepare_cached(sql)?.execute([change.id()])?;
         }
@@ -112,7 +112,7 @@ impl Scribe<'_> {
 
     /// What an expired session left in Hermes' table, where nobody else has written since.
     fn finalise_copies(&mut self, change: &Change<'_>) -> Result<(), Fault> {
-        if !self.shape.can.has_gateway_routing {
+        if !self.variants.can.has_gateway_routing {
             return Ok(());
         }
         let sql = "SELECT g.entry_json FROM tl_reset r JOIN gateway_routing g ON g.session_key = r.chat
@@ -138,7 +138,7 @@ impl Scribe<'_> {
     }
 
     fn unfinalise(&mut self, change: &Change<'_>) -> Result<(), Fault> {
-        if self.shape.can.has_expiry_finalized {
+        if self.variants.can.has_expiry_finalized {
             let sql = "UPDATE sessions SET expiry_finalized = 0 WHERE id = ?1";
             self.conn.prepare_cached(sql)?.execute([change.id()])?;
         }
@@ -198,7 +198,7 @@ impl Reader {
 
     /// Hermes has handed over a session that nobody of ours has owned.
     pub(crate) fn is_finalised_by_hermes(&self, id: &SessionId) -> Result<bool, Fault> {
-        let of_row = match self.shape.can.has_expiry_finalized {
+        let of_row = match self.variants.can.has_expiry_finalized {
             true => "EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND expiry_finalized = 1)",
             false => "FALSE",
         };

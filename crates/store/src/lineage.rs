@@ -71,7 +71,7 @@ impl Reader {
     /// session of their own it ends in the member. A home without these columns knows only where its
     /// chats lead now.
     fn of_chat(&self, source: &str, user: Option<&str>, chat: &str) -> Result<HashSet<String>, Fault> {
-        let can = &self.shape.can;
+        let can = &self.variants.can;
         let sql = match can.has_chat_id && can.has_session_key && can.has_thread_id {
             true => {
                 "SELECT id FROM (SELECT id, user_id, session_key,

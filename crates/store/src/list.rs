@@ -79,7 +79,7 @@ impl Reader {
 
     fn listed(&self, id: &str, even_if_hidden: bool) -> Result<Option<SessionSummary>, Fault> {
         let Ok(id) = id.parse::<SessionId>() else { return Ok(None) };
-        let can = &self.shape.can;
+        let can = &self.variants.can;
         let sql = format!(
             "SELECT s.source, s.title, {}, s.model, s.started_at, s.ended_at, s.end_reason, s.message_count,
                     s.tool_call_count, s.input_tokens, s.output_tokens, s.cache_read_tokens,

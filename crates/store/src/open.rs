@@ -3,13 +3,13 @@
 //! A file is looked at before anything about it is changed. One that is not Hermes' store, is
 //! damaged, or is newer than we know is left as it was found, with a sentence about what to do.
 
+use crate::column_variants::ColumnVariants;
 use crate::commit::Writer;
 use crate::fault::While;
 use crate::filesystem;
 use crate::place::{self, FileId};
 use crate::read::Reader;
 use crate::seen;
-use crate::shape::Shape;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use std::path::{Path, PathBuf};
@@ -190,7 +190,7 @@ fn configure() {
 /// What a file turned out to be.
 enum Found {
     Empty,
-    Hermes(Shape),
+    Hermes(ColumnVariants),
 }
 
 impl Home {
@@ -231,18 +231,18 @@ impl Home {
         self.refuse_newer(&conn)?;
         self.switch_to_log(&conn)?;
         self.settle_log(&conn)?;
-        let shape = match found {
-            Found::Hermes(shape) => shape,
+        let variants = match found {
+            Found::Hermes(variants) => variants,
             Found::Empty => self.found(&conn)?,
         };
         self.migrate(&conn)?;
         self.set_baseline(&conn, now)?;
-        if shape.defers_indexing {
+        if variants.defers_indexing {
             let off = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false);
             off.map_err(|error| self.sorted(error))?;
         }
         self.finish_routes(&conn)?;
-        let writer = Writer::new(Reader { conn, shape }, self.clone());
+        let writer = Writer::new(Reader { conn, variants }, self.clone());
         writer.adopted(now).map_err(|error| self.store_error(error))
     }
 
@@ -260,7 +260,7 @@ impl Home {
             return Err(OpenError::Missing(self.database.clone()));
         }
         let conn = self.connect_to_read(Links::Followed)?;
-        let Found::Hermes(shape) = self.inspect(&conn)? else {
+        let Found::Hermes(variants) = self.inspect(&conn)? else {
             return Err(OpenError::Missing(self.database.clone()));
         };
         match self.owner(&conn)? {
@@ -271,7 +271,7 @@ impl Home {
             found if found < MIGRATIONS.len() => return Err(OpenError::OlderOwner(self.database.clone())),
             _ => {}
         }
-        Ok(Reader { conn, shape })
+        Ok(Reader { conn, variants })
     }
 
     /// To repair a home that this process has claimed: as a writer, but nothing is taken over from Hermes
@@ -282,14 +282,14 @@ impl Home {
             return Err(OpenError::Missing(self.database.clone()));
         }
         let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        let Found::Hermes(shape) = self.inspect(&conn)? else {
+        let Found::Hermes(variants) = self.inspect(&conn)? else {
             return Err(OpenError::Missing(self.database.clone()));
         };
         self.refuse_newer(&conn)?;
         self.switch_to_log(&conn)?;
         self.migrate(&conn)?;
         self.set_baseline(&conn, now)?;
-        Ok(Reader { conn, shape })
+        Ok(Reader { conn, variants })
     }
 
     fn refuse_unsafe_filesystem(&self) -> Result<(), OpenError> {
@@ -386,8 +386,8 @@ impl Home {
                 Err(OpenError::TooNew { path: path(), version })
             }
             Some(Verdict::Open | Verdict::ReadOnly(_)) => {
-                let shape = Shape::read(conn).map_err(|error| self.sorted(error))?;
-                shape.map(Found::Hermes).map_err(|lacking| OpenError::Foreign { path: path(), lacking })
+                let variants = ColumnVariants::read(conn).map_err(|error| self.sorted(error))?;
+                variants.map(Found::Hermes).map_err(|lacking| OpenError::Foreign { path: path(), lacking })
             }
         }
     }
@@ -444,7 +444,7 @@ impl Home {
     }
 
     /// Hermes' whole schema in one transaction, unless somebody was quicker.
-    fn found(&self, conn: &Connection) -> Result<Shape, OpenError> {
+    fn found(&self, conn: &Connection) -> Result<ColumnVariants, OpenError> {
         let founded = in_one_transaction(conn, || {
             let empty: bool =
                 conn.query_row("SELECT count(*) = 0 FROM sqlite_master", [], |row| row.get(0))?;
@@ -453,7 +453,7 @@ impl Home {
         });
         founded.map_err(|error| self.sorted(error))?;
         match self.inspect(conn)? {
-            Found::Hermes(shape) => Ok(shape),
+            Found::Hermes(variants) => Ok(variants),
             Found::Empty => Err(OpenError::Missing(self.database.clone())),
         }
     }

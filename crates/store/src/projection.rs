@@ -103,7 +103,7 @@ impl Writer {
         let mut statement = self.reader.conn.prepare_cached("SELECT entry FROM tl_route ORDER BY chat")?;
         let texts = statement.query_map([], |row| row.get::<_, String>(0))?;
         let entries = texts.map(|text| stored_entry(&text?)).collect::<Result<Vec<_>, _>>()?;
-        let standing = match self.reader.shape.can.has_gateway_routing {
+        let standing = match self.reader.variants.can.has_gateway_routing {
             true => Standing::Mirror,
             false => Standing::Only,
         };

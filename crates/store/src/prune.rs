@@ -244,7 +244,7 @@ impl Writer {
             }
             delete(conn, id)?;
             let mut rows = NextRow::default();
-            let mut scribe = Scribe::new(conn, &reader.shape, home, &mut rows, News::None);
+            let mut scribe = Scribe::new(conn, &reader.variants, home, &mut rows, News::None);
             scribe.forget_deleted(id)?;
             effects.routes |= scribe.effects.routes;
             conn.execute("DELETE FROM tl_unindexed WHERE id NOT IN (SELECT id FROM messages)", [])?;

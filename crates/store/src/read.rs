@@ -4,27 +4,27 @@
 //! run, and the calls of an open group. What waits with long texts leaves them where they are. Hermes' rows are the transcript; nothing here trusts a
 //! copy of them.
 
+use crate::column_variants::ColumnVariants;
 use crate::commit::run;
 use crate::envelope;
 use crate::fault::{Fault, While};
 use crate::retention::free_name;
-use crate::shape::Shape;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
+use throughline_core::home_status::HomeStatus;
 use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::memory::{Errand, Naming, Scope, is_private};
+use throughline_core::memory::{Naming, PendingRetention, Scope, is_private};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
-    Anchor, Backlog, Hit, Implicit, Loaded, Outgoing, Parked, Passage, Pending, Read, Reset, Resting,
+    Anchor, Backlog, Excerpt, Hit, Implicit, Loaded, Outgoing, Parked, Pending, Read, Reset, Resting,
     Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionSummary, Settled, Snapshot,
     SnapshotSummary, Spoken, StoreError, Titling, Trace,
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Match;
 use throughline_core::session::{Finalisation, Outcome, Phase, Session};
-use throughline_core::standing::Standing;
 use throughline_core::time::Time;
 use throughline_core::turn::{Answer, ClientCalls, Turn, Usage};
 use throughline_hermes::row;
@@ -36,7 +36,7 @@ pub(crate) const ACCIDENTAL_ENDS: [&str; 2] = ["agent_close", "ws_orphan_reap"];
 /// One connection that asks. The writer has one inside it; others may be opened beside it.
 pub struct Reader {
     pub(crate) conn: Connection,
-    pub(crate) shape: Shape,
+    pub(crate) variants: ColumnVariants,
 }
 
 impl Reader {
@@ -137,7 +137,7 @@ impl Reader {
 
     /// What kind of chat a session belongs to. A home without this column knows only where its chats lead now.
     fn chat_kind(&self, id: &SessionId) -> Result<Option<String>, Fault> {
-        if !self.shape.can.has_chat_type {
+        if !self.variants.can.has_chat_type {
             return Ok(self.scope_of(id, "")?.place.kind);
         }
         let sql = "SELECT chat_type FROM sessions WHERE id = ?1";
@@ -230,14 +230,14 @@ impl Reader {
 
     /// Roughly, in tokens: octets are read off the rows' heads.
     fn weight_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
-        let mut statement = self.conn.prepare_cached(&self.shape.weight)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.weight)?;
         let octets: i64 = statement.query_row(params![id.as_str(), row], |row| row.get(0))?;
         Ok(octets as u64 / 4 + self.weight_of_parts_above(id, row)?)
     }
 
     /// A picture weighs what a model counts for it, not what its octets would as text.
     fn weight_of_parts_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
-        let mut statement = self.conn.prepare_cached(&self.shape.parts)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.parts)?;
         let mut rows = statement.query(params![id.as_str(), row])?;
         let mut tokens = 0;
         while let Some(row) = rows.next()? {
@@ -256,7 +256,7 @@ impl Reader {
     }
 
     pub(crate) fn live_rows(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
-        let mut statement = self.conn.prepare_cached(&self.shape.history)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.history)?;
         let mut rows = statement.query([id.as_str()])?;
         let mut history = Vec::new();
         while let Some(row) = rows.next()? {
@@ -273,7 +273,7 @@ impl Reader {
     ) -> Result<(), StoreError> {
         // By their ids: to put whole rows in order, all of them would have to be held.
         let read = || -> Result<(), Fault> {
-            let mut statement = self.conn.prepare_cached(&self.shape.live)?;
+            let mut statement = self.conn.prepare_cached(&self.variants.live)?;
             let ids = statement
                 .query_map([id.as_str()], |row| row.get(0))?
                 .collect::<rusqlite::Result<Vec<i64>>>()?;
@@ -289,7 +289,7 @@ impl Reader {
     }
 
     pub(crate) fn message(&self, id: i64) -> Result<Option<Message>, Fault> {
-        let mut statement = self.conn.prepare_cached(&self.shape.message)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.message)?;
         let found = statement.query_row([id], stored_message).optional()?;
         Ok(found)
     }
@@ -362,7 +362,7 @@ impl Reader {
                                     AND NOT {})
              FROM tl_thread t JOIN tl_session s ON s.id = t.session JOIN sessions h ON h.id = t.session
              WHERE t.digest = ?1 AND COALESCE(s.principal, '') = ?2",
-            if self.shape.can.has_compacted { "(m.active IS 0 AND m.compacted IS 1)" } else { "FALSE" },
+            if self.variants.can.has_compacted { "(m.active IS 0 AND m.compacted IS 1)" } else { "FALSE" },
         ))?;
         let mut rows = statement.query(params![end.0, principal])?;
         let mut matches = Vec::new();
@@ -496,7 +496,7 @@ pub(crate) fn stored_input(row: &Row<'_>) -> Result<Arc<Input>, Fault> {
     envelope::input(Seq(unsigned(row, 0)?), Time(row.get(1)?), &text).map_err(malformed("an input"))
 }
 
-/// From the columns that [`Shape::history`] selects. What Hermes stored as another type than text
+/// From the columns that [`ColumnVariants::history`] selects. What Hermes stored as another type than text
 /// (its column has no strict type) is read as the text it looks like.
 pub(crate) fn stored_message(row: &Row<'_>) -> rusqlite::Result<Message> {
     Ok(row::decode(row::MessageRow {
@@ -581,11 +581,11 @@ impl Read for Reader {
         self.previews().while_doing("find previews of replies")
     }
 
-    fn retentions(&self, provider: &str) -> Result<Vec<Errand>, StoreError> {
+    fn retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, StoreError> {
         self.due_retentions(provider).while_doing("find what is to be remembered")
     }
 
-    fn unkept(&self) -> Result<Vec<Errand>, StoreError> {
+    fn unkept(&self) -> Result<Vec<PendingRetention>, StoreError> {
         self.open_retentions().while_doing("find what nobody remembers yet")
     }
 
@@ -651,7 +651,7 @@ impl Read for Reader {
         self.at_once(|| self.find(query, filter)).while_doing("search the transcripts")
     }
 
-    fn around(&self, anchor: &Anchor) -> Result<Option<Passage>, StoreError> {
+    fn around(&self, anchor: &Anchor) -> Result<Option<Excerpt>, StoreError> {
         self.at_once(|| self.passage(anchor)).while_doing("read a piece of a transcript")
     }
 
@@ -707,7 +707,7 @@ impl Read for Reader {
         self.event_counts().while_doing("count events")
     }
 
-    fn standing(&self) -> Result<Standing, StoreError> {
+    fn home_status(&self) -> Result<HomeStatus, StoreError> {
         self.at_once(|| self.stands()).while_doing("see where the home stands")
     }
 

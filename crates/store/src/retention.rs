@@ -12,7 +12,9 @@ use crate::seen::seen_as;
 use crate::write::{Change, Scribe};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use throughline_core::id::{ChatKey, Generation, SessionId};
-use throughline_core::memory::{Errand, Filing, Naming, Place, Progress, Retention, RetentionChange, Scope};
+use throughline_core::memory::{
+    Filing, Naming, PendingRetention, Place, Progress, Retention, RetentionChange, Scope,
+};
 use throughline_core::session::Kept;
 use throughline_core::time::Time;
 use throughline_hermes::entry::entry_from_json;
@@ -170,7 +172,7 @@ impl Scribe<'_> {
 
     /// What was recalled stands with its row from now on, where the file has room for it.
     pub(crate) fn recalled(&mut self, row: i64, sent_as: &str) -> Result<(), Fault> {
-        if self.shape.can.has_api_content {
+        if self.variants.can.has_api_content {
             let sql = "UPDATE messages SET api_content = ?2 WHERE id = ?1";
             self.conn.prepare_cached(sql)?.execute(params![row, sent_as])?;
         }
@@ -181,17 +183,17 @@ impl Scribe<'_> {
 impl Reader {
     /// What is to be handed over, in order. Of each document that is among it the first is; of all, the one that
     /// was tried longest ago.
-    pub(crate) fn due_retentions(&self, provider: &str) -> Result<Vec<Errand>, Fault> {
+    pub(crate) fn due_retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, Fault> {
         self.at_once(|| self.due_up_to(DUE_MAX, provider))
     }
 
-    fn due_up_to(&self, max: u32, provider: &str) -> Result<Vec<Errand>, Fault> {
-        let mut due = self.errands(&due_sql(), &[&provider, &max])?;
+    fn due_up_to(&self, max: u32, provider: &str) -> Result<Vec<PendingRetention>, Fault> {
+        let mut due = self.pending_retentions(&due_sql(), &[&provider, &max])?;
         if due.len() == max as usize {
             // A long backlog of one document hides none of the others.
             due.truncate(max as usize / 2);
             let mut firsts = self.first_retentions(max / 2, provider)?;
-            firsts.retain(|first| due.iter().all(|errand| errand.retention.key != first.retention.key));
+            firsts.retain(|first| due.iter().all(|pending| pending.retention.key != first.retention.key));
             due.extend(firsts);
         }
         Ok(due)
@@ -199,7 +201,7 @@ impl Reader {
 
     /// Of each document the first that is to be handed over, in order; of very many documents those that were
     /// tried longest ago.
-    fn first_retentions(&self, max: u32, provider: &str) -> Result<Vec<Errand>, Fault> {
+    fn first_retentions(&self, max: u32, provider: &str) -> Result<Vec<PendingRetention>, Fault> {
         // From document to document by the index, however much lies in each.
         let sql = format!(
             "WITH RECURSIVE documents(name) AS (
@@ -216,23 +218,27 @@ impl Reader {
                  ORDER BY not_before, number LIMIT ?2)
              ORDER BY number"
         );
-        self.errands(&sql, &[&provider, &max])
+        self.pending_retentions(&sql, &[&provider, &max])
     }
 
     /// All that is not kept yet, in order, whoever it is for.
-    pub(crate) fn open_retentions(&self) -> Result<Vec<Errand>, Fault> {
+    pub(crate) fn open_retentions(&self) -> Result<Vec<PendingRetention>, Fault> {
         let sql = format!("SELECT {COLUMNS} FROM tl_retention WHERE state <> 2 ORDER BY number");
-        self.errands(&sql, &[])
+        self.pending_retentions(&sql, &[])
     }
 
-    fn errands(&self, sql: &str, given: &[&dyn rusqlite::ToSql]) -> Result<Vec<Errand>, Fault> {
+    fn pending_retentions(
+        &self,
+        sql: &str,
+        given: &[&dyn rusqlite::ToSql],
+    ) -> Result<Vec<PendingRetention>, Fault> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(given)?;
-        let mut errands = Vec::new();
+        let mut pending_retentions = Vec::new();
         while let Some(row) = rows.next()? {
-            errands.push(errand(row)?);
+            pending_retentions.push(pending(row)?);
         }
-        Ok(errands)
+        Ok(pending_retentions)
     }
 
     /// The chat that a session was at home in, though by now that leads elsewhere: as its turns were kept.
@@ -367,7 +373,7 @@ fn subject(scope: &Scope) -> String {
     }
 }
 
-fn errand(row: &Row<'_>) -> Result<Errand, Fault> {
+fn pending(row: &Row<'_>) -> Result<PendingRetention, Fault> {
     let key: String = row.get(0)?;
     let scope: String = row.get(11)?;
     let scope = envelope::scope(&scope).map_err(malformed("whom a turn concerns"))?;
@@ -388,7 +394,7 @@ fn errand(row: &Row<'_>) -> Result<Errand, Fault> {
         scope,
         key,
     };
-    Ok(Errand {
+    Ok(PendingRetention {
         retention,
         erases: row.get(14)?,
         provider: row.get(1)?,
@@ -458,8 +464,8 @@ mod tests {
         fn due(&self, max: usize) -> Vec<(u8, usize)> {
             let due = self.reader.due_up_to(max as u32, "p").unwrap();
             due.iter()
-                .map(|errand| {
-                    let retention = &errand.retention;
+                .map(|pending| {
+                    let retention = &pending.retention;
                     (retention.document[1..].parse().unwrap(), retention.key[2..].parse().unwrap())
                 })
                 .collect()

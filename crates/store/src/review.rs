@@ -136,7 +136,7 @@ impl Reader {
         let Some(row) = found.next()? else { return Ok(None) };
         let listed = envelope::numbers(&row.get::<_, String>(0)?).map_err(malformed("a review"))?;
         let listed_rows = listed.len();
-        let mut statement = self.conn.prepare_cached(&self.shape.message)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.message)?;
         let mut messages = Vec::with_capacity(listed_rows);
         for id in listed {
             messages.extend(statement.query_row([id], stored_message).optional()?);
@@ -172,7 +172,7 @@ impl Reader {
 
     /// What people had said before our time, in a session that only Hermes knows.
     pub(crate) fn prior_turns(&self, id: &SessionId) -> Result<Option<u64>, Fault> {
-        let live = if self.shape.can.has_active { " AND active IS NOT 0" } else { "" };
+        let live = if self.variants.can.has_active { " AND active IS NOT 0" } else { "" };
         let sql = format!("SELECT count(*) FROM messages WHERE session_id = ?1 AND role = 'user'{live}");
         let count: i64 = self.conn.prepare_cached(&sql)?.query_row([id.as_str()], |row| row.get(0))?;
         Ok(Some(count.max(0) as u64).filter(|count| *count > 0))

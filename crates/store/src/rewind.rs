@@ -39,8 +39,8 @@ impl Scribe<'_> {
         if taken.len() != rows || taken.first() != Some(&(from.0 as i64)) {
             return Err(changed_meanwhile(change)); // another program was quicker
         }
-        let tokens_before = weigh(self.conn, &self.shape.weight, session)?;
-        match self.shape.can.has_active {
+        let tokens_before = weigh(self.conn, &self.variants.weight, session)?;
+        match self.variants.can.has_active {
             true => {
                 let mut statement =
                     self.conn.prepare_cached("UPDATE messages SET active = 0 WHERE id = ?1")?;
@@ -48,7 +48,7 @@ impl Scribe<'_> {
             }
             false => self.archive(change, taken, kept_as)?,
         }
-        if self.shape.can.has_rewind_count {
+        if self.variants.can.has_rewind_count {
             let sql = "UPDATE sessions SET rewind_count = COALESCE(rewind_count, 0) + 1 WHERE id = ?1";
             self.conn.prepare_cached(sql)?.execute([session])?;
         }
@@ -59,7 +59,7 @@ impl Scribe<'_> {
             messages_before: before.len(),
             messages_after: kept.len(),
             tokens_before,
-            tokens_after: weigh(self.conn, &self.shape.weight, session)?,
+            tokens_after: weigh(self.conn, &self.variants.weight, session)?,
             kind: Kind::Undone,
             remark: None,
         };
@@ -144,7 +144,7 @@ impl Scribe<'_> {
         if live.len() != rows {
             return Err(changed_meanwhile(change));
         }
-        let made = self.conn.prepare_cached(&self.shape.succeed)?.execute(params![
+        let made = self.conn.prepare_cached(&self.variants.succeed)?.execute(params![
             to.as_str(),
             change.at.as_seconds(),
             change.id()
@@ -160,12 +160,13 @@ impl Scribe<'_> {
         self.conn.prepare_cached(sql)?.execute([to.as_str(), change.id(), &marker])?;
         let mut last = 0;
         for row in live {
-            let message = self.conn.prepare_cached(&self.shape.message)?.query_row([row], stored_message)?;
+            let message =
+                self.conn.prepare_cached(&self.variants.message)?.query_row([row], stored_message)?;
             last = self.rows.take(self.conn)?;
             self.insert_row(last, to.as_str(), &message)?;
             self.effects.rows.push(last);
         }
-        self.conn.prepare_cached(&self.shape.recount)?.execute(params![to.as_str(), 0, 0])?;
+        self.conn.prepare_cached(&self.variants.recount)?.execute(params![to.as_str(), 0, 0])?;
         let copy = Session { preferences: preferences.clone(), ..Session::new(to.clone()) };
         let upkeep = Upkeep { context: change.state.upkeep.context, ..Upkeep::default() };
         let sql = "INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, unfinished, steps,
@@ -203,12 +204,12 @@ impl Scribe<'_> {
         if !now.as_ref().is_some_and(as_it_was) {
             return Err(changed_meanwhile(change));
         }
-        let finalized = match self.shape.can.has_expiry_finalized {
+        let finalized = match self.variants.can.has_expiry_finalized {
             true => ", expiry_finalized = 0",
             false => "",
         };
         let chat: String = self
-            .shape
+            .variants
             .chat_columns()
             .map(|column| format!(", {column} = COALESCE(h.{column}, s.{column})"))
             .collect();

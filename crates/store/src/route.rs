@@ -169,7 +169,7 @@ impl Scribe<'_> {
             entry.session_id.as_str(),
             &text,
         ])?;
-        if !self.shape.can.has_gateway_routing {
+        if !self.variants.can.has_gateway_routing {
             return Ok(());
         }
         let sql =
@@ -202,7 +202,7 @@ impl Writer {
         }
         let mut rows = NextRow::default();
         let (elsewhere, effects) = transact(&self.reader.conn, |conn| {
-            let mut scribe = Scribe::new(conn, &self.reader.shape, &self.home, &mut rows, News::None);
+            let mut scribe = Scribe::new(conn, &self.reader.variants, &self.home, &mut rows, News::None);
             let mut elsewhere = !dead.is_empty();
             for chat in &dead {
                 scribe.drop_route(chat, now)?;
@@ -221,7 +221,7 @@ impl Writer {
 
     /// Rows of Hermes' table that are not as we wrote them.
     fn changed_in_table(&self) -> Result<Vec<SessionEntry>, Fault> {
-        if !self.reader.shape.can.has_gateway_routing {
+        if !self.reader.variants.can.has_gateway_routing {
             return Ok(Vec::new());
         }
         let mut statement = self.reader.conn.prepare_cached(
@@ -250,7 +250,7 @@ impl Writer {
     }
 
     fn is_in_table(&self, chat: &ChatKey) -> Result<bool, Fault> {
-        if !self.reader.shape.can.has_gateway_routing {
+        if !self.reader.variants.can.has_gateway_routing {
             return Ok(false);
         }
         let sql = "SELECT 1 FROM gateway_routing WHERE scope = ?1 AND session_key = ?2";

@@ -122,7 +122,7 @@ impl Reader {
             None => HashSet::new(),
         };
         // Whoever names a snapshot looks for what stands there, taken back or not.
-        let findable = if filter.snapshot.is_some() { "TRUE" } else { self.shape.findable };
+        let findable = if filter.snapshot.is_some() { "TRUE" } else { self.variants.findable };
         let findable = match filter.without_helpers {
             true => format!("{findable} AND NOT {HELPER}"),
             false => findable.to_owned(),
@@ -159,7 +159,7 @@ impl Reader {
         in_parts: bool,
         scope: &Scope<'_>,
     ) -> Result<Vec<Candidate>, Fault> {
-        let can = &self.shape.can;
+        let can = &self.variants.can;
         if can.has_word_index && !in_parts {
             let found = self.indexed(Index::Words, terms, scope)?;
             if !found.is_empty() {
@@ -215,7 +215,7 @@ impl Reader {
         rows: &[i64],
         scope: &Scope<'_>,
     ) -> Result<Vec<Candidate>, Fault> {
-        let of_session = self.shape.of_session;
+        let of_session = self.variants.of_session;
         let sql = format!("{SELECTED} FROM messages m {of_session} WHERE m.id = ?1 AND {}", scope.findable);
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut found = Vec::new();
@@ -262,7 +262,7 @@ impl Reader {
     }
 
     fn streamed(&self, index: Index, query: &str, scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
-        let (table, of_session) = (index.table(), self.shape.of_session);
+        let (table, of_session) = (index.table(), self.variants.of_session);
         let sql = format!(
             "{SELECTED} FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid {of_session}
              WHERE {table} MATCH ?1 AND {} ORDER BY {table}.rowid {}",
@@ -286,7 +286,7 @@ impl Reader {
         let sql = format!("SELECT id FROM messages ORDER BY id DESC LIMIT 1 OFFSET {SCAN_ROWS}");
         let oldest: Option<i64> =
             self.conn.prepare_cached(&sql)?.query_row([], |row| row.get(0)).optional()?;
-        let from = format!("messages m {} WHERE m.id > {}", self.shape.of_session, oldest.unwrap_or(0));
+        let from = format!("messages m {} WHERE m.id > {}", self.variants.of_session, oldest.unwrap_or(0));
         self.likened(&from, terms, scope)
     }
 
@@ -298,7 +298,7 @@ impl Reader {
         found: &[Candidate],
     ) -> Result<Vec<Candidate>, Fault> {
         let known: HashSet<i64> = found.iter().map(|candidate| candidate.id).collect();
-        let of_session = self.shape.of_session;
+        let of_session = self.variants.of_session;
         let from = format!("tl_unindexed u CROSS JOIN messages m ON m.id = u.id {of_session} WHERE TRUE");
         let mut fresh = self.likened(&from, terms, scope)?;
         fresh.retain(|candidate| !known.contains(&candidate.id));

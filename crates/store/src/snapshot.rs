@@ -143,7 +143,7 @@ impl Scribe<'_> {
         let Some(record) = self.recorded(session, snapshot)? else { return Err(changed_meanwhile(change)) };
         let before = self.live(session)?;
         let upto = end_of(change, &before);
-        let tokens_before = weigh(self.conn, &self.shape.weight, session)?;
+        let tokens_before = weigh(self.conn, &self.variants.weight, session)?;
         let wanted = self.restored_view(session, &record, &before)?;
         let (was, will): (HashSet<i64>, HashSet<i64>) =
             (before.iter().copied().collect(), wanted.iter().copied().collect());
@@ -153,7 +153,7 @@ impl Scribe<'_> {
         self.revive(session, &returning)?;
         let mut moves = Moves::default();
         self.give_places_back(change, &returning, &mut moves)?;
-        let tokens_after = weigh(self.conn, &self.shape.weight, session)?;
+        let tokens_after = weigh(self.conn, &self.variants.weight, session)?;
         let promoted = Promoted {
             snapshot: kept_as.to_owned(),
             messages_before: before.len(),
@@ -212,7 +212,7 @@ impl Scribe<'_> {
         }
         known.extend(&record.rows);
         let shown: HashSet<i64> = record.rows.iter().copied().collect();
-        let mut statement = self.conn.prepare_cached(&self.shape.standing)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.standing)?;
         let mut there = HashSet::new();
         let mut since = Vec::new();
         for row in known {
@@ -231,7 +231,7 @@ impl Scribe<'_> {
     // ------------------------------------------------------------------------- in and out of the view
 
     pub(crate) fn live(&self, session: &str) -> Result<Vec<i64>, Fault> {
-        let mut statement = self.conn.prepare_cached(&self.shape.live)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.live)?;
         let rows = statement.query_map([session], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -240,7 +240,7 @@ impl Scribe<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        if self.shape.can.has_compacted {
+        if self.variants.can.has_compacted {
             let mut statement =
                 self.conn.prepare_cached("UPDATE messages SET active = 0, compacted = 1 WHERE id = ?1")?;
             return rows.iter().try_for_each(|row| Ok(statement.execute([row]).map(drop)?));
@@ -255,7 +255,7 @@ impl Scribe<'_> {
     }
 
     fn revive(&self, session: &str, rows: &[i64]) -> Result<(), Fault> {
-        let sql = match (self.shape.can.has_active, self.shape.can.has_compacted) {
+        let sql = match (self.variants.can.has_active, self.variants.can.has_compacted) {
             (true, true) => "UPDATE messages SET active = 1, compacted = 0, session_id = ?2 WHERE id = ?1",
             (true, false) => "UPDATE messages SET active = 1, session_id = ?2 WHERE id = ?1",
             (false, _) => "UPDATE messages SET session_id = ?2 WHERE id = ?1",
@@ -267,7 +267,7 @@ impl Scribe<'_> {
     /// Hermes counts what is live. What this commit has appended is counted with it, at its end.
     pub(crate) fn recount(&self, change: &Change<'_>) -> Result<(), Fault> {
         let values = params![change.id(), change.messages, change.calls];
-        self.conn.prepare_cached(&self.shape.recount)?.execute(values)?;
+        self.conn.prepare_cached(&self.variants.recount)?.execute(values)?;
         Ok(())
     }
 
@@ -329,7 +329,7 @@ impl Scribe<'_> {
     fn replaced_in(&self, change: &Change<'_>, gap: &Gap, count: usize) -> Result<Vec<i64>, Fault> {
         let (below, above) = names_of(change.id());
         let high = gap.high.unwrap_or(i64::MAX);
-        let mut statement = self.conn.prepare_cached(&self.shape.replaced_between)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.replaced_between)?;
         let rows = statement
             .query_map(params![change.id(), below, above, gap.low, high, count as i64], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -386,10 +386,10 @@ impl Scribe<'_> {
             self.conn.prepare_cached(sql)?.execute(params![change.id(), from, to])?;
         }
         moves.add(from, to);
-        if !self.shape.defers_indexing {
+        if !self.variants.defers_indexing {
             return Ok(()); // Hermes' triggers have done it
         }
-        for table in self.shape.indexes() {
+        for table in self.variants.indexes() {
             self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE rowid = ?1"))?.execute([from])?;
         }
         self.conn.prepare_cached("DELETE FROM tl_unindexed WHERE id = ?1")?.execute([from])?;
@@ -528,7 +528,7 @@ impl Reader {
         let mut rows = statement.query([name])?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let summary = described(row)?;
-        let mut statement = self.conn.prepare_cached(&self.shape.message)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.message)?;
         let mut rows = Vec::new();
         for id in self.rows_in(name)?.unwrap_or_default() {
             let message = statement.query_row([id], stored_message).optional()?;
@@ -540,7 +540,7 @@ impl Reader {
     /// What is live or kept by a snapshot, in the places where it was said, but for what we put there ourselves
     /// and what the user took back.
     pub(crate) fn said_in(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
-        let mut live = self.conn.prepare_cached(&self.shape.live)?;
+        let mut live = self.conn.prepare_cached(&self.variants.live)?;
         let live = live.query_map([id.as_str()], |row| row.get(0))?;
         let mut known = live.collect::<rusqlite::Result<HashSet<i64>>>()?;
         let mut ours = HashSet::new();
@@ -548,7 +548,7 @@ impl Reader {
             known.extend(rows);
             ours.extend(summary);
         }
-        let mut standing = self.conn.prepare_cached(&self.shape.standing)?;
+        let mut standing = self.conn.prepare_cached(&self.variants.standing)?;
         let mut places = Vec::new();
         for row in known.into_iter().filter(|row| !ours.contains(row)) {
             let found = standing.query_row([row], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)));
@@ -557,7 +557,7 @@ impl Reader {
             }
         }
         places.sort_unstable();
-        let mut statement = self.conn.prepare_cached(&self.shape.message)?;
+        let mut statement = self.conn.prepare_cached(&self.variants.message)?;
         let mut said = Vec::new();
         for (_, row) in places {
             let message = statement.query_row([row], stored_message).optional()?;

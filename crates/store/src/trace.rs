@@ -91,7 +91,7 @@ impl Reader {
     /// The rows of transcripts that go by this name, whoever wrote them.
     fn rows_named(&self, name: &str) -> Result<Vec<i64>, Fault> {
         let mut found: Vec<i64> = name.parse().into_iter().collect();
-        if self.shape.can.has_platform_message_id {
+        if self.variants.can.has_platform_message_id {
             let sql = "SELECT id FROM messages WHERE platform_message_id = ?1 LIMIT 20";
             let mut statement = self.conn.prepare_cached(sql)?;
             let rows = statement.query_map([name], |row| row.get(0))?;

@@ -83,13 +83,13 @@ impl Scribe<'_> {
             &row.codex_reasoning_items,
             &row.codex_message_items,
         ];
-        values.extend(self.shape.append_values::<dyn ToSql>([
+        values.extend(self.variants.append_values::<dyn ToSql>([
             &row.platform_message_id,
             &row.api_content,
             &observed,
         ]));
-        self.conn.prepare_cached(&self.shape.append)?.execute(values.as_slice())?;
-        if self.shape.defers_indexing {
+        self.conn.prepare_cached(&self.variants.append)?.execute(values.as_slice())?;
+        if self.variants.defers_indexing {
             self.conn.prepare_cached("INSERT INTO tl_unindexed (id) VALUES (?1)")?.execute([id])?;
         }
         Ok(())
@@ -183,7 +183,7 @@ impl Scribe<'_> {
             change.asked,
             change.model
         ])?;
-        if change.asked == 0 || !self.shape.can.has_model_usage {
+        if change.asked == 0 || !self.variants.can.has_model_usage {
             return Ok(());
         }
         let sql = "INSERT INTO session_model_usage (session_id, model, billing_provider, billing_base_url,

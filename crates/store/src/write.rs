@@ -5,6 +5,7 @@
 //! Hermes' session row: a plain turn is two small transactions, and their cost is counted in
 //! statements.
 
+use crate::column_variants::ColumnVariants;
 use crate::commit::Effects;
 use crate::envelope;
 use crate::fault::Fault;
@@ -12,7 +13,6 @@ use crate::inbox::{InboxRow, unread};
 use crate::open::Home;
 use crate::read::ACCIDENTAL_ENDS;
 use crate::retention::record_earlier_life;
-use crate::shape::Shape;
 use crate::transcript::{NextRow, closes_group};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(crate) enum News {
 
 pub(crate) struct Scribe<'a> {
     pub conn: &'a Connection,
-    pub shape: &'a Shape,
+    pub variants: &'a ColumnVariants,
     pub home: &'a Home,
     pub effects: Effects,
     pub rows: &'a mut NextRow,
@@ -149,12 +149,12 @@ impl<'a> Change<'a> {
 impl<'a> Scribe<'a> {
     pub fn new(
         conn: &'a Connection,
-        shape: &'a Shape,
+        variants: &'a ColumnVariants,
         home: &'a Home,
         rows: &'a mut NextRow,
         news: News,
     ) -> Self {
-        Self { conn, shape, home, effects: Effects::default(), rows, news }
+        Self { conn, variants, home, effects: Effects::default(), rows, news }
     }
 
     pub fn write(&mut self, commit: &Commit) -> Result<Committed, Fault> {
@@ -422,7 +422,7 @@ impl<'a> Scribe<'a> {
         let key = chat.map(|chat| chat.key.as_str());
         let chat_type = chat.map(|chat| chat.chat_type.as_str());
         let name = chat.and_then(|chat| chat.display_name.as_deref());
-        values.extend(self.shape.chat_values::<dyn ToSql>([
+        values.extend(self.variants.chat_values::<dyn ToSql>([
             &key,
             &place.chat_id,
             &chat_type,
@@ -430,7 +430,7 @@ impl<'a> Scribe<'a> {
             &name,
             &origin,
         ]));
-        let made = self.conn.prepare_cached(&self.shape.open)?.execute(values.as_slice())?;
+        let made = self.conn.prepare_cached(&self.variants.open)?.execute(values.as_slice())?;
         match made {
             0 => {
                 self.take_over(id)?;

@@ -67,7 +67,7 @@ pub fn replaced(content: &str, old: &str, new: &str, all: bool) -> Result<(Strin
 
 /// The tools `read_file`, `write_file`, `patch` and `search_files`.
 pub struct Files {
-    hands: Arc<Hands>,
+    hands: Arc<FileTools>,
     standing: Option<Box<Standing>>,
     /// Who decides about what a person must allow. Without it, none of that is done.
     judge: Option<Arc<Approvals>>,
@@ -75,7 +75,7 @@ pub struct Files {
 
 impl Files {
     pub fn new(reach: Reach, settings: Settings) -> Self {
-        let hands = Arc::new(Hands { reach, settings, seen: Seen::new() });
+        let hands = Arc::new(FileTools { reach, settings, seen: Seen::new() });
         Self { hands, standing: None, judge: None }
     }
 
@@ -228,7 +228,7 @@ impl Job {
     }
 }
 
-struct Hands {
+struct FileTools {
     reach: Reach,
     settings: Settings,
     seen: Seen,
@@ -254,7 +254,7 @@ impl From<&str> for Untold {
     }
 }
 
-impl Hands {
+impl FileTools {
     fn run(&self, job: &Job, name: &str, arguments: &str) -> Ended {
         let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) else {
             return Ended::Told(arguments::refusal(format!("Unknown tool: {name}")));
@@ -322,7 +322,7 @@ struct Tool {
     description: &'static str,
     schema: fn() -> Value,
     repeatable: bool,
-    run: fn(&Hands, &Job, &Map<String, Value>) -> Told,
+    run: fn(&FileTools, &Job, &Map<String, Value>) -> Told,
 }
 
 const TOOLS: [Tool; 4] = [
@@ -335,7 +335,7 @@ const TOOLS: [Tool; 4] = [
                       be read; use vision_analyze for images.",
         schema: read_schema,
         repeatable: true,
-        run: Hands::read_file,
+        run: FileTools::read_file,
     },
     Tool {
         name: "write_file",
@@ -344,7 +344,7 @@ const TOOLS: [Tool; 4] = [
                       not parse is refused.",
         schema: write_schema,
         repeatable: false,
-        run: Hands::write_file,
+        run: FileTools::write_file,
     },
     Tool {
         name: "patch",
@@ -355,7 +355,7 @@ const TOOLS: [Tool; 4] = [
                       PARAMETERS: mode, patch.",
         schema: patch_schema,
         repeatable: false,
-        run: Hands::patch,
+        run: FileTools::patch,
     },
     Tool {
         name: "search_files",
@@ -365,7 +365,7 @@ const TOOLS: [Tool; 4] = [
                       in place of ls.",
         schema: search_schema,
         repeatable: true,
-        run: Hands::search_files,
+        run: FileTools::search_files,
     },
 ];
 

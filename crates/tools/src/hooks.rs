@@ -14,14 +14,14 @@
 //! Deliberately absent: who has agreed to which hook. Only those that may run are handed in.
 
 #[cfg(unix)]
-mod apart;
+mod detached;
 #[cfg(not(unix))]
 mod nowhere;
 #[cfg(unix)]
 mod once;
 
 #[cfg(unix)]
-use apart::Apart;
+use detached::Apart;
 #[cfg(not(unix))]
 use nowhere::{self as once, Apart};
 use regex::Regex;

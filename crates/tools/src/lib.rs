@@ -13,7 +13,6 @@
 
 pub mod approval;
 pub mod arguments;
-pub mod brief;
 pub mod files;
 pub mod hooks;
 pub mod paths;
@@ -22,6 +21,7 @@ mod private;
 pub mod sandbox;
 pub mod skills;
 pub mod spill;
+pub mod system_prompt;
 #[cfg(unix)]
 pub mod terminal;
 pub mod todo;

@@ -89,9 +89,9 @@ impl Engine for Builtin {
             if work.turns.is_empty() {
                 return Err(EngineError::Nothing);
             }
-            let mut desk = Desk { summarisers: &self.summarisers, at: 0, troubles: Vec::new() };
-            let body = desk.summarise(&work).await?;
-            Ok(desk.condensed(&work, past, &body))
+            let mut chain = SummariserChain { summarisers: &self.summarisers, at: 0, troubles: Vec::new() };
+            let body = chain.summarise(&work).await?;
+            Ok(chain.condensed(&work, past, &body))
         })
     }
 
@@ -284,13 +284,13 @@ impl Piece {
 }
 
 /// Who is asked next, and what went wrong so far.
-struct Desk<'a> {
+struct SummariserChain<'a> {
     summarisers: &'a [Arc<dyn Summariser>],
     at: usize,
     troubles: Vec<String>,
 }
 
-impl Desk<'_> {
+impl SummariserChain<'_> {
     fn summarise<'d>(&'d mut self, work: &'d Work<'_>) -> Promise<'d, Result<String, EngineError>> {
         Box::pin(async move {
             let mut body = work.earlier.clone();

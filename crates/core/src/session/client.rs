@@ -98,3 +98,6 @@ pub(super) fn results_of(input: &Input) -> &[ToolResult] {
         Kind::Chat(_) | Kind::Command(_) => &[],
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

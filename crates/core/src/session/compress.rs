@@ -568,3 +568,6 @@ pub fn thousands(number: u64) -> String {
     }
     text
 }
+
+#[cfg(test)]
+pub(super) mod tests;

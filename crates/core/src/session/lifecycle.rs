@@ -253,3 +253,6 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

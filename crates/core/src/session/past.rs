@@ -1,13 +1,13 @@
-//! Errands, and what they do to a conversation: take back, ask again, go on in a copy or in an earlier one.
+//! DeferredCommands, and what they do to a conversation: take back, ask again, go on in a copy or in an earlier one.
 //!
-//! - an errand waits in the inbox, and is settled once, in the commit that carries it out
+//! - a deferred command waits in the inbox, and is settled once, in the commit that carries it out
 //! - one that is harmless beside a turn passes what waits; any other waits for its turn, and nothing that came
 //!   behind it is begun before
 //! - what is taken back is kept under a name; nothing is deleted here
 //! - where a chat leads elsewhere, whatever waits goes along
 
 use super::{Act, Outcome, Phase, Reply, Session, compress, rerooted};
-use crate::command::{Command, Errand, Found, Past};
+use crate::command::{Command, DeferredCommand, Found, Past};
 use crate::id::{Seq, SessionId, TurnId};
 use crate::input::{Input, Kind};
 use crate::message::Message;
@@ -36,7 +36,7 @@ pub enum Switch {
 }
 
 impl Session {
-    /// The errands that somebody should be at: those beside, and the one whose turn it is.
+    /// The deferred_commands that somebody should be at: those beside, and the one whose turn it is.
     pub(super) fn due(&self) -> impl Iterator<Item = &Arc<Input>> {
         let open = !self.halted && !matches!(self.phase, Phase::Closed(_));
         let reach = match open {
@@ -49,24 +49,24 @@ impl Session {
         beside.chain(in_turn)
     }
 
-    /// Whether this one is an errand whose turn it is. Whatever was ordered before it, beside, comes first.
+    /// Whether this one is a deferred command whose turn it is. Whatever was ordered before it, beside, comes first.
     fn is_in_turn(&self, place: usize) -> bool {
-        matches!(&self.waiting[place].kind, Kind::Command(Command::Errand(_)))
+        matches!(&self.waiting[place].kind, Kind::Command(Command::Deferred(_)))
             && !self.waiting.iter().take(place).any(is_beside)
     }
 
     /// Somebody is at it, or at something that has to come before it.
     pub(super) fn is_awaited(&self, place: usize) -> bool {
         let first = &self.waiting[place];
-        let errand = matches!(&first.kind, Kind::Command(Command::Errand(_)));
-        errand || (compress::ends(first) && self.waiting.iter().take(place).any(is_beside))
+        let deferred = matches!(&first.kind, Kind::Command(Command::Deferred(_)));
+        deferred || (compress::ends(first) && self.waiting.iter().take(place).any(is_beside))
     }
 
     /// Whoever takes something back in the middle of a turn should not wonder why nothing happens.
     pub(super) fn say_that_it_waits(&self, input: &Input, acts: &mut Vec<Act>) {
-        let Kind::Command(command @ Command::Errand(errand)) = &input.kind else { return };
+        let Kind::Command(command @ Command::Deferred(deferred)) = &input.kind else { return };
         let busy = matches!(self.phase, Phase::Turn(_));
-        let (true, false, Some(destination)) = (busy, errand.is_beside(), &input.reply_to) else { return };
+        let (true, false, Some(destination)) = (busy, deferred.is_beside(), &input.reply_to) else { return };
         let key = format!("{}/{}/waits", self.id, input.seq);
         let text = format!("/{} waits for the running turn; /stop ends that.", command.name());
         let (destination, trace) = (destination.clone(), input.trace.onward());
@@ -81,8 +81,8 @@ impl Session {
             let detail = format!("errand {seq}");
             return acts.push(Act::Note { name: "late_result_dropped", detail });
         };
-        let Kind::Command(Command::Errand(errand)) = &order.kind else { return };
-        match (errand, found) {
+        let Kind::Command(Command::Deferred(deferred)) = &order.kind else { return };
+        match (deferred, found) {
             (_, Found::Said(said)) => self.done(&order, said, acts),
             (_, Found::Restart(said)) => {
                 self.done(&order, said, acts);
@@ -92,7 +92,7 @@ impl Session {
                 self.preferences = preferences;
                 self.done(&order, said, acts);
             }
-            (Errand::New { successor, .. }, Found::Titled(title)) => {
+            (DeferredCommand::New { successor, .. }, Found::Titled(title)) => {
                 self.begin_titled(&order, successor.clone(), title, acts);
             }
             (_, Found::Titled(Ok(title))) => {
@@ -108,12 +108,12 @@ impl Session {
                 self.done(&order, said, acts);
             }
             (_, Found::Titled(Err(why))) => self.done(&order, why, acts),
-            (Errand::Retry, Found::Past(past)) => self.ask_again(order, past, now, acts),
+            (DeferredCommand::Retry, Found::Past(past)) => self.ask_again(order, past, now, acts),
             (_, Found::Past(past)) => {
                 let kept_as = self.rewind(&past, now, acts);
                 self.done(&order, undone_text(&past, &kept_as), acts);
             }
-            (Errand::Branch { successor, .. }, Found::Copy { title, rows, messages }) => {
+            (DeferredCommand::Branch { successor, .. }, Found::Copy { title, rows, messages }) => {
                 let said = format!(
                     "This is a copy now, called \"{title}\": {messages} messages in {successor}. \
                      The original stays as it is: /resume {} goes back to it.",
@@ -262,3 +262,6 @@ fn undone_text(past: &Past, kept_as: &str) -> String {
         past.rows, past.remaining
     )
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -6,7 +6,7 @@
 //! conversation, is not remembered, and of a skill that is used by its name only what a person wrote behind it.
 
 use super::{Act, Rules, Session};
-use crate::command::{Command, Errand, skill};
+use crate::command::{Command, DeferredCommand, skill};
 use crate::id::TurnId;
 use crate::input::{Input, Kind};
 use crate::memory::{Filing, unfenced};
@@ -35,7 +35,7 @@ impl Session {
         let again = turn
             .inputs
             .iter()
-            .any(|input| matches!(input.kind, Kind::Command(Command::Errand(Errand::Retry))));
+            .any(|input| matches!(input.kind, Kind::Command(Command::Deferred(DeferredCommand::Retry))));
         if (!said.is_empty() || again) && !replied.is_empty() {
             acts.push(Act::Retain(Box::new(Kept { turn: turn.id, said, replied, filing: None })));
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::input::{DedupeKey, INLINE_BYTES_MAX, Request};
 use crate::message::{Assistant, Content, ToolCall};
 use crate::prompt::Head;
-use crate::session::compressing;
+use crate::session::compress::tests as compressing;
 use crate::turn::Usage;
 use proptest::prelude::*;
 
@@ -561,3 +561,5 @@ proptest! {
         prop_assert_eq!(said, sorted, "each is said once, in order of arrival");
     }
 }
+
+pub(super) mod tool_calls;

@@ -7,16 +7,16 @@
 
 use super::{Actor, Mail};
 use crate::agent::stopping;
-use crate::hands::search;
+use crate::gateway_tools::search;
 use crate::recollect::recollect;
 use crate::retention::STOP_PATIENCE;
 use crate::scope;
-use crate::turn::Desk;
+use crate::turn::JobContext;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
-use throughline_core::command::{Command, Errand, skill};
+use throughline_core::command::{Command, DeferredCommand, skill};
 use throughline_core::input::Kind;
 use throughline_core::memory::{Filing, MemoryError, Scope, fenced, unfenced};
 use throughline_core::message::{Body, Content};
@@ -111,8 +111,9 @@ impl Actor {
 
     /// Somebody has ordered what the running turn holds up.
     fn is_being_left(&self) -> bool {
-        let leaves =
-            |command: &Command| command.ends() || matches!(command, Command::Errand(Errand::Undo { .. }));
+        let leaves = |command: &Command| {
+            command.ends() || matches!(command, Command::Deferred(DeferredCommand::Undo { .. }))
+        };
         self.state
             .waiting
             .iter()
@@ -230,11 +231,11 @@ pub(super) enum Reminder {
     Own(port::Scope),
 }
 
-async fn asked(desk: &Desk, reminder: Reminder, query: &str) -> Result<String, MemoryError> {
-    match (reminder, &desk.home.memory) {
+async fn asked(context: &JobContext, reminder: Reminder, query: &str) -> Result<String, MemoryError> {
+    match (reminder, &context.home.memory) {
         (Reminder::Provider(scope), Some(memory)) => memory.provider.recall(&scope, query).await,
         (Reminder::Provider(_), None) => Ok(String::new()),
-        (Reminder::Own(scope), _) => recollect(&desk.home, desk.session.clone(), scope, query).await,
+        (Reminder::Own(scope), _) => recollect(&context.home, context.session.clone(), scope, query).await,
     }
 }
 
@@ -253,20 +254,20 @@ impl Whose {
 /// Asks, but not for long: nobody waits for a memory that does not come, and a gateway that stops even less. What
 /// comes later goes to the next turn; `earlier` is what came so from the turn before.
 pub(super) async fn remind(
-    desk: Desk,
+    context: JobContext,
     turn: TurnId,
     reminder: Reminder,
     query: String,
     earlier: Option<String>,
 ) {
-    let patience = desk.home.memory.as_ref().map_or(PATIENCE, |memory| memory.patience);
+    let patience = context.home.memory.as_ref().map_or(PATIENCE, |memory| memory.patience);
     let whose = match &reminder {
         Reminder::Provider(scope) => Some(Whose::of(scope)),
         Reminder::Own(_) => None,
     };
-    let mut asking = pin!(AssertUnwindSafe(asked(&desk, reminder, &query)).catch_unwind());
+    let mut asking = pin!(AssertUnwindSafe(asked(&context, reminder, &query)).catch_unwind());
     let stopped = async {
-        stopping(&desk.home).await;
+        stopping(&context.home).await;
         sleep(STOP_PATIENCE).await;
     };
     let asked = tokio::select! {
@@ -289,19 +290,19 @@ pub(super) async fn remind(
     let text = if missed.is_some() { earlier.unwrap_or_default() } else { text };
     if let Some((name, why)) = missed {
         tracing::warn!(why, "the turn goes on without what its memory knows");
-        desk.home.note(Some(desk.session.clone()), name, why);
+        context.home.note(Some(context.session.clone()), name, why);
     }
-    if let Some(mail) = desk.mail.upgrade() {
+    if let Some(mail) = context.mail.upgrade() {
         let _ = mail.send(Mail::Recalled { turn, text }); // the actor is gone, and the reminder with it
     }
     let Some(whose) = whose else { return };
     let late = tokio::select! {
         biased; // a simulation must not depend on luck
         late = timeout(LATE_MAX, asking) => late,
-        () = stopping(&desk.home) => return,
+        () = stopping(&context.home) => return,
     };
     let Ok(Ok(Ok(text))) = late else { return };
-    if let Some(mail) = desk.mail.upgrade().filter(|_| !text.is_empty()) {
+    if let Some(mail) = context.mail.upgrade().filter(|_| !text.is_empty()) {
         let _ = mail.send(Mail::LateRecall { whose, text }); // as above
     }
 }

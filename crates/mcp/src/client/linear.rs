@@ -3,7 +3,7 @@
 use super::name::{Prefix, sanitised};
 use super::offer::{Listed, Listing, offered};
 use super::redact::Redactor;
-use super::result::{Desk, prompt, prompts, resources};
+use super::result::{ResultReader, prompt, prompts, resources};
 use super::{json, media, schema, suspicion};
 use crate::settings::{Reach, Remote, ServerSettings};
 use serde_json::{Map, Value, json};
@@ -21,8 +21,8 @@ const NOWHERE: &str = "/dev/null/home";
 fn tool(answer: &Value) {
     let redactor = Redactor::default();
     let prefix = Prefix::new("s");
-    let desk = Desk { server: "s", prefix: &prefix, home: Path::new(NOWHERE), redactor: &redactor };
-    _ = (desk.tool(answer), desk.resource(answer));
+    let reader = ResultReader { server: "s", prefix: &prefix, home: Path::new(NOWHERE), redactor: &redactor };
+    _ = (reader.tool(answer), reader.resource(answer));
 }
 
 fn settings() -> ServerSettings {
@@ -70,17 +70,19 @@ fn p31_text_functions_are_linear() {
             let unions = text.split(' ').map(|name| json!({"anyOf": [{"title": name}, {"type": "null"}]}));
             normalised(&json!({"allOf": unions.collect::<Vec<_>>()}));
         }),
-        ("result::Desk::tool", |text| tool(&parsed(text))),
-        ("result::Desk::tool of a text", |text| tool(&json!({"content": [{"type": "text", "text": text}]}))),
-        ("result::Desk::tool of blocks", |text| {
+        ("result::ResultReader::tool", |text| tool(&parsed(text))),
+        ("result::ResultReader::tool of a text", |text| {
+            tool(&json!({"content": [{"type": "text", "text": text}]}))
+        }),
+        ("result::ResultReader::tool of blocks", |text| {
             let blocks =
                 text.split(' ').map(|text| json!({"type": "resource_link", "uri": text, "name": text}));
             tool(&json!({"content": blocks.collect::<Vec<_>>(), "structuredContent": text}));
         }),
-        ("result::Desk::tool of an error", |text| {
+        ("result::ResultReader::tool of an error", |text| {
             tool(&json!({"isError": true, "content": [{"type": "text", "text": text}]}));
         }),
-        ("result::Desk::resource of a file", |text| {
+        ("result::ResultReader::resource of a file", |text| {
             tool(&json!({"contents": [{"uri": text, "mimeType": text, "blob": "aGVsbG8="}]}));
         }),
         ("result::prompt", |text| {

@@ -16,14 +16,14 @@ const RESULT_LENGTH_MAX: usize = 1024 * 1024;
 const RESULT_SHOWN: usize = 20_000;
 
 /// Where results are put together: whose they are, and where their files go.
-pub struct Desk<'a> {
+pub struct ResultReader<'a> {
     pub server: &'a str,
     pub prefix: &'a Prefix,
     pub home: &'a Path,
     pub redactor: &'a Redactor,
 }
 
-impl Desk<'_> {
+impl ResultReader<'_> {
     /// What `tools/call` answered. Writes files; not for the async threads.
     pub fn tool(&self, answer: &Value) -> String {
         if answer["isError"] == true {
@@ -279,7 +279,8 @@ mod tests {
     fn tool(answer: Value) -> String {
         let home = tempfile::tempdir().unwrap();
         let prefix = Prefix::new("s");
-        Desk { server: "s", prefix: &prefix, home: home.path(), redactor: &Redactor::default() }.tool(&answer)
+        ResultReader { server: "s", prefix: &prefix, home: home.path(), redactor: &Redactor::default() }
+            .tool(&answer)
     }
 
     #[test]
@@ -343,13 +344,13 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let redactor = Redactor::default();
         let prefix = Prefix::new("s");
-        let desk = Desk { server: "s", prefix: &prefix, home: home.path(), redactor: &redactor };
+        let reader = ResultReader { server: "s", prefix: &prefix, home: home.path(), redactor: &redactor };
         let png = "iVBORw0KGgoAAAANSUhEUg==";
         let answer = json!({"content": [
             {"type": "image", "mimeType": "image/png", "data": png},
             {"type": "resource", "resource": {"uri": "u://x/a.pdf", "mimeType": "application/pdf", "blob": "aGVsbG8="}},
         ]});
-        let result: Value = serde_json::from_str(&desk.tool(&answer)).unwrap();
+        let result: Value = serde_json::from_str(&reader.tool(&answer)).unwrap();
         let text = result["result"].as_str().unwrap();
         let (picture, document) = text.split_once('\n').unwrap();
         assert!(std::fs::read(picture.strip_prefix("MEDIA:").unwrap()).unwrap().starts_with(b"\x89PNG"));
@@ -366,9 +367,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let redactor = Redactor::default();
         let prefix = Prefix::new("s");
-        let desk = Desk { server: "s", prefix: &prefix, home: home.path(), redactor: &redactor };
+        let reader = ResultReader { server: "s", prefix: &prefix, home: home.path(), redactor: &redactor };
         let answer = json!({"content": [{"type": "text", "text": "ä".repeat(2_000_000)}]});
-        let result = desk.tool(&answer);
+        let result = reader.tool(&answer);
         assert!(result.len() < 50_000);
         let (_, path) = result.split_once("[MCP resource saved to ").unwrap();
         let (path, _) = path.split_once(" (application/json").unwrap();

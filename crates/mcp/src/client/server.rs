@@ -14,7 +14,7 @@ use super::log::Log;
 use super::name::Prefix;
 use super::offer::{self, Action, Listed, Listing, Offer};
 use super::redact::Redactor;
-use super::result::{self, Desk};
+use super::result::{self, ResultReader};
 use super::{Phase, Surroundings, remembered};
 use crate::settings::{KEEPALIVE_MIN, Reach, ServerSettings};
 use futures_util::FutureExt;
@@ -571,7 +571,7 @@ impl Server {
                 let (server, redactor) = (self.settings.name.as_str(), &self.redactor);
                 let interview = asker.map(|asker| Interview { server, redactor, asker });
                 let answer = link::ask_for_work(peer, request, patience, line, interview).await?;
-                self.rendered(answer, |desk, answer| desk.tool(answer)).await
+                self.rendered(answer, |reader, answer| reader.tool(answer)).await
             }
             Action::ListResources => Ok(result::resources(&self.pages(peer, "resources", patience).await?)),
             Action::ListPrompts => Ok(result::prompts(&self.pages(peer, "prompts", patience).await?)),
@@ -579,7 +579,7 @@ impl Server {
                 let Some(uri) = text_of(&arguments, "uri") else { return Ok(missing("uri")) };
                 let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
                 let answer = link::ask(peer, ClientRequest::ReadResourceRequest(request), patience).await?;
-                self.rendered(answer, |desk, answer| desk.resource(answer)).await
+                self.rendered(answer, |reader, answer| reader.resource(answer)).await
             }
             Action::GetPrompt => {
                 let Some(name) = text_of(&arguments, "name") else { return Ok(missing("name")) };
@@ -597,7 +597,7 @@ impl Server {
     async fn rendered(
         self: &Arc<Self>,
         answer: Value,
-        render: fn(&Desk<'_>, &Value) -> String,
+        render: fn(&ResultReader<'_>, &Value) -> String,
     ) -> Result<String, Trouble> {
         match answer["resultType"].as_str() {
             None | Some("complete") => {}
@@ -610,7 +610,7 @@ impl Server {
         let rendered = tokio::task::spawn_blocking(move || {
             let home = &server.surroundings.home;
             let (name, prefix) = (&server.settings.name, &server.prefix);
-            render(&Desk { server: name, prefix, home, redactor: &server.redactor }, &answer)
+            render(&ResultReader { server: name, prefix, home, redactor: &server.redactor }, &answer)
         });
         rendered.await.map_err(|error| Trouble::Lost(format!("the answer could not be read: {error}")))
     }

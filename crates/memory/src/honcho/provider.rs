@@ -17,7 +17,7 @@ use super::peer::{Peers, peers};
 use super::recall::Talks;
 use super::settings::{Settings, Watch, WriteFrequency};
 use super::wire::{Effect, Failure, Request, Wire};
-use super::{Company, Surroundings, tools};
+use super::{Audience, Surroundings, tools};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
@@ -225,7 +225,7 @@ impl Shared {
     /// Whether whoever speaks is the only one whom Honcho knows here.
     pub fn is_alone(&self) -> bool {
         let is_pinned = self.settings.pin_user_peer && self.settings.peer_name.is_some();
-        self.surroundings.company == Company::One || is_pinned
+        self.surroundings.audience == Audience::One || is_pinned
     }
 
     /// Whether everything that Honcho knows may be shown to whoever asks for it by name.

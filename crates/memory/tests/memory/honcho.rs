@@ -13,7 +13,7 @@ use throughline_core::memory::{MemoryError, Place, Provider, Retention, Scope, W
 use throughline_core::time::Time;
 use throughline_memory::honcho::settings::{File, Given};
 use throughline_memory::honcho::{
-    Addition, Company, Honcho, Ledger, Role, Settings, Surroundings, migration,
+    Addition, Audience, Honcho, Ledger, Role, Settings, Surroundings, migration,
 };
 use throughline_servers::HonchoServer;
 use throughline_servers::honcho::{Fault, Kept};
@@ -60,10 +60,10 @@ impl World {
     }
 
     fn honcho(&self) -> Honcho {
-        self.honcho_with(json!({}), Company::Many)
+        self.honcho_with(json!({}), Audience::Many)
     }
 
-    fn honcho_with(&self, more: Value, company: Company) -> Honcho {
+    fn honcho_with(&self, more: Value, audience: Audience) -> Honcho {
         let mut text = json!({"baseUrl": self.server.base(), "workspace": self.workspace, "timeout": 1.0});
         text["hosts"] = json!({"hermes": {"apiKey": std::env::var("HONCHO_TEST_KEY").ok()}});
         text["observationMode"] = "directional".into();
@@ -71,15 +71,15 @@ impl World {
         let text = text.to_string();
         let files = [File { path: "honcho.json", text: &text }];
         let settings = Settings::parse(&Given { files: &files, ..Given::default() }, |_| None).unwrap();
-        let surroundings = Surroundings { directory: "/srv/garden".into(), repository: None, company };
+        let surroundings = Surroundings { directory: "/srv/garden".into(), repository: None, audience };
         Honcho::new(settings, surroundings).settling(SETTLING)
     }
 
     /// One whose agent works in this directory, which is a repository of that name.
     fn honcho_in(&self, directory: &str, more: Value) -> Honcho {
-        let settings = self.honcho_with(more, Company::One).settings().clone();
+        let settings = self.honcho_with(more, Audience::One).settings().clone();
         let repository = directory.rsplit('/').next().map(|name| format!("repo-of-{name}"));
-        let surroundings = Surroundings { directory: directory.into(), repository, company: Company::One };
+        let surroundings = Surroundings { directory: directory.into(), repository, audience: Audience::One };
         Honcho::new(settings, surroundings).settling(SETTLING)
     }
 
@@ -158,7 +158,7 @@ fn answer(text: &str) -> Value {
 #[tokio::test]
 async fn a_turn_is_one_request_and_says_who_said_what_when() {
     let world = World::start().await;
-    let honcho = world.honcho_with(json!({"observationMode": "unified"}), Company::Many);
+    let honcho = world.honcho_with(json!({"observationMode": "unified"}), Audience::Many);
     let mut first = turn(1, "hello", "<memory-context>old</memory-context>good morning");
     first.said.push("are you there?".into());
     honcho.retain(&first).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_turn_is_one_request_and_says_who_said_what_when() {
 #[tokio::test]
 async fn p28_reading_and_failing_create_nothing() {
     let world = World::start().await;
-    let honcho = world.honcho_with(json!({"saveMessages": true}), Company::One);
+    let honcho = world.honcho_with(json!({"saveMessages": true}), Audience::One);
     let scope = scope("42");
     honcho.recall(&scope, "what about tea?").await.unwrap();
     for (tool, arguments) in [
@@ -195,7 +195,7 @@ async fn p28_reading_and_failing_create_nothing() {
     }
     let nobody = Honcho::new(
         Settings { base_url: "http://127.0.0.1:9".into(), ..honcho.settings().clone() },
-        Surroundings { directory: "/".into(), repository: None, company: Company::Many },
+        Surroundings { directory: "/".into(), repository: None, audience: Audience::Many },
     );
     assert!(matches!(nobody.retain(&turn(1, "hello", "hi")).await, Err(MemoryError::Later(_))));
     honcho.retain(&turn(1, " ", "")).await.unwrap(); // nothing was said
@@ -212,7 +212,7 @@ async fn p28_reading_and_failing_create_nothing() {
 #[tokio::test]
 async fn a_long_turn_is_cut_and_a_very_long_one_takes_several_requests() {
     let world = World::start().await;
-    let honcho = world.honcho_with(json!({"messageMaxChars": 100}), Company::Many);
+    let honcho = world.honcho_with(json!({"messageMaxChars": 100}), Audience::Many);
     let words = (0..2500).map(|number| format!("w{number:04}")).collect::<Vec<_>>().join(" ");
     let long = turn(1, &words, "ok");
     world.server.fail("POST messages", []);
@@ -230,7 +230,7 @@ async fn a_long_turn_is_cut_and_a_very_long_one_takes_several_requests() {
 #[tokio::test]
 async fn of_several_requests_only_what_is_missing_is_sent_again() {
     let world = World::start().await;
-    let honcho = world.honcho_with(json!({"messageMaxChars": 100}), Company::Many);
+    let honcho = world.honcho_with(json!({"messageMaxChars": 100}), Audience::Many);
     let words = (0..2500).map(|number| format!("w{number:04}")).collect::<Vec<_>>().join(" ");
     let long = turn(1, &words, "ok");
     world.server.fail("POST messages", [Fault::DropAnswer]);
@@ -475,7 +475,7 @@ async fn a_wrong_key_is_said_and_not_shown() {
         let settings = Settings::parse(&Given { files: &files, ..Given::default() }, |_| None).unwrap();
         Honcho::new(
             settings,
-            Surroundings { directory: "/".into(), repository: None, company: Company::Many },
+            Surroundings { directory: "/".into(), repository: None, audience: Audience::Many },
         )
     };
     let wrong = with("wrong-key-12345");
@@ -502,7 +502,7 @@ fn how_often_turns_are_handed_over() {
         let _inside = runtime.enter();
         Honcho::new(
             settings,
-            Surroundings { directory: "/".into(), repository: None, company: Company::Many },
+            Surroundings { directory: "/".into(), repository: None, audience: Audience::Many },
         )
         .every()
     };
@@ -807,7 +807,7 @@ async fn what_is_added_to_the_profile_is_concluded_once_through_a_crash_at_any_r
 async fn what_a_prompt_says_of_it_is_always_the_same() {
     let world = World::start().await;
     for (mode, words) in [("context", "no tools"), ("tools", "Nothing is recalled"), ("hybrid", "For more")] {
-        let prompt = || world.honcho_with(json!({"recallMode": mode}), Company::Many).prompt().unwrap();
+        let prompt = || world.honcho_with(json!({"recallMode": mode}), Audience::Many).prompt().unwrap();
         assert!(prompt().starts_with("# Honcho Memory\n") && prompt().contains(words), "{}", prompt());
         assert_eq!(prompt(), prompt());
     }
@@ -828,14 +828,14 @@ async fn what_is_recalled_is_the_persons_and_in_hermes_form() {
     assert_eq!(many.recall(&settled("42"), "which tea?").await.unwrap(), base);
     assert_eq!(many.recall(&settled("7"), "which tea?").await.unwrap(), "");
     // What the agent thinks of itself it has from everybody: only where there is nobody else.
-    let alone = world.honcho_with(json!({}), Company::One);
+    let alone = world.honcho_with(json!({}), Audience::One);
     let shown = alone.recall(&settled("42"), "which tea?").await.unwrap();
     assert_eq!(shown, format!("{base}\n\n## AI Self-Representation\nI talked to others, too."));
-    let short = world.honcho_with(json!({"contextTokens": 10}), Company::Many);
+    let short = world.honcho_with(json!({"contextTokens": 10}), Audience::Many);
     let shown = short.recall(&settled("42"), "which tea?").await.unwrap();
     assert!(shown.chars().count() <= 42 && shown.ends_with(" …"), "{shown}");
     for mode in ["tools", "context"] {
-        let honcho = world.honcho_with(json!({"recallMode": mode}), Company::Many);
+        let honcho = world.honcho_with(json!({"recallMode": mode}), Audience::Many);
         assert_eq!(honcho.recall(&settled("42"), "which tea?").await.unwrap().is_empty(), mode == "tools");
         assert_eq!(honcho.tools().len(), if mode == "tools" { 5 } else { 0 });
     }
@@ -865,7 +865,7 @@ async fn p31_what_several_people_share_is_shown_to_none_of_them() {
         let context = honcho.call(&bob, wanted("honcho_context", "{}")).await;
         assert!(!context.contains("CANARY"), "{document:?}: {context}");
     }
-    let mapped = world.honcho_with(json!({"sessions": {"/srv/garden": "garden"}}), Company::Many);
+    let mapped = world.honcho_with(json!({"sessions": {"/srv/garden": "garden"}}), Audience::Many);
     let chat = Scope { document: Some("garden".into()), ..scope("7") };
     assert!(!mapped.recall(&chat, "what is new?").await.unwrap().contains("CANARY"));
     // The terminal and the holder of the key are the owner, and share what the strategy says.
@@ -884,13 +884,13 @@ async fn the_first_layer_is_read_as_often_as_the_user_wants() {
     let Some(world) = World::made_up().await else { return };
     world.server.represent(&world.workspace, "hermes", "42", "Drinks tea.");
     let count = || world.server.count("GET peers/context");
-    let first = world.honcho_with(json!({"injectionFrequency": "first-turn"}), Company::Many);
+    let first = world.honcho_with(json!({"injectionFrequency": "first-turn"}), Audience::Many);
     for number in 0..3 {
         let shown = first.recall(&settled("42"), "which tea?").await.unwrap();
         assert_eq!(shown.contains("tea"), number == 0, "{number}");
     }
     assert_eq!(count(), 1);
-    let seldom = world.honcho_with(json!({"contextCadence": 3}), Company::Many);
+    let seldom = world.honcho_with(json!({"contextCadence": 3}), Audience::Many);
     for _ in 0..6 {
         assert!(seldom.recall(&settled("42"), "which tea?").await.unwrap().contains("Drinks tea."));
     }
@@ -1155,7 +1155,7 @@ async fn two_people_at_once_never_meet_in_memory() {
         world.server.represent(&place, "hermes", user, &format!("knows CANARY-{user}"));
         world.server.think(&place, "hermes", user, &format!("thinks CANARY-{user}"));
     }
-    let honcho = world.honcho_with(json!({"timeout": 60}), Company::Many);
+    let honcho = world.honcho_with(json!({"timeout": 60}), Audience::Many);
     let doors = Arc::new(Semaphore::new(32));
     let mut tasks = Vec::new();
     for number in 0..1000u64 {

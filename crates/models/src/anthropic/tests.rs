@@ -378,10 +378,10 @@ fn p31_an_answer_of_many_blocks_costs_what_it_should() {
 
 #[test]
 fn p31_a_hundred_thousand_calls_of_one_id_cost_what_they_should() {
-    throughline_complexity::assert_linear_in_count("anthropic::apart::told", |count| {
+    throughline_complexity::assert_linear_in_count("anthropic::distinct_ids::told", |count| {
         let call = json!({"type": "tool_use", "id": "same", "name": "f", "input": {}});
         let bytes = encode::whole(Side::Assistant, &vec![call.to_string(); count].join(","));
         let segments = [Segment { role: SegmentRole::Assistant, bytes: bytes.into() }];
-        move || _ = apart::told(&segments).len()
+        move || _ = distinct_ids::told(&segments).len()
     });
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use throughline_core::port::Desk;
+use throughline_core::port::AgentApi;
 use throughline_hermes::profile::ProfileRoutes;
 use throughline_hermes::source::Source;
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ pub struct Neighbours {
 
 pub enum Neighbour {
     Here {
-        desk: Arc<dyn Desk>,
+        api: Arc<dyn AgentApi>,
         home: PathBuf,
     },
     /// It belongs to this process, and does not run at the moment.
@@ -51,7 +51,7 @@ pub enum Neighbour {
 pub(super) struct Addressee {
     /// Set if it is another profile than the one that was written to.
     pub profile: Option<String>,
-    pub desk: Arc<dyn Desk>,
+    pub api: Arc<dyn AgentApi>,
     pub live: Arc<Live>,
     pub shelf: Arc<Shelf>,
 }
@@ -107,8 +107,8 @@ impl Addressees {
 
     fn other(&self, neighbours: &Neighbours, profile: &str) -> Result<Addressee, Absent> {
         let mut missed = self.missed.lock().expect("nothing panics while it holds this");
-        let (desk, home) = match (neighbours.find)(profile) {
-            Neighbour::Here { desk, home } => (desk, home),
+        let (api, home) = match (neighbours.find)(profile) {
+            Neighbour::Here { api, home } => (api, home),
             Neighbour::Away => {
                 let since = *missed.entry(profile.to_owned()).or_insert_with(Instant::now);
                 let profile = profile.to_owned();
@@ -121,16 +121,16 @@ impl Addressees {
         };
         missed.remove(profile);
         let mut others = self.others.lock().expect("nothing panics while it holds this");
-        let known = others.get(profile).filter(|known| Arc::ptr_eq(&known.desk, &desk));
+        let known = others.get(profile).filter(|known| Arc::ptr_eq(&known.api, &api));
         if let Some(known) = known {
             return Ok(known.clone());
         }
         // It has started, or started again.
         let other = Addressee {
             profile: Some(profile.to_owned()),
-            live: self.own.live.beside(desk.clone()),
+            live: self.own.live.beside(api.clone()),
             shelf: Arc::new(Shelf::of(&home, self.bytes_max)),
-            desk,
+            api,
         };
         others.insert(profile.to_owned(), other.clone());
         Ok(other)

@@ -9,9 +9,9 @@ use throughline_core::{Seq, TurnId};
 use throughline_hermes::config::Config;
 
 struct World {
-    desk: Arc<TestDesk>,
+    api: Arc<TestDesk>,
     adapter: Arc<TestAdapter>,
-    porter: Porter,
+    intake: AccountIntake,
     home: tempfile::TempDir,
 }
 
@@ -28,22 +28,22 @@ fn world_with(text: &str, variables: &[(&str, &str)], adapter: TestAdapter) -> W
     let config = Config::parse(text, &variable).unwrap();
     let (platforms, _) = Platforms::read(&config.root, None, &variable);
     let home = tempfile::tempdir().unwrap();
-    let (desk, adapter) = (Arc::new(TestDesk::default()), Arc::new(adapter));
+    let (api, adapter) = (Arc::new(TestDesk::default()), Arc::new(adapter));
     let settings = Settings::of(home.path(), &platforms, "telegram").unwrap();
-    let live = Live::new(desk.clone(), adapter.clone(), settings.platform.display.clone(), BusyInput::Queue);
+    let live = Live::new(api.clone(), adapter.clone(), settings.platform.display.clone(), BusyInput::Queue);
     let pairings = Arc::new(Pairings::of(home.path()));
-    let porter = Porter::new(desk.clone(), adapter.clone(), settings, pairings, live);
-    World { desk, adapter, porter, home }
+    let intake = AccountIntake::new(api.clone(), adapter.clone(), settings, pairings, live);
+    World { api, adapter, intake, home }
 }
 
 impl World {
     async fn takes(&self, incoming: Incoming) -> bool {
-        self.porter.take(incoming).await.unwrap() == Taken::Kept
+        self.intake.take(incoming).await.unwrap() == Taken::Kept
     }
 
     /// What the model would read of the last message that was kept.
     fn read(&self) -> String {
-        let submitted = self.desk.submitted.lock().unwrap();
+        let submitted = self.api.submitted.lock().unwrap();
         match &submitted.last().unwrap().kind {
             Kind::Chat(content) => content.plain(),
             other => panic!("{other:?}"),
@@ -61,7 +61,7 @@ const ANN: [(&str, &str); 1] = [("TELEGRAM_ALLOWED_USERS", "1")];
 async fn p7_every_delivery_of_a_message_has_the_same_key() {
     let world = world("", &ANN);
     assert!(world.takes(direct(7, "hi")).await && world.takes(direct(7, "hi")).await);
-    let submitted = world.desk.submitted.lock().unwrap();
+    let submitted = world.api.submitted.lock().unwrap();
     assert_eq!(submitted.len(), 1);
     assert_eq!(submitted[0].key.fields(), ["telegram", "bot", "1", "7"]);
     let Target::Chat(chat) = &submitted[0].target else { panic!("it belongs to a chat") };
@@ -75,9 +75,9 @@ fn world_beside(routes: &str, work: Neighbour) -> (World, Arc<TestDesk>) {
     let other = Arc::new(TestDesk::default());
     let mut world = world("", &ANN);
     let rules = Config::parse(&format!("profile_routes: {routes}"), &|_| None).unwrap();
-    let (desk, home) = (other.clone(), world.home.path().join("profiles/work"));
+    let (api, home) = (other.clone(), world.home.path().join("profiles/work"));
     let find = move |profile: &str| match (profile, &work) {
-        ("work", Neighbour::Here { .. }) => Neighbour::Here { desk: desk.clone(), home: home.clone() },
+        ("work", Neighbour::Here { .. }) => Neighbour::Here { api: api.clone(), home: home.clone() },
         ("work", Neighbour::Away) => Neighbour::Away,
         _ => Neighbour::Elsewhere,
     };
@@ -87,15 +87,15 @@ fn world_beside(routes: &str, work: Neighbour) -> (World, Arc<TestDesk>) {
         routes: rules.settings.profile_routes,
         find: Arc::new(find),
     };
-    let settings = Settings { neighbours: Some(neighbours), ..world.porter.settings.clone() };
-    let live = world.porter.addressees.own.live.clone();
+    let settings = Settings { neighbours: Some(neighbours), ..world.intake.settings.clone() };
+    let live = world.intake.addressees.own.live.clone();
     let pairings = Arc::new(Pairings::of(world.home.path()));
-    world.porter = Porter::new(world.desk.clone(), world.adapter.clone(), settings, pairings, live);
+    world.intake = AccountIntake::new(world.api.clone(), world.adapter.clone(), settings, pairings, live);
     (world, other)
 }
 
 fn here() -> Neighbour {
-    Neighbour::Here { desk: Arc::new(TestDesk::default()), home: PathBuf::new() }
+    Neighbour::Here { api: Arc::new(TestDesk::default()), home: PathBuf::new() }
 }
 
 const TO_WORK: &str = "[{name: w, platform: telegram, chat_id: '1', profile: work}]";
@@ -104,22 +104,22 @@ const TO_WORK: &str = "[{name: w, platform: telegram, chat_id: '1', profile: wor
 async fn p2_p31_what_is_for_another_profile_is_that_profiles_and_answered_by_the_bot_that_was_written_to() {
     let (world, work) = world_beside(TO_WORK, here());
     assert!(world.takes(direct(7, "hi")).await);
-    assert!(world.desk.submitted.lock().unwrap().is_empty());
+    assert!(world.api.submitted.lock().unwrap().is_empty());
     let submitted = work.submitted.lock().unwrap().clone();
     let Target::Chat(chat) = &submitted[0].target else { panic!("it belongs to a chat") };
     assert_eq!(chat.key.as_str(), "agent:work:telegram:dm:1");
     assert_eq!(submitted[0].reply_to.as_ref().unwrap().lender(), Some("default"));
-    // A button under one of its questions is answered at the same desk.
+    // A button under one of its questions is answered through the same agent.
     *work.chat.lock().unwrap() = Some("agent:work:telegram:dm:1".into());
     let call = CallId { session: session(), turn: TurnId(Seq(1)), step: 0, index: 0, question: 0 };
     let press = Press { source: direct(8, "").source, call, verdict: Verdict::Granted(Grant::Once) };
-    world.porter.press(press).await.unwrap();
-    assert_eq!((work.decided.lock().unwrap().len(), world.desk.decided.lock().unwrap().len()), (1, 0));
+    world.intake.press(press).await.unwrap();
+    assert_eq!((work.decided.lock().unwrap().len(), world.api.decided.lock().unwrap().len()), (1, 0));
     // Elsewhere nothing has changed.
     let mut elsewhere = in_group(9, "hi");
     elsewhere.addressed = true;
     assert!(world.takes(elsewhere).await);
-    assert_eq!((world.desk.submitted.lock().unwrap().len(), work.submitted.lock().unwrap().len()), (1, 1));
+    assert_eq!((world.api.submitted.lock().unwrap().len(), work.submitted.lock().unwrap().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,13 +128,13 @@ async fn p2_p31_what_is_for_a_profile_that_does_not_run_is_nobodys_and_its_peopl
     assert!(!world.takes(direct(7, "hi")).await);
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(world.said()[0].contains("for the agent work"), "{:?}", world.said());
-    assert_eq!(*world.desk.notes.lock().unwrap(), ["message_refused"]);
+    assert_eq!(*world.api.notes.lock().unwrap(), ["message_refused"]);
     // One that is only down is waited for, but not for ever: others wait behind it.
     let (world, _) = world_beside(TO_WORK, Neighbour::Away);
-    assert!(world.porter.take(direct(7, "hi")).await.is_err());
+    assert!(world.intake.take(direct(7, "hi")).await.is_err());
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert!(!world.takes(direct(7, "hi")).await);
-    assert!(world.desk.submitted.lock().unwrap().is_empty());
+    assert!(world.api.submitted.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,9 +145,9 @@ async fn p5_a_message_that_names_its_profile_is_that_profiles_or_nobodys() {
     };
     let (world, work) = world_beside("[]", here());
     assert!(world.takes(to("work")).await);
-    let counts = || (world.desk.submitted.lock().unwrap().len(), work.submitted.lock().unwrap().len());
+    let counts = || (world.api.submitted.lock().unwrap().len(), work.submitted.lock().unwrap().len());
     assert_eq!(counts(), (0, 1));
-    assert!(world.porter.take(to("stranger")).await.is_err(), "the sender hears that nobody has it");
+    assert!(world.intake.take(to("stranger")).await.is_err(), "the sender hears that nobody has it");
     assert_eq!(counts(), (0, 1));
     assert!(world.takes(to("default")).await);
     assert_eq!(counts(), (1, 1));
@@ -159,7 +159,7 @@ async fn p21_the_start_button_is_a_ping_and_neither_a_message_nor_an_unknown_com
     for ping in ["/start", "/start@bot", "/Start deep-link"] {
         assert!(!world.takes(direct(7, ping)).await, "{ping}");
     }
-    assert!(world.desk.submitted.lock().unwrap().is_empty() && world.said().is_empty());
+    assert!(world.api.submitted.lock().unwrap().is_empty() && world.said().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,16 +168,16 @@ async fn p9_a_turn_that_goes_on_after_a_start_is_shown_where_its_people_wait() {
     let mine = Destination { platform: "test".into(), ..direct(7, "").reply_to };
     let running = |place| Running { session: session(), seq: Seq(3), place, platform_id: Some("7".into()) };
     let elsewhere = Destination { platform: "other".into(), ..mine.clone() };
-    *world.desk.running.lock().unwrap() = vec![running(elsewhere), running(mine.clone().lent_by("third"))];
-    world.porter.show_what_runs().await;
+    *world.api.running.lock().unwrap() = vec![running(elsewhere), running(mine.clone().lent_by("third"))];
+    world.intake.show_what_runs().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let types = || world.adapter.done().iter().filter(|line| *line == "typing").count();
     assert_eq!(types(), 0, "what is read elsewhere is shown elsewhere");
-    *world.desk.running.lock().unwrap() = vec![running(mine.clone())];
+    *world.api.running.lock().unwrap() = vec![running(mine.clone())];
     *work.running.lock().unwrap() = vec![running(mine.lent_by("default"))];
-    world.porter.show_what_runs().await;
+    world.intake.show_what_runs().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let followed = world.desk.tell.lock().unwrap().len() + work.tell.lock().unwrap().len();
+    let followed = world.api.tell.lock().unwrap().len() + work.tell.lock().unwrap().len();
     assert_eq!((types(), followed), (2, 2));
 }
 
@@ -195,16 +195,16 @@ async fn p10_a_letter_is_kept_once_as_a_notice_for_the_place_it_names() {
         at: NOW,
     };
     for refusal in [Refusal::Draining, Refusal::MovedOn] {
-        world.desk.refusals.lock().unwrap().push(refusal);
+        world.api.refusals.lock().unwrap().push(refusal);
         assert!(
-            world.porter.deliver(letter.clone()).await.is_err(),
+            world.intake.deliver(letter.clone()).await.is_err(),
             "whoever brought it must bring it again"
         );
     }
     for _ in 0..3 {
-        assert_eq!(world.porter.deliver(letter.clone()).await, Ok(Taken::Kept));
+        assert_eq!(world.intake.deliver(letter.clone()).await, Ok(Taken::Kept));
     }
-    let submitted = world.desk.submitted.lock().unwrap();
+    let submitted = world.api.submitted.lock().unwrap();
     assert_eq!(submitted.len(), 1);
     assert_eq!(submitted[0].kind, Kind::Command(Command::Notice { text: "disk full".into() }));
     assert_eq!(submitted[0].reply_to.as_ref(), Some(&letter.place));
@@ -222,8 +222,8 @@ async fn p7_what_cannot_be_kept_is_not_said_to_have_arrived() {
         (Refusal::Internal("fell over".into()), None),
         (Refusal::MovedOn, Some(Taken::Ignored)), // no use to wait
     ] {
-        world.desk.refusals.lock().unwrap().push(refusal.clone());
-        assert_eq!(world.porter.take(direct(1, "hi")).await.ok(), answer, "{refusal:?}");
+        world.api.refusals.lock().unwrap().push(refusal.clone());
+        assert_eq!(world.intake.take(direct(1, "hi")).await.ok(), answer, "{refusal:?}");
     }
 }
 
@@ -237,11 +237,11 @@ async fn p31_a_stranger_gets_one_code_and_is_not_heard() {
     let said = world.said();
     assert_eq!(said.len(), 1, "{said:?}");
     let code = said[0].split('`').nth(1).unwrap().to_owned();
-    assert!(world.desk.submitted.lock().unwrap().is_empty());
+    assert!(world.api.submitted.lock().unwrap().is_empty());
     let pairings = Pairings::of(world.home.path());
     assert_eq!(pairings.approve("telegram", &code, NOW).unwrap().unwrap().id, "1");
     assert!(world.takes(direct(9, "thanks")).await);
-    assert_eq!(*world.desk.notes.lock().unwrap(), ["stranger_refused"]);
+    assert_eq!(*world.api.notes.lock().unwrap(), ["stranger_refused"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,7 +382,7 @@ async fn files_are_kept_where_hermes_keeps_them_and_named() {
     ] {
         assert!(text.contains(part), "{part:?} in {text}");
     }
-    let submitted = world.desk.submitted.lock().unwrap();
+    let submitted = world.api.submitted.lock().unwrap();
     let Kind::Chat(Content::Parts(parts)) = &submitted[0].kind else { panic!("there is a picture") };
     assert!(matches!(&parts[1], Part::Image { url, .. } if url.starts_with("data:image/png;base64,")));
     for (directory, count) in [("cache/images", 1), ("cache/documents", 2), ("cache/audio", 1)] {
@@ -413,7 +413,7 @@ async fn a_file_that_is_too_large_is_a_note() {
 async fn p6_what_foreign_bots_say_is_told_with_the_last_human_word_of_the_place() {
     let world = world("", &[("TELEGRAM_ALLOW_BOTS", "mentions"), ("TELEGRAM_ALLOWED_USERS", "1")]);
     let bot = |number| Incoming { from_bot: true, mentioned: true, ..in_group(number, "beep") };
-    let trace = || world.desk.submitted.lock().unwrap().last().unwrap().trace.clone();
+    let trace = || world.api.submitted.lock().unwrap().last().unwrap().trace.clone();
     assert!(world.takes(bot(1)).await);
     let forgotten = trace();
     assert!(!forgotten.is_human() && forgotten.foreign.as_deref() == Some(""), "nobody was heard yet");
@@ -447,7 +447,7 @@ async fn a_session_begins_with_what_its_channel_adds() {
     incoming.source.thread_id = Some("17".into());
     incoming.skills = vec!["maps".into(), "notes".into()];
     assert!(world.takes(incoming).await && world.takes(direct(2, "hi")).await);
-    let submitted = world.desk.submitted.lock().unwrap();
+    let submitted = world.api.submitted.lock().unwrap();
     let room = Room { prompt: Some("Be brief.".into()), skills: vec!["maps".into(), "notes".into()] };
     assert_eq!(submitted[0].birth.room, room);
     assert!(submitted[1].birth.room.is_plain());
@@ -463,19 +463,19 @@ async fn a_button_is_pressed_by_whoever_may_and_once() {
     let ann = direct(1, "").source;
     let stranger = Source { user_id: Some("2".into()), ..ann.clone() };
     let elsewhere = Source { chat_id: "5".into(), ..ann.clone() };
-    *world.desk.chat.lock().unwrap() = Some("agent:main:telegram:dm:1".into());
+    *world.api.chat.lock().unwrap() = Some("agent:main:telegram:dm:1".into());
     for (source, step, answer) in [
         (&stranger, 1, "You may not answer this."),
         (&elsewhere, 1, "You may not answer this."),
         (&ann, 1, "Allowed for this session."),
         (&ann, 1, "This was answered already, or is not asked any more."),
     ] {
-        assert_eq!(world.porter.press(press(source, step)).await.unwrap(), answer);
+        assert_eq!(world.intake.press(press(source, step)).await.unwrap(), answer);
     }
     // In a group, questions of a member's own session are everybody's who may speak there.
-    *world.desk.chat.lock().unwrap() = Some("agent:main:telegram:group:-100:2".into());
+    *world.api.chat.lock().unwrap() = Some("agent:main:telegram:group:-100:2".into());
     let member = in_group(1, "").source;
-    assert_eq!(world.porter.press(press(&member, 2)).await.unwrap(), "Allowed for this session.");
-    assert_eq!(world.porter.press(press(&ann, 3)).await.unwrap(), "You may not answer this.");
-    assert_eq!(world.desk.decided.lock().unwrap().len(), 2);
+    assert_eq!(world.intake.press(press(&member, 2)).await.unwrap(), "Allowed for this session.");
+    assert_eq!(world.intake.press(press(&ann, 3)).await.unwrap(), "You may not answer this.");
+    assert_eq!(world.api.decided.lock().unwrap().len(), 2);
 }

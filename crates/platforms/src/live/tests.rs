@@ -7,7 +7,7 @@ use throughline_core::tool::{Ask, Question};
 use throughline_hermes::config::platforms::ToolProgress;
 
 struct World {
-    desk: Arc<TestDesk>,
+    api: Arc<TestDesk>,
     adapter: Arc<TestAdapter>,
     live: Arc<Live>,
 }
@@ -33,20 +33,20 @@ fn streaming() -> Option<Streaming> {
 }
 
 fn world(display: Display) -> World {
-    let (desk, adapter) = (Arc::new(TestDesk::default()), Arc::new(TestAdapter::default()));
-    let live = Live::new(desk.clone(), adapter.clone(), display, BusyInput::Queue);
-    World { desk, adapter, live }
+    let (api, adapter) = (Arc::new(TestDesk::default()), Arc::new(TestAdapter::default()));
+    let live = Live::new(api.clone(), adapter.clone(), display, BusyInput::Queue);
+    World { api, adapter, live }
 }
 
 impl World {
     fn follows(&self, seq: u64) {
         let followed =
-            Followed::new(self.desk.receipt(seq), direct(seq, "").reply_to, Some(format!("m{seq}")));
+            Followed::new(self.api.receipt(seq), direct(seq, "").reply_to, Some(format!("m{seq}")));
         self.live.follow(followed);
     }
 
     async fn hears(&self, seq: u64, update: Update) {
-        self.desk.tell(seq, update);
+        self.api.tell(seq, update);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 
@@ -92,7 +92,7 @@ async fn p10_a_preview_is_written_down_posted_and_written_down_again() {
     world.hears(1, answered()).await;
     assert_eq!(world.said(), ["post 1 hello|", "edit 1 hello world|"]);
     assert_eq!(
-        *world.desk.drafts.lock().unwrap(),
+        *world.api.drafts.lock().unwrap(),
         ["intended", "held", "posted 1", "given back", "held", "given back"],
         "its reply waits while it is posted and while it is changed"
     );
@@ -104,7 +104,7 @@ async fn p10_nothing_changes_a_preview_that_is_the_reply() {
     let world = world(Display { streaming: streaming(), ..quiet() });
     world.follows(1);
     world.hears(1, text("hello ")).await;
-    *world.desk.replied.lock().unwrap() = true;
+    *world.api.replied.lock().unwrap() = true;
     world.hears(1, text("again and again")).await;
     world.hears(1, answered()).await;
     assert_eq!(world.said(), ["post 1 hello|"]);
@@ -123,7 +123,7 @@ async fn p10_a_preview_that_may_be_there_is_not_tried_twice() {
         world.hears(1, text("hello ")).await;
         world.hears(1, text("world, and so on")).await;
         assert_eq!(world.said(), ["failed to post hello|"]);
-        assert_eq!(*world.desk.drafts.lock().unwrap(), ["intended", "held", word, "given back"]);
+        assert_eq!(*world.api.drafts.lock().unwrap(), ["intended", "held", word, "given back"]);
     }
 }
 
@@ -137,7 +137,7 @@ async fn what_is_said_between_calls_stays_a_message_of_its_own() {
     world.hears(1, text("it is 42")).await;
     world.hears(1, answered()).await;
     assert_eq!(world.said(), ["post 1 let me look|", "edit 1 let me look", "post 2 it is 42|"]);
-    assert!(world.desk.drafts.lock().unwrap().contains(&"left".to_owned()));
+    assert!(world.api.drafts.lock().unwrap().contains(&"left".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn p4_what_a_person_chose_with_verbose_counts_at_once_and_in_this_conversa
     for (id, level) in
         [("a", Some(Chosen::Off)), ("b", None), ("c", Some(Chosen::Verbose)), ("d", Some(Chosen::Off))]
     {
-        world.desk.preferences.lock().unwrap().tools = level;
+        world.api.preferences.lock().unwrap().tools = level;
         world.hears(1, calling(id, "terminal", &format!(r#"{{"command": "echo {id}"}}"#))).await;
         world.hears(1, called(id)).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -268,11 +268,11 @@ async fn messages_that_share_a_turn_share_a_view() {
     world.hears(1, text("hello ")).await;
     world.follows(2);
     for seq in [1, 2] {
-        world.desk.tell(seq, text("you two"));
+        world.api.tell(seq, text("you two"));
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     for seq in [1, 2] {
-        world.desk.tell(seq, answered());
+        world.api.tell(seq, answered());
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(world.said(), ["post 1 hello|", "edit 1 hello you two|"]);

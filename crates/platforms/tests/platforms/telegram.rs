@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An intake that keeps what it is given, once, and can be full.
 #[derive(Default)]
-struct Desk {
+struct AgentApi {
     taken: Mutex<Vec<Incoming>>,
     known: Mutex<BTreeSet<Vec<String>>>,
     deliveries: Mutex<usize>,
@@ -39,7 +39,7 @@ struct Desk {
     full: Mutex<usize>,
 }
 
-impl Desk {
+impl AgentApi {
     fn taken(&self) -> Vec<Incoming> {
         self.taken.lock().unwrap().clone()
     }
@@ -60,7 +60,7 @@ impl Desk {
     }
 }
 
-impl Intake for Desk {
+impl Intake for AgentApi {
     fn take(&self, incoming: Incoming) -> Promise<'_, Result<Taken, NotNow>> {
         Box::pin(async move {
             *self.deliveries.lock().unwrap() += 1;
@@ -136,10 +136,10 @@ struct Listening {
 }
 
 impl Listening {
-    fn start(bot: Telegram, desk: &Arc<Desk>) -> Self {
+    fn start(bot: Telegram, api: &Arc<AgentApi>) -> Self {
         let (rope, stop) = Stop::new();
-        let (listener, desk) = (bot.clone(), desk.clone());
-        let task = tokio::spawn(async move { listener.listen(desk, stop).await });
+        let (listener, api) = (bot.clone(), api.clone());
+        let task = tokio::spawn(async move { listener.listen(api, stop).await });
         Self { bot, rope, task }
     }
 
@@ -201,22 +201,22 @@ fn shown(server: &TelegramServer) -> Vec<String> {
 #[tokio::test]
 async fn p1_a_message_is_acknowledged_only_when_it_was_taken() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
-    *desk.full.lock().unwrap() = 3;
+    let api = Arc::new(AgentApi::default());
+    *api.full.lock().unwrap() = 3;
     let (chat, user) = ada();
     for text in ["one", "two", "three"] {
         server.say(&chat, &user, text);
     }
-    let listening = Listening::start(bot(&server), &desk);
+    let listening = Listening::start(bot(&server), &api);
     until(
         "the intake is full",
         || matches!(listening.bot.health(), Health::Waiting(why) if why.contains("disk is full")),
     )
     .await;
     assert_eq!(server.unacknowledged(), 3);
-    assert!(desk.cursor.lock().unwrap().is_none(), "a cursor was kept before its messages");
+    assert!(api.cursor.lock().unwrap().is_none(), "a cursor was kept before its messages");
     until("all are acknowledged", || server.unacknowledged() == 0).await;
-    assert_eq!(desk.texts(), ["one", "two", "three"]);
+    assert_eq!(api.texts(), ["one", "two", "three"]);
     until("it is up", || listening.bot.health() == Health::Up).await;
     assert_eq!(listening.stop().await, Ended::Stopped);
 }
@@ -224,34 +224,34 @@ async fn p1_a_message_is_acknowledged_only_when_it_was_taken() {
 #[tokio::test]
 async fn p7_a_message_delivered_three_times_and_after_a_restart_is_one_message() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (chat, user) = ada();
     server.say(&chat, &user, "once");
-    let first = Listening::start(bot(&server), &desk);
+    let first = Listening::start(bot(&server), &api);
     until("it was taken", || server.unacknowledged() == 0).await;
     let update = json!({"message": {
         "message_id": 1, "date": 1, "chat": {"id": 77, "type": "private", "first_name": "Ada"},
         "from": {"id": 77, "is_bot": false, "first_name": "Ada"}, "text": "once",
     }});
     for number in [5000, 5001] {
-        let before = *desk.deliveries.lock().unwrap();
+        let before = *api.deliveries.lock().unwrap();
         server.repeat(number, update.clone());
-        until("it came again", || *desk.deliveries.lock().unwrap() > before && server.unacknowledged() == 0)
+        until("it came again", || *api.deliveries.lock().unwrap() > before && server.unacknowledged() == 0)
             .await;
     }
     first.stop().await;
-    let before = *desk.deliveries.lock().unwrap();
+    let before = *api.deliveries.lock().unwrap();
     server.repeat(6000, update);
-    let second = Listening::start(bot(&server), &desk);
-    until("it came after the restart", || *desk.deliveries.lock().unwrap() > before).await;
+    let second = Listening::start(bot(&server), &api);
+    until("it came after the restart", || *api.deliveries.lock().unwrap() > before).await;
     second.stop().await;
-    assert_eq!(desk.texts(), ["once"]);
+    assert_eq!(api.texts(), ["once"]);
 }
 
 #[tokio::test]
 async fn p1_updates_out_of_order_are_all_taken() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (chat, user) = ada();
     server.say(&chat, &user, "one");
     server.say(&chat, &user, "two");
@@ -260,32 +260,32 @@ async fn p1_updates_out_of_order_are_all_taken() {
         "from": {"id": 77, "is_bot": false, "first_name": "Ada"}, "text": "three",
     }});
     server.repeat(2000, early); // the newest comes first
-    let listening = Listening::start(bot(&server), &desk);
+    let listening = Listening::start(bot(&server), &api);
     until("all is acknowledged", || server.unacknowledged() == 0).await;
     listening.stop().await;
-    assert_eq!(desk.texts(), ["three", "one", "two"]);
-    assert!(desk.cursor.lock().unwrap().as_ref().unwrap().starts_with("2001 "));
+    assert_eq!(api.texts(), ["three", "one", "two"]);
+    assert!(api.cursor.lock().unwrap().as_ref().unwrap().starts_with("2001 "));
 }
 
 #[tokio::test]
 async fn a_restart_goes_on_where_it_was_left_and_an_old_place_is_forgotten() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (chat, user) = ada();
     server.say(&chat, &user, "one");
-    let first = Listening::start(bot(&server), &desk);
-    until("it was taken", || desk.cursor.lock().unwrap().is_some()).await;
+    let first = Listening::start(bot(&server), &api);
+    until("it was taken", || api.cursor.lock().unwrap().is_some()).await;
     first.stop().await;
-    let second = Listening::start(bot(&server), &desk);
+    let second = Listening::start(bot(&server), &api);
     until("it polls again", || second.bot.health() == Health::Up).await;
     second.stop().await;
     let calls = server.calls("getUpdates");
     assert_eq!(calls[0].parameters.get("offset"), None);
     assert_eq!(calls.last().unwrap().parameters["offset"], json!(1002));
     // Telegram numbers anew after a week: what is older than that must acknowledge nothing.
-    *desk.cursor.lock().unwrap() = Some("1002 1600000000".to_owned());
+    *api.cursor.lock().unwrap() = Some("1002 1600000000".to_owned());
     let before = server.calls("getUpdates").len();
-    let third = Listening::start(bot(&server), &desk);
+    let third = Listening::start(bot(&server), &api);
     until("it polls once more", || third.bot.health() == Health::Up).await;
     third.stop().await;
     assert_eq!(server.calls("getUpdates")[before].parameters.get("offset"), None);
@@ -294,8 +294,8 @@ async fn a_restart_goes_on_where_it_was_left_and_an_old_place_is_forgotten() {
 #[tokio::test]
 async fn a_revoked_token_ends_it_with_a_sentence_that_hides_the_token() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
-    let listening = Listening::start(bot(&server), &desk);
+    let api = Arc::new(AgentApi::default());
+    let listening = Listening::start(bot(&server), &api);
     until("it is up", || listening.bot.health() == Health::Up).await;
     server.revoke(TOKEN);
     let adapter = listening.bot.clone();
@@ -318,11 +318,11 @@ async fn an_unknown_token_is_refused_at_once() {
     let server = TelegramServer::start().await;
     for token in ["1:wrong", "4242:"] {
         let settings = Settings { token: Secret::new(token), ..settings(&server) };
-        let listening = Listening::start(Telegram::new(settings).unwrap(), &Arc::new(Desk::default()));
+        let listening = Listening::start(Telegram::new(settings).unwrap(), &Arc::new(AgentApi::default()));
         assert!(matches!(listening.ended().await, Ended::Refused(_)));
     }
     server.fail_next("getMe", Fault::refusal(404, "Not Found"));
-    let listening = Listening::start(bot(&server), &Arc::new(Desk::default()));
+    let listening = Listening::start(bot(&server), &Arc::new(AgentApi::default()));
     assert!(matches!(listening.ended().await, Ended::Refused(_)));
     for token in ["", "nonsense", "x:y", "12:a b", "12:../x"] {
         assert!(Telegram::new(Settings::new(Secret::new(token))).is_err(), "{token}");
@@ -332,7 +332,7 @@ async fn an_unknown_token_is_refused_at_once() {
 #[tokio::test]
 async fn two_pollers_are_named_and_do_not_spin() {
     let server = TelegramServer::start().await;
-    let (one, two) = (Arc::new(Desk::default()), Arc::new(Desk::default()));
+    let (one, two) = (Arc::new(AgentApi::default()), Arc::new(AgentApi::default()));
     let first = Listening::start(bot(&server), &one);
     until("the first is up", || first.bot.health() == Health::Up).await;
     let second = Listening::start(bot(&server), &two);
@@ -353,12 +353,12 @@ async fn two_pollers_are_named_and_do_not_spin() {
 #[tokio::test]
 async fn a_webhook_that_somebody_set_is_taken_down_again() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     server.fail_next(
         "getUpdates",
         Fault::refusal(409, "Conflict: can't use getUpdates method while webhook is active"),
     );
-    let listening = Listening::start(bot(&server), &desk);
+    let listening = Listening::start(bot(&server), &api);
     until("it is up", || listening.bot.health() == Health::Up).await;
     assert_eq!(server.calls("deleteWebhook").len(), 2);
     listening.stop().await;
@@ -367,9 +367,9 @@ async fn a_webhook_that_somebody_set_is_taken_down_again() {
 #[tokio::test]
 async fn every_trouble_of_polling_is_waited_out_and_named() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (chat, user) = ada();
-    let listening = Listening::start(bot(&server), &desk);
+    let listening = Listening::start(bot(&server), &api);
     until("it is up", || listening.bot.health() == Health::Up).await;
     for (number, fault) in [
         Fault::refusal(500, "Internal Server Error"),
@@ -391,25 +391,25 @@ async fn every_trouble_of_polling_is_waited_out_and_named() {
         until(&format!("{fault:?} is named"), waits).await;
         let text = format!("message {number}");
         server.say(&chat, &user, &text);
-        until(&format!("a message comes after {fault:?}"), || desk.texts().contains(&text)).await;
+        until(&format!("a message comes after {fault:?}"), || api.texts().contains(&text)).await;
         until(&format!("it is up after {fault:?}"), || listening.bot.health() == Health::Up).await;
     }
-    assert_eq!(desk.texts().len(), 10);
+    assert_eq!(api.texts().len(), 10);
     listening.stop().await;
 }
 
 #[tokio::test]
 async fn a_server_that_goes_away_is_found_again() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
-    let listening = Listening::start(bot(&server), &desk);
+    let api = Arc::new(AgentApi::default());
+    let listening = Listening::start(bot(&server), &api);
     until("it is up", || listening.bot.health() == Health::Up).await;
     server.go_away();
     until("it waits", || matches!(listening.bot.health(), Health::Waiting(_))).await;
     let (chat, user) = ada();
     server.say(&chat, &user, "while away");
     server.come_back();
-    until("it hears", || desk.texts() == ["while away"]).await;
+    until("it hears", || api.texts() == ["while away"]).await;
     listening.stop().await;
 }
 
@@ -422,7 +422,7 @@ async fn a_server_that_answers_nothing_at_once_is_not_asked_all_the_time() {
             Fault::Answer { status: 200, body: "{\"ok\":true,\"result\":[]}".to_owned() },
         );
     }
-    let listening = Listening::start(bot(&server), &Arc::new(Desk::default()));
+    let listening = Listening::start(bot(&server), &Arc::new(AgentApi::default()));
     until("it is up", || listening.bot.health() == Health::Up).await;
     sleep(Duration::from_secs(1)).await;
     assert!(server.calls("getUpdates").len() < 40, "{} calls", server.calls("getUpdates").len());
@@ -432,7 +432,7 @@ async fn a_server_that_answers_nothing_at_once_is_not_asked_all_the_time() {
 #[tokio::test]
 async fn what_cannot_be_read_is_passed_over_and_blocks_nothing() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (chat, user) = ada();
     for update in [
         json!({"something_new": {"x": 1}}),
@@ -452,16 +452,16 @@ async fn what_cannot_be_read_is_passed_over_and_blocks_nothing() {
         json!({"text": "novel", "gift": {"of": "a later year"}, "forward_origin": {"type": "oracle"}}),
     );
     server.say(&chat, &user, "after all that");
-    let listening = Listening::start(bot(&server), &desk);
+    let listening = Listening::start(bot(&server), &api);
     until("all is acknowledged", || server.unacknowledged() == 0).await;
-    assert_eq!(desk.texts(), ["novel", "after all that"]);
+    assert_eq!(api.texts(), ["novel", "after all that"]);
     listening.stop().await;
 }
 
 #[tokio::test]
 async fn a_gigantic_message_and_a_gigantic_batch_come_through() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (chat, user) = ada();
     // Together more than is held of one answer.
     for _ in 0..5 {
@@ -469,23 +469,23 @@ async fn a_gigantic_message_and_a_gigantic_batch_come_through() {
     }
     let slow = Patience { answer: Duration::from_secs(20), ..settings(&server).patience };
     let listening =
-        Listening::start(Telegram::new(Settings { patience: slow, ..settings(&server) }).unwrap(), &desk);
+        Listening::start(Telegram::new(Settings { patience: slow, ..settings(&server) }).unwrap(), &api);
     until("all is acknowledged", || server.unacknowledged() == 0).await;
-    assert_eq!(desk.taken().len(), 5);
+    assert_eq!(api.taken().len(), 5);
     listening.stop().await;
 }
 
 #[tokio::test]
 async fn an_edit_is_a_message_of_its_own_and_keeps_its_place() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (chat, user) = ada();
     let id = server.say(&chat, &user, "helo");
     server.rewrite(&chat, id, "hello");
-    let listening = Listening::start(bot(&server), &desk);
-    until("both came", || desk.taken().len() == 2).await;
+    let listening = Listening::start(bot(&server), &api);
+    until("both came", || api.taken().len() == 2).await;
     listening.stop().await;
-    let [first, second] = &desk.taken()[..] else { panic!("two messages") };
+    let [first, second] = &api.taken()[..] else { panic!("two messages") };
     assert_eq!((first.text.as_str(), first.edited), ("helo", false));
     assert_eq!((second.text.as_str(), second.edited), ("hello", true));
     assert_eq!(first.reply_to, second.reply_to);
@@ -495,19 +495,19 @@ async fn an_edit_is_a_message_of_its_own_and_keeps_its_place() {
 #[tokio::test]
 async fn a_webhook_takes_what_telegram_sends_and_nobody_else() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
-    *desk.full.lock().unwrap() = 2;
+    let api = Arc::new(AgentApi::default());
+    *api.full.lock().unwrap() = 2;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{port}/hook/telegram");
     let mode = Mode::Webhook { url: url.clone(), listen: port, secret: Secret::new("s3cret") };
-    let listening = Listening::start(Telegram::new(Settings { mode, ..settings(&server) }).unwrap(), &desk);
+    let listening = Listening::start(Telegram::new(Settings { mode, ..settings(&server) }).unwrap(), &api);
     until("it is up", || listening.bot.health() == Health::Up).await;
     let (chat, user) = ada();
     server.say(&chat, &user, "one");
     server.push(json!({"message": "nonsense"}));
     server.say(&chat, &user, "two");
     until("all is taken", || server.unacknowledged() == 0).await;
-    assert_eq!(desk.texts(), ["one", "two"]);
+    assert_eq!(api.texts(), ["one", "two"]);
     let forged = json!({"update_id": 1, "message": {
         "message_id": 99, "date": 1, "chat": {"id": 1, "type": "private"},
         "from": {"id": 1, "is_bot": false, "first_name": "Eve"}, "text": "forged"}});
@@ -519,7 +519,7 @@ async fn a_webhook_takes_what_telegram_sends_and_nobody_else() {
         }
         assert_eq!(request.send().await.unwrap().status().as_u16(), 401);
     }
-    assert_eq!(desk.texts(), ["one", "two"]);
+    assert_eq!(api.texts(), ["one", "two"]);
     assert_eq!(listening.stop().await, Ended::Stopped);
     // Without a secret anybody could write: that is no webhook.
     let mode = Mode::Webhook { url, listen: port, secret: Secret::new("") };
@@ -529,7 +529,7 @@ async fn a_webhook_takes_what_telegram_sends_and_nobody_else() {
 #[tokio::test]
 async fn media_topics_answers_and_commands_come_as_they_are() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (group, user) = (Chat::forum(-1001, "Lab"), User::new(77, "Ada"));
     let topic = server.add_topic(&group);
     let bot = Telegram::new(Settings {
@@ -545,7 +545,7 @@ async fn media_topics_answers_and_commands_come_as_they_are() {
     let mut there = place(&group);
     there.thread = Some(topic.to_string());
     let ours = bot.send(&outgoing(there, "our words"), None).await.unwrap().unwrap();
-    let listening = Listening::start(bot, &desk);
+    let listening = Listening::start(bot, &api);
     let in_topic = json!({"message_thread_id": topic, "is_topic_message": true});
     let with = |fields: serde_json::Value| {
         let mut all = in_topic.clone();
@@ -585,9 +585,9 @@ async fn media_topics_answers_and_commands_come_as_they_are() {
         "file_id": "k", "file_unique_id": "k", "type": "regular", "width": 1, "height": 1, "is_animated": false,
         "is_video": false, "emoji": "😀"}})));
     server.write(&group, &user, with(json!({"location": {"latitude": 1.5, "longitude": 2.5}})));
-    until("all came", || desk.taken().len() == 8).await;
+    until("all came", || api.taken().len() == 8).await;
     listening.stop().await;
-    let taken = desk.taken();
+    let taken = api.taken();
     let [command, answer, general, photo, voice, document, sticker, location] = &taken[..] else { panic!() };
     assert_eq!((command.text.as_str(), command.mentioned, command.addressed), ("/status now", true, true));
     assert_eq!(command.source.chat_topic.as_deref(), Some("Chemistry"));
@@ -910,7 +910,7 @@ fn pending(session: &str, question: Question) -> Pending {
 #[tokio::test]
 async fn buttons_answer_their_question_even_after_a_restart() {
     let server = TelegramServer::start().await;
-    let desk = Arc::new(Desk::default());
+    let api = Arc::new(AgentApi::default());
     let (chat, user) = ada();
     server.add_chat(&chat);
     let approval = |patterns: &[&str]| Question::Approval {
@@ -942,15 +942,15 @@ async fn buttons_answer_their_question_even_after_a_restart() {
     assert_eq!(labels(&sent[1]), ["✅ Once", "❌ Deny"]);
     assert_eq!(labels(&sent[2]), ["1. Red", "2. Blue"]);
     // Another start: nothing is remembered but what is asked.
-    desk.asking.lock().unwrap().extend(questions.iter().map(|question| question.call.clone()));
-    *desk.full.lock().unwrap() = 1; // and the first press comes at a bad time
-    let listening = Listening::start(bot(&server), &desk);
+    api.asking.lock().unwrap().extend(questions.iter().map(|question| question.call.clone()));
+    *api.full.lock().unwrap() = 1; // and the first press comes at a bad time
+    let listening = Listening::start(bot(&server), &api);
     for (sent, button) in [(&sent[0], 1), (&sent[0], 3), (&sent[1], 0), (&sent[2], 1)] {
         server.press(sent, &user, &sent.buttons()[button].1);
     }
     server.press(&sent[0], &user, "mp:somebody else's");
     until("all are acknowledged", || server.unacknowledged() == 0).await;
-    let pressed = desk.pressed();
+    let pressed = api.pressed();
     let verdicts: Vec<_> = pressed.iter().map(|press| press.verdict.clone()).collect();
     assert_eq!(
         verdicts,

@@ -43,7 +43,7 @@ async fn p31_every_route_but_health_needs_the_key_on_loopback_too() {
     let mut wrong = bare("GET", "/v1/models");
     wrong.headers_mut().insert("authorization", "Bearer the-key-of-the-tesT".parse().unwrap());
     assert_eq!(api.send(wrong).await.status, 401);
-    assert!(api.desk.state().questions.is_empty() && api.desk.state().submissions.is_empty());
+    assert!(api.api.state().questions.is_empty() && api.api.state().submissions.is_empty());
 }
 
 #[tokio::test]
@@ -66,12 +66,12 @@ async fn health_says_whether_a_message_would_be_accepted_and_why_not() {
         json!({"status": "ok", "platform": "throughline", "version": "1.2.3"})
     );
     assert_eq!(api.get("/health/ready").await.json(), json!({"status": "ready"}));
-    api.desk.state().status.ready = false;
+    api.api.state().status.ready = false;
     let reply = api.get("/health/ready").await;
     assert_eq!((reply.status.as_u16(), reply.text.contains("starting")), (503, true));
-    api.desk.state().status.unwritable = Some("no space left".into());
+    api.api.state().status.unwritable = Some("no space left".into());
     assert_eq!(api.get("/health/ready").await.json()["reason"], "unwritable: no space left");
-    api.desk.state().status.draining = true;
+    api.api.state().status.draining = true;
     assert_eq!(api.get("/health/ready").await.json()["reason"], "draining: the gateway is stopping");
     assert_eq!(api.get("/health").await.status, 200, "it is still there");
 }

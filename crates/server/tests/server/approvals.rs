@@ -1,7 +1,7 @@
 //! What tools ask, over the API; and tools at work in a stream.
 
+use crate::agent_api::{Script, words};
 use crate::client::Api;
-use crate::desk::{Script, words};
 use serde_json::{Value, json};
 use std::time::Duration;
 use throughline_core::port::{CallId, Pending, Update};
@@ -27,7 +27,7 @@ fn approval(index: usize) -> Pending {
 async fn p31_what_waits_for_a_person_is_listed_and_answered_once() {
     let api = Api::new();
     let clarify = Question::Clarify { question: "which?".into(), choices: vec!["a".into()] };
-    api.desk.state().asks = vec![approval(0), pending(1, clarify)];
+    api.api.state().asks = vec![approval(0), pending(1, clarify)];
     let list = api.get("/api/approvals").await.json();
     assert_eq!(list["data"][0]["id"], "s/1/0/0");
     assert_eq!(list["data"][0]["command"], "rm -r x");
@@ -39,7 +39,7 @@ async fn p31_what_waits_for_a_person_is_listed_and_answered_once() {
     assert_eq!(decided.status, 200, "{}", decided.text);
     let said = api.post("/api/approvals/s/1/0/1", json!({"answer": "a"})).await;
     assert_eq!(said.status, 200, "{}", said.text);
-    let verdicts: Vec<_> = api.desk.state().decided.iter().map(|(_, verdict)| verdict.clone()).collect();
+    let verdicts: Vec<_> = api.api.state().decided.iter().map(|(_, verdict)| verdict.clone()).collect();
     assert_eq!(verdicts, [Verdict::Granted(Grant::Session), Verdict::Said("a".into())]);
     let again = api.post("/api/approvals/s/1/0/0", json!({"decision": "deny"})).await;
     assert_eq!(again.status, 404, "{}", again.text);
@@ -48,7 +48,7 @@ async fn p31_what_waits_for_a_person_is_listed_and_answered_once() {
 #[tokio::test]
 async fn p31_an_unclear_answer_decides_nothing() {
     let api = Api::new();
-    api.desk.state().asks = vec![approval(0)];
+    api.api.state().asks = vec![approval(0)];
     for (path, body) in [
         ("/api/approvals/s/1/0/0", json!({"decision": "maybe"})),
         ("/api/approvals/s/1/0/0", json!({})),
@@ -60,7 +60,7 @@ async fn p31_an_unclear_answer_decides_nothing() {
         let reply = api.post(path, body.clone()).await;
         assert_eq!(reply.status, 400, "{path} {body}: {}", reply.text);
     }
-    assert!(api.desk.state().decided.is_empty());
+    assert!(api.api.state().decided.is_empty());
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_stream_tells_of_tools_to_whoever_asks_for_it_and_ends_in_the_answer_a
     let called = Update::Called { id: "c1".into(), tool: "terminal".into() };
     let on_the_way =
         vec![words("Let me look."), calling, Update::Asked(approval(0)), called, words("Two files.")];
-    api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
+    api.api.next(Script::says("Two files.").after(on_the_way.clone()));
     let body = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "ls?"}]});
     let reply = api.chat_with(&[("x-throughline-events", "tools")], body.clone()).await;
     let progress: Vec<Value> = reply
@@ -94,22 +94,22 @@ async fn a_stream_tells_of_tools_to_whoever_asks_for_it_and_ends_in_the_answer_a
     );
 
     // Anybody else gets OpenAI's stream and nothing else: their libraries take every event for a chunk of it.
-    api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
+    api.api.next(Script::says("Two files.").after(on_the_way.clone()));
     let reply = api.chat(body).await;
     assert!(!reply.text.contains("event:") && !reply.text.contains("throughline"), "{}", reply.text);
     assert!(reply.chunks().iter().all(|chunk| chunk["object"] == "chat.completion.chunk"), "{}", reply.text);
-    api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
+    api.api.next(Script::says("Two files.").after(on_the_way.clone()));
     let options = json!({"throughline_events": true});
     let asked =
         json!({"stream": true, "stream_options": options, "messages": [{"role": "user", "content": "ls?"}]});
     assert!(api.chat(asked).await.text.contains("event: hermes.tool.progress"));
     for (headers, tells) in [(&[("x-throughline-events", "tools")][..], true), (&[], false)] {
-        api.desk.next(Script::says("Two files.").after(on_the_way.clone()));
+        api.api.next(Script::says("Two files.").after(on_the_way.clone()));
         let reply = api.post_with("/v1/responses", headers, json!({"stream": true, "input": "ls?"})).await;
         assert_eq!(reply.text.contains("hermes.tool.progress"), tells, "{}", reply.text);
     }
 
-    api.desk.next(Script::says("Two files.").after(on_the_way));
+    api.api.next(Script::says("Two files.").after(on_the_way));
     let reply = api.post("/api/control/chat", json!({"text": "ls?"})).await;
     let names: Vec<_> = reply.text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
     assert_eq!(names, ["accepted", "delta", "calling", "asked", "called", "delta", "answer"]);
@@ -126,7 +126,7 @@ async fn p6_halt_and_release_are_one_request_each() {
 }
 
 /// A process with two agents.
-struct Two(std::sync::Arc<crate::desk::FakeDesk>);
+struct Two(std::sync::Arc<crate::agent_api::FakeDesk>);
 
 impl throughline_server::Host for Two {
     fn instance(&self) -> String {
@@ -158,7 +158,7 @@ impl throughline_server::Host for Two {
 
 #[tokio::test]
 async fn p31_one_agents_key_restarts_no_other() {
-    let host = std::sync::Arc::new(Two(crate::desk::FakeDesk::new()));
+    let host = std::sync::Arc::new(Two(crate::agent_api::FakeDesk::new()));
     let api = Api::with(throughline_server::Options { host, ..crate::client::options() });
     let own = api.post("/api/control/restart", json!({})).await.json();
     assert_eq!((&own["scope"], &own["others"]), (&json!("agent"), &json!([])), "{own}");
@@ -170,7 +170,7 @@ async fn p31_one_agents_key_restarts_no_other() {
 
 #[tokio::test]
 async fn p31_one_agents_key_halts_and_releases_no_other() {
-    let other = crate::desk::FakeDesk::new();
+    let other = crate::agent_api::FakeDesk::new();
     let host = std::sync::Arc::new(Two(other.clone()));
     let api = Api::with(throughline_server::Options { host, ..crate::client::options() });
     for (order, halted) in [("halt", true), ("release", false)] {
@@ -179,7 +179,7 @@ async fn p31_one_agents_key_halts_and_releases_no_other() {
         assert_eq!(answer["agents"].as_array().unwrap().len(), 1, "{answer}");
         assert_eq!(answer["agents"][0]["home"], "/home/main");
         assert_eq!(answer["others"], json!([{"agent": "main", "home": "/home/other"}]));
-        assert_eq!(api.desk.state().status.halted, halted);
+        assert_eq!(api.api.state().status.halted, halted);
         assert_eq!(other.state().status.halted, !halted, "it was not asked");
         let named = api.post(&format!("/api/control/{order}"), json!({"agent": "elsewhere"})).await.json();
         assert_eq!(named["agents"], json!([]));

@@ -133,7 +133,7 @@ fn judge(path: &'static str, bytes: Vec<u8>, session: Option<String>) -> Result<
         prop_assert!(status == 200 || (400..500).contains(&status), "{status}: {}", reply.text);
         if status != 200 {
             prop_assert!(reply.json()["error"]["message"].is_string(), "{}", reply.text);
-            prop_assert_eq!(api.desk.turns(), 0, "what is refused leaves nothing behind");
+            prop_assert_eq!(api.api.turns(), 0, "what is refused leaves nothing behind");
         }
         Ok(())
     })

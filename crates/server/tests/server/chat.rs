@@ -1,7 +1,7 @@
 //! Chat completions in one piece: where a request goes, and what comes back.
 
+use crate::agent_api::{Ending, START, Script, answer};
 use crate::client::{Api, system_of};
-use crate::desk::{Ending, START, Script, answer};
 use serde_json::{Value, json};
 use throughline_core::input::Kind;
 use throughline_core::route::Target;
@@ -53,7 +53,7 @@ async fn reasoning_and_the_reason_for_the_end_are_shown() {
         let mut answer = answer("hm");
         answer.said.reasoning.text = Some("let me think".into());
         answer.said.finish = Some(word.into());
-        api.desk.next(Script { updates: vec![], ending: Ending::Answer(answer), gate: None });
+        api.api.next(Script { updates: vec![], ending: Ending::Answer(answer), gate: None });
         let choice = &api.chat(json!({"messages": [says("user", "hi")]})).await.json()["choices"][0];
         assert_eq!(choice["message"]["reasoning_content"], "let me think");
         assert_eq!(choice["finish_reason"], reason);
@@ -66,7 +66,7 @@ async fn p1_without_a_session_a_client_goes_on_where_its_history_ends() {
     let mut history = vec![says("system", "Be brief."), says("user", "hi")];
     let first = api.chat(json!({"messages": history})).await;
     let session = first.header("x-hermes-session-id").to_owned();
-    assert_eq!(api.desk.last().target, Target::Fresh);
+    assert_eq!(api.api.last().target, Target::Fresh);
     for text in ["and?", "go on", "more"] {
         let before = history.len();
         history.push(says(
@@ -76,9 +76,9 @@ async fn p1_without_a_session_a_client_goes_on_where_its_history_ends() {
         history.push(says("user", text));
         let reply = api.chat(json!({"messages": history})).await;
         assert_eq!(reply.header("x-hermes-session-id"), session, "{text}");
-        assert!(matches!(api.desk.last().target, Target::Thread { .. }));
+        assert!(matches!(api.api.last().target, Target::Thread { .. }));
     }
-    assert_eq!(api.desk.state().sessions.len(), 1);
+    assert_eq!(api.api.state().sessions.len(), 1);
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn what_is_not_at_the_tip_or_unknown_becomes_a_session_with_that_history()
     for reply in [other, edited] {
         let session = reply.header("x-hermes-session-id").to_owned();
         assert_ne!(session, "s2");
-        let state = api.desk.state();
+        let state = api.api.state();
         let rows = &state.sessions[&session.parse().unwrap()].rows;
         let roles: Vec<_> = rows.iter().map(|(_, message)| message.role()).collect();
         assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
@@ -106,14 +106,14 @@ async fn p31_two_callers_who_say_the_same_never_share() {
     let api = Api::new();
     let next = |user: &str| json!({"user": user, "messages": [says("user", "hi"), says("assistant", "You said: hi"), says("user", "more")]});
     api.chat(json!({"user": "ann", "messages": [says("user", "hi")]})).await;
-    let ann = api.desk.last().birth;
+    let ann = api.api.last().birth;
     api.chat(json!({"user": "bob", "messages": [says("user", "hi")]})).await;
-    let bob = api.desk.last().birth;
+    let bob = api.api.last().birth;
     assert_eq!((ann.user.as_deref(), bob.user.as_deref()), (Some("ann"), Some("bob")));
     assert_ne!(ann.principal, bob.principal);
     let (ann, bob) = (api.chat(next("ann")).await, api.chat(next("bob")).await);
     assert_ne!(ann.header("x-hermes-session-id"), bob.header("x-hermes-session-id"));
-    assert_eq!(api.desk.state().sessions.len(), 2);
+    assert_eq!(api.api.state().sessions.len(), 2);
     let keyed =
         api.chat_with(&[("x-hermes-session-key", "room 5")], json!({"messages": [says("user", "hi")]})).await;
     assert_eq!(keyed.header("x-hermes-session-key"), "room 5");
@@ -131,7 +131,7 @@ async fn with_a_session_stored_history_wins_and_the_last_message_is_the_input() 
     let body = json!({"messages": [says("system", "Be brief."), says("user", "old"), says("assistant", "x"), says("user", "new")]});
     let reply = api.chat_with(&header, body).await;
     assert_eq!(reply.header("x-hermes-session-id"), "mine");
-    let submission = api.desk.last();
+    let submission = api.api.last();
     assert_eq!(submission.target, Target::Session("mine".parse().unwrap()));
     assert_eq!(submission.birth.source, "api_server");
     assert_eq!(system_of(&submission), Some("Be brief."));
@@ -145,8 +145,8 @@ async fn with_a_session_stored_history_wins_and_the_last_message_is_the_input() 
     assert!(submission.may_be_retry);
     let changed =
         api.chat_with(&header, json!({"messages": [says("system", "Be long."), says("user", "x")]})).await;
-    assert_eq!(changed.status, 200, "another system layer is a note for the desk, not an error");
-    assert_eq!(system_of(&api.desk.last()), Some("Be long."));
+    assert_eq!(changed.status, 200, "another system layer is a note for the api, not an error");
+    assert_eq!(system_of(&api.api.last()), Some("Be long."));
 }
 
 #[tokio::test]
@@ -177,14 +177,14 @@ async fn p13_what_cannot_be_honoured_is_refused_and_what_is_known_reaches_the_mo
         assert_eq!((status, found.as_str()), (400, code), "{field}");
         assert_eq!(reply.json()["error"]["param"], field);
     }
-    assert_eq!(api.desk.turns(), 0, "nothing that was refused has begun anything");
+    assert_eq!(api.api.turns(), 0, "nothing that was refused has begun anything");
     let body = json!({
         "messages": [says("user", "hi")],
         "temperature": 0.5, "max_tokens": 9, "n": 1, "stream": false, "top_p": null, "logprobs": false,
         "metadata": {"a": "b"}, "store": true, "service_tier": "auto", "prompt_cache_key": "k",
     });
     assert_eq!(api.chat(body).await.status, 200);
-    let Kind::Request(request) = api.desk.last().kind else { panic!("a request") };
+    let Kind::Request(request) = api.api.last().kind else { panic!("a request") };
     assert_eq!(request.sampling.unwrap().as_str(), r#"{"temperature":0.5,"max_tokens":9}"#);
 }
 
@@ -192,8 +192,8 @@ async fn p13_what_cannot_be_honoured_is_refused_and_what_is_known_reaches_the_mo
 async fn what_waited_in_a_session_that_ended_is_answered_in_the_next() {
     let api = Api::new();
     api.chat_with(&[("x-hermes-session-id", "next")], json!({"messages": [says("user", "hi")]})).await;
-    api.desk.next(Script { updates: vec![], ending: Ending::Move("next".parse().unwrap()), gate: None });
+    api.api.next(Script { updates: vec![], ending: Ending::Move("next".parse().unwrap()), gate: None });
     let reply = api.chat(json!({"messages": [says("user", "moved")]})).await;
     assert_eq!(reply.json()["choices"][0]["message"]["content"], "You said: hi");
-    assert_eq!(api.desk.state().written.last().unwrap().0.as_str(), "next");
+    assert_eq!(api.api.state().written.last().unwrap().0.as_str(), "next");
 }

@@ -1,6 +1,6 @@
 //! Requests, and what comes back.
 
-use crate::desk::FakeDesk;
+use crate::agent_api::FakeDesk;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::{HeaderMap, Request, StatusCode};
@@ -31,7 +31,7 @@ pub fn options() -> Options {
 }
 
 pub struct Api {
-    pub desk: Arc<FakeDesk>,
+    pub api: Arc<FakeDesk>,
     pub router: Router,
 }
 
@@ -83,8 +83,8 @@ impl Api {
     }
 
     pub fn with(options: Options) -> Self {
-        let desk = FakeDesk::new();
-        Self { router: router(desk.clone(), options), desk }
+        let api = FakeDesk::new();
+        Self { router: router(api.clone(), options), api }
     }
 
     pub async fn send(&self, request: Request<Body>) -> Reply {

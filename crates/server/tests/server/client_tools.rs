@@ -1,7 +1,7 @@
 //! Tools that the client runs, through both APIs; and what a client may ask for beyond them.
 
+use crate::agent_api::{Ending, Script, answer};
 use crate::client::{Api, KEY, request};
-use crate::desk::{Ending, Script, answer};
 use axum::body::Body;
 use futures_util::StreamExt;
 use http::Request;
@@ -32,14 +32,14 @@ fn calls(text: &str) -> Script {
 }
 
 fn asked(api: &Api) -> throughline_core::input::Request {
-    let Kind::Request(request) = api.desk.last().kind else { panic!("a request") };
+    let Kind::Request(request) = api.api.last().kind else { panic!("a request") };
     request
 }
 
 #[tokio::test]
 async fn p13_calls_of_a_clients_tools_end_an_answer_and_their_results_go_on_from_there() {
     let api = Api::new();
-    api.desk.next(calls(""));
+    api.api.next(calls(""));
     let user = json!({"role": "user", "content": "How is the weather?"});
     let body = json!({"messages": [user], "tools": tools(), "tool_choice": "required"});
     let reply = api.chat(body.clone()).await;
@@ -61,7 +61,7 @@ async fn p13_calls_of_a_clients_tools_end_an_answer_and_their_results_go_on_from
     assert_eq!(next.header("x-hermes-session-id"), reply.header("x-hermes-session-id"));
     let request = asked(&api);
     assert_eq!((request.content, request.results.len()), (Content::Nothing, 2));
-    assert!(matches!(api.desk.last().target, Target::Thread { .. }));
+    assert!(matches!(api.api.last().target, Target::Thread { .. }));
 
     let missing = json!([user, said, result("call_1")]);
     assert_eq!(api.chat(json!({"messages": missing})).await.error().1, "broken_tool_pair");
@@ -70,7 +70,7 @@ async fn p13_calls_of_a_clients_tools_end_an_answer_and_their_results_go_on_from
 #[tokio::test]
 async fn p13_a_stream_carries_the_calls_of_a_clients_tools_as_openai_does() {
     let api = Api::new();
-    api.desk.next(calls("Let me see."));
+    api.api.next(calls("Let me see."));
     let body = json!({"stream": true, "messages": [{"role": "user", "content": "hi"}], "tools": tools()});
     let reply = api.chat(body).await;
     let chunks = reply.chunks();
@@ -88,7 +88,7 @@ async fn p13_a_response_lists_calls_as_items_and_goes_on_with_their_outputs() {
     let api = Api::new();
     let tools = json!([{"type": "function", "name": "weather", "parameters": {"type": "object"}}]);
     for stream in [false, true] {
-        api.desk.next(calls(""));
+        api.api.next(calls(""));
         let body = json!({"input": "weather?", "tools": tools, "stream": stream});
         let reply = api.post("/v1/responses", body).await;
         let response = match stream {
@@ -155,17 +155,17 @@ async fn a_question_is_held_only_for_clients_that_say_they_answer() {
     let api = Api::new();
     let body = json!({"messages": [{"role": "user", "content": "hi"}]});
     api.chat(body.clone()).await;
-    assert!(!api.desk.last().can_answer);
+    assert!(!api.api.last().can_answer);
     api.chat_with(&[("x-throughline-approvals", "ask")], body).await;
-    assert!(api.desk.last().can_answer);
-    assert_eq!(api.desk.state().owners, 0);
+    assert!(api.api.last().can_answer);
+    assert_eq!(api.api.state().owners, 0);
     api.post("/api/control/chat", json!({"text": "hi"})).await;
-    assert!(!api.desk.last().can_answer);
+    assert!(!api.api.last().can_answer);
     api.post("/api/control/chat", json!({"text": "hi", "answers": true})).await;
-    assert!(api.desk.last().can_answer);
+    assert!(api.api.last().can_answer);
     api.get("/api/approvals").await;
-    assert_eq!(api.desk.state().owners, 2, "who looks at what is asked can answer it");
-    api.desk.next(
+    assert_eq!(api.api.state().owners, 2, "who looks at what is asked can answer it");
+    api.api.next(
         Script::says("No.").after(vec![Update::Unattended { id: "c".into(), tool: "terminal".into() }]),
     );
     let reply = api.post("/api/control/chat", json!({"text": "rm"})).await;
@@ -188,18 +188,18 @@ async fn a_client_that_hangs_up_ends_its_turn_only_if_it_or_the_operator_wants_t
         let api = Api::with(options);
         let headers: Vec<_> = header.map(|word| ("x-throughline-on-disconnect", word)).into_iter().collect();
         let gate = Arc::new(Semaphore::new(0));
-        api.desk.next(Script::says("Hello!").gated(&gate));
+        api.api.next(Script::says("Hello!").gated(&gate));
         let body = json!({"stream": true, "messages": [{"role": "user", "content": "hi"}]}).to_string();
         let request = request("POST", "/v1/chat/completions", &headers, body);
         let mut stream = api.router.clone().oneshot(request).await.unwrap().into_body().into_data_stream();
         stream.next().await.unwrap().unwrap();
         drop(stream);
-        assert_eq!(api.desk.state().abandoned.len(), usize::from(ends), "{header:?} {setting}");
+        assert_eq!(api.api.state().abandoned.len(), usize::from(ends), "{header:?} {setting}");
         // One that got its answer has left nothing behind.
         api.chat_with(&headers, json!({"stream": true, "messages": [{"role": "user", "content": "x"}]}))
             .await;
         api.chat_with(&headers, json!({"messages": [{"role": "user", "content": "y"}]})).await;
-        assert_eq!(api.desk.state().abandoned.len(), usize::from(ends));
+        assert_eq!(api.api.state().abandoned.len(), usize::from(ends));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The control API, as the command line uses it.
 
+use crate::agent_api::{Ending, Script, words};
 use crate::client::{Api, Reply};
-use crate::desk::{Ending, Script, words};
 use serde_json::{Value, json};
 use throughline_core::Content;
 use throughline_core::command::Command;
@@ -27,7 +27,7 @@ fn told(reply: &Reply) -> Vec<(String, Value)> {
 async fn a_line_begins_a_conversation_of_the_terminal() {
     let api = Api::new();
     let trouble = Update::Troubled("The model did not answer.".into());
-    api.desk.next(Script::says("Hello!").after(vec![
+    api.api.next(Script::says("Hello!").after(vec![
         words("Oh"),
         Update::Restarted,
         trouble,
@@ -50,17 +50,17 @@ async fn a_line_begins_a_conversation_of_the_terminal() {
             ),
         ]
     );
-    let submission = api.desk.last();
+    let submission = api.api.last();
     assert_eq!(submission.target, Target::Fresh);
     assert_eq!(submission.kind, Kind::Chat(Content::text("hi")));
     assert_eq!(
         (submission.birth.source.as_str(), submission.birth.principal.as_deref()),
         ("cli", Some("cli"))
     );
-    assert_eq!(api.desk.state().written.len(), 1);
+    assert_eq!(api.api.state().written.len(), 1);
     api.line(json!({"text": "more", "session": session})).await;
-    assert_eq!(api.desk.last().target, Target::Session(session.parse().unwrap()));
-    assert_eq!(api.desk.last().birth.principal, None, "the owner speaks in any session there is");
+    assert_eq!(api.api.last().target, Target::Session(session.parse().unwrap()));
+    assert_eq!(api.api.last().birth.principal, None, "the owner speaks in any session there is");
 }
 
 #[tokio::test]
@@ -71,10 +71,10 @@ async fn p4_orders_are_recognised_and_need_no_session() {
     let reply = api.line(json!({"text": " /new ", "session": session})).await;
     let (name, data) = told(&reply).pop().unwrap();
     assert_eq!(name, "done");
-    let Kind::Command(Command::New { successor }) = api.desk.last().kind else { panic!("an order") };
+    let Kind::Command(Command::New { successor }) = api.api.last().kind else { panic!("an order") };
     assert_eq!(data["successor"], successor.as_str());
     assert_eq!(api.line(json!({"text": "x", "session": session})).await.error().0, 409);
-    let turns = api.desk.turns();
+    let turns = api.api.turns();
     for (text, said) in [
         ("/help", "/status"),
         ("/status", "There is no conversation yet"),
@@ -87,9 +87,9 @@ async fn p4_orders_are_recognised_and_need_no_session() {
         assert!(data["said"].as_str().unwrap().contains(said), "{data}");
         assert_eq!(data["successor"].is_string(), text == "/new");
     }
-    assert_eq!(api.desk.turns(), turns, "nothing was stored for them");
+    assert_eq!(api.api.turns(), turns, "nothing was stored for them");
     api.line(json!({"text": "/frobnicate it"})).await;
-    let handed_in = api.desk.last().kind;
+    let handed_in = api.api.last().kind;
     assert_eq!(
         handed_in,
         Kind::Chat(Content::text("/frobnicate it")),
@@ -103,23 +103,23 @@ async fn p7_a_line_sent_twice_under_one_key_is_one_message() {
     let body = json!({"text": "hi", "session": "mine", "key": "k"});
     api.line(body.clone()).await;
     let again = told(&api.line(body).await);
-    assert_eq!((api.desk.turns(), &again[0].1["duplicate"]), (1, &json!(true)));
+    assert_eq!((api.api.turns(), &again[0].1["duplicate"]), (1, &json!(true)));
     assert_eq!(again.last().unwrap().1["text"], "You said: hi");
     api.line(json!({"text": "hi", "session": "mine"})).await;
-    assert_eq!(api.desk.turns(), 2);
+    assert_eq!(api.api.turns(), 2);
 }
 
 #[tokio::test]
 async fn failures_and_stops_are_told() {
     let api = Api::new();
-    api.desk.next(Script::fails(FailureKind::Credentials, "The key is wrong."));
+    api.api.next(Script::fails(FailureKind::Credentials, "The key is wrong."));
     assert_eq!(
         told(&api.line(json!({"text": "hi"})).await).pop().unwrap(),
         ("failed".into(), json!({"code": "model_credentials", "message": "The key is wrong."}))
     );
-    api.desk.next(Script { updates: vec![], ending: Ending::Interrupt, gate: None });
+    api.api.next(Script { updates: vec![], ending: Ending::Interrupt, gate: None });
     assert_eq!(told(&api.line(json!({"text": "hi"})).await).pop().unwrap().0, "interrupted");
-    assert!(api.desk.state().written.is_empty());
+    assert!(api.api.state().written.is_empty());
     for body in [json!({}), json!({"text": " "}), json!({"text": 1}), json!({"text": "x", "session": "a/b"})]
     {
         assert_eq!(api.line(body.clone()).await.error().0, 400, "{body}");
@@ -138,7 +138,7 @@ async fn an_order_can_be_given_to_any_session() {
     let reply = api.post("/api/sessions/mine/commands", order("/new")).await;
     let json = reply.json();
     assert!(json["successor"].is_string() && json["said"].is_string(), "{json}");
-    assert_eq!(api.desk.last().birth.principal, None);
+    assert_eq!(api.api.last().birth.principal, None);
     assert_eq!(
         api.post("/api/sessions/mine/commands", order("/new")).await.json(),
         json,
@@ -158,7 +158,7 @@ async fn an_order_can_be_given_to_any_session() {
 #[tokio::test]
 async fn p30_status_why_counts_and_check_answer() {
     let api = Api::new();
-    api.desk.state().status.running_turns = 3;
+    api.api.state().status.running_turns = 3;
     let status = api.get("/api/control/status").await.json();
     assert_eq!(
         (&status["agent"], &status["model"], &status["running_turns"]),
@@ -175,5 +175,5 @@ async fn p30_status_why_counts_and_check_answer() {
     let response = api.post("/v1/responses", json!({"input": "hi"})).await;
     api.get(&format!("/api/control/why?message={}", response.json()["id"].as_str().unwrap())).await;
     let name = response.header("x-request-id").to_owned();
-    assert_eq!(api.desk.state().questions.last(), Some(&Question::Trace(name)));
+    assert_eq!(api.api.state().questions.last(), Some(&Question::Trace(name)));
 }

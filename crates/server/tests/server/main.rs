@@ -1,7 +1,8 @@
-//! The HTTP surfaces against a desk in memory: through the router, and over a real socket.
+//! The HTTP surfaces against an agent API in memory: through the router, and over a real socket.
 
 #![allow(clippy::unwrap_used)]
 
+mod agent_api;
 mod api;
 mod approvals;
 mod bodies;
@@ -9,7 +10,6 @@ mod chat;
 mod client;
 mod client_tools;
 mod control;
-mod desk;
 mod refusals;
 mod responses;
 mod retries;

@@ -1,7 +1,7 @@
 //! Everything a client can be refused, with the status and code it gets.
 
+use crate::agent_api::{Ending, Script};
 use crate::client::{Api, BODY_MAX, request};
-use crate::desk::{Ending, Script};
 use serde_json::{Value, json};
 use throughline_core::port::Refusal;
 use throughline_core::session::FailureKind;
@@ -47,7 +47,7 @@ async fn bad_bodies_get_a_sentence_and_nothing_is_submitted() {
         assert_eq!((found, found_code.as_str()), (status, code), "{body}: {message}");
         assert!(message.ends_with('.') && message.len() > 10, "{message}");
     }
-    assert!(api.desk.state().submissions.is_empty());
+    assert!(api.api.state().submissions.is_empty());
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn each_refusal_of_the_desk_has_its_status() {
         (Refusal::Unwritable("disk full".into()), 503, "unwritable", "10", ""),
         (Refusal::Internal("it fell over".into()), 500, "internal_error", "", ""),
     ] {
-        api.desk.state().refuse = Some(refusal.clone());
+        api.api.state().refuse = Some(refusal.clone());
         for path in ["/v1/chat/completions", "/v1/responses"] {
             for stream in [false, true] {
                 let mut body = json!({"stream": stream});
@@ -137,7 +137,7 @@ async fn each_failure_of_a_turn_has_its_status_and_is_no_answer() {
         (FailureKind::Broken, 502, "model_broken"),
         (FailureKind::Parked, 500, "turn_parked"),
     ] {
-        api.desk.next(Script::fails(kind, "The key sk-proj-abcdefghijklmnop does not work."));
+        api.api.next(Script::fails(kind, "The key sk-proj-abcdefghijklmnop does not work."));
         let reply = api.chat(hi()).await;
         let (found, found_code, message) = reply.error();
         assert_eq!((found, found_code.as_str()), (status, code));
@@ -146,28 +146,28 @@ async fn each_failure_of_a_turn_has_its_status_and_is_no_answer() {
         if status == 429 {
             assert_eq!(reply.header("retry-after"), "7");
         }
-        api.desk.next(Script::fails(kind, "no"));
+        api.api.next(Script::fails(kind, "no"));
         let streamed = api.chat(json!({"messages": hi()["messages"], "stream": true})).await;
         assert_eq!(streamed.status, 200);
         assert_eq!(streamed.chunks().last().unwrap()["error"]["code"], code);
         assert!(!streamed.text.contains("[DONE]"));
     }
-    assert!(api.desk.state().written.is_empty());
+    assert!(api.api.state().written.is_empty());
 }
 
 #[tokio::test]
 async fn p8_a_gateway_that_stops_says_that_the_message_is_kept() {
     let api = Api::new();
     let stop = || Script { updates: vec![], ending: Ending::Interrupt, gate: None };
-    api.desk.next(stop());
+    api.api.next(stop());
     let reply = api.chat(hi()).await;
     assert_eq!(
         (reply.error().0, reply.error().1.as_str(), reply.header("retry-after")),
         (503, "interrupted", "2")
     );
-    api.desk.next(stop());
+    api.api.next(stop());
     let reply = api.chat(json!({"messages": hi()["messages"], "stream": true})).await;
     assert_eq!(reply.chunks().last().unwrap()["error"]["code"], "interrupted");
     assert!(!reply.text.contains("[DONE]"));
-    assert!(api.desk.state().written.is_empty());
+    assert!(api.api.state().written.is_empty());
 }

@@ -1,7 +1,7 @@
 //! The responses API.
 
+use crate::agent_api::{Ending, START, Script, answer, words};
 use crate::client::{Api, Reply, request, system_of};
-use crate::desk::{Ending, START, Script, answer, words};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ async fn a_response_has_openais_shape_and_can_be_read_again() {
     assert_eq!(json["usage"]["input_tokens"], 10);
     assert_eq!(json["usage"]["output_tokens_details"]["reasoning_tokens"], 1);
     assert_eq!(reply.header("x-hermes-session-id"), "s2");
-    assert_eq!(system_of(&api.desk.last()), Some("Be brief."));
+    assert_eq!(system_of(&api.api.last()), Some("Be brief."));
     let again = api.get(&format!("/v1/responses/{}", id(&reply))).await.json();
     for field in ["id", "status", "created_at", "output", "usage"] {
         assert_eq!(again[field], json[field], "{field}");
@@ -57,13 +57,13 @@ async fn an_answer_that_was_cut_is_incomplete_and_a_failed_one_failed() {
     let api = Api::new();
     let mut cut = answer("Hel");
     cut.said.finish = Some("length".into());
-    api.desk.next(Script { updates: vec![], ending: Ending::Answer(cut), gate: None });
+    api.api.next(Script { updates: vec![], ending: Ending::Answer(cut), gate: None });
     let json = api.respond(json!({"input": "hi"})).await.json();
     assert_eq!(
         (&json["status"], &json["incomplete_details"]["reason"]),
         (&json!("incomplete"), &json!("max_output_tokens"))
     );
-    api.desk.next(Script::fails(FailureKind::Broken, "It broke off."));
+    api.api.next(Script::fails(FailureKind::Broken, "It broke off."));
     let reply = api.respond(json!({"input": "hi", "stream": true})).await;
     let failed = reply.chunks().pop().unwrap();
     assert_eq!(
@@ -85,10 +85,10 @@ async fn p1_a_response_at_the_tip_is_continued_in_its_session() {
         assert_eq!(next.json()["previous_response_id"], id(&previous));
         previous = next;
     }
-    assert_eq!(api.desk.state().sessions.len(), 1);
+    assert_eq!(api.api.state().sessions.len(), 1);
     let both = json!({"previous_response_id": id(&previous), "input": ["four", {"role": "user", "content": "five"}]});
     assert_eq!(api.respond(both).await.status, 200);
-    let Kind::Request(request) = api.desk.last().kind else { panic!("a request") };
+    let Kind::Request(request) = api.api.last().kind else { panic!("a request") };
     assert_eq!(request.content.plain(), "four\nfive", "none of several messages is lost");
 }
 
@@ -101,7 +101,7 @@ async fn a_response_with_something_after_it_is_branched_from() {
     let branch = api.respond(json!({"input": "other", "previous_response_id": id(&two)})).await;
     assert_eq!(three.header("x-hermes-session-id"), one.header("x-hermes-session-id"));
     assert_ne!(branch.header("x-hermes-session-id"), one.header("x-hermes-session-id"));
-    let submission = api.desk.last();
+    let submission = api.api.last();
     assert_eq!(submission.target, Target::Fresh);
     let said: Vec<_> = submission.birth.imported.iter().map(|message| message.content().plain()).collect();
     assert_eq!(said, ["one", "You said: one", "two", "You said: two"]);
@@ -141,7 +141,7 @@ async fn p7_a_follow_up_sent_twice_under_one_key_is_one_turn() {
     let one = api.post_with("/v1/responses", &key, body.clone()).await;
     let again = api.post_with("/v1/responses", &key, body).await;
     assert_eq!(one.text, again.text);
-    assert_eq!((api.desk.turns(), api.desk.state().sessions.len()), (2, 1));
+    assert_eq!((api.api.turns(), api.api.state().sessions.len()), (2, 1));
 }
 
 #[tokio::test]
@@ -149,11 +149,11 @@ async fn a_response_of_an_ended_session_begins_another_with_its_history() {
     let api = Api::new();
     let one = api.respond(json!({"input": "one"})).await;
     let session = one.header("x-hermes-session-id").to_owned();
-    api.desk.state().sessions.get_mut(&session.parse().unwrap()).unwrap().ended = true;
+    api.api.state().sessions.get_mut(&session.parse().unwrap()).unwrap().ended = true;
     let two = api.respond(json!({"input": "two", "previous_response_id": id(&one)})).await;
     assert_ne!(two.header("x-hermes-session-id"), session);
     assert_eq!(
-        api.desk.last().birth.imported.iter().map(Message::role).collect::<Vec<_>>(),
+        api.api.last().birth.imported.iter().map(Message::role).collect::<Vec<_>>(),
         ["user", "assistant"]
     );
 }
@@ -174,7 +174,7 @@ async fn p31_an_unknown_forged_or_foreign_response_is_not_continued() {
     let branch =
         api.respond(json!({"input": "three", "user": "bob", "previous_response_id": id(&one)})).await;
     assert_eq!(branch.error().1, "session_not_found", "to another caller it does not exist");
-    assert_eq!(api.desk.turns(), 2);
+    assert_eq!(api.api.turns(), 2);
     let gone = Api::new();
     assert_eq!(gone.respond(json!({"input": "x", "previous_response_id": id(&one)})).await.error().0, 404);
 }
@@ -207,7 +207,7 @@ async fn bad_requests_get_a_sentence() {
         json!({"input": "x", "previous_response_id": one}),
     );
     assert_eq!(both.await.error().0, 400);
-    assert_eq!(api.desk.turns(), 1);
+    assert_eq!(api.api.turns(), 1);
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn p13_a_response_that_is_not_to_be_stored_cannot_be_found_again() {
     let api = Api::new();
     let reply = api.respond(json!({"input": "x", "store": false, "tools": [], "truncation": "auto"})).await;
     assert_eq!((reply.status.as_u16(), &reply.json()["store"]), (200, &json!(false)));
-    let Kind::Request(request) = api.desk.last().kind else { panic!("a request") };
+    let Kind::Request(request) = api.api.last().kind else { panic!("a request") };
     assert!(request.stateless);
     let id = reply.json()["id"].as_str().unwrap().to_owned();
     assert_eq!(api.get(&format!("/v1/responses/{id}")).await.error().0, 404);
@@ -256,7 +256,7 @@ async fn a_stateless_client_goes_on_where_its_items_end() {
 #[tokio::test]
 async fn a_streamed_response_tells_each_step() {
     let api = Api::new();
-    api.desk.next(Script::says("Hello!").after(vec![
+    api.api.next(Script::says("Hello!").after(vec![
         words("Oh"),
         Update::Restarted,
         words("Hel"),
@@ -293,7 +293,7 @@ async fn a_streamed_response_tells_each_step() {
     assert_eq!(response["output"][0]["content"][0]["text"], "Hello!");
     assert_eq!(response["id"], events[0]["response"]["id"]);
     assert_eq!(response["output"][0]["id"], events[4]["item_id"]);
-    assert_eq!(api.desk.state().written.len(), 1);
+    assert_eq!(api.api.state().written.len(), 1);
     let plain = api.get(&format!("/v1/responses/{}", response["id"].as_str().unwrap())).await.json();
     assert_eq!(plain["output"], response["output"]);
 }
@@ -302,7 +302,7 @@ async fn a_streamed_response_tells_each_step() {
 async fn a_response_that_still_runs_says_so() {
     let api = Api::new();
     let gate = Arc::new(Semaphore::new(0));
-    api.desk.next(Script::says("Hello!").gated(&gate));
+    api.api.next(Script::says("Hello!").gated(&gate));
     let request = request("POST", "/v1/responses", &[], json!({"input": "hi", "stream": true}).to_string());
     let mut stream = api.router.clone().oneshot(request).await.unwrap().into_body().into_data_stream();
     let piece = String::from_utf8(stream.next().await.unwrap().unwrap().to_vec()).unwrap();
@@ -318,19 +318,19 @@ async fn a_response_that_still_runs_says_so() {
 #[tokio::test]
 async fn p8_a_stream_that_must_stop_ends_without_a_word_about_completion() {
     let api = Api::new();
-    api.desk.next(Script { gate: None, updates: vec![words("Hel")], ending: Ending::Interrupt });
+    api.api.next(Script { gate: None, updates: vec![words("Hel")], ending: Ending::Interrupt });
     let events = api.respond(json!({"input": "hi", "stream": true})).await.chunks();
     let last = events.last().unwrap();
     assert_eq!((&last["type"], &last["code"]), (&json!("error"), &json!("interrupted")));
     assert!(events.iter().all(|event| event["type"] != "response.completed"));
-    assert!(api.desk.state().written.is_empty());
+    assert!(api.api.state().written.is_empty());
 }
 
 #[tokio::test]
 async fn wishes_of_a_response_reach_the_model_under_the_names_of_chat() {
     let api = Api::new();
     api.respond(json!({"input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}], "max_output_tokens": 5})).await;
-    let Kind::Request(request) = api.desk.last().kind else { panic!("a request") };
+    let Kind::Request(request) = api.api.last().kind else { panic!("a request") };
     assert_eq!(request.content, Content::text("hi"));
     assert_eq!(request.sampling.unwrap().as_str(), r#"{"max_completion_tokens":5}"#);
 }

@@ -67,7 +67,7 @@ async fn p31_a_named_caller_sees_its_own_sessions_only() {
     let keyed = request("GET", "/api/sessions", &[("x-hermes-session-key", "room")], "");
     assert!(ids(&api.send(keyed).await).is_empty());
     api.get("/api/search?q=hi&user=ann").await;
-    let state = api.desk.state();
+    let state = api.api.state();
     let Some(Question::Search { filter, .. }) = state.questions.last() else { panic!("a search") };
     assert!(filter.principal.is_some());
 }

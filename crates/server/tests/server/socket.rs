@@ -1,7 +1,7 @@
 //! Over a real connection on loopback.
 
+use crate::agent_api::{FakeDesk, Script};
 use crate::client::{BODY_MAX, KEY, options};
-use crate::desk::{FakeDesk, Script};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 struct Gateway {
-    desk: Arc<FakeDesk>,
+    api: Arc<FakeDesk>,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
@@ -24,16 +24,16 @@ struct Gateway {
 
 impl Gateway {
     async fn start() -> Self {
-        let desk = FakeDesk::new();
+        let api = FakeDesk::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let router = router(desk.clone(), options());
+        let router = router(api.clone(), options());
         let limits = Limits { head_patience: Duration::from_secs(3600), connections_max: 8 };
         let serving = tokio::spawn(serve(listener, router, limits, async {
             let _ = stopped.await;
         }));
-        Self { desk, address, stop, serving }
+        Self { api, address, stop, serving }
     }
 
     /// The whole answer to a request as it is written.
@@ -53,7 +53,7 @@ impl Gateway {
     /// Waits for what another task does.
     async fn until(&self, holds: impl Fn(&FakeDesk) -> bool) {
         for _ in 0..500 {
-            if holds(&self.desk) {
+            if holds(&self.api) {
                 return;
             }
             sleep(Duration::from_millis(10)).await;
@@ -95,10 +95,10 @@ async fn read_all(mut connection: TcpStream) -> String {
 async fn p10_an_answer_counts_as_written_when_the_client_read_to_the_end() {
     let gateway = Gateway::start().await;
     for (stream, last) in [(false, "}"), (true, "data: [DONE]\n\n\r\n0\r\n\r\n")] {
-        gateway.desk.state().written.clear();
+        gateway.api.state().written.clear();
         let text = read_all(gateway.ask(hi(stream)).await).await;
         assert!(text.starts_with("HTTP/1.1 200") && text.ends_with(last), "{text}");
-        gateway.until(|desk| desk.state().written.len() == 1).await;
+        gateway.until(|api| api.state().written.len() == 1).await;
     }
 }
 
@@ -107,19 +107,19 @@ async fn p10_a_client_that_hangs_up_stops_nothing_and_was_not_written_to() {
     let gateway = Gateway::start().await;
     for stream in [false, true] {
         let gate = Arc::new(Semaphore::new(0));
-        gateway.desk.next(Script::says("Hello!").gated(&gate));
-        let turns = gateway.desk.turns();
+        gateway.api.next(Script::says("Hello!").gated(&gate));
+        let turns = gateway.api.turns();
         let mut connection = gateway.ask(hi(stream)).await;
         match stream {
             true => drop(read_until(&mut connection, "lo!").await),
-            false => gateway.until(|desk| desk.turns() == turns + 1).await,
+            false => gateway.until(|api| api.turns() == turns + 1).await,
         }
         drop(connection);
         sleep(Duration::from_millis(100)).await;
         gate.add_permits(1);
         sleep(Duration::from_millis(100)).await;
-        assert_eq!(gateway.desk.turns(), turns + 1);
-        assert!(gateway.desk.state().written.is_empty(), "stream: {stream}");
+        assert_eq!(gateway.api.turns(), turns + 1);
+        assert!(gateway.api.state().written.is_empty(), "stream: {stream}");
     }
 }
 
@@ -127,7 +127,7 @@ async fn p10_a_client_that_hangs_up_stops_nothing_and_was_not_written_to() {
 async fn p7_headers_of_a_stream_arrive_while_the_model_thinks() {
     let gateway = Gateway::start().await;
     let gate = Arc::new(Semaphore::new(0));
-    gateway.desk.next(Script::says("Hello!").after(vec![]).gated(&gate));
+    gateway.api.next(Script::says("Hello!").after(vec![]).gated(&gate));
     let mut connection = gateway.ask(hi(true)).await;
     let early = read_until(&mut connection, "assistant").await;
     assert!(early.contains("x-hermes-session-id: s2\r\n") && !early.contains("Hello!"), "{early}");
@@ -156,14 +156,14 @@ async fn a_body_that_breaks_off_is_no_message() {
     connection.shutdown().await.unwrap();
     let text = read_all(connection).await;
     assert!(text.is_empty() || text.starts_with("HTTP/1.1 400"), "{text}");
-    assert_eq!(gateway.desk.turns(), 0);
+    assert_eq!(gateway.api.turns(), 0);
 }
 
 #[tokio::test]
 async fn a_stop_lets_open_answers_end_and_takes_no_new_ones() {
     let gateway = Gateway::start().await;
     let gate = Arc::new(Semaphore::new(0));
-    gateway.desk.next(Script::says("Hello!").gated(&gate));
+    gateway.api.next(Script::says("Hello!").gated(&gate));
     let mut connection = gateway.ask(hi(true)).await;
     read_until(&mut connection, "lo!").await;
     gateway.stop.send(()).unwrap();

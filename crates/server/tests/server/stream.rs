@@ -1,7 +1,7 @@
 //! Chat completions in pieces.
 
+use crate::agent_api::{Script, answer, thoughts, words};
 use crate::client::{Api, options};
-use crate::desk::{Script, answer, thoughts, words};
 use axum::body::BodyDataStream;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -21,12 +21,8 @@ async fn a_stream_is_role_pieces_reason_and_done() {
     let api = Api::new();
     let mut said = answer("Hello!");
     said.said.reasoning.text = Some("think".into());
-    let ending = crate::desk::Ending::Answer(said);
-    api.desk.next(Script {
-        updates: vec![thoughts("think"), words("Hel"), words("lo!")],
-        ending,
-        gate: None,
-    });
+    let ending = crate::agent_api::Ending::Answer(said);
+    api.api.next(Script { updates: vec![thoughts("think"), words("Hel"), words("lo!")], ending, gate: None });
     let reply = api.chat(ask()).await;
     assert_eq!(reply.header("content-type"), "text/event-stream");
     assert_eq!(reply.header("cache-control"), "no-cache");
@@ -75,7 +71,7 @@ async fn p10_the_streamed_text_ends_in_the_whole_answer_whatever_came_before() {
         (vec![words("Oh, "), Update::Restarted, words("Hello!")], "Oh, \n\nHello!", true),
         (vec![words("Oh, "), Update::Restarted], "Oh, \n\nHello!", true),
     ] {
-        api.desk.next(Script::says("Hello!").after(updates.clone()));
+        api.api.next(Script::says("Hello!").after(updates.clone()));
         let reply = api.chat_with(&[("x-throughline-events", "tools")], ask()).await;
         assert_eq!(reply.joined(), joined, "{updates:?}");
         let last = reply.chunks().pop().unwrap();
@@ -90,11 +86,11 @@ async fn p10_the_streamed_text_ends_in_the_whole_answer_whatever_came_before() {
 async fn p30_a_stream_says_in_a_comment_that_the_model_does_not_answer() {
     let api = Api::new();
     let trouble = Update::Troubled("gpt at localhost did not answer.\ndata: {}".into());
-    api.desk.next(Script::says("Hello!").after(vec![trouble.clone()]));
+    api.api.next(Script::says("Hello!").after(vec![trouble.clone()]));
     let reply = api.chat(ask()).await;
     assert!(reply.text.contains("\n\n: gpt at localhost did not answer. data: {}\n\n"), "{}", reply.text);
     assert_eq!(reply.joined(), "Hello!");
-    api.desk.next(Script::says("Hello!").after(vec![trouble]));
+    api.api.next(Script::says("Hello!").after(vec![trouble]));
     let body = json!({"input": "hi", "stream": true});
     let reply = api.post("/v1/responses", body).await;
     assert!(reply.text.contains("\n\n: gpt at localhost did not answer. data: {}\n\n"), "{}", reply.text);
@@ -115,9 +111,9 @@ async fn piece(stream: &mut BodyDataStream) -> String {
 async fn p7_headers_leave_after_the_commit_and_done_after_the_end() {
     let api = Api::new();
     let gate = Arc::new(Semaphore::new(0));
-    api.desk.next(Script::says("Hello!").gated(&gate));
+    api.api.next(Script::says("Hello!").gated(&gate));
     let mut stream = open(&api).await;
-    assert_eq!(api.desk.turns(), 1, "accepted before the first byte");
+    assert_eq!(api.api.turns(), 1, "accepted before the first byte");
     let first = piece(&mut stream).await;
     assert!(
         first.contains("Hel") && first.contains("lo!") && !first.contains("finish_reason\":\"stop"),
@@ -133,7 +129,7 @@ async fn p7_headers_leave_after_the_commit_and_done_after_the_end() {
 async fn a_quiet_stream_shows_that_it_lives() {
     let api = Api::with(Options { keep_alive: Duration::from_millis(20), ..options() });
     let gate = Arc::new(Semaphore::new(0));
-    api.desk.next(Script::says("Hello!").gated(&gate));
+    api.api.next(Script::says("Hello!").gated(&gate));
     let mut stream = open(&api).await;
     piece(&mut stream).await;
     let quiet_since = Instant::now();
@@ -149,21 +145,21 @@ async fn a_quiet_stream_shows_that_it_lives() {
 async fn written_is_said_when_the_last_byte_was_taken_and_not_before() {
     let api = Api::new();
     let gate = Arc::new(Semaphore::new(0));
-    api.desk.next(Script::says("Hello!").gated(&gate));
+    api.api.next(Script::says("Hello!").gated(&gate));
     let mut left = open(&api).await;
     piece(&mut left).await;
     drop(left); // hangs up in the middle
     gate.add_permits(1);
-    assert!(api.desk.state().written.is_empty());
+    assert!(api.api.state().written.is_empty());
 
     let unread = open(&api).await; // all of it is ready, none of it is taken
     drop(unread);
-    assert!(api.desk.state().written.is_empty());
+    assert!(api.api.state().written.is_empty());
 
     let mut read = open(&api).await;
     while read.next().await.is_some() {}
     drop(read);
-    assert_eq!(api.desk.state().written.len(), 1);
+    assert_eq!(api.api.state().written.len(), 1);
 
     let request = crate::client::request(
         "POST",
@@ -173,7 +169,7 @@ async fn written_is_said_when_the_last_byte_was_taken_and_not_before() {
     );
     let response = api.router.clone().oneshot(request).await.unwrap();
     drop(response); // a plain answer nobody read
-    assert_eq!(api.desk.state().written.len(), 1);
+    assert_eq!(api.api.state().written.len(), 1);
     api.chat(json!({"messages": ask()["messages"]})).await;
-    assert_eq!(api.desk.state().written.len(), 2);
+    assert_eq!(api.api.state().written.len(), 2);
 }

@@ -1,8 +1,8 @@
-//! What must hold of errands: the end of a conversation is taken back, asked again, named, copied, and left
+//! What must hold of deferred_commands: the end of a conversation is taken back, asked again, named, copied, and left
 //! for an earlier one.
 
 use super::*;
-use throughline_core::command::{Errand, Found, Past};
+use throughline_core::command::{DeferredCommand, Found, Past};
 use throughline_core::port::Titling;
 use throughline_core::session::{Job, Preferences, Switch};
 
@@ -37,24 +37,26 @@ impl Book {
 }
 
 impl World {
-    pub(super) fn errands(&mut self, place: u8, what: u8) {
+    pub(super) fn deferred_commands(&mut self, place: u8, what: u8) {
         self.flush_if_busy(place);
         let number = self.number;
-        let errand = match what % 8 {
-            0 | 1 => Errand::Undo { turns: 1 + u32::from(what / 8) % 3 },
-            2 => Errand::Retry,
-            3 => Errand::Title { wanted: Some(format!(" a  title\u{200b} {} ", what / 64)) },
-            4 => Errand::Other { name: "model".into(), argument: "another".into() },
-            _ if self.at(place) == CHILD => Errand::Title { wanted: None },
-            5 => Errand::Branch { successor: id(&format!("b{number}")), name: None },
-            6 => Errand::Resume { wanted: Some("whatever".into()), everywhere: false },
-            _ => Errand::New { successor: id(&format!("n{number}")), title: format!("new {number}") },
+        let deferred = match what % 8 {
+            0 | 1 => DeferredCommand::Undo { turns: 1 + u32::from(what / 8) % 3 },
+            2 => DeferredCommand::Retry,
+            3 => DeferredCommand::Title { wanted: Some(format!(" a  title\u{200b} {} ", what / 64)) },
+            4 => DeferredCommand::Other { name: "model".into(), argument: "another".into() },
+            _ if self.at(place) == CHILD => DeferredCommand::Title { wanted: None },
+            5 => DeferredCommand::Branch { successor: id(&format!("b{number}")), name: None },
+            6 => DeferredCommand::Resume { wanted: Some("whatever".into()), everywhere: false },
+            _ => {
+                DeferredCommand::New { successor: id(&format!("n{number}")), title: format!("new {number}") }
+            }
         };
-        let input = self.input(place, Kind::Command(Command::Errand(errand)));
+        let input = self.input(place, Kind::Command(Command::Deferred(deferred)));
         self.receives(place, input);
     }
 
-    /// Somebody looks something up for the first errand that is due.
+    /// Somebody looks something up for the first deferred command that is due.
     pub(super) fn finds(&mut self, place: u8, how: u8) {
         self.flush();
         let state = &self.book(place).state;
@@ -63,34 +65,36 @@ impl World {
             _ => None,
         });
         let Some(order) = state.waiting.iter().find(|input| Some(input.seq) == due) else { return };
-        let Kind::Command(Command::Errand(errand)) = &order.kind else { panic!("{order:?} is no errand") };
-        let (seq, found) = (order.seq, self.found(&state.id, state, errand, how));
+        let Kind::Command(Command::Deferred(deferred)) = &order.kind else {
+            panic!("{order:?} is no errand")
+        };
+        let (seq, found) = (order.seq, self.found(&state.id, state, deferred, how));
         self.happens(place, Event::Ordered { seq, found });
     }
 
-    fn found(&self, id: &SessionId, state: &Session, errand: &Errand, how: u8) -> Found {
+    fn found(&self, id: &SessionId, state: &Session, deferred: &DeferredCommand, how: u8) -> Found {
         let nothing = || Found::Said("Nothing.".into());
         let titled = |title: &str| match self.store.titling(id, title).expect("can be asked") {
             Titling::Free(title) => Ok(title),
             other => Err(format!("{other:?}")),
         };
-        match errand {
-            Errand::Undo { .. } | Errand::Retry => {
+        match deferred {
+            DeferredCommand::Undo { .. } | DeferredCommand::Retry => {
                 let live = self.store.history(id).expect("can be read");
                 let spoken = self.store.spoken(id).expect("can be asked");
-                let turns = if let Errand::Undo { turns } = errand { *turns } else { 1 };
+                let turns = if let DeferredCommand::Undo { turns } = deferred { *turns } else { 1 };
                 Past::of(&live, &spoken, turns, state.upkeep.context).map_or_else(nothing, Found::Past)
             }
-            Errand::Title { wanted: Some(title) } => Found::Titled(titled(title)),
-            Errand::New { title, .. } => Found::Titled(titled(title)),
-            Errand::Branch { .. } => {
+            DeferredCommand::Title { wanted: Some(title) } => Found::Titled(titled(title)),
+            DeferredCommand::New { title, .. } => Found::Titled(titled(title)),
+            DeferredCommand::Branch { .. } => {
                 let rows = self.store.history(id).expect("can be read").len();
                 let summary = self.store.session(id).expect("can be asked").expect("it is there");
                 let base = summary.title.unwrap_or_else(|| "branch".into());
                 let title = self.store.next_title(&base).expect("can be asked");
                 Found::Copy { title, rows, messages: rows }
             }
-            Errand::Resume { .. } => {
+            DeferredCommand::Resume { .. } => {
                 let over = self.books.values().filter(|book| matches!(book.state.phase, Phase::Closed(_)));
                 let over: Vec<_> = over.filter(|book| book.parent.is_none()).collect();
                 let Some(book) = over.get(usize::from(how) % over.len().max(1)) else { return nothing() };
@@ -102,7 +106,7 @@ impl World {
                     (earlier.session, earlier.title, earlier.messages, earlier.received);
                 Found::Earlier { session, title, messages, received }
             }
-            Errand::Other { .. } => {
+            DeferredCommand::Other { .. } => {
                 let model = Some(format!("model {how}"));
                 Found::Preferred {
                     preferences: Preferences { model, ..state.preferences.clone() },
@@ -146,8 +150,8 @@ impl World {
     }
 }
 
-fn errands(place: u8, what: u8) -> Move {
-    Move::Errands { place, what }
+fn deferred_commands(place: u8, what: u8) -> Move {
+    Move::DeferredCommands { place, what }
 }
 
 fn finds(place: u8) -> Move {
@@ -165,7 +169,7 @@ const NEW: u8 = 7;
 pub(super) fn p4_what_is_taken_back_is_kept_and_can_be_brought_back(sites: Sites<'_>) {
     let mut world = world(sites);
     world.play(&[says(0, "one"), answers(0, "re one"), says(0, "two"), answers(0, "re two")]);
-    world.play(&[errands(0, UNDO), Move::Reopens, says(0, "three"), finds(0), Move::Reopens]);
+    world.play(&[deferred_commands(0, UNDO), Move::Reopens, says(0, "three"), finds(0), Move::Reopens]);
     let book = &world.books[&id("s0")];
     let live: Vec<String> = book.shown(&book.view).iter().map(|row| row.content().plain()).collect();
     assert_eq!(live, ["one", "re one", "three"], "what waited goes on where it was taken back");
@@ -184,22 +188,35 @@ pub(super) fn p4_what_is_taken_back_is_kept_and_can_be_brought_back(sites: Sites
     let live: Vec<String> = book.shown(&book.view).iter().map(|row| row.content().plain()).collect();
     assert_eq!(live, ["one", "re one", "two", "re two", "three", "re three"]);
     // More than there is: all of it.
-    world.play(&[errands(0, UNDO + 16), finds(0), errands(0, UNDO), finds(0), errands(0, UNDO), finds(0)]);
+    world.play(&[
+        deferred_commands(0, UNDO + 16),
+        finds(0),
+        deferred_commands(0, UNDO),
+        finds(0),
+        deferred_commands(0, UNDO),
+        finds(0),
+    ]);
     world.play(&[says(0, "afresh"), answers(0, "yes"), Move::Reopens]);
 }
 
 pub(super) fn p4_a_message_is_asked_again_and_stands_there_once(sites: Sites<'_>) {
     let mut world = world(sites);
-    world.play(&[says(0, "one"), answers(0, "re one"), errands(0, RETRY), finds(0), Move::Reopens]);
+    world.play(&[says(0, "one"), answers(0, "re one"), deferred_commands(0, RETRY), finds(0), Move::Reopens]);
     world.play(&[Move::Reloads { place: 0 }, answers(0, "better"), Move::Reopens]);
     let book = &world.books[&id("s0")];
     let live: Vec<String> = book.shown(&book.view).iter().map(|row| row.content().plain()).collect();
     assert_eq!(live, ["one", "better"]);
     assert_eq!(book.kept.len(), 1, "the first answer is kept");
     // One that failed, and one of two that shared a turn.
-    world.play(&[says(0, "two"), Move::Fails { place: 0, kind: 0 }, errands(0, RETRY), finds(0)]);
+    world.play(&[says(0, "two"), Move::Fails { place: 0, kind: 0 }, deferred_commands(0, RETRY), finds(0)]);
     world.play(&[says(0, "three"), says(0, "four"), answers(0, "re two"), answers(0, "re both")]);
-    world.play(&[errands(0, RETRY), finds(0), answers(0, "once more"), errands(0, UNDO), finds(0)]);
+    world.play(&[
+        deferred_commands(0, RETRY),
+        finds(0),
+        answers(0, "once more"),
+        deferred_commands(0, UNDO),
+        finds(0),
+    ]);
     let book = &world.books[&id("s0")];
     let live: Vec<String> = book.shown(&book.view).iter().map(|row| row.content().plain()).collect();
     assert_eq!(live, ["one", "better", "two", "re two"]);
@@ -210,12 +227,12 @@ pub(super) fn p4_a_copy_goes_on_and_the_original_stays(sites: Sites<'_>) {
     world.play(&[
         says(0, "one"),
         answers(0, "re one"),
-        errands(0, TITLE),
+        deferred_commands(0, TITLE),
         finds(0),
-        errands(0, MODEL),
+        deferred_commands(0, MODEL),
         finds(0),
     ]);
-    world.play(&[errands(0, BRANCH), says(0, "two"), finds(0), Move::Reopens]);
+    world.play(&[deferred_commands(0, BRANCH), says(0, "two"), finds(0), Move::Reopens]);
     world.play(&[Move::Reloads { place: 0 }, answers(0, "re two")]);
     let copy = world.places[0].clone();
     let title =
@@ -225,16 +242,29 @@ pub(super) fn p4_a_copy_goes_on_and_the_original_stays(sites: Sites<'_>) {
     assert_eq!(world.books[&copy].view.len(), 4);
     assert_eq!(world.books[&copy].state.preferences, world.books[&id("s0")].state.preferences);
     // Back to the original, which takes along what waits, and forth again.
-    world.play(&[errands(0, RESUME), says(0, "three"), finds(0), Move::Reopens]);
+    world.play(&[deferred_commands(0, RESUME), says(0, "three"), finds(0), Move::Reopens]);
     world.play(&[Move::Reloads { place: 0 }, answers(0, "re three")]);
     assert_eq!(world.places[0], id("s0"));
     assert_eq!(world.books[&id("s0")].view.len(), 4);
-    world.play(&[errands(0, RESUME), finds(0), says(0, "four"), answers(0, "re four"), Move::Reopens]);
+    world.play(&[
+        deferred_commands(0, RESUME),
+        finds(0),
+        says(0, "four"),
+        answers(0, "re four"),
+        Move::Reopens,
+    ]);
     assert_eq!(world.places[0], copy);
     for _ in 0..6 {
         world.play(&[Move::Finalises { place: 0 }]);
     }
-    world.play(&[errands(0, RESUME), finds(0), Move::Reopens, errands(0, NEW), finds(0), Move::Reopens]);
+    world.play(&[
+        deferred_commands(0, RESUME),
+        finds(0),
+        Move::Reopens,
+        deferred_commands(0, NEW),
+        finds(0),
+        Move::Reopens,
+    ]);
 }
 
 pub(super) fn p4_a_switch_is_refused_where_something_has_changed(sites: Sites<'_>) {
@@ -258,7 +288,7 @@ pub(super) fn p4_a_switch_is_refused_where_something_has_changed(sites: Sites<'_
             }),
         ),
     ] {
-        world.play(&[errands(0, what)]);
+        world.play(&[deferred_commands(0, what)]);
         let seq = world.book(0).state.received;
         let planned = world.plan(0, Event::Ordered { seq, found: found.clone() }, Vec::new());
         let (expect, state) = (planned.expect, Box::new(planned.next));

@@ -3,7 +3,7 @@
 //! The view becomes what its last part showed; every other part becomes a snapshot, in order of time. Rows keep
 //! their numbers, so whatever refers to a message still finds it, and the search index stays as it is.
 
-use super::books::COUNTS;
+use super::references::COUNTS;
 use super::route::Chats;
 use super::tree::{Kept, Part, Why};
 use super::{Look, Mended, counted};
@@ -39,11 +39,11 @@ impl Look<'_> {
         let settled = tree.settle();
         let conn = &self.reader.conn;
         crate::commit::run(conn, "PRAGMA defer_foreign_keys = ON")?;
-        let before = weigh(conn, &self.reader.shape.weight, &settled.tip)?;
+        let before = weigh(conn, &self.reader.variants.weight, &settled.tip)?;
         let live: HashSet<i64> = settled.live.iter().copied().collect();
         let mut names = self.name_snapshots(root, &settled.kept)?;
         for part in parts.iter().skip(1) {
-            self.rename_in_books(&part.id, root)?;
+            self.rename_references(&part.id, root)?;
         }
         // What the other parts said counts as foreign to whoever owns it.
         let said: usize = parts.iter().map(|part| part.rows.len()).sum();
@@ -115,7 +115,7 @@ impl Look<'_> {
             return Ok(());
         }
         let conn = &self.reader.conn;
-        if self.reader.shape.can.has_compacted {
+        if self.reader.variants.can.has_compacted {
             let sql = "UPDATE messages SET active = 0, compacted = 1 WHERE id = ?1";
             let mut statement = conn.prepare_cached(sql)?;
             return rows.iter().try_for_each(|row| Ok(statement.execute([row]).map(drop)?));
@@ -182,7 +182,7 @@ impl Look<'_> {
     /// The first part's row says what the last one's said: its prompt, its model, whether it is over.
     fn become_one(&self, tree: &Part, tip: &str) -> Result<(), Fault> {
         let conn = &self.reader.conn;
-        let can = &self.reader.shape.can;
+        let can = &self.reader.variants.can;
         let parts = tree.all();
         let title = self.title_of(&parts, tip)?;
         conn.prepare_cached("UPDATE sessions SET title = NULL WHERE id = ?1")?.execute([tip])?;
@@ -199,7 +199,7 @@ impl Look<'_> {
             .collect();
         let mut chat: String = self
             .reader
-            .shape
+            .variants
             .chat_columns()
             .map(|column| format!(", {column} = COALESCE(r.{column}, t.{column})"))
             .collect();
@@ -221,7 +221,7 @@ impl Look<'_> {
              FROM sessions t WHERE r.id = ?1 AND t.id = ?2"
         );
         conn.prepare_cached(&sql)?.execute(params![tree.id, tip, title, all])?;
-        conn.prepare_cached(&self.reader.shape.recount)?.execute(params![tree.id, 0, 0])?;
+        conn.prepare_cached(&self.reader.variants.recount)?.execute(params![tree.id, 0, 0])?;
         Ok(())
     }
 

@@ -126,7 +126,7 @@ impl Look<'_> {
             let id = next.take(conn)?;
             let at = if message.at.0 > 0 { message.at } else { Time::from_seconds(began) };
             let mut ids = NextRow::default();
-            let scribe = Scribe::new(conn, &self.reader.shape, self.home, &mut ids, News::None);
+            let scribe = Scribe::new(conn, &self.reader.variants, self.home, &mut ids, News::None);
             scribe.insert_row(id, &owner, &Message { at, ..(*message).clone() })?;
             conn.prepare_cached("DELETE FROM tl_unindexed WHERE id = ?1")?.execute([id])?; // the triggers did it
             rows.push(id);

@@ -8,7 +8,7 @@ impl Look<'_> {
     pub(super) fn index(&self) -> Result<Vec<Finding>, Fault> {
         let mut evidence = Vec::new();
         let mut rows = Vec::new();
-        for table in self.reader.shape.indexes() {
+        for table in self.reader.variants.indexes() {
             let missing = self.absent(table)?;
             let surplus = self.surplus(table)?;
             if !missing.is_empty() {
@@ -50,7 +50,7 @@ impl Look<'_> {
     pub(super) fn put_in_step(&self) -> Result<Mended, Fault> {
         let conn = &self.reader.conn;
         let mut count = 0;
-        for table in self.reader.shape.indexes() {
+        for table in self.reader.variants.indexes() {
             let sql = format!(
                 "INSERT INTO {table}(rowid, content) SELECT id, {INDEXED_TEXT} FROM messages WHERE id = ?1"
             );

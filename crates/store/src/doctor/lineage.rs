@@ -130,7 +130,7 @@ impl Look<'_> {
             return Ok(Mended::Unneeded);
         }
         let conn = &self.reader.conn;
-        if self.reader.shape.can.has_model_usage {
+        if self.reader.variants.can.has_model_usage {
             // What it cost stays with the conversation.
             self.move_usage(id, finding.sessions.get(1).map_or("", String::as_str))?;
         }

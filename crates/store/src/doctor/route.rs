@@ -95,7 +95,7 @@ impl Look<'_> {
         let conn = &self.reader.conn;
         let is_ours = is_ours(conn)?;
         let leads = |entry: &SessionEntry| Ok::<_, Fault>(!is_ours || self.is_taken_over(entry)?);
-        if self.reader.shape.can.has_gateway_routing {
+        if self.reader.variants.can.has_gateway_routing {
             let sql = "SELECT entry_json FROM gateway_routing WHERE scope = ?1 AND session_key = ?2";
             let row = conn.prepare_cached(sql)?.query_row(params![self.home.scope, chat], |row| text(row, 0));
             if let Some(Ok(entry)) = row.optional()?.flatten().map(|text| entry_from_json(&text))
@@ -129,7 +129,7 @@ impl Look<'_> {
                 }
             }
         }
-        if self.reader.shape.can.has_gateway_routing {
+        if self.reader.variants.can.has_gateway_routing {
             let sql = "SELECT entry_json FROM gateway_routing WHERE scope = ?1";
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query([&self.home.scope])?;
@@ -196,7 +196,7 @@ impl Look<'_> {
             Err(Fault::Malformed(why)) => why,
             Err(error) => return Err(error),
         };
-        let advice = match self.reader.shape.can.has_gateway_routing {
+        let advice = match self.reader.variants.can.has_gateway_routing {
             true => "state.db keeps the routes, too: move the file away, and it is written anew from there",
             false => {
                 "it is the only copy of where chats lead: mend it by hand or put it back from a backup. Without it every \
@@ -241,7 +241,7 @@ impl Look<'_> {
 
     /// The chat's newest session that is not over and has something in it, as Hermes looks for it.
     fn live_session_of(&self, chat: &str, but: &str) -> Result<Option<String>, Fault> {
-        if !self.reader.shape.can.has_session_key {
+        if !self.reader.variants.can.has_session_key {
             return Ok(None);
         }
         let [one, other] = ACCIDENTAL_ENDS;
@@ -275,7 +275,7 @@ impl Look<'_> {
     }
 
     fn two_live(&self) -> Result<Vec<Finding>, Fault> {
-        if !self.reader.shape.can.has_session_key {
+        if !self.reader.variants.can.has_session_key {
             return Ok(Vec::new()); // an older home does not keep which chat a session was begun in
         }
         let sql = format!(
@@ -423,7 +423,7 @@ impl Look<'_> {
             conn.prepare_cached(sql)?.execute([&chat, entry.session_id.as_str(), &entry_json(&entry)])?;
             crate::write::note(conn, Some(entry.session_id.as_str()), "route_bound", &chat, self.now)?;
         }
-        if !self.reader.shape.can.has_gateway_routing {
+        if !self.reader.variants.can.has_gateway_routing {
             return Ok(count);
         }
         let sql = "SELECT g.scope, g.session_key, g.entry_json
@@ -471,7 +471,7 @@ impl Look<'_> {
                 }
                 None => {
                     conn.prepare_cached("DELETE FROM tl_route WHERE chat = ?1")?.execute([&entry.chat])?;
-                    if self.reader.shape.can.has_gateway_routing {
+                    if self.reader.variants.can.has_gateway_routing {
                         let sql =
                             "DELETE FROM gateway_routing WHERE session_key = ?1 AND json_valid(entry_json)
                                    AND json_extract(entry_json, '$.session_id') = ?2";
@@ -520,7 +520,7 @@ impl Look<'_> {
         }
         let mut count =
             self.change_entries(Chats::All, finding.subject(), &|entry| entry.expiry_finalized = false)?;
-        if self.reader.shape.can.has_expiry_finalized {
+        if self.reader.variants.can.has_expiry_finalized {
             let sql = "UPDATE sessions SET expiry_finalized = 0 WHERE id = ?1 AND expiry_finalized = 1";
             count += conn.prepare_cached(sql)?.execute([finding.subject()])?;
         }

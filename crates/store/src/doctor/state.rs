@@ -17,7 +17,7 @@ const TOLD_ELSEWHERE: &[&str] =
 impl Look<'_> {
     /// SQLite's own opinion, and our invariants.
     pub(super) fn damage(&self) -> Result<Vec<Finding>, Fault> {
-        let (conn, shape) = (&self.reader.conn, &self.reader.shape);
+        let (conn, shape) = (&self.reader.conn, &self.reader.variants);
         let (broken, unreadable) = check::of_ours(conn, shape, TOLD_ELSEWHERE)?;
         let damage = match check::damage(conn, shape) {
             Ok(damage) if damage.is_empty() => unreadable,
@@ -96,7 +96,7 @@ impl Look<'_> {
 
     /// Flags and locks.
     pub(super) fn states(&self) -> Result<Vec<Finding>, Fault> {
-        let can = &self.reader.shape.can;
+        let can = &self.reader.variants.can;
         let mut found = Vec::new();
         found.extend(self.finalised_alive()?);
         if can.has_expiry_finalized {
@@ -137,7 +137,7 @@ impl Look<'_> {
     /// - what waited to be resumed after a restart went on, although it had ended
     fn finalised_alive(&self) -> Result<Vec<Finding>, Fault> {
         let mut marked = HashSet::new();
-        if self.reader.shape.can.has_expiry_finalized {
+        if self.reader.variants.can.has_expiry_finalized {
             let sql = "SELECT id FROM sessions WHERE expiry_finalized = 1 AND ended_at IS NULL";
             let mut statement = self.reader.conn.prepare_cached(sql)?;
             for id in statement.query_map([], |row| row.get::<_, String>(0))? {

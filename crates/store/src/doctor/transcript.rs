@@ -59,7 +59,7 @@ impl Look<'_> {
     }
 
     fn glance(&self, session: &str) -> Result<Vec<Glance>, Fault> {
-        let can = &self.reader.shape.can;
+        let can = &self.reader.variants.can;
         let sql = format!(
             "SELECT id, timestamp, role, {}, tool_call_id, tool_calls, {}, {} FROM messages
              WHERE session_id = ?1 ORDER BY id",
@@ -152,7 +152,7 @@ impl Look<'_> {
     }
 
     pub(super) fn recount(&self, session: &str) -> Result<(), Fault> {
-        self.reader.conn.prepare_cached(&self.reader.shape.recount)?.execute(params![session, 0, 0])?;
+        self.reader.conn.prepare_cached(&self.reader.variants.recount)?.execute(params![session, 0, 0])?;
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl Look<'_> {
     /// refer to rows by their numbers, what was lost is kept as a snapshot instead, as it lies there.
     pub(super) fn bring_back(&self, finding: &Finding) -> Result<Mended, Fault> {
         let session = finding.subject();
-        if !self.reader.shape.can.has_compacted {
+        if !self.reader.variants.can.has_compacted {
             return Ok(Mended::Unneeded);
         }
         let Some(lost) = self.lost_update(session)? else { return Ok(Mended::Unneeded) };

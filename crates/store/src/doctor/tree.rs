@@ -384,7 +384,7 @@ impl Look<'_> {
 
     /// What is live in a session, as far as its identity goes.
     pub(super) fn identities(&self, session: &str) -> Result<Vec<Row>, Fault> {
-        let live = if self.reader.shape.can.has_active { "AND active IS NOT 0" } else { "" };
+        let live = if self.reader.variants.can.has_active { "AND active IS NOT 0" } else { "" };
         let sql = format!(
             "SELECT id, timestamp, role, content, tool_call_id, tool_calls FROM messages
              WHERE session_id = ?1 {live} ORDER BY id"

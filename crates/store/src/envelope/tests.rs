@@ -171,21 +171,22 @@ fn command() -> impl Strategy<Value = Command> {
         Just(Command::Yolo),
         Just(Command::Verbose { level: None }),
         Just(Command::Verbose { level: Some(ToolProgress::New) }),
-        errand().prop_map(Command::Errand),
+        deferred().prop_map(Command::Deferred),
     ]
 }
 
-fn errand() -> impl Strategy<Value = Errand> {
+fn deferred() -> impl Strategy<Value = DeferredCommand> {
     let maybe = || prop::option::of(text());
     prop_oneof![
-        (session(), text()).prop_map(|(successor, title)| Errand::New { successor, title }),
-        any::<u32>().prop_map(|turns| Errand::Undo { turns }),
-        Just(Errand::Retry),
-        (session(), maybe()).prop_map(|(successor, name)| Errand::Branch { successor, name }),
-        (maybe(), any::<bool>()).prop_map(|(wanted, everywhere)| Errand::Resume { wanted, everywhere }),
-        maybe().prop_map(|wanted| Errand::Title { wanted }),
-        (session(), text()).prop_map(|(session, text)| Errand::Background { session, text }),
-        (text(), text()).prop_map(|(name, argument)| Errand::Other { name, argument }),
+        (session(), text()).prop_map(|(successor, title)| DeferredCommand::New { successor, title }),
+        any::<u32>().prop_map(|turns| DeferredCommand::Undo { turns }),
+        Just(DeferredCommand::Retry),
+        (session(), maybe()).prop_map(|(successor, name)| DeferredCommand::Branch { successor, name }),
+        (maybe(), any::<bool>())
+            .prop_map(|(wanted, everywhere)| DeferredCommand::Resume { wanted, everywhere }),
+        maybe().prop_map(|wanted| DeferredCommand::Title { wanted }),
+        (session(), text()).prop_map(|(session, text)| DeferredCommand::Background { session, text }),
+        (text(), text()).prop_map(|(name, argument)| DeferredCommand::Other { name, argument }),
     ]
 }
 

@@ -495,7 +495,7 @@ fn p24_turns_of_a_session_that_begins_anew_are_kept_beside_those_of_its_namesake
     assert_eq!(store.load(&id("a")).unwrap(), None);
     remembers(&mut store, "new", NOW.plus(std::time::Duration::from_secs(60)));
     let due = store.retentions("provider").unwrap();
-    let said: Vec<&str> = due.iter().map(|errand| errand.retention.said[0].as_str()).collect();
+    let said: Vec<&str> = due.iter().map(|deferred| deferred.retention.said[0].as_str()).collect();
     assert_eq!(said, ["old", "new"]);
     assert_ne!(due[0].retention.key, due[1].retention.key);
     assert_eq!(due[0].retention.turn, due[1].retention.turn);
@@ -516,7 +516,7 @@ fn p24_turns_of_one_session_have_keys_of_one_kind_though_the_clock_was_set_back(
         store.commit(&[commit]).remove(0).unwrap();
     }
     let due = store.retentions("provider").unwrap();
-    let keys: Vec<&str> = due.iter().map(|errand| errand.retention.key.as_str()).collect();
+    let keys: Vec<&str> = due.iter().map(|deferred| deferred.retention.key.as_str()).collect();
     assert_eq!(keys, ["a/1", "a/2", "a/3"]);
 }
 

@@ -9,7 +9,7 @@ use super::lint;
 use super::seen::Stamp;
 use super::text;
 use super::v4a::{self, Hunk, Operation};
-use super::{Hands, Job, Told, flag, said, string};
+use super::{FileTools, Job, Told, flag, said, string};
 use crate::paths::{Change, Unopened, Wish};
 use serde_json::{Map, Value};
 use std::io::{self, Read as _};
@@ -42,7 +42,7 @@ impl Planned {
     }
 }
 
-impl Hands {
+impl FileTools {
     pub(super) fn patch(&self, job: &Job, given: &Map<String, Value>) -> Told {
         self.seen.interrupt(&job.session);
         match string(given, "mode").unwrap_or("replace") {

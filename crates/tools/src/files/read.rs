@@ -2,7 +2,7 @@
 
 use super::seen::{Page, Stamp};
 use super::text::{self, SAMPLE_BYTES};
-use super::{Hands, Job, Told, integer, said, string};
+use super::{FileTools, Job, Told, integer, said, string};
 use crate::paths::Unopened;
 use crate::spill::thousands;
 use serde_json::{Map, Value, json};
@@ -38,7 +38,7 @@ struct Window {
     total: u64,
 }
 
-impl Hands {
+impl FileTools {
     pub(super) fn read_file(&self, job: &Job, given: &Map<String, Value>) -> Told {
         let path = string(given, "path").unwrap_or_default();
         let offset = integer(given, "offset", 1).max(1).unsigned_abs();

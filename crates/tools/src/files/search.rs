@@ -4,7 +4,7 @@
 //! Files that must not be read are not looked into at all: even that something was found in them would
 //! tell of it.
 
-use super::{Hands, Job, Told, integer, said, string};
+use super::{FileTools, Job, Told, integer, said, string};
 use ignore::overrides::OverrideBuilder;
 use ignore::{DirEntry, WalkBuilder};
 use regex::bytes::{Regex, RegexBuilder};
@@ -71,7 +71,7 @@ struct Found {
     error: Option<String>,
 }
 
-impl Hands {
+impl FileTools {
     pub(super) fn search_files(&self, job: &Job, given: &Map<String, Value>) -> Told {
         let count =
             |name, default| usize::try_from(integer(given, name, default).max(0)).unwrap_or(usize::MAX);
@@ -310,7 +310,7 @@ impl Hands {
     }
 }
 
-impl Hands {
+impl FileTools {
     /// Whether what is found in this file may be shown. What a person must allow first is looked into only
     /// where the search was for that very place.
     fn is_searched(&self, job: &Job, root: &Root, path: &Path) -> bool {
@@ -390,7 +390,7 @@ fn has_newline(pattern: &str) -> bool {
     false
 }
 
-/// Hands every matching line, and `context` lines around it, to `take`, until it has enough.
+/// Passes every matching line, and `context` lines around it, to `take`, until it has enough.
 fn scan(
     job: &Job,
     mut file: File,

@@ -2,7 +2,7 @@
 
 use super::lint::{self, Verdict};
 use super::text;
-use super::{Hands, Job, Told, flag, said, string};
+use super::{FileTools, Job, Told, flag, said, string};
 use crate::paths::{Change, Unopened};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ struct Manner {
     crlf: bool,
 }
 
-impl Hands {
+impl FileTools {
     pub(super) fn write_file(&self, job: &Job, given: &Map<String, Value>) -> Told {
         let (path, content) =
             (string(given, "path").unwrap_or_default(), string(given, "content").unwrap_or_default());

@@ -1,5 +1,5 @@
 use super::*;
-use crate::honcho::Company;
+use crate::honcho::Audience;
 use crate::honcho::settings::tests::settings;
 use proptest::prelude::*;
 use throughline_core::id::Generation;
@@ -26,7 +26,7 @@ fn surroundings(directory: &str, repository: Option<&str>) -> Surroundings {
     Surroundings {
         directory: directory.into(),
         repository: repository.map(Into::into),
-        company: Company::Many,
+        audience: Audience::Many,
     }
 }
 
