@@ -8,6 +8,7 @@
 //! SQL, and the name of any platform or model vendor. `tests/spec/tidy.rs` keeps it that way.
 
 pub mod audit;
+pub mod call;
 pub mod chain;
 pub mod command;
 pub mod compression;

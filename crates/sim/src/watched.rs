@@ -7,17 +7,13 @@ use crate::records::{Due, Over};
 use crate::world::Outside;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use throughline_core::compression::{Operation, Promoted};
-use throughline_core::home_status::HomeStatus;
 use throughline_core::id::Boot;
-use throughline_core::input::{DedupeKey, Input, Kind};
-use throughline_core::memory::{self, Naming, PendingRetention};
-use throughline_core::port::*;
-use throughline_core::prompt::Digest;
-use throughline_core::route::Match;
+use throughline_core::input::Input;
+use throughline_core::message::Body;
+use throughline_core::port::{Closed, Commit, Committed, Read, Store, StoreError, Tended};
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, review};
-use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
+use throughline_core::{Content, RowId, Seq, SessionId, Time};
 use throughline_store::{Durability, FileSystem, Home, Writer};
 
 /// Opens the real store on a simulated disk.
@@ -141,31 +137,49 @@ impl Watched {
     fn archiving_later(&self, mut batch: Vec<Commit>) -> Vec<Commit> {
         for commit in &mut batch {
             let Commit::Session { state, .. } = commit else { continue };
-            let live = self.store.history(&state.id).unwrap_or_default();
+            let live = self.store.reader().history(&state.id).unwrap_or_default();
             let live: Vec<RowId> = live.into_iter().map(|(row, _)| row).collect();
             archive_all(commit, &live);
         }
         batch
     }
 
-    /// What waited with its texts on disk is taken up.
-    fn read_texts(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
-        self.outside.write(|records| records.texts_read += 1);
-        let Some(whole) = self.store.input(session, seq)? else { return Ok(None) };
-        let kind = match self.outside.mutant {
-            Some(Mutant::ForgetTexts) => whole.light().kind.clone(),
-            Some(Mutant::SwapTexts) => self.other_texts(session, seq)?.unwrap_or_else(|| whole.kind.clone()),
-            _ => return Ok(Some(whole)),
-        };
-        Ok(Some(Arc::new(Input { kind, ..Input::clone(&whole) })))
+    /// What waited with its texts on disk is taken up: its row says what the inbox has. Two bugs say something else.
+    fn note_texts(&self, batch: &mut [Commit]) {
+        for commit in batch {
+            let Commit::Session { state, acts, .. } = commit else { continue };
+            let came_in: Vec<Seq> = acts.iter().filter_map(accepted).collect();
+            let begun = acts.iter().filter_map(|act| match act {
+                Act::Begin { inputs, .. } => Some(inputs.clone()),
+                _ => None,
+            });
+            for seq in begun.flatten().filter(|seq| !came_in.contains(seq)).collect::<Vec<_>>() {
+                let Some(whole) = self.waits_on_disk(&state.id, seq) else { continue };
+                self.outside.write(|records| records.texts_read += 1);
+                let said = match self.outside.mutant {
+                    Some(Mutant::ForgetTexts) => Some(Content::Nothing),
+                    Some(Mutant::SwapTexts) => self.other_texts(&state.id, seq),
+                    _ => None,
+                };
+                let row = whole.row();
+                let its_row = |act: &&mut Act| matches!((act, &row), (Act::Append(one), Some(row)) if one.body == row.body);
+                if let (Some(said), Some(Act::Append(message))) = (said, acts.iter_mut().find(its_row)) {
+                    message.body = Body::User(said);
+                }
+            }
+        }
     }
 
-    fn other_texts(&self, session: &SessionId, seq: Seq) -> Result<Option<Kind>, StoreError> {
-        let Some(loaded) = self.store.load(session)? else { return Ok(None) };
-        let waiting = loaded.session.waiting;
-        let other = waiting.iter().find(|input| input.seq != seq && input.left.is_some());
-        let Some(other) = other else { return Ok(None) };
-        Ok(self.store.input(session, other.seq)?.map(|other| other.kind.clone()))
+    fn waits_on_disk(&self, session: &SessionId, seq: Seq) -> Option<Arc<Input>> {
+        let whole = self.store.reader().input(session, seq).ok()??;
+        whole.light().left.is_some().then_some(whole)
+    }
+
+    fn other_texts(&self, session: &SessionId, seq: Seq) -> Option<Content> {
+        let waiting = self.store.reader().load(session).ok()??.session.waiting;
+        let other = waiting.iter().find(|input| input.seq != seq && input.left.is_some())?;
+        let row = self.store.reader().input(session, other.seq).ok()??.row()?;
+        Some(row.content().clone())
     }
 
     fn look_at_the_clock(&self) {
@@ -191,10 +205,11 @@ impl Store for Watched {
                 .collect(),
             None => batch.to_vec(),
         };
-        let tampered = match self.outside.mutant {
+        let mut tampered = match self.outside.mutant {
             Some(Mutant::ArchiveLater) => self.archiving_later(tampered),
             _ => tampered,
         };
+        self.note_texts(&mut tampered);
         let results = match self.outside.mutant {
             Some(Mutant::AcknowledgeBeforeCommit) => {
                 let due = std::mem::replace(&mut self.promised, tampered.clone());
@@ -239,67 +254,13 @@ impl Store for Watched {
     }
 
     fn reader(&self) -> &dyn Read {
-        self
+        self.store.reader()
     }
 }
 
-macro_rules! pass_on {
-    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {
-        impl Read for Watched {
-            fn input(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
-                self.read_texts(session, seq)
-            }
-
-            $(fn $name(&self, $($argument: $kind),*) -> Result<$result, StoreError> {
-                self.store.$name($($argument),*)
-            })*
-        }
-    };
-}
-
-pass_on! {
-    load(id: &SessionId) -> Option<Loaded>;
-    history(id: &SessionId) -> Vec<(RowId, Message)>;
-    said(id: &SessionId) -> Vec<(RowId, Message)>;
-    retentions(provider: &str) -> Vec<PendingRetention>;
-    unkept() -> Vec<PendingRetention>;
-    scope(id: &SessionId, provider: &str) -> memory::Scope;
-    name(provider: &str, naming: &Naming) -> String;
-    snapshots(id: &SessionId) -> Vec<SnapshotSummary>;
-    snapshot(name: &str) -> Option<Snapshot>;
-    promoted(id: &SessionId, operation: u64) -> Option<Promoted>;
-    intact(id: &SessionId, operation: &Operation) -> bool;
-    route(chat: &ChatKey) -> Option<SessionId>;
-    seen(key: &DedupeKey) -> Option<Seen>;
-    implicit(key: &Digest) -> Option<Implicit>;
-    thread(principal: &str, end: &Digest) -> Vec<Match>;
-    outcome(session: &SessionId, seq: Seq) -> Option<Settled>;
-    turn_inputs(session: &SessionId, turn: TurnId) -> Vec<Arc<Input>>;
-    unfinished() -> Vec<SessionId>;
-    undelivered() -> Vec<Outgoing>;
-    drafts() -> Vec<(String, Option<String>)>;
-    halted() -> Vec<SessionId>;
-    baseline() -> Time;
-    resting(since: Time) -> Vec<Resting>;
-    reset(chat: &ChatKey) -> Option<Reset>;
-    parked() -> Vec<Parked>;
-    backlog() -> Vec<Backlog>;
-    asks() -> Vec<Pending>;
-    cursor(platform: &str, account: &str) -> Option<String>;
-    sessions(filter: &SessionFilter) -> Vec<SessionSummary>;
-    session(id: &SessionId) -> Option<SessionSummary>;
-    search(query: &str, filter: &SessionFilter) -> Vec<Hit>;
-    around(anchor: &Anchor) -> Option<Excerpt>;
-    review(id: &SessionId, number: u64) -> Option<ReviewView>;
-    reviews() -> Vec<ReviewRecord>;
-    spoken(id: &SessionId) -> Spoken;
-    titling(id: &SessionId, title: &str) -> Titling;
-    next_title(title: &str) -> String;
-    resumable(id: &SessionId) -> Option<Resumable>;
-    children(id: &SessionId) -> Vec<SessionId>;
-    trace(name: &str) -> Vec<Trace>;
-    home_status() -> HomeStatus;
-    routes() -> Vec<JsonText>;
-    counts() -> Vec<(String, u64)>;
-    check() -> Vec<String>;
+fn accepted(act: &Act) -> Option<Seq> {
+    match act {
+        Act::Accept(input) => Some(input.seq),
+        _ => None,
+    }
 }

@@ -18,9 +18,9 @@ use throughline_core::input::{DedupeKey, Input};
 use throughline_core::memory::{Naming, PendingRetention, Scope, is_private};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
-    Anchor, Backlog, Excerpt, Hit, Implicit, Loaded, Outgoing, Parked, Pending, Read, Reset, Resting,
-    Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionSummary, Settled, Snapshot,
-    SnapshotSummary, Spoken, StoreError, Titling, Trace,
+    Anchor, Backlog, BrowseRead, Excerpt, Hit, Implicit, Loaded, Outgoing, Parked, Pending, Reset, Resting,
+    Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionRead, SessionSummary, Settled, Snapshot,
+    SnapshotSummary, Spoken, StoreError, Titling, Trace, WorkRead,
 };
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::route::Match;
@@ -532,7 +532,7 @@ pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Stri
     })
 }
 
-impl Read for Reader {
+impl SessionRead for Reader {
     fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError> {
         self.at_once(|| self.load_session(id)).while_doing("load a session")
     }
@@ -541,8 +541,24 @@ impl Read for Reader {
         self.live_rows(id).while_doing("read a transcript")
     }
 
+    fn input(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
+        input_row(&self.conn, session.as_str(), seq).while_doing("read a message that waits")
+    }
+
+    fn outcome(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreError> {
+        self.at_once(|| self.settled(session, seq)).while_doing("read what became of a message")
+    }
+
+    fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError> {
+        self.inputs_of(session, turn).while_doing("read the messages of a turn")
+    }
+
     fn route(&self, chat: &ChatKey) -> Result<Option<SessionId>, StoreError> {
         self.at_once(|| self.route_of(chat.as_str())).while_doing("look up where a chat leads")
+    }
+
+    fn reset(&self, chat: &ChatKey) -> Result<Option<Reset>, StoreError> {
+        self.reset_of(chat).while_doing("look up how a chat's last conversation ended")
     }
 
     fn seen(&self, key: &DedupeKey) -> Result<Option<Seen>, StoreError> {
@@ -557,42 +573,6 @@ impl Read for Reader {
         self.matches(principal, end).while_doing("find the conversation a request continues")
     }
 
-    fn outcome(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreError> {
-        self.at_once(|| self.settled(session, seq)).while_doing("read what became of a message")
-    }
-
-    fn input(&self, session: &SessionId, seq: Seq) -> Result<Option<Arc<Input>>, StoreError> {
-        input_row(&self.conn, session.as_str(), seq).while_doing("read a message that waits")
-    }
-
-    fn turn_inputs(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreError> {
-        self.inputs_of(session, turn).while_doing("read the messages of a turn")
-    }
-
-    fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
-        self.unfinished_sessions().while_doing("find what is unfinished")
-    }
-
-    fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError> {
-        self.undelivered_replies().while_doing("find replies that have not left")
-    }
-
-    fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError> {
-        self.previews().while_doing("find previews of replies")
-    }
-
-    fn retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, StoreError> {
-        self.due_retentions(provider).while_doing("find what is to be remembered")
-    }
-
-    fn unkept(&self) -> Result<Vec<PendingRetention>, StoreError> {
-        self.open_retentions().while_doing("find what nobody remembers yet")
-    }
-
-    fn said(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
-        self.said_in(id).while_doing("read all that was said in a conversation")
-    }
-
     fn scope(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreError> {
         self.scope_of(id, provider).while_doing("find out where a conversation is at home")
     }
@@ -602,81 +582,24 @@ impl Read for Reader {
             .while_doing("find out what a memory provider would call a conversation")
     }
 
-    fn halted(&self) -> Result<Vec<SessionId>, StoreError> {
-        self.halted_sessions().while_doing("find what is silenced")
-    }
-
-    fn baseline(&self) -> Result<Time, StoreError> {
-        self.baseline_of_home()
-    }
-
-    fn resting(&self, since: Time) -> Result<Vec<Resting>, StoreError> {
-        self.resting_since(since).while_doing("find conversations at rest")
-    }
-
-    fn reset(&self, chat: &ChatKey) -> Result<Option<Reset>, StoreError> {
-        self.reset_of(chat).while_doing("look up how a chat's last conversation ended")
-    }
-
-    fn parked(&self) -> Result<Vec<Parked>, StoreError> {
-        self.parked_handovers().while_doing("find hand-overs that were set aside")
-    }
-
-    fn backlog(&self) -> Result<Vec<Backlog>, StoreError> {
-        self.held().while_doing("find what is held")
-    }
-
-    fn asks(&self) -> Result<Vec<Pending>, StoreError> {
-        self.pending().while_doing("find what tools have asked")
-    }
-
-    fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError> {
-        let sql = "SELECT value FROM tl_cursor WHERE platform = ?1 AND account = ?2";
-        let found = self
-            .conn
-            .prepare_cached(sql)
-            .and_then(|mut statement| statement.query_row([platform, account], |row| row.get(0)).optional());
-        found.while_doing("read how far a platform has been heard")
-    }
-
-    fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
-        self.at_once(|| self.list(filter)).while_doing("list the sessions")
-    }
-
-    fn session(&self, id: &SessionId) -> Result<Option<SessionSummary>, StoreError> {
-        self.at_once(|| self.summary(id)).while_doing("describe a session")
-    }
-
-    fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError> {
-        self.at_once(|| self.find(query, filter)).while_doing("search the transcripts")
-    }
-
-    fn around(&self, anchor: &Anchor) -> Result<Option<Excerpt>, StoreError> {
-        self.at_once(|| self.passage(anchor)).while_doing("read a piece of a transcript")
-    }
-
-    fn snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreError> {
-        self.snapshots_of(id).while_doing("list the snapshots of a session")
-    }
-
-    fn snapshot(&self, name: &str) -> Result<Option<Snapshot>, StoreError> {
-        self.at_once(|| self.snapshot_named(name)).while_doing("read a snapshot")
+    fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError> {
+        self.at_once(|| self.is_intact(id, operation)).while_doing("look whether a transcript has changed")
     }
 
     fn promoted(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, StoreError> {
         self.promoted_by(id, operation).while_doing("read what a compression did")
     }
 
-    fn intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreError> {
-        self.at_once(|| self.is_intact(id, operation)).while_doing("look whether a transcript has changed")
+    fn snapshot(&self, name: &str) -> Result<Option<Snapshot>, StoreError> {
+        self.at_once(|| self.snapshot_named(name)).while_doing("read a snapshot")
+    }
+
+    fn snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreError> {
+        self.snapshots_of(id).while_doing("list the snapshots of a session")
     }
 
     fn review(&self, id: &SessionId, number: u64) -> Result<Option<ReviewView>, StoreError> {
         self.at_once(|| self.reviewed_view(id, number)).while_doing("read what a review is about")
-    }
-
-    fn reviews(&self) -> Result<Vec<ReviewRecord>, StoreError> {
-        self.open_reviews().while_doing("list reviews")
     }
 
     fn spoken(&self, id: &SessionId) -> Result<Spoken, StoreError> {
@@ -694,6 +617,75 @@ impl Read for Reader {
     fn resumable(&self, id: &SessionId) -> Result<Option<Resumable>, StoreError> {
         self.at_once(|| self.resumable_after(id)).while_doing("look for an earlier session")
     }
+}
+
+impl WorkRead for Reader {
+    fn baseline(&self) -> Result<Time, StoreError> {
+        self.baseline_of_home()
+    }
+
+    fn halted(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.halted_sessions().while_doing("find what is silenced")
+    }
+
+    fn unfinished(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.unfinished_sessions().while_doing("find what is unfinished")
+    }
+
+    fn undelivered(&self) -> Result<Vec<Outgoing>, StoreError> {
+        self.undelivered_replies().while_doing("find replies that have not left")
+    }
+
+    fn drafts(&self) -> Result<Vec<(String, Option<String>)>, StoreError> {
+        self.previews().while_doing("find previews of replies")
+    }
+
+    fn asks(&self) -> Result<Vec<Pending>, StoreError> {
+        self.pending().while_doing("find what tools have asked")
+    }
+
+    fn resting(&self, since: Time) -> Result<Vec<Resting>, StoreError> {
+        self.resting_since(since).while_doing("find conversations at rest")
+    }
+
+    fn retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, StoreError> {
+        self.due_retentions(provider).while_doing("find what is to be remembered")
+    }
+
+    fn unkept(&self) -> Result<Vec<PendingRetention>, StoreError> {
+        self.open_retentions().while_doing("find what nobody remembers yet")
+    }
+
+    fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT value FROM tl_cursor WHERE platform = ?1 AND account = ?2";
+        let found = self
+            .conn
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row([platform, account], |row| row.get(0)).optional());
+        found.while_doing("read how far a platform has been heard")
+    }
+}
+
+impl BrowseRead for Reader {
+    fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
+        self.at_once(|| self.list(filter)).while_doing("list the sessions")
+    }
+
+    fn session(&self, id: &SessionId) -> Result<Option<SessionSummary>, StoreError> {
+        self.at_once(|| self.summary(id)).while_doing("describe a session")
+    }
+
+    fn search(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreError> {
+        self.at_once(|| self.find(query, filter)).while_doing("search the transcripts")
+    }
+
+    fn around(&self, anchor: &Anchor) -> Result<Option<Excerpt>, StoreError> {
+        self.at_once(|| self.passage(anchor)).while_doing("read a piece of a transcript")
+    }
+
+    fn said(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
+        self.said_in(id).while_doing("read all that was said in a conversation")
+    }
 
     fn children(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         self.children_of(id).while_doing("find who works for a session")
@@ -703,16 +695,28 @@ impl Read for Reader {
         self.at_once(|| self.story(name)).while_doing("tell what happened to a message")
     }
 
-    fn counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
-        self.event_counts().while_doing("count events")
-    }
-
     fn home_status(&self) -> Result<HomeStatus, StoreError> {
         self.at_once(|| self.stands()).while_doing("see where the home stands")
     }
 
+    fn backlog(&self) -> Result<Vec<Backlog>, StoreError> {
+        self.held().while_doing("find what is held")
+    }
+
+    fn parked(&self) -> Result<Vec<Parked>, StoreError> {
+        self.parked_handovers().while_doing("find hand-overs that were set aside")
+    }
+
+    fn reviews(&self) -> Result<Vec<ReviewRecord>, StoreError> {
+        self.open_reviews().while_doing("list reviews")
+    }
+
     fn routes(&self) -> Result<Vec<JsonText>, StoreError> {
         self.all_routes().while_doing("list where chats lead")
+    }
+
+    fn counts(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        self.event_counts().while_doing("count events")
     }
 
     fn check(&self) -> Result<Vec<String>, StoreError> {

@@ -2,10 +2,11 @@ use super::*;
 use crate::open::{Durability, FileSystem};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use std::cell::Cell;
+use std::sync::Arc;
 use tempfile::TempDir;
-use throughline_core::input::{Birth, Chat, Destination, Kind};
+use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind};
 use throughline_core::message::{Assistant, Content};
-use throughline_core::prompt::{Head, Mark};
+use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 
@@ -19,7 +20,7 @@ fn note(detail: &str) -> Commit {
 }
 
 fn noted(writer: &Writer) -> u64 {
-    writer.counts().unwrap().iter().map(|(_, count)| count).sum()
+    writer.reader().counts().unwrap().iter().map(|(_, count)| count).sum()
 }
 
 fn set(writer: &Writer, pragma: &str) {

@@ -74,31 +74,32 @@ impl World {
 
     fn found(&self, id: &SessionId, state: &Session, deferred: &DeferredCommand, how: u8) -> Found {
         let nothing = || Found::Said("Nothing.".into());
-        let titled = |title: &str| match self.store.titling(id, title).expect("can be asked") {
+        let titled = |title: &str| match self.store.reader().titling(id, title).expect("can be asked") {
             Titling::Free(title) => Ok(title),
             other => Err(format!("{other:?}")),
         };
         match deferred {
             DeferredCommand::Undo { .. } | DeferredCommand::Retry => {
-                let live = self.store.history(id).expect("can be read");
-                let spoken = self.store.spoken(id).expect("can be asked");
+                let live = self.store.reader().history(id).expect("can be read");
+                let spoken = self.store.reader().spoken(id).expect("can be asked");
                 let turns = if let DeferredCommand::Undo { turns } = deferred { *turns } else { 1 };
                 Past::of(&live, &spoken, turns, state.upkeep.context).map_or_else(nothing, Found::Past)
             }
             DeferredCommand::Title { wanted: Some(title) } => Found::Titled(titled(title)),
             DeferredCommand::New { title, .. } => Found::Titled(titled(title)),
             DeferredCommand::Branch { .. } => {
-                let rows = self.store.history(id).expect("can be read").len();
-                let summary = self.store.session(id).expect("can be asked").expect("it is there");
+                let rows = self.store.reader().history(id).expect("can be read").len();
+                let summary = self.store.reader().session(id).expect("can be asked").expect("it is there");
                 let base = summary.title.unwrap_or_else(|| "branch".into());
-                let title = self.store.next_title(&base).expect("can be asked");
+                let title = self.store.reader().next_title(&base).expect("can be asked");
                 Found::Copy { title, rows, messages: rows }
             }
             DeferredCommand::Resume { .. } => {
                 let over = self.books.values().filter(|book| matches!(book.state.phase, Phase::Closed(_)));
                 let over: Vec<_> = over.filter(|book| book.parent.is_none()).collect();
                 let Some(book) = over.get(usize::from(how) % over.len().max(1)) else { return nothing() };
-                let earlier = self.store.resumable(&book.state.id).expect("can be asked").expect("is there");
+                let earlier =
+                    self.store.reader().resumable(&book.state.id).expect("can be asked").expect("is there");
                 assert_eq!((&earlier.session, earlier.received), (&book.state.id, book.state.received));
                 assert_eq!((earlier.busy, &earlier.chat, earlier.helper), (false, &None, false));
                 assert_eq!(earlier.messages as usize, book.view.len(), "{}: what is live", earlier.session);
@@ -121,7 +122,7 @@ impl World {
         let Act::Switch { to, how, moved } = act else { panic!("{act:?} is no switch") };
         let (mut next, first) = match how {
             Switch::Branch { preferences, title, .. } => {
-                let found = self.store.session(to).expect("can be asked").expect("a copy is there");
+                let found = self.store.reader().session(to).expect("can be asked").expect("a copy is there");
                 assert_eq!(found.title.as_ref(), Some(title), "what the copy of {from} is called");
                 (old.copy(to, preferences), 1)
             }
@@ -174,14 +175,14 @@ pub(super) fn p4_what_is_taken_back_is_kept_and_can_be_brought_back(sites: Sites
     let live: Vec<String> = book.shown(&book.view).iter().map(|row| row.content().plain()).collect();
     assert_eq!(live, ["one", "re one", "three"], "what waited goes on where it was taken back");
     let said = |world: &World| -> Vec<String> {
-        let said = world.store.said(&id("s0")).expect("can be read");
+        let said = world.store.reader().said(&id("s0")).expect("can be read");
         said.iter().map(|(_, row)| row.content().plain()).collect()
     };
     assert_eq!(said(&world), ["one", "re one", "three"], "what was taken back is not told at the end");
-    let found = world.store.search("two", &SessionFilter::default()).expect("can be searched");
+    let found = world.store.reader().search("two", &SessionFilter::default()).expect("can be searched");
     assert_eq!(found, [], "it is not found among what was said");
     let filter = SessionFilter { snapshot: Some(book.kept[0].name.clone()), ..SessionFilter::default() };
-    let found = world.store.search("two", &filter).expect("can be searched");
+    let found = world.store.reader().search("two", &filter).expect("can be searched");
     assert!(!found.is_empty(), "but where it is kept");
     world.play(&[answers(0, "re three"), Move::Restores { place: 0, which: 0 }, Move::Reopens]);
     let book = &world.books[&id("s0")];
@@ -235,8 +236,9 @@ pub(super) fn p4_a_copy_goes_on_and_the_original_stays(sites: Sites<'_>) {
     world.play(&[deferred_commands(0, BRANCH), says(0, "two"), finds(0), Move::Reopens]);
     world.play(&[Move::Reloads { place: 0 }, answers(0, "re two")]);
     let copy = world.places[0].clone();
-    let title =
-        |session: &SessionId| world.store.session(session).expect("can be asked").and_then(|it| it.title);
+    let title = |session: &SessionId| {
+        world.store.reader().session(session).expect("can be asked").and_then(|it| it.title)
+    };
     assert_eq!((title(&id("s0")), title(&copy)), (Some("a title 0".into()), Some("a title 0 #2".into())));
     assert_eq!(world.books[&id("s0")].view.len(), 2, "the original is as it was");
     assert_eq!(world.books[&copy].view.len(), 4);

@@ -167,6 +167,7 @@ fn p31_forgotten_words_are_in_no_page_of_the_file_or_its_log() {
 
 #[test]
 fn p2_keys_that_were_seen_become_digests_once() {
+    use throughline_core::port::SessionRead;
     let directory = tempfile::tempdir().unwrap();
     let home = Home::at(directory.path());
     drop(home.writer(Time(1)).unwrap());
@@ -182,11 +183,7 @@ fn p2_keys_that_were_seen_become_digests_once() {
         let key: String =
             writer.reader.conn.query_row("SELECT key FROM tl_seen", [], |row| row.get(0)).unwrap();
         assert_eq!(key, crate::seen::seen_as("t|a|1"));
-        assert!(
-            throughline_core::port::Read::seen(&writer, &throughline_core::input::DedupeKey::stored("t|a|1"))
-                .unwrap()
-                .is_some()
-        );
+        assert!(writer.reader.seen(&throughline_core::input::DedupeKey::stored("t|a|1")).unwrap().is_some());
     }
 }
 

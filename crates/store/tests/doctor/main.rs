@@ -13,7 +13,7 @@ mod world;
 
 use damage::Damage;
 use std::collections::{BTreeMap, BTreeSet};
-use throughline_core::port::{Read, SessionFilter, Store};
+use throughline_core::port::{BrowseRead, SessionFilter, SessionRead, Store};
 use throughline_store::doctor::{Kind, Mended};
 use world::{NOW, Schema, World};
 
@@ -176,7 +176,7 @@ fn p16_generated_damage_is_named_exactly_and_repaired_without_losing_a_word() {
 
         // The gateway takes it up.
         let mut store = world.home().writer(NOW).unwrap();
-        assert_eq!(store.check().unwrap(), [] as [String; 0], "seed {seed}: {done:?}");
+        assert_eq!(store.reader().check().unwrap(), [] as [String; 0], "seed {seed}: {done:?}");
         store.close(NOW).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use throughline_core::command::Command;
 use throughline_core::compression::{Extent, Kind as Replaced, Replacement};
 use throughline_core::input::{Birth, Chat, DedupeKey, Destination, Input, Kind, Trace};
 use throughline_core::message::Assistant;
-use throughline_core::port::{Commit, Committed, DeliveryChange, Read, Store};
+use throughline_core::port::{BrowseRead, Commit, Committed, DeliveryChange, SessionRead, Store, WorkRead};
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
@@ -93,7 +93,7 @@ impl Owner<'_> {
     fn load(&mut self, session: &str) -> Session {
         let id: SessionId = session.parse().unwrap();
         let now = self.now();
-        let Some(loaded) = self.store.load(&id).unwrap() else {
+        let Some(loaded) = self.store.reader().load(&id).unwrap() else {
             let mut state = Session::new(id);
             let (next, more) = state.step(Event::Loaded { repeatable: Vec::new() }, now, &Rules::default());
             let birth = Birth { source: "api_server".into(), chat: None::<Chat>, ..Birth::default() };
@@ -139,7 +139,7 @@ impl Owner<'_> {
         let order = Kind::Command(Command::Compress { focus: None, keep: None, preview: false });
         let input = self.input(&state, order, None);
         self.happens(&mut state, Event::Received(Arc::new(input)));
-        let live = self.store.history(&state.id).unwrap();
+        let live = self.store.reader().history(&state.id).unwrap();
         let last = live.len() - 3;
         let cut = live[last].0;
         let found = Extent { cut, messages: live.len(), tokens: 1_000, plan: None, engine_is_idle: false };
@@ -167,7 +167,7 @@ impl Owner<'_> {
     fn deliver(&mut self) {
         let now = self.now();
         let boot = self.store.boot(now).unwrap();
-        for reply in self.store.undelivered().unwrap() {
+        for reply in self.store.reader().undelivered().unwrap() {
             for change in [
                 DeliveryChange::Attempting { marked: false },
                 DeliveryChange::Delivered { platform_id: Some("77".into()) },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use throughline_core::id::ChatKey;
 use throughline_core::input::Birth;
 use throughline_core::memory::{Filing, Naming, RetentionChange, Scope};
-use throughline_core::port::{Commit, Read, SessionFilter, Store, StoreError};
+use throughline_core::port::{BrowseRead, Commit, SessionFilter, SessionRead, Store, StoreError, WorkRead};
 use throughline_core::session::{Act, Event, Finalisation, Kept, Phase, Session};
 use throughline_core::{Generation, Seq, SessionId, Time, TurnId};
 
@@ -55,9 +55,9 @@ fn p15_rows_that_hermes_added_are_part_of_the_conversation() {
     drop(conn);
 
     let mut store = writer(directory.path());
-    assert_eq!(store.load(&id("a")).unwrap().unwrap().adopted, 2);
+    assert_eq!(store.reader().load(&id("a")).unwrap().unwrap().adopted, 2);
     turn(&mut store, "a", None, "three");
-    assert_eq!(store.load(&id("a")).unwrap().unwrap().adopted, 0, "known from now on");
+    assert_eq!(store.reader().load(&id("a")).unwrap().unwrap().adopted, 0, "known from now on");
     let all =
         ["one", "two", "three"].iter().flat_map(|t| [format!("user: {t}"), format!("assistant: re: {t}")]);
     assert_eq!(said(&store, "a"), all.collect::<Vec<_>>());
@@ -100,7 +100,7 @@ fn p15_an_undo_of_hermes_is_noticed_beside_what_it_appends() {
     undo("a");
     hermes_says(&conn, "b", "user", "three");
     let commits = ["a", "c"].map(|name| {
-        let state = store.load(&id(name)).unwrap().unwrap().session;
+        let state = store.reader().load(&id(name)).unwrap().unwrap().session;
         Commit::Session { expect: state.generation, state: Box::new(state), acts: Vec::new(), at: NOW }
     });
     let told: Vec<bool> = store.commit(&commits).into_iter().map(|it| it.unwrap().foreign).collect();
@@ -126,7 +126,7 @@ fn a_picture_that_hermes_took_in_weighs_what_a_picture_does() {
     hermes_says(&conn, "theirs", "assistant", &"words ".repeat(1000));
     drop(conn);
     let store = writer(directory.path());
-    let weight = store.load(&id("theirs")).unwrap().unwrap().session.upkeep.context;
+    let weight = store.reader().load(&id("theirs")).unwrap().unwrap().session.upkeep.context;
     assert!((1_500..10_000).contains(&weight), "{weight} tokens");
 }
 
@@ -140,11 +140,11 @@ fn p15_a_session_only_hermes_knows_goes_on() {
         drop(conn);
         end(directory.path(), "theirs", "agent_close"); // by mistake, as Hermes itself knows
         let mut store = writer(directory.path());
-        let loaded = store.load(&id("theirs")).unwrap().unwrap();
+        let loaded = store.reader().load(&id("theirs")).unwrap().unwrap();
         assert_eq!((loaded.session.generation.0, loaded.ended, loaded.adopted), (0, None, 1));
         turn(&mut store, "theirs", None, "two");
         assert_eq!(said(&store, "theirs"), ["user: one", "user: two", "assistant: re: two"]);
-        let summary = store.session(&id("theirs")).unwrap().unwrap();
+        let summary = store.reader().session(&id("theirs")).unwrap().unwrap();
         assert_eq!((summary.messages, summary.ended), (3, None));
         whole(&store);
     }
@@ -156,8 +156,8 @@ fn an_ended_session_says_why() {
     let mut store = writer(directory.path());
     turn(&mut store, "a", Some(chat(1)), "one");
     end(directory.path(), "a", "session_reset");
-    assert_eq!(store.load(&id("a")).unwrap().unwrap().ended.as_deref(), Some("session_reset"));
-    assert_eq!(store.route(&key(1)).unwrap(), None, "nobody is led to it");
+    assert_eq!(store.reader().load(&id("a")).unwrap().unwrap().ended.as_deref(), Some("session_reset"));
+    assert_eq!(store.reader().route(&key(1)).unwrap(), None, "nobody is led to it");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn p15_routes_in_the_table_are_taken_over() {
     put_in_file(directory.path(), &[(1, entry(1, "dead", "")), (5, entry(5, "live", ""))]);
 
     let store = writer(directory.path());
-    let led = |number| store.route(&key(number)).unwrap().map(|session| session.to_string());
+    let led = |number| store.reader().route(&key(number)).unwrap().map(|session| session.to_string());
     assert_eq!(led(1).as_deref(), Some("live"));
     assert_eq!(led(2), None, "a route to an ended session is not followed");
     assert_eq!(led(3).as_deref(), Some("tip"), "a compression of Hermes' is");
@@ -282,8 +282,8 @@ fn p1_no_chat_is_led_to_a_session_that_a_compression_left_empty() {
         }
         put_in_file(directory.path(), &[(1, entry(1, "first", "")), (2, entry(2, "alone", ""))]);
         let mut store = writer(directory.path());
-        assert_eq!(store.route(&key(1)).unwrap(), Some(id("second")), "the other one is empty");
-        assert_eq!(store.route(&key(2)).unwrap(), Some(id("alone")), "it goes on where it was");
+        assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("second")), "the other one is empty");
+        assert_eq!(store.reader().route(&key(2)).unwrap(), Some(id("alone")), "it goes on where it was");
         turn(&mut store, "alone", Some(chat(2)), "two");
         assert_eq!(said(&store, "alone"), ["user: one", "user: two", "assistant: re: two"]);
         whole(&store);
@@ -295,13 +295,13 @@ fn p15_a_route_that_hermes_changed_is_the_users_newer_wish() {
     let directory = directory();
     let mut store = writer(directory.path());
     turn(&mut store, "a", Some(chat(1)), "one");
-    assert_eq!(store.route(&key(1)).unwrap(), Some(id("a")));
+    assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("a")));
     store.close(NOW).unwrap();
     drop(store);
     // Nothing changed: nothing is taken over.
     let store = writer(directory.path());
-    let bound = |store: &dyn Read| -> u64 {
-        let counts = store.counts().unwrap();
+    let bound = |store: &dyn Store| -> u64 {
+        let counts = store.reader().counts().unwrap();
         counts.iter().find(|(name, _)| name == "route_bound").map_or(0, |(_, n)| *n)
     };
     assert_eq!(bound(&store), 1);
@@ -311,13 +311,13 @@ fn p15_a_route_that_hermes_changed_is_the_users_newer_wish() {
     end(directory.path(), "a", "session_reset");
     put_in_table(directory.path(), 1, &entry(1, "b", ""));
     let mut store = writer(directory.path());
-    assert_eq!(store.route(&key(1)).unwrap(), Some(id("b")));
+    assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("b")));
     assert_eq!(bound(&store), 2);
     // And does so again while we run.
     hermes_begins(&hermes(directory.path()), "c");
     put_in_table(directory.path(), 1, &entry(1, "c", ""));
     assert!(store.tend(NOW).unwrap().routes);
-    assert_eq!(store.route(&key(1)).unwrap(), Some(id("c")));
+    assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("c")));
     whole(&store);
 }
 
@@ -333,7 +333,7 @@ fn p21_old_homes_keep_their_routes_in_a_file() {
         ],
     );
     let mut store = writer(directory.path());
-    assert_eq!(store.route(&key(1)).unwrap(), Some(id("s")));
+    assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("s")));
     let written = |store: &mut dyn Store| -> serde_json::Value {
         store.close(NOW).unwrap();
         let file = fs::read_to_string(directory.path().join("sessions/sessions.json")).unwrap();
@@ -348,7 +348,10 @@ fn p21_old_homes_keep_their_routes_in_a_file() {
         (Some(true), Some(false)),
         "the new key wins even as false"
     );
-    assert!(store.load(&id("s")).unwrap().unwrap().session.finalised, "it was handed over by Hermes");
+    assert!(
+        store.reader().load(&id("s")).unwrap().unwrap().session.finalised,
+        "it was handed over by Hermes"
+    );
     turn(&mut store, "s", None, "hello");
     let value = written(&mut store);
     assert_eq!((flag(&value, 1), flag(&value, 2)), (Some(false), Some(false)), "and goes on, in a new life");
@@ -376,8 +379,8 @@ fn a_file_we_wrote_is_not_taken_for_one_of_hermes() {
     drop(store);
     fs::write(&file, first).unwrap();
     let store = writer(directory.path());
-    assert_eq!(store.route(&key(2)).unwrap(), Some(id("b")));
-    let counts = store.counts().unwrap();
+    assert_eq!(store.reader().route(&key(2)).unwrap(), Some(id("b")));
+    let counts = store.reader().counts().unwrap();
     assert!(counts.contains(&("route_bound".to_owned(), 2)), "{counts:?}");
     whole(&store);
 }
@@ -388,7 +391,7 @@ fn a_session_that_hermes_opened_again_lives_again() {
     let mut store = writer(directory.path());
     turn(&mut store, "a", Some(chat(1)), "one");
     close_session(&mut store, "a", "b");
-    assert_eq!(store.route(&key(1)).unwrap(), Some(id("b")));
+    assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("b")));
     store.close(NOW).unwrap();
     drop(store);
     // `/resume` in Hermes.
@@ -397,8 +400,8 @@ fn a_session_that_hermes_opened_again_lives_again() {
     end(directory.path(), "b", "session_switch");
     put_in_table(directory.path(), 1, &entry(1, "a", ""));
     let mut store = writer(directory.path());
-    assert_eq!(store.route(&key(1)).unwrap(), Some(id("a")));
-    let session = store.load(&id("a")).unwrap().unwrap().session;
+    assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("a")));
+    let session = store.reader().load(&id("a")).unwrap().unwrap().session;
     assert_eq!((session.phase, session.epoch.0), (Phase::Idle, 2));
     turn(&mut store, "a", Some(chat(1)), "two");
     whole(&store);
@@ -408,7 +411,7 @@ fn close_session(store: &mut dyn Store, session: &str, successor: &str) {
     use std::sync::Arc;
     use throughline_core::command::Command;
     use throughline_core::input::{DedupeKey, Input, Kind};
-    let mut state = store.load(&id(session)).unwrap().unwrap().session;
+    let mut state = store.reader().load(&id(session)).unwrap().unwrap().session;
     let input = Input {
         seq: state.received.next(),
         at: NOW,
@@ -446,7 +449,7 @@ fn p20_hermes_sees_that_a_session_was_handed_over() {
         })
         .unwrap();
     assert_eq!((parent, key_of_b.as_str()), (None, key(1).as_str()), "Hermes must not follow a link");
-    assert!(store.unfinished().unwrap().is_empty());
+    assert!(store.reader().unfinished().unwrap().is_empty());
     whole(&store);
 }
 
@@ -458,7 +461,7 @@ fn a_session_that_hermes_deleted_can_begin_anew_and_its_keys_stay_known() {
     let conn = hermes(directory.path());
     conn.execute_batch("DELETE FROM messages WHERE session_id = 'a'; DELETE FROM sessions WHERE id = 'a'")
         .unwrap();
-    assert_eq!(store.load(&id("a")).unwrap(), None);
+    assert_eq!(store.reader().load(&id("a")).unwrap(), None);
     let again = receive_with_key(&mut store, "a", "another");
     assert!(again.is_ok());
     let known = receive_with_key(&mut store, "c", "test|a|1");
@@ -492,9 +495,9 @@ fn p24_turns_of_a_session_that_begins_anew_are_kept_beside_those_of_its_namesake
     let conn = hermes(directory.path());
     conn.execute_batch("DELETE FROM messages WHERE session_id = 'a'; DELETE FROM sessions WHERE id = 'a'")
         .unwrap();
-    assert_eq!(store.load(&id("a")).unwrap(), None);
+    assert_eq!(store.reader().load(&id("a")).unwrap(), None);
     remembers(&mut store, "new", NOW.plus(std::time::Duration::from_secs(60)));
-    let due = store.retentions("provider").unwrap();
+    let due = store.reader().retentions("provider").unwrap();
     let said: Vec<&str> = due.iter().map(|deferred| deferred.retention.said[0].as_str()).collect();
     assert_eq!(said, ["old", "new"]);
     assert_ne!(due[0].retention.key, due[1].retention.key);
@@ -515,7 +518,7 @@ fn p24_turns_of_one_session_have_keys_of_one_kind_though_the_clock_was_set_back(
         let commit = Commit::Session { expect, state: Box::new(later.clone()), acts, at: NOW };
         store.commit(&[commit]).remove(0).unwrap();
     }
-    let due = store.retentions("provider").unwrap();
+    let due = store.reader().retentions("provider").unwrap();
     let keys: Vec<&str> = due.iter().map(|deferred| deferred.retention.key.as_str()).collect();
     assert_eq!(keys, ["a/1", "a/2", "a/3"]);
 }
@@ -535,7 +538,7 @@ fn p24_a_namesake_is_told_apart_though_nothing_waits_and_the_clock_was_set_back(
     conn.execute_batch("DELETE FROM messages WHERE session_id = 'a'; DELETE FROM sessions WHERE id = 'a'")
         .unwrap();
     remembers(&mut store, "new", Time(NOW.0 - 86_400_000_000));
-    let due = store.retentions("provider").unwrap();
+    let due = store.reader().retentions("provider").unwrap();
     assert_eq!(due.len(), 1);
     assert_ne!(due[0].retention.key, "a/1");
 }
@@ -607,7 +610,7 @@ fn a_file_that_nobody_can_read_is_moved_aside() {
     store.close(NOW).unwrap();
     assert!(fs::read_to_string(&file).unwrap().contains("\"a\""));
     assert_eq!(fs::read_to_string(file.with_extension("json.unreadable")).unwrap(), "{ broken");
-    assert!(store.counts().unwrap().contains(&("sessions_file_unreadable".to_owned(), 1)));
+    assert!(store.reader().counts().unwrap().contains(&("sessions_file_unreadable".to_owned(), 1)));
     whole(&store);
 }
 
@@ -620,10 +623,10 @@ fn what_hermes_wrote_is_taken_over_before_it_is_replaced() {
     let broken = (3, "{\"session_key\": 3}".to_owned());
     put_in_file(directory.path(), &[(2, entry(2, "theirs", "")), broken]);
     store.close(NOW).unwrap();
-    assert_eq!(store.route(&key(2)).unwrap(), Some(id("theirs")));
+    assert_eq!(store.reader().route(&key(2)).unwrap(), Some(id("theirs")));
     let file = fs::read_to_string(directory.path().join("sessions/sessions.json")).unwrap();
     assert!(file.contains("\"a\"") && file.contains("\"theirs\""), "{file}");
-    assert!(store.counts().unwrap().contains(&("route_unusable".to_owned(), 1)));
+    assert!(store.reader().counts().unwrap().contains(&("route_unusable".to_owned(), 1)));
 }
 
 /// As `tools/delegate_tool.py` leaves it: `run_agent` writes the row, the tool its marker.
@@ -646,9 +649,9 @@ fn a_helpers_session_is_one_of_hermes_own_kind() {
         let row: (String, String, String, Option<String>) =
             conn.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
         assert_eq!(row, ("subagent".into(), "parent".into(), "parent".into(), None));
-        assert_eq!(store.route(&key(2)).unwrap(), None);
-        assert_eq!(store.route(&key(1)).unwrap(), Some(id("parent")));
-        assert_eq!(store.children(&id("parent")).unwrap(), [id("child")]);
+        assert_eq!(store.reader().route(&key(2)).unwrap(), None);
+        assert_eq!(store.reader().route(&key(1)).unwrap(), Some(id("parent")));
+        assert_eq!(store.reader().children(&id("parent")).unwrap(), [id("child")]);
         store.close(NOW).unwrap();
         whole(&store);
     }
@@ -666,7 +669,7 @@ fn a_helper_outlives_a_parent_that_hermes_deleted() {
     .unwrap();
     let birth = Birth { source: "subagent".into(), parent: Some(id("parent")), ..Birth::default() };
     begin(&mut store, "child", birth);
-    assert!(store.sessions(&SessionFilter::default()).unwrap().is_empty(), "its marker hides it");
+    assert!(store.reader().sessions(&SessionFilter::default()).unwrap().is_empty(), "its marker hides it");
     store.close(NOW).unwrap();
     whole(&store);
 }
@@ -684,6 +687,6 @@ fn p2_a_chat_that_hermes_leads_to_a_helper_is_not_followed() {
     drop(store);
     put_in_table(directory.path(), 2, &entry(2, "child", ""));
     let store = writer(directory.path());
-    assert_eq!(store.route(&key(2)).unwrap(), None);
+    assert_eq!(store.reader().route(&key(2)).unwrap(), None);
     whole(&store);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use throughline_core::Content;
 use throughline_core::input::Birth;
 use throughline_core::message::{Assistant, ToolCall, ToolResult};
-use throughline_core::port::{Read, Store};
+use throughline_core::port::{BrowseRead, SessionRead, Store};
 use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Approver, Event, Phase, Session};
 use throughline_core::tool::{Grant, Question, Verdict};
@@ -239,7 +239,7 @@ fn every_breach_is_noticed_by_name() {
         lived_in(&mut store);
         whole(&store);
         hermes(directory.path()).execute_batch(breach).unwrap();
-        let broken = store.check().unwrap();
+        let broken = store.reader().check().unwrap();
         assert!(broken.iter().any(|sentence| sentence.starts_with(&format!("{name}: "))), "{name}: {broken:?}");
     }
 }

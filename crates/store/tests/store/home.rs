@@ -119,7 +119,7 @@ pub fn begin(store: &mut dyn Store, session: &str, birth: Birth) -> Session {
 
 /// The first half of a turn.
 pub fn receive(store: &mut dyn Store, session: &str, chat: Option<Chat>, text: &str) -> Session {
-    let loaded = store.load(&id(session)).unwrap();
+    let loaded = store.reader().load(&id(session)).unwrap();
     let mut acts = Vec::new();
     let reply_to = chat.as_ref().map(|chat| Destination {
         platform: chat.platform.clone(),
@@ -174,7 +174,7 @@ fn read_texts(store: &dyn Store, next: &mut Session, acts: &mut [Act]) {
             Act::Accept(input) if input.seq == seq => Some(input.clone()),
             _ => None,
         });
-        let stored = || store.input(&next.id, seq).unwrap();
+        let stored = || store.reader().input(&next.id, seq).unwrap();
         read.insert(seq, accepted.or_else(stored).unwrap());
     }
     next.take_in_whole(&read, acts);
@@ -195,12 +195,12 @@ fn commit(
 }
 
 pub fn said(store: &dyn Store, session: &str) -> Vec<String> {
-    let history = store.history(&id(session)).unwrap();
+    let history = store.reader().history(&id(session)).unwrap();
     history.iter().map(|(_, message)| format!("{}: {}", message.role(), message.content().plain())).collect()
 }
 
 pub fn whole(store: &dyn Store) {
-    assert_eq!(store.check().unwrap(), [] as [String; 0]);
+    assert_eq!(store.reader().check().unwrap(), [] as [String; 0]);
 }
 
 /// Every text of Hermes' own in `sqlite_master`.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use throughline_core::input::Trace;
 use throughline_core::message::ToolResult;
-use throughline_core::port::{Read, SessionFilter, Store};
+use throughline_core::port::{BrowseRead, SessionFilter, SessionRead, Store, WorkRead};
 use throughline_core::prompt::Head;
 use throughline_core::session::{Event, Phase, Session};
 use throughline_core::turn::{Group, Slot};
@@ -255,8 +255,8 @@ fn p15_what_a_home_can_do_is_decided_by_its_columns() {
         turn(&mut store, "a", Some(chat(1)), "kestrel");
         turn(&mut store, "a", Some(chat(1)), "again");
         assert_eq!(said(&store, "a").len(), 4, "{count} columns");
-        assert_eq!(store.search("kestrel", &SessionFilter::default()).unwrap().len(), 2);
-        assert_eq!(store.sessions(&SessionFilter::default()).unwrap().len(), 1);
+        assert_eq!(store.reader().search("kestrel", &SessionFilter::default()).unwrap().len(), 2);
+        assert_eq!(store.reader().sessions(&SessionFilter::default()).unwrap().len(), 1);
         store.close(NOW).unwrap();
         whole(&store);
     }
@@ -285,18 +285,18 @@ fn p15_a_home_of_the_first_release_goes_on_where_it_was() {
     assert!(matches!(error, OpenError::OlderOwner(_)), "{error}");
     let mut store = writer(directory.path());
     whole(&store);
-    let loaded = store.load(&id("open")).unwrap().unwrap();
+    let loaded = store.reader().load(&id("open")).unwrap().unwrap();
     assert_eq!((loaded.user.as_deref(), loaded.session.halted), (Some("u"), false));
     assert_eq!(loaded.last_prompt.unwrap().head, Head::default(), "nobody knows what stood before it");
     let mut state = loaded.session;
     let found =
         ToolResult { call_id: "c1".into(), name: Some("look".into()), content: Content::text("found") };
     assert_eq!(group(&state).slots, [Slot::Open(None), Slot::Done(found), Slot::Open(None)]);
-    let again = store.load(&id("again")).unwrap().unwrap().session;
+    let again = store.reader().load(&id("again")).unwrap().unwrap().session;
     assert_eq!(group(&again).slots, [Slot::Open(None)]);
-    assert_eq!(store.asks().unwrap(), []);
-    assert_eq!(store.unfinished().unwrap(), [id("again"), id("open")]);
-    assert!(store.undelivered().unwrap().iter().all(|reply| reply.trace == Trace::default()));
+    assert_eq!(store.reader().asks().unwrap(), []);
+    assert_eq!(store.reader().unfinished().unwrap(), [id("again"), id("open")]);
+    assert!(store.reader().undelivered().unwrap().iter().all(|reply| reply.trace == Trace::default()));
     // What was done is not run again; the rest goes on as it does after any restart.
     happen(&mut store, &mut state, Event::Loaded { repeatable: vec![2] });
     assert_eq!(group(&state).slots[2], Slot::Open(None));

@@ -4,7 +4,7 @@ use crate::home::*;
 use throughline_core::RowId;
 use throughline_core::input::{Birth, Chat};
 use throughline_core::message::JsonText;
-use throughline_core::port::{Anchor, Hit, Order, Read, Scope, SessionFilter, Store};
+use throughline_core::port::{Anchor, BrowseRead, Hit, Order, Scope, SessionFilter, SessionRead, Store};
 
 fn rows(hits: &[Hit]) -> Vec<String> {
     hits.iter().map(|hit| format!("{}: {}", hit.session, hit.snippet)).collect()
@@ -33,7 +33,7 @@ fn a_reader_finds_what_the_writer_has_not_indexed_yet() {
         ]
     );
     // The writer closes its lag; everybody finds the same.
-    assert_eq!(store.search("heron", &all()).unwrap().len(), 4);
+    assert_eq!(store.reader().search("heron", &all()).unwrap().len(), 4);
     assert_eq!(reader.search("heron", &all()).unwrap().len(), 4);
     whole(&store);
 }
@@ -110,7 +110,7 @@ fn scripts_without_spaces_and_parts_of_words_are_found() {
         ("_", vec![]),
         ("zz", vec![]),
     ] {
-        let hits = store.search(query, &all()).unwrap();
+        let hits = store.reader().search(query, &all()).unwrap();
         let found: Vec<&str> = hits.iter().map(|hit| hit.session.as_str()).collect();
         assert_eq!(found, sessions, "{query}");
     }
@@ -125,7 +125,7 @@ fn what_was_summarised_is_found_and_what_was_taken_back_is_not() {
     let conn = hermes(directory.path());
     conn.execute("UPDATE messages SET active = 0, compacted = 1 WHERE session_id = 'a'", []).unwrap();
     conn.execute("UPDATE messages SET active = 0 WHERE session_id = 'b'", []).unwrap();
-    let hits = store.search("plover", &all()).unwrap();
+    let hits = store.reader().search("plover", &all()).unwrap();
     assert!(hits.iter().all(|hit| hit.session == id("a")) && hits.len() == 2, "{hits:?}");
 }
 
@@ -139,10 +139,10 @@ fn p11_a_hit_in_a_snapshot_belongs_to_its_session() {
     hermes_begins(&conn, snapshot);
     hermes_says(&conn, snapshot, "user", "avocet then");
     for filter in [all(), SessionFilter { session: Some(id("a")), ..all() }] {
-        let hits = store.search("avocet", &filter).unwrap();
+        let hits = store.reader().search("avocet", &filter).unwrap();
         assert_eq!(rows(&hits), ["a: >>>avocet<<< then"]);
     }
-    let listed = store.sessions(&all()).unwrap();
+    let listed = store.reader().sessions(&all()).unwrap();
     assert_eq!(listed.len(), 1, "a snapshot is no session");
 }
 
@@ -162,11 +162,11 @@ fn the_best_of_the_newest_come_newest_first() {
         }
         conn.execute(sql, [text]).unwrap();
     }
-    let hits = store.search("ruff", &SessionFilter { limit: 5, ..all() }).unwrap();
+    let hits = store.reader().search("ruff", &SessionFilter { limit: 5, ..all() }).unwrap();
     assert_eq!(hits.len(), 5);
     assert!(hits.iter().any(|hit| hit.snippet.contains(">>>ruff<<< >>>ruff<<<")), "the best is among them");
     assert!(hits.is_sorted_by(|a, b| a.row > b.row));
-    let next = store.search("ruff", &SessionFilter { limit: 5, offset: 5, ..all() }).unwrap();
+    let next = store.reader().search("ruff", &SessionFilter { limit: 5, offset: 5, ..all() }).unwrap();
     assert!(next.iter().all(|hit| !hits.contains(hit)), "the next page has others");
     store.close(NOW).unwrap();
 }
@@ -187,18 +187,18 @@ fn sessions_are_listed_latest_first_without_what_hermes_hides() {
          UPDATE sessions SET archived = 1 WHERE id = 'archived'",
     )
     .unwrap();
-    let listed = store.sessions(&all()).unwrap();
+    let listed = store.reader().sessions(&all()).unwrap();
     let ids: Vec<&str> = listed.iter().map(|summary| summary.id.as_str()).collect();
     assert_eq!(ids, ["a", "tip"]);
     assert_eq!(listed[0].preview, "hello there friend");
     assert_eq!(listed[0].chat.as_deref(), Some("agent:main:telegram:dm:1"));
     assert_eq!((listed[0].messages, listed[0].usage.input, listed[0].usage.output), (2, 100, 10));
     assert_eq!(listed[0].model.as_deref(), Some("model-1"));
-    assert!(store.session(&id("archived")).unwrap().is_some(), "by its name it is found");
+    assert!(store.reader().session(&id("archived")).unwrap().is_some(), "by its name it is found");
     let telegram = SessionFilter { source: Some("telegram".into()), ..all() };
-    assert_eq!(store.sessions(&telegram).unwrap().len(), 1);
+    assert_eq!(store.reader().sessions(&telegram).unwrap().len(), 1);
     let page = SessionFilter { limit: 1, offset: 1, ..all() };
-    assert_eq!(store.sessions(&page).unwrap()[0].id, id("tip"));
+    assert_eq!(store.reader().sessions(&page).unwrap()[0].id, id("tip"));
 }
 
 #[test]
@@ -263,8 +263,13 @@ fn p31_in_a_group_nobody_sees_what_was_said_elsewhere() {
                 chat: chat.map(str::to_owned),
             };
             let filter = SessionFilter { scope: Some(scope), ..all() };
-            let mut found: Vec<_> =
-                store.search("begin", &filter).unwrap().iter().map(|hit| hit.session.to_string()).collect();
+            let mut found: Vec<_> = store
+                .reader()
+                .search("begin", &filter)
+                .unwrap()
+                .iter()
+                .map(|hit| hit.session.to_string())
+                .collect();
             found.sort();
             found
         };
@@ -312,18 +317,21 @@ fn p11_a_passage_is_found_wherever_its_conversation_went() {
         ("tip", in_root, "root", "root"),
         ("a", in_snapshot, "a", "a"),
     ] {
-        let passage = store.around(&anchor(asked, row)).unwrap().unwrap();
+        let passage = store.reader().around(&anchor(asked, row)).unwrap().unwrap();
         assert_eq!((passage.session.as_str(), passage.root.as_str()), (session, root));
         let said: Vec<_> = passage.rows.iter().map(|(_, message)| message.content().plain()).collect();
         assert_eq!(said, ["before", "godwit", "after"], "only of that part");
     }
-    assert_eq!(store.around(&anchor("a", in_root)).unwrap(), None, "another conversation");
+    assert_eq!(store.reader().around(&anchor("a", in_root)).unwrap(), None, "another conversation");
     let one_each = SessionFilter { one_each: true, order: Order::Best, ..all() };
-    let hits = store.search("godwit", &one_each).unwrap();
+    let hits = store.reader().search("godwit", &one_each).unwrap();
     assert_eq!(hits.len(), 2, "{hits:?}");
     let without = SessionFilter { exclude: Some(id("tip")), ..all() };
-    assert!(store.search("godwit", &without).unwrap().iter().all(|hit| hit.session == id("a")));
-    assert_eq!(store.sessions(&SessionFilter { exclude: Some(id("tip")), ..all() }).unwrap().len(), 1);
+    assert!(store.reader().search("godwit", &without).unwrap().iter().all(|hit| hit.session == id("a")));
+    assert_eq!(
+        store.reader().sessions(&SessionFilter { exclude: Some(id("tip")), ..all() }).unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -338,10 +346,10 @@ fn what_was_summarised_stands_around_a_row_and_what_was_taken_back_does_not() {
     )
     .unwrap();
     conn.execute("UPDATE messages SET active = 0 WHERE id > ?1 AND session_id = 'root'", [row]).unwrap();
-    let passage = store.around(&anchor("root", row)).unwrap().unwrap();
+    let passage = store.reader().around(&anchor("root", row)).unwrap().unwrap();
     let said: Vec<_> = passage.rows.iter().map(|(_, message)| message.content().plain()).collect();
     assert_eq!(said, ["before", "godwit"]);
-    assert_eq!(store.around(&anchor("root", row + 1)).unwrap(), None);
+    assert_eq!(store.reader().around(&anchor("root", row + 1)).unwrap(), None);
 }
 
 #[test]
@@ -360,7 +368,7 @@ fn automation_comes_after_people_and_titles_are_found() {
     let order = |demoted: &[&str]| -> Vec<String> {
         let demoted = demoted.iter().map(|&source| source.to_owned()).collect();
         let filter = SessionFilter { order: Order::Best, demoted, ..all() };
-        store.search("dunlin", &filter).unwrap().iter().map(|hit| hit.session.to_string()).collect()
+        store.reader().search("dunlin", &filter).unwrap().iter().map(|hit| hit.session.to_string()).collect()
     };
     assert_eq!(order(&[]), ["cron", "talk"]);
     assert_eq!(order(&["cron"]), ["talk", "cron"]);
@@ -372,7 +380,7 @@ fn automation_comes_after_people_and_titles_are_found() {
     .unwrap();
     let filter = SessionFilter { title: Some("Wading 100%".into()), ..all() };
     let mut titled: Vec<_> =
-        store.sessions(&filter).unwrap().iter().map(|summary| summary.id.to_string()).collect();
+        store.reader().sessions(&filter).unwrap().iter().map(|summary| summary.id.to_string()).collect();
     titled.sort();
     assert_eq!(titled, ["cron", "talk"]);
 }
@@ -391,7 +399,8 @@ fn helpers_of_an_older_hermes_are_not_listed_and_branches_are() {
          UPDATE sessions SET model_config = '{\"_branched_from\": \"root\"}' WHERE id = 'branch'",
     )
     .unwrap();
-    let mut listed: Vec<_> = store.sessions(&all()).unwrap().iter().map(|it| it.id.to_string()).collect();
+    let mut listed: Vec<_> =
+        store.reader().sessions(&all()).unwrap().iter().map(|it| it.id.to_string()).collect();
     listed.sort();
     assert_eq!(listed, ["branch", "root"]);
 }

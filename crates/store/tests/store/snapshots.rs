@@ -10,7 +10,9 @@ use tempfile::TempDir;
 use throughline_core::command::Command;
 use throughline_core::compression::{Extent, Kind as Replaced, Promoted, Replacement, Stage, snapshot_name};
 use throughline_core::input::{Input, Kind};
-use throughline_core::port::{Anchor, Commit, Committed, Read, SessionFilter, Store, StoreError};
+use throughline_core::port::{
+    Anchor, BrowseRead, Commit, Committed, SessionFilter, SessionRead, Store, StoreError, WorkRead,
+};
 use throughline_core::session::{Act, Event, Outcome, Phase, Rules, Session};
 use throughline_core::{Content, Message, RowId, Time};
 use throughline_store::Writer;
@@ -58,7 +60,7 @@ impl Owner<'_> {
     }
 
     fn load(&mut self, session: &str) -> Session {
-        let mut state = self.store.load(&id(session)).unwrap().unwrap().session;
+        let mut state = self.store.reader().load(&id(session)).unwrap().unwrap().session;
         self.happens(&mut state, Event::Loaded { repeatable: Vec::new() }).unwrap();
         state
     }
@@ -70,7 +72,7 @@ impl Owner<'_> {
         let order = Kind::Command(Command::Compress { focus: None, keep: None, preview: false });
         let input = Input { kind: order, ..next_input(&state, "") };
         self.happens(&mut state, Event::Received(Arc::new(input))).unwrap();
-        let live = self.store.history(&id(session)).unwrap();
+        let live = self.store.reader().history(&id(session)).unwrap();
         let cut = live[last].0;
         let found =
             Some(Extent { cut, messages: live.len(), tokens: 1_000, plan: None, engine_is_idle: false });
@@ -96,7 +98,7 @@ impl Owner<'_> {
         let promoted = self.happens(&mut state, event).unwrap().promoted.unwrap();
         let operation = state.compression.as_ref().unwrap().number;
         assert_eq!(state.compression.as_ref().unwrap().stage, Stage::Promoted);
-        assert_eq!(self.store.promoted(&id(session), operation).unwrap().as_ref(), Some(&promoted));
+        assert_eq!(self.store.reader().promoted(&id(session), operation).unwrap().as_ref(), Some(&promoted));
         self.happens(&mut state, Event::Reported { operation, promoted: promoted.clone() }).unwrap();
         promoted
     }
@@ -117,11 +119,11 @@ fn texts(rows: &[(RowId, Message)]) -> Vec<String> {
 }
 
 fn view(store: &dyn Store, session: &str) -> Vec<String> {
-    texts(&store.history(&id(session)).unwrap())
+    texts(&store.reader().history(&id(session)).unwrap())
 }
 
 fn shown(store: &dyn Store, name: &str) -> Vec<String> {
-    texts(&store.snapshot(name).unwrap().unwrap().rows)
+    texts(&store.reader().snapshot(name).unwrap().unwrap().rows)
 }
 
 fn rows(conn: &Connection, sql: &str) -> i64 {
@@ -153,7 +155,7 @@ fn p11_what_is_taken_back_is_of_the_view_that_the_same_commit_replaces() {
             turn(&mut store, "a", None, text);
         }
         let (state, event) = owner(&mut store).prepares("a", 0, 3, &["SUMMARY"]);
-        let live = store.history(&id("a")).unwrap();
+        let live = store.reader().history(&id("a")).unwrap();
         let now = Time(NOW.0 + 1_000_000);
         let (next, mut acts) = state.step(event, now, &Rules::default());
         let kept_as = snapshot_name(&id("a"), Time(now.0 - 1));
@@ -161,10 +163,11 @@ fn p11_what_is_taken_back_is_of_the_view_that_the_same_commit_replaces() {
         let commit =
             Commit::Session { expect: state.generation, state: Box::new(next.clone()), acts, at: now };
         store.commit(&[commit]).remove(0).unwrap();
-        let views: Vec<_> = store.snapshots(&id("a")).unwrap().iter().map(|kept| kept.view).collect();
+        let views: Vec<_> =
+            store.reader().snapshots(&id("a")).unwrap().iter().map(|kept| kept.view).collect();
         assert_eq!(views, [state.view; 2], "{kind:?}: both show what was there before");
         assert_eq!(view(&store, "a"), ["SUMMARY"], "{kind:?}");
-        assert_eq!(store.check().unwrap(), [] as [String; 0], "{kind:?}");
+        assert_eq!(store.reader().check().unwrap(), [] as [String; 0], "{kind:?}");
     }
 }
 
@@ -184,28 +187,32 @@ fn p11_a_summary_stands_for_what_it_replaced_and_the_rest_stays() {
         assert_eq!(shown(&store, &promoted.snapshot), before[..4], "{kind:?}: as it was");
         assert!(promoted.snapshot.starts_with("a.snapshot.2025"), "{}", promoted.snapshot);
         // The session is what it was, and nobody sees another.
-        let listed = store.sessions(&SessionFilter::default()).unwrap();
+        let listed = store.reader().sessions(&SessionFilter::default()).unwrap();
         assert_eq!(listed.iter().map(|found| found.id.as_str()).collect::<Vec<_>>().len(), 2);
-        let summary = store.session(&id("a")).unwrap().unwrap();
+        let summary = store.reader().session(&id("a")).unwrap().unwrap();
         assert_eq!((summary.messages, summary.preview.as_str()), (4, "one"), "{kind:?}");
         // All of it can be found, also within the snapshot alone.
         for (word, hits) in [("two", 2), ("SUMMARY", 1), ("three", 2)] {
             let filter = SessionFilter { without_helpers: true, ..SessionFilter::default() };
-            let found = store.search(word, &filter).unwrap();
+            let found = store.reader().search(word, &filter).unwrap();
             assert_eq!(found.len(), hits, "{kind:?}: {word}");
             assert!(found.iter().all(|hit| hit.session == id("a")));
         }
         let only = SessionFilter { snapshot: Some(promoted.snapshot.clone()), ..SessionFilter::default() };
         for (word, hits) in [("two", 2), ("SUMMARY", 0), ("three", 0), ("one", 2), ("wo", 2)] {
-            assert_eq!(store.search(word, &only).unwrap().len(), hits, "{kind:?}: {word} in the snapshot");
+            assert_eq!(
+                store.reader().search(word, &only).unwrap().len(),
+                hits,
+                "{kind:?}: {word} in the snapshot"
+            );
         }
         let nowhere = SessionFilter { snapshot: Some("a.snapshot.none".into()), ..SessionFilter::default() };
-        assert_eq!(store.search("two", &nowhere).unwrap(), []);
+        assert_eq!(store.reader().search("two", &nowhere).unwrap(), []);
         // And read where it was said.
-        let hit = &store.search("two", &only).unwrap()[0];
+        let hit = &store.reader().search("two", &only).unwrap()[0];
         let anchor = Anchor { session: id("a"), row: hit.row, window: 1, ends: 0, scope: None };
-        assert!(store.around(&anchor).unwrap().is_some(), "{kind:?}");
-        assert!(!store.trace("a/2").unwrap().is_empty());
+        assert!(store.reader().around(&anchor).unwrap().is_some(), "{kind:?}");
+        assert!(!store.reader().trace("a/2").unwrap().is_empty());
         turn(&mut store, "a", None, "four");
         assert_eq!(view(&store, "a")[4..], ["four", "re: four"]);
         whole(&store);
@@ -244,7 +251,8 @@ fn p11_a_restore_brings_back_what_was_said_and_can_be_undone() {
         assert_eq!(view(owner.store, "a"), ["DIGEST", "three", "re: three", "four", "re: four"]);
         owner.restores("a", &back.snapshot);
         assert_eq!(view(owner.store, "a"), expected);
-        let names: Vec<_> = owner.store.snapshots(&id("a")).unwrap().into_iter().map(|it| it.name).collect();
+        let names: Vec<_> =
+            owner.store.reader().snapshots(&id("a")).unwrap().into_iter().map(|it| it.name).collect();
         assert_eq!(names.len(), 6);
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         whole(&store);
@@ -263,7 +271,7 @@ fn p15_rows_that_hermes_wrote_without_gaps_make_room_for_a_summary() {
             hermes_says(&conn, "a", if number % 2 == 0 { "user" } else { "assistant" }, text);
         }
         let mut store = writer(directory.path());
-        let loaded = store.load(&id("a")).unwrap().unwrap();
+        let loaded = store.reader().load(&id("a")).unwrap().unwrap();
         assert!(
             loaded.session.upkeep.context >= 10,
             "what Hermes said is weighed: {:?}",
@@ -278,7 +286,7 @@ fn p15_rows_that_hermes_wrote_without_gaps_make_room_for_a_summary() {
         assert_eq!(view(owner.store, "a"), said, "{kind:?}");
         owner.restores("a", &kept.snapshot);
         assert_eq!(view(owner.store, "a"), ["FIRST", "SECOND", "said 6", "said 7"], "{kind:?}");
-        let hits = owner.store.search("said", &SessionFilter::default()).unwrap();
+        let hits = owner.store.reader().search("said", &SessionFilter::default()).unwrap();
         assert_eq!(hits.len(), 8);
         whole(&store);
         indexed_once(directory.path(), &mut store);
@@ -296,23 +304,26 @@ fn p13_a_promotion_of_rows_that_others_changed_is_refused_and_changes_nothing() 
         let mut owner = owner(&mut store);
         let (mut state, event) = owner.prepares("a", 0, 3, &["SUMMARY"]);
         let operation = state.compression.clone().unwrap();
-        assert!(owner.store.intact(&id("a"), &operation).unwrap());
+        assert!(owner.store.reader().intact(&id("a"), &operation).unwrap());
         let conn = hermes(directory.path());
         hermes_says(&conn, "a", "user", "beside us");
-        assert!(owner.store.intact(&id("a"), &operation).unwrap(), "rows above the cut do not count");
+        assert!(
+            owner.store.reader().intact(&id("a"), &operation).unwrap(),
+            "rows above the cut do not count"
+        );
         conn.execute("DELETE FROM messages WHERE id = (SELECT min(id) FROM messages)", []).unwrap();
-        assert!(!owner.store.intact(&id("a"), &operation).unwrap(), "{kind:?}");
+        assert!(!owner.store.reader().intact(&id("a"), &operation).unwrap(), "{kind:?}");
         let before = view(owner.store, "a");
         let refused = owner.happens(&mut state, event);
         assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
         assert_eq!(view(owner.store, "a"), before, "{kind:?}");
-        assert_eq!(owner.store.snapshots(&id("a")).unwrap(), []);
+        assert_eq!(owner.store.reader().snapshots(&id("a")).unwrap(), []);
         let mut state = owner.load("a");
         owner.happens(&mut state, Event::Rewritten { from: RowId(0) }).unwrap();
         assert_eq!(state.compression, None);
-        let counts = owner.store.counts().unwrap();
+        let counts = owner.store.reader().counts().unwrap();
         assert!(counts.contains(&("compression_stale".to_owned(), 1)), "{counts:?}");
-        let said = owner.store.outcome(&id("a"), state.received).unwrap().unwrap().outcome;
+        let said = owner.store.reader().outcome(&id("a"), state.received).unwrap().unwrap().outcome;
         assert!(matches!(said, Outcome::Done { .. }), "whoever ordered it hears of it");
     }
 }
@@ -328,7 +339,7 @@ fn p13_what_hermes_compacts_itself_is_noticed() {
     let conn = hermes(directory.path());
     conn.execute("UPDATE messages SET active = 0, compacted = 1 WHERE session_id = 'a'", []).unwrap();
     hermes_says(&conn, "a", "user", "[CONTEXT COMPACTION]");
-    assert!(!owner.store.intact(&id("a"), state.compression.as_ref().unwrap()).unwrap());
+    assert!(!owner.store.reader().intact(&id("a"), state.compression.as_ref().unwrap()).unwrap());
 }
 
 #[test]
@@ -344,7 +355,7 @@ fn p11_a_snapshot_that_is_not_there_is_not_restored() {
         let refused = owner.happens(&mut state, Event::Restored { snapshot: name.into(), context: 0 });
         assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{name}: {refused:?}");
     }
-    assert_eq!(owner.store.snapshot("a").unwrap(), None, "a session is no snapshot");
+    assert_eq!(owner.store.reader().snapshot("a").unwrap(), None, "a session is no snapshot");
     whole(&store);
 }
 
@@ -359,8 +370,8 @@ fn p12_an_operation_survives_a_restart_at_every_stage() {
         let (state, event) = owner(&mut store).prepares("a", 0, 3, &["SUMMARY"]);
         drop(store);
         let mut store = writer(directory.path());
-        assert_eq!(store.load(&id("a")).unwrap().unwrap().session, state, "preparing");
-        assert_eq!(store.unfinished().unwrap(), [id("a")]);
+        assert_eq!(store.reader().load(&id("a")).unwrap().unwrap().session, state, "preparing");
+        assert_eq!(store.reader().unfinished().unwrap(), [id("a")]);
         // A turn begins before the summary is there: it goes on, and the summary is ready behind it.
         let mut owner = Owner { now: Time(NOW.0 + 1_000_000), store: &mut store };
         let mut state = owner.load("a");
@@ -371,15 +382,19 @@ fn p12_an_operation_survives_a_restart_at_every_stage() {
         assert!(matches!(state.phase, Phase::Turn(_)));
         drop(store);
         let mut store = writer(directory.path());
-        assert_eq!(store.load(&id("a")).unwrap().unwrap().session, state, "ready");
+        assert_eq!(store.reader().load(&id("a")).unwrap().unwrap().session, state, "ready");
         // Where the turn ends, it takes its place.
         let promoted = answer(&mut store, &mut state, "four").promoted.unwrap();
         assert_eq!(state.compression.as_ref().unwrap().stage, Stage::Promoted);
         drop(store);
         let store = writer(directory.path());
-        assert_eq!(store.load(&id("a")).unwrap().unwrap().session, state, "promoted, and not yet told");
+        assert_eq!(
+            store.reader().load(&id("a")).unwrap().unwrap().session,
+            state,
+            "promoted, and not yet told"
+        );
         assert_eq!(view(&store, "a"), ["SUMMARY", "three", "re: three", "four", "re: four"]);
-        assert_eq!(store.promoted(&id("a"), 1).unwrap(), Some(promoted));
+        assert_eq!(store.reader().promoted(&id("a"), 1).unwrap(), Some(promoted));
         whole(&store);
     }
 }

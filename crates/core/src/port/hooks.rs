@@ -1,52 +1,7 @@
-//! Of ends and hand-overs: what the store knows of them, and who is told.
+//! The user's own programs: what they are told, and when.
 
 use super::Promise;
-use crate::id::{Epoch, SessionId};
-use crate::lifecycle::Reason;
-use crate::session::Finalisation;
-use crate::time::Time;
-
-/// A conversation at rest that a chat leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resting {
-    pub session: SessionId,
-    pub platform: String,
-    pub chat_type: String,
-    /// When somebody last wrote in it or was answered.
-    pub active: Time,
-}
-
-/// How the last conversation of a chat ended by itself, if none has begun there since.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reset {
-    pub session: SessionId,
-    pub reason: Reason,
-    pub at: Time,
-    pub had_activity: bool,
-}
-
-/// A hand-over that was set aside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parked {
-    pub session: SessionId,
-    pub epoch: Epoch,
-    pub stage: Finalisation,
-    /// The step by its name, and what was wrong the last time.
-    pub why: String,
-    pub attempts: u32,
-    pub at: Time,
-}
-
-/// What waits in a session that is silenced or held.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backlog {
-    pub session: SessionId,
-    pub waiting: u64,
-    /// When the first of it was written.
-    pub oldest: Time,
-    /// It was written before the home was taken over.
-    pub from_before: bool,
-}
+use crate::id::SessionId;
 
 /// Something that a user's own programs may want to know.
 #[derive(Clone, Debug, PartialEq)]
