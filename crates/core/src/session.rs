@@ -30,6 +30,8 @@ use compress::{End, Finding, NoSummary, SurveyOrder};
 use lifecycle::{Handing, Handover, Noticed, Run};
 pub use past::{BRANCHED, RESTART, RESUMED, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
+use prepare::Underway;
+pub use prepare::{CACHE_BREAK, FrozenPrompt, Preparation, Recall, Reminder};
 pub use retain::Kept;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -83,6 +85,8 @@ pub struct Session {
     /// Inputs above `answered` that no turn has taken up, in order: each as [`Input::light`] has it, so that their long
     /// texts are on disk only. A turn that takes one up has it whole.
     pub waiting: VecDeque<Arc<Input>>,
+    /// What the next request waits for. Of this nothing is stored.
+    underway: Underway,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -129,6 +133,10 @@ pub struct Rules {
     pub baseline: Option<Time>,
     /// A memory provider keeps what is said.
     pub remembers: bool,
+    /// One is asked before each turn.
+    pub recalls: bool,
+    /// There is none: a conversation that begins is reminded of earlier ones.
+    pub recollects: bool,
     /// When somebody looks back at a conversation.
     pub review: review::Intervals,
 }
@@ -162,8 +170,35 @@ pub enum Event {
     },
     /// Its `seq` is the one after `received`.
     Received(Arc<Input>),
-    /// What came last belongs to what its turn is about to ask.
-    Continued,
+    /// The same, and the rest of what it is a part of comes within this time: its turn waits so long before it asks, and
+    /// takes in what comes meanwhile.
+    ReceivedPart {
+        input: Arc<Input>,
+        more: Duration,
+    },
+    /// What the store has of the system prompt, and what the context weighs with the rows that others added.
+    Stored {
+        prompt: Option<FrozenPrompt>,
+        context: u64,
+    },
+    /// The time for more of a message is over.
+    Gathered {
+        turn: TurnId,
+        step: u32,
+        until: Time,
+    },
+    /// The agent's part of the system prompt.
+    Prompted {
+        turn: TurnId,
+        step: u32,
+        persona: String,
+    },
+    /// What came of asking the memory.
+    Recalled {
+        turn: TurnId,
+        step: u32,
+        recall: Recall,
+    },
     Answered {
         turn: TurnId,
         step: u32,
@@ -483,6 +518,22 @@ pub enum Job {
     Share {
         seq: Seq,
     },
+    /// Wait for the rest of a message.
+    Gather {
+        turn: TurnId,
+        step: u32,
+        until: Time,
+    },
+    /// Assemble the system prompt.
+    Prompt {
+        turn: TurnId,
+        step: u32,
+    },
+    /// Ask the memory. It goes on for a while after its turn went on without an answer.
+    Recall {
+        turn: TurnId,
+        step: u32,
+    },
     Ask {
         turn: TurnId,
         step: u32,
@@ -558,6 +609,7 @@ impl Session {
             handover: Handover::default(),
             reviews: review::Reviews::default(),
             waiting: VecDeque::new(),
+            underway: Underway::default(),
         }
     }
 
@@ -574,8 +626,17 @@ impl Session {
                 next.take_up_handover(now, &mut acts);
                 next.take_up_reviews(now, rules, &mut acts);
             }
-            Event::Received(input) => next.receive(input, now, rules, &mut acts),
-            Event::Continued => next.go_on(now, &mut acts),
+            Event::Received(input) => next.receive(input, None, now, rules, &mut acts),
+            Event::ReceivedPart { input, more } => next.receive(input, Some(more), now, rules, &mut acts),
+            Event::Stored { prompt, context } => {
+                next.know_prompt(prompt);
+                next.upkeep.context = next.upkeep.context.max(context);
+            }
+            Event::Gathered { turn, step, until } => next.gathered(turn, step, until, rules),
+            Event::Prompted { turn, step, persona } => {
+                next.prompted((turn, step), &persona, rules, &mut acts);
+            }
+            Event::Recalled { turn, step, recall } => next.recalled((turn, step), recall, rules, &mut acts),
             Event::Answered { turn, step, answer, prompt, full } if self.is_at(turn, step) => {
                 next.count_answer(&answer, full, now);
                 next.answer(answer, prompt, now, rules, &mut acts);
@@ -630,14 +691,15 @@ impl Session {
         next.begin_waiting(now, rules, &mut acts);
         next.count_turn(self, rules);
         next.weigh(&acts);
-        if next.asks().is_some() && next.asks() != self.asks() {
+        if next.request().is_some() && next.request() != self.request() {
             next.approach(now, rules, &mut acts);
         }
         next.promote_ordered(now, &mut acts);
         next.hand_over_kept(rules, &mut acts);
         if matches!(self.phase, Phase::Turn(_)) && self.phase != next.phase {
-            next.active = now; // somebody was answered, or something was done
+            next.active = now; // a person was answered, or something was done
         }
+        next.prepare(now, rules, &mut acts);
         (next, acts)
     }
 
@@ -656,8 +718,14 @@ impl Session {
     }
 
     /// Those, read: each is what its row says, and what its turn is about.
-    pub fn take_in_whole(&mut self, read: &BTreeMap<Seq, Arc<Input>>, acts: &mut [Act]) {
-        for act in acts {
+    pub fn take_in_whole(
+        &mut self,
+        read: &BTreeMap<Seq, Arc<Input>>,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) {
+        for act in acts.iter_mut() {
             if let Act::Say(input) = act
                 && let Some(row) = read.get(&input.seq).and_then(|whole| whole.row())
             {
@@ -671,6 +739,7 @@ impl Session {
                 }
             }
         }
+        self.prepare_anew(now, rules, acts);
     }
 
     /// What should be running now. A restart begins here, too.
@@ -686,7 +755,14 @@ impl Session {
                 jobs.push(Job::Finalise { stage, done, attempt: *attempts, running });
             }
             Phase::Turn(Turn { group: None, .. }) => {
-                jobs.extend(self.asks().map(|(turn, step)| Job::Ask { turn, step }));
+                let request = self.request().zip(self.preparation());
+                jobs.extend(request.and_then(|((turn, step), preparation)| match preparation {
+                    Preparation::Gathering { until } => Some(Job::Gather { turn, step, until }),
+                    Preparation::Prompting => Some(Job::Prompt { turn, step }),
+                    Preparation::Recalling => Some(Job::Recall { turn, step }),
+                    Preparation::Compressing => None, // that of its operation
+                    Preparation::Ready => Some(Job::Ask { turn, step }),
+                }));
             }
             Phase::Turn(Turn { id, step, group: Some(group), .. }) => {
                 let (turn, step) = (*id, *step);
@@ -708,6 +784,7 @@ impl Session {
                 Stage::Promoted => jobs.push(Job::Report { operation: *number }),
             },
         }
+        jobs.extend(self.lingering_recall().map(|(turn, step)| Job::Recall { turn, step }));
         jobs.extend(self.survey().map(|it| Job::Survey { order: it.order, force: it.force }));
         jobs.extend(self.due().map(|order| Job::Order { seq: order.seq }));
         jobs.extend(self.review_job());
@@ -781,7 +858,14 @@ impl Session {
         }
     }
 
-    fn receive(&mut self, input: Arc<Input>, now: Time, rules: &Rules, acts: &mut Vec<Act>) {
+    fn receive(
+        &mut self,
+        input: Arc<Input>,
+        more: Option<Duration>,
+        now: Time,
+        rules: &Rules,
+        acts: &mut Vec<Act>,
+    ) {
         debug_assert_eq!(input.seq, self.received.next(), "the owner numbers its inbox without gaps");
         self.received = input.seq;
         acts.push(Act::Accept(input.clone()));
@@ -828,15 +912,7 @@ impl Session {
                 self.waiting.push_back(input.light());
             }
         }
-    }
-
-    /// The rest of what somebody said joins its turn. One that is doing something already is not disturbed.
-    fn go_on(&mut self, now: Time, acts: &mut Vec<Act>) {
-        let Phase::Turn(Turn { group: None, .. }) = self.phase else { return };
-        if self.join_waiting(now, acts) {
-            let Phase::Turn(turn) = &mut self.phase else { return };
-            turn.step += 1;
-        }
+        self.gather(input.seq, more, now, acts);
     }
 
     /// Asks the model again with what has arrived. Inside an open tool group it must wait.
@@ -1146,6 +1222,7 @@ mod control;
 pub mod lifecycle;
 mod past;
 mod preference;
+mod prepare;
 mod retain;
 pub mod review;
 #[cfg(test)]

@@ -60,8 +60,8 @@ pub fn expected_after(context: u64, answer: &Answer) -> u64 {
 }
 
 impl Session {
-    /// The request that is out, or would be: none while a compression is waited for.
-    pub(super) fn asks(&self) -> Option<(TurnId, u32)> {
+    /// The request that is out, or is prepared: none while a compression is waited for.
+    pub(super) fn request(&self) -> Option<(TurnId, u32)> {
         match &self.phase {
             Phase::Turn(Turn { id, step, group: None, held: false, .. }) => Some((*id, *step)),
             _ => None,

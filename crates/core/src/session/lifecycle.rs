@@ -102,8 +102,9 @@ impl Session {
     pub fn may_expire(&self) -> bool {
         let idle = self.phase == Phase::Idle && self.waiting.is_empty() && !self.halted;
         let ordered = self.compression.as_ref().is_some_and(|operation| !operation.orders.is_empty());
-        // A review is about what was said: it goes on after the end.
-        idle && !ordered && self.jobs().iter().all(|job| matches!(job, Job::Review { .. }))
+        // A review is about what was said: it goes on after the end. A late answer of the memory is for no turn then.
+        let may_go_on = |job: &Job| matches!(job, Job::Review { .. } | Job::Recall { .. });
+        idle && !ordered && self.jobs().iter().all(may_go_on)
     }
 
     pub(super) fn expire(&mut self, reason: Reason, noticed: Noticed, now: Time, acts: &mut Vec<Act>) {

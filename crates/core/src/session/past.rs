@@ -89,7 +89,11 @@ impl Session {
                 acts.push(Act::Note { name: RESTART, detail: order.key.to_string() });
             }
             (_, Found::Preferred { preferences, said }) => {
+                let speaks_otherwise = preferences.personality != self.preferences.personality;
                 self.preferences = preferences;
+                if speaks_otherwise {
+                    self.speak_otherwise(acts);
+                }
                 self.done(&order, said, acts);
             }
             (DeferredCommand::New { successor, .. }, Found::Titled(title)) => {

@@ -14,7 +14,13 @@ pub const HARD: u64 = 1000;
 pub fn session() -> Session {
     let mut session = Session::new("s".parse().expect("plain id"));
     session.generation = Generation(1);
+    session.know_prompt(Some(prompt()));
     session
+}
+
+/// What most sessions have been frozen with: their turns are asked at once.
+pub fn prompt() -> FrozenPrompt {
+    FrozenPrompt { text: "persona".into(), layer: None }
 }
 
 pub fn rules(busy: BusyInput) -> Rules {
@@ -56,9 +62,9 @@ pub fn long_chat(seq: u64) -> Event {
 }
 
 /// What whoever commits does first: it reads what the step took up.
-pub fn read_texts(state: &mut Session, acts: &mut [Act], known: &[Arc<Input>]) {
+pub fn read_texts(state: &mut Session, acts: &mut Vec<Act>, known: &[Arc<Input>]) {
     let read = known.iter().map(|input| (input.seq, input.clone())).collect();
-    state.take_in_whole(&read, acts);
+    state.take_in_whole(&read, Time(0), &Rules::default(), acts);
     assert!(state.unread(acts).is_empty());
 }
 
@@ -149,7 +155,8 @@ pub fn word(act: &Act) -> String {
         Act::HandOver => "hand over".into(),
         Act::Recall { row, .. } => format!("recall with {row}"),
         Act::Note { name, .. } => (*name).into(),
-        Act::Open(_) | Act::Freeze { .. } => "open".into(),
+        Act::Open(_) => "open".into(),
+        Act::Freeze { prompt, .. } => format!("freeze {prompt}"),
         Act::Rewind { from, rows, .. } => format!("take back {rows} from {from}"),
         Act::Title { session, title } => format!("call {session} {title}"),
         Act::Switch { to, moved, .. } => format!("switch to {to} with {}", moved.len()),
@@ -164,6 +171,9 @@ pub fn word(act: &Act) -> String {
 pub fn job(job: &Job) -> String {
     match job {
         Job::Share { seq } => format!("share {seq}"),
+        Job::Gather { turn, step, until } => format!("gather {turn}.{step} until {}", until.0 / 1000),
+        Job::Prompt { turn, step } => format!("prompt {turn}.{step}"),
+        Job::Recall { turn, step } => format!("recall {turn}.{step}"),
         Job::Ask { turn, step } => format!("ask {turn}.{step}"),
         Job::Call { turn, step, index } => format!("call {turn}.{step}.{index}"),
         Job::Await { turn, step, index } => format!("await {turn}.{step}.{index}"),
@@ -286,23 +296,6 @@ fn p8_an_interrupting_message_is_asked_with_at_once_and_nothing_is_lost() {
                 vec!["step 1.1", "assistant a", "1 answered by 1", "2 answered by 1", "deliver s/1"],
                 vec![],
             ),
-        ],
-    );
-}
-
-#[test]
-fn p8_the_rest_of_what_somebody_said_joins_the_turn_that_has_not_answered_yet() {
-    play(
-        session(),
-        &rules(BusyInput::Queue),
-        vec![
-            (chat(1), vec!["accept 1", "begin 1<1", "user m1"], vec!["ask 1.0"]),
-            (Event::Continued, vec![], vec!["ask 1.0"]), // nothing waits
-            (chat(2), vec!["accept 2"], vec!["ask 1.0"]),
-            (Event::Continued, vec!["begin 1<2", "user m2"], vec!["ask 1.1"]),
-            (answered_with(1, 1, &["0"], 1), vec!["step 1.1"], vec!["call 1.1.0"]),
-            (chat(3), vec!["accept 3"], vec!["call 1.1.0"]),
-            (Event::Continued, vec![], vec!["call 1.1.0"]), // it is at work: this one is next
         ],
     );
 }

@@ -66,7 +66,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let session = Session::new("s".parse().unwrap());
+        let mut session = Session::new("s".parse().unwrap());
+        session.know_prompt(Some(super::super::tests::prompt()));
         Self { session, rows: Vec::new(), settled: Vec::new(), left: 0 }
     }
 

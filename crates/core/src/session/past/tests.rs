@@ -41,7 +41,9 @@ struct Told {
 
 impl Told {
     fn new() -> Self {
-        Self { session: Session::new(session("s")), acts: Vec::new() }
+        let mut session = Session::new(session("s"));
+        session.know_prompt(Some(super::super::tests::prompt()));
+        Self { session, acts: Vec::new() }
     }
 
     fn happens(&mut self, event: Event) -> Vec<Act> {

@@ -681,6 +681,7 @@ fn p6_a_chain_that_begins_with_a_moved_message_has_its_people_where_the_message_
     let roots: Vec<_> = moved.iter().filter_map(|input| input.trace.root.as_ref()).collect();
     assert_eq!(roots.iter().map(|root| &root.session).collect::<Vec<_>>(), [successor]);
     let mut next = Session::new(successor.clone());
+    next.know_prompt(Some(prompt()));
     (next.received, next.waiting) = (Seq(1), moved.iter().map(|input| renumbered(input, 1)).collect());
     let (next, _) = next.step(loaded(&[]), Time(2), &rules);
     assert_eq!(next.place, Some(here()), "that is where its people are");
