@@ -32,6 +32,7 @@ pub use past::{BRANCHED, RESTART, RESUMED, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
 use prepare::Underway;
 pub use prepare::{CACHE_BREAK, FrozenPrompt, Preparation, Recall, Reminder};
+pub use propose::Proposal;
 pub use retain::Kept;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -1214,6 +1215,7 @@ fn echo(what: &'static str, turn: TurnId, step: u32) -> Act {
     Act::Note { name: "late_result_dropped", detail: format!("{what} of turn {turn}, step {step}") }
 }
 
+pub mod admit;
 mod ask;
 mod chain;
 mod client;
@@ -1223,7 +1225,9 @@ pub mod lifecycle;
 mod past;
 mod preference;
 mod prepare;
+pub mod propose;
 mod retain;
+pub mod retries;
 pub mod review;
 #[cfg(test)]
 mod tests;
