@@ -95,21 +95,50 @@ pub struct Composition {
 }
 
 impl Composition {
-    /// `model` is the name of whoever will be asked.
+    /// `model` is the name of the one that will be asked.
     pub fn new(model: &str, tools: Option<Segment>, system: Option<Segment>) -> Self {
+        let mut composition = Self::headless();
+        composition.begin(model, tools, system);
+        composition
+    }
+
+    /// Messages before it is known what stands before them.
+    pub fn headless() -> Self {
+        Self {
+            tools: None,
+            system: None,
+            messages: Vec::new(),
+            chain: Vec::new(),
+            head: Head::default(),
+            bytes: 0,
+        }
+    }
+
+    pub fn is_headless(&self) -> bool {
+        self.chain.is_empty()
+    }
+
+    /// What stands before the messages, which are marked from here on.
+    pub fn begin(&mut self, model: &str, tools: Option<Segment>, system: Option<Segment>) {
         let of = |segment: &Option<Segment>| segment.as_ref().map_or(0, |it| short(it.bytes.as_bytes()));
-        let head = Head { model: short(model.as_bytes()), tools: of(&tools), system: of(&system) };
+        self.head = Head { model: short(model.as_bytes()), tools: of(&tools), system: of(&system) };
         let fixed = tools.iter().chain(&system);
-        let bytes = fixed.clone().map(|segment| segment.bytes.len()).sum();
+        self.bytes += fixed.clone().map(|segment| segment.bytes.len()).sum::<usize>();
         let start =
             fixed.fold(Digest::of(&[b"prompt"]), |chain, segment| chain.then(segment.bytes.as_bytes()));
-        Self { tools, system, messages: Vec::new(), chain: vec![start], head, bytes }
+        let chained = self.messages.iter().scan(start, |chain, segment| {
+            *chain = chain.then(segment.bytes.as_bytes());
+            Some(*chain)
+        });
+        self.chain = std::iter::once(start).chain(chained).collect();
+        (self.tools, self.system) = (tools, system);
     }
 
     pub fn push(&mut self, segment: Segment) {
-        let chain = self.mark().chain.then(segment.bytes.as_bytes());
+        if let Some(last) = self.chain.last() {
+            self.chain.push(last.then(segment.bytes.as_bytes()));
+        }
         self.bytes += segment.bytes.len();
-        self.chain.push(chain);
         self.messages.push(segment);
     }
 
@@ -124,7 +153,7 @@ impl Composition {
     }
 
     pub fn mark(&self) -> Mark {
-        let chain = *self.chain.last().expect("the chain begins with tools and system");
+        let chain = *self.chain.last().expect("a composition is begun before it is marked");
         Mark { chain, messages: self.messages.len(), head: self.head }
     }
 
@@ -212,6 +241,16 @@ mod tests {
         let mut composition = Composition::new("m", None, Some(segment(SegmentRole::System, system)));
         messages.iter().for_each(|text| composition.push(segment(SegmentRole::User, text)));
         composition
+    }
+
+    #[test]
+    fn what_stands_before_the_messages_may_be_known_last() {
+        let segment = |role, bytes: &str| Segment { role, bytes: bytes.into() };
+        let mut late = Composition::headless();
+        ["a", "b"].iter().for_each(|text| late.push(segment(SegmentRole::User, text)));
+        late.begin("m", None, Some(segment(SegmentRole::System, "s")));
+        let early = composed("s", &["a".into(), "b".into()]);
+        assert_eq!((late.mark(), late.prompt(), late.bytes()), (early.mark(), early.prompt(), early.bytes()));
     }
 
     proptest! {

@@ -15,7 +15,7 @@ use crate::compression::{Operation, Promoted, Replacement, Stage, Upkeep};
 use crate::guard::{Limits, REPEATED, Repeated};
 use crate::history::OUTCOME_UNKNOWN;
 use crate::id::{Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
-use crate::input::{AGENT_PLATFORM, Birth, Destination, Input, Kind, Root, Trace};
+use crate::input::{AGENT_PLATFORM, Birth, DedupeKey, Destination, Input, Kind, Root, Trace};
 use crate::lifecycle::{BACKLOG_AFTER, Reason};
 use crate::message::{Body, Content, Message, ToolResult, distinct_ids};
 use crate::prompt::{Digest, Mark};
@@ -28,7 +28,7 @@ pub use ask::{Approver, UNATTENDED};
 use client::results_of;
 use compress::{End, Finding, NoSummary, SurveyOrder};
 use lifecycle::{Handing, Handover, Noticed, Run};
-pub use past::{BRANCHED, RESTART, RESUMED, Switch};
+pub use past::{BRANCHED, RESUMED, Switch};
 pub use preference::{Personality, Preferences, ToolProgress};
 use prepare::Underway;
 pub use prepare::{CACHE_BREAK, FrozenPrompt, Preparation, Recall, Reminder};
@@ -478,6 +478,10 @@ pub enum Act {
         number: u64,
         outcome: review::Outcome,
     },
+    /// The process starts again after this commit: this message ordered it.
+    Restart {
+        order: DedupeKey,
+    },
     /// Something worth counting happened: a drop, an echo, a degradation, a cache break.
     Note {
         name: &'static str,
@@ -612,6 +616,11 @@ impl Session {
             waiting: VecDeque::new(),
             underway: Underway::default(),
         }
+    }
+
+    /// A copy of another conversation, in which nothing has been said yet.
+    pub fn copy_with(id: SessionId, preferences: Preferences) -> Self {
+        Self { preferences, ..Self::new(id) }
     }
 
     #[must_use]

@@ -15,8 +15,9 @@ use crate::retention::{self, Memory, Retaining};
 use crate::review::Reviewer;
 use crate::router::{self, Router};
 use crate::session::{Mail, Origin};
+use crate::silence::Silence;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use throughline_core::id::Boot;
@@ -39,9 +40,6 @@ const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Sessions whose falls are counted, and sessions whose place is kept until they are taken up. Beyond that one starts
 /// over: it is tried again sooner than it should be, or its prompt says nothing of its place.
 const COUNTED_MAX: usize = 4_096;
-
-/// Where it is remembered that the operator silenced the home.
-pub(crate) const HALT: &str = "halt";
 
 /// Makes a session id from the time, a random number and where the session comes from.
 pub type Mint = Arc<dyn Fn(Time, u64, &str) -> SessionId + Send + Sync>;
@@ -87,6 +85,15 @@ pub struct Options {
     pub owners: Owners,
     /// What encoded histories weigh, of all agents that share this.
     pub cached: Arc<AtomicUsize>,
+    /// None but in the simulator, whose judges have to find it.
+    pub defect: Option<Defect>,
+}
+
+/// A deliberate bug of the owner of a session, which nothing outside it could play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// What the memory answers takes the place of the answer that the model still owes.
+    RecallForgetsQuestion,
 }
 
 /// Whoever has looked at what is asked, or written at a terminal, looks again within this time.
@@ -101,7 +108,6 @@ pub(crate) struct Home {
     pub compressor: Compressor,
     pub memory: Option<Memory>,
     pub reasoning: Option<String>,
-    pub recollects: bool,
     pub reviewer: Reviewer,
     pub hooks: Arc<dyn Hooks>,
     pub lifecycle: Lifecycle,
@@ -132,14 +138,9 @@ pub(crate) struct Home {
     pub recovered: AtomicBool,
     /// The store is about to be closed: nobody is woken any more.
     pub closing: AtomicBool,
-    /// How often the operator ordered silence, and how many of these orders are over: while one is not,
-    /// nothing leaves until a person writes again.
-    silences: AtomicU64,
-    lifted: AtomicU64,
-    /// Of those that are over, how many the operator ended, for every session.
-    resumed: AtomicU64,
-    /// Wakes in the order of waiting, which a watch would not: a simulation must not depend on luck.
-    released: Notify,
+    pub silence: Silence,
+    /// A deliberate bug, for the simulator.
+    pub defect: Option<Defect>,
     pub in_flight: Mutex<BTreeMap<Digest, usize>>,
     pub in_flight_left: Notify,
     unwritable: Mutex<Option<String>>,
@@ -216,44 +217,36 @@ impl Home {
 
     /// The operator wants silence: at once, whatever the disk says. Returns the number of the order.
     pub async fn silence(&self) -> (u64, Result<(), StoreError>) {
-        let order = self.silences.fetch_add(1, Ordering::Relaxed) + 1;
-        (order, self.write_halt(HALT).await)
+        let order = self.silence.order();
+        (order, self.write_silence(true).await)
     }
 
-    /// Ends the silence, on disk first: what is said from then on must not be silenced by the next
-    /// start. An order that is given meanwhile stands.
+    /// Ends the silence, on disk first: what is said from then on must not be silenced by the next start.
     pub async fn lift(&self) -> Result<(), StoreError> {
-        let silences = self.silences();
-        self.write_halt("").await?;
-        self.lifted.fetch_max(silences, Ordering::Relaxed);
-        self.released.notify_waiters();
+        let order = self.silence.given();
+        self.write_silence(false).await?;
+        self.silence.lift(order);
         Ok(())
     }
 
     /// The operator ends it: for everyone, also for those who have not heard of it yet.
     pub async fn resume(&self) -> Result<(), StoreError> {
-        let silences = self.silences();
+        let order = self.silence.given();
         self.lift().await?;
-        self.resumed.fetch_max(silences, Ordering::Relaxed);
+        self.silence.resume(order);
         Ok(())
     }
 
-    /// The number of the last order.
-    pub fn silences(&self) -> u64 {
-        self.silences.load(Ordering::Relaxed)
-    }
-
-    pub fn is_resumed(&self, order: u64) -> bool {
-        order <= self.resumed.load(Ordering::Relaxed)
-    }
-
-    async fn write_halt(&self, value: &str) -> Result<(), StoreError> {
-        let commit = Commit::Cursor { platform: HALT.into(), account: HALT.into(), value: value.into() };
-        match self.library.commit(commit).await {
+    async fn write_silence(&self, ordered: bool) -> Result<(), StoreError> {
+        match self.library.commit(Commit::Silence { ordered }).await {
             Ok(_) => Ok(()),
             Err(CommitError::Refused(error)) => Err(error),
             Err(CommitError::Unknown) => Err(StoreError::Busy),
         }
+    }
+
+    pub fn is_halted(&self) -> bool {
+        self.silence.is_on()
     }
 
     /// An owner who can answer what tools ask was here a moment ago.
@@ -280,21 +273,6 @@ impl Home {
     /// Nobody who asked for the session's running turn can answer what its tools ask.
     pub fn is_unattended(&self, session: &SessionId) -> bool {
         self.unattended.lock().unwrap_or_else(PoisonError::into_inner).contains(session)
-    }
-
-    pub fn is_halted(&self) -> bool {
-        self.lifted.load(Ordering::Relaxed) < self.silences.load(Ordering::Relaxed)
-    }
-
-    /// Returns when there is no silence, or no more.
-    pub async fn unhalted(&self) {
-        loop {
-            let released = self.released.notified();
-            if !self.is_halted() {
-                return;
-            }
-            released.await;
-        }
     }
 
     pub fn is_cache_full(&self) -> bool {
@@ -375,7 +353,7 @@ impl Agent {
             outgoing.question = asks.iter().find(|pending| Some(&pending.call) == call.as_ref()).cloned();
         }
         let drafts = store.reader().drafts()?;
-        let halted = store.reader().cursor(HALT, HALT)?.is_some_and(|value| value == HALT);
+        let halted = store.reader().is_silenced()?;
 
         // At the gravest level, so that it is there whatever is logged.
         let span = tracing::error_span!("agent", agent = %options.rules.agent);
@@ -392,6 +370,7 @@ impl Agent {
         };
 
         let remembers = memory.as_ref().is_some_and(|memory| memory.provider.every().is_some());
+        let recollects = options.recollects && memory.is_none();
         let home = Arc::new(Home {
             library,
             clock,
@@ -400,7 +379,6 @@ impl Agent {
             prompts,
             compressor,
             reasoning: options.reasoning,
-            recollects: options.recollects && memory.is_none(),
             memory: memory.clone(),
             retaining: Arc::default(),
             reviewer,
@@ -414,7 +392,13 @@ impl Agent {
             models,
             ledger,
             mint,
-            rules: Rules { baseline: Some(baseline), remembers, ..options.rules },
+            rules: Rules {
+                baseline: Some(baseline),
+                remembers,
+                recalls: memory.is_some(),
+                recollects,
+                ..options.rules
+            },
             boot,
             router: Router::default(),
             outbox: Outbox::default(),
@@ -427,10 +411,8 @@ impl Agent {
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-            silences: AtomicU64::new(u64::from(halted)),
-            lifted: AtomicU64::new(0),
-            resumed: AtomicU64::new(0),
-            released: Notify::new(),
+            silence: Silence::found(halted),
+            defect: options.defect,
             in_flight: Mutex::default(),
             in_flight_left: Notify::new(),
             unwritable: Mutex::default(),

@@ -9,7 +9,7 @@ use crate::committer::CommitError;
 use crate::draft;
 use crate::retention;
 use crate::router;
-use crate::session::{Bounce, Expected, Mail, Origin, is_lately};
+use crate::session::{Bounce, Mail, Origin};
 use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +23,8 @@ use throughline_core::port::{
 };
 use throughline_core::prompt::Digest;
 use throughline_core::route::{Continuation, Target, continuation};
+use throughline_core::session::admit::Expected;
+use throughline_core::session::retries::is_lately;
 use throughline_core::session::{Outcome, Preferences};
 use throughline_core::tool::Verdict;
 use throughline_core::{Content, Seq, SessionId, Time, TurnId};
@@ -341,7 +343,7 @@ impl Ingress {
             match answered.await {
                 Ok(Ok(receipt)) => return Ok(self.tracked(receipt)),
                 Ok(Err(Bounce::Refused(refusal))) => return Err(refusal),
-                Ok(Err(Bounce::Elsewhere { session, seq })) => {
+                Ok(Err(Bounce::Known { session, seq })) => {
                     self.0.note(Some(session.clone()), "duplicate_dropped", submission.key.to_string());
                     return self.existing(session, seq, &submission.kind).await;
                 }

@@ -34,10 +34,11 @@ mod review;
 mod router;
 mod scope;
 mod session;
+mod silence;
 mod stream;
 mod turn;
 
-pub use agent::{Agent, Mint, Options, Parts, Stopped};
+pub use agent::{Agent, Defect, Mint, Options, Parts, Stopped};
 pub use bridge::{Agents, Bridge};
 pub use clock::{Clock, SystemClock};
 pub use command_jobs::{NoClerk, OneModel};

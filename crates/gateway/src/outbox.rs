@@ -136,7 +136,7 @@ async fn deliver(home: &Arc<Home>, mut outgoing: Outgoing) {
     let mut unknown = 0;
     loop {
         let preview = home.drafts.close(Outgoing::draft_key(&outgoing.key)).await;
-        home.unhalted().await; // silence: what is written stays here until somebody speaks
+        home.silence.over().await; // silence: what is written stays here until somebody speaks
         match attempt(home, platform.as_ref(), &mut outgoing, preview, &mut unknown).await {
             Attempt::Again(delay) => {
                 sleep(delay).await;

@@ -182,7 +182,7 @@ impl Retaining {
 pub(crate) async fn run(home: Weak<Home>, memory: Memory) {
     loop {
         let Some(home) = home.upgrade() else { return };
-        home.unhalted().await;
+        home.silence.over().await;
         if home.draining.load(Ordering::Relaxed) {
             return;
         }

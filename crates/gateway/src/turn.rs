@@ -10,14 +10,16 @@ use crate::stream::Feed;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 use throughline_core::chain::Share;
+use throughline_core::input::Room;
 use throughline_core::message::{JsonText, ToolResult};
 use throughline_core::port::{Asked, CallId, Model, ModelError, Promise};
 use throughline_core::prompt::{Mark, Prompt};
 use throughline_core::session::{Approver, Event, Failure, FailureKind};
 use throughline_core::tool::{Ask, Call, Caller, Done, Offer, Returned, Tools, Verdict};
 use throughline_core::turn::{Recipient, ask_again};
-use throughline_core::{Seq, SessionId, TurnId};
+use throughline_core::{Seq, SessionId, Time, TurnId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -122,6 +124,27 @@ pub(crate) async fn call(context: JobContext, place: CallId, id: String, call: C
             Event::Asked { turn, step, index, question, patience, approver: Approver::Absent } // the actor knows better
         }
     });
+}
+
+/// A message is not waited for longer than this, whatever the clock does.
+const GATHER_MAX: Duration = Duration::from_secs(30);
+
+/// Waits for the rest of a message.
+pub(crate) async fn gather(context: JobContext, (turn, step): (TurnId, u32), until: Time) {
+    sleep(until.since(context.home.clock.now()).min(GATHER_MAX)).await;
+    context.report(Event::Gathered { turn, step, until });
+}
+
+/// Assembles the agent's part of the system prompt.
+pub(crate) async fn prompt(context: JobContext, (turn, step): (TurnId, u32), caller: Caller, room: Room) {
+    let offer = context.home.tools.offer(&caller);
+    let names = offer.as_ref().map_or(&[] as &[String], |offer| &offer.names);
+    let prompts = &context.home.prompts;
+    let persona = match room.is_plain() {
+        true => prompts.assemble(&caller, names).await,
+        false => prompts.assemble_in(&caller, names, &room).await,
+    };
+    context.report(Event::Prompted { turn, step, persona });
 }
 
 /// Waits for a person, until it is too late. A clock that was set back, or was wrong when the question was asked, makes

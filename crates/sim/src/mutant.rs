@@ -133,10 +133,12 @@ pub enum Mutant {
     AnyPersonAnswers,
     /// What is to be put to the owner is put to another person.
     AskAnotherPerson,
+    /// What the memory answers takes the place of the answer that the model still owes: it is asked beside.
+    RecallForgetsQuestion,
 }
 
 impl Mutant {
-    pub const ALL: [Mutant; 60] = [
+    pub const ALL: [Mutant; 61] = [
         Mutant::DropOutboxRow,
         Mutant::AcknowledgeBeforeCommit,
         Mutant::ReuseGeneration,
@@ -197,13 +199,14 @@ impl Mutant {
         Mutant::ForgetOthers,
         Mutant::AnyPersonAnswers,
         Mutant::AskAnotherPerson,
+        Mutant::RecallForgetsQuestion,
     ];
 
     /// What the store is told instead. `nonce` never repeats.
     pub fn tamper(self, commit: &Commit, nonce: u64) -> Commit {
         let mut commit = commit.clone();
-        if let (Mutant::ForgetHalt, Commit::Cursor { value, .. }) = (self, &mut commit) {
-            value.clear();
+        if let (Mutant::ForgetHalt, Commit::Silence { ordered }) = (self, &mut commit) {
+            *ordered = false;
         }
         if let (Mutant::ForgetDraft, Commit::Draft { change, .. }) = (self, &mut commit) {
             *change = DraftChange::Left;
@@ -361,6 +364,7 @@ impl Mutant {
             | Mutant::ForgetOthers
             | Mutant::AnyPersonAnswers
             | Mutant::AskAnotherPerson
+            | Mutant::RecallForgetsQuestion
             | Mutant::ForgetChain
             | Mutant::ForgetBudget => {}
         }

@@ -38,8 +38,8 @@ use throughline_core::port::{
 use throughline_core::session::Rules;
 use throughline_core::{Message, RowId, SessionId, Time};
 use throughline_gateway::{
-    Agent, Agents, Bridge, Clock, Compressor, Delegation, GatewayTools, HandsSettings, Lifecycle, Memory,
-    NoClerk, OneModel, Options, Parts, Reviewer,
+    Agent, Agents, Bridge, Clock, Compressor, Defect, Delegation, GatewayTools, HandsSettings, Lifecycle,
+    Memory, NoClerk, OneModel, Options, Parts, Reviewer,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -613,6 +613,8 @@ async fn start(outside: &Arc<Outside>, agents: &Arc<Agents>, number: usize) -> R
         owners: owner::owners(outside),
         writer_thread: false,
         cached: Arc::default(),
+        defect: (outside.mutant == Some(Mutant::RecallForgetsQuestion))
+            .then_some(Defect::RecallForgetsQuestion),
     };
     Agent::start(parts, options).await
 }

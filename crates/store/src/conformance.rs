@@ -1168,7 +1168,7 @@ impl World {
     }
 
     /// What a step takes up is committed whole, as any shell does it.
-    fn read_texts(&self, next: &mut Session, acts: &mut [Act]) {
+    fn read_texts(&self, next: &mut Session, acts: &mut Vec<Act>) {
         let mut read = BTreeMap::new();
         for seq in next.unread(acts) {
             let accepted = acts.iter().find_map(|act| match act {
@@ -1178,7 +1178,7 @@ impl World {
             let stored = || self.store.reader().input(&next.id, seq).expect("an input can be read");
             read.insert(seq, accepted.or_else(stored).expect("what waits is there"));
         }
-        next.take_in_whole(&read, acts);
+        next.take_in_whole(&read, self.now, &self.rules, acts);
     }
 
     /// A session's next commit follows from its last: they cannot share a batch.
@@ -1312,6 +1312,7 @@ impl World {
                     book.reviews.entry(review.number).or_insert((view, prompt, book.last_prompt));
                 }
                 Act::Reviewed { .. } => {}
+                Act::Restart { .. } => *self.notes.entry("restart_ordered".to_owned()).or_default() += 1,
                 Act::Note { name, .. } => *self.notes.entry((*name).to_owned()).or_default() += 1,
                 Act::Promote { replacement, snapshot, operation } => {
                     let before = book.view.len();
@@ -2871,6 +2872,8 @@ pub fn busy_rules(busy: BusyInput) -> Rules {
     };
     Rules {
         remembers: true,
+        recalls: false,
+        recollects: false,
         busy,
         hard_tokens: Some(250),
         limits,

@@ -18,10 +18,17 @@ use throughline_core::time::Time;
 
 /// The latest replies tell when each platform last took one; what is older does not matter.
 const REPLIES_LOOKED_AT: i64 = 1_000;
-/// Where it is remembered that the operator silenced the home.
-const HALT: &str = "halt";
+/// Names the row that says whether the operator has silenced the home, and is its value if so.
+pub(crate) const SILENCE: &str = "halt";
 
 impl Reader {
+    /// The operator has silenced the home.
+    pub(crate) fn silenced(&self) -> Result<bool, Fault> {
+        let sql =
+            format!("SELECT count(*) FROM tl_cursor WHERE platform = '{SILENCE}' AND value = '{SILENCE}'");
+        Ok(self.number(&sql)? > 0)
+    }
+
     pub(crate) fn stands(&self) -> Result<HomeStatus, Fault> {
         let (waiting, oldest_waiting) = self.waiting()?;
         let (undelivered, oldest_undelivered) = self.oldest_reply()?;
@@ -52,9 +59,7 @@ impl Reader {
                 "SELECT COALESCE(SUM(n), 0) FROM tl_count WHERE name IN ('recall_missed', 'recall_failed')",
             )?,
             halted_sessions: self.number("SELECT count(*) FROM tl_session WHERE halted = 1")?,
-            halted: self.number(&format!(
-                "SELECT count(*) FROM tl_cursor WHERE platform = '{HALT}' AND value = '{HALT}'"
-            ))? > 0,
+            halted: self.silenced()?,
             parked: self.number(
                 "SELECT count(*) FROM tl_session t JOIN tl_inbox i ON i.session = t.id AND i.seq = t.failed
                  WHERE t.failed IS NOT NULL AND i.outcome LIKE '%\"parked\"%'",

@@ -620,6 +620,10 @@ impl SessionRead for Reader {
 }
 
 impl WorkRead for Reader {
+    fn is_silenced(&self) -> Result<bool, StoreError> {
+        self.silenced().while_doing("read whether the home is silenced")
+    }
+
     fn baseline(&self) -> Result<Time, StoreError> {
         self.baseline_of_home()
     }

@@ -167,7 +167,7 @@ impl Scribe<'_> {
             self.effects.rows.push(last);
         }
         self.conn.prepare_cached(&self.variants.recount)?.execute(params![to.as_str(), 0, 0])?;
-        let copy = Session { preferences: preferences.clone(), ..Session::new(to.clone()) };
+        let copy = Session::copy_with(to.clone(), preferences.clone());
         let upkeep = Upkeep { context: change.state.upkeep.context, ..Upkeep::default() };
         let sql = "INSERT INTO tl_session (id, generation, epoch, view, received, answered, phase, unfinished, steps,
                           last_row, adopted, touched, active, principal, predecessor, layer, rest, upkeep)

@@ -9,6 +9,7 @@ use crate::column_variants::ColumnVariants;
 use crate::commit::Effects;
 use crate::envelope;
 use crate::fault::Fault;
+use crate::home_status::SILENCE;
 use crate::inbox::{InboxRow, unread};
 use crate::open::Home;
 use crate::read::ACCIDENTAL_ENDS;
@@ -165,16 +166,22 @@ impl<'a> Scribe<'a> {
             Commit::Retention { key, change, at } => self.retention(key, change, *at)?,
             Commit::HandOver { at } => self.hand_over_all(*at)?,
             Commit::Written { session, seq } => self.written(session, *seq)?,
-            Commit::Cursor { platform, account, value } => {
-                let sql = "INSERT INTO tl_cursor (platform, account, value) VALUES (?1, ?2, ?3)
-                           ON CONFLICT(platform, account) DO UPDATE SET value = excluded.value";
-                self.conn.prepare_cached(sql)?.execute([platform, account, value])?;
+            Commit::Silence { ordered } => {
+                self.cursor(SILENCE, SILENCE, if *ordered { SILENCE } else { "" })?
             }
+            Commit::Cursor { platform, account, value } => self.cursor(platform, account, value)?,
             Commit::Note { session, name, detail, at } => {
                 self.note(session.as_ref().map(SessionId::as_str), name, detail, *at)?;
             }
         }
         Ok(Committed::default())
+    }
+
+    fn cursor(&mut self, platform: &str, account: &str, value: &str) -> Result<(), Fault> {
+        let sql = "INSERT INTO tl_cursor (platform, account, value) VALUES (?1, ?2, ?3)
+                   ON CONFLICT(platform, account) DO UPDATE SET value = excluded.value";
+        self.conn.prepare_cached(sql)?.execute([platform, account, value])?;
+        Ok(())
     }
 
     fn session(
@@ -296,6 +303,9 @@ impl<'a> Scribe<'a> {
             Act::Recall { row, sent_as } => self.recalled(row.0 as i64, sent_as)?,
             Act::Review(review) => self.review(change, review)?,
             Act::Reviewed { number, outcome } => self.reviewed(change, *number, outcome)?,
+            Act::Restart { order } => {
+                self.note(Some(change.id()), "restart_ordered", order.as_str(), change.at)?
+            }
             Act::Note { name, detail } => self.note(Some(change.id()), name, detail, change.at)?,
         }
         Ok(())

@@ -35,6 +35,8 @@ pub enum Commit {
     Written { session: SessionId, seq: Seq },
     /// What became of the preview of a reply.
     Draft { key: String, change: DraftChange, at: Time },
+    /// The operator silences the home, or ends its silence. A start finds which was last.
+    Silence { ordered: bool },
     /// How far a platform's own stream of events has been taken in. Written with or after its rows.
     Cursor { platform: String, account: String, value: String },
     /// Something worth counting that belongs to no session's state.

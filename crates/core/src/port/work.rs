@@ -9,6 +9,8 @@ use crate::time::Time;
 pub trait WorkRead: Send {
     /// When this home was first taken over: what happened before is not ours to act on.
     fn baseline(&self) -> Result<Time, StoreError>;
+    /// The operator silenced the home, and has not ended that.
+    fn is_silenced(&self) -> Result<bool, StoreError>;
     /// Sessions that the operator has silenced.
     fn halted(&self) -> Result<Vec<SessionId>, StoreError>;
     /// Sessions with something to do after a start, oldest first.

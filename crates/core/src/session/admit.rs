@@ -369,6 +369,15 @@ impl Asked<'_> {
     }
 }
 
+impl Session {
+    /// Nothing runs, and nothing that waits says anything.
+    pub fn only_orders_wait(&self) -> bool {
+        let is_order =
+            |input: &Arc<Input>| matches!(&input.kind, Kind::Command(command) if command.words().is_none());
+        self.phase == Phase::Idle && self.waiting.iter().all(is_order)
+    }
+}
+
 /// Whether a conversation could be over: nothing goes on in it, and nothing holds it.
 pub fn may_be_over(session: &Session, profile: &Profile, halted: bool) -> bool {
     profile.born && !profile.ended && !halted && session.may_expire()

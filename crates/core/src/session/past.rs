@@ -16,9 +16,6 @@ use crate::time::Time;
 use crate::turn::Turn;
 use std::sync::Arc;
 
-/// The name of the event after whose commit the process starts again.
-pub const RESTART: &str = "restart_ordered";
-
 /// Of what was taken back, so much is shown: enough to copy it, and within what every platform takes.
 const ECHO_CHARS_MAX: usize = 1_500;
 
@@ -86,7 +83,7 @@ impl Session {
             (_, Found::Said(said)) => self.done(&order, said, acts),
             (_, Found::Restart(said)) => {
                 self.done(&order, said, acts);
-                acts.push(Act::Note { name: RESTART, detail: order.key.to_string() });
+                acts.push(Act::Restart { order: order.key.clone() });
             }
             (_, Found::Preferred { preferences, said }) => {
                 let speaks_otherwise = preferences.personality != self.preferences.personality;

@@ -119,9 +119,9 @@ impl Session {
         self.underway.prompt.as_ref()
     }
 
-    /// A reminder that is shown already and not written yet.
-    pub fn unwritten_reminder(&self) -> Option<&Reminder> {
-        self.underway.reminder.as_ref().filter(|_| !self.underway.reminder_is_written)
+    /// The last reminder, which stands with its row already: it may not be written yet.
+    pub fn reminder(&self) -> Option<&Reminder> {
+        self.underway.reminder.as_ref()
     }
 
     /// The question to the memory that is still out although its turn has gone on.

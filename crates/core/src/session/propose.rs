@@ -10,6 +10,7 @@ use crate::input::{Birth, Input, Kind};
 use crate::memory::Filing;
 use crate::message::{Body, Message};
 use crate::port::Outgoing;
+use crate::prompt::Mark;
 use crate::time::Time;
 use crate::turn::Answer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,8 @@ pub struct Proposal {
     lacks_engine_words: bool,
     /// A turn that is to be remembered is not filed yet, or there is none.
     lacks_filing: bool,
+    /// The model's answer that it takes in, and what was asked.
+    answered: Option<(Answer, Mark)>,
 }
 
 /// What a proposal lacks.
@@ -56,9 +59,14 @@ impl Session {
     pub fn propose(&self, event: Event, now: Time, rules: &Rules) -> Proposal {
         let lacks_engine_words = matches!(&event, Event::Received(input)
             if matches!(input.kind, Kind::Command(Command::Status)));
+        let answered = match &event {
+            Event::Answered { answer, prompt, .. } => Some((answer.clone(), *prompt)),
+            _ => None,
+        };
         let (next, acts) = self.step(event, now, rules);
+        let answered = answered.filter(|_| acts.iter().any(|act| matches!(act, Act::Step(_))));
         let lacks_filing = acts.iter().any(|act| matches!(act, Act::Retain(kept) if kept.filing.is_none()));
-        Proposal { next, acts, at: now, lacks_engine_words, lacks_filing }
+        Proposal { next, acts, at: now, lacks_engine_words, lacks_filing, answered }
     }
 
     /// The same, of the first input of a session: the session itself comes first, with what that input brings along.
@@ -100,7 +108,7 @@ impl Session {
 impl Proposal {
     /// Nothing has happened.
     pub fn unchanged(next: Session, at: Time) -> Self {
-        Self { next, acts: Vec::new(), at, lacks_engine_words: false, lacks_filing: false }
+        Self { next, acts: Vec::new(), at, lacks_engine_words: false, lacks_filing: false, answered: None }
     }
 
     /// These acts, of earlier steps that were not committed, come before.
@@ -204,6 +212,20 @@ impl Proposal {
             }
         }
         (self.next, acts)
+    }
+
+    pub fn at(&self) -> Time {
+        self.at
+    }
+
+    /// The model's answer that it takes in, and what was asked.
+    pub fn answered(&mut self) -> Option<(Answer, Mark)> {
+        self.answered.take()
+    }
+
+    /// What a new owner begins with: its state, and what is written with its first commit.
+    pub fn into_parts(self) -> (Session, Vec<Act>) {
+        (self.next, self.acts)
     }
 
     /// Without what it would write: of a session that has no row to write to.

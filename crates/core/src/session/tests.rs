@@ -156,6 +156,7 @@ pub fn word(act: &Act) -> String {
         Act::Recall { row, .. } => format!("recall with {row}"),
         Act::Note { name, .. } => (*name).into(),
         Act::Open(_) => "open".into(),
+        Act::Restart { order } => format!("restart by {order}"),
         Act::Freeze { prompt, .. } => format!("freeze {prompt}"),
         Act::Rewind { from, rows, .. } => format!("take back {rows} from {from}"),
         Act::Title { session, title } => format!("call {session} {title}"),

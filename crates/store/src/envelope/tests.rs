@@ -207,7 +207,7 @@ fn preferences() -> impl Strategy<Value = Preferences> {
 proptest! {
     #[test]
     fn what_is_preferred_is_read_back(preferences in preferences()) {
-        let state = Session { preferences: preferences.clone(), ..Session::new("s".parse().unwrap()) };
+        let state = Session::copy_with("s".parse().unwrap(), preferences.clone());
         let mut back = Session::new("s".parse().unwrap());
         if let Some(text) = rest_text(&state) {
             restore_rest(&mut back, &text).unwrap();

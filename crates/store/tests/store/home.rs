@@ -167,7 +167,7 @@ pub fn try_happen(store: &mut dyn Store, state: &mut Session, event: Event) -> R
 }
 
 /// What a step takes up is committed whole, as any shell does it.
-fn read_texts(store: &dyn Store, next: &mut Session, acts: &mut [Act]) {
+fn read_texts(store: &dyn Store, next: &mut Session, acts: &mut Vec<Act>) {
     let mut read = BTreeMap::new();
     for seq in next.unread(acts) {
         let accepted = acts.iter().find_map(|act| match act {
@@ -177,7 +177,7 @@ fn read_texts(store: &dyn Store, next: &mut Session, acts: &mut [Act]) {
         let stored = || store.reader().input(&next.id, seq).unwrap();
         read.insert(seq, accepted.or_else(stored).unwrap());
     }
-    next.take_in_whole(&read, acts);
+    next.take_in_whole(&read, NOW, &Rules::default(), acts);
 }
 
 fn commit(

@@ -143,7 +143,7 @@ fn p25_a_reminder_belongs_to_the_turn_that_asked_and_is_written_with_its_answer(
             (3, recalled(1, found("red")), vec!["stale_recall_dropped", "recall with 1"], vec!["ask 1.0"]), // it has one
         ],
     );
-    assert_eq!(state.unwritten_reminder(), None, "whatever is written next brings it along");
+    assert!(state.underway.reminder_is_written, "whatever is written next brings it along");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn p25_an_answer_that_was_not_waited_for_goes_to_the_next_turn_and_to_no_later_o
     assert!(shown.underway.late.is_none(), "it is used up");
     // Had the second turn's own question been answered, that answer would have counted.
     let (own, _) = state.step(recalled(2, found("own")), Time(6), &recalling());
-    assert!(own.unwritten_reminder().is_some_and(|it| it.sent_as.contains("own")));
+    assert!(own.reminder().is_some_and(|it| it.sent_as.contains("own")));
 }
 
 #[test]
