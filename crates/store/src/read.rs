@@ -6,7 +6,7 @@
 
 use crate::column_variants::ColumnVariants;
 use crate::commit::run;
-use crate::envelope;
+use crate::envelope::{self, Unreadable};
 use crate::fault::{Fault, While};
 use crate::retention::free_name;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -464,7 +464,7 @@ pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| number as u64)
 }
 
-pub(crate) fn malformed(what: &'static str) -> impl Fn(&'static str) -> Fault {
+pub(crate) fn malformed(what: &'static str) -> impl Fn(Unreadable) -> Fault {
     move |why| Fault::Malformed(format!("{what} is not as it was written: {why}"))
 }
 
