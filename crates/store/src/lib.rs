@@ -56,8 +56,6 @@ mod trace;
 mod transcript;
 mod write;
 
-pub mod conformance;
-
 pub use check::Breach;
 pub use commit::Writer;
 pub use copy::{Copied, CopyError, copy, inspect};
