@@ -6,7 +6,7 @@
 use crate::call;
 use crate::column_variants::ColumnVariants;
 use crate::envelope;
-use crate::fault::{Fault, While};
+use crate::fault::{StoreFault, While};
 use crate::read::{Reader, session_id};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use throughline_core::history;
@@ -83,7 +83,7 @@ fn promise(name: &str) -> &'static str {
     }
 }
 
-struct Check {
+struct InvariantCheck {
     name: &'static str,
     /// What holds.
     says: &'static str,
@@ -117,8 +117,8 @@ macro_rules! in_session {
     };
 }
 
-const CHECKS: &[Check] = &[
-    Check {
+const CHECKS: &[InvariantCheck] = &[
+    InvariantCheck {
         name: "route_live",
         says: "a chat leads to a session that has not ended",
         sql: "SELECT r.chat || ' leads to ' || r.session FROM tl_route r JOIN sessions s ON s.id = r.session
@@ -127,7 +127,7 @@ const CHECKS: &[Check] = &[
                     AND COALESCE(s.end_reason, '') NOT IN ('agent_close', 'ws_orphan_reap'))",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "route_one_id",
         says: "the route, its entry and the last event of a chat name one session",
         sql: "SELECT r.chat || ': route ' || r.session || ', entry ' || json_extract(r.entry, '$.session_id')
@@ -138,7 +138,7 @@ const CHECKS: &[Check] = &[
               WHERE json_extract(r.entry, '$.session_id') <> r.session OR COALESCE(e.session, r.session) <> r.session",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "route_mirrored",
         says: "the routing table that Hermes reads says what ours says, or what Hermes has written there since",
         // What Hermes wrote is no older than ours, and taken over when we start.
@@ -148,7 +148,7 @@ const CHECKS: &[Check] = &[
                          json_extract(g.entry_json, '$.updated_at') >= json_extract(r.entry, '$.updated_at') END))",
         applies: |can| can.has_gateway_routing,
     },
-    Check {
+    InvariantCheck {
         name: "one_live_session_per_chat",
         says: "of the sessions that were begun in a chat, only the one it leads to is live",
         sql: "SELECT s.session_key || ': ' || s.id FROM sessions s JOIN tl_session t ON t.id = s.id
@@ -157,19 +157,19 @@ const CHECKS: &[Check] = &[
                 AND NOT EXISTS (SELECT 1 FROM tl_route o WHERE o.session = s.id)",
         applies: |can| can.has_session_key,
     },
-    Check {
+    InvariantCheck {
         name: "nothing_kept_back",
         says: "what is to be remembered of a conversation that is over waits for no more of it",
         sql: "SELECT k.key FROM tl_retention k JOIN tl_session t ON t.id = k.session WHERE k.state = 0 AND t.phase = 2",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "positions",
         says: "no more is answered than was received",
         sql: "SELECT id || ': ' || answered || ' of ' || received FROM tl_session WHERE answered > received",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "inbox_numbered",
         says: "a session's inbox is numbered from one to what it received, without gaps",
         sql: "SELECT t.id || ': received ' || t.received FROM tl_session t LEFT JOIN
@@ -179,20 +179,20 @@ const CHECKS: &[Check] = &[
                  OR COALESCE(i.first, 1) <> 1",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "inbox_owned",
         says: "every inbox row belongs to a session with a state",
         sql: "SELECT DISTINCT session FROM tl_inbox WHERE session NOT IN (SELECT id FROM tl_session)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "settled_prefix",
         says: "everything up to the answered position is settled, but for a turn that is tried again",
         sql: "SELECT i.session || '/' || i.seq FROM tl_inbox i JOIN tl_session t ON t.id = i.session
               WHERE i.seq <= t.answered AND i.state < 2 AND NOT (i.state = 1 AND t.phase = 1 AND i.turn = t.turn)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "turn_inputs",
         says: "what is in a turn is in the turn that its session runs, and a running turn has something to answer",
         sql: "SELECT i.session || '/' || i.seq FROM tl_inbox i JOIN tl_session t ON t.id = i.session
@@ -202,13 +202,13 @@ const CHECKS: &[Check] = &[
                   (SELECT 1 FROM tl_inbox i WHERE i.session = t.id AND i.state = 1 AND i.turn = t.turn)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "outcome_iff_settled",
         says: "a settled input says how it ended, and no other does",
         sql: "SELECT session || '/' || seq FROM tl_inbox WHERE (state = 2) <> (outcome IS NOT NULL)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "answer_kept",
         says: "an answered input has its turn's answer in the transcript",
         sql: concat!(
@@ -221,7 +221,7 @@ const CHECKS: &[Check] = &[
         ),
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "said_once",
         says: "words that entered a turn stand in the transcript, each input as one row of its own, or answered a call",
         sql: concat!(
@@ -240,7 +240,7 @@ const CHECKS: &[Check] = &[
         ),
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "said_in_order",
         says: "inputs enter the transcript in the order of the inbox, but for those that steer a turn",
         sql: "SELECT session || '/' || seq FROM
@@ -250,7 +250,7 @@ const CHECKS: &[Check] = &[
               WHERE place <= before",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "stride",
         says: "below each row of ours an id is free, where a summary can stand",
         sql: "SELECT 'row ' || m.id FROM messages m WHERE m.id + 1 IN
@@ -258,7 +258,7 @@ const CHECKS: &[Check] = &[
               AND m.id NOT IN (SELECT o.value FROM tl_snapshot n, json_each(n.summary) o)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "seen_and_kept",
         says: "every key that was seen leads to its input, and every input that was not moved to its key",
         sql: "SELECT k.session || '/' || k.seq FROM tl_seen k
@@ -271,7 +271,7 @@ const CHECKS: &[Check] = &[
                 AND (k.key IS NULL OR k.session <> i.session OR k.seq <> i.seq)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "open_calls",
         says: "only the last step has open calls, while its turn runs or its client does, and only open steps have results of their own",
         sql: "SELECT p.session || ', step ' || p.number FROM tl_step p JOIN tl_session t ON t.id = p.session
@@ -283,14 +283,14 @@ const CHECKS: &[Check] = &[
               WHERE p.open IS NULL OR c.position >= p.calls OR c.position < 0 OR c.state NOT IN (0, 1, 2, 3)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "asked_in_a_turn",
         says: "a call asks only while its turn runs",
         sql: "SELECT c.session || ', step ' || c.step FROM tl_call c LEFT JOIN tl_session t ON t.id = c.session
               WHERE c.state = 1 AND t.phase IS NOT 1",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "results_kept",
         says: "a group that was closed has a result for each of its calls, right behind them",
         sql: concat!(
@@ -306,7 +306,7 @@ const CHECKS: &[Check] = &[
         ),
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "parents",
         says: "a session that works for another one has it, in our books and in Hermes'",
         sql: "SELECT t.id || ' for ' || t.parent FROM tl_session t
@@ -317,25 +317,25 @@ const CHECKS: &[Check] = &[
                  OR (t.parent IS NOT NULL AND t.adopted = 0 AND COALESCE(s.model_config, '') NOT LIKE '%\"_delegate_from\"%')",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "helpers_unrouted",
         says: "no chat leads to a session that works for another one",
         sql: "SELECT r.chat FROM tl_route r JOIN tl_session t ON t.id = r.session WHERE t.parent IS NOT NULL",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "outbox",
         says: "a reply is being attempted by some start, or by none",
         sql: "SELECT key FROM tl_outbox WHERE (state = 1) <> (boot IS NOT NULL) OR state NOT IN (0, 1, 2, 3)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "drafts",
         says: "a reply that was delivered or refused has no preview left",
         sql: "SELECT d.key FROM tl_draft d JOIN tl_outbox o ON o.key = d.key WHERE o.state >= 2",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "one_compression",
         says: "a session has at most one compression under way, and its state knows which",
         sql: "SELECT session FROM tl_compression WHERE state < 2 GROUP BY session HAVING count(*) > 1
@@ -346,7 +346,7 @@ const CHECKS: &[Check] = &[
                    AND d.state = 2 AND d.orders IS NOT NULL)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "compression_fenced",
         says: "a compression under way belongs to the owner of its session, and to its view",
         sql: "SELECT t.id || ', operation ' || c.operation FROM tl_session t
@@ -354,7 +354,7 @@ const CHECKS: &[Check] = &[
               WHERE c.generation <> t.generation OR c.base_view > t.view OR (c.state = 1) <> (c.summary IS NOT NULL)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "orders_wait",
         says: "whoever ordered a compression that is not over still waits to hear of it",
         sql: "SELECT c.session || ', operation ' || c.operation FROM tl_compression c
@@ -363,7 +363,7 @@ const CHECKS: &[Check] = &[
               WHERE i.state IS NOT 0",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "snapshot_of_promotion",
         says: "every compression that took effect has left its snapshot, and no other has",
         sql: "SELECT c.session || ', operation ' || c.operation FROM tl_compression c
@@ -374,7 +374,7 @@ const CHECKS: &[Check] = &[
                   (SELECT 1 FROM tl_compression c WHERE c.session = n.session AND c.operation = n.operation)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "summary_of_what_was_there",
         says: "a summary stands for nothing that was said after it had been begun",
         sql: "SELECT n.name || ', row ' || n.cut FROM tl_snapshot n
@@ -382,7 +382,7 @@ const CHECKS: &[Check] = &[
               WHERE n.cut > c.cut",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "snapshot_named",
         says: "a snapshot has its session's name and a time, later ones show later views",
         sql: "SELECT name FROM (SELECT name, session, view, lag(view) OVER (PARTITION BY session ORDER BY name) AS before
@@ -390,7 +390,7 @@ const CHECKS: &[Check] = &[
               WHERE view < before OR substr(name, 1, length(session) + 10) <> session || '.snapshot.'",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "snapshot_whole",
         says: "every row of a snapshot is there, in the order in which it was said",
         sql: concat!(
@@ -405,14 +405,14 @@ const CHECKS: &[Check] = &[
         ),
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "snapshot_unrouted",
         says: "no chat leads to a snapshot, and nobody owns one",
         sql: "SELECT chat FROM tl_route WHERE instr(session, '.snapshot.') > 0
               UNION ALL SELECT id FROM tl_session WHERE instr(id, '.snapshot.') > 0",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "replaced_not_live",
         says: "while a summary is live, nothing that it stands for is",
         sql: "SELECT n.name || ', row ' || m.id FROM tl_snapshot n, json_each(n.rows) r
@@ -422,7 +422,7 @@ const CHECKS: &[Check] = &[
                             WHERE s.session_id = n.session AND s.active IS NOT 0)",
         applies: |can| can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "replaced_not_live",
         says: "while a summary is in the view, nothing that it stands for is",
         sql: "SELECT n.name || ', row ' || m.id FROM tl_snapshot n, json_each(n.rows) r
@@ -432,7 +432,7 @@ const CHECKS: &[Check] = &[
                             WHERE s.session_id = n.session)",
         applies: |can| !can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "archived_kept",
         says: "what a summary stands for is in a snapshot, where every row is ours",
         sql: concat!(
@@ -443,7 +443,7 @@ const CHECKS: &[Check] = &[
         ),
         applies: |can| can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "moved_kept",
         says: "what lies under a snapshot's name is listed in a snapshot of its session",
         sql: "SELECT 'row ' || m.id FROM messages m JOIN tl_snapshot n ON n.name = m.session_id
@@ -453,33 +453,33 @@ const CHECKS: &[Check] = &[
               AND (ended_at IS NULL OR title IS NOT NULL) AND id IN (SELECT name FROM tl_snapshot)",
         applies: |can| !can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "live_in_place",
         says: "a row that had to make room is not live",
         sql: "SELECT 'row ' || p.id FROM tl_place p LEFT JOIN messages m ON m.id = p.id
               WHERE m.session_id = p.session AND m.active IS NOT 0",
         applies: |can| can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "live_in_place",
         says: "a row that had to make room is not in the view",
         sql: "SELECT 'row ' || p.id FROM tl_place p JOIN messages m ON m.id = p.id WHERE m.session_id = p.session",
         applies: |can| !can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "compression_ends_nothing",
         says: "no session that is ours alone was ended by a compression",
         sql: concat!("SELECT s.id FROM sessions s WHERE s.end_reason = 'compression' AND s.id IN ", only_ours!()),
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "generations_rise",
         says: "no compression was begun by a later owner than its session has had",
         sql: "SELECT c.session || ', operation ' || c.operation FROM tl_compression c JOIN tl_session t ON t.id = c.session
               WHERE c.generation > t.generation",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "snapshot_of_its_own",
         says: "a snapshot holds rows of its own session and of no other",
         sql: "SELECT n.name || ', row ' || m.id FROM tl_snapshot n, json_each(n.rows) r
@@ -488,7 +488,7 @@ const CHECKS: &[Check] = &[
                 AND substr(m.session_id, 1, length(n.session) + 10) <> n.session || '.snapshot.'",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "kept_in_order",
         says: "what is to be remembered in one document is remembered in order",
         sql: "SELECT l.key || ' before ' || e.key FROM tl_retention e
@@ -496,21 +496,21 @@ const CHECKS: &[Check] = &[
               WHERE e.state = 1 AND l.state = 2 AND l.updated > e.updated",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "kept_as_its_own",
         says: "what is to be remembered names the session that it was said in",
         sql: "SELECT key FROM tl_retention WHERE substr(key, 1, length(session) + 1) <> session || '/'
                  OR json_extract(scope, '$.session') <> session",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "kept_once",
         says: "a turn is to be remembered once",
         sql: "SELECT session || ', turn ' || place || ' of what is remembered' FROM tl_retention
               GROUP BY provider, session, place HAVING count(*) > 1",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "finalised_once",
         says: "a closed session has one record of its hand-over in this life, at the stage its state says",
         sql: "SELECT t.id FROM tl_session t LEFT JOIN tl_finalisation f ON f.session = t.id AND f.epoch = t.epoch
@@ -520,7 +520,7 @@ const CHECKS: &[Check] = &[
               WHERE f.epoch > t.epoch OR (f.epoch = t.epoch AND t.phase <> 2)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "hooks_in_a_hand_over",
         says: "a hook runs only in the hand-over of an ended session, one at a time, and all are over when it is past them",
         sql: "SELECT h.session || ': ' || h.hook FROM tl_hook h
@@ -534,20 +534,20 @@ const CHECKS: &[Check] = &[
               SELECT session FROM tl_hook WHERE state = 0 GROUP BY session, epoch HAVING count(*) > 1",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "parked_at_a_step",
         says: "a hand-over that was set aside is not done, and names its step",
         sql: "SELECT session FROM tl_finalisation WHERE parked IS NOT NULL AND (stage = 4 OR parked NOT LIKE '%: %')",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "reset_remembered",
         says: "a chat whose conversation ended by itself leads nowhere, and that conversation has ended",
         sql: "SELECT x.chat FROM tl_reset x LEFT JOIN tl_session t ON t.id = x.session
               WHERE t.phase IS NOT 2 OR x.chat IN (SELECT chat FROM tl_route) OR x.reason NOT IN ('idle', 'daily')",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "reviews_counted",
         says: "a review is one of those its session has counted, and lists the rows it is about as long as it is due",
         sql: "SELECT r.session || ', review ' || r.number FROM tl_review r LEFT JOIN tl_session t ON t.id = r.session
@@ -555,14 +555,14 @@ const CHECKS: &[Check] = &[
                  OR (r.state = 0) <> (r.rows IS NOT NULL) OR (r.state = 0) <> (r.settled IS NULL)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "closed_ended",
         says: "a session that we closed has ended for Hermes, too",
         sql: "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
               WHERE t.phase = 2 AND s.ended_at IS NULL AND t.adopted = 0",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "unfinished",
         says: "a start finds exactly the sessions in which something runs, or waits and is not silenced",
         sql: "SELECT t.id FROM tl_session t LEFT JOIN tl_compression c ON c.session = t.id AND c.operation = t.compression
@@ -578,7 +578,7 @@ const CHECKS: &[Check] = &[
                        AND (COALESCE(json_extract(t.rest, '$.held'), 0) OR COALESCE(json_extract(t.upkeep, '$.wanted'), 0))))",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "counted",
         says: "Hermes' count of messages is the number of rows, where every row is ours",
         sql: concat!(
@@ -588,7 +588,7 @@ const CHECKS: &[Check] = &[
         ),
         applies: |can| !can.has_active,
     },
-    Check {
+    InvariantCheck {
         name: "counted",
         says: "Hermes' count of messages is the number of live rows, with or without what was taken back",
         sql: concat!(
@@ -600,7 +600,7 @@ const CHECKS: &[Check] = &[
         ),
         applies: |can| can.has_active && !can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "counted",
         says: "Hermes' count of messages is the number of live rows, with or without what was taken back",
         sql: concat!(
@@ -612,7 +612,7 @@ const CHECKS: &[Check] = &[
         ),
         applies: |can| can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "taken_back_kept",
         says: "what was taken back is in a snapshot, where every row is ours and nobody else took it back",
         sql: concat!(
@@ -625,7 +625,7 @@ const CHECKS: &[Check] = &[
         ),
         applies: |can| can.has_compacted && can.has_rewind_count,
     },
-    Check {
+    InvariantCheck {
         name: "taken_back_hidden",
         says: "what was taken back is not in the view, unless a snapshot was restored since",
         sql: "SELECT n.name || ', row ' || m.id FROM tl_snapshot n, json_each(n.rows) r
@@ -635,7 +635,7 @@ const CHECKS: &[Check] = &[
                                 AND l.name > n.name)",
         applies: |can| can.has_compacted,
     },
-    Check {
+    InvariantCheck {
         name: "branches_linked",
         says: "a copy of a conversation leads back to it",
         sql: "SELECT s.id FROM sessions s JOIN tl_session t ON t.id = s.id
@@ -643,7 +643,7 @@ const CHECKS: &[Check] = &[
                 AND s.parent_session_id IS NOT NULL AND s.parent_session_id <> t.predecessor",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "tokens_counted",
         says: "Hermes' count of tokens is the sum over our steps, where every row is ours",
         sql: concat!(
@@ -656,13 +656,13 @@ const CHECKS: &[Check] = &[
         ),
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "unindexed_exist",
         says: "what waits to be indexed is there",
         sql: "SELECT 'row ' || id FROM tl_unindexed WHERE id NOT IN (SELECT id FROM messages)",
         applies: always,
     },
-    Check {
+    InvariantCheck {
         name: "findable",
         says: "every row of ours is in the search index, or waits to be",
         sql: "SELECT 'row ' || m.id FROM messages m WHERE m.id IN
@@ -673,7 +673,7 @@ const CHECKS: &[Check] = &[
     },
 ];
 
-const FOREIGN_KEYS: Check = Check {
+const FOREIGN_KEYS: InvariantCheck = InvariantCheck {
     name: "foreign_keys",
     says: "every reference between tables leads somewhere",
     sql: "SELECT \"table\" || ' refers to ' || parent FROM pragma_foreign_key_check",
@@ -682,7 +682,7 @@ const FOREIGN_KEYS: Check = Check {
 
 /// Every invariant that does not hold, in words. Where the file is too damaged for a question, that
 /// is the finding.
-pub(crate) fn violations(conn: &Connection, variants: &ColumnVariants) -> Result<Vec<Breach>, Fault> {
+pub(crate) fn violations(conn: &Connection, variants: &ColumnVariants) -> Result<Vec<Breach>, StoreFault> {
     let (mut found, unreadable) = broken(conn, variants, CHECKS.iter().chain([&FOREIGN_KEYS]))?;
     let damage = match damage(conn, variants) {
         Ok(damage) if damage.is_empty() => unreadable,
@@ -699,7 +699,7 @@ pub(crate) fn of_ours(
     conn: &Connection,
     variants: &ColumnVariants,
     but: &[&str],
-) -> Result<(Vec<String>, Vec<String>), Fault> {
+) -> Result<(Vec<String>, Vec<String>), StoreFault> {
     let (found, unreadable) =
         broken(conn, variants, CHECKS.iter().filter(|check| !but.contains(&check.name)))?;
     Ok((found.iter().map(Breach::in_words).collect(), unreadable))
@@ -708,8 +708,8 @@ pub(crate) fn of_ours(
 fn broken<'a>(
     conn: &Connection,
     variants: &ColumnVariants,
-    checks: impl Iterator<Item = &'a Check>,
-) -> Result<(Vec<Breach>, Vec<String>), Fault> {
+    checks: impl Iterator<Item = &'a InvariantCheck>,
+) -> Result<(Vec<Breach>, Vec<String>), StoreFault> {
     let mut found = Vec::new();
     let mut unreadable = Vec::new();
     for check in checks.filter(|check| (check.applies)(&variants.can)) {
@@ -722,9 +722,9 @@ fn broken<'a>(
 }
 
 /// What SQLite says about the damage it met, if that is what it met.
-pub(crate) fn as_damage(fault: Fault) -> Result<String, Fault> {
+pub(crate) fn as_damage(fault: StoreFault) -> Result<String, StoreFault> {
     match &fault {
-        Fault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+        StoreFault::Sql(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
             Ok(error.to_string())
         }
         _ => Err(fault),
@@ -733,7 +733,7 @@ pub(crate) fn as_damage(fault: Fault) -> Result<String, Fault> {
 
 /// SQLite's own findings. Its older releases, which Hermes may run on, cut a text short at a NUL when
 /// they index its trigrams; newer ones call the index malformed for that. No word is lost by it.
-pub(crate) fn damage(conn: &Connection, variants: &ColumnVariants) -> Result<Vec<String>, Fault> {
+pub(crate) fn damage(conn: &Connection, variants: &ColumnVariants) -> Result<Vec<String>, StoreFault> {
     for index in variants.indexes() {
         // Its own check goes by what this connection last saw of the index, unless it is asked something first.
         texts(conn, &format!("SELECT rowid FROM {index} LIMIT 1"))?;
@@ -754,7 +754,7 @@ impl Reader {
     /// Every invariant that does not hold, with everything that it does not hold for. With a time, only for what is
     /// not known to be older.
     pub fn breaches(&self, since: Option<Time>) -> Result<Vec<Breach>, StoreError> {
-        let look = || -> Result<Vec<Breach>, Fault> {
+        let look = || -> Result<Vec<Breach>, StoreFault> {
             let mut breaches = self.broken()?;
             if let Some(since) = since {
                 for breach in &mut breaches {
@@ -783,13 +783,13 @@ impl Reader {
             crate::doctor::UNMARKED
         );
         let since = since.map_or(f64::MIN, Time::as_seconds);
-        let count = || -> Result<u64, Fault> {
+        let count = || -> Result<u64, StoreFault> {
             Ok(self.conn.prepare_cached(&sql)?.query_row([since], |row| row.get::<_, i64>(0))? as u64)
         };
         count().while_doing("look for split conversations")
     }
 
-    pub(crate) fn broken(&self) -> Result<Vec<Breach>, Fault> {
+    pub(crate) fn broken(&self) -> Result<Vec<Breach>, StoreFault> {
         let mut found = violations(&self.conn, &self.variants)?;
         found.extend(self.open_groups()?);
         found.extend(self.unreadable()?);
@@ -797,7 +797,7 @@ impl Reader {
     }
 
     /// When a message came that is named `… row 7` or `session/number`.
-    fn time_of(&self, found: &str) -> Result<Option<Time>, Fault> {
+    fn time_of(&self, found: &str) -> Result<Option<Time>, StoreFault> {
         if let Some(row) = found.rsplit_once("row ").and_then(|(_, row)| row.parse::<i64>().ok()) {
             let sql = "SELECT timestamp FROM messages WHERE id = ?1";
             let at: Option<f64> =
@@ -816,12 +816,12 @@ impl Reader {
     }
 
     /// Groups in the transcript are closed: what we wrote, any provider accepts.
-    pub(crate) fn open_groups(&self) -> Result<Vec<Breach>, Fault> {
+    pub(crate) fn open_groups(&self) -> Result<Vec<Breach>, StoreFault> {
         // What is too damaged to be read has been found by then.
         self.readable_open_groups().or_else(|fault| as_damage(fault).map(|_| Vec::new()))
     }
 
-    fn readable_open_groups(&self) -> Result<Vec<Breach>, Fault> {
+    fn readable_open_groups(&self) -> Result<Vec<Breach>, StoreFault> {
         let sql = concat!(
             "SELECT DISTINCT session FROM tl_step WHERE calls > 0 AND message IS NOT NULL AND session IN ",
             only_ours!()
@@ -839,11 +839,11 @@ impl Reader {
 
 impl Reader {
     /// Our own columns of JSON read as what they hold.
-    pub(crate) fn unreadable(&self) -> Result<Vec<Breach>, Fault> {
+    pub(crate) fn unreadable(&self) -> Result<Vec<Breach>, StoreFault> {
         self.readable_columns().or_else(|fault| as_damage(fault).map(|_| Vec::new()))
     }
 
-    fn readable_columns(&self) -> Result<Vec<Breach>, Fault> {
+    fn readable_columns(&self) -> Result<Vec<Breach>, StoreFault> {
         let traces = "SELECT key, trace FROM tl_outbox WHERE trace IS NOT NULL";
         let rests = "SELECT id, rest FROM tl_session WHERE rest IS NOT NULL";
         let upkeeps = "SELECT id, upkeep FROM tl_session WHERE upkeep IS NOT NULL";
@@ -862,7 +862,7 @@ impl Reader {
     }
 
     /// The names of rows whose text does not read.
-    fn misread(&self, sql: &str, mut reads: impl FnMut(&str) -> bool) -> Result<Vec<String>, Fault> {
+    fn misread(&self, sql: &str, mut reads: impl FnMut(&str) -> bool) -> Result<Vec<String>, StoreFault> {
         let mut statement = self.conn.prepare(sql)?;
         let mut rows = statement.query([])?;
         let mut broken = Vec::new();
@@ -876,7 +876,7 @@ impl Reader {
     }
 }
 
-fn texts(conn: &Connection, sql: &str) -> Result<Vec<String>, Fault> {
+fn texts(conn: &Connection, sql: &str) -> Result<Vec<String>, StoreFault> {
     let mut statement = conn.prepare(sql)?;
     let rows = statement.query_map([], |row| Ok(crate::read::text(row, 0)?.unwrap_or_default()))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)

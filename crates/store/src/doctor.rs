@@ -36,7 +36,7 @@ pub use copy::Holds;
 pub(crate) use tree::UNMARKED;
 
 use crate::commit::transact;
-use crate::fault::{Fault, While};
+use crate::fault::{StoreFault, While};
 use crate::open::{Home, OpenError};
 use crate::read::Reader;
 use rusqlite::config::DbConfig;
@@ -236,7 +236,7 @@ pub struct Surgeon {
     /// Where chats lead, as the repairs so far have left it; None: nobody has asked, or a repair failed.
     entries: Option<route::Entries>,
     /// `sessions.json`, as the repairs so far want it.
-    sheet: Option<file::Sheet>,
+    sessions_file: Option<file::SessionsFile>,
 }
 
 /// So that no repair has to count: a repair that would delete a message fails, and changes nothing.
@@ -298,8 +298,8 @@ impl Home {
         let led = if reader.variants.can.has_gateway_routing { route::LED } else { "" };
         let own = format!("{NO_MESSAGE_GOES};{led}");
         reader.conn.execute_batch(&own).map_err(|error| self.sorted(error))?;
-        let sheet = file::Sheet::of(self, &reader.conn);
-        Ok(Surgeon { examiner: Examiner { reader, home: self.clone() }, entries: None, sheet })
+        let sessions_file = file::SessionsFile::of(self, &reader.conn);
+        Ok(Surgeon { examiner: Examiner { reader, home: self.clone() }, entries: None, sessions_file })
     }
 }
 
@@ -336,7 +336,7 @@ impl Look<'_> {
         &self,
         transcripts: &mut dyn Iterator<Item = Transcript>,
         watch: Watch<'_>,
-    ) -> Result<Vec<Finding>, Fault> {
+    ) -> Result<Vec<Finding>, StoreFault> {
         let mut found = Vec::new();
         watch("checking the file", 0, 1);
         found.extend(self.damage()?);
@@ -383,7 +383,7 @@ impl Surgeon {
         finding: &Finding,
         transcript: Option<&Transcript>,
         now: Time,
-    ) -> Result<Mended, Fault> {
+    ) -> Result<Mended, StoreFault> {
         if !finding.is_repairable() {
             return Ok(Mended::Left("this is not repaired by itself".to_owned()));
         }
@@ -397,8 +397,8 @@ impl Surgeon {
         let moves_rows = matches!(finding.kind, Kind::ForkedSiblings | Kind::RotatedChain);
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, !moves_rows)?;
         let (mended, edits) = transact(conn, |_| {
-            let edits = match (&self.sheet, look.leads(finding)?) {
-                (Some(sheet), Some(leads)) => sheet.edits(&leads),
+            let edits = match (&self.sessions_file, look.leads(finding)?) {
+                (Some(sessions_file), Some(leads)) => sessions_file.edits(&leads),
                 _ => Vec::new(),
             };
             let mended = match finding.kind {
@@ -417,8 +417,8 @@ impl Surgeon {
                 Kind::IndexOutOfStep => look.put_in_step(),
                 _ => Ok(Mended::Left("this is not repaired by itself".to_owned())),
             }?;
-            match (&mended, &self.sheet) {
-                (Mended::Done(_), Some(sheet)) if !edits.is_empty() => sheet.want(conn, &edits)?,
+            match (&mended, &self.sessions_file) {
+                (Mended::Done(_), Some(sessions_file)) if !edits.is_empty() => sessions_file.want(conn, &edits)?,
                 _ => {}
             }
             Ok((mended, edits))
@@ -426,15 +426,15 @@ impl Surgeon {
         let mut touched = look.touched.take();
         if matches!(mended, Mended::Done(_)) {
             touched.extend(edits.iter().map(|(chat, _)| chat.clone()));
-            self.sheet.iter_mut().for_each(|sheet| sheet.apply(edits.clone()));
+            self.sessions_file.iter_mut().for_each(|sessions_file| sessions_file.apply(edits.clone()));
         }
         let mut entries = look.entries.into_inner();
         if let Some(entries) = &mut entries {
             let look = Look::new(&self.examiner, now);
             for chat in touched {
-                let sheet = self.sheet.as_ref().filter(|sheet| sheet.counts);
-                let sheet = sheet.and_then(|sheet| sheet.entry(&chat));
-                match look.entry_of(&chat, sheet)? {
+                let sessions_file = self.sessions_file.as_ref().filter(|sessions_file| sessions_file.counts);
+                let sessions_file = sessions_file.and_then(|sessions_file| sessions_file.entry(&chat));
+                match look.entry_of(&chat, sessions_file)? {
                     Some(entry) => drop(entries.insert(chat, entry)),
                     None => drop(entries.remove(&chat)),
                 }

@@ -19,7 +19,7 @@ mod tests;
 
 use crate::commit::{Writer, run, transact};
 use crate::envelope;
-use crate::fault::{Fault, While};
+use crate::fault::{StoreFault, While};
 use crate::prune::CONTINUED;
 use crate::read::{Reader, session_id, text};
 use crate::retention::turn_key;
@@ -127,14 +127,14 @@ pub struct Plan {
     /// Chats of one person on their platform, as (platform, chat).
     pub places: BTreeSet<(String, String)>,
     /// What the person wrote where others write, too.
-    shared: Vec<Shared>,
+    shared: Vec<SharedMessage>,
     /// How many of what.
     pub counts: BTreeMap<&'static str, u64>,
     /// Summaries in place in shared conversations, which may retell messages of this person.
     pub summaries: u64,
     /// Copies that were made of these sessions, and go on.
     pub branches: Vec<String>,
-    /// Shared conversations in which messages of this person wait or are being answered.
+    /// SharedMessage conversations in which messages of this person wait or are being answered.
     pub busy: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ impl Plan {
 
 /// A message in a shared conversation.
 #[derive(Clone, Debug)]
-struct Shared {
+struct SharedMessage {
     session: String,
     seq: i64,
     turn: Option<i64>,
@@ -191,9 +191,9 @@ impl Reader {
         }
     }
 
-    fn person(&self, name: &str) -> Result<Result<Subject, NotFound>, Fault> {
+    fn person(&self, name: &str) -> Result<Result<Subject, NotFound>, StoreFault> {
         let mut people: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
-        let mut add = |sql: &str| -> Result<(), Fault> {
+        let mut add = |sql: &str| -> Result<(), StoreFault> {
             let mut statement = self.conn.prepare(sql)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
@@ -231,7 +231,7 @@ impl Reader {
         })
     }
 
-    fn chat(&self, name: &str) -> Result<Result<Subject, NotFound>, Fault> {
+    fn chat(&self, name: &str) -> Result<Result<Subject, NotFound>, StoreFault> {
         let mut known: BTreeSet<String> = BTreeSet::new();
         let mut places: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
         let mut keys = vec!["SELECT chat FROM tl_route"];
@@ -271,7 +271,7 @@ impl Reader {
         })
     }
 
-    fn session_named(&self, name: &str) -> Result<Result<Subject, NotFound>, Fault> {
+    fn session_named(&self, name: &str) -> Result<Result<Subject, NotFound>, StoreFault> {
         let there = self.conn.prepare("SELECT 1 FROM sessions WHERE id = ?1")?.exists([name])?;
         if let (true, Ok(id)) = (there, name.parse()) {
             return Ok(Ok(Subject::Session(id)));
@@ -292,7 +292,7 @@ impl Reader {
         self.at_once(|| self.planned(subject)).while_doing("look for what would go")
     }
 
-    fn planned(&self, subject: &Subject) -> Result<Plan, Fault> {
+    fn planned(&self, subject: &Subject) -> Result<Plan, StoreFault> {
         let mut ids = match subject {
             Subject::Person { platform, user } => self.sessions_of_person(platform, user)?,
             Subject::Chat { keys, place } => self.sessions_of_chat(keys, place.as_ref())?,
@@ -332,7 +332,7 @@ impl Reader {
     }
 
     /// Conversations that are this person's alone.
-    fn sessions_of_person(&self, platform: &str, user: &str) -> Result<BTreeSet<String>, Fault> {
+    fn sessions_of_person(&self, platform: &str, user: &str) -> Result<BTreeSet<String>, StoreFault> {
         let can = &self.variants.can;
         let column = |name: &'static str, there: bool| if there { name } else { "NULL" };
         let sql = format!(
@@ -362,7 +362,7 @@ impl Reader {
         &self,
         keys: &BTreeSet<String>,
         place: Option<&(String, String)>,
-    ) -> Result<BTreeSet<String>, Fault> {
+    ) -> Result<BTreeSet<String>, StoreFault> {
         let mut ids = BTreeSet::new();
         let mut queries = vec!["SELECT session FROM tl_route WHERE chat = ?1"];
         if self.variants.can.has_session_key {
@@ -397,7 +397,7 @@ impl Reader {
     }
 
     /// Sessions that worked for these, and what Hermes' compressions made of them or made them of: one conversation.
-    fn add_relatives(&self, ids: &mut BTreeSet<String>) -> Result<(), Fault> {
+    fn add_relatives(&self, ids: &mut BTreeSet<String>) -> Result<(), StoreFault> {
         let helpers = "SELECT id FROM tl_session WHERE parent = ?1
                        UNION SELECT id FROM sessions WHERE json_valid(model_config)
                          AND json_extract(model_config, '$._delegate_from') = ?1";
@@ -419,7 +419,7 @@ impl Reader {
     }
 
     /// Chats that lead to nothing but these sessions, and never did.
-    fn find_chats(&self, plan: &mut Plan, ids: &BTreeSet<String>) -> Result<(), Fault> {
+    fn find_chats(&self, plan: &mut Plan, ids: &BTreeSet<String>) -> Result<(), StoreFault> {
         let can = &self.variants.can;
         let mut candidates: BTreeSet<String> = BTreeSet::new();
         if let Subject::Chat { keys, place } = &plan.subject {
@@ -471,7 +471,7 @@ impl Reader {
         platform: &str,
         user: &str,
         ids: &BTreeSet<String>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql = "SELECT i.session, i.seq, i.turn, i.state,
                           i.turn IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tl_inbox o WHERE o.session = i.session
                               AND o.turn = i.turn AND json_extract(o.envelope, '$.sender[0]') IS NOT ?2)
@@ -491,7 +491,12 @@ impl Reader {
                 plan.busy.push(session.clone());
             }
             sessions.insert(session.clone());
-            plan.shared.push(Shared { session, seq: row.get(1)?, turn: row.get(2)?, is_alone: row.get(4)? });
+            plan.shared.push(SharedMessage {
+                session,
+                seq: row.get(1)?,
+                turn: row.get(2)?,
+                is_alone: row.get(4)?,
+            });
         }
         let sql =
             "SELECT count(*) FROM tl_snapshot WHERE session = ?1 AND summary <> '[]' AND kind <> 'undone'";
@@ -503,7 +508,7 @@ impl Reader {
         Ok(())
     }
 
-    fn count(&self, plan: &mut Plan) -> Result<(), Fault> {
+    fn count(&self, plan: &mut Plan) -> Result<(), StoreFault> {
         let counts = [
             (
                 "messages",
@@ -532,7 +537,7 @@ impl Reader {
 
     /// Shows every text that would go: files of the home may be named in it.
     pub fn texts_that_go(&self, plan: &Plan, show: &mut dyn FnMut(&str)) -> Result<(), StoreError> {
-        let mut look = || -> Result<(), Fault> {
+        let mut look = || -> Result<(), StoreFault> {
             let sent = if self.variants.can.has_api_content { "api_content" } else { "NULL" };
             let rows = format!(
                 "SELECT content, tool_calls, {sent} FROM messages WHERE session_id = ?1
@@ -555,7 +560,7 @@ impl Reader {
 
     /// Whether one of these words stands in a message that is there.
     pub fn is_mentioned(&self, word: &str) -> Result<bool, StoreError> {
-        let look = || -> Result<bool, Fault> {
+        let look = || -> Result<bool, StoreFault> {
             let sql = "SELECT 1 FROM messages WHERE instr(content, ?1) > 0 LIMIT 1";
             Ok(self.conn.prepare_cached(sql)?.exists([word])?)
         };
@@ -564,7 +569,7 @@ impl Reader {
 
     /// Everything that was ever forgotten, the last first.
     pub fn receipts(&self) -> Result<Vec<Receipt>, StoreError> {
-        let look = || -> Result<Vec<Receipt>, Fault> {
+        let look = || -> Result<Vec<Receipt>, StoreFault> {
             if !self.conn.table_exists(None, "tl_forgetting")? {
                 return Ok(Vec::new());
             }
@@ -588,7 +593,7 @@ impl Reader {
 
     /// What was begun and is not done, in order.
     pub fn unfinished_forgettings(&self) -> Result<Vec<Forgetting>, StoreError> {
-        let look = || -> Result<Vec<Forgetting>, Fault> {
+        let look = || -> Result<Vec<Forgetting>, StoreFault> {
             if !self.conn.table_exists(None, "tl_forgetting")? {
                 return Ok(Vec::new()); // a home that no version with this table has opened yet
             }
@@ -607,7 +612,7 @@ fn show_all(
     sql: &str,
     given: &[&dyn rusqlite::ToSql],
     show: &mut dyn FnMut(&str),
-) -> Result<(), Fault> {
+) -> Result<(), StoreFault> {
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(given)?;
     while let Some(row) = rows.next()? {
@@ -641,17 +646,19 @@ impl Writer {
         let trigger = DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER;
         let conn = &self.reader.conn;
         let had_triggers =
-            conn.db_config(trigger).map_err(Fault::from).while_doing("read the store's settings")?;
+            conn.db_config(trigger).map_err(StoreFault::from).while_doing("read the store's settings")?;
         // Hermes' own triggers take its rows out of the search index.
-        conn.set_db_config(trigger, true).map_err(Fault::from).while_doing("prepare the search index")?;
+        conn.set_db_config(trigger, true)
+            .map_err(StoreFault::from)
+            .while_doing("prepare the search index")?;
         let forgotten = self.forget_all(plan, order).while_doing("delete what is to be forgotten");
-        let restored = self.reader.conn.set_db_config(trigger, had_triggers).map_err(Fault::from);
+        let restored = self.reader.conn.set_db_config(trigger, had_triggers).map_err(StoreFault::from);
         restored.while_doing("go on without indexing")?;
         self.projection.dirty = true;
         forgotten
     }
 
-    fn forget_all(&mut self, plan: &Plan, order: &Order<'_>) -> Result<i64, Fault> {
+    fn forget_all(&mut self, plan: &Plan, order: &Order<'_>) -> Result<i64, StoreFault> {
         let reader = &self.reader;
         // In memory (temp_store), and gone with the connection.
         reader.conn.execute_batch(
@@ -716,7 +723,7 @@ impl Writer {
     /// What was to be done outside is done: of what it was about nothing stays.
     pub fn forgotten_outside(&mut self, number: i64) -> Result<(), StoreError> {
         let conn = &self.reader.conn;
-        let done = conn.execute_batch("PRAGMA secure_delete = ON").map_err(Fault::from).and_then(|()| {
+        let done = conn.execute_batch("PRAGMA secure_delete = ON").map_err(StoreFault::from).and_then(|()| {
             let sql = "UPDATE tl_forgetting SET state = 1, work = NULL WHERE number = ?1 AND state = 0";
             transact(conn, |conn| Ok(conn.execute(sql, [number])?))
         });
@@ -728,7 +735,7 @@ impl Writer {
         self.rewrite(now).while_doing("rewrite the database without what was deleted")
     }
 
-    fn rewrite(&mut self, now: Time) -> Result<(), Fault> {
+    fn rewrite(&mut self, now: Time) -> Result<(), StoreFault> {
         self.projection.dirty = true;
         self.project_now(now)?;
         let conn = &self.reader.conn;
@@ -756,18 +763,20 @@ impl Writer {
 
 impl Reader {
     /// Jobs for memory providers: each is to delete what it has of a session, or of some turns of it.
-    fn erase_outside(&self, plan: &Plan, order: &Order<'_>) -> Result<u64, Fault> {
-        let mut jobs: BTreeMap<(String, String), Job> = BTreeMap::new();
+    fn erase_outside(&self, plan: &Plan, order: &Order<'_>) -> Result<u64, StoreFault> {
+        let mut jobs: BTreeMap<(String, String), ProviderDeletion> = BTreeMap::new();
         for found in &plan.sessions {
             let id = found.session.as_str();
             for (provider, document, key) in self.kept_turns(id, None)? {
-                let job = jobs.entry((provider, id.to_owned())).or_insert_with(|| Job::of(document));
+                let job =
+                    jobs.entry((provider, id.to_owned())).or_insert_with(|| ProviderDeletion::of(document));
                 job.turns.push(key);
             }
             if let Some(provider) = order.provider {
                 let document = self.scope_of(&found.session, provider)?.document;
                 let document = document.unwrap_or_else(|| id.to_owned());
-                jobs.entry((provider.to_owned(), id.to_owned())).or_insert_with(|| Job::of(document));
+                jobs.entry((provider.to_owned(), id.to_owned()))
+                    .or_insert_with(|| ProviderDeletion::of(document));
             }
         }
         for ((provider, _), job) in &mut jobs {
@@ -783,7 +792,8 @@ impl Reader {
                 kept.push((provider.to_owned(), session.clone(), turn_key(&self.conn, session, turn)?));
             }
             for (provider, document, key) in kept {
-                let job = jobs.entry((provider, session.clone())).or_insert_with(|| Job::of(document));
+                let job =
+                    jobs.entry((provider, session.clone())).or_insert_with(|| ProviderDeletion::of(document));
                 if !job.turns.contains(&key) {
                     job.turns.push(key);
                 }
@@ -802,7 +812,11 @@ impl Reader {
     }
 
     /// Turns that a provider has or is to have, as provider, document and key.
-    fn kept_turns(&self, session: &str, turn: Option<i64>) -> Result<Vec<(String, String, String)>, Fault> {
+    fn kept_turns(
+        &self,
+        session: &str,
+        turn: Option<i64>,
+    ) -> Result<Vec<(String, String, String)>, StoreFault> {
         let key = turn.map(|turn| turn_key(&self.conn, session, turn)).transpose()?;
         let sql = "SELECT provider, document, key FROM tl_retention
                    WHERE session = ?1 AND erases = 0 AND (?2 IS NULL OR key = ?2) ORDER BY number";
@@ -813,7 +827,7 @@ impl Reader {
     }
 
     /// Whether a conversation that stays lies in it, too.
-    fn is_shared_document(&self, provider: &str, document: &str) -> Result<bool, Fault> {
+    fn is_shared_document(&self, provider: &str, document: &str) -> Result<bool, StoreFault> {
         let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2
                      AND subject NOT IN (SELECT key FROM temp.gone_chat)
                      AND subject NOT IN (SELECT 'session:' || id FROM temp.gone)
@@ -822,7 +836,13 @@ impl Reader {
         Ok(self.conn.prepare_cached(sql)?.exists([provider, document])?)
     }
 
-    fn record_job(&self, provider: &str, session: &str, job: &Job, order: &Order<'_>) -> Result<(), Fault> {
+    fn record_job(
+        &self,
+        provider: &str,
+        session: &str,
+        job: &ProviderDeletion,
+        order: &Order<'_>,
+    ) -> Result<(), StoreFault> {
         let sql = "SELECT scope FROM tl_retention WHERE session = ?1 AND provider = ?2 AND erases = 0
                    ORDER BY number DESC LIMIT 1";
         let kept: Option<String> =
@@ -849,20 +869,20 @@ impl Reader {
 }
 
 /// What a provider is to delete of a session.
-struct Job {
+struct ProviderDeletion {
     document: String,
     /// Empty: everything.
     turns: Vec<String>,
 }
 
-impl Job {
+impl ProviderDeletion {
     fn of(document: String) -> Self {
         Self { document, turns: Vec::new() }
     }
 }
 
 /// What goes by the name of a chat rather than by that of a session.
-fn delete_by_chat(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
+fn delete_by_chat(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
     let conn = &reader.conn;
     let mut statements = vec![
         "DELETE FROM tl_route WHERE chat IN (SELECT key FROM temp.gone_chat)",
@@ -892,7 +912,7 @@ fn delete_by_chat(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
 }
 
 /// Hermes' topics in private chats of Telegram.
-fn delete_topics(conn: &Connection, plan: &Plan) -> Result<(), Fault> {
+fn delete_topics(conn: &Connection, plan: &Plan) -> Result<(), StoreFault> {
     for table in ["telegram_dm_topic_bindings", "telegram_dm_topic_mode"] {
         if !conn.table_exists(None, table)? {
             continue;
@@ -910,7 +930,7 @@ fn delete_topics(conn: &Connection, plan: &Plan) -> Result<(), Fault> {
 }
 
 /// What stays no longer refers to what goes; and a shared conversation that the person began is nobody's.
-fn unlink(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
+fn unlink(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
     let conn = &reader.conn;
     for sql in [
         // As Hermes does it: whoever came from it comes from nowhere now.
@@ -956,7 +976,7 @@ fn unlink(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
 /// - a topic of `/compress` and a title go if the person gave them. A title that no recorded `/title` gave is Hermes',
 ///   made of the first message: it goes if that was this person's
 /// - what a review changed is told in no record any more, if the person had spoken before it
-fn drop_derived(conn: &Connection, plan: &Plan, now: Time) -> Result<(), Fault> {
+fn drop_derived(conn: &Connection, plan: &Plan, now: Time) -> Result<(), StoreFault> {
     let Subject::Person { platform, user } = &plan.subject else { return Ok(()) };
     let sessions: BTreeSet<&str> = plan.shared.iter().map(|shared| shared.session.as_str()).collect();
     let theirs = "i.session = ?1 AND json_extract(i.envelope, '$.sender[0]') = ?2";
@@ -992,10 +1012,10 @@ fn drop_derived(conn: &Connection, plan: &Plan, now: Time) -> Result<(), Fault> 
 }
 
 /// What the person wrote in conversations that go on, and what followed from that alone.
-fn blank(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
+fn blank(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
     let conn = &reader.conn;
     for shared in &plan.shared {
-        let Shared { session, seq, turn, is_alone } = shared;
+        let SharedMessage { session, seq, turn, is_alone } = shared;
         let sql = "SELECT message, envelope FROM tl_inbox WHERE session = ?1 AND seq = ?2";
         let (message, envelope): (Option<i64>, String) = conn
             .prepare_cached(sql)?
@@ -1022,7 +1042,7 @@ fn blank(reader: &Reader, plan: &Plan) -> Result<(), Fault> {
 }
 
 /// The rows from `first` to `last`, wherever they are by now: a summary may have taken the place of one.
-fn blank_rows(reader: &Reader, session: &str, first: i64, last: i64) -> Result<(), Fault> {
+fn blank_rows(reader: &Reader, session: &str, first: i64, last: i64) -> Result<(), StoreFault> {
     let conn = &reader.conn;
     let sql = "SELECT m.id, m.content, m.tool_calls FROM messages m
                LEFT JOIN tl_place p ON p.id = m.id AND p.session = ?1
@@ -1064,8 +1084,8 @@ fn blank_calls(calls: &str) -> String {
 }
 
 /// The same message, without words and without its sender.
-fn blank_envelope(envelope: &str) -> Result<String, Fault> {
-    let unreadable = || Fault::Malformed("an input cannot be read".to_owned());
+fn blank_envelope(envelope: &str) -> Result<String, StoreFault> {
+    let unreadable = || StoreFault::Malformed("an input cannot be read".to_owned());
     let mut value: Value = serde_json::from_str(envelope).map_err(|_| unreadable())?;
     let object = value.as_object_mut().ok_or_else(unreadable)?;
     object.remove("sender");

@@ -188,7 +188,7 @@ fn configure() {
 }
 
 /// What a file turned out to be.
-enum Found {
+enum FoundFile {
     Empty,
     Hermes(ColumnVariants),
 }
@@ -232,8 +232,8 @@ impl Home {
         self.switch_to_log(&conn)?;
         self.settle_log(&conn)?;
         let variants = match found {
-            Found::Hermes(variants) => variants,
-            Found::Empty => self.found(&conn)?,
+            FoundFile::Hermes(variants) => variants,
+            FoundFile::Empty => self.found(&conn)?,
         };
         self.migrate(&conn)?;
         self.set_baseline(&conn, now)?;
@@ -260,7 +260,7 @@ impl Home {
             return Err(OpenError::Missing(self.database.clone()));
         }
         let conn = self.connect_to_read(Links::Followed)?;
-        let Found::Hermes(variants) = self.inspect(&conn)? else {
+        let FoundFile::Hermes(variants) = self.inspect(&conn)? else {
             return Err(OpenError::Missing(self.database.clone()));
         };
         match self.owner(&conn)? {
@@ -282,7 +282,7 @@ impl Home {
             return Err(OpenError::Missing(self.database.clone()));
         }
         let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        let Found::Hermes(variants) = self.inspect(&conn)? else {
+        let FoundFile::Hermes(variants) = self.inspect(&conn)? else {
             return Err(OpenError::Missing(self.database.clone()));
         };
         self.refuse_newer(&conn)?;
@@ -363,13 +363,13 @@ impl Home {
         prepared.map_err(|error| self.sorted(error))
     }
 
-    fn inspect(&self, conn: &Connection) -> Result<Found, OpenError> {
+    fn inspect(&self, conn: &Connection) -> Result<FoundFile, OpenError> {
         let path = || self.database.clone();
         let count = |sql: &str| -> Result<i64, OpenError> {
             conn.query_row(sql, [], |row| row.get(0)).map_err(|error| self.sorted(error))
         };
         if count("SELECT count(*) FROM sqlite_master")? == 0 {
-            return Ok(Found::Empty);
+            return Ok(FoundFile::Empty);
         }
         let known = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('schema_version', 'sessions')";
         if count(known)? < 2 {
@@ -387,7 +387,9 @@ impl Home {
             }
             Some(Verdict::Open | Verdict::ReadOnly(_)) => {
                 let variants = ColumnVariants::read(conn).map_err(|error| self.sorted(error))?;
-                variants.map(Found::Hermes).map_err(|lacking| OpenError::Foreign { path: path(), lacking })
+                variants
+                    .map(FoundFile::Hermes)
+                    .map_err(|lacking| OpenError::Foreign { path: path(), lacking })
             }
         }
     }
@@ -453,8 +455,8 @@ impl Home {
         });
         founded.map_err(|error| self.sorted(error))?;
         match self.inspect(conn)? {
-            Found::Hermes(variants) => Ok(variants),
-            Found::Empty => Err(OpenError::Missing(self.database.clone())),
+            FoundFile::Hermes(variants) => Ok(variants),
+            FoundFile::Empty => Err(OpenError::Missing(self.database.clone())),
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::column_variants::ColumnVariants;
 use crate::commit::run;
 use crate::envelope::{self, Unreadable};
-use crate::fault::{Fault, While};
+use crate::fault::{StoreFault, While};
 use crate::retention::free_name;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub struct Reader {
 
 impl Reader {
     /// Several statements as one look: what a writer commits meanwhile is seen by none of them.
-    pub(crate) fn at_once<T>(&self, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(crate) fn at_once<T>(&self, look: impl FnOnce() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
         run(&self.conn, "BEGIN")?;
         let seen = look();
         // Nothing was written. On a damaged file even this complains, and what was seen stands all the same.
@@ -51,7 +51,7 @@ impl Reader {
         seen
     }
 
-    fn load_session(&self, id: &SessionId) -> Result<Option<Loaded>, Fault> {
+    fn load_session(&self, id: &SessionId) -> Result<Option<Loaded>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT s.system_prompt, s.source, s.ended_at IS NOT NULL, s.end_reason,
                     t.generation, t.epoch, t.view, t.received, t.answered, t.phase, t.turn, t.began, t.step,
@@ -136,7 +136,7 @@ impl Reader {
     }
 
     /// What kind of chat a session belongs to. A home without this column knows only where its chats lead now.
-    fn chat_kind(&self, id: &SessionId) -> Result<Option<String>, Fault> {
+    fn chat_kind(&self, id: &SessionId) -> Result<Option<String>, StoreFault> {
         if !self.variants.can.has_chat_type {
             return Ok(self.scope_of(id, "")?.place.kind);
         }
@@ -147,7 +147,7 @@ impl Reader {
 
     /// The inputs that wait or run. All of them lie above the answered position, but for those of
     /// a turn that is tried again.
-    fn unsettled(&self, id: &SessionId, row: &Row<'_>) -> Result<Unsettled, Fault> {
+    fn unsettled(&self, id: &SessionId, row: &Row<'_>) -> Result<Unsettled, StoreFault> {
         let turn = row.get::<_, Option<i64>>(10)?.unwrap_or(i64::MAX);
         let answered: i64 = row.get(8)?;
         let first = turn.min(answered + 1);
@@ -178,7 +178,7 @@ impl Reader {
         row: &Row<'_>,
         inputs: Vec<Arc<Input>>,
         last_step: Option<LastStep>,
-    ) -> Result<Phase, Fault> {
+    ) -> Result<Phase, StoreFault> {
         match row.get::<_, i64>(9)? {
             0 => Ok(Phase::Idle),
             1 => {
@@ -195,7 +195,7 @@ impl Reader {
         }
     }
 
-    fn last_step(&self, id: &SessionId, number: i64) -> Result<Option<LastStep>, Fault> {
+    fn last_step(&self, id: &SessionId, number: i64) -> Result<Option<LastStep>, StoreFault> {
         if number == 0 {
             return Ok(None);
         }
@@ -224,19 +224,19 @@ impl Reader {
     }
 
     /// What was asked in this step.
-    pub(crate) fn mark_of(&self, id: &SessionId, step: i64) -> Result<Option<Mark>, Fault> {
+    pub(crate) fn mark_of(&self, id: &SessionId, step: i64) -> Result<Option<Mark>, StoreFault> {
         Ok(self.last_step(id, step)?.map(|step| step.prompt))
     }
 
     /// Roughly, in tokens: octets are read off the rows' heads.
-    fn weight_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
+    fn weight_above(&self, id: &SessionId, row: i64) -> Result<u64, StoreFault> {
         let mut statement = self.conn.prepare_cached(&self.variants.weight)?;
         let octets: i64 = statement.query_row(params![id.as_str(), row], |row| row.get(0))?;
         Ok(octets as u64 / 4 + self.weight_of_parts_above(id, row)?)
     }
 
     /// A picture weighs what a model counts for it, not what its octets would as text.
-    fn weight_of_parts_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
+    fn weight_of_parts_above(&self, id: &SessionId, row: i64) -> Result<u64, StoreFault> {
         let mut statement = self.conn.prepare_cached(&self.variants.parts)?;
         let mut rows = statement.query(params![id.as_str(), row])?;
         let mut tokens = 0;
@@ -248,14 +248,14 @@ impl Reader {
         Ok(tokens)
     }
 
-    fn rows_above(&self, id: &SessionId, last_row: i64) -> Result<usize, Fault> {
+    fn rows_above(&self, id: &SessionId, last_row: i64) -> Result<usize, StoreFault> {
         let mut statement =
             self.conn.prepare_cached("SELECT count(*) FROM messages WHERE session_id = ?1 AND id > ?2")?;
         let count: i64 = statement.query_row(params![id.as_str(), last_row], |row| row.get(0))?;
         Ok(count as usize)
     }
 
-    pub(crate) fn live_rows(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
+    pub(crate) fn live_rows(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreFault> {
         let mut statement = self.conn.prepare_cached(&self.variants.history)?;
         let mut rows = statement.query([id.as_str()])?;
         let mut history = Vec::new();
@@ -272,7 +272,7 @@ impl Reader {
         take: &mut dyn FnMut(RowId, &Message) -> bool,
     ) -> Result<(), StoreError> {
         // By their ids: to put whole rows in order, all of them would have to be held.
-        let read = || -> Result<(), Fault> {
+        let read = || -> Result<(), StoreFault> {
             let mut statement = self.conn.prepare_cached(&self.variants.live)?;
             let ids = statement
                 .query_map([id.as_str()], |row| row.get(0))?
@@ -288,13 +288,13 @@ impl Reader {
         self.at_once(read).while_doing("read a transcript")
     }
 
-    pub(crate) fn message(&self, id: i64) -> Result<Option<Message>, Fault> {
+    pub(crate) fn message(&self, id: i64) -> Result<Option<Message>, StoreFault> {
         let mut statement = self.conn.prepare_cached(&self.variants.message)?;
         let found = statement.query_row([id], stored_message).optional()?;
         Ok(found)
     }
 
-    fn settled(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, Fault> {
+    fn settled(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT outcome, COALESCE(began, settled), step, json_extract(envelope, '$.request.tools[1]') FROM tl_inbox
              WHERE session = ?1 AND seq = ?2 AND state = 2",
@@ -320,7 +320,7 @@ impl Reader {
     }
 
     /// What the model said in this step, if Hermes has left its row in the transcript, or its calls are open.
-    fn answer(&self, session: &SessionId, step: i64) -> Result<Option<Answer>, Fault> {
+    fn answer(&self, session: &SessionId, step: i64) -> Result<Option<Answer>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT model, input, output, cache_read, cache_write, reasoning, message, open FROM tl_step
              WHERE session = ?1 AND number = ?2",
@@ -350,7 +350,7 @@ impl Reader {
         }))
     }
 
-    fn matches(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, Fault> {
+    fn matches(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, StoreFault> {
         // What is compressed beside it, or ordered to be, says nothing. Rows that a summary stands for may
         // have had to make room for it.
         let mut statement = self.conn.prepare_cached(&format!(
@@ -373,7 +373,7 @@ impl Reader {
         Ok(matches)
     }
 
-    pub(crate) fn inputs_of(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, Fault> {
+    pub(crate) fn inputs_of(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq >= ?2 AND turn = ?2
              ORDER BY joined, seq",
@@ -386,31 +386,31 @@ impl Reader {
         Ok(inputs)
     }
 
-    fn unfinished_sessions(&self) -> Result<Vec<SessionId>, Fault> {
+    fn unfinished_sessions(&self) -> Result<Vec<SessionId>, StoreFault> {
         let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
                    WHERE t.unfinished = 1 ORDER BY t.touched, t.id";
         self.ids(sql, [])
     }
 
-    fn halted_sessions(&self) -> Result<Vec<SessionId>, Fault> {
+    fn halted_sessions(&self) -> Result<Vec<SessionId>, StoreFault> {
         let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
                    WHERE t.halted = 1 ORDER BY t.touched, t.id";
         self.ids(sql, [])
     }
 
-    fn children_of(&self, id: &SessionId) -> Result<Vec<SessionId>, Fault> {
+    fn children_of(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreFault> {
         let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
                    WHERE t.parent = ?1 ORDER BY s.started_at, t.id";
         self.ids(sql, [id.as_str()])
     }
 
-    fn ids(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<SessionId>, Fault> {
+    fn ids(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<SessionId>, StoreFault> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let ids = statement.query_map(values, |row| row.get::<_, String>(0))?;
         ids.map(|id| session_id(&id?)).collect()
     }
 
-    fn undelivered_replies(&self) -> Result<Vec<Outgoing>, Fault> {
+    fn undelivered_replies(&self) -> Result<Vec<Outgoing>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT key, session, destination, text, attempts, boot, marked, not_before, trace, updated FROM tl_outbox
              WHERE state < 2 ORDER BY number",
@@ -437,7 +437,7 @@ impl Reader {
         Ok(replies)
     }
 
-    fn previews(&self) -> Result<Vec<(String, Option<String>)>, Fault> {
+    fn previews(&self) -> Result<Vec<(String, Option<String>)>, StoreFault> {
         let mut statement = self.conn.prepare_cached("SELECT key, platform_id FROM tl_draft ORDER BY key")?;
         let drafts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(drafts.collect::<rusqlite::Result<_>>()?)
@@ -464,12 +464,12 @@ pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| number as u64)
 }
 
-pub(crate) fn malformed(what: &'static str) -> impl Fn(Unreadable) -> Fault {
-    move |why| Fault::Malformed(format!("{what} is not as it was written: {why}"))
+pub(crate) fn malformed(what: &'static str) -> impl Fn(Unreadable) -> StoreFault {
+    move |why| StoreFault::Malformed(format!("{what} is not as it was written: {why}"))
 }
 
-pub(crate) fn session_id(text: &str) -> Result<SessionId, Fault> {
-    text.parse().map_err(|error| Fault::Malformed(format!("{error}")))
+pub(crate) fn session_id(text: &str) -> Result<SessionId, StoreFault> {
+    text.parse().map_err(|error| StoreFault::Malformed(format!("{error}")))
 }
 
 pub(crate) fn stage_from(number: i64) -> Finalisation {
@@ -483,7 +483,11 @@ pub(crate) fn stage_from(number: i64) -> Finalisation {
 }
 
 /// An input as it came in, whatever has become of it since.
-pub(crate) fn input_row(conn: &Connection, session: &str, seq: Seq) -> Result<Option<Arc<Input>>, Fault> {
+pub(crate) fn input_row(
+    conn: &Connection,
+    session: &str,
+    seq: Seq,
+) -> Result<Option<Arc<Input>>, StoreFault> {
     let sql = "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq = ?2";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params![session, seq.0 as i64])?;
@@ -491,7 +495,7 @@ pub(crate) fn input_row(conn: &Connection, session: &str, seq: Seq) -> Result<Op
 }
 
 /// From the columns seq, at, envelope.
-pub(crate) fn stored_input(row: &Row<'_>) -> Result<Arc<Input>, Fault> {
+pub(crate) fn stored_input(row: &Row<'_>) -> Result<Arc<Input>, StoreFault> {
     let text: String = row.get(2)?;
     envelope::input(Seq(unsigned(row, 0)?), Time(row.get(1)?), &text).map_err(malformed("an input"))
 }
@@ -725,7 +729,7 @@ impl Read for Reader {
 }
 
 impl Reader {
-    fn seen_as(&self, key: &str) -> Result<Option<Seen>, Fault> {
+    fn seen_as(&self, key: &str) -> Result<Option<Seen>, StoreFault> {
         let mut statement =
             self.conn.prepare_cached("SELECT session, seq, body FROM tl_seen WHERE key = ?1")?;
         let mut rows = statement.query([crate::seen::seen_as(key)])?;
@@ -734,7 +738,7 @@ impl Reader {
         Ok(Some(Seen { session: session_id(&row.get::<_, String>(0)?)?, seq: Seq(unsigned(row, 1)?), body }))
     }
 
-    fn newest_with(&self, key: &Digest) -> Result<Option<Implicit>, Fault> {
+    fn newest_with(&self, key: &Digest) -> Result<Option<Implicit>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT session, seq, at, written FROM tl_inbox
              WHERE implicit = ?1 ORDER BY at DESC, seq DESC LIMIT 1",
@@ -749,7 +753,7 @@ impl Reader {
         }))
     }
 
-    fn event_counts(&self) -> Result<Vec<(String, u64)>, Fault> {
+    fn event_counts(&self) -> Result<Vec<(String, u64)>, StoreFault> {
         let mut statement = self.conn.prepare_cached("SELECT name, n FROM tl_count ORDER BY name")?;
         let counts = statement.query_map([], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?;
         Ok(counts.collect::<rusqlite::Result<_>>()?)

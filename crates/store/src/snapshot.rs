@@ -11,9 +11,9 @@
 //! Two rows that share a place are never in one view, because one of them stands for the other.
 
 use crate::envelope;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::read::{Reader, malformed, session_id, stored_message, unsigned};
-use crate::write::{Change, Scribe};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{HashMap, HashSet};
 use throughline_core::Message;
@@ -45,17 +45,17 @@ impl Moves {
 }
 
 /// A snapshot's name, its rows, and those that took their place.
-type Lists = (String, Vec<i64>, Vec<i64>);
+type SnapshotLists = (String, Vec<i64>, Vec<i64>);
 
 /// A snapshot as it is recorded.
-struct Record {
+struct RecordedView {
     /// What was said above this row was said since.
     upto: i64,
     rows: Vec<i64>,
 }
 
 /// What a new one shows, and what became of it.
-pub(crate) struct Kept<'a> {
+pub(crate) struct KeptView<'a> {
     pub view: View,
     pub operation: Option<u64>,
     pub after: i64,
@@ -68,19 +68,19 @@ pub(crate) struct Kept<'a> {
 
 /// The last row of a whole view that is kept: the last that was said at all. What had been taken back by then was
 /// said before it, and is none of what was said since, even if it is brought back.
-pub(crate) fn end_of(change: &Change<'_>, view: &[i64]) -> i64 {
+pub(crate) fn end_of(change: &SessionChange<'_>, view: &[i64]) -> i64 {
     view.last().copied().unwrap_or(0).max(change.last_row)
 }
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     /// A summary takes the place of rows up to its cut. Those above it are not touched.
     pub(crate) fn promote(
         &mut self,
-        change: &mut Change<'_>,
+        change: &mut SessionChange<'_>,
         operation: &Operation,
         replacement: &Replacement,
         snapshot: &str,
-    ) -> Result<Promoted, Fault> {
+    ) -> Result<Promoted, StoreFault> {
         let session = change.id();
         let before = self.live(session)?;
         let end = end_of(change, &before);
@@ -93,7 +93,7 @@ impl Scribe<'_> {
         let latest = self.said_at(replaced)?;
         self.archive(change, replaced, snapshot)?;
         let mut moves = Moves::default();
-        let gap = Gap { low: head.last().copied().unwrap_or(0), cut, high: tail.first().copied() };
+        let gap = SummaryGap { low: head.last().copied().unwrap_or(0), cut, high: tail.first().copied() };
         let places = self.make_room(change, &gap, replacement.rows.len(), &mut moves)?;
         for (id, message) in places.iter().zip(&replacement.rows) {
             let at = message.at.min(latest);
@@ -116,7 +116,7 @@ impl Scribe<'_> {
             remark: replacement.remark.clone(),
         };
         let rows = &before[..self.shown(session, &before, upto.len())?];
-        let kept = Kept {
+        let kept = KeptView {
             view: operation.base,
             operation: Some(operation.number),
             after,
@@ -135,10 +135,10 @@ impl Scribe<'_> {
     /// The rows of a snapshot are live again, with all that was said since as it was said.
     pub(crate) fn restore(
         &mut self,
-        change: &mut Change<'_>,
+        change: &mut SessionChange<'_>,
         snapshot: &str,
         kept_as: &str,
-    ) -> Result<Promoted, Fault> {
+    ) -> Result<Promoted, StoreFault> {
         let session = change.id();
         let Some(record) = self.recorded(session, snapshot)? else { return Err(changed_meanwhile(change)) };
         let before = self.live(session)?;
@@ -163,7 +163,7 @@ impl Scribe<'_> {
             kind: Kind::Restored,
             remark: Some(format!("The view is that of {snapshot} again.")),
         };
-        let kept = Kept {
+        let kept = KeptView {
             view: View(change.state.view.0.saturating_sub(1)),
             operation: None,
             after: 0,
@@ -180,7 +180,7 @@ impl Scribe<'_> {
 
     /// When the last of these rows was said. Some releases of Hermes order a transcript by time: what
     /// stands for them must not be later.
-    fn said_at(&self, rows: &[i64]) -> Result<Time, Fault> {
+    fn said_at(&self, rows: &[i64]) -> Result<Time, StoreFault> {
         let Some(last) = rows.last() else { return Ok(Time(i64::MAX)) };
         let sql = "SELECT timestamp FROM messages WHERE id = ?1";
         let seconds: f64 = self.conn.prepare_cached(sql)?.query_row([last], |row| row.get(0))?;
@@ -189,7 +189,7 @@ impl Scribe<'_> {
 
     /// How many rows of a view a snapshot shows: those up to the cut, and all that stand before a summary
     /// of ours, so that whatever stands behind them is as it was said.
-    fn shown(&self, session: &str, view: &[i64], upto: usize) -> Result<usize, Fault> {
+    fn shown(&self, session: &str, view: &[i64], upto: usize) -> Result<usize, StoreFault> {
         if view.len() == upto {
             return Ok(upto);
         }
@@ -203,7 +203,12 @@ impl Scribe<'_> {
 
     /// What the snapshot shows, and what was said since: rows above its cut, live or kept by a later
     /// snapshot, but for what we put there ourselves and what the user took back.
-    fn restored_view(&self, session: &str, record: &Record, before: &[i64]) -> Result<Vec<i64>, Fault> {
+    fn restored_view(
+        &self,
+        session: &str,
+        record: &RecordedView,
+        before: &[i64],
+    ) -> Result<Vec<i64>, StoreFault> {
         let mut known: HashSet<i64> = before.iter().copied().collect();
         let mut ours = HashSet::new();
         for (_, rows, summary) in self.lists_of(session)? {
@@ -230,13 +235,18 @@ impl Scribe<'_> {
 
     // ------------------------------------------------------------------------- in and out of the view
 
-    pub(crate) fn live(&self, session: &str) -> Result<Vec<i64>, Fault> {
+    pub(crate) fn live(&self, session: &str) -> Result<Vec<i64>, StoreFault> {
         let mut statement = self.conn.prepare_cached(&self.variants.live)?;
         let rows = statement.query_map([session], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    pub(crate) fn archive(&mut self, change: &Change<'_>, rows: &[i64], name: &str) -> Result<(), Fault> {
+    pub(crate) fn archive(
+        &mut self,
+        change: &SessionChange<'_>,
+        rows: &[i64],
+        name: &str,
+    ) -> Result<(), StoreFault> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -254,7 +264,7 @@ impl Scribe<'_> {
         rows.iter().try_for_each(|row| Ok(statement.execute(params![row, name]).map(drop)?))
     }
 
-    fn revive(&self, session: &str, rows: &[i64]) -> Result<(), Fault> {
+    fn revive(&self, session: &str, rows: &[i64]) -> Result<(), StoreFault> {
         let sql = match (self.variants.can.has_active, self.variants.can.has_compacted) {
             (true, true) => "UPDATE messages SET active = 1, compacted = 0, session_id = ?2 WHERE id = ?1",
             (true, false) => "UPDATE messages SET active = 1, session_id = ?2 WHERE id = ?1",
@@ -265,7 +275,7 @@ impl Scribe<'_> {
     }
 
     /// Hermes counts what is live. What this commit has appended is counted with it, at its end.
-    pub(crate) fn recount(&self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn recount(&self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let values = params![change.id(), change.messages, change.calls];
         self.conn.prepare_cached(&self.variants.recount)?.execute(values)?;
         Ok(())
@@ -276,11 +286,11 @@ impl Scribe<'_> {
     /// So many ids in the gap that a compression has left, in order.
     fn make_room(
         &mut self,
-        change: &mut Change<'_>,
-        gap: &Gap,
+        change: &mut SessionChange<'_>,
+        gap: &SummaryGap,
         count: usize,
         moves: &mut Moves,
-    ) -> Result<Vec<i64>, Fault> {
+    ) -> Result<Vec<i64>, StoreFault> {
         let last = self.rows.last(self.conn)?;
         let span = LOOK_AROUND * count as i64;
         let end = gap.high.unwrap_or(last + 1).min(gap.cut + 1 + span);
@@ -306,7 +316,7 @@ impl Scribe<'_> {
             }
         }
         if places.len() < count {
-            return Err(Fault::Malformed(format!(
+            return Err(StoreFault::Malformed(format!(
                 "{count} rows were to take the place of fewer in session {}",
                 change.id()
             )));
@@ -317,7 +327,7 @@ impl Scribe<'_> {
     }
 
     /// At most so many ids from `begin` to before `end` that nobody has.
-    fn free(&self, begin: i64, end: i64, count: usize) -> Result<Vec<i64>, Fault> {
+    fn free(&self, begin: i64, end: i64, count: usize) -> Result<Vec<i64>, StoreFault> {
         let sql = "SELECT id FROM messages WHERE id >= ?1 AND id < ?2 ORDER BY id";
         let mut statement = self.conn.prepare_cached(sql)?;
         let taken = statement.query_map([begin, end], |row| row.get(0))?;
@@ -326,7 +336,12 @@ impl Scribe<'_> {
     }
 
     /// Rows in the gap that a summary stands for, from the last on.
-    fn replaced_in(&self, change: &Change<'_>, gap: &Gap, count: usize) -> Result<Vec<i64>, Fault> {
+    fn replaced_in(
+        &self,
+        change: &SessionChange<'_>,
+        gap: &SummaryGap,
+        count: usize,
+    ) -> Result<Vec<i64>, StoreFault> {
         let (below, above) = names_of(change.id());
         let high = gap.high.unwrap_or(i64::MAX);
         let mut statement = self.conn.prepare_cached(&self.variants.replaced_between)?;
@@ -335,7 +350,7 @@ impl Scribe<'_> {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn fresh(&mut self, change: &mut Change<'_>) -> Result<i64, Fault> {
+    fn fresh(&mut self, change: &mut SessionChange<'_>) -> Result<i64, StoreFault> {
         let id = self.rows.take(self.conn)?;
         self.effects.rows.push(id);
         change.last_row = change.last_row.max(id);
@@ -343,7 +358,12 @@ impl Scribe<'_> {
     }
 
     /// A row that is not live makes room for one that is.
-    fn vacate(&mut self, change: &mut Change<'_>, row: i64, moves: &mut Moves) -> Result<(), Fault> {
+    fn vacate(
+        &mut self,
+        change: &mut SessionChange<'_>,
+        row: i64,
+        moves: &mut Moves,
+    ) -> Result<(), StoreFault> {
         let to = self.fresh(change)?;
         self.move_row(change, row, to, moves)?;
         // One that has moved before keeps the place that is its own.
@@ -357,10 +377,10 @@ impl Scribe<'_> {
 
     fn give_places_back(
         &mut self,
-        change: &mut Change<'_>,
+        change: &mut SessionChange<'_>,
         rows: &[i64],
         moves: &mut Moves,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         for row in rows {
             let sql = "SELECT place FROM tl_place WHERE id = ?1";
             let place: Option<i64> =
@@ -377,7 +397,13 @@ impl Scribe<'_> {
     }
 
     /// With everything that refers to it, but for the snapshots: those follow once.
-    fn move_row(&mut self, change: &Change<'_>, from: i64, to: i64, moves: &mut Moves) -> Result<(), Fault> {
+    fn move_row(
+        &mut self,
+        change: &SessionChange<'_>,
+        from: i64,
+        to: i64,
+        moves: &mut Moves,
+    ) -> Result<(), StoreFault> {
         self.conn.prepare_cached("UPDATE messages SET id = ?2 WHERE id = ?1")?.execute([from, to])?;
         for sql in [
             "UPDATE tl_inbox SET message = ?3 WHERE session = ?1 AND message = ?2",
@@ -398,7 +424,7 @@ impl Scribe<'_> {
     }
 
     /// Snapshots go on listing the rows that they listed.
-    fn follow(&self, change: &Change<'_>, moves: &Moves) -> Result<(), Fault> {
+    fn follow(&self, change: &SessionChange<'_>, moves: &Moves) -> Result<(), StoreFault> {
         if moves.0.is_empty() {
             return Ok(());
         }
@@ -422,11 +448,11 @@ impl Scribe<'_> {
     /// The new snapshot, and those before it, list rows where they are now.
     pub(crate) fn record(
         &self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         promoted: &Promoted,
-        kept: &Kept<'_>,
+        kept: &KeptView<'_>,
         moves: &Moves,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         self.follow(change, moves)?;
         let sql =
             "INSERT INTO tl_snapshot (name, session, view, operation, at, after, cut, upto, rows, summary,
@@ -453,29 +479,29 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    fn recorded(&self, session: &str, name: &str) -> Result<Option<Record>, Fault> {
+    fn recorded(&self, session: &str, name: &str) -> Result<Option<RecordedView>, StoreFault> {
         let sql = "SELECT upto, rows FROM tl_snapshot WHERE name = ?1 AND session = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
         let found = statement
             .query_row([name, session], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
             .optional()?;
         let Some((upto, rows)) = found else { return Ok(None) };
-        Ok(Some(Record { upto, rows: envelope::numbers(&rows).map_err(malformed("a snapshot"))? }))
+        Ok(Some(RecordedView { upto, rows: envelope::numbers(&rows).map_err(malformed("a snapshot"))? }))
     }
 
-    fn lists_of(&self, session: &str) -> Result<Vec<Lists>, Fault> {
+    fn lists_of(&self, session: &str) -> Result<Vec<SnapshotLists>, StoreFault> {
         lists_of(self.conn, session)
     }
 }
 
-fn lists_of(conn: &Connection, session: &str) -> Result<Vec<Lists>, Fault> {
+fn lists_of(conn: &Connection, session: &str) -> Result<Vec<SnapshotLists>, StoreFault> {
     let (below, above) = names_of(session);
     let sql = "SELECT name, rows, summary FROM tl_snapshot WHERE name > ?1 AND name < ?2";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([below, above])?;
     let mut lists = Vec::new();
     while let Some(row) = rows.next()? {
-        let list = |column| -> Result<Vec<i64>, Fault> {
+        let list = |column| -> Result<Vec<i64>, StoreFault> {
             envelope::numbers(&row.get::<_, String>(column)?).map_err(malformed("a snapshot"))
         };
         lists.push((row.get(0)?, list(1)?, list(2)?));
@@ -484,7 +510,7 @@ fn lists_of(conn: &Connection, session: &str) -> Result<Vec<Lists>, Fault> {
 }
 
 /// Where a summary goes: behind what stays before it, before what stays behind it.
-struct Gap {
+struct SummaryGap {
     low: i64,
     cut: i64,
     high: Option<i64>,
@@ -498,19 +524,19 @@ pub(crate) fn names_of(session: &str) -> (String, String) {
 }
 
 /// Somebody else has changed the view: its owner has to look again.
-pub(crate) fn changed_meanwhile(change: &Change<'_>) -> Fault {
+pub(crate) fn changed_meanwhile(change: &SessionChange<'_>) -> StoreFault {
     let current = Generation(change.prior.as_ref().map_or(0, |prior| prior.generation as u64));
     StoreError::Fenced { session: change.state.id.clone(), current }.into()
 }
 
 /// Roughly what a view weighs in tokens.
-pub(crate) fn weigh(conn: &Connection, sql: &str, session: &str) -> Result<u64, Fault> {
+pub(crate) fn weigh(conn: &Connection, sql: &str, session: &str) -> Result<u64, StoreFault> {
     let octets: i64 = conn.prepare_cached(sql)?.query_row(params![session, 0], |row| row.get(0))?;
     Ok(octets as u64 / 4)
 }
 
 impl Reader {
-    pub(crate) fn snapshots_of(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, Fault> {
+    pub(crate) fn snapshots_of(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreFault> {
         let (below, above) = names_of(id.as_str());
         let sql = format!("SELECT {COLUMNS} FROM tl_snapshot WHERE name > ?1 AND name < ?2 ORDER BY name");
         let mut statement = self.conn.prepare_cached(&sql)?;
@@ -522,7 +548,7 @@ impl Reader {
         Ok(found)
     }
 
-    pub(crate) fn snapshot_named(&self, name: &str) -> Result<Option<Snapshot>, Fault> {
+    pub(crate) fn snapshot_named(&self, name: &str) -> Result<Option<Snapshot>, StoreFault> {
         let sql = format!("SELECT {COLUMNS} FROM tl_snapshot WHERE name = ?1");
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut rows = statement.query([name])?;
@@ -539,7 +565,7 @@ impl Reader {
 
     /// What is live or kept by a snapshot, in the places where it was said, but for what we put there ourselves
     /// and what the user took back.
-    pub(crate) fn said_in(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
+    pub(crate) fn said_in(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreFault> {
         let mut live = self.conn.prepare_cached(&self.variants.live)?;
         let live = live.query_map([id.as_str()], |row| row.get(0))?;
         let mut known = live.collect::<rusqlite::Result<HashSet<i64>>>()?;
@@ -567,14 +593,14 @@ impl Reader {
     }
 
     /// The ids in a snapshot's list, in order.
-    pub(crate) fn rows_in(&self, name: &str) -> Result<Option<Vec<i64>>, Fault> {
+    pub(crate) fn rows_in(&self, name: &str) -> Result<Option<Vec<i64>>, StoreFault> {
         let sql = "SELECT rows FROM tl_snapshot WHERE name = ?1";
         let mut statement = self.conn.prepare_cached(sql)?;
         let text: Option<String> = statement.query_row([name], |row| row.get(0)).optional()?;
         text.map(|text| envelope::numbers(&text).map_err(malformed("a snapshot"))).transpose()
     }
 
-    pub(crate) fn promoted_by(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, Fault> {
+    pub(crate) fn promoted_by(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, StoreFault> {
         let found = self.snapshots_of(id)?.into_iter().find(|found| found.operation == Some(operation));
         Ok(found.map(|found| Promoted {
             snapshot: found.name,
@@ -591,7 +617,7 @@ impl Reader {
 const COLUMNS: &str = "name, session, view, operation, at, kind, json_array_length(rows), messages_before,
                        messages_after, tokens_before, tokens_after, remark";
 
-fn described(row: &Row<'_>) -> Result<SnapshotSummary, Fault> {
+fn described(row: &Row<'_>) -> Result<SnapshotSummary, StoreFault> {
     Ok(SnapshotSummary {
         name: row.get(0)?,
         session: session_id(&row.get::<_, String>(1)?)?,

@@ -8,7 +8,7 @@
 use crate::column_variants::ColumnVariants;
 use crate::commit::Effects;
 use crate::envelope;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::inbox::{InboxRow, unread};
 use crate::open::Home;
 use crate::read::ACCIDENTAL_ENDS;
@@ -28,18 +28,18 @@ use throughline_core::turn::{Step, Usage};
 
 /// What others have done to a session that its owner does not know of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum ForeignNews {
     None,
     Foreign,
 }
 
-pub(crate) struct Scribe<'a> {
+pub(crate) struct CommitWriter<'a> {
     pub conn: &'a Connection,
     pub variants: &'a ColumnVariants,
     pub home: &'a Home,
     pub effects: Effects,
     pub rows: &'a mut NextRow,
-    news: News,
+    news: ForeignNews,
 }
 
 /// What the session's row said before.
@@ -55,7 +55,7 @@ pub(crate) struct Prior {
 }
 
 /// What one commit is about to leave behind, gathered while its acts are gone through.
-pub(crate) struct Change<'a> {
+pub(crate) struct SessionChange<'a> {
     pub state: &'a Session,
     pub at: Time,
     pub prior: Option<Prior>,
@@ -84,7 +84,7 @@ pub(crate) struct Change<'a> {
     pub model: Option<&'a str>,
 }
 
-impl<'a> Change<'a> {
+impl<'a> SessionChange<'a> {
     pub fn of(state: &'a Session, at: Time, prior: Option<Prior>) -> Self {
         let (steps, last_row, adopted) =
             prior.as_ref().map_or((0, 0, 0), |prior| (prior.steps, prior.last_row, prior.adopted));
@@ -146,18 +146,18 @@ impl<'a> Change<'a> {
     }
 }
 
-impl<'a> Scribe<'a> {
+impl<'a> CommitWriter<'a> {
     pub fn new(
         conn: &'a Connection,
         variants: &'a ColumnVariants,
         home: &'a Home,
         rows: &'a mut NextRow,
-        news: News,
+        news: ForeignNews,
     ) -> Self {
         Self { conn, variants, home, effects: Effects::default(), rows, news }
     }
 
-    pub fn write(&mut self, commit: &Commit) -> Result<Committed, Fault> {
+    pub fn write(&mut self, commit: &Commit) -> Result<Committed, StoreFault> {
         match commit {
             Commit::Session { expect, state, acts, at } => return self.session(*expect, state, acts, *at),
             Commit::Delivery { key, boot, change, at } => self.delivery(key, *boot, change, *at)?,
@@ -183,15 +183,15 @@ impl<'a> Scribe<'a> {
         state: &Session,
         acts: &[Act],
         at: Time,
-    ) -> Result<Committed, Fault> {
+    ) -> Result<Committed, StoreFault> {
         let birth = acts.iter().find_map(|act| match act {
             Act::Open(birth) => Some(birth.as_ref()),
             _ => None,
         });
         let prior = self.fenced(expect, &state.id, birth.is_some())?;
-        let mut change = Change::of(state, at, prior);
+        let mut change = SessionChange::of(state, at, prior);
         self.begin(&mut change, birth, acts)?;
-        let mut committed = Committed { foreign: self.news == News::Foreign, ..Committed::default() };
+        let mut committed = Committed { foreign: self.news == ForeignNews::Foreign, ..Committed::default() };
         for (place, act) in acts.iter().enumerate() {
             match act {
                 Act::Append(message) => {
@@ -232,7 +232,7 @@ impl<'a> Scribe<'a> {
         Ok(committed)
     }
 
-    fn act<'b>(&mut self, change: &mut Change<'b>, act: &'b Act) -> Result<(), Fault> {
+    fn act<'b>(&mut self, change: &mut SessionChange<'b>, act: &'b Act) -> Result<(), StoreFault> {
         match act {
             // Where the whole list is known.
             Act::Open(_)
@@ -302,7 +302,7 @@ impl<'a> Scribe<'a> {
     }
 
     /// Words that a call waited for are its result: they have no row of their own.
-    fn answers_a_question(&mut self, change: &mut Change<'_>, inputs: &[Seq]) {
+    fn answers_a_question(&mut self, change: &mut SessionChange<'_>, inputs: &[Seq]) {
         for seq in inputs {
             change.inbox(*seq).answers = Some(change.steps);
         }
@@ -312,7 +312,12 @@ impl<'a> Scribe<'a> {
     // ---------------------------------------------------------------------------- its beginning
 
     /// The session's row, if the caller's generation is still its generation.
-    fn fenced(&mut self, expect: Generation, id: &SessionId, opens: bool) -> Result<Option<Prior>, Fault> {
+    fn fenced(
+        &mut self,
+        expect: Generation,
+        id: &SessionId,
+        opens: bool,
+    ) -> Result<Option<Prior>, StoreFault> {
         let prior = self
             .conn
             .prepare_cached(
@@ -342,7 +347,7 @@ impl<'a> Scribe<'a> {
     }
 
     /// A session that Hermes deleted leaves nothing of ours behind, but for the keys it has seen.
-    pub(crate) fn forget_deleted(&mut self, id: &str) -> Result<bool, Fault> {
+    pub(crate) fn forget_deleted(&mut self, id: &str) -> Result<bool, StoreFault> {
         let there = self.conn.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([id])?;
         if there {
             return Ok(false);
@@ -378,12 +383,12 @@ impl<'a> Scribe<'a> {
 
     fn begin<'b>(
         &mut self,
-        change: &mut Change<'b>,
+        change: &mut SessionChange<'b>,
         birth: Option<&'b Birth>,
         acts: &'b [Act],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let accepts = acts.iter().any(|act| matches!(act, Act::Accept(_)));
-        if birth.is_none() && accepts && self.news == News::Foreign {
+        if birth.is_none() && accepts && self.news == ForeignNews::Foreign {
             self.refuse_if_ended(change)?;
         }
         match (birth, &change.prior) {
@@ -396,12 +401,17 @@ impl<'a> Scribe<'a> {
             (None, Some(prior)) if prior.generation != change.state.generation.0 as i64 => {
                 self.adopt_rows(change)
             }
-            (None, Some(_)) if self.news == News::Foreign => self.adopt_rows(change),
+            (None, Some(_)) if self.news == ForeignNews::Foreign => self.adopt_rows(change),
             (None, Some(_)) => Ok(()),
         }
     }
 
-    fn open<'b>(&mut self, change: &mut Change<'b>, birth: &'b Birth, acts: &'b [Act]) -> Result<(), Fault> {
+    fn open<'b>(
+        &mut self,
+        change: &mut SessionChange<'b>,
+        birth: &'b Birth,
+        acts: &'b [Act],
+    ) -> Result<(), StoreFault> {
         // The prompt is frozen in the same commit, and belongs to the new row.
         let prompt = acts.iter().find_map(|act| match act {
             Act::Freeze { prompt, .. } => Some(prompt.as_ref()),
@@ -409,7 +419,7 @@ impl<'a> Scribe<'a> {
         });
         let chat = birth.chat.as_ref();
         let origin = chat.and_then(|chat| chat.origin.as_ref()).map(JsonText::as_str);
-        let place = Place::of(origin);
+        let place = OriginPlace::of(origin);
         let started = change.at.as_seconds();
         let id = change.id();
         let parent = self.parent(birth)?;
@@ -450,33 +460,33 @@ impl<'a> Scribe<'a> {
         }
     }
 
-    fn forget_statelessness(&self, id: &str) -> Result<(), Fault> {
+    fn forget_statelessness(&self, id: &str) -> Result<(), StoreFault> {
         let sql = "UPDATE sessions SET model_config = NULL WHERE id = ?1 AND model_config = ?2";
         self.conn.prepare_cached(sql)?.execute([id, STATELESS])?;
         Ok(())
     }
 
     /// The session that this one works for, as far as Hermes' row can refer to it.
-    fn parent<'b>(&self, birth: &'b Birth) -> Result<Option<&'b str>, Fault> {
+    fn parent<'b>(&self, birth: &'b Birth) -> Result<Option<&'b str>, StoreFault> {
         let Some(parent) = &birth.parent else { return Ok(None) };
         let sql = "SELECT 1 FROM sessions WHERE id = ?1";
         Ok(self.conn.prepare_cached(sql)?.exists([parent.as_str()])?.then_some(parent.as_str()))
     }
 
     /// A session that Hermes made becomes ours. What it ended by mistake goes on.
-    fn take_over(&mut self, id: &str) -> Result<(), Fault> {
+    fn take_over(&mut self, id: &str) -> Result<(), StoreFault> {
         let [one, other] = ACCIDENTAL_ENDS;
         let sql =
             "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1 AND end_reason IN (?2, ?3)";
         self.conn.prepare_cached(sql)?.execute([id, one, other])?;
         match self.conn.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([id])? {
             true => Ok(()),
-            false => Err(Fault::Malformed(format!("nobody has begun session {id}"))),
+            false => Err(StoreFault::Malformed(format!("nobody has begun session {id}"))),
         }
     }
 
     /// Others ended or deleted the session while its owner took in a message, which belongs elsewhere.
-    fn refuse_if_ended(&self, change: &Change<'_>) -> Result<(), Fault> {
+    fn refuse_if_ended(&self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let [one, other] = ACCIDENTAL_ENDS;
         let sql = "SELECT 1 FROM sessions WHERE id = ?1 AND (ended_at IS NULL OR end_reason IN (?2, ?3))";
         if self.conn.prepare_cached(sql)?.exists([change.id(), one, other])? {
@@ -486,7 +496,7 @@ impl<'a> Scribe<'a> {
         Err(StoreError::Fenced { session: change.state.id.clone(), current }.into())
     }
 
-    fn adopt_rows(&mut self, change: &mut Change<'_>) -> Result<(), Fault> {
+    fn adopt_rows(&mut self, change: &mut SessionChange<'_>) -> Result<(), StoreFault> {
         let sql = "SELECT COALESCE(max(id), 0), count(*) FROM messages WHERE session_id = ?1 AND id > ?2";
         let (last, count): (i64, i64) = self
             .conn
@@ -495,12 +505,17 @@ impl<'a> Scribe<'a> {
         change.last_row = change.last_row.max(last);
         change.adopted += count;
         if count > 0 {
-            self.news = News::Foreign;
+            self.news = ForeignNews::Foreign;
         }
         Ok(())
     }
 
-    fn freeze(&mut self, change: &mut Change<'_>, prompt: &str, layer: Option<Digest>) -> Result<(), Fault> {
+    fn freeze(
+        &mut self,
+        change: &mut SessionChange<'_>,
+        prompt: &str,
+        layer: Option<Digest>,
+    ) -> Result<(), StoreFault> {
         change.layer = layer;
         let sql = "UPDATE sessions SET system_prompt = ?2 WHERE id = ?1 AND system_prompt IS NOT ?2";
         self.conn.prepare_cached(sql)?.execute([change.id(), prompt])?;
@@ -511,7 +526,7 @@ impl<'a> Scribe<'a> {
 
     // ------------------------------------------------------------------------------------ state
 
-    fn state(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    fn state(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let state = change.state;
         let (phase, turn, stage) = match &state.phase {
             Phase::Idle => (0, None, None),
@@ -568,7 +583,7 @@ impl<'a> Scribe<'a> {
         Ok(())
     }
 
-    pub fn note(&self, session: Option<&str>, name: &str, detail: &str, at: Time) -> Result<(), Fault> {
+    pub fn note(&self, session: Option<&str>, name: &str, detail: &str, at: Time) -> Result<(), StoreFault> {
         note(self.conn, session, name, detail, at)
     }
 }
@@ -580,7 +595,7 @@ pub(crate) fn note(
     name: &str,
     detail: &str,
     at: Time,
-) -> Result<(), Fault> {
+) -> Result<(), StoreFault> {
     let sql = "INSERT INTO tl_event (at, session, name, detail) VALUES (?1, ?2, ?3, ?4)";
     conn.prepare_cached(sql)?.execute(params![at.0, session, name, detail])?;
     let sql = "INSERT INTO tl_count (name, n) VALUES (?1, 1) ON CONFLICT(name) DO UPDATE SET n = n + 1";
@@ -599,12 +614,12 @@ fn helper_marker(parent: &SessionId) -> String {
 
 /// Where in a chat a session lies, out of its origin in Hermes' form.
 #[derive(Default)]
-struct Place {
+struct OriginPlace {
     chat_id: Option<String>,
     thread_id: Option<String>,
 }
 
-impl Place {
+impl OriginPlace {
     fn of(origin: Option<&str>) -> Self {
         let parsed = origin.and_then(|origin| serde_json::from_str::<serde_json::Value>(origin).ok());
         let text = |name: &str| {

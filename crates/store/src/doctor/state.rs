@@ -2,7 +2,7 @@
 
 use super::{EACH_MAX, Finding, Kind, Look, Mended, ROWS_MAX, Remedy, counted};
 use crate::check;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use rusqlite::params;
 use std::collections::{BTreeMap, HashSet};
 use throughline_core::id::SNAPSHOT_INFIX;
@@ -16,7 +16,7 @@ const TOLD_ELSEWHERE: &[&str] =
 
 impl Look<'_> {
     /// SQLite's own opinion, and our invariants.
-    pub(super) fn damage(&self) -> Result<Vec<Finding>, Fault> {
+    pub(super) fn damage(&self) -> Result<Vec<Finding>, StoreFault> {
         let (conn, shape) = (&self.reader.conn, &self.reader.variants);
         let (broken, unreadable) = check::of_ours(conn, shape, TOLD_ELSEWHERE)?;
         let damage = match check::damage(conn, shape) {
@@ -55,7 +55,7 @@ impl Look<'_> {
         Ok(found)
     }
 
-    fn rows_without_session(&self) -> Result<Vec<Finding>, Fault> {
+    fn rows_without_session(&self) -> Result<Vec<Finding>, StoreFault> {
         let sql = "SELECT m.session_id, count(*), min(m.id) FROM messages m
                    WHERE m.session_id NOT IN (SELECT id FROM sessions) GROUP BY m.session_id LIMIT ?1";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
@@ -77,7 +77,7 @@ impl Look<'_> {
         Ok(found)
     }
 
-    pub(super) fn found_sessions(&self, finding: &Finding) -> Result<Mended, Fault> {
+    pub(super) fn found_sessions(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         let session = finding.subject();
         let (source, parent, reason) = match session.split_once(SNAPSHOT_INFIX) {
             Some((owner, _)) => ("tool", Some(owner), "snapshot"),
@@ -95,7 +95,7 @@ impl Look<'_> {
     }
 
     /// Flags and locks.
-    pub(super) fn states(&self) -> Result<Vec<Finding>, Fault> {
+    pub(super) fn states(&self) -> Result<Vec<Finding>, StoreFault> {
         let can = &self.reader.variants.can;
         let mut found = Vec::new();
         found.extend(self.finalised_alive()?);
@@ -135,7 +135,7 @@ impl Look<'_> {
     ///
     /// - `/resume` opened it again, and left the mark of its row
     /// - what waited to be resumed after a restart went on, although it had ended
-    fn finalised_alive(&self) -> Result<Vec<Finding>, Fault> {
+    fn finalised_alive(&self) -> Result<Vec<Finding>, StoreFault> {
         let mut marked = HashSet::new();
         if self.reader.variants.can.has_expiry_finalized {
             let sql = "SELECT id FROM sessions WHERE expiry_finalized = 1 AND ended_at IS NULL";
@@ -173,13 +173,13 @@ impl Look<'_> {
         Ok(found.collect())
     }
 
-    fn ids(&self, sql: &str) -> Result<Vec<String>, Fault> {
+    fn ids(&self, sql: &str) -> Result<Vec<String>, StoreFault> {
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let ids = statement.query_map([EACH_MAX as i64], |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn stale_locks(&self) -> Result<Vec<Finding>, Fault> {
+    fn stale_locks(&self) -> Result<Vec<Finding>, StoreFault> {
         let sql = "SELECT session_id, holder, expires_at FROM compression_locks ORDER BY session_id";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
@@ -200,7 +200,7 @@ impl Look<'_> {
         Ok(found)
     }
 
-    pub(super) fn release_lock(&self, finding: &Finding) -> Result<Mended, Fault> {
+    pub(super) fn release_lock(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         // Somebody may have taken it meanwhile.
         if !self.stale_locks()?.iter().any(|stale| stale.subject() == finding.subject()) {
             return Ok(Mended::Unneeded);

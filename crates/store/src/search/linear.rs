@@ -31,16 +31,18 @@ fn p31_text_functions_are_linear() {
         ("search::like_pattern", |text| _ = like_pattern(text)),
         ("search::excerpt", |text| _ = excerpt(text, &terms(text))),
         ("search::ranked", |text| _ = ranked(vec![found(text), found("a")], &terms(text))),
-        ("matcher::Index::query", |text| _ = Index::query(&[text.to_owned()])),
-        ("matcher::Index::matches of words", |text| {
-            terms(text).into_iter().for_each(|term| _ = black_box(Index::Words.matches(text, &[term])));
+        ("matcher::TextIndex::query", |text| _ = TextIndex::query(&[text.to_owned()])),
+        ("matcher::TextIndex::matches of words", |text| {
+            terms(text).into_iter().for_each(|term| _ = black_box(TextIndex::Words.matches(text, &[term])));
         }),
-        ("matcher::Index::matches of its half", |text| {
+        ("matcher::TextIndex::matches of its half", |text| {
             let half = format!("{}b", &text[..text.floor_char_boundary(text.len() / 2)]);
-            _ = black_box(Index::Words.matches(text, &[half]));
+            _ = black_box(TextIndex::Words.matches(text, &[half]));
         }),
-        ("matcher::Index::matches of trigrams", |text| {
-            terms(text).into_iter().for_each(|term| _ = black_box(Index::Trigrams.matches(text, &[term])));
+        ("matcher::TextIndex::matches of trigrams", |text| {
+            terms(text)
+                .into_iter()
+                .for_each(|term| _ = black_box(TextIndex::Trigrams.matches(text, &[term])));
         }),
     ]);
 }
