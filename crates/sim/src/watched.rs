@@ -18,7 +18,7 @@ use throughline_core::route::Match;
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, review};
 use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
-use throughline_store::{Durability, FileSystem, Home, Writer};
+use throughline_store::{Durability, FileSystem, Home, StoreWriter};
 
 /// Opens the real store on a simulated disk.
 pub fn open_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Box<dyn Store>, StoreError> {
@@ -26,7 +26,7 @@ pub fn open_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Box<dyn
 }
 
 /// The same, for a command that does what no gateway does.
-pub fn writer_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Writer, StoreError> {
+pub fn writer_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<StoreWriter, StoreError> {
     let home = Home {
         database: "state.db".into(),
         sessions: None,

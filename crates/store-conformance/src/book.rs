@@ -108,7 +108,7 @@ impl SessionBook {
         let after = replacement.after.map_or(0, |row| self.upto(row));
         let cut = self.upto(replacement.cut);
         assert_eq!(cut - after, replacement.replaced, "the machine knows its rows");
-        // Whatever stands behind an older summary is as it was said.
+        // What stands behind an older summary is as it was said.
         let last_summary = self.view.iter().rposition(|shown| matches!(shown, ViewRow::Summary(_)));
         let end = cut.max(last_summary.map_or(0, |nth| nth + 1));
         self.keep(snapshot, end);

@@ -84,11 +84,11 @@ pub enum StoryMove {
         place: u8,
         repeatable: u8,
     },
-    /// Somebody commits with the generation of an earlier owner.
+    /// An earlier owner commits with its old generation.
     Trespasses {
         place: u8,
     },
-    /// Somebody looks whether there is something to compress.
+    /// The gateway surveys what there is to compress.
     Surveys {
         place: u8,
         how: u8,
@@ -107,12 +107,12 @@ pub enum StoryMove {
         place: u8,
         which: u8,
     },
-    /// Somebody orders what has to be looked up first.
+    /// A person orders what has to be looked up first.
     DeferredCommands {
         place: u8,
         what: u8,
     },
-    /// And somebody has.
+    /// And the look-up has a result.
     Finds {
         place: u8,
         how: u8,
@@ -125,7 +125,7 @@ pub enum StoryMove {
         place: u8,
         how: u8,
     },
-    /// The time of a conversation has come, or so somebody thinks.
+    /// The time of a conversation has come, or so the gateway thinks.
     Expires {
         place: u8,
         how: u8,

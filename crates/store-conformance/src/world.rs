@@ -152,7 +152,7 @@ impl StoreWorld {
         assert_eq!(broken, [] as [String; 0], "after {story:?}");
     }
 
-    /// Whoever wants a share gets one, as long as there is something left for its origin.
+    /// A message that needs a share gets one, as long as there is something left for its origin.
     pub(crate) fn share_out(&mut self) {
         for place in 0..PLACES as u8 {
             loop {
@@ -234,7 +234,10 @@ impl StoreWorld {
             StoryMove::Tends => {
                 self.flush();
                 let tended = self.store.tend(self.now).expect("a store can be tended");
-                assert!(tended.foreign.is_empty() && !tended.routes, "nobody else writes here: {tended:?}");
+                assert!(
+                    tended.foreign.is_empty() && !tended.routes,
+                    "no other process writes here: {tended:?}"
+                );
             }
             StoryMove::Reopens => self.reopen(),
             StoryMove::Batches { size } => {

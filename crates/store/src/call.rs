@@ -5,7 +5,7 @@
 
 use crate::envelope;
 use crate::fault::StoreFault;
-use crate::read::{Reader, malformed, session_id, unsigned};
+use crate::read::{StoreReader, malformed, session_id, unsigned};
 use crate::write::{CommitWriter, SessionChange};
 use rusqlite::params;
 use throughline_core::id::{Seq, SessionId, TurnId};
@@ -63,7 +63,7 @@ impl CommitWriter<'_> {
             Verdict::Granted(_) => "allowed",
             Verdict::Denied { .. } => "refused",
             Verdict::Expired => "not answered in time, or withdrawn",
-            Verdict::Unattended => "not asked: nobody could answer",
+            Verdict::Unattended => "not asked: no person could answer",
         };
         self.note(Some(change.id()), "call_resumed", &format!("call {turn}/{step}/{index}: {how}"), change.at)
     }
@@ -116,7 +116,7 @@ impl CommitWriter<'_> {
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// The open group of a step, each call as it stands.
     pub(crate) fn group(&self, session: &SessionId, number: i64, open: &str) -> Result<Group, StoreFault> {
         let mut group = Group::new(envelope::answer(open).map_err(malformed("an open answer"))?);

@@ -7,7 +7,7 @@ use crate::call;
 use crate::column_variants::ColumnVariants;
 use crate::envelope;
 use crate::fault::{StoreFault, While};
-use crate::read::{Reader, session_id};
+use crate::read::{StoreReader, session_id};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use throughline_core::history;
 use throughline_core::port::StoreError;
@@ -356,7 +356,7 @@ const CHECKS: &[InvariantCheck] = &[
     },
     InvariantCheck {
         name: "orders_wait",
-        says: "whoever ordered a compression that is not over still waits to hear of it",
+        says: "an order of a compression that is not over still waits to hear of it",
         sql: "SELECT c.session || ', operation ' || c.operation FROM tl_compression c
               JOIN tl_session t ON t.id = c.session AND t.compression = c.operation, json_each(c.orders) o
               LEFT JOIN tl_inbox i ON i.session = c.session AND i.seq = o.value
@@ -407,7 +407,7 @@ const CHECKS: &[InvariantCheck] = &[
     },
     InvariantCheck {
         name: "snapshot_unrouted",
-        says: "no chat leads to a snapshot, and nobody owns one",
+        says: "no chat leads to a snapshot, and no process owns one",
         sql: "SELECT chat FROM tl_route WHERE instr(session, '.snapshot.') > 0
               UNION ALL SELECT id FROM tl_session WHERE instr(id, '.snapshot.') > 0",
         applies: always,
@@ -614,7 +614,7 @@ const CHECKS: &[InvariantCheck] = &[
     },
     InvariantCheck {
         name: "taken_back_kept",
-        says: "what was taken back is in a snapshot, where every row is ours and nobody else took it back",
+        says: "what was taken back is in a snapshot, where every row is ours and was taken back by us",
         sql: concat!(
             "SELECT 'row ' || m.id FROM messages m JOIN sessions s ON s.id = m.session_id
              WHERE m.active = 0 AND m.compacted IS NOT 1
@@ -750,7 +750,7 @@ pub(crate) fn damage(conn: &Connection, variants: &ColumnVariants) -> Result<Vec
     Ok(faults)
 }
 
-impl Reader {
+impl StoreReader {
     /// Every invariant that does not hold, with everything that it does not hold for. With a time, only for what is
     /// not known to be older.
     pub fn breaches(&self, since: Option<Time>) -> Result<Vec<Breach>, StoreError> {
@@ -774,7 +774,7 @@ impl Reader {
     }
 
     /// How often a compression of Hermes gave a conversation another id, since then. None of our promises is broken by
-    /// it, and nobody can tell from a store whose they were: what became of those conversations is the doctor's.
+    /// it, and a store does not tell whose they were: what became of those conversations is the doctor's.
     pub fn rotations(&self, since: Option<Time>) -> Result<u64, StoreError> {
         let sql = format!(
             "SELECT count(*) FROM sessions p WHERE p.end_reason = 'compression' AND instr(p.id, '.snapshot.') = 0
@@ -837,7 +837,7 @@ impl Reader {
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// Our own columns of JSON read as what they hold.
     pub(crate) fn unreadable(&self) -> Result<Vec<Breach>, StoreFault> {
         self.readable_columns().or_else(|fault| as_damage(fault).map(|_| Vec::new()))
@@ -849,7 +849,7 @@ impl Reader {
         let upkeeps = "SELECT id, upkeep FROM tl_session WHERE upkeep IS NOT NULL";
         let summaries =
             "SELECT session || ': a summary', summary FROM tl_compression WHERE summary IS NOT NULL";
-        let mut state = Session::new(session_id("nobody")?);
+        let mut state = Session::new(session_id("none")?);
         let mut broken = self.misread(traces, |text| envelope::trace(Some(text)).is_ok())?;
         broken.extend(self.misread(rests, |text| envelope::restore_rest(&mut state, text).is_ok())?);
         broken.extend(self.misread(upkeeps, |text| envelope::upkeep(text).is_ok())?);

@@ -11,7 +11,7 @@ use crate::index;
 use crate::open::Home;
 use crate::place::{FileId, OpenFiles};
 use crate::projection::Projection;
-use crate::read::Reader;
+use crate::read::StoreReader;
 use crate::transcript::NextRow;
 use crate::write::{CommitWriter, ForeignNews};
 use rusqlite::Connection;
@@ -32,8 +32,8 @@ use throughline_core::route::Match;
 use throughline_core::time::Time;
 
 /// The one connection of a home that writes.
-pub struct Writer {
-    pub(crate) reader: Reader,
+pub struct StoreWriter {
+    pub(crate) reader: StoreReader,
     pub(crate) home: Home,
     pub(crate) foreign: ForeignWrites,
     pub(crate) projection: Projection,
@@ -54,8 +54,8 @@ pub(crate) struct Effects {
     pub routes: bool,
 }
 
-impl Writer {
-    pub(crate) fn new(reader: Reader, home: Home) -> Self {
+impl StoreWriter {
+    pub(crate) fn new(reader: StoreReader, home: Home) -> Self {
         let files = OpenFiles::of(&reader.conn, &home);
         let (foreign, projection) = (ForeignWrites::default(), Projection::default());
         Self { reader, home, foreign, projection, files, given_up: None, rescued: false }
@@ -70,7 +70,7 @@ impl Writer {
         Ok(self)
     }
 
-    /// The file that is being written, to tell it from another one of its name. None: nobody can tell.
+    /// The file that is being written, to tell it from another one of its name. None: it cannot be told.
     pub fn file(&self) -> Option<FileId> {
         self.files.database()
     }
@@ -221,7 +221,7 @@ fn again(error: &StoreError) -> StoreError {
     }
 }
 
-impl Store for Writer {
+impl Store for StoreWriter {
     fn commit(&mut self, batch: &[Commit]) -> Vec<Result<Committed, StoreError>> {
         if batch.is_empty() {
             return Vec::new();
@@ -280,7 +280,7 @@ impl Store for Writer {
     }
 }
 
-impl Read for Writer {
+impl Read for StoreWriter {
     fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError> {
         self.reader.load(id)
     }

@@ -4,7 +4,7 @@
 
 use crate::envelope;
 use crate::fault::StoreFault;
-use crate::read::{Reader, malformed, unsigned};
+use crate::read::{StoreReader, malformed, unsigned};
 use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{OptionalExtension, params};
 use std::sync::Arc;
@@ -149,8 +149,8 @@ fn orders_text(operation: &Operation) -> Option<String> {
     (!operation.orders.is_empty()).then(|| envelope::numbers_text(orders))
 }
 
-impl Reader {
-    /// The operation that a state points to. Whoever waits to hear of it waits for nothing else: those
+impl StoreReader {
+    /// The operation that a state points to. An order that waits to hear of it waits for nothing else: those
     /// inputs are taken out of `waiting`.
     pub(crate) fn operation(
         &self,

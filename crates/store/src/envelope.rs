@@ -2,7 +2,7 @@
 //! a call stands, what a compression is about to put in place, and the parts of a state that are
 //! mostly as at first.
 //!
-//! Each `Stored…` type of this module is a form: its definition is the format of a column. Whatever is
+//! Each `Stored…` type of this module is a form: its definition is the format of a column. What is
 //! written here is read back equal. JSON that only passes through is kept as a string inside ours,
 //! because a parser may change its numbers or its order. Fields that are absent are left out, and read
 //! as they are by default: what an older program wrote is read that way, too. The place of an input in

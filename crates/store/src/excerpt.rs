@@ -4,18 +4,18 @@
 
 use crate::fault::StoreFault;
 use crate::lineage::owner;
-use crate::read::{Reader, session_id, stored_message, unsigned};
+use crate::read::{StoreReader, session_id, stored_message, unsigned};
 use rusqlite::{OptionalExtension, Params, params};
 use throughline_core::id::RowId;
 use throughline_core::message::Message;
 use throughline_core::port::{Anchor, Excerpt};
 
-/// Nobody reads more at once, and a tool's result must hold it.
+/// A reader needs no more at once, and a tool's result must hold it.
 const ROWS_MAX: usize = 200;
 
 type ExcerptRows = Vec<(RowId, Message)>;
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn passage(&self, anchor: &Anchor) -> Result<Option<Excerpt>, StoreFault> {
         let Some(place) = self.holder_of(anchor.row)? else { return Ok(None) };
         let Ok(session) = session_id(owner(&place)) else { return Ok(None) };

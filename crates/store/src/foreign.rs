@@ -7,9 +7,9 @@
 //! as well, Hermes' own count says in which session something was taken back.
 //!
 //! Every batch looks, inside its transaction, so that a session's owner learns with its commit of
-//! whatever stands before its own rows. The others are told when the store is tended.
+//! all that stands before its own rows. The others are told when the store is tended.
 
-use crate::commit::Writer;
+use crate::commit::StoreWriter;
 use crate::fault::StoreFault;
 use crate::read::session_id;
 use rusqlite::OptionalExtension;
@@ -120,7 +120,7 @@ impl ForeignWrites {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     pub(crate) fn begin_watching(&mut self) -> Result<(), StoreFault> {
         self.foreign.data_version = self.data_version()?;
         self.foreign.looked =
@@ -147,7 +147,7 @@ impl Writer {
     }
 
     /// What others have committed since we last looked; None if nothing. Inside a transaction that
-    /// writes, nobody can add to it until that ends.
+    /// writes, no other process can add to it until that ends.
     pub(crate) fn notice(&self) -> Result<Option<ForeignNotice>, StoreFault> {
         let data_version = self.data_version()?;
         if data_version == self.foreign.data_version {
@@ -161,7 +161,7 @@ impl Writer {
         while let Some(row) = rows.next()? {
             last = row.get(0)?;
             if !self.foreign.is_known(last) {
-                sessions.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are nobody's news
+                sessions.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are no news
             }
         }
         let rewinds = self.rewinds()?;

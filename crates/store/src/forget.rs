@@ -1,13 +1,13 @@
 //! Forgetting a person, a chat or a session: what belongs to it, and how it goes.
 //!
-//! - [`Reader::plan`] only looks. [`Writer::forget`] deletes in one transaction everything that the database has, and in
+//! - [`StoreReader::plan`] only looks. [`StoreWriter::forget`] deletes in one transaction everything that the database has, and in
 //!   the same transaction records what is still to be done outside of it (`tl_forgetting.work`) and what memory
 //!   providers are to delete (rows of `tl_retention`). A process that is killed at any point leaves a record that says
 //!   how far it came, and every step can be done twice
 //! - whole sessions go as when Hermes deletes them, with the sessions that worked for them and with their snapshots
 //! - in a conversation that several people share, rows stay in their places: what the person wrote is replaced by
 //!   [`REMOVED`], and so is all that follows in a turn that this person alone began. Rows of others stay as they are
-//! - [`Writer::scrub`] rewrites the index and the file, so that nothing is left in free pages or in the log
+//! - [`StoreWriter::scrub`] rewrites the index and the file, so that nothing is left in free pages or in the log
 //!
 //! - what was made of a person's words there and is not in place yet (a summary, a title) goes and is made again
 //!
@@ -17,11 +17,11 @@ mod decisions;
 #[cfg(test)]
 mod tests;
 
-use crate::commit::{Writer, run, transact};
+use crate::commit::{StoreWriter, run, transact};
 use crate::envelope;
 use crate::fault::{StoreFault, While};
 use crate::prune::CONTINUED;
-use crate::read::{Reader, session_id, text};
+use crate::read::{StoreReader, session_id, text};
 use crate::retention::turn_key;
 use decisions::{DECISIONS, Fate};
 use rusqlite::config::DbConfig;
@@ -42,25 +42,25 @@ const NOWHERE: &str = "forgotten";
 const PRIVATE: [&str; 5] = ["", "dm", "private", "im", "direct"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SubjectKind {
     Person,
     Chat,
     Session,
 }
 
-impl Kind {
+impl SubjectKind {
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Person => "person",
-            Kind::Chat => "chat",
-            Kind::Session => "session",
+            SubjectKind::Person => "person",
+            SubjectKind::Chat => "chat",
+            SubjectKind::Session => "session",
         }
     }
 }
 
 /// Who or what is to be forgotten. It is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum ForgetSubject {
     Person {
         platform: String,
         user: String,
@@ -73,12 +73,12 @@ pub enum Subject {
     Session(SessionId),
 }
 
-impl Subject {
-    pub fn kind(&self) -> Kind {
+impl ForgetSubject {
+    pub fn kind(&self) -> SubjectKind {
         match self {
-            Subject::Person { .. } => Kind::Person,
-            Subject::Chat { .. } => Kind::Chat,
-            Subject::Session(_) => Kind::Session,
+            ForgetSubject::Person { .. } => SubjectKind::Person,
+            ForgetSubject::Chat { .. } => SubjectKind::Chat,
+            ForgetSubject::Session(_) => SubjectKind::Session,
         }
     }
 
@@ -89,13 +89,15 @@ impl Subject {
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for ForgetSubject {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Subject::Person { platform, user } => write!(formatter, "{platform}:{user}"),
-            Subject::Chat { place: Some((platform, chat)), .. } => write!(formatter, "{platform}:{chat}"),
-            Subject::Chat { keys, .. } => formatter.write_str(keys.first().map_or("", String::as_str)),
-            Subject::Session(session) => write!(formatter, "{session}"),
+            ForgetSubject::Person { platform, user } => write!(formatter, "{platform}:{user}"),
+            ForgetSubject::Chat { place: Some((platform, chat)), .. } => {
+                write!(formatter, "{platform}:{chat}")
+            }
+            ForgetSubject::Chat { keys, .. } => formatter.write_str(keys.first().map_or("", String::as_str)),
+            ForgetSubject::Session(session) => write!(formatter, "{session}"),
         }
     }
 }
@@ -112,16 +114,16 @@ pub enum NotFound {
 
 /// A session that goes, and the surface that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
+pub struct FoundSession {
     pub session: SessionId,
     pub source: String,
 }
 
 /// What would go.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub subject: Subject,
-    pub sessions: Vec<Found>,
+pub struct ForgetPlan {
+    pub subject: ForgetSubject,
+    pub sessions: Vec<FoundSession>,
     /// Keys of chats that lead nowhere afterwards.
     pub chats: BTreeSet<String>,
     /// Chats of one person on their platform, as (platform, chat).
@@ -138,7 +140,7 @@ pub struct Plan {
     pub busy: Vec<String>,
 }
 
-impl Plan {
+impl ForgetPlan {
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.shared.is_empty()
     }
@@ -150,7 +152,7 @@ struct SharedMessage {
     session: String,
     seq: i64,
     turn: Option<i64>,
-    /// Nobody else's message began that turn.
+    /// No other person's message began that turn.
     is_alone: bool,
 }
 
@@ -177,13 +179,13 @@ pub struct Forgetting {
 
 // -------------------------------------------------------------------------------------- looking
 
-impl Reader {
+impl StoreReader {
     /// Who or what is meant.
-    pub fn subject(&self, kind: Kind, name: &str) -> Result<Subject, NotFound> {
+    pub fn subject(&self, kind: SubjectKind, name: &str) -> Result<ForgetSubject, NotFound> {
         let found = match kind {
-            Kind::Person => self.person(name),
-            Kind::Chat => self.chat(name),
-            Kind::Session => self.session_named(name),
+            SubjectKind::Person => self.person(name),
+            SubjectKind::Chat => self.chat(name),
+            SubjectKind::Session => self.session_named(name),
         };
         match found {
             Ok(found) => found,
@@ -191,7 +193,7 @@ impl Reader {
         }
     }
 
-    fn person(&self, name: &str) -> Result<Result<Subject, NotFound>, StoreFault> {
+    fn person(&self, name: &str) -> Result<Result<ForgetSubject, NotFound>, StoreFault> {
         let mut people: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
         let mut add = |sql: &str| -> Result<(), StoreFault> {
             let mut statement = self.conn.prepare(sql)?;
@@ -225,13 +227,15 @@ impl Reader {
         };
         let found = [exact, by_id(), by_name()].into_iter().find(|found| !found.is_empty());
         Ok(match found.unwrap_or_default().as_slice() {
-            [(platform, user)] => Ok(Subject::Person { platform: platform.clone(), user: user.clone() }),
+            [(platform, user)] => {
+                Ok(ForgetSubject::Person { platform: platform.clone(), user: user.clone() })
+            }
             [] => Err(NotFound::Unknown(people.keys().map(full).collect())),
             several => Err(NotFound::Ambiguous(several.iter().map(full).collect())),
         })
     }
 
-    fn chat(&self, name: &str) -> Result<Result<Subject, NotFound>, StoreFault> {
+    fn chat(&self, name: &str) -> Result<Result<ForgetSubject, NotFound>, StoreFault> {
         let mut known: BTreeSet<String> = BTreeSet::new();
         let mut places: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
         let mut keys = vec!["SELECT chat FROM tl_route"];
@@ -258,23 +262,25 @@ impl Reader {
         let full = |(platform, chat): &(String, String)| format!("{platform}:{chat}");
         if known.contains(name) {
             let keys = BTreeSet::from([name.to_owned()]);
-            return Ok(Ok(Subject::Chat { keys, place: None }));
+            return Ok(Ok(ForgetSubject::Chat { keys, place: None }));
         }
         let mut found: Vec<_> = places.iter().filter(|(place, _)| full(place) == name).collect();
         if found.is_empty() {
             found = places.iter().filter(|((_, chat), _)| chat == name).collect();
         }
         Ok(match found.as_slice() {
-            [(place, keys)] => Ok(Subject::Chat { keys: (*keys).clone(), place: Some((*place).clone()) }),
+            [(place, keys)] => {
+                Ok(ForgetSubject::Chat { keys: (*keys).clone(), place: Some((*place).clone()) })
+            }
             [] => Err(NotFound::Unknown(places.keys().map(full).chain(known).collect())),
             several => Err(NotFound::Ambiguous(several.iter().map(|(place, _)| full(place)).collect())),
         })
     }
 
-    fn session_named(&self, name: &str) -> Result<Result<Subject, NotFound>, StoreFault> {
+    fn session_named(&self, name: &str) -> Result<Result<ForgetSubject, NotFound>, StoreFault> {
         let there = self.conn.prepare("SELECT 1 FROM sessions WHERE id = ?1")?.exists([name])?;
         if let (true, Ok(id)) = (there, name.parse()) {
-            return Ok(Ok(Subject::Session(id)));
+            return Ok(Ok(ForgetSubject::Session(id)));
         }
         let mut statement = self.conn.prepare("SELECT id FROM sessions ORDER BY started_at DESC")?;
         let ids = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -288,18 +294,18 @@ impl Reader {
     }
 
     /// What would go.
-    pub fn plan(&self, subject: &Subject) -> Result<Plan, StoreError> {
+    pub fn plan(&self, subject: &ForgetSubject) -> Result<ForgetPlan, StoreError> {
         self.at_once(|| self.planned(subject)).while_doing("look for what would go")
     }
 
-    fn planned(&self, subject: &Subject) -> Result<Plan, StoreFault> {
+    fn planned(&self, subject: &ForgetSubject) -> Result<ForgetPlan, StoreFault> {
         let mut ids = match subject {
-            Subject::Person { platform, user } => self.sessions_of_person(platform, user)?,
-            Subject::Chat { keys, place } => self.sessions_of_chat(keys, place.as_ref())?,
-            Subject::Session(id) => BTreeSet::from([id.to_string()]),
+            ForgetSubject::Person { platform, user } => self.sessions_of_person(platform, user)?,
+            ForgetSubject::Chat { keys, place } => self.sessions_of_chat(keys, place.as_ref())?,
+            ForgetSubject::Session(id) => BTreeSet::from([id.to_string()]),
         };
         self.add_relatives(&mut ids)?;
-        let mut plan = Plan {
+        let mut plan = ForgetPlan {
             subject: subject.clone(),
             sessions: Vec::new(),
             chats: BTreeSet::new(),
@@ -313,10 +319,10 @@ impl Reader {
         let mut sources = self.conn.prepare("SELECT source FROM sessions WHERE id = ?1")?;
         for id in &ids {
             let source = sources.query_row([id], |row| row.get(0)).optional()?.unwrap_or_default();
-            plan.sessions.push(Found { session: session_id(id)?, source });
+            plan.sessions.push(FoundSession { session: session_id(id)?, source });
         }
         self.find_chats(&mut plan, &ids)?;
-        if let Subject::Person { platform, user } = subject {
+        if let ForgetSubject::Person { platform, user } = subject {
             self.find_shared(&mut plan, platform, user, &ids)?;
         }
         let sql = "SELECT id FROM sessions WHERE json_valid(model_config)
@@ -419,10 +425,10 @@ impl Reader {
     }
 
     /// Chats that lead to nothing but these sessions, and never did.
-    fn find_chats(&self, plan: &mut Plan, ids: &BTreeSet<String>) -> Result<(), StoreFault> {
+    fn find_chats(&self, plan: &mut ForgetPlan, ids: &BTreeSet<String>) -> Result<(), StoreFault> {
         let can = &self.variants.can;
         let mut candidates: BTreeSet<String> = BTreeSet::new();
-        if let Subject::Chat { keys, place } = &plan.subject {
+        if let ForgetSubject::Chat { keys, place } = &plan.subject {
             candidates.extend(keys.iter().cloned());
             plan.places.extend(place.clone());
         }
@@ -456,7 +462,7 @@ impl Reader {
                     .optional()?;
                 if let Some((source, chat, kind)) = place
                     && PRIVATE.contains(&kind.as_str())
-                    && plan.subject.kind() != Kind::Session
+                    && plan.subject.kind() != SubjectKind::Session
                 {
                     plan.places.insert((source, chat));
                 }
@@ -467,7 +473,7 @@ impl Reader {
 
     fn find_shared(
         &self,
-        plan: &mut Plan,
+        plan: &mut ForgetPlan,
         platform: &str,
         user: &str,
         ids: &BTreeSet<String>,
@@ -508,7 +514,7 @@ impl Reader {
         Ok(())
     }
 
-    fn count(&self, plan: &mut Plan) -> Result<(), StoreFault> {
+    fn count(&self, plan: &mut ForgetPlan) -> Result<(), StoreFault> {
         let counts = [
             (
                 "messages",
@@ -536,7 +542,7 @@ impl Reader {
     }
 
     /// Shows every text that would go: files of the home may be named in it.
-    pub fn texts_that_go(&self, plan: &Plan, show: &mut dyn FnMut(&str)) -> Result<(), StoreError> {
+    pub fn texts_that_go(&self, plan: &ForgetPlan, show: &mut dyn FnMut(&str)) -> Result<(), StoreError> {
         let mut look = || -> Result<(), StoreFault> {
             let sent = if self.variants.can.has_api_content { "api_content" } else { "NULL" };
             let rows = format!(
@@ -628,7 +634,7 @@ fn show_all(
 // -------------------------------------------------------------------------------------- deleting
 
 /// What a forgetting is recorded with.
-pub struct Order<'a> {
+pub struct ForgetOrder<'a> {
     pub now: Time,
     /// What is to be done outside of the database afterwards.
     pub work: &'a str,
@@ -640,9 +646,9 @@ pub struct Order<'a> {
     pub agent: &'a str,
 }
 
-impl Writer {
+impl StoreWriter {
     /// Deletes it all, in one transaction with the record of what is still to be done. Returns the record's number.
-    pub fn forget(&mut self, plan: &Plan, order: &Order<'_>) -> Result<i64, StoreError> {
+    pub fn forget(&mut self, plan: &ForgetPlan, order: &ForgetOrder<'_>) -> Result<i64, StoreError> {
         let trigger = DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER;
         let conn = &self.reader.conn;
         let had_triggers =
@@ -658,7 +664,7 @@ impl Writer {
         forgotten
     }
 
-    fn forget_all(&mut self, plan: &Plan, order: &Order<'_>) -> Result<i64, StoreFault> {
+    fn forget_all(&mut self, plan: &ForgetPlan, order: &ForgetOrder<'_>) -> Result<i64, StoreFault> {
         let reader = &self.reader;
         // In memory (temp_store), and gone with the connection.
         reader.conn.execute_batch(
@@ -756,14 +762,14 @@ impl Writer {
         done.map(drop).while_doing("record that it is forgotten")
     }
 
-    pub fn as_reader(&self) -> &Reader {
+    pub fn as_reader(&self) -> &StoreReader {
         &self.reader
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// Jobs for memory providers: each is to delete what it has of a session, or of some turns of it.
-    fn erase_outside(&self, plan: &Plan, order: &Order<'_>) -> Result<u64, StoreFault> {
+    fn erase_outside(&self, plan: &ForgetPlan, order: &ForgetOrder<'_>) -> Result<u64, StoreFault> {
         let mut jobs: BTreeMap<(String, String), ProviderDeletion> = BTreeMap::new();
         for found in &plan.sessions {
             let id = found.session.as_str();
@@ -841,7 +847,7 @@ impl Reader {
         provider: &str,
         session: &str,
         job: &ProviderDeletion,
-        order: &Order<'_>,
+        order: &ForgetOrder<'_>,
     ) -> Result<(), StoreFault> {
         let sql = "SELECT scope FROM tl_retention WHERE session = ?1 AND provider = ?2 AND erases = 0
                    ORDER BY number DESC LIMIT 1";
@@ -882,7 +888,7 @@ impl ProviderDeletion {
 }
 
 /// What goes by the name of a chat rather than by that of a session.
-fn delete_by_chat(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
+fn delete_by_chat(reader: &StoreReader, plan: &ForgetPlan) -> Result<(), StoreFault> {
     let conn = &reader.conn;
     let mut statements = vec![
         "DELETE FROM tl_route WHERE chat IN (SELECT key FROM temp.gone_chat)",
@@ -912,12 +918,12 @@ fn delete_by_chat(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
 }
 
 /// Hermes' topics in private chats of Telegram.
-fn delete_topics(conn: &Connection, plan: &Plan) -> Result<(), StoreFault> {
+fn delete_topics(conn: &Connection, plan: &ForgetPlan) -> Result<(), StoreFault> {
     for table in ["telegram_dm_topic_bindings", "telegram_dm_topic_mode"] {
         if !conn.table_exists(None, table)? {
             continue;
         }
-        if let Subject::Person { platform, user } = &plan.subject
+        if let ForgetSubject::Person { platform, user } = &plan.subject
             && platform == "telegram"
         {
             conn.execute(&format!("DELETE FROM {table} WHERE user_id = ?1"), [user])?;
@@ -929,11 +935,11 @@ fn delete_topics(conn: &Connection, plan: &Plan) -> Result<(), StoreFault> {
     Ok(())
 }
 
-/// What stays no longer refers to what goes; and a shared conversation that the person began is nobody's.
-fn unlink(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
+/// What stays no longer refers to what goes; and a shared conversation that the person began has no owner.
+fn unlink(reader: &StoreReader, plan: &ForgetPlan) -> Result<(), StoreFault> {
     let conn = &reader.conn;
     for sql in [
-        // As Hermes does it: whoever came from it comes from nowhere now.
+        // As Hermes does it: a session that came from it comes from nowhere now.
         "UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id IN (SELECT id FROM temp.gone)",
         "UPDATE tl_session SET parent = NULL WHERE parent IN (SELECT id FROM temp.gone)",
         "UPDATE tl_session SET predecessor = NULL WHERE predecessor IN (SELECT id FROM temp.gone)",
@@ -941,7 +947,7 @@ fn unlink(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
     ] {
         run(conn, sql)?;
     }
-    let Subject::Person { platform, user } = &plan.subject else { return Ok(()) };
+    let ForgetSubject::Person { platform, user } = &plan.subject else { return Ok(()) };
     let stays = "id NOT IN (SELECT id FROM temp.gone)";
     if reader.variants.can.has_origin_json {
         let sql = format!(
@@ -976,8 +982,8 @@ fn unlink(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
 /// - a topic of `/compress` and a title go if the person gave them. A title that no recorded `/title` gave is Hermes',
 ///   made of the first message: it goes if that was this person's
 /// - what a review changed is told in no record any more, if the person had spoken before it
-fn drop_derived(conn: &Connection, plan: &Plan, now: Time) -> Result<(), StoreFault> {
-    let Subject::Person { platform, user } = &plan.subject else { return Ok(()) };
+fn drop_derived(conn: &Connection, plan: &ForgetPlan, now: Time) -> Result<(), StoreFault> {
+    let ForgetSubject::Person { platform, user } = &plan.subject else { return Ok(()) };
     let sessions: BTreeSet<&str> = plan.shared.iter().map(|shared| shared.session.as_str()).collect();
     let theirs = "i.session = ?1 AND json_extract(i.envelope, '$.sender[0]') = ?2";
     // A title is stored without the spaces around it.
@@ -1012,7 +1018,7 @@ fn drop_derived(conn: &Connection, plan: &Plan, now: Time) -> Result<(), StoreFa
 }
 
 /// What the person wrote in conversations that go on, and what followed from that alone.
-fn blank(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
+fn blank(reader: &StoreReader, plan: &ForgetPlan) -> Result<(), StoreFault> {
     let conn = &reader.conn;
     for shared in &plan.shared {
         let SharedMessage { session, seq, turn, is_alone } = shared;
@@ -1042,7 +1048,7 @@ fn blank(reader: &Reader, plan: &Plan) -> Result<(), StoreFault> {
 }
 
 /// The rows from `first` to `last`, wherever they are by now: a summary may have taken the place of one.
-fn blank_rows(reader: &Reader, session: &str, first: i64, last: i64) -> Result<(), StoreFault> {
+fn blank_rows(reader: &StoreReader, session: &str, first: i64, last: i64) -> Result<(), StoreFault> {
     let conn = &reader.conn;
     let sql = "SELECT m.id, m.content, m.tool_calls FROM messages m
                LEFT JOIN tl_place p ON p.id = m.id AND p.session = ?1

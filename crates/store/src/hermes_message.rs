@@ -7,7 +7,7 @@
 use crate::envelope;
 use crate::fault::StoreFault;
 use crate::lineage::owner;
-use crate::read::{Reader, malformed, session_id, text};
+use crate::read::{StoreReader, malformed, session_id, text};
 use crate::timeline::seconds;
 use rusqlite::{OptionalExtension, params};
 use throughline_core::id::SessionId;
@@ -27,7 +27,7 @@ struct HermesMessage {
     is_live: bool,
 }
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn tell_bygone(&self, row: i64, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         let Some(bygone) = self.bygone(row)? else { return Ok(()) };
         let Ok(session) = session_id(owner(&bygone.stands_in)) else { return Ok(()) };
@@ -154,7 +154,7 @@ impl Reader {
         }
         if !bygone.is_live && !is_kept {
             let detail =
-                "it is no longer in view: a compression of Hermes archived it, or somebody took it back";
+                "it is no longer in view: a compression of Hermes archived it, or a person took it back";
             let (at, name) = (bygone.at, "set_aside".to_owned());
             story.push(Trace { at, session: session.clone(), name, detail: detail.to_owned() });
         }

@@ -5,7 +5,7 @@
 
 use crate::envelope;
 use crate::fault::StoreFault;
-use crate::read::{Reader, malformed, session_id, text, unsigned};
+use crate::read::{StoreReader, malformed, session_id, text, unsigned};
 use rusqlite::{OptionalExtension, params};
 use std::collections::BTreeMap;
 use throughline_core::home_status::{
@@ -21,7 +21,7 @@ const REPLIES_LOOKED_AT: i64 = 1_000;
 /// Where it is remembered that the operator silenced the home.
 const HALT: &str = "halt";
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn stands(&self) -> Result<HomeStatus, StoreFault> {
         let (waiting, oldest_waiting) = self.waiting()?;
         let (undelivered, oldest_undelivered) = self.oldest_reply()?;

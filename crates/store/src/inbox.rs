@@ -1,6 +1,6 @@
 //! Inbox rows: each input once, under its key, with what became of it.
 //!
-//! A key is written first and refuses the whole commit if it is known. Whatever several acts of a
+//! A key is written first and refuses the whole commit if it is known. What several acts of a
 //! commit say about one input is gathered, and becomes one statement.
 
 use crate::envelope;
@@ -204,7 +204,7 @@ impl InboxRow<'_> {
     }
 }
 
-/// Somebody would commit an input without its texts. That is a fault of the program, and loses nothing: they stay where
+/// A caller would commit an input without its texts. That is a fault of the program, and loses nothing: they stay where
 /// they are.
 pub(crate) fn unread(seq: Seq) -> StoreFault {
     StoreFault::Malformed(format!("the texts of input {seq} were not read before the commit"))

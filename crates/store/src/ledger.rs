@@ -4,7 +4,7 @@
 //! - a share that was granted is on disk
 //! - several processes write it; each write is a transaction that waits for its turn
 //! - a file that was deleted or replaced is noticed before the next write, and opened anew
-//! - what nobody has used for a month is forgotten
+//! - what was not used for a month is forgotten
 //!
 //! Deliberately absent: anything that was said.
 
@@ -20,12 +20,12 @@ use throughline_core::port::{CutChain, Post, StoreError};
 
 /// How long a writer waits for another process.
 const BUSY_MAX: Duration = Duration::from_secs(5);
-/// An origin that nobody has used for so long is over, and what was posted is not answered any more.
+/// An origin that was not used for so long is over, and what was posted is not answered any more.
 const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// `status` names so many chains.
 const CUTS_SHOWN_MAX: usize = 20;
 
-/// One process' way to the ledger. Synchronous: whoever opens it owns it.
+/// One process' way to the ledger. Synchronous: the caller that opens it owns it.
 pub struct LedgerFile {
     path: PathBuf,
     open: Option<Opened>,
@@ -45,7 +45,7 @@ fn file_id(path: &Path) -> Option<LedgerFileId> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Nobody can take an open file away here.
+/// No process can take an open file away here.
 #[cfg(not(unix))]
 fn file_id(path: &Path) -> Option<LedgerFileId> {
     path.exists().then_some((0, 0))
@@ -426,7 +426,7 @@ impl LedgerPage<'_> {
         find().while_doing("read the ledger of chains")
     }
 
-    /// Forgets what nobody has used for a month.
+    /// Forgets what was not used for a month.
     pub fn forget_old(&self) -> Result<(), StoreError> {
         let forget = || -> Result<(), StoreFault> {
             let before = self.now.0.saturating_sub(i64::try_from(KEPT_FOR.as_micros()).unwrap_or(i64::MAX));

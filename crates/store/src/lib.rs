@@ -1,6 +1,6 @@
 //! The conversation store: SQLite on a Hermes home.
 //!
-//! This crate alone knows SQL. It is synchronous: whoever opens a [`Writer`] owns it, and hands in
+//! This crate alone knows SQL. It is synchronous: the caller that opens a [`StoreWriter`] owns it, and hands in
 //! the time with every call. Hermes' tables hold the transcript and are never altered; control
 //! state lies beside them in tables named `tl_…` with their own migrations.
 //!
@@ -57,12 +57,14 @@ mod transcript;
 mod write;
 
 pub use check::Breach;
-pub use commit::Writer;
+pub use commit::StoreWriter;
 pub use copy::{Copied, CopyError, copy, inspect};
-pub use forget::{Forgetting, Found, Kind, NotFound, Order, Plan, Receipt, Subject};
+pub use forget::{
+    ForgetOrder, ForgetPlan, ForgetSubject, Forgetting, FoundSession, NotFound, Receipt, SubjectKind,
+};
 pub use home_totals::HomeTotals;
 pub use ledger::{GatewayReport, LedgerFile, LedgerPage, ProcessId, Silence, SilenceKind};
 pub use open::{Durability, FileSystem, Home, OpenError};
 pub use place::FileId;
 pub use prune::{Owed, Prunable};
-pub use read::Reader;
+pub use read::StoreReader;

@@ -1,13 +1,13 @@
 //! Of ends: what a session that ended by itself leaves behind, how far its hand-over is, who was told.
 //!
-//! - an expired session's chats lead nowhere until somebody writes in them; which session they led to,
+//! - an expired session's chats lead nowhere until a person writes in them; which session they led to,
 //!   and why it ended, is kept for the next one that begins there. Hermes' own column for a parent is
 //!   never used for that: Hermes would follow it
 //! - a record of a hand-over stays as long as its session does
 
-use crate::commit::{Writer, transact};
+use crate::commit::{StoreWriter, transact};
 use crate::fault::{StoreFault, While};
-use crate::read::{ACCIDENTAL_ENDS, Reader, session_id, stage_from, unsigned};
+use crate::read::{ACCIDENTAL_ENDS, StoreReader, session_id, stage_from, unsigned};
 use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{OptionalExtension, params};
 use throughline_core::id::{ChatKey, Epoch, SessionId};
@@ -19,7 +19,7 @@ use throughline_core::time::Time;
 use throughline_hermes::entry::{entry_from_json, entry_json};
 
 impl CommitWriter<'_> {
-    /// The session has ended, and nobody goes on in its place yet.
+    /// The session has ended, and no other goes on in its place yet.
     pub(crate) fn expire(
         &mut self,
         change: &SessionChange<'_>,
@@ -115,7 +115,7 @@ impl CommitWriter<'_> {
         self.finalise_copies(change)
     }
 
-    /// What an expired session left in Hermes' table, where nobody else has written since.
+    /// What an expired session left in Hermes' table, where no other program has written since.
     fn finalise_copies(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         if !self.variants.can.has_gateway_routing {
             return Ok(());
@@ -151,7 +151,7 @@ impl CommitWriter<'_> {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Records of sessions that are gone go with them.
     pub(crate) fn forget_handovers(&self) -> Result<(), StoreFault> {
         let conn = &self.reader.conn;
@@ -172,7 +172,7 @@ impl Writer {
     }
 }
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn handover(&self, id: &SessionId, epoch: Epoch) -> Result<Handover, StoreFault> {
         let sql = "SELECT reason, successor, attempts, not_before, parked FROM tl_finalisation
                    WHERE session = ?1 AND epoch = ?2";
@@ -201,7 +201,7 @@ impl Reader {
         Ok(handover)
     }
 
-    /// Hermes has handed over a session that nobody of ours has owned.
+    /// Hermes has handed over a session that we never owned.
     pub(crate) fn is_finalised_by_hermes(&self, id: &SessionId) -> Result<bool, StoreFault> {
         let of_row = match self.variants.can.has_expiry_finalized {
             true => "EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND expiry_finalized = 1)",

@@ -1,11 +1,11 @@
 //! Which sessions belong together, and whose they are.
 //!
 //! Hermes splits a conversation when it compresses, branches or delegates, and links the parts to
-//! where they came from. Whoever looks for something sees one conversation. Whose it is decides the
+//! where they came from. A search shows one conversation. Whose it is decides the
 //! session itself, never a part of its name.
 
 use crate::fault::StoreFault;
-use crate::read::{Reader, session_id};
+use crate::read::{StoreReader, session_id};
 use rusqlite::{Params, params};
 use std::collections::HashSet;
 use throughline_core::id::{SNAPSHOT_INFIX, SessionId};
@@ -26,7 +26,7 @@ pub(crate) fn owner(session: &str) -> &str {
     session.split_once(SNAPSHOT_INFIX).map_or(session, |(owner, _)| owner)
 }
 
-impl Reader {
+impl StoreReader {
     /// Where a conversation began.
     pub(crate) fn root_of(&self, session: &str) -> Result<SessionId, StoreFault> {
         let sql = "WITH RECURSIVE up(id, depth) AS (

@@ -5,7 +5,7 @@
 
 use crate::fault::StoreFault;
 use crate::lineage::HELPER;
-use crate::read::{Reader, text, unsigned};
+use crate::read::{StoreReader, text, unsigned};
 use crate::snapshot::names_of;
 use rusqlite::{Row, params};
 use std::collections::HashSet;
@@ -27,7 +27,7 @@ const BRANCHED_OFF: &str = "(s.source IN ('tool', 'subagent') OR
 pub(crate) const LIMIT_DEFAULT: usize = 100;
 const PREVIEW_CHARS: usize = 60;
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn list(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreFault> {
         let limit = if filter.limit == 0 { LIMIT_DEFAULT } else { filter.limit };
         let mut skip = filter.offset;

@@ -4,11 +4,11 @@
 //! damaged, or is newer than we know is left as it was found, with a sentence about what to do.
 
 use crate::column_variants::ColumnVariants;
-use crate::commit::Writer;
+use crate::commit::StoreWriter;
 use crate::fault::While;
 use crate::filesystem;
 use crate::place::{self, FileId};
-use crate::read::Reader;
+use crate::read::StoreReader;
 use crate::seen;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
@@ -32,7 +32,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/009.sql"),
 ];
 
-/// Hermes' own writes take milliseconds; whoever holds the lock longer than this is stuck.
+/// Hermes' own writes take milliseconds; a process that holds the lock longer than this is stuck.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Every statement of a turn, and some more.
 const STATEMENTS_KEPT: usize = 96;
@@ -163,7 +163,7 @@ impl From<OpenError> for StoreError {
 /// What holds for every connection of the process.
 ///
 /// - SQLite counts every byte it asks for, behind one lock: the readers and writers of all homes would wait for each
-///   other there. Nobody reads these counts
+///   other there. No code reads these counts
 /// - a connection takes memory for twenty pages at once, and for as long as it is open: of hundreds of homes at rest
 ///   that is most of what they hold. Pages are taken one by one instead
 /// - and 48 KB for small things, of which one at rest needs next to nothing: it gets a sixth of that
@@ -220,7 +220,7 @@ impl Home {
     }
 
     /// The one writer of this home. An empty place becomes a home that Hermes can open, too.
-    pub fn writer(&self, now: Time) -> Result<Writer, OpenError> {
+    pub fn writer(&self, now: Time) -> Result<StoreWriter, OpenError> {
         self.refuse_unsafe_filesystem()?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -242,20 +242,20 @@ impl Home {
             off.map_err(|error| self.sorted(error))?;
         }
         self.finish_routes(&conn)?;
-        let writer = Writer::new(Reader { conn, variants }, self.clone());
+        let writer = StoreWriter::new(StoreReader { conn, variants }, self.clone());
         writer.adopted(now).map_err(|error| self.store_error(error))
     }
 
     /// The writer of the same file once more. Where that is gone, nothing is made in its place.
-    pub fn writer_of(&self, file: FileId, now: Time) -> Result<Writer, OpenError> {
+    pub fn writer_of(&self, file: FileId, now: Time) -> Result<StoreWriter, OpenError> {
         match place::file_id(&self.database) {
             Ok(Some(found)) if found == file => self.writer(now),
             _ => Err(OpenError::Displaced(self.database.clone())),
         }
     }
 
-    /// A reader beside the writer, or beside nobody. It never changes the file.
-    pub fn reader(&self) -> Result<Reader, OpenError> {
+    /// A reader, with or without a writer beside it. It never changes the file.
+    pub fn reader(&self) -> Result<StoreReader, OpenError> {
         if self.vfs.is_none() && !self.database.exists() {
             return Err(OpenError::Missing(self.database.clone()));
         }
@@ -271,12 +271,12 @@ impl Home {
             found if found < MIGRATIONS.len() => return Err(OpenError::OlderOwner(self.database.clone())),
             _ => {}
         }
-        Ok(Reader { conn, variants })
+        Ok(StoreReader { conn, variants })
     }
 
     /// To repair a home that this process has claimed: as a writer, but nothing is taken over from Hermes
     /// first, and Hermes' triggers stay on, because a repair changes rows that it wrote.
-    pub(crate) fn mending(&self, now: Time) -> Result<Reader, OpenError> {
+    pub(crate) fn mending(&self, now: Time) -> Result<StoreReader, OpenError> {
         self.refuse_unsafe_filesystem()?;
         if self.vfs.is_none() && !self.database.exists() {
             return Err(OpenError::Missing(self.database.clone()));
@@ -289,7 +289,7 @@ impl Home {
         self.switch_to_log(&conn)?;
         self.migrate(&conn)?;
         self.set_baseline(&conn, now)?;
-        Ok(Reader { conn, variants })
+        Ok(StoreReader { conn, variants })
     }
 
     fn refuse_unsafe_filesystem(&self) -> Result<(), OpenError> {
@@ -348,7 +348,7 @@ impl Home {
                 self.prepare(&conn)?;
                 Ok(conn)
             }
-            _ => Ok(conn), // whatever else is wrong is found when it is inspected
+            _ => Ok(conn), // the inspection finds any other fault
         }
     }
 
@@ -445,7 +445,7 @@ impl Home {
         conn.query_row(sql, [], |_| Ok(())).map_err(|error| self.sorted(error))
     }
 
-    /// Hermes' whole schema in one transaction, unless somebody was quicker.
+    /// Hermes' whole schema in one transaction, unless another process was quicker.
     fn found(&self, conn: &Connection) -> Result<ColumnVariants, OpenError> {
         let founded = in_one_transaction(conn, || {
             let empty: bool =
@@ -465,7 +465,7 @@ impl Home {
         if known >= MIGRATIONS.len() {
             return Ok(());
         }
-        // All of them or none: whoever is killed in between must not leave a home that nobody can only read.
+        // All of them or none: a process that is killed in between must not leave a home that no reader opens.
         let migrated = in_one_transaction(conn, || {
             MIGRATIONS.iter().skip(known).try_for_each(|migration| conn.execute_batch(migration))?;
             let record = "INSERT INTO tl_meta (key, value) VALUES ('schema', ?1)
@@ -555,7 +555,7 @@ fn resolved(path: &Path) -> PathBuf {
     absolute
 }
 
-/// A file that nobody changes, and that is read without a log.
+/// A file that no process changes, and that is read without a log.
 pub(crate) fn unchanging(path: &Path) -> String {
     format!("file:{}?immutable=1", percent_encoded(path))
 }

@@ -74,7 +74,7 @@ impl CommitWriter<'_> {
         }
         match (changed, to) {
             (1, _) => Ok(()),
-            // Whoever is about to send must not: it is settled, or was never written.
+            // The sender must not send: the reply is settled, or was never written.
             (_, DeliveryChange::Attempting { .. }) => {
                 Err(StoreFault::Malformed(format!("reply {key} does not wait to be sent")))
             }

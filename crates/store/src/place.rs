@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use throughline_core::port::StoreError;
 
-/// A file, whatever it is called. Windows lets nobody delete or replace one that is open, so there is nothing to tell
+/// A file under any name. Windows lets no process delete or replace one that is open, so there is nothing to tell
 /// apart there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
@@ -101,15 +101,15 @@ impl Displaced {
         let path = self.path.display();
         let why = match &self.state {
             NameState::Gone if self.is_database => format!(
-                "{path} was deleted or moved away while the gateway ran. Whatever is written now would be lost, so nothing \
+                "{path} was deleted or moved away while the gateway ran. What is written now would be lost, so nothing \
                  more is accepted. Put the file back, or restore a backup, and start the gateway again"
             ),
             NameState::Replaced if self.is_database => format!(
-                "{path} was replaced by another file while the gateway ran. Whatever is written now would be lost, so \
+                "{path} was replaced by another file while the gateway ran. What is written now would be lost, so \
                  nothing more is accepted. Start the gateway again to go on with the file that is there now"
             ),
             NameState::Gone | NameState::Replaced => format!(
-                "{path} was deleted or replaced while the gateway ran, and belongs to the database beside it. Whatever is \
+                "{path} was deleted or replaced while the gateway ran, and belongs to the database beside it. What is \
                  written now could be lost, so nothing more is accepted. What was in it is kept: start the gateway again, \
                  and leave files that end in -wal and -shm alone while it runs"
             ),

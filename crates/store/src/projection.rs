@@ -2,10 +2,10 @@
 //!
 //! A file that we wrote must not be mistaken for one that Hermes wrote, even if we were killed while
 //! writing it. So the hash of what is about to be written is on disk before the file is, beside the
-//! hash of the one it replaces. What Hermes wrote is taken over before it is replaced; what nobody
+//! hash of the one it replaces. What Hermes wrote is taken over before it is replaced; what no program
 //! can read is moved aside.
 
-use crate::commit::{Writer, transact};
+use crate::commit::{StoreWriter, transact};
 use crate::fault::StoreFault;
 use crate::route::stored_entry;
 use crate::write::note;
@@ -35,7 +35,7 @@ pub(crate) struct Projection {
     written: Option<Time>,
 }
 
-impl Writer {
+impl StoreWriter {
     /// The directory of the file, where this home keeps one.
     fn directory(&self) -> Option<&Path> {
         match self.home.vfs {

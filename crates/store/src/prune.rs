@@ -1,6 +1,6 @@
 //! What may go: conversations that are over, and notes about the past.
 //!
-//! - a session goes only if it ended long enough ago and nobody waits for anything of it: no chat leads to it, nothing
+//! - a session goes only if it ended long enough ago and nothing of it is waited for: no chat leads to it, nothing
 //!   in it waits or runs, its hand-over is done, no reply, no memory and no review of it is owed, and no session that
 //!   works for it stays, and none that a compression made of it: those are one conversation
 //! - one session is one transaction, in which all of that is asked again: a crash leaves whole sessions
@@ -9,9 +9,9 @@
 //!
 //! Deliberately absent: snapshots of a session that stays. They are the words themselves, and P11 keeps them.
 
-use crate::commit::{Effects, Writer, transact};
+use crate::commit::{Effects, StoreWriter, transact};
 use crate::fault::{StoreFault, While};
-use crate::read::{ACCIDENTAL_ENDS, Reader, session_id, unsigned};
+use crate::read::{ACCIDENTAL_ENDS, StoreReader, session_id, unsigned};
 use crate::transcript::NextRow;
 use crate::write::{CommitWriter, ForeignNews};
 use rusqlite::config::DbConfig;
@@ -76,7 +76,7 @@ pub(crate) const CONTINUED: &str = "sessions c JOIN sessions p ON p.id = c.paren
       AND COALESCE(c.model_config, '') NOT LIKE '%\"_branched_from\"%'
       AND COALESCE(c.model_config, '') NOT LIKE '%\"_delegate_from\"%'";
 
-impl Reader {
+impl StoreReader {
     /// What may go of the sessions that ended before, the newest first; and what must stay of them.
     pub fn prunable(&self, before: Time) -> Result<(Vec<Prunable>, Vec<Owed>), StoreError> {
         self.what_may_go(before).while_doing("look for sessions that may go")
@@ -118,7 +118,7 @@ impl Reader {
     fn keep_parents(&self, may_go: &mut Vec<Prunable>, owed: &mut Vec<Owed>) -> Result<(), StoreFault> {
         let working = "SELECT id, parent FROM tl_session WHERE parent IS NOT NULL";
         let continuing = format!("SELECT c.id, p.id FROM {CONTINUED}");
-        // Whatever one of them keeps may be what the other one looks for.
+        // What one of them keeps may be what the other one looks for.
         loop {
             let before = may_go.len();
             self.keep_parents_of(working, "a session that stays works for it", may_go, owed)?;
@@ -213,8 +213,8 @@ fn old_enough(and: &str) -> String {
     )
 }
 
-impl Writer {
-    /// Whether it went: somebody may have come to need it meanwhile.
+impl StoreWriter {
+    /// Whether it went: it may be needed by now.
     pub fn prune(&mut self, session: &SessionId, before: Time) -> Result<bool, StoreError> {
         let trigger = DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER;
         let conn = &self.reader.conn;
@@ -266,7 +266,7 @@ impl Writer {
     }
 }
 
-/// As Hermes does it: whoever came from it comes from nowhere now.
+/// As Hermes does it: a session that came from it comes from nowhere now.
 fn delete(conn: &Connection, id: &str) -> Result<(), StoreFault> {
     conn.execute("UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id = ?1", [id])?;
     conn.execute("DELETE FROM messages WHERE session_id = ?1", [id])?;

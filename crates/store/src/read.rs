@@ -34,12 +34,12 @@ use throughline_hermes::row;
 pub(crate) const ACCIDENTAL_ENDS: [&str; 2] = ["agent_close", "ws_orphan_reap"];
 
 /// One connection that asks. The writer has one inside it; others may be opened beside it.
-pub struct Reader {
+pub struct StoreReader {
     pub(crate) conn: Connection,
     pub(crate) variants: ColumnVariants,
 }
 
-impl Reader {
+impl StoreReader {
     /// Several statements as one look: what a writer commits meanwhile is seen by none of them.
     pub(crate) fn at_once<T>(&self, look: impl FnOnce() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
         run(&self.conn, "BEGIN")?;
@@ -100,13 +100,13 @@ impl Reader {
         let last_row = row.get::<_, Option<i64>>(18)?.unwrap_or(0);
         let adopted = self.rows_above(id, last_row)?;
         if adopted > 0 {
-            session.active = session.active.max(self.said_above(id, last_row)?); // somebody spoke with Hermes
+            session.active = session.active.max(self.said_above(id, last_row)?); // a person spoke with Hermes
         }
         if row.get::<_, Option<i64>>(4)?.is_none() {
             session.finalised = self.is_finalised_by_hermes(id)?;
             session.reviews.prior = self.prior_turns(id)?;
         }
-        // What nobody of ours has counted: all that Hermes said, or what it added.
+        // What we have not counted: all that Hermes said, or what it added.
         let counted = match row.get::<_, Option<String>>(24)? {
             Some(text) => {
                 session.upkeep = envelope::upkeep(&text).map_err(malformed("the upkeep of a session"))?;
@@ -482,7 +482,7 @@ pub(crate) fn stage_from(number: i64) -> Finalisation {
     }
 }
 
-/// An input as it came in, whatever has become of it since.
+/// An input as it came in, also one that is settled.
 pub(crate) fn input_row(
     conn: &Connection,
     session: &str,
@@ -536,7 +536,7 @@ pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Stri
     })
 }
 
-impl Read for Reader {
+impl Read for StoreReader {
     fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError> {
         self.at_once(|| self.load_session(id)).while_doing("load a session")
     }
@@ -590,7 +590,7 @@ impl Read for Reader {
     }
 
     fn unkept(&self) -> Result<Vec<PendingRetention>, StoreError> {
-        self.open_retentions().while_doing("find what nobody remembers yet")
+        self.open_retentions().while_doing("find what no provider remembers yet")
     }
 
     fn said(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreError> {
@@ -728,7 +728,7 @@ impl Read for Reader {
     }
 }
 
-impl Reader {
+impl StoreReader {
     fn seen_as(&self, key: &str) -> Result<Option<Seen>, StoreFault> {
         let mut statement =
             self.conn.prepare_cached("SELECT session, seq, body FROM tl_seen WHERE key = ?1")?;

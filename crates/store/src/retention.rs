@@ -7,7 +7,7 @@
 
 use crate::envelope;
 use crate::fault::StoreFault;
-use crate::read::{Reader, malformed, text, unsigned};
+use crate::read::{StoreReader, malformed, text, unsigned};
 use crate::seen::seen_as;
 use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -25,7 +25,7 @@ const COLUMNS: &str = "key, provider, document, place, messages, state, attempts
 /// Rows of a session whose turn its provider has. A turn is answered again at most while it is the last one.
 const KEPT_MAX: i64 = 16;
 
-/// Rows that are looked at together. Whoever hands them over needs the first of each document.
+/// Rows that are looked at together. The hand-over needs the first of each document.
 const DUE_MAX: u32 = 1000;
 
 /// What lies buffered in a document before something of this session that is due there.
@@ -180,7 +180,7 @@ impl CommitWriter<'_> {
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// What is to be handed over, in order. Of each document that is among it the first is; of all, the one that
     /// was tried longest ago.
     pub(crate) fn due_retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, StoreFault> {
@@ -221,7 +221,7 @@ impl Reader {
         self.pending_retentions(&sql, &[&provider, &max])
     }
 
-    /// All that is not kept yet, in order, whoever it is for.
+    /// All that is not kept yet, for any provider, in order.
     pub(crate) fn open_retentions(&self) -> Result<Vec<PendingRetention>, StoreFault> {
         let sql = format!("SELECT {COLUMNS} FROM tl_retention WHERE state <> 2 ORDER BY number");
         self.pending_retentions(&sql, &[])
@@ -249,7 +249,7 @@ impl Reader {
         Ok(kept.and_then(|kept| envelope::scope(&kept).ok()).and_then(|scope| scope.chat))
     }
 
-    /// Where a session is at home, for whoever remembers it. One that has ended is where it was.
+    /// Where a session is at home, for its memory provider. One that has ended is where it was.
     pub(crate) fn scope_of(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreFault> {
         let sql = "SELECT COALESCE(s.parent_session_id, t.predecessor), s.source, s.user_id, s.title,
                           r.chat, r.entry, t.generation
@@ -306,7 +306,7 @@ impl Reader {
 
 /// What a turn of a session is called where it is remembered. If one of the same name was deleted before it, its turns
 /// count anew: neither what still waits of the earlier one nor what the provider has of it may be taken for them, so
-/// they are told apart by when it was born. One life has one kind of keys, whatever becomes of the clock.
+/// they are told apart by when it was born. One life has one kind of keys, also if the clock is set back.
 pub(crate) fn turn_key(conn: &Connection, session: &str, turn: i64) -> Result<String, StoreFault> {
     // The second condition is for what earlier versions began, which recorded no deletion.
     let sql = "SELECT birth FROM (SELECT CAST(started_at * 1000000 AS INTEGER) AS birth FROM sessions WHERE id = ?1)
@@ -326,7 +326,7 @@ fn deletion_of(session: &str) -> String {
     format!("deleted {}", seen_as(session))
 }
 
-/// Called when a session is deleted, and before one begins: whatever is there of one of its name is of an earlier life.
+/// Called when a session is deleted, and before one begins: what is there of one of its name is of an earlier life.
 /// That is recorded now because dates do not tell later: clocks are set back.
 pub(crate) fn record_earlier_life(conn: &Connection, session: &str) -> Result<(), StoreFault> {
     let sql = "INSERT OR IGNORE INTO tl_meta (key, value)
@@ -340,7 +340,7 @@ fn due_sql() -> String {
     format!("SELECT {COLUMNS} FROM tl_retention WHERE state = 1 AND provider = ?1 ORDER BY number LIMIT ?2")
 }
 
-/// What somebody without a name gets who comes now.
+/// The name that a conversation without one gets now.
 pub(crate) fn free_name(conn: &Connection, provider: &str, naming: &Naming) -> Result<String, StoreFault> {
     let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2 AND own >= ?3";
     let mut statement = conn.prepare_cached(sql)?;
@@ -348,7 +348,7 @@ pub(crate) fn free_name(conn: &Connection, provider: &str, naming: &Naming) -> R
     Ok(match &naming.otherwise {
         Some(otherwise) if is_taken(&naming.name, false)? => otherwise.clone(),
         Some(_) => naming.name.clone(),
-        // Those who share a name do not get one that is somebody's own; they meet under another.
+        // Those who share a name do not get one that belongs to a single conversation; they meet under another.
         None => {
             let mut name = naming.name.clone();
             for number in 1.. {
@@ -428,7 +428,7 @@ mod tests {
     }
 
     struct World {
-        reader: Reader,
+        reader: StoreReader,
         writer: Connection,
         _directory: tempfile::TempDir,
     }
@@ -515,7 +515,7 @@ mod tests {
             prop_assert!(longest.iter().take(max / 2).all(|number| numbers.contains(number)), "{found:?}");
         }
 
-        /// Whoever always takes the one that waited longest gets everything in order, whatever is never taken.
+        /// Always taking the one that waited longest gives everything in order, also if one is never taken.
         #[test]
         fn p26_whatever_a_provider_never_takes_everything_else_is_handed_over_in_order(
             rows in rows(9), max in prop::sample::select(vec![2usize, 4, 100]), bad in prop::collection::btree_set(0..9u8, 0..7),

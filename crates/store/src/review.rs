@@ -6,7 +6,7 @@
 
 use crate::envelope;
 use crate::fault::StoreFault;
-use crate::read::{Reader, malformed, session_id, stored_message, text, unsigned};
+use crate::read::{StoreReader, malformed, session_id, stored_message, text, unsigned};
 use crate::snapshot::Moves;
 use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{OptionalExtension, Row, params};
@@ -106,7 +106,7 @@ impl CommitWriter<'_> {
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// Those that are due, in order.
     pub(crate) fn due_reviews(&self, id: &SessionId) -> Result<VecDeque<Review>, StoreFault> {
         let mut statement = self.conn.prepare_cached(

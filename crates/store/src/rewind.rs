@@ -4,11 +4,11 @@
 //! Where Hermes can mark a row as taken back it gets that mark and stays where it is; elsewhere it moves to a
 //! row of `sessions` that has a snapshot's name. Either way the view as it was is a snapshot, so that nothing
 //! is gone, and a restore brings it back. A switch ends one session and opens the other in the same commit as
-//! it leads the chats there; whoever was the other's owner is fenced.
+//! it leads the chats there; the other's owner is fenced.
 
 use crate::envelope;
 use crate::fault::StoreFault;
-use crate::read::{ACCIDENTAL_ENDS, Reader, malformed, session_id, stored_message};
+use crate::read::{ACCIDENTAL_ENDS, StoreReader, malformed, session_id, stored_message};
 use crate::route::tip_of;
 use crate::snapshot::{KeptView, Moves, changed_meanwhile, end_of, weigh};
 use crate::write::{CommitWriter, SessionChange};
@@ -189,7 +189,7 @@ impl CommitWriter<'_> {
         self.note(Some(to.as_str()), "branched", change.id(), change.at)
     }
 
-    /// Another life of a session that was there: whoever owned it is fenced.
+    /// Another life of a session that was there: its owner is fenced.
     fn go_on(
         &mut self,
         change: &SessionChange<'_>,
@@ -261,7 +261,7 @@ fn resumable(conn: &Connection, id: &SessionId) -> Result<Option<Resumable>, Sto
     Ok(Some(Resumable { session, title, messages, received: Seq(received as u64), busy, chat, helper }))
 }
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn spoken_in(&self, id: &SessionId) -> Result<Spoken, StoreFault> {
         let sql = "SELECT message, turn FROM tl_inbox
                    WHERE session = ?1 AND message IS NOT NULL AND turn IS NOT NULL ORDER BY message";

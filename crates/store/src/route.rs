@@ -4,9 +4,9 @@
 //! written by Hermes since, at the user's wish, and is taken over. A route to a session that has
 //! ended is not followed, except through a compression of Hermes' to the session that goes on.
 
-use crate::commit::{Writer, transact};
+use crate::commit::{StoreWriter, transact};
 use crate::fault::StoreFault;
-use crate::read::{ACCIDENTAL_ENDS, Reader, session_id};
+use crate::read::{ACCIDENTAL_ENDS, StoreReader, session_id};
 use crate::transcript::NextRow;
 use crate::write::{CommitWriter, ForeignNews};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -22,7 +22,7 @@ use throughline_hermes::source::Source;
 /// Hermes' chains of compressed sessions are followed this far, as Hermes does.
 const COMPRESSIONS_MAX: usize = 100;
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn route_of(&self, chat: &str) -> Result<Option<SessionId>, StoreFault> {
         let sql = "SELECT session FROM tl_route WHERE chat = ?1";
         let found: Option<String> =
@@ -186,7 +186,7 @@ impl CommitWriter<'_> {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Takes over routes that Hermes has changed. True: a chat leads elsewhere now.
     pub(crate) fn adopt_routes(&mut self, now: Time) -> Result<bool, StoreFault> {
         let mut changed = self.changed_in_table()?;

@@ -11,7 +11,7 @@ use crate::fault::StoreFault;
 use crate::lineage::{HELPER, UNFINDABLE, owner};
 use crate::list::LIMIT_DEFAULT;
 use crate::matcher::TextIndex;
-use crate::read::{Reader, text, unsigned};
+use crate::read::{StoreReader, text, unsigned};
 use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 use std::collections::HashSet;
 use throughline_core::id::{RowId, SNAPSHOT_INFIX, SessionId};
@@ -24,7 +24,7 @@ const CANDIDATES_MAX: usize = 1_000;
 const SMALL_SCOPE_ROWS: usize = 5_000;
 /// From here on it is cheaper to go through all hits than to ask about each row.
 const PROBES_MAX: usize = 400;
-/// How far back a scan looks. Whoever needs more has a longer word to look for.
+/// How far back a scan looks. A longer word finds what lies further back.
 const SCAN_ROWS: usize = 100_000;
 const QUERY_CHARS_MAX: usize = 2_048;
 /// Words and phrases of one query. Each is looked for in every candidate, and is a condition of SQL.
@@ -77,7 +77,7 @@ impl Scope<'_> {
     }
 }
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn find(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreFault> {
         let SearchQuery { terms, in_parts } = SearchQuery::parse(query);
         if terms.is_empty() {
@@ -121,7 +121,7 @@ impl Reader {
             Some(session) => self.relatives(session)?,
             None => HashSet::new(),
         };
-        // Whoever names a snapshot looks for what stands there, taken back or not.
+        // A search that names a snapshot finds what stands there, taken back or not.
         let findable = if filter.snapshot.is_some() { "TRUE" } else { self.variants.findable };
         let findable = match filter.without_helpers {
             true => format!("{findable} AND NOT {HELPER}"),

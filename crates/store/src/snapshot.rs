@@ -7,12 +7,12 @@
 //! Hermes orders a transcript by id, so a summary needs an id between what stays before it and what
 //! stays behind it. Our own rows leave one free. Where there is none, a row that the summary stands for
 //! makes room: it moves to a fresh id, and its place is remembered. **A live row always stands in its
-//! place**: whoever becomes live again gets it back, and whatever stands there by then makes room in turn.
+//! place**: a row that becomes live again gets it back, and the row that stands there by then makes room in turn.
 //! Two rows that share a place are never in one view, because one of them stands for the other.
 
 use crate::envelope;
 use crate::fault::StoreFault;
-use crate::read::{Reader, malformed, session_id, stored_message, unsigned};
+use crate::read::{StoreReader, malformed, session_id, stored_message, unsigned};
 use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{HashMap, HashSet};
@@ -188,7 +188,7 @@ impl CommitWriter<'_> {
     }
 
     /// How many rows of a view a snapshot shows: those up to the cut, and all that stand before a summary
-    /// of ours, so that whatever stands behind them is as it was said.
+    /// of ours, so that what stands behind them is as it was said.
     fn shown(&self, session: &str, view: &[i64], upto: usize) -> Result<usize, StoreFault> {
         if view.len() == upto {
             return Ok(upto);
@@ -326,7 +326,7 @@ impl CommitWriter<'_> {
         Ok(places)
     }
 
-    /// At most so many ids from `begin` to before `end` that nobody has.
+    /// At most so many ids from `begin` to before `end` that are free.
     fn free(&self, begin: i64, end: i64, count: usize) -> Result<Vec<i64>, StoreFault> {
         let sql = "SELECT id FROM messages WHERE id >= ?1 AND id < ?2 ORDER BY id";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -523,7 +523,7 @@ pub(crate) fn names_of(session: &str) -> (String, String) {
     (below, above)
 }
 
-/// Somebody else has changed the view: its owner has to look again.
+/// Another owner has changed the view: this one has to look again.
 pub(crate) fn changed_meanwhile(change: &SessionChange<'_>) -> StoreFault {
     let current = Generation(change.prior.as_ref().map_or(0, |prior| prior.generation as u64));
     StoreError::Fenced { session: change.state.id.clone(), current }.into()
@@ -535,7 +535,7 @@ pub(crate) fn weigh(conn: &Connection, sql: &str, session: &str) -> Result<u64, 
     Ok(octets as u64 / 4)
 }
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn snapshots_of(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreFault> {
         let (below, above) = names_of(id.as_str());
         let sql = format!("SELECT {COLUMNS} FROM tl_snapshot WHERE name > ?1 AND name < ?2 ORDER BY name");

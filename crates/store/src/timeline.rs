@@ -4,14 +4,14 @@
 //! model took is the time of its turn, tools and recall included.
 
 use crate::fault::StoreFault;
-use crate::read::{Reader, session_id, text};
+use crate::read::{StoreReader, session_id, text};
 use rusqlite::{OptionalExtension, params};
 use throughline_core::compression::operation_name;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::port::Trace;
 use throughline_core::time::Time;
 
-/// Of a session's turns, the latest: nobody reads more.
+/// Of a session's turns, the latest: more than these are not read.
 const TURNS_MAX: i64 = 200;
 /// A reply that took longer was late. People wait that long without wondering.
 const LATE: i64 = 5_000_000;
@@ -22,7 +22,7 @@ struct ReplyDelay {
     says: String,
 }
 
-impl Reader {
+impl StoreReader {
     /// A session by its id, a compression by its operation's or its snapshot's name.
     pub(crate) fn timeline(&self, name: &str) -> Result<Vec<Trace>, StoreFault> {
         let sql = "SELECT session, operation FROM tl_snapshot WHERE name = ?1";

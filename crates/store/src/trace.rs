@@ -4,7 +4,7 @@ use crate::call::in_short;
 use crate::envelope;
 use crate::fault::StoreFault;
 use crate::lineage::owner;
-use crate::read::{Reader, malformed, session_id, stage_from, stored_input, text, unsigned};
+use crate::read::{StoreReader, malformed, session_id, stage_from, stored_input, text, unsigned};
 use crate::seen::seen_as;
 use crate::snapshot::names_of;
 use rusqlite::{OptionalExtension, params};
@@ -20,7 +20,7 @@ use throughline_core::session::Outcome;
 use throughline_core::time::Time;
 use throughline_core::turn::Slot;
 
-/// A name may fit several messages (platforms number each chat from one); nobody reads more.
+/// A name may fit several messages (platforms number each chat from one); more than these are not read.
 const MESSAGES_MAX: usize = 20;
 /// What was noted around one message.
 const EVENTS_MAX: i64 = 200;
@@ -29,7 +29,7 @@ const RESULT_CHARS: usize = 120;
 
 type InboxPosition = (SessionId, Seq);
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn story(&self, name: &str) -> Result<Vec<Trace>, StoreFault> {
         let mut places = self.named(name)?;
         let mut told = BTreeSet::new();
@@ -88,7 +88,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The rows of transcripts that go by this name, whoever wrote them.
+    /// The rows of transcripts that go by this name, also those that Hermes wrote.
     fn rows_named(&self, name: &str) -> Result<Vec<i64>, StoreFault> {
         let mut found: Vec<i64> = name.parse().into_iter().collect();
         if self.variants.can.has_platform_message_id {
@@ -199,7 +199,7 @@ impl Reader {
             let before = input.trace.is_human() && input.at.plus(BACKLOG_AFTER) < baseline;
             let why = match self.is_halted(session)? {
                 true if before => {
-                    "it was written before this home was taken over, and is held until somebody writes there anew, \
+                    "it was written before this home was taken over, and is held until a person writes there anew, \
                      or `throughline resume`"
                 }
                 true => "the session is silenced until a person writes, or the operator lets it go on",
@@ -488,7 +488,7 @@ fn in_order(story: Vec<Trace>) -> Vec<Trace> {
     timed.into_iter().map(|(_, trace)| trace).collect()
 }
 
-/// When each of these happened at the earliest, by what is told of one message as [`Reader::tell`] tells it.
+/// When each of these happened at the earliest, by what is told of one message as [`StoreReader::tell`] tells it.
 fn times(message: &[Trace]) -> Vec<Time> {
     let is_end = |trace: &Trace| matches!(trace.name.as_str(), "answered" | "failed" | "done" | "moved");
     let is_step = |trace: &Trace| matches!(trace.name.as_str(), "answered_by_model" | "call");

@@ -456,7 +456,7 @@ impl<'a> CommitWriter<'a> {
         }
         match chat {
             Some(chat) if birth.parent.is_none() => self.bind_route(chat, &change.state.id, birth, change.at),
-            _ => Ok(()), // nobody writes to a session that works for another one
+            _ => Ok(()), // no person writes to a session that works for another one
         }
     }
 
@@ -481,7 +481,7 @@ impl<'a> CommitWriter<'a> {
         self.conn.prepare_cached(sql)?.execute([id, one, other])?;
         match self.conn.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([id])? {
             true => Ok(()),
-            false => Err(StoreFault::Malformed(format!("nobody has begun session {id}"))),
+            false => Err(StoreFault::Malformed(format!("session {id} was never begun"))),
         }
     }
 

@@ -56,7 +56,7 @@ pub(crate) fn a_session_that_works_for_another_is_found_by_it_and_not_listed(sit
         0,
         "one conversation"
     );
-    // A new beginning does not make it anybody's chat.
+    // A new beginning does not make it a chat.
     world.play(&[StoryMove::Orders { place: child, what: 0 }, StoryMove::Reopens]);
     assert_eq!(world.store.sessions(&SessionFilter::default()).expect("can be listed").len(), 1);
 }

@@ -26,7 +26,7 @@ pub(crate) fn p9_an_open_group_survives_and_closes_whole(sites: StoreSites<'_>) 
     world.play(&[StoryMove::Returns { place: 0, index: 0 }, StoryMove::Returns { place: 0, index: 2 }]);
     assert_eq!(world.books[&id("s0")].transcript.len(), 5, "a closed one is, in call order");
     world.play(&[answers(0, "seen")]);
-    // A restart gives up what nobody knows the end of.
+    // A restart gives up what may or may not have ended.
     world.play(&[
         says(0, "again"),
         StoryMove::CallsTools { place: 0, calls: 1 },

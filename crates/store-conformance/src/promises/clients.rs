@@ -12,7 +12,7 @@ pub(crate) fn a_clients_own_history_finds_where_it_goes_on(sites: StoreSites<'_>
     let mut world = world(sites);
     world.play(&[says(2, "hi"), answers(2, "hello"), says(2, "more"), answers(2, "yes")]);
     world.play(&[says(2, "waiting")]);
-    // Somebody else's conversation with the same words is found, too, and told apart.
+    // Another client's conversation with the same words is found, too, and told apart.
     let mut other = StoreWorld::new(sites(), Rules::default());
     other.play(&[says(2, "hi"), answers(2, "hello")]);
     let session = other.places[2].clone();

@@ -69,5 +69,5 @@ pub(crate) fn p20_what_was_set_aside_is_found_by_name(sites: StoreSites<'_>) {
     assert_eq!(found, [("s0", ATTEMPTS_MAX, Finalisation::Hooks)]);
     assert!(parked[0].why.starts_with("on_session_finalize: ünï: exit"), "{}", parked[0].why);
     world.play(&[StoryMove::Reopens, does(3)]);
-    assert_eq!(world.store.parked().expect("can be asked"), [], "somebody let it go on");
+    assert_eq!(world.store.parked().expect("can be asked"), [], "a person let it go on");
 }

@@ -13,7 +13,10 @@ pub(crate) fn p10_a_delivered_reply_stays_delivered(sites: StoreSites<'_>) {
     world.play(&[says(0, "hi"), answers(0, "hello"), says(1, "ho"), answers(1, "yes")]);
     let deliver = |change| StoryMove::Delivers { reply: 0, change };
     world.play(&[deliver(0), StoryMove::Reopens, deliver(4), deliver(6), StoryMove::Reopens, deliver(0)]);
-    assert!(world.replies[0].attempted.is_some(), "what may have arrived stays so, whatever comes later");
+    assert!(
+        world.replies[0].attempted.is_some(),
+        "what may have arrived stays so, also after a later attempt"
+    );
     world.play(&[deliver(2), deliver(0), deliver(1)]);
     let key = world.replies[0].key.clone();
     let commit = |change| Commit::Delivery { key: key.clone(), boot: world.boot, change, at: world.now };
@@ -41,7 +44,7 @@ pub(crate) fn p10_a_preview_is_known_until_its_reply_takes_its_place(sites: Stor
         (intended(), vec![(key.clone(), None)]),
         (posted("77"), vec![(key.clone(), Some("77".to_owned()))]),
         (draft(DraftChange::Left), vec![]),
-        (posted("78"), vec![]), // late: nobody intends it any more
+        (posted("78"), vec![]), // late: it is not intended any more
         (intended(), vec![(key.clone(), None)]),
         (posted("79"), vec![(key.clone(), Some("79".to_owned()))]),
     ] {

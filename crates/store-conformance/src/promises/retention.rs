@@ -110,8 +110,8 @@ pub(crate) fn p27_a_name_stays_and_two_chats_never_share_one(sites: StoreSites<'
     let found = world.store.retentions("named").expect("can be asked");
     let documents: Vec<&str> = found.iter().map(|pending| pending.retention.document.as_str()).collect();
     assert_eq!(documents, ["a-b", "a-b-2", "a-b", "shared", "shared"]);
-    // What is somebody's own is not for those who share a name; they meet under another. Whoever asks before
-    // their first turn is told the same.
+    // What belongs to one conversation is not for those that share a name; they meet under another. Before its
+    // first turn a conversation is told the same.
     for (naming, would_be) in [
         (named("a-b", None), "a-b-shared"),
         (named("shared", None), "shared"),
@@ -154,7 +154,7 @@ pub(crate) fn p26_a_long_backlog_of_one_document_hides_no_other(sites: StoreSite
     assert_eq!(firsts(&world), (key("long0000"), key("short2")));
 }
 
-/// P24: a document that several sessions share is first in, first out, whoever buffers.
+/// P24: a document that several sessions share is first in, first out, across its sessions.
 pub(crate) fn p24_what_is_due_is_not_handed_over_before_what_is_older_in_its_document(sites: StoreSites<'_>) {
     let mut world = world(sites);
     let keeps = |world: &mut StoreWorld, session: &str, document: &str, every: u64| {
@@ -187,7 +187,7 @@ pub(crate) fn p26_nothing_stays_buffered_over_a_stop(sites: StoreSites<'_>) {
     assert_eq!(due.iter().map(|pending| pending.retention.key.as_str()).collect::<Vec<_>>(), ["s0/1"]);
 }
 
-/// P24: what waits for more of its kind is due when its conversation expires, whoever notices that.
+/// P24: what waits for more of its kind is due when its conversation expires, by a message or by the clock.
 pub(crate) fn p24_nothing_stays_buffered_when_its_conversation_ends_by_itself(sites: StoreSites<'_>) {
     for how in 0..4 {
         let mut world = StoreWorld::new(sites(), busy_rules(BusyInput::Queue));

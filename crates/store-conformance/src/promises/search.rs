@@ -39,7 +39,7 @@ pub(crate) fn p31_a_person_sees_their_own_sessions_and_those_of_their_chat(sites
         user: Some(user.into()),
         chat: chat.map(str::to_owned),
     };
-    let nobody = Scope::Person { source: "test".into(), user: None, chat: None };
+    let unknown = Scope::Person { source: "test".into(), user: None, chat: None };
     let elsewhere = Scope::Person { source: "other".into(), user: Some("u".into()), chat: None };
     for (scope, expected) in [
         (Scope::Owner, vec!["s0", "s1", "s2"]),
@@ -50,7 +50,7 @@ pub(crate) fn p31_a_person_sees_their_own_sessions_and_those_of_their_chat(sites
         (person("u", Some("1")), vec!["s1"]),
         (person("v", Some("1")), vec!["s1"]), // everybody there has read it
         (person("u", Some("7")), vec![]),
-        (nobody, vec![]),
+        (unknown, vec![]),
         (elsewhere, vec![]),
     ] {
         let filter = SessionFilter { scope: Some(scope.clone()), ..SessionFilter::default() };

@@ -28,7 +28,7 @@ pub(crate) fn p3_a_late_owner_is_refused(sites: StoreSites<'_>) {
         StoryMove::Trespasses { place: 0 },
         answers(0, "hello"),
     ]);
-    // Two stores on one home: whoever loads later owns the session.
+    // Two stores on one home: the one that loads later owns the session.
     world.take(&says(0, "and then?"));
     let session = world.places[0].clone();
     let mut second = world.site.open();

@@ -43,7 +43,7 @@ impl StoreWorld {
         assert_eq!(loaded.last_prompt, book.last_prompt, "{id}: what the last step asked");
         assert_eq!(loaded.principal, book.principal, "{id}: whose it is");
         assert_eq!(loaded.user, book.user, "{id}: who writes there");
-        assert_eq!(loaded.adopted, 0, "{id}: nobody else writes here");
+        assert_eq!(loaded.adopted, 0, "{id}: no other process writes here");
         let is_closed = matches!(book.state.phase, Phase::Closed(_));
         assert_eq!(loaded.ended.is_some(), is_closed, "{id}: ended {:?}", loaded.ended);
         if let Some((prompt, layer)) = &book.prompt {
@@ -52,7 +52,10 @@ impl StoreWorld {
         if let Some(operation) = &book.state.compression
             && operation.stage != Stage::Promoted
         {
-            assert!(self.store.intact(id, operation).expect("can be asked"), "{id}: nobody else was here");
+            assert!(
+                self.store.intact(id, operation).expect("can be asked"),
+                "{id}: no other process was here"
+            );
         }
         self.compare_waiting(id, book);
         self.compare_transcript(id, book);
@@ -64,7 +67,7 @@ impl StoreWorld {
         self.compare_tips(id, book);
     }
 
-    /// Whatever waits can be read as it came in, also what waits without its texts.
+    /// What waits can be read as it came in, also what waits without its texts.
     pub(crate) fn compare_waiting(&self, id: &SessionId, book: &SessionBook) {
         for waiting in &book.state.waiting {
             let found =
@@ -109,7 +112,7 @@ impl StoreWorld {
         }
     }
 
-    /// A review that is due can be run on the view it fell due on, whatever has happened since.
+    /// A review that is due can be run on the view it fell due on, also if the view has changed since.
     pub(crate) fn compare_reviews(&self, id: &SessionId, book: &SessionBook) {
         let open = self.store.reviews().expect("reviews can be listed");
         for (number, (view, prompt, asked)) in &book.reviews {
@@ -255,7 +258,7 @@ impl StoreWorld {
                 (it.retention.key.clone(), it.retention.scope.session.clone(), due)
             })
             .collect();
-        assert_eq!(stored, self.kept, "what nobody remembers yet");
+        assert_eq!(stored, self.kept, "what no provider remembers yet");
         let due = self.store.retentions(PROVIDER).expect("can be asked");
         let expected: Vec<_> = self.kept.iter().filter(|it| it.2).map(|it| it.0.clone()).take(1000).collect();
         assert_eq!(due.iter().map(|it| it.retention.key.clone()).collect::<Vec<_>>(), expected);

@@ -29,7 +29,7 @@ impl StoreWorld {
         self.receives(place, input);
     }
 
-    /// Somebody looks something up for the first deferred command that is due.
+    /// The look-up for the first deferred command that is due has a result.
     pub(crate) fn finds(&mut self, place: u8, how: u8) {
         self.flush();
         let state = &self.book(place).state;

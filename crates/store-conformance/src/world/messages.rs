@@ -74,7 +74,7 @@ impl StoreWorld {
             1 => Some(Root { home: "me".into(), session: self.places[self.at(place)].clone() }),
             _ => Some(Root { home: "other".into(), session: id("elsewhere") }),
         };
-        // Every fourth one is a bot of somebody else.
+        // Every fourth one is a bot of a stranger.
         let foreign = (origin % 4 == 3).then(|| if hops.is_multiple_of(2) { "" } else { "m\"7" }.into());
         let (origin, hops) = (format!("human|{origin}").into(), 1 + u32::from(hops % 5));
         let trace = Trace { origin, root, hops, foreign };
@@ -120,7 +120,7 @@ impl StoreWorld {
         }
     }
 
-    /// Nobody works for a session that is not there.
+    /// No helper works for a session that is not there.
     pub(crate) fn may_begin(&self, place: u8) -> bool {
         self.at(place) != CHILD || self.books[&self.places[PARENT]].born || self.book(place).born
     }

@@ -15,7 +15,7 @@ pub(crate) fn document_of(session: &SessionId) -> String {
     format!("document {}", sum % 2)
 }
 
-/// What is kept of a session is due, and before it whatever was kept earlier in the same document.
+/// What is kept of a session is due, and before it all that was kept earlier in the same document.
 pub(crate) fn hand_over(kept: &mut [(String, SessionId, bool)], id: &SessionId) {
     let Some(last) = kept.iter().rposition(|(_, session, _)| session == id) else { return };
     for (_, session, due) in &mut kept[..=last] {

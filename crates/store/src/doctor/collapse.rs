@@ -1,7 +1,7 @@
 //! One conversation under its first id again.
 //!
 //! The view becomes what its last part showed; every other part becomes a snapshot, in order of time. Rows keep
-//! their numbers, so whatever refers to a message still finds it, and the search index stays as it is.
+//! their numbers, so all that refers to a message still finds it, and the search index stays as it is.
 
 use super::references::COUNTS;
 use super::route::Chats;
@@ -46,7 +46,7 @@ impl Look<'_> {
         for part in parts.iter().skip(1) {
             self.rename_references(&part.id, root)?;
         }
-        // What the other parts said counts as foreign to whoever owns it.
+        // What the other parts said counts as foreign to its owner.
         let said: usize = parts.iter().map(|part| part.rows.len()).sum();
         let sql = "UPDATE tl_session SET adopted = adopted + ?2 WHERE id = ?1";
         conn.prepare_cached(sql)?.execute(params![root, said as i64])?;
@@ -90,7 +90,7 @@ impl Look<'_> {
         Ok(named)
     }
 
-    /// The first name from this time on that nobody has, and the view of the one before it.
+    /// The first name from this time on that is free, and the view of the one before it.
     pub(super) fn free_name(
         &self,
         root: &str,

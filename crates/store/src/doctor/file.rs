@@ -1,8 +1,8 @@
 //! `sessions.json`, as a repair changes it: only the entries it is about, whole or not at all.
 //!
 //! A file and a database cannot be written at once. So the repair's own transaction keeps the entries that the file is
-//! to have, and which file that is; it is written when all repairs are done, and by whoever opens the home next if that
-//! was not to be. A file that somebody else has written since stays.
+//! to have, and which file that is; it is written when all repairs are done, and if that
+//! failed, by the process that opens the home next. A file that another program has written since stays.
 
 use super::{Look, route};
 use crate::commit::transact;
@@ -39,7 +39,7 @@ pub(super) type Edits = Vec<(String, Option<Map<String, Value>>)>;
 /// The file as a run of repairs finds it and changes it.
 pub(super) struct SessionsFile {
     hash: String,
-    /// Whether anybody is led by it, see [`counts`].
+    /// Whether a chat is led by it, see [`counts`].
     pub counts: bool,
     entries: Map<String, Value>,
 }
@@ -133,7 +133,7 @@ impl Look<'_> {
         Ok(Some(edited.unwrap_or(text)))
     }
 
-    /// The same, if anybody is led by it.
+    /// The same, if a chat is led by it.
     pub(super) fn leading_file(&self) -> Result<Option<String>, StoreFault> {
         let bytes = directory(self.home).and_then(|directory| fs::read(directory.join(FILE)).ok());
         match bytes {
@@ -149,7 +149,7 @@ struct WantedFile {
 }
 
 impl WantedFile {
-    /// None: somebody else has written the file since.
+    /// None: another program has written the file since.
     fn edited(self, text: &str) -> Option<String> {
         if hex(text.as_bytes()) != self.replaces {
             return None;
@@ -182,7 +182,7 @@ fn wanted(conn: &Connection) -> Result<Option<WantedFile>, StoreFault> {
     Ok(Some(WantedFile { replaces, edits }))
 }
 
-/// The entries that are wanted: the key, a space, and whatever begins so.
+/// The entries that are wanted: the key, a space, and all that begins so.
 const ENTRIES: &str = "key > ?1 || ' ' AND key < ?1 || '!'";
 
 fn directory(home: &Home) -> Option<&Path> {
@@ -192,7 +192,7 @@ fn directory(home: &Home) -> Option<&Path> {
     }
 }
 
-/// The file gets the text that a repair wants it to have. Only for whoever owns the home.
+/// The file gets the text that a repair wants it to have. Only for the owner of the home.
 pub(crate) fn finish_file(conn: &Connection, home: &Home) -> Result<(), StoreFault> {
     let (Some(wanted), Some(directory)) = (wanted(conn)?, directory(home)) else { return Ok(()) };
     let there = fs::read_to_string(directory.join(FILE)).unwrap_or_default();

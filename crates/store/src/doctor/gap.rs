@@ -6,7 +6,7 @@
 //! pictures and summaries are written in different forms in different places.
 
 use super::collapse::SnapshotRecord;
-use super::{Finding, Kind, Look, Mended, Remedy, Transcript, Watch, counted};
+use super::{Finding, FindingKind, Look, Mended, Remedy, Transcript, Watch, counted};
 use crate::fault::StoreFault;
 use crate::read::{session_id, text};
 use crate::transcript::NextRow;
@@ -36,7 +36,7 @@ impl Look<'_> {
                 continue;
             }
             found.push(Finding {
-                kind: Kind::TranscriptGap,
+                kind: FindingKind::TranscriptGap,
                 evidence: vec![format!(
                     "{} tells {} that no row of {owner} does",
                     transcript.file,

@@ -1,6 +1,6 @@
 //! Whether every message can be found.
 
-use super::{Finding, Kind, Look, Mended, ROWS_MAX, Remedy, counted};
+use super::{Finding, FindingKind, Look, Mended, ROWS_MAX, Remedy, counted};
 use crate::fault::StoreFault;
 use throughline_hermes::schema::INDEXED_TEXT;
 
@@ -25,7 +25,7 @@ impl Look<'_> {
         }
         let does = "what is missing is indexed, and what is not there is taken out; no message is touched";
         let remedy = Remedy::Repair(does.to_owned());
-        Ok(vec![Finding { kind: Kind::IndexOutOfStep, sessions: Vec::new(), rows, evidence, remedy }])
+        Ok(vec![Finding { kind: FindingKind::IndexOutOfStep, sessions: Vec::new(), rows, evidence, remedy }])
     }
 
     fn absent(&self, table: &str) -> Result<Vec<i64>, StoreFault> {

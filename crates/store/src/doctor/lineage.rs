@@ -1,7 +1,7 @@
 //! Conversations that compressions have split: chains, forks, and what was left over.
 
 use super::tree::{KeptReason, SettledTree, TreePart};
-use super::{Finding, Kind, Look, Mended, Remedy, counted};
+use super::{Finding, FindingKind, Look, Mended, Remedy, counted};
 use crate::fault::StoreFault;
 use rusqlite::params;
 
@@ -28,7 +28,7 @@ impl Look<'_> {
         for child in &part.children {
             if child.is_orphan() && self.is_settled(child.started) && !self.is_in_books(&child.id)? {
                 found.push(Finding {
-                    kind: Kind::EmptyOrphan,
+                    kind: FindingKind::EmptyOrphan,
                     sessions: vec![child.id.clone(), part.id.clone()],
                     rows: Vec::new(),
                     evidence: vec![format!(
@@ -49,7 +49,7 @@ impl Look<'_> {
     fn split(&self, tree: &TreePart) -> Result<Finding, StoreFault> {
         let settled = tree.settle();
         let parts = tree.all();
-        let kind = if tree.is_forked() { Kind::ForkedSiblings } else { Kind::RotatedChain };
+        let kind = if tree.is_forked() { FindingKind::ForkedSiblings } else { FindingKind::RotatedChain };
         let messages: usize = parts.iter().map(|part| part.rows.len()).sum();
         let named: Vec<&str> = parts.iter().take(NAMED_MAX).map(|part| part.id.as_str()).collect();
         let more = parts.len().saturating_sub(NAMED_MAX);
@@ -123,7 +123,7 @@ impl Look<'_> {
         Ok(self.reader.conn.prepare_cached(sql)?.exists([session])?)
     }
 
-    /// Hermes deletes a session with its messages; here there must be none, and nobody who came from it.
+    /// Hermes deletes a session with its messages; here there must be none, and no session that came from it.
     pub(super) fn remove_orphan(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         let id = finding.subject();
         if self.is_in_books(id)? || self.routed_sessions()?.contains(id) {
@@ -169,7 +169,7 @@ fn dead_end(tree: &TreePart) -> Finding {
         }
     };
     Finding {
-        kind: Kind::DeadEnd,
+        kind: FindingKind::DeadEnd,
         sessions: vec![tree.id.clone()],
         rows: Vec::new(),
         evidence: vec![format!(

@@ -1,4 +1,4 @@
-//! Whatever knew a session by an id that it no longer has.
+//! What refers to a session by an id that it no longer has.
 
 use super::Look;
 use super::tree::TreePart;

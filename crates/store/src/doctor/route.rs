@@ -5,7 +5,7 @@
 //! on, our own routes are the truth; Hermes' copy of a route that we dropped stays as a trace, and is no damage.
 
 use super::file::{Editing, EntryEdit};
-use super::{Finding, Kind, Look, Mended, Remedy, counted};
+use super::{Finding, FindingKind, Look, Mended, Remedy, counted};
 use crate::fault::StoreFault;
 use crate::read::{ACCIDENTAL_ENDS, text};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -79,7 +79,7 @@ impl Look<'_> {
     }
 
     /// Whether a chat that we know nothing of is led there when we start: not to a session that is over. What we have let
-    /// go of stays in Hermes' table, and leads nobody.
+    /// go of stays in Hermes' table, and leads no chat.
     fn is_taken_over(&self, entry: &SessionEntry) -> Result<bool, StoreFault> {
         let conn = &self.reader.conn;
         let known = "SELECT 1 FROM tl_route WHERE chat = ?1";
@@ -90,7 +90,7 @@ impl Look<'_> {
     }
 
     /// The route of one chat as it is now, by the rules of [`Look::all_entries`]. `sessions_file`: what the file says of it, if
-    /// anybody is led by it.
+    /// a chat is led by it.
     pub(super) fn entry_of(
         &self,
         chat: &str,
@@ -181,17 +181,17 @@ impl Look<'_> {
             }
         }
         for (session, entries) in ended {
-            found.push(self.misled(Kind::RouteToEnded, &session, &entries)?);
+            found.push(self.misled(FindingKind::RouteToEnded, &session, &entries)?);
         }
         for (session, entries) in missing {
-            found.push(self.misled(Kind::RouteToMissing, &session, &entries)?);
+            found.push(self.misled(FindingKind::RouteToMissing, &session, &entries)?);
         }
         found.extend(self.two_live()?);
         found.extend(self.unreadable_file()?);
         Ok(found)
     }
 
-    /// Of a file that cannot be read nobody can tell where its chats lead: that is not the same as nothing wrong.
+    /// Where the chats of an unreadable file lead is unknown: that is not the same as nothing wrong.
     fn unreadable_file(&self) -> Result<Option<Finding>, StoreFault> {
         let why = match self.sessions_file() {
             Ok(None) => return Ok(None),
@@ -210,7 +210,7 @@ impl Look<'_> {
             }
         };
         Ok(Some(Finding {
-            kind: Kind::UnreadableRoutes,
+            kind: FindingKind::UnreadableRoutes,
             sessions: vec!["sessions/sessions.json".to_owned()],
             rows: Vec::new(),
             evidence: vec![why],
@@ -218,7 +218,12 @@ impl Look<'_> {
         }))
     }
 
-    fn misled(&self, kind: Kind, session: &str, entries: &[RouteEntry]) -> Result<Finding, StoreFault> {
+    fn misled(
+        &self,
+        kind: FindingKind,
+        session: &str,
+        entries: &[RouteEntry],
+    ) -> Result<Finding, StoreFault> {
         let mut evidence: Vec<String> = entries
             .iter()
             .map(|entry| format!("{} leads to {session} ({})", entry.chat, entry.place))
@@ -269,10 +274,10 @@ impl Look<'_> {
         }
         let when = match entry.marked {
             Some(_) => format!("{} hours ago", (age / 3_600.0).round() as i64),
-            None => "nobody knows when".to_owned(),
+            None => "at an unknown time".to_owned(),
         };
         Some(Finding {
-            kind: Kind::DeadResumeFlag,
+            kind: FindingKind::DeadResumeFlag,
             sessions: vec![entry.session.clone()],
             rows: Vec::new(),
             evidence: vec![format!("{} was to be resumed, marked {when} ({})", entry.chat, entry.place)],
@@ -309,7 +314,7 @@ impl Look<'_> {
                 if ids.len() == 1 { format!("{} is", ids[0]) } else { format!("{} others are", ids.len()) }
             );
             let sessions = std::iter::once(first).chain(ids).collect();
-            let kind = Kind::TwoLiveSessions;
+            let kind = FindingKind::TwoLiveSessions;
             found.push(Finding { kind, sessions, rows: Vec::new(), evidence, remedy: Remedy::Repair(does) });
         }
         Ok(found)
@@ -336,8 +341,10 @@ impl Look<'_> {
     pub(super) fn leads(&self, finding: &Finding) -> Result<Option<Editing>, StoreFault> {
         let mut led: HashMap<String, Option<String>> = HashMap::new();
         match finding.kind {
-            Kind::ForkedSiblings | Kind::RotatedChain => led = self.leads_of(finding.subject())?,
-            Kind::RouteToEnded | Kind::RouteToMissing => {
+            FindingKind::ForkedSiblings | FindingKind::RotatedChain => {
+                led = self.leads_of(finding.subject())?
+            }
+            FindingKind::RouteToEnded | FindingKind::RouteToMissing => {
                 let mut by_chat = HashMap::new();
                 for entry in self.leading_to(finding.subject())? {
                     let to = self.live_session_of(&entry.chat, &entry.session)?;
@@ -349,7 +356,7 @@ impl Look<'_> {
                     _ => EntryEdit::Same,
                 })));
             }
-            Kind::DeadResumeFlag => {
+            FindingKind::DeadResumeFlag => {
                 let of = finding.subject().to_owned();
                 return Ok(Some(Box::new(move |_, entry| {
                     if session_in(entry) != Some(&of)
@@ -364,7 +371,7 @@ impl Look<'_> {
                     EntryEdit::Changed(entry)
                 })));
             }
-            Kind::FinalisedAlive => {
+            FindingKind::FinalisedAlive => {
                 let of = finding.subject().to_owned();
                 return Ok(Some(Box::new(move |_, entry| {
                     // Hermes 0.14 knows it by its older name.

@@ -6,7 +6,7 @@
 use super::collapse::SnapshotRecord;
 use super::run::runs;
 use super::tree::{TreeRow, beginning, holds_summary, identity};
-use super::{Finding, Kind, Look, Mended, ROWS_MAX, Remedy, Watch, counted};
+use super::{Finding, FindingKind, Look, Mended, ROWS_MAX, Remedy, Watch, counted};
 use crate::fault::StoreFault;
 use crate::read::{malformed, text};
 use crate::transcript::NextRow;
@@ -19,7 +19,7 @@ use throughline_hermes::row::{MessageRow, decode};
 
 /// Clocks are set, and processes wait for each other. Beyond this it is another order.
 const CLOCK_SLACK_SECONDS: f64 = 60.0;
-/// How often whoever watches is told.
+/// How often the watcher is told.
 const TOLD_EVERY: u64 = 64;
 
 /// What is read of every row of every session.
@@ -95,7 +95,7 @@ impl Look<'_> {
 
     // ------------------------------------------------------------------------------------------ twice
 
-    /// The same words at the same moment: nobody says that twice.
+    /// The same words at the same moment are one message.
     fn copies(&self, session: &str, rows: &[Glance]) -> Result<Option<Finding>, StoreFault> {
         let mut moments = HashSet::new();
         let again = |row: &&Glance| row.is_live && !moments.insert(row.at.to_bits());
@@ -116,7 +116,7 @@ impl Look<'_> {
             }
         };
         Ok(Some(Finding {
-            kind: Kind::DuplicatedRows,
+            kind: FindingKind::DuplicatedRows,
             sessions: vec![session.to_owned()],
             evidence: vec![format!(
                 "{} in {session} stand there twice, word for word and to the microsecond",
@@ -186,7 +186,7 @@ impl Look<'_> {
             Violation::Orphan { call } => format!("the result of {call} in {session} has no call before it"),
         });
         Some(Finding {
-            kind: Kind::BrokenToolGroup,
+            kind: FindingKind::BrokenToolGroup,
             sessions: vec![session.to_owned()],
             rows: Vec::new(),
             evidence: evidence.collect(),
@@ -217,7 +217,7 @@ impl Look<'_> {
             )),
         };
         Ok(Some(Finding {
-            kind: Kind::ArchivedUnsummarised,
+            kind: FindingKind::ArchivedUnsummarised,
             sessions: vec![session.to_owned()],
             evidence: vec![format!(
                 "{} of {session} came in while a summary was written, and left the view with what it stands for",
@@ -348,7 +348,7 @@ fn disorder(session: &str, rows: &[Glance]) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        kind: Kind::RowsOutOfOrder,
+        kind: FindingKind::RowsOutOfOrder,
         sessions: vec![session.to_owned()],
         evidence: vec![format!(
             "{} of {session}: the clock says that they were said before the one above them",

@@ -11,7 +11,7 @@
 //!   the other
 //! - anything else is undecided: the one that a chat leads to goes on, and the other is kept
 //!
-//! Where different chats lead to siblings, nothing is joined at all: whoever writes in one chat must not find
+//! Where different chats lead to siblings, nothing is joined at all: a person who writes in one chat must not find
 //! themselves in what was said in another.
 //!
 //! The first rows of a part repeat its parent's (the beginning, a summary, the end); what follows is new.
@@ -40,7 +40,7 @@ pub(super) struct TreeRow {
     pub said: u128,
     pub at: f64,
     pub is_summary: bool,
-    /// The summary was put into a message of somebody: `said` is what that said before.
+    /// The summary was put into a message: `said` is what that said before.
     pub is_merged: bool,
     pub is_user: bool,
 }
@@ -459,7 +459,7 @@ pub(super) fn beginning(column: &str) -> String {
     format!("substr(CAST({column} AS BLOB), 1, {BEGINNING_BYTES})")
 }
 
-/// Whether the message that begins like this holds a summary, whoever wrote it, and in whichever form.
+/// Whether the message that begins like this holds a summary, by any author and in any form.
 pub(super) fn holds_summary(content: &[u8]) -> bool {
     let begins = String::from_utf8_lossy(&content[..content.len().min(BEGINNING_BYTES)]);
     match begins.starts_with(PARTS) {
