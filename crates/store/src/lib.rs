@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod birth;
 mod call;
 mod check;
 mod column_variants;
@@ -37,6 +38,7 @@ mod ledger;
 mod lifecycle;
 mod lineage;
 mod list;
+mod load;
 mod matcher;
 mod open;
 mod outbox;

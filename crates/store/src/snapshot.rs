@@ -10,39 +10,26 @@
 //! place**: a row that becomes live again gets it back, and the row that stands there by then makes room in turn.
 //! Two rows that share a place are never in one view, because one of them stands for the other.
 
+mod row_place;
+mod stored;
+
+pub(crate) use row_place::Moves;
+use row_place::SummaryGap;
+
 use crate::envelope;
 use crate::fault::StoreFault;
-use crate::read::{StoreReader, malformed, session_id, stored_message, unsigned};
+use crate::read::malformed;
 use crate::write::{CommitWriter, SessionChange};
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::collections::{HashMap, HashSet};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashSet;
 use throughline_core::Message;
 use throughline_core::compression::{Kind, Operation, Promoted, Replacement};
-use throughline_core::id::{Generation, RowId, SNAPSHOT_INFIX, SessionId, View};
-use throughline_core::port::{Snapshot, SnapshotSummary, StoreError};
+use throughline_core::id::{Generation, SNAPSHOT_INFIX, View};
+use throughline_core::port::StoreError;
 use throughline_core::time::Time;
 
 /// Why Hermes takes the row of a snapshot for one that has ended. It follows no such end.
 const END_REASON: &str = "snapshot";
-/// How far around the cut a free id is looked for, per row that needs one, before a row makes room:
-/// a home that many sessions share has ids of others there.
-const LOOK_AROUND: i64 = 16;
-
-/// Rows that have moved in this commit: first id, present id.
-#[derive(Default)]
-pub(crate) struct Moves(HashMap<i64, i64>);
-
-impl Moves {
-    fn add(&mut self, from: i64, to: i64) {
-        let first = self.0.iter().find_map(|(first, now)| (*now == from).then_some(*first));
-        self.0.insert(first.unwrap_or(from), to);
-    }
-
-    /// Where a row is that was there when this commit began.
-    pub(crate) fn now(&self, row: i64) -> i64 {
-        self.0.get(&row).copied().unwrap_or(row)
-    }
-}
 
 /// A snapshot's name, its rows, and those that took their place.
 type SnapshotLists = (String, Vec<i64>, Vec<i64>);
@@ -281,170 +268,6 @@ impl CommitWriter<'_> {
         Ok(())
     }
 
-    // -------------------------------------------------------------------------------------------- places
-
-    /// So many ids in the gap that a compression has left, in order.
-    fn make_room(
-        &mut self,
-        change: &mut SessionChange<'_>,
-        gap: &SummaryGap,
-        count: usize,
-        moves: &mut Moves,
-    ) -> Result<Vec<i64>, StoreFault> {
-        let last = self.rows.last(self.conn)?;
-        let span = LOOK_AROUND * count as i64;
-        let end = gap.high.unwrap_or(last + 1).min(gap.cut + 1 + span);
-        let mut places = self.free(gap.cut + 1, end, count)?;
-        if gap.high.is_none() {
-            // Nothing stands behind it: the end will do, too.
-            self.effects.between.extend(&places);
-            while places.len() < count {
-                places.push(self.fresh(change)?);
-            }
-            change.last_row = places.iter().copied().fold(change.last_row, i64::max);
-            return Ok(places);
-        }
-        if places.len() < count {
-            let begin = (gap.low + 1).max(gap.cut - span);
-            let free = self.free(begin, gap.cut, usize::MAX)?;
-            places.extend(free.into_iter().rev().take(count - places.len()));
-        }
-        if places.len() < count {
-            for row in self.replaced_in(change, gap, count - places.len())? {
-                self.vacate(change, row, moves)?;
-                places.push(row);
-            }
-        }
-        if places.len() < count {
-            return Err(StoreFault::Malformed(format!(
-                "{count} rows were to take the place of fewer in session {}",
-                change.id()
-            )));
-        }
-        places.sort_unstable();
-        self.effects.between.extend(&places);
-        Ok(places)
-    }
-
-    /// At most so many ids from `begin` to before `end` that are free.
-    fn free(&self, begin: i64, end: i64, count: usize) -> Result<Vec<i64>, StoreFault> {
-        let sql = "SELECT id FROM messages WHERE id >= ?1 AND id < ?2 ORDER BY id";
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let taken = statement.query_map([begin, end], |row| row.get(0))?;
-        let taken = taken.collect::<rusqlite::Result<HashSet<i64>>>()?;
-        Ok((begin..end).filter(|id| !taken.contains(id)).take(count).collect())
-    }
-
-    /// Rows in the gap that a summary stands for, from the last on.
-    fn replaced_in(
-        &self,
-        change: &SessionChange<'_>,
-        gap: &SummaryGap,
-        count: usize,
-    ) -> Result<Vec<i64>, StoreFault> {
-        let (below, above) = names_of(change.id());
-        let high = gap.high.unwrap_or(i64::MAX);
-        let mut statement = self.conn.prepare_cached(&self.variants.replaced_between)?;
-        let rows = statement
-            .query_map(params![change.id(), below, above, gap.low, high, count as i64], |row| row.get(0))?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    fn fresh(&mut self, change: &mut SessionChange<'_>) -> Result<i64, StoreFault> {
-        let id = self.rows.take(self.conn)?;
-        self.effects.rows.push(id);
-        change.last_row = change.last_row.max(id);
-        Ok(id)
-    }
-
-    /// A row that is not live makes room for one that is.
-    fn vacate(
-        &mut self,
-        change: &mut SessionChange<'_>,
-        row: i64,
-        moves: &mut Moves,
-    ) -> Result<(), StoreFault> {
-        let to = self.fresh(change)?;
-        self.move_row(change, row, to, moves)?;
-        // One that has moved before keeps the place that is its own.
-        let sql = "UPDATE tl_place SET id = ?2 WHERE id = ?1";
-        if self.conn.prepare_cached(sql)?.execute([row, to])? == 0 {
-            let sql = "INSERT INTO tl_place (id, session, place) VALUES (?1, ?2, ?3)";
-            self.conn.prepare_cached(sql)?.execute(params![to, change.id(), row])?;
-        }
-        Ok(())
-    }
-
-    fn give_places_back(
-        &mut self,
-        change: &mut SessionChange<'_>,
-        rows: &[i64],
-        moves: &mut Moves,
-    ) -> Result<(), StoreFault> {
-        for row in rows {
-            let sql = "SELECT place FROM tl_place WHERE id = ?1";
-            let place: Option<i64> =
-                self.conn.prepare_cached(sql)?.query_row([row], |row| row.get(0)).optional()?;
-            let Some(place) = place else { continue };
-            if self.conn.prepare_cached("SELECT 1 FROM messages WHERE id = ?1")?.exists([place])? {
-                self.vacate(change, place, moves)?;
-            }
-            self.move_row(change, *row, place, moves)?;
-            self.conn.prepare_cached("DELETE FROM tl_place WHERE id = ?1")?.execute([row])?;
-            self.effects.between.push(place);
-        }
-        Ok(())
-    }
-
-    /// With everything that refers to it, but for the snapshots: those follow once.
-    fn move_row(
-        &mut self,
-        change: &SessionChange<'_>,
-        from: i64,
-        to: i64,
-        moves: &mut Moves,
-    ) -> Result<(), StoreFault> {
-        self.conn.prepare_cached("UPDATE messages SET id = ?2 WHERE id = ?1")?.execute([from, to])?;
-        for sql in [
-            "UPDATE tl_inbox SET message = ?3 WHERE session = ?1 AND message = ?2",
-            "UPDATE tl_step SET message = ?3 WHERE session = ?1 AND message = ?2",
-        ] {
-            self.conn.prepare_cached(sql)?.execute(params![change.id(), from, to])?;
-        }
-        moves.add(from, to);
-        if !self.variants.defers_indexing {
-            return Ok(()); // Hermes' triggers have done it
-        }
-        for table in self.variants.indexes() {
-            self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE rowid = ?1"))?.execute([from])?;
-        }
-        self.conn.prepare_cached("DELETE FROM tl_unindexed WHERE id = ?1")?.execute([from])?;
-        self.conn.prepare_cached("INSERT OR IGNORE INTO tl_unindexed (id) VALUES (?1)")?.execute([to])?;
-        Ok(())
-    }
-
-    /// Snapshots go on listing the rows that they listed.
-    fn follow(&self, change: &SessionChange<'_>, moves: &Moves) -> Result<(), StoreFault> {
-        if moves.0.is_empty() {
-            return Ok(());
-        }
-        self.reviews_follow(change.id(), moves)?;
-        let now = |row: &i64| moves.now(*row);
-        for (name, rows, summary) in self.lists_of(change.id())? {
-            if rows.iter().chain(&summary).any(|row| moves.0.contains_key(row)) {
-                let sql = "UPDATE tl_snapshot SET rows = ?2, summary = ?3 WHERE name = ?1";
-                self.conn.prepare_cached(sql)?.execute(params![
-                    name,
-                    envelope::numbers_text(rows.iter().map(now)),
-                    envelope::numbers_text(summary.iter().map(now))
-                ])?;
-            }
-        }
-        Ok(())
-    }
-
-    // ----------------------------------------------------------------------------------------- the record
-
     /// The new snapshot, and those before it, list rows where they are now.
     pub(crate) fn record(
         &self,
@@ -509,13 +332,6 @@ fn lists_of(conn: &Connection, session: &str) -> Result<Vec<SnapshotLists>, Stor
     Ok(lists)
 }
 
-/// Where a summary goes: behind what stays before it, before what stays behind it.
-struct SummaryGap {
-    low: i64,
-    cut: i64,
-    high: Option<i64>,
-}
-
 /// All names of a session's snapshots lie between these two.
 pub(crate) fn names_of(session: &str) -> (String, String) {
     let below = format!("{session}{SNAPSHOT_INFIX}");
@@ -533,103 +349,4 @@ pub(crate) fn changed_meanwhile(change: &SessionChange<'_>) -> StoreFault {
 pub(crate) fn weigh(conn: &Connection, sql: &str, session: &str) -> Result<u64, StoreFault> {
     let octets: i64 = conn.prepare_cached(sql)?.query_row(params![session, 0], |row| row.get(0))?;
     Ok(octets as u64 / 4)
-}
-
-impl StoreReader {
-    pub(crate) fn snapshots_of(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, StoreFault> {
-        let (below, above) = names_of(id.as_str());
-        let sql = format!("SELECT {COLUMNS} FROM tl_snapshot WHERE name > ?1 AND name < ?2 ORDER BY name");
-        let mut statement = self.conn.prepare_cached(&sql)?;
-        let mut rows = statement.query([below, above])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            found.push(described(row)?);
-        }
-        Ok(found)
-    }
-
-    pub(crate) fn snapshot_named(&self, name: &str) -> Result<Option<Snapshot>, StoreFault> {
-        let sql = format!("SELECT {COLUMNS} FROM tl_snapshot WHERE name = ?1");
-        let mut statement = self.conn.prepare_cached(&sql)?;
-        let mut rows = statement.query([name])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let summary = described(row)?;
-        let mut statement = self.conn.prepare_cached(&self.variants.message)?;
-        let mut rows = Vec::new();
-        for id in self.rows_in(name)?.unwrap_or_default() {
-            let message = statement.query_row([id], stored_message).optional()?;
-            rows.extend(message.map(|message| (RowId(id as u64), message)));
-        }
-        Ok(Some(Snapshot { summary, rows }))
-    }
-
-    /// What is live or kept by a snapshot, in the places where it was said, but for what we put there ourselves
-    /// and what the user took back.
-    pub(crate) fn said_in(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreFault> {
-        let mut live = self.conn.prepare_cached(&self.variants.live)?;
-        let live = live.query_map([id.as_str()], |row| row.get(0))?;
-        let mut known = live.collect::<rusqlite::Result<HashSet<i64>>>()?;
-        let mut ours = HashSet::new();
-        for (_, rows, summary) in lists_of(&self.conn, id.as_str())? {
-            known.extend(rows);
-            ours.extend(summary);
-        }
-        let mut standing = self.conn.prepare_cached(&self.variants.standing)?;
-        let mut places = Vec::new();
-        for row in known.into_iter().filter(|row| !ours.contains(row)) {
-            let found = standing.query_row([row], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)));
-            if let Some((place, false)) = found.optional()? {
-                places.push((place, row));
-            }
-        }
-        places.sort_unstable();
-        let mut statement = self.conn.prepare_cached(&self.variants.message)?;
-        let mut said = Vec::new();
-        for (_, row) in places {
-            let message = statement.query_row([row], stored_message).optional()?;
-            said.extend(message.map(|message| (RowId(row as u64), message)));
-        }
-        Ok(said)
-    }
-
-    /// The ids in a snapshot's list, in order.
-    pub(crate) fn rows_in(&self, name: &str) -> Result<Option<Vec<i64>>, StoreFault> {
-        let sql = "SELECT rows FROM tl_snapshot WHERE name = ?1";
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let text: Option<String> = statement.query_row([name], |row| row.get(0)).optional()?;
-        text.map(|text| envelope::numbers(&text).map_err(malformed("a snapshot"))).transpose()
-    }
-
-    pub(crate) fn promoted_by(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, StoreFault> {
-        let found = self.snapshots_of(id)?.into_iter().find(|found| found.operation == Some(operation));
-        Ok(found.map(|found| Promoted {
-            snapshot: found.name,
-            messages_before: found.messages_before,
-            messages_after: found.messages_after,
-            tokens_before: found.tokens_before,
-            tokens_after: found.tokens_after,
-            kind: found.kind,
-            remark: found.remark,
-        }))
-    }
-}
-
-const COLUMNS: &str = "name, session, view, operation, at, kind, json_array_length(rows), messages_before,
-                       messages_after, tokens_before, tokens_after, remark";
-
-fn described(row: &Row<'_>) -> Result<SnapshotSummary, StoreFault> {
-    Ok(SnapshotSummary {
-        name: row.get(0)?,
-        session: session_id(&row.get::<_, String>(1)?)?,
-        view: View(unsigned(row, 2)?),
-        operation: row.get::<_, Option<i64>>(3)?.map(|number| number as u64),
-        at: Time(row.get(4)?),
-        kind: envelope::replaced_by(&row.get::<_, String>(5)?).map_err(malformed("a snapshot"))?,
-        messages: unsigned(row, 6)? as usize,
-        messages_before: unsigned(row, 7)? as usize,
-        messages_after: unsigned(row, 8)? as usize,
-        tokens_before: unsigned(row, 9)?,
-        tokens_after: unsigned(row, 10)?,
-        remark: row.get(11)?,
-    })
 }

@@ -6,8 +6,10 @@ use crate::world::retention::{EVERY, hand_over};
 use crate::world::{ExpectedReply, PlannedCommit, StoreWorld};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use throughline_core::compression::Promoted;
 use throughline_core::id::{RowId, Seq, SessionId};
 use throughline_core::input::{Input, Kind, Request};
+use throughline_core::lifecycle::Reason;
 use throughline_core::port::Committed;
 use throughline_core::session::Act;
 
@@ -70,19 +72,7 @@ impl StoreWorld {
                     touched.insert(self.switches(&id, &book, act));
                 }
                 Act::Expire { reason, had_activity, .. } => {
-                    let place = self.places.iter().position(|place| *place == id);
-                    let place = place.expect("only what is open expires");
-                    if book.in_chat {
-                        let reset = self.store.reset(&chat(place).key).expect("can be asked");
-                        let reset = reset.expect("it is known how it ended");
-                        let known = (&reset.session, reset.reason, reset.had_activity);
-                        assert_eq!(known, (&id, *reason, *had_activity));
-                        assert_eq!(self.store.route(&chat(place).key).expect("can be asked"), None);
-                    }
-                    self.number += 1;
-                    let next = crate::sample::id(&format!("e{}", self.number));
-                    self.books.insert(next.clone(), SessionBook::new(next.clone()));
-                    self.places[place] = next;
+                    self.expires(&id, &book, *reason, *had_activity);
                 }
                 Act::Reopen | Act::Hook { .. } | Act::Leave { .. } | Act::Named => {}
                 Act::Review(review) => {
@@ -95,9 +85,7 @@ impl StoreWorld {
                 Act::Promote { replacement, snapshot, operation } => {
                     let before = book.view.len();
                     book.promotes(replacement, snapshot);
-                    let promoted = committed.promoted.as_ref().expect("a promotion is counted");
-                    let counted = (promoted.messages_before, promoted.messages_after);
-                    assert_eq!(counted, (before, book.view.len()), "{id}: messages before and after");
+                    let promoted = counted(committed, before, &book);
                     assert_eq!((&promoted.snapshot, promoted.kind), (snapshot, replacement.kind));
                     let known = self.store.promoted(&id, operation.number).expect("can be asked");
                     assert_eq!(known.as_ref(), Some(promoted), "{id}: what was counted is kept");
@@ -105,9 +93,7 @@ impl StoreWorld {
                 Act::Restore { snapshot, kept_as } => {
                     let before = book.view.len();
                     book.restores(snapshot, kept_as);
-                    let promoted = committed.promoted.as_ref().expect("a restore is counted");
-                    let counted = (promoted.messages_before, promoted.messages_after);
-                    assert_eq!(counted, (before, book.view.len()), "{id}: messages before and after");
+                    counted(committed, before, &book);
                 }
                 Act::Abandon { end, .. } => {
                     *self.notes.entry(format!("compression_{}", end.as_str())).or_default() += 1;
@@ -131,6 +117,23 @@ impl StoreWorld {
         assert_eq!(rows.next(), None, "no more rows than messages");
         book.state = planned.next;
         self.books.insert(id, book);
+    }
+
+    /// The session has ended by itself, and the next message in its place begins another.
+    fn expires(&mut self, id: &SessionId, book: &SessionBook, reason: Reason, had_activity: bool) {
+        let place = self.places.iter().position(|place| place == id);
+        let place = place.expect("only what is open expires");
+        if book.in_chat {
+            let reset = self.store.reset(&chat(place).key).expect("can be asked");
+            let reset = reset.expect("it is known how it ended");
+            let known = (&reset.session, reset.reason, reset.had_activity);
+            assert_eq!(known, (id, reason, had_activity));
+            assert_eq!(self.store.route(&chat(place).key).expect("can be asked"), None);
+        }
+        self.number += 1;
+        let next = crate::sample::id(&format!("e{}", self.number));
+        self.books.insert(next.clone(), SessionBook::new(next.clone()));
+        self.places[place] = next;
     }
 
     /// Where a summary stands is the store's own business.
@@ -217,4 +220,12 @@ impl StoreWorld {
             next.state.waiting.push_back(Arc::new(input));
         }
     }
+}
+
+/// What the store counted of a change of the view, compared with the book.
+fn counted<'a>(committed: &'a Committed, before: usize, book: &SessionBook) -> &'a Promoted {
+    let promoted = committed.promoted.as_ref().expect("a change of the view is counted");
+    let counted = (promoted.messages_before, promoted.messages_after);
+    assert_eq!(counted, (before, book.view.len()), "{}: messages before and after", book.state.id);
+    promoted
 }
