@@ -7,7 +7,7 @@
 //!
 //! Any SQLite database can be copied, not only Hermes': a home has several. The original is never written to.
 
-use crate::open::{Home, Links, OpenError};
+use crate::open::{Home, LinkPolicy, OpenError};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub enum CopyError {
 pub fn copy(from: &Path, to: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied, CopyError> {
     let broken = |source: rusqlite::Error| CopyError::Broken { path: from.to_owned(), source: source.into() };
     let original = Home::database_alone(from)
-        .connect_to_read(Links::Refused)
+        .connect_to_read(LinkPolicy::Refused)
         .map_err(|error| CopyError::Broken { path: from.to_owned(), source: error.into() })?;
     let mode: String = original.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(broken)?;
     let is_held = mode == "wal";

@@ -43,13 +43,13 @@ use throughline_core::message::JsonText;
 use throughline_core::prompt::Digest;
 
 /// Borrowed when it is written, owned when it was read.
-type Text<'a> = Cow<'a, str>;
+type StoredText<'a> = Cow<'a, str>;
 
-pub(crate) type Readable<T> = Result<T, Unreadable>;
+pub(crate) type Readable<T> = Result<T, UnreadableColumn>;
 
 /// What could not be read of a column. It names fields and never repeats what they hold: people wrote that.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unreadable {
+pub(crate) enum UnreadableColumn {
     #[error("JSON that does not parse")]
     NotJson,
     /// By its path.
@@ -59,7 +59,7 @@ pub(crate) enum Unreadable {
     Value(&'static str),
 }
 
-impl From<&'static str> for Unreadable {
+impl From<&'static str> for UnreadableColumn {
     fn from(value: &'static str) -> Self {
         Self::Value(value)
     }
@@ -74,20 +74,20 @@ fn parsed<T: DeserializeOwned>(text: &str) -> Readable<T> {
 }
 
 /// Reads once more to learn where it failed.
-fn unreadable<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> Unreadable {
+fn unreadable<T: DeserializeOwned>(text: &str, error: &serde_json::Error) -> UnreadableColumn {
     if !error.is_data() {
-        return Unreadable::NotJson;
+        return UnreadableColumn::NotJson;
     }
     let again = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text));
-    let Err(failed) = again.map(drop) else { return Unreadable::NotJson };
+    let Err(failed) = again.map(drop) else { return UnreadableColumn::NotJson };
     let message = failed.inner().to_string();
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     let path = failed.path().to_string();
     match (path.as_str(), missing) {
-        (".", None) => Unreadable::Value("none of its known forms"),
-        (".", Some(missing)) => Unreadable::Field(missing.to_owned()),
-        (_, None) => Unreadable::Field(path),
-        (_, Some(missing)) => Unreadable::Field(format!("{path}.{missing}")),
+        (".", None) => UnreadableColumn::Value("none of its known forms"),
+        (".", Some(missing)) => UnreadableColumn::Field(missing.to_owned()),
+        (_, None) => UnreadableColumn::Field(path),
+        (_, Some(missing)) => UnreadableColumn::Field(format!("{path}.{missing}")),
     }
 }
 
@@ -115,33 +115,33 @@ pub(crate) fn texts(text: &str) -> Readable<Vec<String>> {
 
 // --------------------------------------------------------------------------------------- pieces
 
-fn borrowed(text: &Option<String>) -> Option<Text<'_>> {
+fn borrowed(text: &Option<String>) -> Option<StoredText<'_>> {
     text.as_deref().map(Cow::Borrowed)
 }
 
-fn json_text(json: &Option<JsonText>) -> Option<Text<'_>> {
+fn json_text(json: &Option<JsonText>) -> Option<StoredText<'_>> {
     json.as_ref().map(|json| Cow::Borrowed(json.as_str()))
 }
 
-fn owned(text: Option<Text<'_>>) -> Option<String> {
+fn owned(text: Option<StoredText<'_>>) -> Option<String> {
     text.map(Cow::into_owned)
 }
 
-fn json(text: Option<Text<'_>>) -> Option<JsonText> {
+fn json(text: Option<StoredText<'_>>) -> Option<JsonText> {
     text.map(JsonText::from_valid)
 }
 
 fn session(text: &str, name: &'static str) -> Readable<SessionId> {
-    text.parse().map_err(|_| Unreadable::Field(name.to_owned()))
+    text.parse().map_err(|_| UnreadableColumn::Field(name.to_owned()))
 }
 
-fn hex(digest: Option<Digest>) -> Option<Text<'static>> {
+fn hex(digest: Option<Digest>) -> Option<StoredText<'static>> {
     digest.map(|digest| Cow::Owned(digest.to_hex()))
 }
 
-fn digest(hex: Option<Text<'_>>, name: &'static str) -> Readable<Option<Digest>> {
+fn digest(hex: Option<StoredText<'_>>, name: &'static str) -> Readable<Option<Digest>> {
     let Some(hex) = hex else { return Ok(None) };
-    Digest::from_hex(&hex).map(Some).ok_or_else(|| Unreadable::Field(name.to_owned()))
+    Digest::from_hex(&hex).map(Some).ok_or_else(|| UnreadableColumn::Field(name.to_owned()))
 }
 
 fn is_false(value: &bool) -> bool {

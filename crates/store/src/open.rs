@@ -70,7 +70,7 @@ pub enum Durability {
 
 /// Whether a database may be reached through a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
+pub(crate) enum LinkPolicy {
     Followed,
     Refused,
 }
@@ -259,7 +259,7 @@ impl Home {
         if self.vfs.is_none() && !self.database.exists() {
             return Err(OpenError::Missing(self.database.clone()));
         }
-        let conn = self.connect_to_read(Links::Followed)?;
+        let conn = self.connect_to_read(LinkPolicy::Followed)?;
         let FoundFile::Hermes(variants) = self.inspect(&conn)? else {
             return Err(OpenError::Missing(self.database.clone()));
         };
@@ -330,9 +330,9 @@ impl Home {
 
     /// A home on a disk that cannot be written has no place for the log's index. If there is no
     /// log either, the file is all there is, and can be read without one.
-    pub(crate) fn connect_to_read(&self, links: Links) -> Result<Connection, OpenError> {
+    pub(crate) fn connect_to_read(&self, links: LinkPolicy) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        if links == Links::Refused {
+        if links == LinkPolicy::Refused {
             flags |= OpenFlags::SQLITE_OPEN_NOFOLLOW;
         }
         let conn = self.connect(flags)?;

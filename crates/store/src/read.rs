@@ -6,7 +6,7 @@
 
 use crate::column_variants::ColumnVariants;
 use crate::commit::run;
-use crate::envelope::{self, Unreadable};
+use crate::envelope::{self, UnreadableColumn};
 use crate::fault::{StoreFault, While};
 use crate::retention::free_name;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -245,7 +245,7 @@ pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| number as u64)
 }
 
-pub(crate) fn malformed(what: &'static str) -> impl Fn(Unreadable) -> StoreFault {
+pub(crate) fn malformed(what: &'static str) -> impl Fn(UnreadableColumn) -> StoreFault {
     move |why| StoreFault::Malformed(format!("{what} is not as it was written: {why}"))
 }
 

@@ -1,7 +1,7 @@
 //! An answer with calls, and how each of its calls stands.
 
 use super::content::StoredContent;
-use super::{Readable, Text, Unreadable, borrowed, json, json_text, owned, parsed, written};
+use super::{Readable, StoredText, UnreadableColumn, borrowed, json, json_text, owned, parsed, written};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use throughline_core::message::{Assistant, Reasoning, ToolCall, ToolResult};
@@ -13,33 +13,33 @@ pub(super) struct StoredAnswer<'a> {
     content: StoredContent<'a>,
     calls: Vec<StoredCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    finish: Option<Text<'a>>,
+    finish: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<Text<'a>>,
+    reasoning: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<Text<'a>>,
+    reasoning_content: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_details: Option<Text<'a>>,
+    reasoning_details: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    codex_reasoning_items: Option<Text<'a>>,
+    codex_reasoning_items: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    codex_message_items: Option<Text<'a>>,
+    codex_message_items: Option<StoredText<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredCall<'a> {
-    id: Text<'a>,
-    name: Text<'a>,
-    arguments: Text<'a>,
+    id: StoredText<'a>,
+    name: StoredText<'a>,
+    arguments: StoredText<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    extra: Option<Text<'a>>,
+    extra: Option<StoredText<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredResult<'a> {
-    call_id: Text<'a>,
+    call_id: StoredText<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<Text<'a>>,
+    name: Option<StoredText<'a>>,
     content: StoredContent<'a>,
 }
 
@@ -54,9 +54,9 @@ struct StoredAsk<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StoredQuestion<'a> {
-    Approval { what: Text<'a>, why: Text<'a>, patterns: Cow<'a, [String]> },
-    Clarify { question: Text<'a>, choices: Cow<'a, [String]> },
-    Elicitation { server: Text<'a>, question: Text<'a>, choices: Cow<'a, [String]>, number: u32 },
+    Approval { what: StoredText<'a>, why: StoredText<'a>, patterns: Cow<'a, [String]> },
+    Clarify { question: StoredText<'a>, choices: Cow<'a, [String]> },
+    Elicitation { server: StoredText<'a>, question: StoredText<'a>, choices: Cow<'a, [String]>, number: u32 },
 }
 
 pub(crate) fn answer_text(answer: &Assistant) -> String {
@@ -97,7 +97,7 @@ pub(crate) fn grant_from(name: &str) -> Readable<Grant> {
         "once" => Ok(Grant::Once),
         "session" => Ok(Grant::Session),
         "always" => Ok(Grant::Always),
-        _ => Err(Unreadable::Value("a grant of an unknown reach")),
+        _ => Err(UnreadableColumn::Value("a grant of an unknown reach")),
     }
 }
 

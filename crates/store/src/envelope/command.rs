@@ -1,7 +1,7 @@
 //! Orders to the gateway.
 
 use super::call::{grant_from, grant_name};
-use super::{Readable, Text, Unreadable, borrowed, nullable, owned, session};
+use super::{Readable, StoredText, UnreadableColumn, borrowed, nullable, owned, session};
 use serde::{Deserialize, Serialize};
 use throughline_core::command::{Command, DeferredCommand};
 use throughline_core::session::ToolProgress;
@@ -11,19 +11,19 @@ use throughline_core::session::ToolProgress;
 pub(super) enum StoredCommand<'a> {
     Deferred(StoredDeferredCommand<'a>),
     Approve {
-        approve: Text<'a>,
+        approve: StoredText<'a>,
         #[serde(default)]
         all: bool,
     },
     Deny {
         #[serde(deserialize_with = "nullable")]
-        deny: Option<Text<'a>>,
+        deny: Option<StoredText<'a>>,
         #[serde(default)]
         all: bool,
     },
     Compress {
         #[serde(deserialize_with = "nullable")]
-        compress: Option<Text<'a>>,
+        compress: Option<StoredText<'a>>,
         keep: Option<u32>,
         #[serde(default)]
         preview: bool,
@@ -36,18 +36,18 @@ pub(super) enum StoredCommand<'a> {
 #[serde(rename_all = "lowercase")]
 pub(super) enum SimpleCommand<'a> {
     /// The session that follows.
-    New(Text<'a>),
+    New(StoredText<'a>),
     Stop,
-    Steer(Text<'a>),
-    Queue(Text<'a>),
+    Steer(StoredText<'a>),
+    Queue(StoredText<'a>),
     Continue,
     Status,
     Help,
     Yolo,
-    Verbose(Option<Text<'a>>),
-    Notice(Text<'a>),
-    Absent(Text<'a>),
-    Unknown(Text<'a>),
+    Verbose(Option<StoredText<'a>>),
+    Notice(StoredText<'a>),
+    Absent(StoredText<'a>),
+    Unknown(StoredText<'a>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,8 +55,8 @@ pub(super) enum SimpleCommand<'a> {
 pub(super) enum StoredDeferredCommand<'a> {
     /// One that only the program knows by its name.
     Other {
-        errand: Text<'a>,
-        argument: Text<'a>,
+        errand: StoredText<'a>,
+        argument: StoredText<'a>,
     },
     Known(KnownDeferredCommand<'a>),
 }
@@ -65,31 +65,31 @@ pub(super) enum StoredDeferredCommand<'a> {
 #[serde(tag = "errand", rename_all = "lowercase")]
 pub(super) enum KnownDeferredCommand<'a> {
     New {
-        session: Text<'a>,
-        text: Text<'a>,
+        session: StoredText<'a>,
+        text: StoredText<'a>,
     },
     Undo {
         number: u32,
     },
     Retry,
     Branch {
-        session: Text<'a>,
+        session: StoredText<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        text: Option<Text<'a>>,
+        text: Option<StoredText<'a>>,
     },
     Resume {
         #[serde(skip_serializing_if = "Option::is_none")]
-        text: Option<Text<'a>>,
+        text: Option<StoredText<'a>>,
         #[serde(default)]
         all: bool,
     },
     Title {
         #[serde(skip_serializing_if = "Option::is_none")]
-        text: Option<Text<'a>>,
+        text: Option<StoredText<'a>>,
     },
     Background {
-        session: Text<'a>,
-        text: Text<'a>,
+        session: StoredText<'a>,
+        text: StoredText<'a>,
     },
 }
 
@@ -121,7 +121,7 @@ impl<'a> From<&'a Command> for StoredCommand<'a> {
 }
 
 impl TryFrom<StoredCommand<'_>> for Command {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredCommand<'_>) -> Readable<Self> {
         Ok(match stored {
@@ -137,7 +137,7 @@ impl TryFrom<StoredCommand<'_>> for Command {
 }
 
 impl TryFrom<SimpleCommand<'_>> for Command {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: SimpleCommand<'_>) -> Readable<Self> {
         Ok(match stored {
@@ -185,7 +185,7 @@ impl<'a> From<&'a DeferredCommand> for StoredDeferredCommand<'a> {
 }
 
 impl TryFrom<StoredDeferredCommand<'_>> for DeferredCommand {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredDeferredCommand<'_>) -> Readable<Self> {
         let known = match stored {

@@ -2,7 +2,9 @@
 
 use super::call::{StoredAnswer, StoredResult};
 use super::content::StoredContent;
-use super::{Readable, Text, Unreadable, borrowed, is_empty, is_false, is_zero, owned, parsed, written};
+use super::{
+    Readable, StoredText, UnreadableColumn, borrowed, is_empty, is_false, is_zero, owned, parsed, written,
+};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use throughline_core::compression::{Cause, Kind as Replaced, Replacement, Upkeep};
@@ -36,12 +38,12 @@ struct StoredReplacement<'a> {
     cut: u64,
     replaced: usize,
     rows: Vec<StoredMessage<'a>>,
-    kind: Text<'a>,
+    kind: StoredText<'a>,
     before: u64,
     after_tokens: u64,
-    model: Text<'a>,
+    model: StoredText<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    remark: Option<Text<'a>>,
+    remark: Option<StoredText<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -50,9 +52,9 @@ struct StoredMessage<'a> {
     #[serde(flatten)]
     body: StoredBody<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    platform_id: Option<Text<'a>>,
+    platform_id: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sent_as: Option<Text<'a>>,
+    sent_as: Option<StoredText<'a>>,
     #[serde(default, skip_serializing_if = "is_false")]
     observed: bool,
 }
@@ -65,7 +67,7 @@ enum StoredBody<'a> {
     Assistant(StoredAnswer<'a>),
     Result(StoredResult<'a>),
     /// `[role, content]`
-    Other(Text<'a>, StoredContent<'a>),
+    Other(StoredText<'a>, StoredContent<'a>),
 }
 
 pub(crate) fn upkeep_text(upkeep: &Upkeep) -> String {
@@ -91,7 +93,7 @@ pub(crate) fn replaced_by(name: &str) -> Readable<Replaced> {
         "restored" => Ok(Replaced::Restored),
         "undone" => Ok(Replaced::Undone),
         "mended" => Ok(Replaced::Mended),
-        _ => Err(Unreadable::Value("a replacement of an unknown kind")),
+        _ => Err(UnreadableColumn::Value("a replacement of an unknown kind")),
     }
 }
 
@@ -161,7 +163,7 @@ impl<'a> From<&'a Replacement> for StoredReplacement<'a> {
 }
 
 impl TryFrom<StoredReplacement<'_>> for Replacement {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredReplacement<'_>) -> Readable<Self> {
         Ok(Self {

@@ -1,6 +1,6 @@
 //! What a message says.
 
-use super::Text;
+use super::StoredText;
 use serde::{Deserialize, Serialize};
 use throughline_core::message::{Content, JsonText, Part};
 
@@ -9,24 +9,24 @@ use throughline_core::message::{Content, JsonText, Part};
 pub(super) enum StoredContent<'a> {
     /// `null`
     Nothing,
-    Text(Text<'a>),
+    Text(StoredText<'a>),
     Parts(Vec<StoredPart<'a>>),
     Opaque {
-        opaque: Text<'a>,
+        opaque: StoredText<'a>,
     },
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum StoredPart<'a> {
-    Text(Text<'a>),
+    Text(StoredText<'a>),
     Image {
-        image: Text<'a>,
+        image: StoredText<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        detail: Option<Text<'a>>,
+        detail: Option<StoredText<'a>>,
     },
     Opaque {
-        opaque: Text<'a>,
+        opaque: StoredText<'a>,
     },
 }
 

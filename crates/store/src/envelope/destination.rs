@@ -1,18 +1,18 @@
 //! Where a reply goes.
 
-use super::{Readable, Text, borrowed, owned, parsed, written};
+use super::{Readable, StoredText, borrowed, owned, parsed, written};
 use serde::{Deserialize, Serialize};
 use throughline_core::input::Destination;
 
 #[derive(PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredDestination<'a> {
-    platform: Text<'a>,
-    account: Text<'a>,
-    chat: Text<'a>,
+    platform: StoredText<'a>,
+    account: StoredText<'a>,
+    chat: StoredText<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thread: Option<Text<'a>>,
+    thread: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to: Option<Text<'a>>,
+    reply_to: Option<StoredText<'a>>,
 }
 
 pub(crate) fn destination_text(destination: &Destination) -> String {

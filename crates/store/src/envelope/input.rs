@@ -6,8 +6,8 @@ use super::content::StoredContent;
 use super::destination::StoredDestination;
 use super::trace::StoredTrace;
 use super::{
-    Readable, Text, Unreadable, borrowed, digest, hex, is_false, json, json_text, owned, parsed, session,
-    written,
+    Readable, StoredText, UnreadableColumn, borrowed, digest, hex, is_false, json, json_text, owned, parsed,
+    session, written,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use throughline_core::time::Time;
 
 #[derive(Serialize, Deserialize)]
 struct StoredInput<'a> {
-    key: Text<'a>,
+    key: StoredText<'a>,
     #[serde(flatten)]
     kind: StoredKind<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ struct StoredInput<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     sender: Option<StoredSender<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    platform_id: Option<Text<'a>>,
+    platform_id: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<StoredTrace<'a>>,
 }
@@ -42,21 +42,21 @@ enum StoredKind<'a> {
 
 /// `[id, name]`
 #[derive(Serialize, Deserialize)]
-struct StoredSender<'a>(Text<'a>, #[serde(default)] Option<Text<'a>>);
+struct StoredSender<'a>(StoredText<'a>, #[serde(default)] Option<StoredText<'a>>);
 
 #[derive(Serialize, Deserialize)]
 struct StoredRequest<'a> {
     content: StoredContent<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<Text<'a>>,
+    body: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thread: Option<Text<'a>>,
+    thread: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    implicit_key: Option<Text<'a>>,
+    implicit_key: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    system: Option<Text<'a>>,
+    system: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sampling: Option<Text<'a>>,
+    sampling: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<StoredTask<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,12 +69,12 @@ struct StoredRequest<'a> {
 
 /// `[list, names]`
 #[derive(Serialize, Deserialize)]
-struct StoredClientTools<'a>(Text<'a>, Cow<'a, [String]>);
+struct StoredClientTools<'a>(StoredText<'a>, Cow<'a, [String]>);
 
 #[derive(Serialize, Deserialize)]
 struct StoredTask<'a> {
-    parent: Text<'a>,
-    source: Text<'a>,
+    parent: StoredText<'a>,
+    source: StoredText<'a>,
     depth: u32,
     steps_max: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ impl<'a> From<&'a Kind> for StoredKind<'a> {
 }
 
 impl TryFrom<StoredKind<'_>> for Kind {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredKind<'_>) -> Readable<Self> {
         Ok(match stored {
@@ -170,7 +170,7 @@ impl<'a> From<&'a Request> for StoredRequest<'a> {
 }
 
 impl TryFrom<StoredRequest<'_>> for Request {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredRequest<'_>) -> Readable<Self> {
         let tools = |StoredClientTools(list, names): StoredClientTools<'_>| ClientTools {
@@ -206,7 +206,7 @@ impl<'a> From<&'a Task> for StoredTask<'a> {
 }
 
 impl TryFrom<StoredTask<'_>> for Task {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredTask<'_>) -> Readable<Self> {
         Ok(Self {

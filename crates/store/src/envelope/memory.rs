@@ -1,6 +1,6 @@
 //! On whose behalf something is remembered.
 
-use super::{Readable, Text, Unreadable, borrowed, owned, parsed, session, written};
+use super::{Readable, StoredText, UnreadableColumn, borrowed, owned, parsed, session, written};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use throughline_core::id::{ChatKey, Generation, SessionId};
@@ -8,31 +8,31 @@ use throughline_core::memory::{Place, Scope};
 
 #[derive(Serialize, Deserialize)]
 struct StoredScope<'a> {
-    agent: Text<'a>,
+    agent: StoredText<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    chat: Option<Text<'a>>,
-    session: Text<'a>,
+    chat: Option<StoredText<'a>>,
+    session: StoredText<'a>,
     #[serde(default)]
     generation: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    parent: Option<Text<'a>>,
-    platform: Text<'a>,
+    parent: Option<StoredText<'a>>,
+    platform: StoredText<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<Text<'a>>,
+    user: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    user_name: Option<Text<'a>>,
+    user_name: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    chat_id: Option<Text<'a>>,
+    chat_id: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    chat_name: Option<Text<'a>>,
+    chat_name: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    chat_type: Option<Text<'a>>,
+    chat_type: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thread: Option<Text<'a>>,
+    thread: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<Text<'a>>,
+    title: Option<StoredText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    document: Option<Text<'a>>,
+    document: Option<StoredText<'a>>,
 }
 
 pub(crate) fn scope_text(scope: &Scope) -> String {
@@ -65,10 +65,12 @@ impl<'a> From<&'a Scope> for StoredScope<'a> {
 }
 
 impl TryFrom<StoredScope<'_>> for Scope {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredScope<'_>) -> Readable<Self> {
-        let chat = |chat: Text<'_>| chat.parse::<ChatKey>().map_err(|_| Unreadable::Field("chat".into()));
+        let chat = |chat: StoredText<'_>| {
+            chat.parse::<ChatKey>().map_err(|_| UnreadableColumn::Field("chat".into()))
+        };
         let parent: Option<SessionId> = stored.parent.map(|id| session(&id, "parent")).transpose()?;
         Ok(Self {
             agent: stored.agent.into(),

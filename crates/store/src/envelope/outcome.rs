@@ -1,6 +1,6 @@
 //! What became of an input.
 
-use super::{Readable, Text, Unreadable, parsed, session, written};
+use super::{Readable, StoredText, UnreadableColumn, parsed, session, written};
 use serde::{Deserialize, Serialize};
 use throughline_core::id::{Seq, SessionId, TurnId};
 use throughline_core::session::{Failure, FailureKind, Outcome};
@@ -15,19 +15,19 @@ enum StoredOutcome<'a> {
     Failed {
         failed: u64,
         kind: StoredFailureKind,
-        message: Text<'a>,
+        message: StoredText<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         after_seconds: Option<u32>,
         #[serde(default, skip_serializing_if = "super::is_false")]
         unreachable: bool,
     },
     Done {
-        said: Text<'a>,
+        said: StoredText<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        successor: Option<Text<'a>>,
+        successor: Option<StoredText<'a>>,
     },
     Moved {
-        moved: Text<'a>,
+        moved: StoredText<'a>,
         seq: u64,
     },
 }
@@ -78,7 +78,7 @@ impl<'a> From<&'a Outcome> for StoredOutcome<'a> {
 }
 
 impl TryFrom<StoredOutcome<'_>> for Outcome {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredOutcome<'_>) -> Readable<Self> {
         Ok(match stored {

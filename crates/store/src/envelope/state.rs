@@ -1,7 +1,9 @@
 //! The parts of a session's state that are mostly as at first. The others are columns.
 
 use super::destination::StoredDestination;
-use super::{Readable, Text, Unreadable, borrowed, is_empty, is_false, is_zero, owned, parsed, written};
+use super::{
+    Readable, StoredText, UnreadableColumn, borrowed, is_empty, is_false, is_zero, owned, parsed, written,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -51,7 +53,7 @@ struct StoredTurn<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     repeated: Option<StoredRepeated<'a>>,
     #[serde(default, skip_serializing_if = "is_zero")]
-    said: Text<'a>,
+    said: StoredText<'a>,
     #[serde(default, skip_serializing_if = "is_false")]
     held: bool,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -62,11 +64,11 @@ struct StoredTurn<'a> {
 
 /// `[heard, period, turns, last]`
 #[derive(PartialEq, Serialize, Deserialize)]
-struct StoredForeign<'a>(Text<'a>, u32, u32, i64);
+struct StoredForeign<'a>(StoredText<'a>, u32, u32, i64);
 
 /// `[calls, results, times]`
 #[derive(PartialEq, Serialize, Deserialize)]
-struct StoredRepeated<'a>(Text<'a>, Text<'a>, u32);
+struct StoredRepeated<'a>(StoredText<'a>, StoredText<'a>, u32);
 
 /// `[turns, steps, count]`
 #[derive(Default, PartialEq, Serialize, Deserialize)]
@@ -76,20 +78,20 @@ struct StoredReviews(#[serde(default)] u32, #[serde(default)] u32, #[serde(defau
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 struct StoredPreferences<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "understood")]
-    model: Option<Text<'a>>,
+    model: Option<StoredText<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "understood")]
-    reasoning: Option<Text<'a>>,
+    reasoning: Option<StoredText<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "understood")]
     personality: Option<StoredPersonality<'a>>,
     #[serde(default, skip_serializing_if = "is_false", deserialize_with = "understood")]
     yolo: bool,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "understood")]
-    tools: Option<Text<'a>>,
+    tools: Option<StoredText<'a>>,
 }
 
 /// `[name, prompt]`
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct StoredPersonality<'a>(Text<'a>, Text<'a>);
+struct StoredPersonality<'a>(StoredText<'a>, StoredText<'a>);
 
 /// What most sessions never have, or have only while tools run. None if there is none of it.
 pub(crate) fn rest_text(state: &Session) -> Option<String> {
@@ -185,12 +187,12 @@ impl From<StoredForeign<'_>> for Foreign {
 }
 
 impl TryFrom<StoredRepeated<'_>> for Repeated {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(StoredRepeated(calls, results, times): StoredRepeated<'_>) -> Readable<Self> {
         match (Digest::from_hex(&calls), Digest::from_hex(&results)) {
             (Some(calls), Some(results)) => Ok(Self { calls, results, times }),
-            _ => Err(Unreadable::Field("repeated".into())),
+            _ => Err(UnreadableColumn::Field("repeated".into())),
         }
     }
 }

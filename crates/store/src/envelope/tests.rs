@@ -398,8 +398,8 @@ fn a_text_of_no_known_form_is_refused() {
 
 #[test]
 fn an_error_names_the_field_and_not_what_it_holds() {
-    let field = |name: &str| Unreadable::Field(name.into());
-    assert_eq!(super::destination("{").unwrap_err(), Unreadable::NotJson);
+    let field = |name: &str| UnreadableColumn::Field(name.into());
+    assert_eq!(super::destination("{").unwrap_err(), UnreadableColumn::NotJson);
     let text = r#"{"platform":"p","account":"a"}"#;
     assert_eq!(super::destination(text).unwrap_err(), field("chat"));
     let text = r#"{"platform":"p","account":"a","chat":["secret"]}"#;

@@ -1,23 +1,23 @@
 //! What a message follows from. A human's own message has no trace.
 
-use super::{Readable, Text, Unreadable, parsed, session, written};
+use super::{Readable, StoredText, UnreadableColumn, parsed, session, written};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use throughline_core::input::{Root, Trace};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredTrace<'a> {
-    origin: Text<'a>,
+    origin: StoredText<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<StoredRoot<'a>>,
     hops: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    foreign: Option<Text<'a>>,
+    foreign: Option<StoredText<'a>>,
 }
 
 /// `[home, session]`
 #[derive(Serialize, Deserialize)]
-struct StoredRoot<'a>(Text<'a>, Text<'a>);
+struct StoredRoot<'a>(StoredText<'a>, StoredText<'a>);
 
 /// None for the trace of a human's own message.
 pub(crate) fn trace_text(trace: &Trace) -> Option<String> {
@@ -47,11 +47,11 @@ impl<'a> StoredTrace<'a> {
 }
 
 impl TryFrom<StoredTrace<'_>> for Trace {
-    type Error = Unreadable;
+    type Error = UnreadableColumn;
 
     fn try_from(stored: StoredTrace<'_>) -> Readable<Self> {
         let root = |StoredRoot(home, id): StoredRoot<'_>| {
-            Ok::<_, Unreadable>(Root { home: home.into(), session: session(&id, "root[1]")? })
+            Ok::<_, UnreadableColumn>(Root { home: home.into(), session: session(&id, "root[1]")? })
         };
         Ok(Self {
             origin: stored.origin.into(),
