@@ -16,7 +16,7 @@ use throughline_core::port::StoreError;
 use throughline_core::{SessionId, Time};
 use throughline_hermes::file_policy;
 use throughline_memory::{Memory, settings::directory_of};
-use throughline_store::{Forgetting, Plan, Reader, Subject, Writer};
+use throughline_store::{ForgetPlan, ForgetSubject, Forgetting, StoreReader, StoreWriter};
 use throughline_tools::todo::Todo;
 
 /// Where media lie that people sent or tools made.
@@ -51,7 +51,7 @@ pub struct Work {
 
 impl Work {
     /// What the plan means for files. The plan itself holds no text.
-    pub fn of(home: &Path, plan: &Plan, store: &Reader) -> anyhow::Result<Self> {
+    pub fn of(home: &Path, plan: &ForgetPlan, store: &StoreReader) -> anyhow::Result<Self> {
         let mut work = Self::default();
         for found in &plan.sessions {
             work.sessions.insert(found.session.clone());
@@ -62,7 +62,7 @@ impl Work {
             work.notes.insert(directory_of(&format!("{platform}\nchat\n{chat}")));
         }
         work.words.extend(plan.chats.iter().cloned());
-        if let Subject::Person { platform, user } = &plan.subject {
+        if let ForgetSubject::Person { platform, user } = &plan.subject {
             work.notes.insert(directory_of(&format!("{platform}\nuser\n{user}")));
             work.words.insert(user.clone());
         }
@@ -114,7 +114,7 @@ impl Work {
     }
 
     /// Does it, again if need be.
-    fn carry_out(&self, home: &Path, memory: &Memory, store: &Reader) -> anyhow::Result<()> {
+    fn carry_out(&self, home: &Path, memory: &Memory, store: &StoreReader) -> anyhow::Result<()> {
         for session in &self.sessions {
             for file in files_of(home, session) {
                 remove(&file)?;
@@ -141,7 +141,7 @@ impl Work {
 }
 
 /// Finishes what was begun. The caller owns the home. Returns how many forgettings there were.
-pub fn finish(home: &Path, memory: &Memory, store: &mut Writer, now: Time) -> anyhow::Result<usize> {
+pub fn finish(home: &Path, memory: &Memory, store: &mut StoreWriter, now: Time) -> anyhow::Result<usize> {
     let open = carry_out_all(home, memory, store)?;
     scrub(&open, store, now).context(
         "what was deleted is still in free parts of state.db or in its log. Close every program that has it open, and \
@@ -151,7 +151,11 @@ pub fn finish(home: &Path, memory: &Memory, store: &mut Writer, now: Time) -> an
 }
 
 /// Deletes what is still there outside of the database. What is left to do then is [`scrub`].
-pub fn carry_out_all(home: &Path, memory: &Memory, store: &mut Writer) -> anyhow::Result<Vec<Forgetting>> {
+pub fn carry_out_all(
+    home: &Path,
+    memory: &Memory,
+    store: &mut StoreWriter,
+) -> anyhow::Result<Vec<Forgetting>> {
     let open = store.as_reader().unfinished_forgettings()?;
     for forgetting in &open {
         if let Some(text) = &forgetting.work {
@@ -165,7 +169,7 @@ pub fn carry_out_all(home: &Path, memory: &Memory, store: &mut Writer) -> anyhow
 }
 
 /// Takes what was deleted out of the database's free parts as well: then it is forgotten.
-pub fn scrub(open: &[Forgetting], store: &mut Writer, now: Time) -> Result<(), StoreError> {
+pub fn scrub(open: &[Forgetting], store: &mut StoreWriter, now: Time) -> Result<(), StoreError> {
     if !open.is_empty() {
         store.scrub(now)?;
     }
@@ -173,7 +177,7 @@ pub fn scrub(open: &[Forgetting], store: &mut Writer, now: Time) -> Result<(), S
 }
 
 /// What is out of reach, in sentences.
-pub fn out_of_reach(home: &Path, plan: &Plan) -> Vec<String> {
+pub fn out_of_reach(home: &Path, plan: &ForgetPlan) -> Vec<String> {
     let mut told = Vec::new();
     let mut copies: Vec<String> = COPIES
         .iter()
@@ -224,7 +228,7 @@ pub fn out_of_reach(home: &Path, plan: &Plan) -> Vec<String> {
          wrote for its work, and the standard error that a supervisor collects."
             .to_owned(),
     );
-    if let Subject::Person { .. } = plan.subject {
+    if let ForgetSubject::Person { .. } = plan.subject {
         told.push(
             "Rows that Hermes wrote in shared conversations, which name no sender; and the permission to write \
              (`throughline pairing`)."

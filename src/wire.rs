@@ -567,7 +567,10 @@ impl Surroundings for Evaluated<'_> {
 }
 
 /// What was said in the one home that is meant.
-pub fn reader(homes: &[PathBuf], environment: &Environment) -> anyhow::Result<throughline_store::Reader> {
+pub fn reader(
+    homes: &[PathBuf],
+    environment: &Environment,
+) -> anyhow::Result<throughline_store::StoreReader> {
     let home = existing(homes, environment)?;
     Ok(throughline_store::Home::at(home.path()).reader()?)
 }
@@ -829,7 +832,7 @@ async fn finish_forgetting(
 /// A home that is about to be written to.
 enum Held {
     There(client::Client, tokio::runtime::Runtime),
-    Here(throughline_store::Writer, Ownership),
+    Here(throughline_store::StoreWriter, Ownership),
 }
 
 fn held(home: &Home, environment: &Environment) -> anyhow::Result<Held> {

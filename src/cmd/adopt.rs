@@ -15,7 +15,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use throughline_core::Time;
-use throughline_store::doctor::Kind;
+use throughline_store::doctor::FindingKind;
 
 /// Move an agent over from Hermes: look, back up, stop Hermes, start here; or back again
 #[derive(Debug, clap::Args)]
@@ -196,9 +196,9 @@ fn damage(home: &Home, now: Time) -> anyhow::Result<Damage> {
         return Ok(Damage::default());
     }
     let found = doctor::examine(home, home.owner().is_some(), now)?;
-    let mut kinds: Vec<Kind> = found.iter().map(|finding| finding.kind).collect();
+    let mut kinds: Vec<FindingKind> = found.iter().map(|finding| finding.kind).collect();
     kinds.dedup();
-    let count = |kind: Kind| found.iter().filter(|finding| finding.kind == kind).count();
+    let count = |kind: FindingKind| found.iter().filter(|finding| finding.kind == kind).count();
     let lines = kinds.into_iter().map(|kind| format!("{}: {} ({kind})", count(kind), kind.says()));
     let mut lines: Vec<String> = lines.collect();
     if !lines.is_empty() {
@@ -207,7 +207,7 @@ fn damage(home: &Home, now: Time) -> anyhow::Result<Damage> {
             home.path().display()
         ));
     }
-    let in_the_way = found.iter().filter(|finding| finding.kind == Kind::Integrity);
+    let in_the_way = found.iter().filter(|finding| finding.kind == FindingKind::Integrity);
     let in_the_way = in_the_way.map(|finding| {
         let database = home.path().join("state.db");
         let first = finding.evidence.first().map_or("", String::as_str);

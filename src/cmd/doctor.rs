@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use throughline_core::Time;
 use throughline_gateway::{Clock, SystemClock};
-use throughline_store::doctor::{Finding, Kind, Mended, Remedy, Severity, turn_of};
+use throughline_store::doctor::{Finding, FindingKind, Mended, Remedy, Severity, turn_of};
 
 /// As opposed to a failure to look; as an audit's.
 const WITH_FINDINGS: u8 = 2;
@@ -32,8 +32,12 @@ const WITH_FINDINGS: u8 = 2;
 const SHOWN_MAX: usize = 20;
 const LINES_MAX: usize = 8;
 /// What a compression does leaves lines in a log; so many of each are evidence enough.
-const LOGGED: [Kind; 4] =
-    [Kind::RotatedChain, Kind::ForkedSiblings, Kind::TranscriptGap, Kind::ArchivedUnsummarised];
+const LOGGED: [FindingKind; 4] = [
+    FindingKind::RotatedChain,
+    FindingKind::ForkedSiblings,
+    FindingKind::TranscriptGap,
+    FindingKind::ArchivedUnsummarised,
+];
 const LOG_LINES_MAX: usize = 4;
 /// One repair can bring another to light: a chain that is one again may have a route to mend. More rounds than any
 /// of them has needed.
@@ -53,7 +57,7 @@ pub struct Doctor {
     repair: bool,
     /// Only findings of this kind
     #[arg(long, value_name = "KIND")]
-    only: Option<Kind>,
+    only: Option<FindingKind>,
     /// Only findings about this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
@@ -144,7 +148,7 @@ impl Doctor {
         let _owned = claim(home)?;
         interrupt::explain(NOTHING_CHANGED);
         let mut findings = self.findings(home, false)?;
-        if findings.iter().any(|finding| finding.kind == Kind::Integrity) {
+        if findings.iter().any(|finding| finding.kind == FindingKind::Integrity) {
             tell(home, &findings, &[], page, out)?;
             bail!("{} is damaged: nothing was repaired", home.path().join("state.db").display());
         }
@@ -302,7 +306,7 @@ enum Outcome {
 }
 
 struct Repair {
-    kind: Kind,
+    kind: FindingKind,
     sessions: Vec<String>,
     outcome: Outcome,
     says: String,
@@ -337,7 +341,7 @@ fn mend_all(
     let mut tried = Vec::new();
     for (nth, finding) in (0..).zip(findings) {
         progress.reach("repairing", nth, findings.len() as u64);
-        let file = (finding.kind == Kind::TranscriptGap).then(|| transcript(home, finding)).flatten();
+        let file = (finding.kind == FindingKind::TranscriptGap).then(|| transcript(home, finding)).flatten();
         let (outcome, tint, word, says) = match surgeon.mend(finding, file.as_ref(), now()) {
             Ok(Mended::Done(what)) => (Outcome::Done, Tint::Green, "done: ", one_line(&what)),
             Ok(Mended::Unneeded) => (Outcome::Gone, Tint::Dim, "", "was gone already".to_owned()),
@@ -442,7 +446,7 @@ fn tell(
         count => format!("{count} findings"),
     };
     writeln!(out, "{}: {found}{away}", home.path().display())?;
-    for kind in Kind::ALL {
+    for kind in FindingKind::ALL {
         let of_kind: Vec<&Finding> = findings.iter().filter(|finding| finding.kind == *kind).collect();
         if of_kind.is_empty() {
             continue;

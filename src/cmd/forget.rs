@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use throughline_core::Time;
 use throughline_core::port::Store;
 use throughline_memory::Memory;
-use throughline_store::{Kind, NotFound, Order, Plan, Reader, Writer};
+use throughline_store::{ForgetOrder, ForgetPlan, NotFound, StoreReader, StoreWriter, SubjectKind};
 
 /// Names that are shown where there is no such name, or several.
 const SHOWN_MAX: usize = 6;
@@ -59,7 +59,7 @@ pub enum What {
 
 /// What would go, and what would not.
 pub struct Found {
-    plan: Plan,
+    plan: ForgetPlan,
     work: Work,
     outside: BTreeMap<&'static str, u64>,
     stays: Vec<String>,
@@ -85,13 +85,13 @@ impl Forget {
     }
 
     /// None: only what was interrupted is to be finished.
-    pub fn look(&self, site: &Site<'_>, store: &Reader) -> anyhow::Result<Option<Found>> {
+    pub fn look(&self, site: &Site<'_>, store: &StoreReader) -> anyhow::Result<Option<Found>> {
         let (Some(what), Some(name)) = (self.kind, &self.name) else { return Ok(None) };
         let (kind, name) = (
             match what {
-                What::Person => Kind::Person,
-                What::Chat => Kind::Chat,
-                What::Session => Kind::Session,
+                What::Person => SubjectKind::Person,
+                What::Chat => SubjectKind::Chat,
+                What::Session => SubjectKind::Session,
             },
             name.trim(),
         );
@@ -143,7 +143,7 @@ impl Forget {
 
     pub fn show_receipts(
         &self,
-        store: &Reader,
+        store: &StoreReader,
         page: &Page,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
@@ -185,7 +185,7 @@ impl Forget {
         &self,
         found: Option<Found>,
         site: &Site<'_>,
-        store: &mut Writer,
+        store: &mut StoreWriter,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         interrupt::explain(
@@ -193,7 +193,7 @@ impl Forget {
         );
         if let Some(found) = &found {
             ensure!(found.plan.busy.is_empty(), "{} Nothing was deleted", found.waits());
-            let order = Order {
+            let order = ForgetOrder {
                 now: site.now,
                 work: &found.work.text(),
                 outside: &found.outside,

@@ -15,7 +15,7 @@ use throughline_core::message::{Body, Content, Part, ToolCall};
 use throughline_core::port::{Hit, Read, SessionFilter, SessionSummary};
 use throughline_core::{Message, RowId, SessionId};
 use throughline_hermes::row::message_to_json;
-use throughline_store::Reader;
+use throughline_store::StoreReader;
 
 /// Show what was said
 #[derive(Debug, clap::Subcommand)]
@@ -29,7 +29,7 @@ pub enum Sessions {
 }
 
 impl Sessions {
-    pub fn run(self, store: &Reader, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub fn run(self, store: &StoreReader, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         match self {
             Sessions::List(list) => list.run(store, page, out),
             Sessions::Show(show) => show.run(store, page, out),

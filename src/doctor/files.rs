@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use throughline_core::redact::{holds_secret, redacted};
 use throughline_hermes::config::Config;
-use throughline_store::doctor::{Finding, Kind, Remedy};
+use throughline_store::doctor::{Finding, FindingKind, Remedy};
 
 /// Hermes' files and their limits, in characters.
 const MEMORY: [(&str, usize); 2] = [("memories/MEMORY.md", 2_200), ("memories/USER.md", 1_375)];
@@ -54,7 +54,7 @@ pub fn examine(home: &Path) -> Vec<Finding> {
     found
 }
 
-fn finding(kind: Kind, subject: &str, evidence: Vec<String>, advice: &str) -> Finding {
+fn finding(kind: FindingKind, subject: &str, evidence: Vec<String>, advice: &str) -> Finding {
     let remedy = Remedy::Advice(advice.to_owned());
     Finding { kind, sessions: vec![subject.to_owned()], rows: Vec::new(), evidence, remedy }
 }
@@ -81,7 +81,7 @@ pub fn memory(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     let length = entries.join(DELIMITER).chars().count();
     if length > limit {
         found.push(finding(
-            Kind::MemoryOverLimit,
+            FindingKind::MemoryOverLimit,
             name,
             vec![format!("{name} holds {length} characters; its limit is {limit}")],
             "the agent can add nothing until it is shorter: let it consolidate its memory, or edit the file",
@@ -92,7 +92,7 @@ pub fn memory(name: &str, text: &str, limit: usize) -> Vec<Finding> {
     if !twice.is_empty() {
         let shown = twice.iter().map(|entry| format!("twice in {name}: {}", beginning(entry)));
         found.push(finding(
-            Kind::MemoryDuplicated,
+            FindingKind::MemoryDuplicated,
             name,
             shown.collect(),
             "remove one of each; Hermes does so by itself the next time the agent changes that file",
@@ -105,7 +105,7 @@ pub fn memory(name: &str, text: &str, limit: usize) -> Vec<Finding> {
         .collect();
     if !claims.is_empty() {
         found.push(finding(
-            Kind::MemoryClaim,
+            FindingKind::MemoryClaim,
             name,
             claims,
             "written when messages had been lost, most likely. It is never deleted by itself: read it, and tell the agent \
@@ -133,7 +133,7 @@ fn drifted(home: &Path) -> Option<Finding> {
     names.sort();
     (!names.is_empty()).then(|| {
         finding(
-            Kind::MemoryDrifted,
+            FindingKind::MemoryDrifted,
             "memories",
             names,
             "compare them with the files beside them; delete them when nothing in them is missed",
@@ -182,7 +182,7 @@ fn secrets(path: &Path) -> Option<Finding> {
     }
     let advice =
         "change the key or password at whoever gave it out, then delete the log; it is not shown here";
-    Some(finding(Kind::SecretInLog, &name, evidence, advice))
+    Some(finding(FindingKind::SecretInLog, &name, evidence, advice))
 }
 
 // ----------------------------------------------------------------------------------- permissions
@@ -221,14 +221,14 @@ fn permissions(home: &Path) -> Option<Finding> {
         "`chmod -R go-rwx {}`; nothing of Hermes or Throughline needs others to read it",
         home.display()
     );
-    (!open.is_empty()).then(|| finding(Kind::UnsafePermissions, "files", open, &advice))
+    (!open.is_empty()).then(|| finding(FindingKind::UnsafePermissions, "files", open, &advice))
 }
 
 fn large_log(home: &Path) -> Option<Finding> {
     let size = fs::metadata(home.join("state.db-wal")).ok()?.len();
     (size > LOG_BYTES).then(|| {
         finding(
-            Kind::LargeLog,
+            FindingKind::LargeLog,
             "state.db-wal",
             vec![format!("state.db-wal has {} MiB", size >> 20)],
             "nothing is lost: it is folded back when the last program that uses the database ends in an orderly way",
@@ -252,7 +252,7 @@ fn honcho(home: &Path) -> Option<Finding> {
     }
     (!on.is_empty()).then(|| {
         finding(
-            Kind::ProviderRenamed,
+            FindingKind::ProviderRenamed,
             "honcho.json",
             on,
             "Throughline applies it, too, but only to chats that it has not written for yet: a name that is in use stays. \
@@ -265,7 +265,7 @@ fn honcho(home: &Path) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    fn kinds(found: &[Finding]) -> Vec<Kind> {
+    fn kinds(found: &[Finding]) -> Vec<FindingKind> {
         found.iter().map(|finding| finding.kind).collect()
     }
 
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(large_log(home.path()), None);
         log.set_len(LOG_BYTES + (1 << 20)).unwrap();
         let found = large_log(home.path()).unwrap();
-        assert_eq!(found.kind, Kind::LargeLog);
+        assert_eq!(found.kind, FindingKind::LargeLog);
         assert!(found.evidence[0].contains(&format!("{} MiB", (LOG_BYTES >> 20) + 1)), "{found:?}");
     }
 
@@ -323,7 +323,10 @@ mod tests {
     fn memory_over_its_limit_twice_or_about_lost_messages_is_reported_and_left() {
         let text = "likes tea\n§\nlikes tea\n§\nThere is a parallel self that answers on Telegram";
         let found = memory("memories/MEMORY.md", text, 40);
-        assert_eq!(kinds(&found), [Kind::MemoryOverLimit, Kind::MemoryDuplicated, Kind::MemoryClaim]);
+        assert_eq!(
+            kinds(&found),
+            [FindingKind::MemoryOverLimit, FindingKind::MemoryDuplicated, FindingKind::MemoryClaim]
+        );
         assert!(found.iter().all(|finding| !finding.is_repairable()));
     }
 
@@ -335,7 +338,7 @@ mod tests {
         let text = format!("2026-05-28 INFO all is well\n2026-05-28 ERROR Authorization: Bearer {secret}\n");
         fs::write(home.path().join("logs/agent.log"), text).unwrap();
         let found = logs(home.path());
-        assert_eq!(kinds(&found), [Kind::SecretInLog]);
+        assert_eq!(kinds(&found), [FindingKind::SecretInLog]);
         assert_eq!(found[0].evidence, ["logs/agent.log, line 2"]);
         assert!(!format!("{found:?}").contains(secret));
     }
@@ -355,7 +358,7 @@ mod tests {
         for line in lines {
             fs::write(home.path().join("logs/agent.log"), format!("INFO all is well\n{line}\n")).unwrap();
             let found = logs(home.path());
-            assert_eq!(kinds(&found), [Kind::SecretInLog], "{line}");
+            assert_eq!(kinds(&found), [FindingKind::SecretInLog], "{line}");
             assert_eq!(found[0].evidence, ["logs/agent.log, line 2"]);
         }
         let harmless = "called +49 731 1234567 at 09:35, https://example.org/?page=2&size=10, 12 tokens used";
@@ -375,7 +378,7 @@ mod tests {
         set(home.path(), 0o700);
         assert_eq!(permissions(home.path()), None, "nobody else gets there");
         set(home.path(), 0o755);
-        assert_eq!(permissions(home.path()).unwrap().kind, Kind::UnsafePermissions);
+        assert_eq!(permissions(home.path()).unwrap().kind, FindingKind::UnsafePermissions);
         set(&file, 0o600);
         assert_eq!(permissions(home.path()), None);
     }

@@ -18,13 +18,13 @@ use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Content, Message, SessionId, Time};
-use throughline_store::{FileSystem, Home, Writer};
+use throughline_store::{FileSystem, Home, StoreWriter};
 
 const TALK: &str = "20260528_093510_66bfaec7";
 
 /// The owner of the one session there is, for as long as it has the home.
 struct Owner {
-    store: Writer,
+    store: StoreWriter,
     now: Time,
 }
 

@@ -40,6 +40,7 @@ fn dependencies_point_one_way() {
         ("hermes", &["core"]),
         ("net", &["core"]),
         ("store", &["core", "hermes"]),
+        ("store-conformance", &["core"]),
         ("offload", &[]),
         ("gateway", &["core", "offload"]),
         ("mcp", &["core", "net"]),

@@ -18,7 +18,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use throughline_core::SessionId;
 use throughline_core::port::{SessionFilter, Store, StoreError};
-use throughline_store::{Kind, Order, Writer};
+use throughline_store::{ForgetOrder, StoreWriter, SubjectKind};
 
 /// Of a word an index may have only what it does not share with the one before it.
 const SHARED_MAX: usize = 3;
@@ -131,7 +131,7 @@ fn unreadable(error: StoreError) -> String {
     format!("the store cannot be read: {error}")
 }
 
-fn opened(outside: &Outside) -> Result<Writer, String> {
+fn opened(outside: &Outside) -> Result<StoreWriter, String> {
     writer_on(&outside.disks[0], outside.mutant, outside.wall())
         .map_err(|error| format!("the store does not open: {error}"))
 }
@@ -149,13 +149,15 @@ fn forget(outside: &Outside, what: Forgotten) -> Result<(), String> {
         let session =
             || outside.write(|records| records.chats[0].said[0].went_to.clone()).map(|(session, _)| session);
         let (kind, name) = match what {
-            Forgotten::Person => (Kind::Person, format!("{}:person-0", platform_name(true))),
-            Forgotten::Chat => (Kind::Chat, chat_key(&outside.plan, 0)),
-            Forgotten::Session => (Kind::Session, session().map(|id| id.to_string()).unwrap_or_default()),
+            Forgotten::Person => (SubjectKind::Person, format!("{}:person-0", platform_name(true))),
+            Forgotten::Chat => (SubjectKind::Chat, chat_key(&outside.plan, 0)),
+            Forgotten::Session => {
+                (SubjectKind::Session, session().map(|id| id.to_string()).unwrap_or_default())
+            }
         };
         order(outside, &mut store, kind, &name)?;
         if outside.mutant == Some(Mutant::ForgetOthers) {
-            order(outside, &mut store, Kind::Chat, &chat_key(&outside.plan, 1))?;
+            order(outside, &mut store, SubjectKind::Chat, &chat_key(&outside.plan, 1))?;
         }
     }
     for open in store.as_reader().unfinished_forgettings().map_err(failed)? {
@@ -168,7 +170,7 @@ fn forget(outside: &Outside, what: Forgotten) -> Result<(), String> {
     store.close(now).map(drop).map_err(failed)
 }
 
-fn order(outside: &Outside, store: &mut Writer, kind: Kind, name: &str) -> Result<(), String> {
+fn order(outside: &Outside, store: &mut StoreWriter, kind: SubjectKind, name: &str) -> Result<(), String> {
     let failed = |error: StoreError| format!("forgetting failed: {error}");
     let subject = store.as_reader().subject(kind, name).map_err(|error| format!("{name}: {error:?}"))?;
     let plan = store.as_reader().plan(&subject).map_err(failed)?;
@@ -176,8 +178,13 @@ fn order(outside: &Outside, store: &mut Writer, kind: Kind, name: &str) -> Resul
         return Err(format!("{name} is still being answered in {:?}", plan.busy));
     }
     let (now, outside_counts) = (outside.wall(), BTreeMap::new());
-    let order =
-        Order { now, work: "{}", outside: &outside_counts, provider: Some("sim"), agent: agent_name(0) };
+    let order = ForgetOrder {
+        now,
+        work: "{}",
+        outside: &outside_counts,
+        provider: Some("sim"),
+        agent: agent_name(0),
+    };
     store.forget(&plan, &order).map(drop).map_err(failed)
 }
 
@@ -203,7 +210,7 @@ fn raw(disk: &Disk) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-fn transcripts(store: &Writer) -> Result<BTreeMap<SessionId, Vec<String>>, StoreError> {
+fn transcripts(store: &StoreWriter) -> Result<BTreeMap<SessionId, Vec<String>>, StoreError> {
     let reader = store.reader();
     let filter = SessionFilter { limit: usize::MAX >> 1, ..SessionFilter::default() };
     let mut found = BTreeMap::new();
@@ -271,7 +278,7 @@ fn in_the_index(outside: &Outside, forgot: &Forgot) -> rusqlite::Result<Vec<Stri
     Ok(wrong)
 }
 
-fn in_the_store(store: &Writer, forgot: &Forgot) -> Result<Vec<String>, StoreError> {
+fn in_the_store(store: &StoreWriter, forgot: &Forgot) -> Result<Vec<String>, StoreError> {
     let mut wrong: Vec<_> = store.reader().check()?.into_iter().map(|it| format!("check: {it}")).collect();
     let filter = SessionFilter { limit: 10, ..SessionFilter::default() };
     let finds = |word: &String| Ok::<_, StoreError>(!store.reader().search(word, &filter)?.is_empty());

@@ -13,8 +13,8 @@ use throughline_core::message::Body;
 use throughline_core::port::{Closed, Commit, Committed, Read, Store, StoreError, Tended};
 use throughline_core::session::lifecycle::Run;
 use throughline_core::session::{Act, review};
-use throughline_core::{Content, RowId, Seq, SessionId, Time};
-use throughline_store::{Durability, FileSystem, Home, Writer};
+use throughline_core::{ChatKey, JsonText, Message, RowId, Seq, SessionId, Time, TurnId};
+use throughline_store::{Durability, FileSystem, Home, StoreWriter};
 
 /// Opens the real store on a simulated disk.
 pub fn open_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Box<dyn Store>, StoreError> {
@@ -22,7 +22,7 @@ pub fn open_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Box<dyn
 }
 
 /// The same, for a command that does what no gateway does.
-pub fn writer_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<Writer, StoreError> {
+pub fn writer_on(disk: &Disk, mutant: Option<Mutant>, now: Time) -> Result<StoreWriter, StoreError> {
     let home = Home {
         database: "state.db".into(),
         sessions: None,

@@ -4,9 +4,9 @@
 //! everything, and the rows go.
 
 use crate::envelope;
-use crate::fault::Fault;
-use crate::read::{Reader, malformed, session_id, unsigned};
-use crate::write::{Change, Scribe};
+use crate::fault::StoreFault;
+use crate::read::{StoreReader, malformed, session_id, unsigned};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::params;
 use throughline_core::id::{Seq, SessionId, TurnId};
 use throughline_core::message::ToolResult;
@@ -22,13 +22,13 @@ const CLIENT: i64 = 3;
 /// As much of a question as an event repeats: enough to know which it was.
 const QUESTION_CHARS: usize = 200;
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     pub(crate) fn asked(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         call: (TurnId, u32, usize),
         ask: &Ask,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let (turn, step, index) = call;
         self.call(change, index, ASKING, ask.asked.0, &envelope::ask_text(ask))?;
         let detail = format!("call {turn}/{step}/{index}: {}", in_short(&ask.question));
@@ -37,10 +37,10 @@ impl Scribe<'_> {
 
     pub(crate) fn granted(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         call: (TurnId, u32, usize),
         grant: Grant,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let (turn, step, index) = call;
         let reach = envelope::grant_name(grant);
         self.call(change, index, GRANTED, change.at.0, reach)?;
@@ -51,10 +51,10 @@ impl Scribe<'_> {
     /// The question is over, and its call runs on. What was answered is the call's, and is not written down.
     pub(crate) fn resumed(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         call: (TurnId, u32, usize),
         verdict: &Verdict,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let (turn, step, index) = call;
         let sql = "DELETE FROM tl_call WHERE session = ?1 AND step = ?2 AND position = ?3 AND state = 1";
         self.conn.prepare_cached(sql)?.execute(params![change.id(), change.steps, index as i64])?;
@@ -63,33 +63,33 @@ impl Scribe<'_> {
             Verdict::Granted(_) => "allowed",
             Verdict::Denied { .. } => "refused",
             Verdict::Expired => "not answered in time, or withdrawn",
-            Verdict::Unattended => "not asked: nobody could answer",
+            Verdict::Unattended => "not asked: no person could answer",
         };
         self.note(Some(change.id()), "call_resumed", &format!("call {turn}/{step}/{index}: {how}"), change.at)
     }
 
-    pub(crate) fn left(&mut self, change: &Change<'_>, index: usize) -> Result<(), Fault> {
+    pub(crate) fn left(&mut self, change: &SessionChange<'_>, index: usize) -> Result<(), StoreFault> {
         self.call(change, index, CLIENT, change.at.0, "")
     }
 
     pub(crate) fn result(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         index: usize,
         result: &ToolResult,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         self.call(change, index, DONE, change.at.0, &envelope::result_text(result))
     }
 
     /// What is done stays as it is: a second result would be of a call that ran twice.
     fn call(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         index: usize,
         state: i64,
         at: i64,
         detail: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql = "INSERT INTO tl_call (session, step, position, at, state, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                    ON CONFLICT(session, step, position) DO UPDATE SET at = excluded.at, state = excluded.state,
                           detail = excluded.detail WHERE state <> 2";
@@ -103,20 +103,22 @@ impl Scribe<'_> {
         ])?;
         match written {
             1 => Ok(()),
-            _ => Err(Fault::Malformed(format!("call {index} of session {} has its result", change.id()))),
+            _ => {
+                Err(StoreFault::Malformed(format!("call {index} of session {} has its result", change.id())))
+            }
         }
     }
 
-    pub(crate) fn forget_calls(&self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn forget_calls(&self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let sql = "DELETE FROM tl_call WHERE session = ?1 AND step = ?2";
         self.conn.prepare_cached(sql)?.execute(params![change.id(), change.steps])?;
         Ok(())
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// The open group of a step, each call as it stands.
-    pub(crate) fn group(&self, session: &SessionId, number: i64, open: &str) -> Result<Group, Fault> {
+    pub(crate) fn group(&self, session: &SessionId, number: i64, open: &str) -> Result<Group, StoreFault> {
         let mut group = Group::new(envelope::answer(open).map_err(malformed("an open answer"))?);
         let sql = "SELECT position, state, detail FROM tl_call WHERE session = ?1 AND step = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -125,12 +127,12 @@ impl Reader {
             let detail: String = row.get(2)?;
             let stands = slot(row.get(1)?, &detail)?;
             let slot = group.slots.get_mut(unsigned(row, 0)? as usize);
-            *slot.ok_or_else(|| Fault::Malformed("a result without a call".into()))? = stands;
+            *slot.ok_or_else(|| StoreFault::Malformed("a result without a call".into()))? = stands;
         }
         Ok(group)
     }
 
-    pub(crate) fn pending(&self) -> Result<Vec<Pending>, Fault> {
+    pub(crate) fn pending(&self) -> Result<Vec<Pending>, StoreFault> {
         let sql = "SELECT c.session, p.turn, p.step, c.position, c.detail, p.open
                    FROM tl_call c JOIN tl_step p ON p.session = c.session AND p.number = c.step
                    JOIN sessions s ON s.id = c.session
@@ -151,7 +153,7 @@ impl Reader {
             };
             let asking = answer.calls.get(call.index);
             let tool =
-                asking.ok_or_else(|| Fault::Malformed("a question without a call".into()))?.name.clone();
+                asking.ok_or_else(|| StoreFault::Malformed("a question without a call".into()))?.name.clone();
             pending.push(Pending { call, tool, ask });
         }
         Ok(pending)
@@ -159,7 +161,7 @@ impl Reader {
 }
 
 /// How a row of `tl_call` says that its call stands.
-pub(crate) fn slot(state: i64, detail: &str) -> Result<Slot, Fault> {
+pub(crate) fn slot(state: i64, detail: &str) -> Result<Slot, StoreFault> {
     Ok(match state {
         GRANTED => Slot::Open(Some(envelope::grant_from(detail).map_err(malformed("a grant"))?)),
         ASKING => Slot::Asking(envelope::ask(detail).map_err(malformed("a question"))?),

@@ -12,7 +12,7 @@ pub(crate) struct ColumnVariants {
     pub history: String,
     /// What is read of a row, for `read::stored_message`.
     pub columns: String,
-    /// The row ?1, whatever its flags.
+    /// The row ?1, with any flags.
     pub message: String,
     /// A row of the transcript; its values in the order of [`ColumnVariants::append_values`].
     pub append: String,

@@ -5,25 +5,25 @@
 //! member, because none of them is on disk; the connection stays usable for the next try.
 //! So does a file that is no longer in its place ([`crate::place`]).
 
-use crate::fault::{Fault, While};
-use crate::foreign::{Foreign, Notice};
+use crate::fault::{StoreFault, While};
+use crate::foreign::{ForeignNotice, ForeignWrites};
 use crate::index;
 use crate::open::Home;
 use crate::place::{FileId, OpenFiles};
 use crate::projection::Projection;
-use crate::read::Reader;
+use crate::read::StoreReader;
 use crate::transcript::NextRow;
-use crate::write::{News, Scribe};
+use crate::write::{CommitWriter, ForeignNews};
 use rusqlite::Connection;
 use throughline_core::id::Boot;
 use throughline_core::port::{Closed, Commit, Committed, Read, Store, StoreError, Tended};
 use throughline_core::time::Time;
 
 /// The one connection of a home that writes.
-pub struct Writer {
-    pub(crate) reader: Reader,
+pub struct StoreWriter {
+    pub(crate) reader: StoreReader,
     pub(crate) home: Home,
-    pub(crate) foreign: Foreign,
+    pub(crate) foreign: ForeignWrites,
     pub(crate) projection: Projection,
     files: OpenFiles,
     /// A batch was written, and then its file was not in its place: whether it stands is not known, so this connection
@@ -42,10 +42,10 @@ pub(crate) struct Effects {
     pub routes: bool,
 }
 
-impl Writer {
-    pub(crate) fn new(reader: Reader, home: Home) -> Self {
+impl StoreWriter {
+    pub(crate) fn new(reader: StoreReader, home: Home) -> Self {
         let files = OpenFiles::of(&reader.conn, &home);
-        let (foreign, projection) = (Foreign::default(), Projection::default());
+        let (foreign, projection) = (ForeignWrites::default(), Projection::default());
         Self { reader, home, foreign, projection, files, given_up: None, rescued: false }
     }
 
@@ -58,13 +58,13 @@ impl Writer {
         Ok(self)
     }
 
-    /// The file that is being written, to tell it from another one of its name. None: nobody can tell.
+    /// The file that is being written, to tell it from another one of its name. None: it cannot be told.
     pub fn file(&self) -> Option<FileId> {
         self.files.database()
     }
 
     /// Whether what is written now could be found again.
-    fn in_place(&self) -> Result<(), Fault> {
+    fn in_place(&self) -> Result<(), StoreFault> {
         if let Some(why) = &self.given_up {
             return Err(StoreError::Unwritable(why.clone()).into());
         }
@@ -82,11 +82,11 @@ impl Writer {
         }
     }
 
-    fn batch(&mut self, batch: &[Commit]) -> Result<Vec<Result<Committed, StoreError>>, Fault> {
+    fn batch(&mut self, batch: &[Commit]) -> Result<Vec<Result<Committed, StoreError>>, StoreFault> {
         let results = self.written(batch)?;
         // Deleted just now: it may have been before the commit.
         if let Err(fault) = self.in_place() {
-            if let Fault::Refused(StoreError::Unwritable(why)) = &fault {
+            if let StoreFault::Refused(StoreError::Unwritable(why)) = &fault {
                 self.given_up = Some(why.clone());
             }
             return Err(fault);
@@ -94,7 +94,7 @@ impl Writer {
         Ok(results)
     }
 
-    fn written(&mut self, batch: &[Commit]) -> Result<Vec<Result<Committed, StoreError>>, Fault> {
+    fn written(&mut self, batch: &[Commit]) -> Result<Vec<Result<Committed, StoreError>>, StoreFault> {
         let mut effects = Effects::default();
         let (results, notice) = transact(&self.reader.conn, |conn| {
             let notice = self.notice()?;
@@ -123,10 +123,10 @@ impl Writer {
     }
 
     /// Whether others wrote to the session of this commit, and its owner does not know.
-    fn is_news_to(&self, commit: &Commit, notice: Option<&Notice>) -> News {
-        let Commit::Session { state, .. } = commit else { return News::None };
+    fn is_news_to(&self, commit: &Commit, notice: Option<&ForeignNotice>) -> ForeignNews {
+        let Commit::Session { state, .. } = commit else { return ForeignNews::None };
         let found = notice.is_some_and(|notice| notice.concerns(&state.id));
-        if found || self.foreign.is_unread(&state.id) { News::Foreign } else { News::None }
+        if found || self.foreign.is_unread(&state.id) { ForeignNews::Foreign } else { ForeignNews::None }
     }
 
     /// Outer: the batch goes on or ends. Inner: this commit holds or was refused.
@@ -134,12 +134,12 @@ impl Writer {
         &self,
         conn: &Connection,
         commit: &Commit,
-        news: News,
+        news: ForeignNews,
         rows: &mut NextRow,
         effects: &mut Effects,
-    ) -> Result<Result<Committed, StoreError>, Fault> {
+    ) -> Result<Result<Committed, StoreError>, StoreFault> {
         run(conn, "SAVEPOINT alone")?;
-        let mut scribe = Scribe::new(conn, &self.reader.variants, &self.home, rows, news);
+        let mut scribe = CommitWriter::new(conn, &self.reader.variants, &self.home, rows, news);
         match scribe.write(commit) {
             Ok(committed) => {
                 effects.rows.append(&mut scribe.effects.rows);
@@ -158,7 +158,7 @@ impl Writer {
         }
     }
 
-    fn next_boot(&self) -> Result<Boot, Fault> {
+    fn next_boot(&self) -> Result<Boot, StoreFault> {
         let sql = "INSERT INTO tl_meta (key, value) VALUES ('boot', '1')
                    ON CONFLICT(key) DO UPDATE SET value = CAST(value AS INTEGER) + 1
                    RETURNING CAST(value AS INTEGER)";
@@ -166,7 +166,7 @@ impl Writer {
         Ok(Boot(boot as u64))
     }
 
-    fn close_all(&mut self, now: Time, go_on: &mut dyn FnMut() -> bool) -> Result<Closed, Fault> {
+    fn close_all(&mut self, now: Time, go_on: &mut dyn FnMut() -> bool) -> Result<Closed, StoreFault> {
         self.project_now(now)?;
         let mut more = true;
         while more && go_on() {
@@ -187,8 +187,8 @@ pub(crate) fn run(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
 /// All of `work`, or nothing of it.
 pub(crate) fn transact<T>(
     conn: &Connection,
-    work: impl FnOnce(&Connection) -> Result<T, Fault>,
-) -> Result<T, Fault> {
+    work: impl FnOnce(&Connection) -> Result<T, StoreFault>,
+) -> Result<T, StoreFault> {
     run(conn, "BEGIN IMMEDIATE")?;
     let worked = work(conn).and_then(|done| {
         run(conn, "COMMIT")?;
@@ -209,7 +209,7 @@ fn again(error: &StoreError) -> StoreError {
     }
 }
 
-impl Store for Writer {
+impl Store for StoreWriter {
     fn commit(&mut self, batch: &[Commit]) -> Vec<Result<Committed, StoreError>> {
         if batch.is_empty() {
             return Vec::new();

@@ -3,9 +3,9 @@
 //! How a summary takes its place in the transcript is in [`crate::snapshot`].
 
 use crate::envelope;
-use crate::fault::Fault;
-use crate::read::{Reader, malformed, unsigned};
-use crate::write::{Change, Scribe};
+use crate::fault::StoreFault;
+use crate::read::{StoreReader, malformed, unsigned};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{OptionalExtension, params};
 use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted, Stage};
@@ -18,9 +18,13 @@ pub(crate) const PROMOTED: i64 = 2;
 /// Also what the state has silently dropped.
 const STALE: i64 = 3;
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     /// A new operation, or the next stage of one. The transcript is not touched here.
-    pub(crate) fn compress(&mut self, change: &Change<'_>, operation: &Operation) -> Result<(), Fault> {
+    pub(crate) fn compress(
+        &mut self,
+        change: &SessionChange<'_>,
+        operation: &Operation,
+    ) -> Result<(), StoreFault> {
         let (state, summary) = match &operation.stage {
             Stage::Preparing => (0, None),
             Stage::Ready(replacement) => (1, Some(envelope::replacement_text(replacement))),
@@ -62,11 +66,11 @@ impl Scribe<'_> {
     /// place stays there.
     pub(crate) fn abandon(
         &self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         number: u64,
         end: End,
         reason: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let (state, name) = match end {
             End::Stale => (STALE, "compression_stale"),
             End::Skipped => (4, "compression_skipped"),
@@ -82,10 +86,10 @@ impl Scribe<'_> {
     /// The transcript has it now.
     pub(crate) fn compression_promoted(
         &self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         operation: &Operation,
         promoted: &Promoted,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql = "UPDATE tl_compression SET state = ?3, at = ?4, summary = NULL WHERE session = ?1 AND operation = ?2";
         let values = params![change.id(), operation.number as i64, PROMOTED, change.at.0];
         if self.conn.prepare_cached(sql)?.execute(values)? == 0 {
@@ -118,7 +122,7 @@ impl Scribe<'_> {
 
     /// What the state no longer has is over; what it still has belongs to its owner, and is needed as
     /// much as the state says.
-    pub(crate) fn hand_over_compression(&self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn hand_over_compression(&self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let before = change.prior.as_ref().and_then(|prior| prior.compression);
         if let Some(operation) = before.filter(|operation| !change.has_compression(*operation)) {
             let sql = "UPDATE tl_compression SET state = ?3, at = ?4, summary = NULL
@@ -145,15 +149,15 @@ fn orders_text(operation: &Operation) -> Option<String> {
     (!operation.orders.is_empty()).then(|| envelope::numbers_text(orders))
 }
 
-impl Reader {
-    /// The operation that a state points to. Whoever waits to hear of it waits for nothing else: those
+impl StoreReader {
+    /// The operation that a state points to. An order that waits to hear of it waits for nothing else: those
     /// inputs are taken out of `waiting`.
     pub(crate) fn operation(
         &self,
         id: &SessionId,
         number: i64,
         waiting: &mut Vec<Arc<Input>>,
-    ) -> Result<Option<Operation>, Fault> {
+    ) -> Result<Option<Operation>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT base_view, cut, state, attempts, summary, cause, focus, began, messages, tokens, orders
              FROM tl_compression WHERE session = ?1 AND operation = ?2",
@@ -195,14 +199,14 @@ impl Reader {
 
     /// Rows up to a cut can only become fewer: ids are never given twice, and ours are moved only
     /// when they are not live.
-    pub(crate) fn is_intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, Fault> {
+    pub(crate) fn is_intact(&self, id: &SessionId, operation: &Operation) -> Result<bool, StoreFault> {
         let sql = "SELECT reach FROM tl_compression WHERE session = ?1 AND operation = ?2";
         let began_with: Option<i64> = self
             .conn
             .prepare_cached(sql)?
             .query_row(params![id.as_str(), operation.number as i64], |row| row.get(0))
             .optional()?;
-        let upto = |row: i64| -> Result<i64, Fault> {
+        let upto = |row: i64| -> Result<i64, StoreFault> {
             let mut statement = self.conn.prepare_cached(&self.variants.reach)?;
             Ok(statement.query_row(params![id.as_str(), row], |row| row.get(0))?)
         };

@@ -2,12 +2,12 @@
 //!
 //! - beside a write-ahead log the copy is read within one transaction: it is of one moment however long it takes,
 //!   and no writer waits for it
-//! - without one it is made in short steps, and begins anew whenever somebody wrote in between
+//! - without one it is made in short steps, and begins anew whenever another process wrote in between
 //! - what was copied is counted on both sides, and looked through; damage that the original has is copied, and told
 //!
 //! Any SQLite database can be copied, not only Hermes': a home has several. The original is never written to.
 
-use crate::open::{Home, Links, OpenError};
+use crate::open::{Home, LinkPolicy, OpenError};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A few megabytes: often enough for whoever watches.
+/// A few megabytes: often enough for the watcher.
 const PAGES_AT_ONCE: i32 = 1_000;
-/// Somebody holds the original; a minute of that is not a moment.
+/// Another process holds the original; a minute of that is not a moment.
 const BUSY_MAX: u32 = 600;
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// So that a writer without a log gets in between two steps.
@@ -57,7 +57,7 @@ pub enum CopyError {
 pub fn copy(from: &Path, to: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied, CopyError> {
     let broken = |source: rusqlite::Error| CopyError::Broken { path: from.to_owned(), source: source.into() };
     let original = Home::database_alone(from)
-        .connect_to_read(Links::Refused)
+        .connect_to_read(LinkPolicy::Refused)
         .map_err(|error| CopyError::Broken { path: from.to_owned(), source: error.into() })?;
     let mode: String = original.query_row("PRAGMA journal_mode", [], |row| row.get(0)).map_err(broken)?;
     let is_held = mode == "wal";
@@ -96,7 +96,7 @@ fn transfer(
         .try_into()
         .unwrap_or(4_096);
     let mut copy = Connection::open(to).map_err(broken)?;
-    // Whoever asked for it puts it on disk when it is whole.
+    // The caller puts it on disk when it is whole.
     copy.execute_batch("PRAGMA synchronous = OFF").map_err(broken)?;
     let backup = Backup::new(original, &mut copy).map_err(broken)?;
     let mut busy = 0;
@@ -122,7 +122,7 @@ fn transfer(
     }
 }
 
-/// Looks through a database that nobody else has open. Nothing is written, not even a log beside it.
+/// Looks through a database that no other process has open. Nothing is written, not even a log beside it.
 pub fn inspect(path: &Path) -> Result<Copied, CopyError> {
     let look = || -> rusqlite::Result<Copied> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

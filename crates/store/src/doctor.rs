@@ -13,7 +13,7 @@
 //!   findable; rows are moved, marked or added, and a repair that deletes one fails
 //! - what cannot be told from messages' identity and order is not guessed: it is kept and said
 //!
-//! Deliberately absent: the backup before a repair, whoever has to be asked, and what only files know.
+//! Deliberately absent: the backup before a repair, the question whether to repair, and what only files know.
 //! Those are the program's (`src/doctor.rs`), which hands in what it read.
 
 mod collapse;
@@ -36,9 +36,9 @@ pub use copy::Holds;
 pub(crate) use tree::UNMARKED;
 
 use crate::commit::transact;
-use crate::fault::{Fault, While};
+use crate::fault::{StoreFault, While};
 use crate::open::{Home, OpenError};
-use crate::read::Reader;
+use crate::read::StoreReader;
 use rusqlite::config::DbConfig;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
@@ -51,7 +51,7 @@ use throughline_core::time::Time;
 /// How bad it is, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Somebody's words are not where the agent looks, or are at risk.
+    /// Words are not where the agent looks, or are at risk.
     Grave,
     /// A conversation goes astray, or is told twice.
     Serious,
@@ -63,24 +63,24 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident: $name:literal, $severity:ident, $says:literal;)*) => {
         /// What can be wrong. Names are stable; the order is that of a report.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Kind {
+        pub enum FindingKind {
             $($(#[$doc])* $kind,)*
         }
 
-        impl Kind {
-            pub const ALL: &[Kind] = &[$(Kind::$kind),*];
+        impl FindingKind {
+            pub const ALL: &[FindingKind] = &[$(FindingKind::$kind),*];
 
             pub fn name(self) -> &'static str {
-                match self { $(Kind::$kind => $name,)* }
+                match self { $(FindingKind::$kind => $name,)* }
             }
 
             pub fn severity(self) -> Severity {
-                match self { $(Kind::$kind => Severity::$severity,)* }
+                match self { $(FindingKind::$kind => Severity::$severity,)* }
             }
 
             /// What it means, for a person.
             pub fn says(self) -> &'static str {
-                match self { $(Kind::$kind => $says,)* }
+                match self { $(FindingKind::$kind => $says,)* }
             }
         }
     };
@@ -119,18 +119,18 @@ kinds! {
     ProviderRenamed: "provider_renamed", Minor, "a memory provider's sessions would get other names";
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FindingKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for FindingKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Kind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
-            let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        FindingKind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names: Vec<_> = FindingKind::ALL.iter().map(|kind| kind.name()).collect();
             format!("there is no kind of finding called {name:?}; there are {}", names.join(", "))
         })
     }
@@ -138,33 +138,33 @@ impl FromStr for Kind {
 
 /// The order in which repairs build on each other: what is missing first, then who goes on, then where
 /// chats lead, then what follows from both.
-const MENDING: &[Kind] = &[
-    Kind::RowsWithoutSession,
-    Kind::TranscriptGap,
-    Kind::DuplicatedRows,
-    Kind::ArchivedUnsummarised,
-    Kind::EmptyOrphan,
-    Kind::ForkedSiblings,
-    Kind::RotatedChain,
-    Kind::DeadEnd,
-    Kind::RouteToEnded,
-    Kind::RouteToMissing,
-    Kind::TwoLiveSessions,
-    Kind::FinalisedAlive,
-    Kind::DeadResumeFlag,
-    Kind::StaleCompressionLock,
-    Kind::IndexOutOfStep,
+const MENDING: &[FindingKind] = &[
+    FindingKind::RowsWithoutSession,
+    FindingKind::TranscriptGap,
+    FindingKind::DuplicatedRows,
+    FindingKind::ArchivedUnsummarised,
+    FindingKind::EmptyOrphan,
+    FindingKind::ForkedSiblings,
+    FindingKind::RotatedChain,
+    FindingKind::DeadEnd,
+    FindingKind::RouteToEnded,
+    FindingKind::RouteToMissing,
+    FindingKind::TwoLiveSessions,
+    FindingKind::FinalisedAlive,
+    FindingKind::DeadResumeFlag,
+    FindingKind::StaleCompressionLock,
+    FindingKind::IndexOutOfStep,
 ];
 
 /// Where a finding's repair comes among the others.
-pub fn turn_of(kind: Kind) -> usize {
+pub fn turn_of(kind: FindingKind) -> usize {
     MENDING.iter().position(|other| *other == kind).unwrap_or(MENDING.len())
 }
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The one it is about first.
     pub sessions: Vec<String>,
     /// Rows of `messages`, as far as they help to find it.
@@ -226,17 +226,17 @@ pub type Watch<'a> = &'a mut dyn FnMut(&'static str, u64, u64);
 
 /// Reads a home, and changes nothing.
 pub struct Examiner {
-    reader: Reader,
+    reader: StoreReader,
     home: Home,
 }
 
 /// Repairs a home that its process has claimed.
 pub struct Surgeon {
     examiner: Examiner,
-    /// Where chats lead, as the repairs so far have left it; None: nobody has asked, or a repair failed.
+    /// Where chats lead, as the repairs so far have left it; None: not asked yet, or a repair failed.
     entries: Option<route::Entries>,
     /// `sessions.json`, as the repairs so far want it.
-    sheet: Option<file::Sheet>,
+    sessions_file: Option<file::SessionsFile>,
 }
 
 /// So that no repair has to count: a repair that would delete a message fails, and changes nothing.
@@ -259,13 +259,13 @@ const SETTLED_AFTER_SECONDS: f64 = 3_600.0;
 
 /// What every part of an examination is given.
 pub(crate) struct Look<'a> {
-    pub reader: &'a Reader,
+    pub reader: &'a StoreReader,
     pub home: &'a Home,
     pub now: Time,
     pub is_running: bool,
     /// None: only an examination asks.
     is_due: Option<Due<'a>>,
-    /// Where chats lead, once somebody has asked.
+    /// Where chats lead, once that was asked.
     entries: OnceCell<route::Entries>,
     /// The sessions that they lead to.
     routed: OnceCell<HashSet<String>>,
@@ -298,8 +298,8 @@ impl Home {
         let led = if reader.variants.can.has_gateway_routing { route::LED } else { "" };
         let own = format!("{NO_MESSAGE_GOES};{led}");
         reader.conn.execute_batch(&own).map_err(|error| self.sorted(error))?;
-        let sheet = file::Sheet::of(self, &reader.conn);
-        Ok(Surgeon { examiner: Examiner { reader, home: self.clone() }, entries: None, sheet })
+        let sessions_file = file::SessionsFile::of(self, &reader.conn);
+        Ok(Surgeon { examiner: Examiner { reader, home: self.clone() }, entries: None, sessions_file })
     }
 }
 
@@ -336,11 +336,11 @@ impl Look<'_> {
         &self,
         transcripts: &mut dyn Iterator<Item = Transcript>,
         watch: Watch<'_>,
-    ) -> Result<Vec<Finding>, Fault> {
+    ) -> Result<Vec<Finding>, StoreFault> {
         let mut found = Vec::new();
         watch("checking the file", 0, 1);
         found.extend(self.damage()?);
-        if found.iter().any(|finding| finding.kind == Kind::Integrity) {
+        if found.iter().any(|finding| finding.kind == FindingKind::Integrity) {
             // What a damaged file answers is not worth judging, as far as it answers at all.
             found.extend(self.lineage().unwrap_or_default());
             return Ok(found);
@@ -372,7 +372,7 @@ impl Surgeon {
         self.mended(finding, transcript, now).while_doing("repair what was found")
     }
 
-    /// When there is nothing more to repair: `sessions.json` gets what the repairs want it to say. Whoever is killed
+    /// When there is nothing more to repair: `sessions.json` gets what the repairs want it to say. A process that is killed
     /// before leaves that to the next start of a gateway, or to the next repair.
     pub fn finish(self) -> Result<(), StoreError> {
         file::finish_file(&self.examiner.reader.conn, &self.examiner.home).while_doing("write sessions.json")
@@ -383,7 +383,7 @@ impl Surgeon {
         finding: &Finding,
         transcript: Option<&Transcript>,
         now: Time,
-    ) -> Result<Mended, Fault> {
+    ) -> Result<Mended, StoreFault> {
         if !finding.is_repairable() {
             return Ok(Mended::Left("this is not repaired by itself".to_owned()));
         }
@@ -394,31 +394,33 @@ impl Surgeon {
         let conn = &self.examiner.reader.conn;
         // Rows that only change whose they are stay in the search index as they are. Hermes' triggers would take each out
         // and put it in again, which is most of the work; those of this connection alone are not switched off.
-        let moves_rows = matches!(finding.kind, Kind::ForkedSiblings | Kind::RotatedChain);
+        let moves_rows = matches!(finding.kind, FindingKind::ForkedSiblings | FindingKind::RotatedChain);
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, !moves_rows)?;
         let (mended, edits) = transact(conn, |_| {
-            let edits = match (&self.sheet, look.leads(finding)?) {
-                (Some(sheet), Some(leads)) => sheet.edits(&leads),
+            let edits = match (&self.sessions_file, look.leads(finding)?) {
+                (Some(sessions_file), Some(leads)) => sessions_file.edits(&leads),
                 _ => Vec::new(),
             };
             let mended = match finding.kind {
-                Kind::RowsWithoutSession => look.found_sessions(finding),
-                Kind::TranscriptGap => look.close_gap(finding, transcript),
-                Kind::DuplicatedRows => look.set_copies_aside(finding),
-                Kind::ArchivedUnsummarised => look.bring_back(finding),
-                Kind::EmptyOrphan => look.remove_orphan(finding),
-                Kind::ForkedSiblings | Kind::RotatedChain => look.collapse(finding.subject()),
-                Kind::DeadEnd => look.reopen_dead_end(finding.subject()),
-                Kind::RouteToEnded | Kind::RouteToMissing => look.lead_on(finding),
-                Kind::TwoLiveSessions => look.end_others(finding),
-                Kind::FinalisedAlive => look.unfinalise(finding, !edits.is_empty()),
-                Kind::DeadResumeFlag => look.clear_resume_flag(finding, !edits.is_empty()),
-                Kind::StaleCompressionLock => look.release_lock(finding),
-                Kind::IndexOutOfStep => look.put_in_step(),
+                FindingKind::RowsWithoutSession => look.found_sessions(finding),
+                FindingKind::TranscriptGap => look.close_gap(finding, transcript),
+                FindingKind::DuplicatedRows => look.set_copies_aside(finding),
+                FindingKind::ArchivedUnsummarised => look.bring_back(finding),
+                FindingKind::EmptyOrphan => look.remove_orphan(finding),
+                FindingKind::ForkedSiblings | FindingKind::RotatedChain => look.collapse(finding.subject()),
+                FindingKind::DeadEnd => look.reopen_dead_end(finding.subject()),
+                FindingKind::RouteToEnded | FindingKind::RouteToMissing => look.lead_on(finding),
+                FindingKind::TwoLiveSessions => look.end_others(finding),
+                FindingKind::FinalisedAlive => look.unfinalise(finding, !edits.is_empty()),
+                FindingKind::DeadResumeFlag => look.clear_resume_flag(finding, !edits.is_empty()),
+                FindingKind::StaleCompressionLock => look.release_lock(finding),
+                FindingKind::IndexOutOfStep => look.put_in_step(),
                 _ => Ok(Mended::Left("this is not repaired by itself".to_owned())),
             }?;
-            match (&mended, &self.sheet) {
-                (Mended::Done(_), Some(sheet)) if !edits.is_empty() => sheet.want(conn, &edits)?,
+            match (&mended, &self.sessions_file) {
+                (Mended::Done(_), Some(sessions_file)) if !edits.is_empty() => {
+                    sessions_file.want(conn, &edits)?
+                }
                 _ => {}
             }
             Ok((mended, edits))
@@ -426,15 +428,15 @@ impl Surgeon {
         let mut touched = look.touched.take();
         if matches!(mended, Mended::Done(_)) {
             touched.extend(edits.iter().map(|(chat, _)| chat.clone()));
-            self.sheet.iter_mut().for_each(|sheet| sheet.apply(edits.clone()));
+            self.sessions_file.iter_mut().for_each(|sessions_file| sessions_file.apply(edits.clone()));
         }
         let mut entries = look.entries.into_inner();
         if let Some(entries) = &mut entries {
             let look = Look::new(&self.examiner, now);
             for chat in touched {
-                let sheet = self.sheet.as_ref().filter(|sheet| sheet.counts);
-                let sheet = sheet.and_then(|sheet| sheet.entry(&chat));
-                match look.entry_of(&chat, sheet)? {
+                let sessions_file = self.sessions_file.as_ref().filter(|sessions_file| sessions_file.counts);
+                let sessions_file = sessions_file.and_then(|sessions_file| sessions_file.entry(&chat));
+                match look.entry_of(&chat, sessions_file)? {
                     Some(entry) => drop(entries.insert(chat, entry)),
                     None => drop(entries.remove(&chat)),
                 }

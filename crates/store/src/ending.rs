@@ -1,21 +1,21 @@
 //! A session that ends for another: what waits moves on, and the chat leads on.
 
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::read::ACCIDENTAL_ENDS;
-use crate::write::{Change, Scribe};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::params;
 use std::sync::Arc;
 use throughline_core::id::SessionId;
 use throughline_core::input::Input;
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     pub(crate) fn close(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         reason: &'static str,
         successor: &SessionId,
         moved: &[Arc<Input>],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let [one, other] = ACCIDENTAL_ENDS;
         let at = change.at.as_seconds();
         let sql = "UPDATE sessions SET ended_at = ?2, end_reason = ?3

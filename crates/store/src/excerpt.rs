@@ -1,22 +1,22 @@
 //! A piece of a transcript: one row, what stands around it, and how its conversation began and ended.
 //!
-//! Rows that a summary stands for are part of it; rows that the user took back are not.
+//! ExcerptRows that a summary stands for are part of it; rows that the user took back are not.
 
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::lineage::owner;
-use crate::read::{Reader, session_id, stored_message, unsigned};
+use crate::read::{StoreReader, session_id, stored_message, unsigned};
 use rusqlite::{OptionalExtension, Params, params};
 use throughline_core::id::RowId;
 use throughline_core::message::Message;
 use throughline_core::port::{Anchor, Excerpt};
 
-/// Nobody reads more at once, and a tool's result must hold it.
+/// A reader needs no more at once, and a tool's result must hold it.
 const ROWS_MAX: usize = 200;
 
-type Rows = Vec<(RowId, Message)>;
+type ExcerptRows = Vec<(RowId, Message)>;
 
-impl Reader {
-    pub(crate) fn passage(&self, anchor: &Anchor) -> Result<Option<Excerpt>, Fault> {
+impl StoreReader {
+    pub(crate) fn passage(&self, anchor: &Anchor) -> Result<Option<Excerpt>, StoreFault> {
         let Some(place) = self.holder_of(anchor.row)? else { return Ok(None) };
         let Ok(session) = session_id(owner(&place)) else { return Ok(None) };
         let root = self.root_of(session.as_str())?;
@@ -42,7 +42,7 @@ impl Reader {
     }
 
     /// The transcript in which this row lies, which may be a snapshot's.
-    fn holder_of(&self, row: RowId) -> Result<Option<String>, Fault> {
+    fn holder_of(&self, row: RowId) -> Result<Option<String>, StoreFault> {
         let sql =
             format!("SELECT m.session_id FROM messages m WHERE m.id = ?1 AND {}", self.variants.findable);
         let mut statement = self.conn.prepare_cached(&sql)?;
@@ -50,7 +50,7 @@ impl Reader {
     }
 
     /// Of the transcript ?1, at most ?3 rows that fit.
-    fn rows(&self, fitting: &str, order: &str, values: impl Params) -> Result<Rows, Fault> {
+    fn rows(&self, fitting: &str, order: &str, values: impl Params) -> Result<ExcerptRows, StoreFault> {
         let sql = format!(
             "SELECT {} FROM messages m WHERE m.session_id = ?1 AND {fitting} AND {} ORDER BY m.id {order} LIMIT ?3",
             self.variants.columns, self.variants.findable

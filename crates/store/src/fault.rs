@@ -8,40 +8,40 @@ use throughline_core::port::StoreError;
 
 /// Inside the store: a refusal that is already in the caller's words, or a failure that is not.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum StoreFault {
     Refused(StoreError),
     Sql(rusqlite::Error),
     /// A stored value that we could not have written.
     Malformed(String),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for StoreFault {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for StoreFault {
     fn from(error: StoreError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl Fault {
+impl StoreFault {
     /// In the words of the port. `doing` completes "could not …".
     pub(crate) fn while_doing(self, doing: &'static str) -> StoreError {
         match self {
-            Fault::Refused(error) => error,
-            Fault::Sql(error) => sorted(error, doing),
-            Fault::Malformed(what) => StoreError::Broken { doing, source: what.into() },
+            StoreFault::Refused(error) => error,
+            StoreFault::Sql(error) => sorted(error, doing),
+            StoreFault::Malformed(what) => StoreError::Broken { doing, source: what.into() },
         }
     }
 
     /// A database that cannot be written is named, with what to do about it.
     pub(crate) fn of(self, database: &Path) -> Self {
         match self {
-            Fault::Sql(error) if is_unwritable(&error) => {
-                Fault::Refused(StoreError::Unwritable(unwritable(&error, database)))
+            StoreFault::Sql(error) if is_unwritable(&error) => {
+                StoreFault::Refused(StoreError::Unwritable(unwritable(&error, database)))
             }
             other => other,
         }
@@ -50,8 +50,8 @@ impl Fault {
     /// The whole batch fails with it, not only the commit that met it.
     pub(crate) fn ends_the_batch(&self) -> bool {
         match self {
-            Fault::Refused(_) | Fault::Malformed(_) => false,
-            Fault::Sql(error) => is_locked(error) || is_unwritable(error),
+            StoreFault::Refused(_) | StoreFault::Malformed(_) => false,
+            StoreFault::Sql(error) => is_locked(error) || is_unwritable(error),
         }
     }
 }
@@ -112,7 +112,7 @@ pub(crate) trait While<T> {
     fn while_doing(self, doing: &'static str) -> Result<T, StoreError>;
 }
 
-impl<T, F: Into<Fault>> While<T> for Result<T, F> {
+impl<T, F: Into<StoreFault>> While<T> for Result<T, F> {
     fn while_doing(self, doing: &'static str) -> Result<T, StoreError> {
         self.map_err(|fault| fault.into().while_doing(doing))
     }

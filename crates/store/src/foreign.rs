@@ -7,10 +7,10 @@
 //! as well, Hermes' own count says in which session something was taken back.
 //!
 //! Every batch looks, inside its transaction, so that a session's owner learns with its commit of
-//! whatever stands before its own rows. The others are told when the store is tended.
+//! all that stands before its own rows. The others are told when the store is tended.
 
-use crate::commit::Writer;
-use crate::fault::Fault;
+use crate::commit::StoreWriter;
+use crate::fault::StoreFault;
 use crate::read::session_id;
 use rusqlite::OptionalExtension;
 use std::collections::{BTreeSet, HashMap};
@@ -22,7 +22,7 @@ use throughline_core::time::Time;
 const RECENT_MAX: usize = 1_024;
 
 #[derive(Default)]
-pub(crate) struct Foreign {
+pub(crate) struct ForeignWrites {
     data_version: i64,
     /// Rows up to here have been looked at.
     looked: i64,
@@ -41,7 +41,7 @@ pub(crate) struct Foreign {
 }
 
 /// Others have written since we last looked.
-pub(crate) struct Notice {
+pub(crate) struct ForeignNotice {
     data_version: i64,
     /// The last row that there is.
     last: i64,
@@ -51,13 +51,13 @@ pub(crate) struct Notice {
     rewinds: Vec<(SessionId, i64)>,
 }
 
-impl Notice {
+impl ForeignNotice {
     pub fn concerns(&self, session: &SessionId) -> bool {
         self.sessions.is_empty() || self.sessions.contains(session)
     }
 }
 
-impl Foreign {
+impl ForeignWrites {
     /// In order, and above all before them.
     pub fn wrote(&mut self, rows: &[i64]) {
         for &row in rows {
@@ -92,7 +92,7 @@ impl Foreign {
     }
 
     /// What was found is kept for those whom it concerns.
-    pub fn noticed(&mut self, notice: Notice) {
+    pub fn noticed(&mut self, notice: ForeignNotice) {
         self.data_version = notice.data_version;
         self.looked_up_to(notice.last);
         match notice.sessions.is_empty() {
@@ -120,15 +120,15 @@ impl Foreign {
     }
 }
 
-impl Writer {
-    pub(crate) fn begin_watching(&mut self) -> Result<(), Fault> {
+impl StoreWriter {
+    pub(crate) fn begin_watching(&mut self) -> Result<(), StoreFault> {
         self.foreign.data_version = self.data_version()?;
         self.foreign.looked =
             self.reader.conn.query_row("SELECT COALESCE(max(id), 0) FROM messages", [], |row| row.get(0))?;
         Ok(())
     }
 
-    pub(crate) fn look_around(&mut self, now: Time) -> Result<Tended, Fault> {
+    pub(crate) fn look_around(&mut self, now: Time) -> Result<Tended, StoreFault> {
         match self.notice()? {
             Some(notice) => self.foreign.noticed(notice),
             None => {
@@ -147,8 +147,8 @@ impl Writer {
     }
 
     /// What others have committed since we last looked; None if nothing. Inside a transaction that
-    /// writes, nobody can add to it until that ends.
-    pub(crate) fn notice(&self) -> Result<Option<Notice>, Fault> {
+    /// writes, no other process can add to it until that ends.
+    pub(crate) fn notice(&self) -> Result<Option<ForeignNotice>, StoreFault> {
         let data_version = self.data_version()?;
         if data_version == self.foreign.data_version {
             return Ok(None);
@@ -161,19 +161,19 @@ impl Writer {
         while let Some(row) = rows.next()? {
             last = row.get(0)?;
             if !self.foreign.is_known(last) {
-                sessions.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are nobody's news
+                sessions.extend(session_id(&row.get::<_, String>(1)?)); // a snapshot's rows are no news
             }
         }
         let rewinds = self.rewinds()?;
         if !sessions.is_empty() {
             sessions.extend(rewinds.iter().map(|(session, _)| session.clone()));
         }
-        Ok(Some(Notice { data_version, last, sessions, rewinds }))
+        Ok(Some(ForeignNotice { data_version, last, sessions, rewinds }))
     }
 
     /// Where something was taken back since we last looked. Of a session that we have not looked at, that is any count:
     /// it may have been ours.
-    fn rewinds(&self) -> Result<Vec<(SessionId, i64)>, Fault> {
+    fn rewinds(&self) -> Result<Vec<(SessionId, i64)>, StoreFault> {
         if !self.reader.variants.can.has_rewind_count {
             return Ok(Vec::new());
         }
@@ -188,7 +188,7 @@ impl Writer {
         Ok(found)
     }
 
-    fn data_version(&self) -> Result<i64, Fault> {
+    fn data_version(&self) -> Result<i64, StoreFault> {
         Ok(self.reader.conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
     }
 }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn rows_of_ours_are_told_from_those_in_between() {
-        let mut foreign = Foreign::default();
+        let mut foreign = ForeignWrites::default();
         foreign.wrote(&[102, 104]);
         foreign.wrote(&[106, 109, 111]);
         let ours: Vec<i64> = (100..115).filter(|row| foreign.is_ours(*row)).collect();

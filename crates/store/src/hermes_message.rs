@@ -5,9 +5,9 @@
 //! What was never recorded is said to be unknown.
 
 use crate::envelope;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::lineage::owner;
-use crate::read::{Reader, malformed, session_id, text};
+use crate::read::{StoreReader, malformed, session_id, text};
 use crate::timeline::seconds;
 use rusqlite::{OptionalExtension, params};
 use throughline_core::id::SessionId;
@@ -27,8 +27,8 @@ struct HermesMessage {
     is_live: bool,
 }
 
-impl Reader {
-    pub(crate) fn tell_bygone(&self, row: i64, story: &mut Vec<Trace>) -> Result<(), Fault> {
+impl StoreReader {
+    pub(crate) fn tell_bygone(&self, row: i64, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         let Some(bygone) = self.bygone(row)? else { return Ok(()) };
         let Ok(session) = session_id(owner(&bygone.stands_in)) else { return Ok(()) };
         let is_ours =
@@ -63,7 +63,7 @@ impl Reader {
         self.tell_around(&session, story)
     }
 
-    fn bygone(&self, row: i64) -> Result<Option<HermesMessage>, Fault> {
+    fn bygone(&self, row: i64) -> Result<Option<HermesMessage>, StoreFault> {
         let live = if self.variants.can.has_active { "active IS NOT 0" } else { "1" };
         let sql = format!(
             "SELECT session_id, role, timestamp, length(COALESCE(content, '')), tool_name,
@@ -85,7 +85,7 @@ impl Reader {
     }
 
     /// What a person's message got: the next row that is an answer, unless they wrote again before.
-    fn answer_to(&self, asked: &HermesMessage) -> Result<(Time, &'static str, String), Fault> {
+    fn answer_to(&self, asked: &HermesMessage) -> Result<(Time, &'static str, String), StoreFault> {
         let sql = "SELECT id, role, timestamp, (SELECT count(*) FROM messages t WHERE t.session_id = ?1
                           AND t.role = 'tool' AND t.id > ?2 AND t.id < m.id)
                    FROM messages m WHERE session_id = ?1 AND id > ?2
@@ -109,7 +109,7 @@ impl Reader {
         })
     }
 
-    fn question_of(&self, said: &HermesMessage) -> Result<(Time, &'static str, String), Fault> {
+    fn question_of(&self, said: &HermesMessage) -> Result<(Time, &'static str, String), StoreFault> {
         let sql = "SELECT id, timestamp FROM messages WHERE session_id = ?1 AND id < ?2 AND role = 'user'
                    ORDER BY id DESC LIMIT 1";
         let asked = self.conn.prepare_cached(sql)?.query_row(params![said.stands_in, said.row], |row| {
@@ -130,7 +130,7 @@ impl Reader {
         bygone: &HermesMessage,
         session: &SessionId,
         story: &mut Vec<Trace>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql =
             "SELECT name, at, rows, COALESCE(remark, '') FROM tl_snapshot WHERE session = ?1 ORDER BY name";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -154,7 +154,7 @@ impl Reader {
         }
         if !bygone.is_live && !is_kept {
             let detail =
-                "it is no longer in view: a compression of Hermes archived it, or somebody took it back";
+                "it is no longer in view: a compression of Hermes archived it, or a person took it back";
             let (at, name) = (bygone.at, "set_aside".to_owned());
             story.push(Trace { at, session: session.clone(), name, detail: detail.to_owned() });
         }
@@ -162,7 +162,7 @@ impl Reader {
     }
 
     /// The session it stands in: where it came from, how it ended, what goes on.
-    pub(crate) fn tell_around(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    pub(crate) fn tell_around(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         let sql =
             "SELECT source, started_at, ended_at, end_reason, parent_session_id FROM sessions WHERE id = ?1";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -184,7 +184,7 @@ impl Reader {
     }
 
     /// `; it goes on as …`, if a compression gave the conversation another id.
-    pub(crate) fn onward(&self, session: &SessionId) -> Result<String, Fault> {
+    pub(crate) fn onward(&self, session: &SessionId) -> Result<String, StoreFault> {
         let sql = "SELECT id FROM sessions WHERE parent_session_id = ?1 AND instr(id, '.snapshot.') = 0
                    ORDER BY started_at, id LIMIT 5";
         let mut statement = self.conn.prepare_cached(sql)?;

@@ -4,8 +4,8 @@
 //! never a transcript and never the whole inbox.
 
 use crate::envelope;
-use crate::fault::Fault;
-use crate::read::{Reader, malformed, session_id, text, unsigned};
+use crate::fault::StoreFault;
+use crate::read::{StoreReader, malformed, session_id, text, unsigned};
 use rusqlite::{OptionalExtension, params};
 use std::collections::BTreeMap;
 use throughline_core::home_status::{
@@ -21,15 +21,15 @@ const REPLIES_LOOKED_AT: i64 = 1_000;
 /// Names the row that says whether the operator has silenced the home, and is its value if so.
 pub(crate) const SILENCE: &str = "halt";
 
-impl Reader {
+impl StoreReader {
     /// The operator has silenced the home.
-    pub(crate) fn silenced(&self) -> Result<bool, Fault> {
+    pub(crate) fn silenced(&self) -> Result<bool, StoreFault> {
         let sql =
             format!("SELECT count(*) FROM tl_cursor WHERE platform = '{SILENCE}' AND value = '{SILENCE}'");
         Ok(self.number(&sql)? > 0)
     }
 
-    pub(crate) fn stands(&self) -> Result<HomeStatus, Fault> {
+    pub(crate) fn stands(&self) -> Result<HomeStatus, StoreFault> {
         let (waiting, oldest_waiting) = self.waiting()?;
         let (undelivered, oldest_undelivered) = self.oldest_reply()?;
         let parked = self.parked_handovers()?;
@@ -67,26 +67,26 @@ impl Reader {
         })
     }
 
-    pub(crate) fn all_routes(&self) -> Result<Vec<JsonText>, Fault> {
+    pub(crate) fn all_routes(&self) -> Result<Vec<JsonText>, StoreFault> {
         let mut statement = self.conn.prepare_cached("SELECT entry FROM tl_route ORDER BY chat")?;
         let entries = statement.query_map([], |row| row.get::<_, String>(0))?;
         let valid = |entry: rusqlite::Result<String>| Ok(JsonText::from_valid(entry?));
         entries.map(valid).collect()
     }
 
-    fn unkept_error(&self) -> Result<Option<String>, Fault> {
+    fn unkept_error(&self) -> Result<Option<String>, StoreFault> {
         let sql = "SELECT error, updated FROM tl_retention WHERE state IN (0, 1) AND error IS NOT NULL
                    UNION ALL SELECT error, updated FROM tl_retention WHERE state = 3 ORDER BY updated DESC LIMIT 1";
         let mut statement = self.conn.prepare_cached(sql)?;
         Ok(statement.query_row([], |row| row.get(0)).optional()?.flatten())
     }
 
-    fn number(&self, sql: &str) -> Result<u64, Fault> {
+    fn number(&self, sql: &str) -> Result<u64, StoreFault> {
         Ok(self.conn.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0))?.max(0) as u64)
     }
 
     /// Per source: the last message of each of its sessions, and the last reply that left.
-    fn places(&self) -> Result<Vec<Place>, Fault> {
+    fn places(&self) -> Result<Vec<Place>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT s.source, max(i.at) FROM tl_session t JOIN sessions s ON s.id = t.id
              LEFT JOIN tl_inbox i ON i.session = t.id AND i.seq = t.received GROUP BY s.source ORDER BY s.source",
@@ -115,7 +115,7 @@ impl Reader {
     }
 
     /// Only sessions with something to do have messages that wait.
-    fn waiting(&self) -> Result<(u64, Option<Waiting>), Fault> {
+    fn waiting(&self) -> Result<(u64, Option<Waiting>), StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT t.id, i.seq, i.at, t.halted, t.phase, t.compression IS NOT NULL,
                     EXISTS (SELECT 1 FROM tl_call c WHERE c.session = t.id AND c.state = 1)
@@ -142,7 +142,7 @@ impl Reader {
         Ok((count, oldest))
     }
 
-    fn oldest_reply(&self) -> Result<(u64, Option<Undelivered>), Fault> {
+    fn oldest_reply(&self) -> Result<(u64, Option<Undelivered>), StoreFault> {
         let count = self.number("SELECT count(*) FROM tl_outbox WHERE state < 2")?;
         let mut statement = self.conn.prepare_cached(
             "SELECT key, session, destination, created, attempts, error, not_before FROM tl_outbox
@@ -163,7 +163,7 @@ impl Reader {
         Ok((count, Some(oldest)))
     }
 
-    fn latest_refused(&self) -> Result<Vec<Refused>, Fault> {
+    fn latest_refused(&self) -> Result<Vec<Refused>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT key, destination, updated, error FROM tl_outbox WHERE state = 3 ORDER BY number DESC LIMIT ?1",
         )?;
@@ -178,7 +178,7 @@ impl Reader {
         Ok(refused)
     }
 
-    fn running(&self) -> Result<Vec<Running>, Fault> {
+    fn running(&self) -> Result<Vec<Running>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT t.id, s.source, t.began, t.step, p.number, p.open FROM tl_session t
              JOIN sessions s ON s.id = t.id
@@ -206,7 +206,7 @@ impl Reader {
     }
 
     /// The calls of an open group that have no result yet.
-    fn called(&self, session: &SessionId, step: i64, open: &str) -> Result<(Vec<String>, bool), Fault> {
+    fn called(&self, session: &SessionId, step: i64, open: &str) -> Result<(Vec<String>, bool), StoreFault> {
         let answer = envelope::answer(open).map_err(malformed("an open answer"))?;
         let sql = "SELECT position, state FROM tl_call WHERE session = ?1 AND step = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -219,7 +219,7 @@ impl Reader {
         Ok((tools, states.values().any(|state| *state == 1)))
     }
 
-    fn compressing(&self) -> Result<Vec<Compressing>, Fault> {
+    fn compressing(&self) -> Result<Vec<Compressing>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT session, began, attempts, state FROM tl_compression WHERE state < 2 ORDER BY began LIMIT ?1",
         )?;

@@ -1,4 +1,4 @@
-//! How much a home holds, before anybody lives in it: read only, whatever else runs there.
+//! How much a home holds, before an agent runs in it: read only, beside any other process.
 
 use crate::open::{Home, OpenError};
 use std::fs;
@@ -11,14 +11,14 @@ pub struct HomeTotals {
     pub schema: i64,
     pub sessions: u64,
     pub messages: u64,
-    /// The last message, whoever wrote it.
+    /// The last message, by any author.
     pub newest: Option<Time>,
     /// Of the database with its log.
     pub bytes: u64,
 }
 
 impl Home {
-    /// None: there is no database, so nobody has spoken here.
+    /// None: there is no database, so nothing was said here.
     pub fn totals(&self) -> Result<Option<HomeTotals>, OpenError> {
         let reader = match self.reader() {
             Err(OpenError::Missing(_)) => return Ok(None),

@@ -1,13 +1,13 @@
 //! Inbox rows: each input once, under its key, with what became of it.
 //!
-//! A key is written first and refuses the whole commit if it is known. Whatever several acts of a
+//! A key is written first and refuses the whole commit if it is known. What several acts of a
 //! commit say about one input is gathered, and becomes one statement.
 
 use crate::envelope;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::read::input_row;
 use crate::seen::seen_as;
-use crate::write::{Change, Scribe};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{OptionalExtension, params};
 use std::sync::Arc;
 use throughline_core::id::{Seq, SessionId, TurnId};
@@ -26,8 +26,12 @@ pub(crate) struct InboxRow<'a> {
     pub outcome: Option<&'a Outcome>,
 }
 
-impl Scribe<'_> {
-    pub(crate) fn accept<'b>(&mut self, change: &mut Change<'b>, input: &'b Arc<Input>) -> Result<(), Fault> {
+impl CommitWriter<'_> {
+    pub(crate) fn accept<'b>(
+        &mut self,
+        change: &mut SessionChange<'b>,
+        input: &'b Arc<Input>,
+    ) -> Result<(), StoreFault> {
         if input.left.is_some() {
             return Err(unread(input.seq));
         }
@@ -47,7 +51,7 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    pub(crate) fn duplicate(&self, input: &Input, body: Option<[u8; 32]>) -> Result<Fault, Fault> {
+    pub(crate) fn duplicate(&self, input: &Input, body: Option<[u8; 32]>) -> Result<StoreFault, StoreFault> {
         let sql = "SELECT session, seq, body FROM tl_seen WHERE key = ?1";
         let (session, seq, known) =
             self.conn.prepare_cached(sql)?.query_row([seen_as(input.key.as_str())], |row| {
@@ -57,7 +61,7 @@ impl Scribe<'_> {
         Ok(StoreError::Duplicate { session, seq: Seq(seq as u64), same_body: known == body }.into())
     }
 
-    pub(crate) fn inbox_rows(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn inbox_rows(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         for row in &change.inbox {
             match row.accepted {
                 Some(input) => self.new_inbox_row(change, row, input)?,
@@ -69,10 +73,10 @@ impl Scribe<'_> {
 
     pub(crate) fn new_inbox_row(
         &self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         row: &InboxRow<'_>,
         input: &Input,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql =
             "INSERT INTO tl_inbox (session, seq, at, state, turn, began, message, step, settled, outcome,
                                          implicit, written, envelope, answers, joined)
@@ -96,7 +100,11 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    pub(crate) fn old_inbox_row(&self, change: &Change<'_>, row: &InboxRow<'_>) -> Result<(), Fault> {
+    pub(crate) fn old_inbox_row(
+        &self,
+        change: &SessionChange<'_>,
+        row: &InboxRow<'_>,
+    ) -> Result<(), StoreFault> {
         let sql = "UPDATE tl_inbox SET state = ?3, turn = COALESCE(?4, turn), began = COALESCE(?5, began),
                           message = COALESCE(?6, message), step = COALESCE(?7, step), settled = ?8, outcome = ?9,
                           implicit = CASE WHEN ?10 THEN NULL ELSE implicit END, joined = COALESCE(?11, joined)
@@ -116,7 +124,7 @@ impl Scribe<'_> {
         ])?;
         match changed {
             1 => Ok(()),
-            _ => Err(Fault::Malformed(format!("session {} has no input {}", change.id(), row.seq))),
+            _ => Err(StoreFault::Malformed(format!("session {} has no input {}", change.id(), row.seq))),
         }
     }
 
@@ -124,11 +132,11 @@ impl Scribe<'_> {
     /// than that.
     pub(crate) fn move_input(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         input: &Input,
         to: &SessionId,
         seq: i64,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let whole = match input.left {
             Some(_) => Arc::unwrap_or_clone(self.whole(change, input.seq)?),
             None => input.clone(),
@@ -149,16 +157,16 @@ impl Scribe<'_> {
     }
 
     /// An input of this session with all its texts: one of this very commit, or a row.
-    fn whole(&self, change: &Change<'_>, seq: Seq) -> Result<Arc<Input>, Fault> {
+    fn whole(&self, change: &SessionChange<'_>, seq: Seq) -> Result<Arc<Input>, StoreFault> {
         let whole = match change.accepted(seq) {
             Some(input) => Some(input.clone()),
             None => input_row(self.conn, change.id(), seq)?,
         };
-        whole.ok_or_else(|| Fault::Malformed(format!("session {} has no input {seq}", change.id())))
+        whole.ok_or_else(|| StoreFault::Malformed(format!("session {} has no input {seq}", change.id())))
     }
 
     /// Marks the input wherever it has been moved to, too.
-    pub(crate) fn written(&mut self, session: &SessionId, seq: Seq) -> Result<(), Fault> {
+    pub(crate) fn written(&mut self, session: &SessionId, seq: Seq) -> Result<(), StoreFault> {
         let sql = "UPDATE tl_inbox SET written = 1 WHERE session = ?1 AND seq = ?2
                    RETURNING CASE WHEN outcome GLOB '{\"moved\":*' THEN outcome END";
         let mut place = Some((session.clone(), seq));
@@ -191,15 +199,15 @@ impl InboxRow<'_> {
         matches!(self.outcome, Some(Outcome::Moved { .. }))
     }
 
-    pub(crate) fn answering_step(&self, change: &Change<'_>) -> Option<i64> {
+    pub(crate) fn answering_step(&self, change: &SessionChange<'_>) -> Option<i64> {
         matches!(self.outcome, Some(Outcome::Answered(_))).then_some(change.steps)
     }
 }
 
-/// Somebody would commit an input without its texts. That is a fault of the program, and loses nothing: they stay where
+/// A caller would commit an input without its texts. That is a fault of the program, and loses nothing: they stay where
 /// they are.
-pub(crate) fn unread(seq: Seq) -> Fault {
-    Fault::Malformed(format!("the texts of input {seq} were not read before the commit"))
+pub(crate) fn unread(seq: Seq) -> StoreFault {
+    StoreFault::Malformed(format!("the texts of input {seq} were not read before the commit"))
 }
 
 fn body_of(input: &Input) -> Option<[u8; 32]> {

@@ -4,25 +4,25 @@
 //! rest of a commit. What they would have indexed is taken from a queue in small slices, and only
 //! where it is absent: Hermes may have touched the row meanwhile, and then its triggers did it.
 
-use crate::commit::{Writer, transact};
-use crate::fault::Fault;
-use crate::read::Reader;
+use crate::commit::{StoreWriter, transact};
+use crate::fault::StoreFault;
+use crate::read::StoreReader;
 use throughline_hermes::schema::INDEXED_TEXT;
 
 /// How much is indexed in one transaction. Each waits for the disk once and leaves a segment of the index that is merged
 /// with others later, so many small ones are slow; but commits wait behind it.
 #[derive(Clone, Copy)]
-pub(crate) struct Extent {
+pub(crate) struct IndexBatch {
     rows: usize,
     bytes: i64,
 }
 
 /// It keeps the writer busy for a few milliseconds, no longer.
-const USUAL: Extent = Extent { rows: 32, bytes: 64 << 10 };
+const USUAL: IndexBatch = IndexBatch { rows: 32, bytes: 64 << 10 };
 /// Some tens of milliseconds: the queue grows faster than it is worked off otherwise.
-const BEHIND: Extent = Extent { rows: 256, bytes: 128 << 10 };
-/// Nobody waits for the writer any more, but for its end.
-pub(crate) const CLOSING: Extent = Extent { rows: 1024, bytes: 512 << 10 };
+const BEHIND: IndexBatch = IndexBatch { rows: 256, bytes: 128 << 10 };
+/// No commit waits for the writer any more, only its end does.
+pub(crate) const CLOSING: IndexBatch = IndexBatch { rows: 1024, bytes: 512 << 10 };
 /// From so many rows on the index is behind.
 const BEHIND_ROWS: u32 = 512;
 
@@ -31,14 +31,14 @@ const EVENTS_MAX: i64 = 100_000;
 const EVENTS_SLICE: i64 = 1_000;
 
 /// As much as commits can wait for.
-pub(crate) fn extent(reader: &Reader) -> Result<Extent, Fault> {
+pub(crate) fn extent(reader: &StoreReader) -> Result<IndexBatch, StoreFault> {
     let sql = "SELECT 1 FROM tl_unindexed LIMIT 1 OFFSET ?1";
     let is_behind = reader.conn.prepare_cached(sql)?.exists([BEHIND_ROWS])?;
     Ok(if is_behind { BEHIND } else { USUAL })
 }
 
 /// Indexes the next few rows. True: there are more.
-pub(crate) fn slice(reader: &Reader, extent: Extent) -> Result<bool, Fault> {
+pub(crate) fn slice(reader: &StoreReader, extent: IndexBatch) -> Result<bool, StoreFault> {
     let (rows, more) = waiting(reader, extent)?;
     let Some(last) = rows.last() else { return Ok(false) };
     transact(&reader.conn, |conn| {
@@ -59,7 +59,7 @@ pub(crate) fn slice(reader: &Reader, extent: Extent) -> Result<bool, Fault> {
 }
 
 /// The oldest rows that wait, as many as make a slice.
-fn waiting(reader: &Reader, extent: Extent) -> Result<(Vec<i64>, bool), Fault> {
+fn waiting(reader: &StoreReader, extent: IndexBatch) -> Result<(Vec<i64>, bool), StoreFault> {
     let sql = "SELECT u.id, COALESCE(octet_length(m.content), 0) + COALESCE(octet_length(m.tool_calls), 0)
                FROM tl_unindexed u LEFT JOIN messages m ON m.id = u.id ORDER BY u.id";
     let mut statement = reader.conn.prepare_cached(sql)?;
@@ -76,9 +76,9 @@ fn waiting(reader: &Reader, extent: Extent) -> Result<(Vec<i64>, bool), Fault> {
     Ok((rows, false))
 }
 
-impl Writer {
+impl StoreWriter {
     /// Events are a memory of the near past; their counts stay.
-    pub(crate) fn forget_old_events(&self) -> Result<(), Fault> {
+    pub(crate) fn forget_old_events(&self) -> Result<(), StoreFault> {
         let conn = &self.reader.conn;
         let sql = "SELECT (SELECT min(id) FROM tl_event), (SELECT max(id) FROM tl_event)";
         let (first, last): (Option<i64>, Option<i64>) =

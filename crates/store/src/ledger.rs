@@ -4,11 +4,11 @@
 //! - a share that was granted is on disk
 //! - several processes write it; each write is a transaction that waits for its turn
 //! - a file that was deleted or replaced is noticed before the next write, and opened anew
-//! - what nobody has used for a month is forgotten
+//! - what was not used for a month is forgotten
 //!
 //! Deliberately absent: anything that was said.
 
-use crate::fault::{Fault, While};
+use crate::fault::{StoreFault, While};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use throughline_core::port::{CutChain, Post, StoreError};
 
 /// How long a writer waits for another process.
 const BUSY_MAX: Duration = Duration::from_secs(5);
-/// An origin that nobody has used for so long is over, and what was posted is not answered any more.
+/// An origin that was not used for so long is over, and what was posted is not answered any more.
 const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// `status` names so many chains.
 const CUTS_SHOWN_MAX: usize = 20;
 
-/// One process' way to the ledger. Synchronous: whoever opens it owns it.
+/// One process' way to the ledger. Synchronous: the caller that opens it owns it.
 pub struct LedgerFile {
     path: PathBuf,
     open: Option<Opened>,
@@ -33,21 +33,21 @@ pub struct LedgerFile {
 
 struct Opened {
     connection: Connection,
-    file: Option<FileId>,
+    file: Option<LedgerFileId>,
 }
 
 /// Device and inode. Never by opening the file: closing it would drop SQLite's locks of this process.
-type FileId = (u64, u64);
+type LedgerFileId = (u64, u64);
 
 #[cfg(unix)]
-fn file_id(path: &Path) -> Option<FileId> {
+fn file_id(path: &Path) -> Option<LedgerFileId> {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Nobody can take an open file away here.
+/// No process can take an open file away here.
 #[cfg(not(unix))]
-fn file_id(path: &Path) -> Option<FileId> {
+fn file_id(path: &Path) -> Option<LedgerFileId> {
     path.exists().then_some((0, 0))
 }
 
@@ -165,7 +165,7 @@ impl LedgerFile {
 
 impl Opened {
     fn new(path: &Path) -> Result<Self, StoreError> {
-        let connection = || -> Result<Connection, Fault> {
+        let connection = || -> Result<Connection, StoreFault> {
             let mut connection = Connection::open(path)?;
             connection.busy_timeout(BUSY_MAX)?;
             match connection.pragma_update(None, "journal_mode", "WAL") {
@@ -200,7 +200,7 @@ impl LedgerPage<'_> {
         self.taken(share).while_doing("take a share from the ledger of chains")
     }
 
-    fn taken(&self, share: &Share) -> Result<Shared, Fault> {
+    fn taken(&self, share: &Share) -> Result<Shared, StoreFault> {
         let spent = self.spent(&share.origin)?;
         match share.of(spent) {
             Ok(after) => {
@@ -230,7 +230,7 @@ impl LedgerPage<'_> {
         Ok(share.of(spent).is_ok())
     }
 
-    fn spent(&self, origin: &str) -> Result<Spent, Fault> {
+    fn spent(&self, origin: &str) -> Result<Spent, StoreFault> {
         let found = self
             .transaction
             .prepare_cached("SELECT turns, calls, opened FROM origin WHERE name = ?1")?
@@ -241,7 +241,7 @@ impl LedgerPage<'_> {
         Ok(found.unwrap_or_default())
     }
 
-    fn cut(&self, share: &Share, number: u32, why: Exceeded) -> Result<Cut, Fault> {
+    fn cut(&self, share: &Share, number: u32, why: Exceeded) -> Result<Cut, StoreFault> {
         let (home, session) = match &share.root {
             Some(root) => (Some(&*root.home), Some(root.session.as_str())),
             None => (None, None),
@@ -266,7 +266,13 @@ impl LedgerPage<'_> {
     }
 
     /// The session that asks first announces it, also if it asks again.
-    fn is_announced_by(&self, asker: &Root, origin: &str, number: u32, place: &str) -> Result<bool, Fault> {
+    fn is_announced_by(
+        &self,
+        asker: &Root,
+        origin: &str,
+        number: u32,
+        place: &str,
+    ) -> Result<bool, StoreFault> {
         let Root { home, session } = asker;
         self.transaction
             .prepare_cached(
@@ -318,7 +324,7 @@ impl LedgerPage<'_> {
         Ok(cuts)
     }
 
-    fn cut_chains(&self, sql: &str, home: &str) -> Result<Vec<CutChain>, Fault> {
+    fn cut_chains(&self, sql: &str, home: &str) -> Result<Vec<CutChain>, StoreFault> {
         let mut statement = self.transaction.prepare_cached(sql)?;
         let mut rows = statement.query([home])?;
         let mut found = Vec::new();
@@ -354,7 +360,7 @@ impl LedgerPage<'_> {
 
     pub fn posted(&self, post: &Post, trace: &Trace) -> Result<(), StoreError> {
         let Post { platform, chat, message, author } = post;
-        let put = || -> Result<(), Fault> {
+        let put = || -> Result<(), StoreFault> {
             self.transaction
                 .prepare_cached(
                     "INSERT OR REPLACE INTO post(platform, chat, message, author, origin, root_home, root_session, hops, at)
@@ -377,7 +383,7 @@ impl LedgerPage<'_> {
     }
 
     pub fn post(&self, post: &Post) -> Result<Option<Trace>, StoreError> {
-        let find = || -> Result<Option<Trace>, Fault> {
+        let find = || -> Result<Option<Trace>, StoreFault> {
             let found = self
                 .transaction
                 .prepare_cached(
@@ -410,7 +416,7 @@ impl LedgerPage<'_> {
 
     /// Whether one of our agents speaks, or has spoken, through this bot.
     pub fn is_ours(&self, platform: &str, author: &str) -> Result<bool, StoreError> {
-        let find = || -> Result<bool, Fault> {
+        let find = || -> Result<bool, StoreFault> {
             let mut statement = self.transaction.prepare_cached(
                 "SELECT 1 FROM bot WHERE platform = ?1 AND account = ?2
                  UNION ALL SELECT 1 FROM post WHERE platform = ?1 AND author = ?2 LIMIT 1",
@@ -420,9 +426,9 @@ impl LedgerPage<'_> {
         find().while_doing("read the ledger of chains")
     }
 
-    /// Forgets what nobody has used for a month.
+    /// Forgets what was not used for a month.
     pub fn forget_old(&self) -> Result<(), StoreError> {
-        let forget = || -> Result<(), Fault> {
+        let forget = || -> Result<(), StoreFault> {
             let before = self.now.0.saturating_sub(i64::try_from(KEPT_FOR.as_micros()).unwrap_or(i64::MAX));
             self.transaction.execute("DELETE FROM origin WHERE used < ?1", [before])?;
             self.transaction.execute("DELETE FROM post WHERE at < ?1", [before])?;
@@ -441,7 +447,7 @@ impl LedgerPage<'_> {
 
     /// Every gateway of the user carries it out as soon as it looks.
     pub fn order(&self, kind: SilenceKind) -> Result<Silence, StoreError> {
-        let put = || -> Result<Silence, Fault> {
+        let put = || -> Result<Silence, StoreFault> {
             self.transaction.execute(
                 "INSERT INTO silence(kind, at) VALUES (?1, ?2)",
                 params![kind.as_str(), self.now.0],
@@ -477,7 +483,7 @@ impl LedgerPage<'_> {
 
     /// The order that this home has not carried out yet.
     pub fn pending(&self, home: &str) -> Result<Option<Silence>, StoreError> {
-        let find = || -> Result<Option<Silence>, Fault> {
+        let find = || -> Result<Option<Silence>, StoreFault> {
             let found = self
                 .transaction
                 .prepare_cached(
@@ -510,7 +516,7 @@ impl LedgerPage<'_> {
     /// Each home that a gateway has joined and not left, and its report on this order, once there is one. A gateway
     /// that was killed has not left.
     pub fn reports(&self, order: Silence) -> Result<Vec<GatewayReport>, StoreError> {
-        let find = || -> Result<Vec<GatewayReport>, Fault> {
+        let find = || -> Result<Vec<GatewayReport>, StoreFault> {
             let mut statement = self.transaction.prepare_cached(
                 "SELECT home, pid, started, CASE WHEN seen >= ?1 THEN COALESCE(report, '') END FROM gateway
                  WHERE pid > 0 ORDER BY home",

@@ -1,6 +1,6 @@
 //! The conversation store: SQLite on a Hermes home.
 //!
-//! This crate alone knows SQL. It is synchronous: whoever opens a [`Writer`] owns it, and hands in
+//! This crate alone knows SQL. It is synchronous: the caller that opens a [`StoreWriter`] owns it, and hands in
 //! the time with every call. Hermes' tables hold the transcript and are never altered; control
 //! state lies beside them in tables named `tl_…` with their own migrations.
 //!
@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod birth;
 mod call;
 mod check;
 mod column_variants;
@@ -37,6 +38,7 @@ mod ledger;
 mod lifecycle;
 mod lineage;
 mod list;
+mod load;
 mod matcher;
 mod open;
 mod outbox;
@@ -56,15 +58,15 @@ mod trace;
 mod transcript;
 mod write;
 
-pub mod conformance;
-
 pub use check::Breach;
-pub use commit::Writer;
+pub use commit::StoreWriter;
 pub use copy::{Copied, CopyError, copy, inspect};
-pub use forget::{Forgetting, Found, Kind, NotFound, Order, Plan, Receipt, Subject};
+pub use forget::{
+    ForgetOrder, ForgetPlan, ForgetSubject, Forgetting, FoundSession, NotFound, Receipt, SubjectKind,
+};
 pub use home_totals::HomeTotals;
 pub use ledger::{GatewayReport, LedgerFile, LedgerPage, ProcessId, Silence, SilenceKind};
 pub use open::{Durability, FileSystem, Home, OpenError};
 pub use place::FileId;
 pub use prune::{Owed, Prunable};
-pub use read::Reader;
+pub use read::StoreReader;

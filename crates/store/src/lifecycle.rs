@@ -1,14 +1,14 @@
 //! Of ends: what a session that ended by itself leaves behind, how far its hand-over is, who was told.
 //!
-//! - an expired session's chats lead nowhere until somebody writes in them; which session they led to,
+//! - an expired session's chats lead nowhere until a person writes in them; which session they led to,
 //!   and why it ended, is kept for the next one that begins there. Hermes' own column for a parent is
 //!   never used for that: Hermes would follow it
 //! - a record of a hand-over stays as long as its session does
 
-use crate::commit::{Writer, transact};
-use crate::fault::{Fault, While};
-use crate::read::{ACCIDENTAL_ENDS, Reader, session_id, stage_from, unsigned};
-use crate::write::{Change, Scribe};
+use crate::commit::{StoreWriter, transact};
+use crate::fault::{StoreFault, While};
+use crate::read::{ACCIDENTAL_ENDS, StoreReader, session_id, stage_from, unsigned};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{OptionalExtension, params};
 use throughline_core::id::{ChatKey, Epoch, SessionId};
 use throughline_core::lifecycle::{BACKLOG_AFTER, Reason};
@@ -18,15 +18,15 @@ use throughline_core::session::{Finalisation, Phase};
 use throughline_core::time::Time;
 use throughline_hermes::entry::{entry_from_json, entry_json};
 
-impl Scribe<'_> {
-    /// The session has ended, and nobody goes on in its place yet.
+impl CommitWriter<'_> {
+    /// The session has ended, and no other goes on in its place yet.
     pub(crate) fn expire(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         reason: Reason,
         end_reason: &'static str,
         had_activity: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let [one, other] = ACCIDENTAL_ENDS;
         let sql = "UPDATE sessions SET ended_at = ?2, end_reason = ?3
                    WHERE id = ?1 AND (ended_at IS NULL OR end_reason IN (?4, ?5))";
@@ -43,21 +43,26 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    fn chats_of(&self, session: &str) -> Result<Vec<String>, Fault> {
+    fn chats_of(&self, session: &str) -> Result<Vec<String>, StoreFault> {
         let mut statement = self.conn.prepare_cached("SELECT chat FROM tl_route WHERE session = ?1")?;
         let chats = statement.query_map([session], |row| row.get(0))?;
         Ok(chats.collect::<rusqlite::Result<_>>()?)
     }
 
     /// It goes on after it had ended.
-    pub(crate) fn reopen(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn reopen(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let sql = "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1";
         self.conn.prepare_cached(sql)?.execute([change.id()])?;
         self.conn.prepare_cached("DELETE FROM tl_reset WHERE session = ?1")?.execute([change.id()])?;
         Ok(())
     }
 
-    pub(crate) fn hook(&mut self, change: &Change<'_>, hook: &str, run: &Run) -> Result<(), Fault> {
+    pub(crate) fn hook(
+        &mut self,
+        change: &SessionChange<'_>,
+        hook: &str,
+        run: &Run,
+    ) -> Result<(), StoreFault> {
         let (state, attempt, detail) = match run {
             Run::Began { attempt } => (0, Some(*attempt), None),
             Run::Done => (1, None, None),
@@ -74,7 +79,7 @@ impl Scribe<'_> {
     }
 
     /// Keeps the record of a hand-over in step with the state, and tells Hermes when it is done.
-    pub(crate) fn finalisation(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn finalisation(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let before = change.prior.as_ref().map_or(1, |prior| prior.epoch);
         if before != change.state.epoch.0 as i64 {
             self.unfinalise(change)?; // a new life
@@ -110,8 +115,8 @@ impl Scribe<'_> {
         self.finalise_copies(change)
     }
 
-    /// What an expired session left in Hermes' table, where nobody else has written since.
-    fn finalise_copies(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    /// What an expired session left in Hermes' table, where no other program has written since.
+    fn finalise_copies(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         if !self.variants.can.has_gateway_routing {
             return Ok(());
         }
@@ -137,7 +142,7 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    fn unfinalise(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    fn unfinalise(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         if self.variants.can.has_expiry_finalized {
             let sql = "UPDATE sessions SET expiry_finalized = 0 WHERE id = ?1";
             self.conn.prepare_cached(sql)?.execute([change.id()])?;
@@ -146,9 +151,9 @@ impl Scribe<'_> {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Records of sessions that are gone go with them.
-    pub(crate) fn forget_handovers(&self) -> Result<(), Fault> {
+    pub(crate) fn forget_handovers(&self) -> Result<(), StoreFault> {
         let conn = &self.reader.conn;
         let sql = "SELECT 1 FROM tl_finalisation WHERE session NOT IN (SELECT id FROM sessions)
                    UNION ALL SELECT 1 FROM tl_review WHERE session NOT IN (SELECT id FROM sessions) LIMIT 1";
@@ -167,8 +172,8 @@ impl Writer {
     }
 }
 
-impl Reader {
-    pub(crate) fn handover(&self, id: &SessionId, epoch: Epoch) -> Result<Handover, Fault> {
+impl StoreReader {
+    pub(crate) fn handover(&self, id: &SessionId, epoch: Epoch) -> Result<Handover, StoreFault> {
         let sql = "SELECT reason, successor, attempts, not_before, parked FROM tl_finalisation
                    WHERE session = ?1 AND epoch = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -196,8 +201,8 @@ impl Reader {
         Ok(handover)
     }
 
-    /// Hermes has handed over a session that nobody of ours has owned.
-    pub(crate) fn is_finalised_by_hermes(&self, id: &SessionId) -> Result<bool, Fault> {
+    /// Hermes has handed over a session that we never owned.
+    pub(crate) fn is_finalised_by_hermes(&self, id: &SessionId) -> Result<bool, StoreFault> {
         let of_row = match self.variants.can.has_expiry_finalized {
             true => "EXISTS (SELECT 1 FROM sessions WHERE id = ?1 AND expiry_finalized = 1)",
             false => "FALSE",
@@ -210,7 +215,7 @@ impl Reader {
     }
 
     /// When the last of the rows above this one was said.
-    pub(crate) fn said_above(&self, id: &SessionId, row: i64) -> Result<Time, Fault> {
+    pub(crate) fn said_above(&self, id: &SessionId, row: i64) -> Result<Time, StoreFault> {
         let sql = "SELECT COALESCE(max(timestamp), 0) FROM messages WHERE session_id = ?1 AND id > ?2";
         let seconds: f64 =
             self.conn.prepare_cached(sql)?.query_row(params![id.as_str(), row], |row| row.get(0))?;
@@ -218,7 +223,7 @@ impl Reader {
     }
 
     pub(crate) fn baseline_of_home(&self) -> Result<Time, StoreError> {
-        let read = || -> Result<Time, Fault> {
+        let read = || -> Result<Time, StoreFault> {
             let sql = "SELECT CAST(value AS INTEGER) FROM tl_meta WHERE key = 'baseline'";
             let found = self.conn.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
             Ok(Time(found.unwrap_or(0)))
@@ -226,7 +231,7 @@ impl Reader {
         read().while_doing("read when the home was taken over")
     }
 
-    pub(crate) fn resting_since(&self, since: Time) -> Result<Vec<Resting>, Fault> {
+    pub(crate) fn resting_since(&self, since: Time) -> Result<Vec<Resting>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT t.id, COALESCE(json_extract(r.entry, '$.platform'), ''),
                     COALESCE(json_extract(r.entry, '$.chat_type'), 'dm'), t.active
@@ -247,7 +252,7 @@ impl Reader {
         Ok(found)
     }
 
-    pub(crate) fn reset_of(&self, chat: &ChatKey) -> Result<Option<Reset>, Fault> {
+    pub(crate) fn reset_of(&self, chat: &ChatKey) -> Result<Option<Reset>, StoreFault> {
         let sql = "SELECT session, reason, at, had_activity FROM tl_reset WHERE chat = ?1";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([chat.as_str()])?;
@@ -261,7 +266,7 @@ impl Reader {
         }))
     }
 
-    pub(crate) fn parked_handovers(&self) -> Result<Vec<Parked>, Fault> {
+    pub(crate) fn parked_handovers(&self) -> Result<Vec<Parked>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT f.session, f.epoch, f.stage, f.parked, f.attempts, f.at FROM tl_finalisation f
              JOIN tl_session t ON t.id = f.session AND t.epoch = f.epoch AND t.phase = 2
@@ -283,7 +288,7 @@ impl Reader {
         Ok(found)
     }
 
-    pub(crate) fn held(&self) -> Result<Vec<Backlog>, Fault> {
+    pub(crate) fn held(&self) -> Result<Vec<Backlog>, StoreFault> {
         let baseline = self.baseline_of_home().unwrap_or_default();
         let mut statement = self.conn.prepare_cached(
             "SELECT t.id, count(*), min(i.at) FROM tl_session t

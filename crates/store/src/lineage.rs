@@ -1,11 +1,11 @@
 //! Which sessions belong together, and whose they are.
 //!
 //! Hermes splits a conversation when it compresses, branches or delegates, and links the parts to
-//! where they came from. Whoever looks for something sees one conversation. Whose it is decides the
+//! where they came from. A search shows one conversation. Whose it is decides the
 //! session itself, never a part of its name.
 
-use crate::fault::Fault;
-use crate::read::{Reader, session_id};
+use crate::fault::StoreFault;
+use crate::read::{StoreReader, session_id};
 use rusqlite::{Params, params};
 use std::collections::HashSet;
 use throughline_core::id::{SNAPSHOT_INFIX, SessionId};
@@ -26,9 +26,9 @@ pub(crate) fn owner(session: &str) -> &str {
     session.split_once(SNAPSHOT_INFIX).map_or(session, |(owner, _)| owner)
 }
 
-impl Reader {
+impl StoreReader {
     /// Where a conversation began.
-    pub(crate) fn root_of(&self, session: &str) -> Result<SessionId, Fault> {
+    pub(crate) fn root_of(&self, session: &str) -> Result<SessionId, StoreFault> {
         let sql = "WITH RECURSIVE up(id, depth) AS (
                        SELECT ?1, 0
                        UNION SELECT s.parent_session_id, depth + 1 FROM up JOIN sessions s ON s.id = up.id
@@ -40,7 +40,7 @@ impl Reader {
     }
 
     /// Every session that shares its ancestors with this one, itself included.
-    pub(crate) fn relatives(&self, session: &SessionId) -> Result<HashSet<String>, Fault> {
+    pub(crate) fn relatives(&self, session: &SessionId) -> Result<HashSet<String>, StoreFault> {
         let root = self.root_of(session.as_str())?;
         let sql = "WITH RECURSIVE down(id) AS (
                        SELECT ?1 UNION SELECT s.id FROM down JOIN sessions s ON s.parent_session_id = down.id)
@@ -49,7 +49,7 @@ impl Reader {
     }
 
     /// The sessions a caller may see. None: all.
-    pub(crate) fn visible(&self, scope: Option<&Scope>) -> Result<Option<HashSet<String>>, Fault> {
+    pub(crate) fn visible(&self, scope: Option<&Scope>) -> Result<Option<HashSet<String>>, StoreFault> {
         match scope {
             None | Some(Scope::Owner) => Ok(None),
             Some(Scope::Principal(principal)) => self.of_principal(principal).map(Some),
@@ -63,14 +63,14 @@ impl Reader {
         }
     }
 
-    pub(crate) fn of_principal(&self, principal: &str) -> Result<HashSet<String>, Fault> {
+    pub(crate) fn of_principal(&self, principal: &str) -> Result<HashSet<String>, StoreFault> {
         self.set_of("SELECT id FROM tl_session WHERE principal = ?1", [principal])
     }
 
     /// What a chat shares has a key that ends in the chat, or its thread; where each member has a
     /// session of their own it ends in the member. A home without these columns knows only where its
     /// chats lead now.
-    fn of_chat(&self, source: &str, user: Option<&str>, chat: &str) -> Result<HashSet<String>, Fault> {
+    fn of_chat(&self, source: &str, user: Option<&str>, chat: &str) -> Result<HashSet<String>, StoreFault> {
         let can = &self.variants.can;
         let sql = match can.has_chat_id && can.has_session_key && can.has_thread_id {
             true => {
@@ -91,7 +91,7 @@ impl Reader {
         self.set_of(sql, params![source, user, chat])
     }
 
-    fn set_of(&self, sql: &str, values: impl Params) -> Result<HashSet<String>, Fault> {
+    fn set_of(&self, sql: &str, values: impl Params) -> Result<HashSet<String>, StoreFault> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let ids = statement.query_map(values, |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)

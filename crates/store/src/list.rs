@@ -3,9 +3,9 @@
 //! Rows that Hermes hides are hidden here: parts of one conversation that its compressions split
 //! off, helpers' sessions, archived ones. So are snapshots, which are no sessions.
 
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::lineage::HELPER;
-use crate::read::{Reader, text, unsigned};
+use crate::read::{StoreReader, text, unsigned};
 use crate::snapshot::names_of;
 use rusqlite::{Row, params};
 use std::collections::HashSet;
@@ -27,8 +27,8 @@ const BRANCHED_OFF: &str = "(s.source IN ('tool', 'subagent') OR
 pub(crate) const LIMIT_DEFAULT: usize = 100;
 const PREVIEW_CHARS: usize = 60;
 
-impl Reader {
-    pub(crate) fn list(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, Fault> {
+impl StoreReader {
+    pub(crate) fn list(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreFault> {
         let limit = if filter.limit == 0 { LIMIT_DEFAULT } else { filter.limit };
         let mut skip = filter.offset;
         let mut found = Vec::new();
@@ -54,13 +54,13 @@ impl Reader {
         Ok(found)
     }
 
-    pub(crate) fn summary(&self, id: &SessionId) -> Result<Option<SessionSummary>, Fault> {
+    pub(crate) fn summary(&self, id: &SessionId) -> Result<Option<SessionSummary>, StoreFault> {
         self.listed(id.as_str(), true)
     }
 
     /// Latest first. Reads only what an index or the beginning of a row holds: a session's row is
     /// long, because its system prompt lies in it.
-    fn by_activity(&self, filter: &SessionFilter) -> Result<Vec<String>, Fault> {
+    fn by_activity(&self, filter: &SessionFilter) -> Result<Vec<String>, StoreFault> {
         let helpers = if filter.without_helpers { format!("AND NOT {HELPER}") } else { String::new() };
         let mut statement = self.conn.prepare_cached(&format!(
             "SELECT s.id, COALESCE((SELECT max(m.timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at) seen
@@ -77,7 +77,7 @@ impl Reader {
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn listed(&self, id: &str, even_if_hidden: bool) -> Result<Option<SessionSummary>, Fault> {
+    fn listed(&self, id: &str, even_if_hidden: bool) -> Result<Option<SessionSummary>, StoreFault> {
         let Ok(id) = id.parse::<SessionId>() else { return Ok(None) };
         let can = &self.variants.can;
         let sql = format!(
@@ -130,7 +130,7 @@ impl Reader {
         }))
     }
 
-    fn chat_of(&self, session: &str) -> Result<Option<String>, Fault> {
+    fn chat_of(&self, session: &str) -> Result<Option<String>, StoreFault> {
         let mut statement =
             self.conn.prepare_cached("SELECT chat FROM tl_route WHERE session = ?1 ORDER BY chat LIMIT 1")?;
         let mut rows = statement.query([session])?;
@@ -138,7 +138,7 @@ impl Reader {
     }
 
     /// The beginning of the first thing the user said.
-    fn preview(&self, session: &str) -> Result<String, Fault> {
+    fn preview(&self, session: &str) -> Result<String, StoreFault> {
         // Where rows move to a snapshot, the first thing that was said is in the first of them.
         let (below, above) = names_of(session);
         let mut statement = self.conn.prepare_cached(

@@ -5,16 +5,16 @@
 //! text the index must be asked.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Index {
+pub(crate) enum TextIndex {
     Words,
     Trigrams,
 }
 
-impl Index {
+impl TextIndex {
     pub fn table(self) -> &'static str {
         match self {
-            Index::Words => "messages_fts",
-            Index::Trigrams => "messages_fts_trigram",
+            TextIndex::Words => "messages_fts",
+            TextIndex::Trigrams => "messages_fts_trigram",
         }
     }
 
@@ -33,8 +33,8 @@ impl Index {
         let text = text.to_ascii_lowercase();
         let mut terms = terms.iter().map(|term| term.to_ascii_lowercase());
         Some(match self {
-            Index::Trigrams => terms.all(|term| text.contains(&term)),
-            Index::Words => {
+            TextIndex::Trigrams => terms.all(|term| text.contains(&term)),
+            TextIndex::Words => {
                 let words: Vec<&str> = words(&text).collect();
                 terms.all(|term| has_phrase(&words, &term))
             }
@@ -98,10 +98,10 @@ mod tests {
             terms in prop::collection::vec("[a-cA-C0-1][a-cA-C0-1 ._-]{2,4}", 1..3),
         ) {
             let conn = index(&text);
-            for index in [Index::Words, Index::Trigrams] {
+            for index in [TextIndex::Words, TextIndex::Trigrams] {
                 let table = index.table();
                 let sql = format!("SELECT count(*) FROM {table} WHERE {table} MATCH ?1");
-                let found: i64 = conn.query_row(&sql, [Index::query(&terms)], |row| row.get(0)).unwrap();
+                let found: i64 = conn.query_row(&sql, [TextIndex::query(&terms)], |row| row.get(0)).unwrap();
                 prop_assert_eq!(index.matches(&text, &terms), Some(found == 1), "{:?}", index);
             }
         }
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn what_has_several_forms_is_left_to_the_index() {
         let term = |text: &str| [text.to_owned()];
-        assert_eq!(Index::Words.matches("café", &term("cafe")), None);
-        assert_eq!(Index::Words.matches("cafe", &term("café")), None);
-        assert_eq!(Index::Words.matches("\0json:[]", &term("json")), None);
-        assert_eq!(Index::Words.matches("a cafe", &term("Cafe")), Some(true));
+        assert_eq!(TextIndex::Words.matches("café", &term("cafe")), None);
+        assert_eq!(TextIndex::Words.matches("cafe", &term("café")), None);
+        assert_eq!(TextIndex::Words.matches("\0json:[]", &term("json")), None);
+        assert_eq!(TextIndex::Words.matches("a cafe", &term("Cafe")), Some(true));
     }
 }

@@ -4,11 +4,11 @@
 //! damaged, or is newer than we know is left as it was found, with a sentence about what to do.
 
 use crate::column_variants::ColumnVariants;
-use crate::commit::Writer;
+use crate::commit::StoreWriter;
 use crate::fault::While;
 use crate::filesystem;
 use crate::place::{self, FileId};
-use crate::read::Reader;
+use crate::read::StoreReader;
 use crate::seen;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
@@ -32,7 +32,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/009.sql"),
 ];
 
-/// Hermes' own writes take milliseconds; whoever holds the lock longer than this is stuck.
+/// Hermes' own writes take milliseconds; a process that holds the lock longer than this is stuck.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Every statement of a turn, and some more.
 const STATEMENTS_KEPT: usize = 96;
@@ -70,7 +70,7 @@ pub enum Durability {
 
 /// Whether a database may be reached through a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
+pub(crate) enum LinkPolicy {
     Followed,
     Refused,
 }
@@ -163,7 +163,7 @@ impl From<OpenError> for StoreError {
 /// What holds for every connection of the process.
 ///
 /// - SQLite counts every byte it asks for, behind one lock: the readers and writers of all homes would wait for each
-///   other there. Nobody reads these counts
+///   other there. No code reads these counts
 /// - a connection takes memory for twenty pages at once, and for as long as it is open: of hundreds of homes at rest
 ///   that is most of what they hold. Pages are taken one by one instead
 /// - and 48 KB for small things, of which one at rest needs next to nothing: it gets a sixth of that
@@ -188,7 +188,7 @@ fn configure() {
 }
 
 /// What a file turned out to be.
-enum Found {
+enum FoundFile {
     Empty,
     Hermes(ColumnVariants),
 }
@@ -220,7 +220,7 @@ impl Home {
     }
 
     /// The one writer of this home. An empty place becomes a home that Hermes can open, too.
-    pub fn writer(&self, now: Time) -> Result<Writer, OpenError> {
+    pub fn writer(&self, now: Time) -> Result<StoreWriter, OpenError> {
         self.refuse_unsafe_filesystem()?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -232,8 +232,8 @@ impl Home {
         self.switch_to_log(&conn)?;
         self.settle_log(&conn)?;
         let variants = match found {
-            Found::Hermes(variants) => variants,
-            Found::Empty => self.found(&conn)?,
+            FoundFile::Hermes(variants) => variants,
+            FoundFile::Empty => self.found(&conn)?,
         };
         self.migrate(&conn)?;
         self.set_baseline(&conn, now)?;
@@ -242,25 +242,25 @@ impl Home {
             off.map_err(|error| self.sorted(error))?;
         }
         self.finish_routes(&conn)?;
-        let writer = Writer::new(Reader { conn, variants }, self.clone());
+        let writer = StoreWriter::new(StoreReader { conn, variants }, self.clone());
         writer.adopted(now).map_err(|error| self.store_error(error))
     }
 
     /// The writer of the same file once more. Where that is gone, nothing is made in its place.
-    pub fn writer_of(&self, file: FileId, now: Time) -> Result<Writer, OpenError> {
+    pub fn writer_of(&self, file: FileId, now: Time) -> Result<StoreWriter, OpenError> {
         match place::file_id(&self.database) {
             Ok(Some(found)) if found == file => self.writer(now),
             _ => Err(OpenError::Displaced(self.database.clone())),
         }
     }
 
-    /// A reader beside the writer, or beside nobody. It never changes the file.
-    pub fn reader(&self) -> Result<Reader, OpenError> {
+    /// A reader, with or without a writer beside it. It never changes the file.
+    pub fn reader(&self) -> Result<StoreReader, OpenError> {
         if self.vfs.is_none() && !self.database.exists() {
             return Err(OpenError::Missing(self.database.clone()));
         }
-        let conn = self.connect_to_read(Links::Followed)?;
-        let Found::Hermes(variants) = self.inspect(&conn)? else {
+        let conn = self.connect_to_read(LinkPolicy::Followed)?;
+        let FoundFile::Hermes(variants) = self.inspect(&conn)? else {
             return Err(OpenError::Missing(self.database.clone()));
         };
         match self.owner(&conn)? {
@@ -271,25 +271,25 @@ impl Home {
             found if found < MIGRATIONS.len() => return Err(OpenError::OlderOwner(self.database.clone())),
             _ => {}
         }
-        Ok(Reader { conn, variants })
+        Ok(StoreReader { conn, variants })
     }
 
     /// To repair a home that this process has claimed: as a writer, but nothing is taken over from Hermes
     /// first, and Hermes' triggers stay on, because a repair changes rows that it wrote.
-    pub(crate) fn mending(&self, now: Time) -> Result<Reader, OpenError> {
+    pub(crate) fn mending(&self, now: Time) -> Result<StoreReader, OpenError> {
         self.refuse_unsafe_filesystem()?;
         if self.vfs.is_none() && !self.database.exists() {
             return Err(OpenError::Missing(self.database.clone()));
         }
         let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        let Found::Hermes(variants) = self.inspect(&conn)? else {
+        let FoundFile::Hermes(variants) = self.inspect(&conn)? else {
             return Err(OpenError::Missing(self.database.clone()));
         };
         self.refuse_newer(&conn)?;
         self.switch_to_log(&conn)?;
         self.migrate(&conn)?;
         self.set_baseline(&conn, now)?;
-        Ok(Reader { conn, variants })
+        Ok(StoreReader { conn, variants })
     }
 
     fn refuse_unsafe_filesystem(&self) -> Result<(), OpenError> {
@@ -330,9 +330,9 @@ impl Home {
 
     /// A home on a disk that cannot be written has no place for the log's index. If there is no
     /// log either, the file is all there is, and can be read without one.
-    pub(crate) fn connect_to_read(&self, links: Links) -> Result<Connection, OpenError> {
+    pub(crate) fn connect_to_read(&self, links: LinkPolicy) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        if links == Links::Refused {
+        if links == LinkPolicy::Refused {
             flags |= OpenFlags::SQLITE_OPEN_NOFOLLOW;
         }
         let conn = self.connect(flags)?;
@@ -348,7 +348,7 @@ impl Home {
                 self.prepare(&conn)?;
                 Ok(conn)
             }
-            _ => Ok(conn), // whatever else is wrong is found when it is inspected
+            _ => Ok(conn), // the inspection finds any other fault
         }
     }
 
@@ -363,13 +363,13 @@ impl Home {
         prepared.map_err(|error| self.sorted(error))
     }
 
-    fn inspect(&self, conn: &Connection) -> Result<Found, OpenError> {
+    fn inspect(&self, conn: &Connection) -> Result<FoundFile, OpenError> {
         let path = || self.database.clone();
         let count = |sql: &str| -> Result<i64, OpenError> {
             conn.query_row(sql, [], |row| row.get(0)).map_err(|error| self.sorted(error))
         };
         if count("SELECT count(*) FROM sqlite_master")? == 0 {
-            return Ok(Found::Empty);
+            return Ok(FoundFile::Empty);
         }
         let known = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('schema_version', 'sessions')";
         if count(known)? < 2 {
@@ -387,7 +387,9 @@ impl Home {
             }
             Some(Verdict::Open | Verdict::ReadOnly(_)) => {
                 let variants = ColumnVariants::read(conn).map_err(|error| self.sorted(error))?;
-                variants.map(Found::Hermes).map_err(|lacking| OpenError::Foreign { path: path(), lacking })
+                variants
+                    .map(FoundFile::Hermes)
+                    .map_err(|lacking| OpenError::Foreign { path: path(), lacking })
             }
         }
     }
@@ -443,7 +445,7 @@ impl Home {
         conn.query_row(sql, [], |_| Ok(())).map_err(|error| self.sorted(error))
     }
 
-    /// Hermes' whole schema in one transaction, unless somebody was quicker.
+    /// Hermes' whole schema in one transaction, unless another process was quicker.
     fn found(&self, conn: &Connection) -> Result<ColumnVariants, OpenError> {
         let founded = in_one_transaction(conn, || {
             let empty: bool =
@@ -453,8 +455,8 @@ impl Home {
         });
         founded.map_err(|error| self.sorted(error))?;
         match self.inspect(conn)? {
-            Found::Hermes(variants) => Ok(variants),
-            Found::Empty => Err(OpenError::Missing(self.database.clone())),
+            FoundFile::Hermes(variants) => Ok(variants),
+            FoundFile::Empty => Err(OpenError::Missing(self.database.clone())),
         }
     }
 
@@ -463,7 +465,7 @@ impl Home {
         if known >= MIGRATIONS.len() {
             return Ok(());
         }
-        // All of them or none: whoever is killed in between must not leave a home that nobody can only read.
+        // All of them or none: a process that is killed in between must not leave a home that no reader opens.
         let migrated = in_one_transaction(conn, || {
             MIGRATIONS.iter().skip(known).try_for_each(|migration| conn.execute_batch(migration))?;
             let record = "INSERT INTO tl_meta (key, value) VALUES ('schema', ?1)
@@ -553,7 +555,7 @@ fn resolved(path: &Path) -> PathBuf {
     absolute
 }
 
-/// A file that nobody changes, and that is read without a log.
+/// A file that no process changes, and that is read without a log.
 pub(crate) fn unchanging(path: &Path) -> String {
     format!("file:{}?immutable=1", percent_encoded(path))
 }

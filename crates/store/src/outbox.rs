@@ -1,17 +1,17 @@
 //! Replies on their way out, and their previews. What is settled stays settled.
 
 use crate::envelope;
-use crate::fault::Fault;
-use crate::write::{Change, Scribe};
+use crate::fault::StoreFault;
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::params;
 use throughline_core::id::Boot;
 use throughline_core::port::{DeliveryChange, DraftChange, Outgoing};
 use throughline_core::session::Reply;
 use throughline_core::time::Time;
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     /// A key that is there already is another word for something that was said: it is said once.
-    pub(crate) fn deliver(&mut self, change: &Change<'_>, reply: &Reply) -> Result<(), Fault> {
+    pub(crate) fn deliver(&mut self, change: &SessionChange<'_>, reply: &Reply) -> Result<(), StoreFault> {
         let sql =
             "INSERT INTO tl_outbox (key, session, state, attempts, marked, not_before, created, updated,
                                           destination, text, trace)
@@ -38,7 +38,7 @@ impl Scribe<'_> {
         boot: Boot,
         to: &DeliveryChange,
         at: Time,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let changed = match to {
             DeliveryChange::Attempting { marked } => {
                 // A row of unknown outcome keeps the time since which it is unknown.
@@ -74,16 +74,16 @@ impl Scribe<'_> {
         }
         match (changed, to) {
             (1, _) => Ok(()),
-            // Whoever is about to send must not: it is settled, or was never written.
+            // The sender must not send: the reply is settled, or was never written.
             (_, DeliveryChange::Attempting { .. }) => {
-                Err(Fault::Malformed(format!("reply {key} does not wait to be sent")))
+                Err(StoreFault::Malformed(format!("reply {key} does not wait to be sent")))
             }
             _ => self.note(None, "late_delivery_dropped", key, at),
         }
     }
 
     /// A preview is written down before it is posted, and its id after.
-    pub(crate) fn draft(&mut self, key: &str, to: &DraftChange, at: Time) -> Result<(), Fault> {
+    pub(crate) fn draft(&mut self, key: &str, to: &DraftChange, at: Time) -> Result<(), StoreFault> {
         match to {
             DraftChange::Intended { session, destination } => {
                 let sql = "INSERT INTO tl_draft (key, session, destination, at) VALUES (?1, ?2, ?3, ?4)
@@ -103,7 +103,7 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    fn forget_draft(&mut self, key: &str) -> Result<(), Fault> {
+    fn forget_draft(&mut self, key: &str) -> Result<(), StoreFault> {
         self.conn.prepare_cached("DELETE FROM tl_draft WHERE key = ?1")?.execute([key])?;
         Ok(())
     }

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use throughline_core::port::StoreError;
 
-/// A file, whatever it is called. Windows lets nobody delete or replace one that is open, so there is nothing to tell
+/// A file under any name. Windows lets no process delete or replace one that is open, so there is nothing to tell
 /// apart there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
@@ -34,11 +34,11 @@ pub(crate) enum OpenFiles {
 pub(crate) struct Displaced {
     path: PathBuf,
     is_database: bool,
-    state: State,
+    state: NameState,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum NameState {
     Gone,
     /// Another file has its name.
     Replaced,
@@ -84,7 +84,7 @@ impl OpenFiles {
                 (is_database || layered::has_log_moved(conn)).then(|| Displaced {
                     path: database.clone(),
                     is_database,
-                    state: State::Replaced,
+                    state: NameState::Replaced,
                 })
             }
         }
@@ -100,20 +100,20 @@ impl Displaced {
     pub fn told(&self) -> StoreError {
         let path = self.path.display();
         let why = match &self.state {
-            State::Gone if self.is_database => format!(
-                "{path} was deleted or moved away while the gateway ran. Whatever is written now would be lost, so nothing \
+            NameState::Gone if self.is_database => format!(
+                "{path} was deleted or moved away while the gateway ran. What is written now would be lost, so nothing \
                  more is accepted. Put the file back, or restore a backup, and start the gateway again"
             ),
-            State::Replaced if self.is_database => format!(
-                "{path} was replaced by another file while the gateway ran. Whatever is written now would be lost, so \
+            NameState::Replaced if self.is_database => format!(
+                "{path} was replaced by another file while the gateway ran. What is written now would be lost, so \
                  nothing more is accepted. Start the gateway again to go on with the file that is there now"
             ),
-            State::Gone | State::Replaced => format!(
-                "{path} was deleted or replaced while the gateway ran, and belongs to the database beside it. Whatever is \
+            NameState::Gone | NameState::Replaced => format!(
+                "{path} was deleted or replaced while the gateway ran, and belongs to the database beside it. What is \
                  written now could be lost, so nothing more is accepted. What was in it is kept: start the gateway again, \
                  and leave files that end in -wal and -shm alone while it runs"
             ),
-            State::Unreadable(error) => {
+            NameState::Unreadable(error) => {
                 format!(
                     "{path} cannot be looked at any more ({error}), so nothing more is accepted until it can"
                 )
@@ -123,12 +123,12 @@ impl Displaced {
     }
 }
 
-fn state_of(path: &Path, opened: FileId) -> Option<State> {
+fn state_of(path: &Path, opened: FileId) -> Option<NameState> {
     match file_id(path) {
         Ok(Some(found)) if found == opened => None,
-        Ok(Some(_)) => Some(State::Replaced),
-        Ok(None) => Some(State::Gone),
-        Err(error) => Some(State::Unreadable(error.to_string())),
+        Ok(Some(_)) => Some(NameState::Replaced),
+        Ok(None) => Some(NameState::Gone),
+        Err(error) => Some(NameState::Unreadable(error.to_string())),
     }
 }
 

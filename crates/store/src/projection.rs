@@ -2,11 +2,11 @@
 //!
 //! A file that we wrote must not be mistaken for one that Hermes wrote, even if we were killed while
 //! writing it. So the hash of what is about to be written is on disk before the file is, beside the
-//! hash of the one it replaces. What Hermes wrote is taken over before it is replaced; what nobody
+//! hash of the one it replaces. What Hermes wrote is taken over before it is replaced; what no program
 //! can read is moved aside.
 
-use crate::commit::{Writer, transact};
-use crate::fault::Fault;
+use crate::commit::{StoreWriter, transact};
+use crate::fault::StoreFault;
 use crate::route::stored_entry;
 use crate::write::note;
 use rusqlite::OptionalExtension;
@@ -35,7 +35,7 @@ pub(crate) struct Projection {
     written: Option<Time>,
 }
 
-impl Writer {
+impl StoreWriter {
     /// The directory of the file, where this home keeps one.
     fn directory(&self) -> Option<&Path> {
         match self.home.vfs {
@@ -44,7 +44,7 @@ impl Writer {
         }
     }
 
-    pub(crate) fn project(&mut self, now: Time) -> Result<(), Fault> {
+    pub(crate) fn project(&mut self, now: Time) -> Result<(), StoreFault> {
         let recent = self.projection.written.is_some_and(|written| now.since(written) < INTERVAL);
         match self.projection.dirty && !recent {
             true => self.project_now(now),
@@ -52,7 +52,7 @@ impl Writer {
         }
     }
 
-    pub(crate) fn project_now(&mut self, now: Time) -> Result<(), Fault> {
+    pub(crate) fn project_now(&mut self, now: Time) -> Result<(), StoreFault> {
         let Some(directory) = self.directory().map(Path::to_owned) else { return Ok(()) };
         if !self.projection.dirty {
             return Ok(());
@@ -84,22 +84,22 @@ impl Writer {
         Ok(())
     }
 
-    fn note_unreadable(&self, now: Time) -> Result<(), Fault> {
+    fn note_unreadable(&self, now: Time) -> Result<(), StoreFault> {
         let detail = format!("{FILE} could not be read; it is now {UNREADABLE}");
         transact(&self.reader.conn, |conn| note(conn, None, "sessions_file_unreadable", &detail, now))
     }
 
-    fn has_routes(&self) -> Result<bool, Fault> {
+    fn has_routes(&self) -> Result<bool, StoreFault> {
         Ok(self.reader.conn.prepare_cached("SELECT 1 FROM tl_route")?.exists([])?)
     }
 
     /// Whether a file of this hash is neither of ours nor taken over.
-    fn is_foreign(&self, hash: Option<&String>) -> Result<bool, Fault> {
+    fn is_foreign(&self, hash: Option<&String>) -> Result<bool, StoreFault> {
         let Some(hash) = hash else { return Ok(false) };
         Ok(self.projection.seen.as_ref() != Some(hash) && !self.hashes()?.contains(hash))
     }
 
-    fn index_text(&self) -> Result<String, Fault> {
+    fn index_text(&self) -> Result<String, StoreFault> {
         let mut statement = self.reader.conn.prepare_cached("SELECT entry FROM tl_route ORDER BY chat")?;
         let texts = statement.query_map([], |row| row.get::<_, String>(0))?;
         let entries = texts.map(|text| stored_entry(&text?)).collect::<Result<Vec<_>, _>>()?;
@@ -111,7 +111,7 @@ impl Writer {
     }
 
     /// The file, if Hermes wrote it since we last looked, and it can be read.
-    pub(crate) fn foreign_index(&self) -> Result<Option<(Index, String)>, Fault> {
+    pub(crate) fn foreign_index(&self) -> Result<Option<(Index, String)>, StoreFault> {
         let Some(directory) = self.directory() else { return Ok(None) };
         let Ok(text) = fs::read_to_string(directory.join(FILE)) else { return Ok(None) };
         let hash = hex(text.as_bytes());
@@ -122,14 +122,14 @@ impl Writer {
     }
 
     /// Of the file as we last wrote it, and of the one before.
-    fn hashes(&self) -> Result<Vec<String>, Fault> {
+    fn hashes(&self) -> Result<Vec<String>, StoreFault> {
         let sql = "SELECT value FROM tl_meta WHERE key = 'sessions.json'";
         let value: Option<String> =
             self.reader.conn.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
         Ok(value.iter().flat_map(|value| value.split(' ')).map(str::to_owned).collect())
     }
 
-    fn remember(&self, hashes: &[String]) -> Result<(), Fault> {
+    fn remember(&self, hashes: &[String]) -> Result<(), StoreFault> {
         let sql = "INSERT INTO tl_meta (key, value) VALUES ('sessions.json', ?1)
                    ON CONFLICT(key) DO UPDATE SET value = excluded.value";
         transact(&self.reader.conn, |conn| {

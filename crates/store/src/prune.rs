@@ -1,6 +1,6 @@
 //! What may go: conversations that are over, and notes about the past.
 //!
-//! - a session goes only if it ended long enough ago and nobody waits for anything of it: no chat leads to it, nothing
+//! - a session goes only if it ended long enough ago and nothing of it is waited for: no chat leads to it, nothing
 //!   in it waits or runs, its hand-over is done, no reply, no memory and no review of it is owed, and no session that
 //!   works for it stays, and none that a compression made of it: those are one conversation
 //! - one session is one transaction, in which all of that is asked again: a crash leaves whole sessions
@@ -9,11 +9,11 @@
 //!
 //! Deliberately absent: snapshots of a session that stays. They are the words themselves, and P11 keeps them.
 
-use crate::commit::{Effects, Writer, transact};
-use crate::fault::{Fault, While};
-use crate::read::{ACCIDENTAL_ENDS, Reader, session_id, unsigned};
+use crate::commit::{Effects, StoreWriter, transact};
+use crate::fault::{StoreFault, While};
+use crate::read::{ACCIDENTAL_ENDS, StoreReader, session_id, unsigned};
 use crate::transcript::NextRow;
-use crate::write::{News, Scribe};
+use crate::write::{CommitWriter, ForeignNews};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 use std::collections::BTreeSet;
@@ -76,13 +76,13 @@ pub(crate) const CONTINUED: &str = "sessions c JOIN sessions p ON p.id = c.paren
       AND COALESCE(c.model_config, '') NOT LIKE '%\"_branched_from\"%'
       AND COALESCE(c.model_config, '') NOT LIKE '%\"_delegate_from\"%'";
 
-impl Reader {
+impl StoreReader {
     /// What may go of the sessions that ended before, the newest first; and what must stay of them.
     pub fn prunable(&self, before: Time) -> Result<(Vec<Prunable>, Vec<Owed>), StoreError> {
         self.what_may_go(before).while_doing("look for sessions that may go")
     }
 
-    fn what_may_go(&self, before: Time) -> Result<(Vec<Prunable>, Vec<Owed>), Fault> {
+    fn what_may_go(&self, before: Time) -> Result<(Vec<Prunable>, Vec<Owed>), StoreFault> {
         let sql = format!(
             "SELECT s.id, s.title, s.ended_at, {},
                     (SELECT count(*) FROM messages m WHERE m.session_id = s.id
@@ -115,10 +115,10 @@ impl Reader {
     }
 
     /// A session stays as long as one does that works for it, or that goes on with it.
-    fn keep_parents(&self, may_go: &mut Vec<Prunable>, owed: &mut Vec<Owed>) -> Result<(), Fault> {
+    fn keep_parents(&self, may_go: &mut Vec<Prunable>, owed: &mut Vec<Owed>) -> Result<(), StoreFault> {
         let working = "SELECT id, parent FROM tl_session WHERE parent IS NOT NULL";
         let continuing = format!("SELECT c.id, p.id FROM {CONTINUED}");
-        // Whatever one of them keeps may be what the other one looks for.
+        // What one of them keeps may be what the other one looks for.
         loop {
             let before = may_go.len();
             self.keep_parents_of(working, "a session that stays works for it", may_go, owed)?;
@@ -137,7 +137,7 @@ impl Reader {
         why: &'static str,
         may_go: &mut Vec<Prunable>,
         owed: &mut Vec<Owed>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let mut statement = self.conn.prepare(sql)?;
         let pairs =
             statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
@@ -167,7 +167,7 @@ impl Reader {
     }
 
     /// The number of the first reason that holds; NULL if none does.
-    fn stays_because(&self) -> Result<String, Fault> {
+    fn stays_because(&self) -> Result<String, StoreFault> {
         let cases: String = self
             .reasons()?
             .iter()
@@ -177,7 +177,7 @@ impl Reader {
         Ok(format!("CASE{cases} END"))
     }
 
-    fn reasons(&self) -> Result<Vec<(&'static str, &'static str)>, Fault> {
+    fn reasons(&self) -> Result<Vec<(&'static str, &'static str)>, StoreFault> {
         let mut reasons = REASONS.to_vec();
         for (table, reason) in
             [("gateway_routing", ROUTED_BY_HERMES), ("telegram_dm_topic_bindings", BOUND_TO_A_TOPIC)]
@@ -189,14 +189,14 @@ impl Reader {
         Ok(reasons)
     }
 
-    fn reason(&self, nth: Option<i64>) -> Result<Option<&'static str>, Fault> {
+    fn reason(&self, nth: Option<i64>) -> Result<Option<&'static str>, StoreFault> {
         let reasons = self.reasons()?;
         Ok(nth.and_then(|nth| reasons.get(usize::try_from(nth).ok()?)).map(|(why, _)| *why))
     }
 
     /// How many events are older.
     pub fn events_before(&self, before: Time) -> Result<u64, StoreError> {
-        let count = || -> Result<u64, Fault> {
+        let count = || -> Result<u64, StoreFault> {
             let sql = "SELECT count(*) FROM tl_event WHERE at < ?1";
             let count: i64 = self.conn.query_row(sql, [before.0], |row| row.get(0))?;
             Ok(count.max(0) as u64)
@@ -213,22 +213,24 @@ fn old_enough(and: &str) -> String {
     )
 }
 
-impl Writer {
-    /// Whether it went: somebody may have come to need it meanwhile.
+impl StoreWriter {
+    /// Whether it went: it may be needed by now.
     pub fn prune(&mut self, session: &SessionId, before: Time) -> Result<bool, StoreError> {
         let trigger = DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER;
         let conn = &self.reader.conn;
         let had_triggers =
-            conn.db_config(trigger).map_err(Fault::from).while_doing("read the store's settings")?;
+            conn.db_config(trigger).map_err(StoreFault::from).while_doing("read the store's settings")?;
         // Hermes' own triggers take its rows out of the search index.
-        conn.set_db_config(trigger, true).map_err(Fault::from).while_doing("prepare the search index")?;
+        conn.set_db_config(trigger, true)
+            .map_err(StoreFault::from)
+            .while_doing("prepare the search index")?;
         let gone = self.prune_whole(session, before).while_doing("delete a session");
-        let restored = self.reader.conn.set_db_config(trigger, had_triggers).map_err(Fault::from);
+        let restored = self.reader.conn.set_db_config(trigger, had_triggers).map_err(StoreFault::from);
         restored.while_doing("go on without indexing")?;
         gone
     }
 
-    fn prune_whole(&mut self, session: &SessionId, before: Time) -> Result<bool, Fault> {
+    fn prune_whole(&mut self, session: &SessionId, before: Time) -> Result<bool, StoreFault> {
         let stays = self.reader.stays_because()?;
         let sql =
             format!("SELECT 1 FROM sessions s WHERE {} AND ({stays}) IS NULL", old_enough(" AND s.id = ?2"));
@@ -244,7 +246,7 @@ impl Writer {
             }
             delete(conn, id)?;
             let mut rows = NextRow::default();
-            let mut scribe = Scribe::new(conn, &reader.variants, home, &mut rows, News::None);
+            let mut scribe = CommitWriter::new(conn, &reader.variants, home, &mut rows, ForeignNews::None);
             scribe.forget_deleted(id)?;
             effects.routes |= scribe.effects.routes;
             conn.execute("DELETE FROM tl_unindexed WHERE id NOT IN (SELECT id FROM messages)", [])?;
@@ -264,8 +266,8 @@ impl Writer {
     }
 }
 
-/// As Hermes does it: whoever came from it comes from nowhere now.
-fn delete(conn: &Connection, id: &str) -> Result<(), Fault> {
+/// As Hermes does it: a session that came from it comes from nowhere now.
+fn delete(conn: &Connection, id: &str) -> Result<(), StoreFault> {
     conn.execute("UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id = ?1", [id])?;
     conn.execute("DELETE FROM messages WHERE session_id = ?1", [id])?;
     conn.execute("DELETE FROM sessions WHERE id = ?1", [id])?;

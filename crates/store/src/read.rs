@@ -6,27 +6,27 @@
 
 use crate::column_variants::ColumnVariants;
 use crate::commit::run;
-use crate::envelope;
-use crate::fault::{Fault, While};
+use crate::envelope::{self, UnreadableColumn};
+use crate::fault::{StoreFault, While};
 use crate::retention::free_name;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::Arc;
 use throughline_core::compression::{Operation, Promoted};
 use throughline_core::home_status::HomeStatus;
-use throughline_core::id::{Boot, ChatKey, Epoch, Generation, RowId, Seq, SessionId, TurnId, View};
+use throughline_core::id::{Boot, ChatKey, RowId, Seq, SessionId, TurnId};
 use throughline_core::input::{DedupeKey, Input};
-use throughline_core::memory::{Naming, PendingRetention, Scope, is_private};
+use throughline_core::memory::{Naming, PendingRetention, Scope};
 use throughline_core::message::{Body, JsonText, Message};
 use throughline_core::port::{
     Anchor, Backlog, BrowseRead, Excerpt, Hit, Implicit, Loaded, Outgoing, Parked, Pending, Reset, Resting,
     Resumable, ReviewRecord, ReviewView, Seen, SessionFilter, SessionRead, SessionSummary, Settled, Snapshot,
     SnapshotSummary, Spoken, StoreError, Titling, Trace, WorkRead,
 };
-use throughline_core::prompt::{Digest, Head, Mark};
+use throughline_core::prompt::Digest;
 use throughline_core::route::Match;
-use throughline_core::session::{Finalisation, Outcome, Phase, Session};
+use throughline_core::session::{Finalisation, Outcome};
 use throughline_core::time::Time;
-use throughline_core::turn::{Answer, ClientCalls, Turn, Usage};
+use throughline_core::turn::{Answer, Usage};
 use throughline_hermes::row;
 
 /// What Hermes ends a session with although the conversation goes on: it opens such a session
@@ -34,14 +34,14 @@ use throughline_hermes::row;
 pub(crate) const ACCIDENTAL_ENDS: [&str; 2] = ["agent_close", "ws_orphan_reap"];
 
 /// One connection that asks. The writer has one inside it; others may be opened beside it.
-pub struct Reader {
+pub struct StoreReader {
     pub(crate) conn: Connection,
     pub(crate) variants: ColumnVariants,
 }
 
-impl Reader {
+impl StoreReader {
     /// Several statements as one look: what a writer commits meanwhile is seen by none of them.
-    pub(crate) fn at_once<T>(&self, look: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(crate) fn at_once<T>(&self, look: impl FnOnce() -> Result<T, StoreFault>) -> Result<T, StoreFault> {
         run(&self.conn, "BEGIN")?;
         let seen = look();
         // Nothing was written. On a damaged file even this complains, and what was seen stands all the same.
@@ -51,211 +51,7 @@ impl Reader {
         seen
     }
 
-    fn load_session(&self, id: &SessionId) -> Result<Option<Loaded>, Fault> {
-        let mut statement = self.conn.prepare_cached(
-            "SELECT s.system_prompt, s.source, s.ended_at IS NOT NULL, s.end_reason,
-                    t.generation, t.epoch, t.view, t.received, t.answered, t.phase, t.turn, t.began, t.step,
-                    t.resumes, t.stage, t.failed, t.compression, t.steps, t.last_row, t.principal, t.layer,
-                    t.halted, t.rest, s.user_id, t.upkeep, t.active
-             FROM sessions s LEFT JOIN tl_session t ON t.id = s.id WHERE s.id = ?1",
-        )?;
-        let mut rows = statement.query([id.as_str()])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let mut session = Session::new(id.clone());
-        let mut last_prompt = None;
-        if let Some(generation) = row.get::<_, Option<i64>>(4)? {
-            session.generation = Generation(generation as u64);
-            session.epoch = Epoch(unsigned(row, 5)?);
-            session.view = View(unsigned(row, 6)?);
-            session.received = Seq(unsigned(row, 7)?);
-            session.answered = Seq(unsigned(row, 8)?);
-            session.failed = row.get::<_, Option<i64>>(15)?.map(|turn| TurnId(Seq(turn as u64)));
-            let Unsettled { running, mut waiting } = self.unsettled(id, row)?;
-            if let Some(operation) = row.get::<_, Option<i64>>(16)? {
-                session.compression = self.operation(id, operation, &mut waiting)?;
-            }
-            session.waiting = waiting.into();
-            let last_step = self.last_step(id, row.get(17)?)?;
-            last_prompt = last_step.as_ref().map(|step| step.prompt);
-            session.client_calls = match (row.get::<_, i64>(9)?, &last_step) {
-                (0, Some(LastStep { number, turn, step, open: Some(open), .. })) => {
-                    let group = self.group(id, *number, open)?;
-                    Some(ClientCalls { turn: *turn, step: *step, group })
-                }
-                _ => None,
-            };
-            session.phase = self.phase(id, row, running, last_step)?;
-            session.active = Time(row.get(25)?);
-            if let Phase::Closed(_) = session.phase {
-                session.handover = self.handover(id, session.epoch)?;
-            }
-            session.halted = row.get(21)?;
-            if let Some(rest) = row.get::<_, Option<String>>(22)? {
-                envelope::restore_rest(&mut session, &rest).map_err(malformed("the rest of a state"))?;
-            }
-            if session.reviews.count > 0 {
-                session.reviews.pending = self.due_reviews(id)?;
-            }
-        }
-        let last_row = row.get::<_, Option<i64>>(18)?.unwrap_or(0);
-        let adopted = self.rows_above(id, last_row)?;
-        if adopted > 0 {
-            session.active = session.active.max(self.said_above(id, last_row)?); // somebody spoke with Hermes
-        }
-        if row.get::<_, Option<i64>>(4)?.is_none() {
-            session.finalised = self.is_finalised_by_hermes(id)?;
-            session.reviews.prior = self.prior_turns(id)?;
-        }
-        // What nobody of ours has counted: all that Hermes said, or what it added.
-        let counted = match row.get::<_, Option<String>>(24)? {
-            Some(text) => {
-                session.upkeep = envelope::upkeep(&text).map_err(malformed("the upkeep of a session"))?;
-                last_row
-            }
-            None => 0,
-        };
-        if counted == 0 || adopted > 0 {
-            session.upkeep.context += self.weight_above(id, counted)?;
-        }
-        let ended: bool = row.get(2)?;
-        let reason: Option<String> = row.get(3)?;
-        Ok(Some(Loaded {
-            session,
-            system_prompt: row.get::<_, Option<String>>(0)?.map(Arc::from),
-            layer: row.get::<_, Option<[u8; 32]>>(20)?.map(Digest),
-            principal: row.get(19)?,
-            source: row.get(1)?,
-            user: text(row, 23)?,
-            is_private: is_private(self.chat_kind(id)?.as_deref()),
-            ended: ended
-                .then(|| reason.unwrap_or_else(|| "ended".to_owned()))
-                .filter(|reason| !ACCIDENTAL_ENDS.contains(&reason.as_str())),
-            last_prompt,
-            adopted,
-        }))
-    }
-
-    /// What kind of chat a session belongs to. A home without this column knows only where its chats lead now.
-    fn chat_kind(&self, id: &SessionId) -> Result<Option<String>, Fault> {
-        if !self.variants.can.has_chat_type {
-            return Ok(self.scope_of(id, "")?.place.kind);
-        }
-        let sql = "SELECT chat_type FROM sessions WHERE id = ?1";
-        let kind = self.conn.prepare_cached(sql)?.query_row([id.as_str()], |row| text(row, 0)).optional()?;
-        Ok(kind.flatten().filter(|kind| !kind.is_empty()))
-    }
-
-    /// The inputs that wait or run. All of them lie above the answered position, but for those of
-    /// a turn that is tried again.
-    fn unsettled(&self, id: &SessionId, row: &Row<'_>) -> Result<Unsettled, Fault> {
-        let turn = row.get::<_, Option<i64>>(10)?.unwrap_or(i64::MAX);
-        let answered: i64 = row.get(8)?;
-        let first = turn.min(answered + 1);
-        let mut unsettled = Unsettled::default();
-        let mut running = Vec::new();
-        if first > row.get::<_, i64>(7)? {
-            return Ok(unsettled);
-        }
-        let mut statement = self.conn.prepare_cached(
-            "SELECT seq, at, envelope, state, joined FROM tl_inbox
-             WHERE session = ?1 AND seq >= ?2 AND state < 2 ORDER BY seq",
-        )?;
-        let mut rows = statement.query(params![id.as_str(), first])?;
-        while let Some(row) = rows.next()? {
-            match row.get::<_, i64>(3)? {
-                0 => unsettled.waiting.push(stored_input(row)?.light()),
-                _ => running.push((row.get::<_, Option<i64>>(4)?, stored_input(row)?)),
-            }
-        }
-        running.sort_by_key(|(joined, _)| *joined);
-        unsettled.running = running.into_iter().map(|(_, input)| input).collect();
-        Ok(unsettled)
-    }
-
-    fn phase(
-        &self,
-        id: &SessionId,
-        row: &Row<'_>,
-        inputs: Vec<Arc<Input>>,
-        last_step: Option<LastStep>,
-    ) -> Result<Phase, Fault> {
-        match row.get::<_, i64>(9)? {
-            0 => Ok(Phase::Idle),
-            1 => {
-                let turn = TurnId(Seq(unsigned(row, 10)?));
-                let step = unsigned(row, 12)? as u32;
-                let group = match last_step.filter(|last| (last.turn, last.step) == (turn, step)) {
-                    Some(LastStep { number, open: Some(open), .. }) => Some(self.group(id, number, &open)?),
-                    _ => None,
-                };
-                let (began, resumes) = (Time(row.get(11)?), unsigned(row, 13)? as u32);
-                Ok(Phase::Turn(Turn { step, group, resumes, ..Turn::new(turn, began, inputs) }))
-            }
-            _ => Ok(Phase::Closed(stage_from(row.get(14)?))),
-        }
-    }
-
-    fn last_step(&self, id: &SessionId, number: i64) -> Result<Option<LastStep>, Fault> {
-        if number == 0 {
-            return Ok(None);
-        }
-        let mut statement = self.conn.prepare_cached(
-            "SELECT turn, step, chain, messages, open, head_model, head_tools, head_system FROM tl_step
-             WHERE session = ?1 AND number = ?2",
-        )?;
-        let found = statement.query_row(params![id.as_str(), number], |row| {
-            Ok(LastStep {
-                number,
-                turn: TurnId(Seq(unsigned(row, 0)?)),
-                step: unsigned(row, 1)? as u32,
-                prompt: Mark {
-                    chain: Digest(row.get(2)?),
-                    messages: unsigned(row, 3)? as usize,
-                    head: Head {
-                        model: unsigned(row, 5)?,
-                        tools: unsigned(row, 6)?,
-                        system: unsigned(row, 7)?,
-                    },
-                },
-                open: row.get(4)?,
-            })
-        });
-        Ok(found.optional()?)
-    }
-
-    /// What was asked in this step.
-    pub(crate) fn mark_of(&self, id: &SessionId, step: i64) -> Result<Option<Mark>, Fault> {
-        Ok(self.last_step(id, step)?.map(|step| step.prompt))
-    }
-
-    /// Roughly, in tokens: octets are read off the rows' heads.
-    fn weight_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
-        let mut statement = self.conn.prepare_cached(&self.variants.weight)?;
-        let octets: i64 = statement.query_row(params![id.as_str(), row], |row| row.get(0))?;
-        Ok(octets as u64 / 4 + self.weight_of_parts_above(id, row)?)
-    }
-
-    /// A picture weighs what a model counts for it, not what its octets would as text.
-    fn weight_of_parts_above(&self, id: &SessionId, row: i64) -> Result<u64, Fault> {
-        let mut statement = self.conn.prepare_cached(&self.variants.parts)?;
-        let mut rows = statement.query(params![id.as_str(), row])?;
-        let mut tokens = 0;
-        while let Some(row) = rows.next()? {
-            let (role, content) = ("user".to_owned(), text(row, 0)?);
-            let message = row::decode(row::MessageRow { role, content, ..row::MessageRow::default() });
-            tokens += throughline_core::compression::estimate(&message);
-        }
-        Ok(tokens)
-    }
-
-    fn rows_above(&self, id: &SessionId, last_row: i64) -> Result<usize, Fault> {
-        let mut statement =
-            self.conn.prepare_cached("SELECT count(*) FROM messages WHERE session_id = ?1 AND id > ?2")?;
-        let count: i64 = statement.query_row(params![id.as_str(), last_row], |row| row.get(0))?;
-        Ok(count as usize)
-    }
-
-    pub(crate) fn live_rows(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
+    pub(crate) fn live_rows(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, StoreFault> {
         let mut statement = self.conn.prepare_cached(&self.variants.history)?;
         let mut rows = statement.query([id.as_str()])?;
         let mut history = Vec::new();
@@ -272,7 +68,7 @@ impl Reader {
         take: &mut dyn FnMut(RowId, &Message) -> bool,
     ) -> Result<(), StoreError> {
         // By their ids: to put whole rows in order, all of them would have to be held.
-        let read = || -> Result<(), Fault> {
+        let read = || -> Result<(), StoreFault> {
             let mut statement = self.conn.prepare_cached(&self.variants.live)?;
             let ids = statement
                 .query_map([id.as_str()], |row| row.get(0))?
@@ -288,13 +84,13 @@ impl Reader {
         self.at_once(read).while_doing("read a transcript")
     }
 
-    pub(crate) fn message(&self, id: i64) -> Result<Option<Message>, Fault> {
+    pub(crate) fn message(&self, id: i64) -> Result<Option<Message>, StoreFault> {
         let mut statement = self.conn.prepare_cached(&self.variants.message)?;
         let found = statement.query_row([id], stored_message).optional()?;
         Ok(found)
     }
 
-    fn settled(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, Fault> {
+    fn settled(&self, session: &SessionId, seq: Seq) -> Result<Option<Settled>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT outcome, COALESCE(began, settled), step, json_extract(envelope, '$.request.tools[1]') FROM tl_inbox
              WHERE session = ?1 AND seq = ?2 AND state = 2",
@@ -320,7 +116,7 @@ impl Reader {
     }
 
     /// What the model said in this step, if Hermes has left its row in the transcript, or its calls are open.
-    fn answer(&self, session: &SessionId, step: i64) -> Result<Option<Answer>, Fault> {
+    fn answer(&self, session: &SessionId, step: i64) -> Result<Option<Answer>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT model, input, output, cache_read, cache_write, reasoning, message, open FROM tl_step
              WHERE session = ?1 AND number = ?2",
@@ -350,7 +146,7 @@ impl Reader {
         }))
     }
 
-    fn matches(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, Fault> {
+    fn matches(&self, principal: &str, end: &Digest) -> Result<Vec<Match>, StoreFault> {
         // What is compressed beside it, or ordered to be, says nothing. Rows that a summary stands for may
         // have had to make room for it.
         let mut statement = self.conn.prepare_cached(&format!(
@@ -373,7 +169,7 @@ impl Reader {
         Ok(matches)
     }
 
-    pub(crate) fn inputs_of(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, Fault> {
+    pub(crate) fn inputs_of(&self, session: &SessionId, turn: TurnId) -> Result<Vec<Arc<Input>>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq >= ?2 AND turn = ?2
              ORDER BY joined, seq",
@@ -386,31 +182,31 @@ impl Reader {
         Ok(inputs)
     }
 
-    fn unfinished_sessions(&self) -> Result<Vec<SessionId>, Fault> {
+    fn unfinished_sessions(&self) -> Result<Vec<SessionId>, StoreFault> {
         let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
                    WHERE t.unfinished = 1 ORDER BY t.touched, t.id";
         self.ids(sql, [])
     }
 
-    fn halted_sessions(&self) -> Result<Vec<SessionId>, Fault> {
+    fn halted_sessions(&self) -> Result<Vec<SessionId>, StoreFault> {
         let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
                    WHERE t.halted = 1 ORDER BY t.touched, t.id";
         self.ids(sql, [])
     }
 
-    fn children_of(&self, id: &SessionId) -> Result<Vec<SessionId>, Fault> {
+    fn children_of(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreFault> {
         let sql = "SELECT t.id FROM tl_session t JOIN sessions s ON s.id = t.id
                    WHERE t.parent = ?1 ORDER BY s.started_at, t.id";
         self.ids(sql, [id.as_str()])
     }
 
-    fn ids(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<SessionId>, Fault> {
+    fn ids(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<SessionId>, StoreFault> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let ids = statement.query_map(values, |row| row.get::<_, String>(0))?;
         ids.map(|id| session_id(&id?)).collect()
     }
 
-    fn undelivered_replies(&self) -> Result<Vec<Outgoing>, Fault> {
+    fn undelivered_replies(&self) -> Result<Vec<Outgoing>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT key, session, destination, text, attempts, boot, marked, not_before, trace, updated FROM tl_outbox
              WHERE state < 2 ORDER BY number",
@@ -437,26 +233,11 @@ impl Reader {
         Ok(replies)
     }
 
-    fn previews(&self) -> Result<Vec<(String, Option<String>)>, Fault> {
+    fn previews(&self) -> Result<Vec<(String, Option<String>)>, StoreFault> {
         let mut statement = self.conn.prepare_cached("SELECT key, platform_id FROM tl_draft ORDER BY key")?;
         let drafts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(drafts.collect::<rusqlite::Result<_>>()?)
     }
-}
-
-/// Each in order.
-#[derive(Default)]
-struct Unsettled {
-    running: Vec<Arc<Input>>,
-    waiting: Vec<Arc<Input>>,
-}
-
-struct LastStep {
-    number: i64,
-    turn: TurnId,
-    step: u32,
-    prompt: Mark,
-    open: Option<String>,
 }
 
 /// SQLite has no unsigned integers: what is above its range is stored as negative, and comes back.
@@ -464,12 +245,12 @@ pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|number| number as u64)
 }
 
-pub(crate) fn malformed(what: &'static str) -> impl Fn(&'static str) -> Fault {
-    move |why| Fault::Malformed(format!("{what} is not as it was written: {why}"))
+pub(crate) fn malformed(what: &'static str) -> impl Fn(UnreadableColumn) -> StoreFault {
+    move |why| StoreFault::Malformed(format!("{what} is not as it was written: {why}"))
 }
 
-pub(crate) fn session_id(text: &str) -> Result<SessionId, Fault> {
-    text.parse().map_err(|error| Fault::Malformed(format!("{error}")))
+pub(crate) fn session_id(text: &str) -> Result<SessionId, StoreFault> {
+    text.parse().map_err(|error| StoreFault::Malformed(format!("{error}")))
 }
 
 pub(crate) fn stage_from(number: i64) -> Finalisation {
@@ -482,8 +263,12 @@ pub(crate) fn stage_from(number: i64) -> Finalisation {
     }
 }
 
-/// An input as it came in, whatever has become of it since.
-pub(crate) fn input_row(conn: &Connection, session: &str, seq: Seq) -> Result<Option<Arc<Input>>, Fault> {
+/// An input as it came in, also one that is settled.
+pub(crate) fn input_row(
+    conn: &Connection,
+    session: &str,
+    seq: Seq,
+) -> Result<Option<Arc<Input>>, StoreFault> {
     let sql = "SELECT seq, at, envelope FROM tl_inbox WHERE session = ?1 AND seq = ?2";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params![session, seq.0 as i64])?;
@@ -491,7 +276,7 @@ pub(crate) fn input_row(conn: &Connection, session: &str, seq: Seq) -> Result<Op
 }
 
 /// From the columns seq, at, envelope.
-pub(crate) fn stored_input(row: &Row<'_>) -> Result<Arc<Input>, Fault> {
+pub(crate) fn stored_input(row: &Row<'_>) -> Result<Arc<Input>, StoreFault> {
     let text: String = row.get(2)?;
     envelope::input(Seq(unsigned(row, 0)?), Time(row.get(1)?), &text).map_err(malformed("an input"))
 }
@@ -532,7 +317,7 @@ pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Stri
     })
 }
 
-impl SessionRead for Reader {
+impl SessionRead for StoreReader {
     fn load(&self, id: &SessionId) -> Result<Option<Loaded>, StoreError> {
         self.at_once(|| self.load_session(id)).while_doing("load a session")
     }
@@ -619,7 +404,7 @@ impl SessionRead for Reader {
     }
 }
 
-impl WorkRead for Reader {
+impl WorkRead for StoreReader {
     fn is_silenced(&self) -> Result<bool, StoreError> {
         self.silenced().while_doing("read whether the home is silenced")
     }
@@ -657,7 +442,7 @@ impl WorkRead for Reader {
     }
 
     fn unkept(&self) -> Result<Vec<PendingRetention>, StoreError> {
-        self.open_retentions().while_doing("find what nobody remembers yet")
+        self.open_retentions().while_doing("find what is not remembered yet")
     }
 
     fn cursor(&self, platform: &str, account: &str) -> Result<Option<String>, StoreError> {
@@ -670,7 +455,7 @@ impl WorkRead for Reader {
     }
 }
 
-impl BrowseRead for Reader {
+impl BrowseRead for StoreReader {
     fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
         self.at_once(|| self.list(filter)).while_doing("list the sessions")
     }
@@ -732,8 +517,8 @@ impl BrowseRead for Reader {
     }
 }
 
-impl Reader {
-    fn seen_as(&self, key: &str) -> Result<Option<Seen>, Fault> {
+impl StoreReader {
+    fn seen_as(&self, key: &str) -> Result<Option<Seen>, StoreFault> {
         let mut statement =
             self.conn.prepare_cached("SELECT session, seq, body FROM tl_seen WHERE key = ?1")?;
         let mut rows = statement.query([crate::seen::seen_as(key)])?;
@@ -742,7 +527,7 @@ impl Reader {
         Ok(Some(Seen { session: session_id(&row.get::<_, String>(0)?)?, seq: Seq(unsigned(row, 1)?), body }))
     }
 
-    fn newest_with(&self, key: &Digest) -> Result<Option<Implicit>, Fault> {
+    fn newest_with(&self, key: &Digest) -> Result<Option<Implicit>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT session, seq, at, written FROM tl_inbox
              WHERE implicit = ?1 ORDER BY at DESC, seq DESC LIMIT 1",
@@ -757,7 +542,7 @@ impl Reader {
         }))
     }
 
-    fn event_counts(&self) -> Result<Vec<(String, u64)>, Fault> {
+    fn event_counts(&self) -> Result<Vec<(String, u64)>, StoreFault> {
         let mut statement = self.conn.prepare_cached("SELECT name, n FROM tl_count ORDER BY name")?;
         let counts = statement.query_map([], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?;
         Ok(counts.collect::<rusqlite::Result<_>>()?)

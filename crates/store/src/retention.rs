@@ -6,10 +6,10 @@
 //! - of what is kept, a session's last few rows stay, without what was said; the rest is the provider's alone
 
 use crate::envelope;
-use crate::fault::Fault;
-use crate::read::{Reader, malformed, text, unsigned};
+use crate::fault::StoreFault;
+use crate::read::{StoreReader, malformed, text, unsigned};
 use crate::seen::seen_as;
-use crate::write::{Change, Scribe};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use throughline_core::id::{ChatKey, Generation, SessionId};
 use throughline_core::memory::{
@@ -25,7 +25,7 @@ const COLUMNS: &str = "key, provider, document, place, messages, state, attempts
 /// Rows of a session whose turn its provider has. A turn is answered again at most while it is the last one.
 const KEPT_MAX: i64 = 16;
 
-/// Rows that are looked at together. Whoever hands them over needs the first of each document.
+/// Rows that are looked at together. The hand-over needs the first of each document.
 const DUE_MAX: u32 = 1000;
 
 /// What lies buffered in a document before something of this session that is due there.
@@ -36,8 +36,8 @@ const BEFORE_DUE: &str = "UPDATE tl_retention SET state = 1, updated = ?2 WHERE 
     CROSS JOIN tl_retention AS earlier ON earlier.document = due.document AND earlier.number < due.last
         AND earlier.state IN (0, 1) AND earlier.state = 0 AND earlier.provider = due.provider)";
 
-impl Scribe<'_> {
-    pub(crate) fn retain(&mut self, change: &Change<'_>, kept: &Kept) -> Result<(), Fault> {
+impl CommitWriter<'_> {
+    pub(crate) fn retain(&mut self, change: &SessionChange<'_>, kept: &Kept) -> Result<(), StoreFault> {
         let Some(Filing { provider, scope, naming, every }) = &kept.filing else {
             return self.note(Some(change.id()), "retention_without_provider", "", change.at);
         };
@@ -74,7 +74,7 @@ impl Scribe<'_> {
 
     /// What is kept of a session goes out. A document that several sessions share is first in, first out: what
     /// others still buffer there, and was said before, goes first.
-    pub(crate) fn hand_over_kept(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn hand_over_kept(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let sql = "UPDATE tl_retention SET state = 1, updated = ?2 WHERE session = ?1 AND state = 0";
         self.conn.prepare_cached(sql)?.execute(params![change.id(), change.at.0])?;
         self.conn.prepare_cached(BEFORE_DUE)?.execute(params![change.id(), change.at.0])?;
@@ -82,7 +82,7 @@ impl Scribe<'_> {
     }
 
     /// All that waits for more of its kind, of every session.
-    pub(crate) fn hand_over_all(&mut self, at: Time) -> Result<(), Fault> {
+    pub(crate) fn hand_over_all(&mut self, at: Time) -> Result<(), StoreFault> {
         let sql = "UPDATE tl_retention SET state = 1, updated = ?1 WHERE state = 0";
         self.conn.prepare_cached(sql)?.execute([at.0])?;
         Ok(())
@@ -95,7 +95,7 @@ impl Scribe<'_> {
         scope: &Scope,
         naming: &Naming,
         at: Time,
-    ) -> Result<String, Fault> {
+    ) -> Result<String, StoreFault> {
         let subject = subject(scope);
         let sql = "SELECT name FROM tl_document WHERE provider = ?1 AND subject = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -109,7 +109,7 @@ impl Scribe<'_> {
         Ok(name)
     }
 
-    pub(crate) fn retention(&mut self, key: &str, to: &RetentionChange, at: Time) -> Result<(), Fault> {
+    pub(crate) fn retention(&mut self, key: &str, to: &RetentionChange, at: Time) -> Result<(), StoreFault> {
         let changed = match to {
             RetentionChange::Attempting => {
                 let sql = "UPDATE tl_retention SET attempts = attempts + 1, tried = 1, updated = ?2
@@ -146,21 +146,21 @@ impl Scribe<'_> {
         match (changed, to) {
             (1, _) => Ok(()),
             (_, RetentionChange::Attempting) => {
-                Err(Fault::Malformed(format!("turn {key} does not wait to be remembered")))
+                Err(StoreFault::Malformed(format!("turn {key} does not wait to be remembered")))
             }
             _ => self.note(None, "late_retention_dropped", key, at),
         }
     }
 
     /// Whether the provider is to delete something. Nothing of such a row stays once it has.
-    fn is_erasure(&self, key: &str) -> Result<bool, Fault> {
+    fn is_erasure(&self, key: &str) -> Result<bool, StoreFault> {
         let sql = "SELECT 1 FROM tl_retention WHERE key = ?1 AND erases = 1";
         Ok(self.conn.prepare_cached(sql)?.exists([key])?)
     }
 
     /// Of what a session's provider has, the last few stay: they number the next turn, and recognise one that
     /// comes again.
-    fn forget_kept(&mut self, key: &str) -> Result<(), Fault> {
+    fn forget_kept(&mut self, key: &str) -> Result<(), StoreFault> {
         let sql = "DELETE FROM tl_retention WHERE state = 2
                        AND session = (SELECT session FROM tl_retention WHERE key = ?1)
                        AND number <= (SELECT number FROM tl_retention WHERE state = 2
@@ -171,7 +171,7 @@ impl Scribe<'_> {
     }
 
     /// What was recalled stands with its row from now on, where the file has room for it.
-    pub(crate) fn recalled(&mut self, row: i64, sent_as: &str) -> Result<(), Fault> {
+    pub(crate) fn recalled(&mut self, row: i64, sent_as: &str) -> Result<(), StoreFault> {
         if self.variants.can.has_api_content {
             let sql = "UPDATE messages SET api_content = ?2 WHERE id = ?1";
             self.conn.prepare_cached(sql)?.execute(params![row, sent_as])?;
@@ -180,14 +180,14 @@ impl Scribe<'_> {
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// What is to be handed over, in order. Of each document that is among it the first is; of all, the one that
     /// was tried longest ago.
-    pub(crate) fn due_retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, Fault> {
+    pub(crate) fn due_retentions(&self, provider: &str) -> Result<Vec<PendingRetention>, StoreFault> {
         self.at_once(|| self.due_up_to(DUE_MAX, provider))
     }
 
-    fn due_up_to(&self, max: u32, provider: &str) -> Result<Vec<PendingRetention>, Fault> {
+    fn due_up_to(&self, max: u32, provider: &str) -> Result<Vec<PendingRetention>, StoreFault> {
         let mut due = self.pending_retentions(&due_sql(), &[&provider, &max])?;
         if due.len() == max as usize {
             // A long backlog of one document hides none of the others.
@@ -201,7 +201,7 @@ impl Reader {
 
     /// Of each document the first that is to be handed over, in order; of very many documents those that were
     /// tried longest ago.
-    fn first_retentions(&self, max: u32, provider: &str) -> Result<Vec<PendingRetention>, Fault> {
+    fn first_retentions(&self, max: u32, provider: &str) -> Result<Vec<PendingRetention>, StoreFault> {
         // From document to document by the index, however much lies in each.
         let sql = format!(
             "WITH RECURSIVE documents(name) AS (
@@ -221,8 +221,8 @@ impl Reader {
         self.pending_retentions(&sql, &[&provider, &max])
     }
 
-    /// All that is not kept yet, in order, whoever it is for.
-    pub(crate) fn open_retentions(&self) -> Result<Vec<PendingRetention>, Fault> {
+    /// All that is not kept yet, for any provider, in order.
+    pub(crate) fn open_retentions(&self) -> Result<Vec<PendingRetention>, StoreFault> {
         let sql = format!("SELECT {COLUMNS} FROM tl_retention WHERE state <> 2 ORDER BY number");
         self.pending_retentions(&sql, &[])
     }
@@ -231,7 +231,7 @@ impl Reader {
         &self,
         sql: &str,
         given: &[&dyn rusqlite::ToSql],
-    ) -> Result<Vec<PendingRetention>, Fault> {
+    ) -> Result<Vec<PendingRetention>, StoreFault> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(given)?;
         let mut pending_retentions = Vec::new();
@@ -242,15 +242,15 @@ impl Reader {
     }
 
     /// The chat that a session was at home in, though by now that leads elsewhere: as its turns were kept.
-    fn former_chat(&self, id: &SessionId) -> Result<Option<ChatKey>, Fault> {
+    fn former_chat(&self, id: &SessionId) -> Result<Option<ChatKey>, StoreFault> {
         let sql = "SELECT scope FROM tl_retention WHERE session = ?1 ORDER BY number DESC LIMIT 1";
         let mut kept = self.conn.prepare_cached(sql)?;
         let kept: Option<String> = kept.query_row([id.as_str()], |row| row.get(0)).optional()?;
         Ok(kept.and_then(|kept| envelope::scope(&kept).ok()).and_then(|scope| scope.chat))
     }
 
-    /// Where a session is at home, for whoever remembers it. One that has ended is where it was.
-    pub(crate) fn scope_of(&self, id: &SessionId, provider: &str) -> Result<Scope, Fault> {
+    /// Where a session is at home, for its memory provider. One that has ended is where it was.
+    pub(crate) fn scope_of(&self, id: &SessionId, provider: &str) -> Result<Scope, StoreFault> {
         let sql = "SELECT COALESCE(s.parent_session_id, t.predecessor), s.source, s.user_id, s.title,
                           r.chat, r.entry, t.generation
                    FROM sessions s LEFT JOIN tl_session t ON t.id = s.id
@@ -306,8 +306,8 @@ impl Reader {
 
 /// What a turn of a session is called where it is remembered. If one of the same name was deleted before it, its turns
 /// count anew: neither what still waits of the earlier one nor what the provider has of it may be taken for them, so
-/// they are told apart by when it was born. One life has one kind of keys, whatever becomes of the clock.
-pub(crate) fn turn_key(conn: &Connection, session: &str, turn: i64) -> Result<String, Fault> {
+/// they are told apart by when it was born. One life has one kind of keys, also if the clock is set back.
+pub(crate) fn turn_key(conn: &Connection, session: &str, turn: i64) -> Result<String, StoreFault> {
     // The second condition is for what earlier versions began, which recorded no deletion.
     let sql = "SELECT birth FROM (SELECT CAST(started_at * 1000000 AS INTEGER) AS birth FROM sessions WHERE id = ?1)
                WHERE EXISTS (SELECT 1 FROM tl_meta WHERE key = ?2)
@@ -326,9 +326,9 @@ fn deletion_of(session: &str) -> String {
     format!("deleted {}", seen_as(session))
 }
 
-/// Called when a session is deleted, and before one begins: whatever is there of one of its name is of an earlier life.
+/// Called when a session is deleted, and before one begins: what is there of one of its name is of an earlier life.
 /// That is recorded now because dates do not tell later: clocks are set back.
-pub(crate) fn record_earlier_life(conn: &Connection, session: &str) -> Result<(), Fault> {
+pub(crate) fn record_earlier_life(conn: &Connection, session: &str) -> Result<(), StoreFault> {
     let sql = "INSERT OR IGNORE INTO tl_meta (key, value)
                SELECT ?2, '' WHERE EXISTS (SELECT 1 FROM tl_session WHERE id = ?1)
                                 OR EXISTS (SELECT 1 FROM tl_retention WHERE session = ?1)";
@@ -340,15 +340,15 @@ fn due_sql() -> String {
     format!("SELECT {COLUMNS} FROM tl_retention WHERE state = 1 AND provider = ?1 ORDER BY number LIMIT ?2")
 }
 
-/// What somebody without a name gets who comes now.
-pub(crate) fn free_name(conn: &Connection, provider: &str, naming: &Naming) -> Result<String, Fault> {
+/// The name that a conversation without one gets now.
+pub(crate) fn free_name(conn: &Connection, provider: &str, naming: &Naming) -> Result<String, StoreFault> {
     let sql = "SELECT 1 FROM tl_document WHERE provider = ?1 AND name = ?2 AND own >= ?3";
     let mut statement = conn.prepare_cached(sql)?;
     let mut is_taken = |name: &str, own: bool| statement.exists(params![provider, name, own]);
     Ok(match &naming.otherwise {
         Some(otherwise) if is_taken(&naming.name, false)? => otherwise.clone(),
         Some(_) => naming.name.clone(),
-        // Those who share a name do not get one that is somebody's own; they meet under another.
+        // Those who share a name do not get one that belongs to a single conversation; they meet under another.
         None => {
             let mut name = naming.name.clone();
             for number in 1.. {
@@ -373,7 +373,7 @@ fn subject(scope: &Scope) -> String {
     }
 }
 
-fn pending(row: &Row<'_>) -> Result<PendingRetention, Fault> {
+fn pending(row: &Row<'_>) -> Result<PendingRetention, StoreFault> {
     let key: String = row.get(0)?;
     let scope: String = row.get(11)?;
     let scope = envelope::scope(&scope).map_err(malformed("whom a turn concerns"))?;
@@ -428,7 +428,7 @@ mod tests {
     }
 
     struct World {
-        reader: Reader,
+        reader: StoreReader,
         writer: Connection,
         _directory: tempfile::TempDir,
     }
@@ -515,7 +515,7 @@ mod tests {
             prop_assert!(longest.iter().take(max / 2).all(|number| numbers.contains(number)), "{found:?}");
         }
 
-        /// Whoever always takes the one that waited longest gets everything in order, whatever is never taken.
+        /// Always taking the one that waited longest gives everything in order, also if one is never taken.
         #[test]
         fn p26_whatever_a_provider_never_takes_everything_else_is_handed_over_in_order(
             rows in rows(9), max in prop::sample::select(vec![2usize, 4, 100]), bad in prop::collection::btree_set(0..9u8, 0..7),

@@ -5,10 +5,10 @@
 //! taken back, and after the session ended. Once it is over the list goes; the record stays.
 
 use crate::envelope;
-use crate::fault::Fault;
-use crate::read::{Reader, malformed, session_id, stored_message, text, unsigned};
+use crate::fault::StoreFault;
+use crate::read::{StoreReader, malformed, session_id, stored_message, text, unsigned};
 use crate::snapshot::Moves;
-use crate::write::{Change, Scribe};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{OptionalExtension, Row, params};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use throughline_core::turn::client_tools;
 const DONE: i64 = 1;
 const PARKED: i64 = 2;
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     /// One that falls due, with the view as it is at this place of the commit; or what has changed
     /// about one that has.
-    pub(crate) fn review(&self, change: &Change<'_>, review: &Review) -> Result<(), Fault> {
+    pub(crate) fn review(&self, change: &SessionChange<'_>, review: &Review) -> Result<(), StoreFault> {
         let sql =
             "UPDATE tl_review SET tries = ?3, lost = ?4, not_before = ?5 WHERE session = ?1 AND number = ?2";
         let number = review.number as i64;
@@ -56,7 +56,12 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    pub(crate) fn reviewed(&self, change: &Change<'_>, number: u64, outcome: &Outcome) -> Result<(), Fault> {
+    pub(crate) fn reviewed(
+        &self,
+        change: &SessionChange<'_>,
+        number: u64,
+        outcome: &Outcome,
+    ) -> Result<(), StoreFault> {
         let (state, text, report) = match outcome {
             Outcome::Done(report) => (DONE, report.changes.join("\n"), Some(report)),
             Outcome::Parked(why) => (PARKED, why.clone(), None),
@@ -85,7 +90,7 @@ impl Scribe<'_> {
     }
 
     /// Reviews that are due go on listing the rows that they listed.
-    pub(crate) fn reviews_follow(&self, session: &str, moves: &Moves) -> Result<(), Fault> {
+    pub(crate) fn reviews_follow(&self, session: &str, moves: &Moves) -> Result<(), StoreFault> {
         let sql = "SELECT number, rows, last_row FROM tl_review WHERE session = ?1 AND state = 0";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([session])?;
@@ -101,9 +106,9 @@ impl Scribe<'_> {
     }
 }
 
-impl Reader {
+impl StoreReader {
     /// Those that are due, in order.
-    pub(crate) fn due_reviews(&self, id: &SessionId) -> Result<VecDeque<Review>, Fault> {
+    pub(crate) fn due_reviews(&self, id: &SessionId) -> Result<VecDeque<Review>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT number, subject, turn, view, due, destination, model, tries, lost, not_before FROM tl_review
              WHERE session = ?1 AND state = 0 ORDER BY number",
@@ -128,7 +133,11 @@ impl Reader {
         Ok(due)
     }
 
-    pub(crate) fn reviewed_view(&self, id: &SessionId, number: u64) -> Result<Option<ReviewView>, Fault> {
+    pub(crate) fn reviewed_view(
+        &self,
+        id: &SessionId,
+        number: u64,
+    ) -> Result<Option<ReviewView>, StoreFault> {
         let sql =
             "SELECT rows, prompt, step, turn FROM tl_review WHERE session = ?1 AND number = ?2 AND state = 0";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -150,7 +159,7 @@ impl Reader {
         }))
     }
 
-    pub(crate) fn open_reviews(&self) -> Result<Vec<ReviewRecord>, Fault> {
+    pub(crate) fn open_reviews(&self) -> Result<Vec<ReviewRecord>, StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT session, number, subject, due, tries, state = 2, outcome FROM tl_review WHERE state <> 1
              ORDER BY due, session, number",
@@ -171,7 +180,7 @@ impl Reader {
     }
 
     /// What people had said before our time, in a session that only Hermes knows.
-    pub(crate) fn prior_turns(&self, id: &SessionId) -> Result<Option<u64>, Fault> {
+    pub(crate) fn prior_turns(&self, id: &SessionId) -> Result<Option<u64>, StoreFault> {
         let live = if self.variants.can.has_active { " AND active IS NOT 0" } else { "" };
         let sql = format!("SELECT count(*) FROM messages WHERE session_id = ?1 AND role = 'user'{live}");
         let count: i64 = self.conn.prepare_cached(&sql)?.query_row([id.as_str()], |row| row.get(0))?;
@@ -179,7 +188,7 @@ impl Reader {
     }
 }
 
-fn subject(row: &Row<'_>, column: usize) -> Result<Subject, Fault> {
+fn subject(row: &Row<'_>, column: usize) -> Result<Subject, StoreFault> {
     let name: String = row.get(column)?;
-    Subject::named(&name).ok_or_else(|| Fault::Malformed(format!("a review is of {name:?}")))
+    Subject::named(&name).ok_or_else(|| StoreFault::Malformed(format!("a review is of {name:?}")))
 }

@@ -4,14 +4,14 @@
 //! Where Hermes can mark a row as taken back it gets that mark and stays where it is; elsewhere it moves to a
 //! row of `sessions` that has a snapshot's name. Either way the view as it was is a snapshot, so that nothing
 //! is gone, and a restore brings it back. A switch ends one session and opens the other in the same commit as
-//! it leads the chats there; whoever was the other's owner is fenced.
+//! it leads the chats there; the other's owner is fenced.
 
 use crate::envelope;
-use crate::fault::Fault;
-use crate::read::{ACCIDENTAL_ENDS, Reader, malformed, session_id, stored_message};
+use crate::fault::StoreFault;
+use crate::read::{ACCIDENTAL_ENDS, StoreReader, malformed, session_id, stored_message};
 use crate::route::tip_of;
-use crate::snapshot::{Kept, Moves, changed_meanwhile, end_of, weigh};
-use crate::write::{Change, Scribe};
+use crate::snapshot::{KeptView, Moves, changed_meanwhile, end_of, weigh};
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
 use throughline_core::compression::{Kind, Promoted, Upkeep};
@@ -24,15 +24,15 @@ use throughline_hermes::title;
 /// Why Hermes says a session ended whose chat leads elsewhere.
 const SWITCHED: &str = "session_switch";
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     /// So many rows, to the end of the view, leave it.
     pub(crate) fn rewind(
         &mut self,
-        change: &mut Change<'_>,
+        change: &mut SessionChange<'_>,
         from: RowId,
         rows: usize,
         kept_as: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let session = change.id();
         let before = self.live(session)?;
         let (kept, taken) = before.split_at(before.partition_point(|row| *row < from.0 as i64));
@@ -66,7 +66,7 @@ impl Scribe<'_> {
         // What is asked again at once may be asked with a summary that was ready: the same commit opens another view,
         // and what was taken back was of this one.
         let view = change.prior.as_ref().map_or(change.state.view, |prior| View(prior.view as u64));
-        let kept = Kept {
+        let kept = KeptView {
             view,
             operation: None,
             after: kept.last().copied().unwrap_or(0),
@@ -83,10 +83,10 @@ impl Scribe<'_> {
     /// A title has one holder. One that a compression of Hermes' left behind is handed on.
     pub(crate) fn entitle(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         session: &SessionId,
         title: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         match holder(self.conn, title)? {
             Some(held) if held == session.as_str() => return Ok(()),
             Some(held) if tip_of(self.conn, &held)? == session.as_str() => {
@@ -104,11 +104,11 @@ impl Scribe<'_> {
 
     pub(crate) fn switch(
         &mut self,
-        change: &mut Change<'_>,
+        change: &mut SessionChange<'_>,
         to: &SessionId,
         how: &Switch,
         moved: &[Arc<Input>],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let [one, other] = ACCIDENTAL_ENDS;
         let sql = "UPDATE sessions SET ended_at = ?2, end_reason = ?3
                    WHERE id = ?1 AND (ended_at IS NULL OR end_reason IN (?4, ?5))";
@@ -133,13 +133,13 @@ impl Scribe<'_> {
     /// A copy of what is live, with a link to where it came from, as Hermes makes it.
     fn branch(
         &mut self,
-        change: &mut Change<'_>,
+        change: &mut SessionChange<'_>,
         to: &SessionId,
         title: &str,
         rows: usize,
         preferences: &Preferences,
         moved: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let live = self.live(change.id())?;
         if live.len() != rows {
             return Err(changed_meanwhile(change));
@@ -150,7 +150,7 @@ impl Scribe<'_> {
             change.id()
         ])?;
         if made == 0 {
-            return Err(Fault::Malformed(format!("session {to} is there already")));
+            return Err(StoreFault::Malformed(format!("session {to} is there already")));
         }
         let sql = "UPDATE sessions SET parent_session_id = ?2, model_config = ?3,
                           model = (SELECT p.model FROM sessions p WHERE p.id = ?2),
@@ -189,14 +189,14 @@ impl Scribe<'_> {
         self.note(Some(to.as_str()), "branched", change.id(), change.at)
     }
 
-    /// Another life of a session that was there: whoever owned it is fenced.
+    /// Another life of a session that was there: its owner is fenced.
     fn go_on(
         &mut self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         to: &SessionId,
         received: Seq,
         moved: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let now = resumable(self.conn, to)?;
         let as_it_was = |now: &Resumable| {
             now.session == *to && now.received == received && !now.busy && now.chat.is_none()
@@ -231,12 +231,12 @@ impl Scribe<'_> {
     }
 }
 
-fn holder(conn: &Connection, title: &str) -> Result<Option<String>, Fault> {
+fn holder(conn: &Connection, title: &str) -> Result<Option<String>, StoreFault> {
     let sql = "SELECT id FROM sessions WHERE title = ?1";
     Ok(conn.prepare_cached(sql)?.query_row([title], |row| row.get(0)).optional()?)
 }
 
-fn resumable(conn: &Connection, id: &SessionId) -> Result<Option<Resumable>, Fault> {
+fn resumable(conn: &Connection, id: &SessionId) -> Result<Option<Resumable>, StoreFault> {
     let tip = tip_of(conn, id.as_str())?;
     let sql = "SELECT s.title, s.message_count, COALESCE(t.received, 0),
                       COALESCE(t.phase = 1 OR t.compression IS NOT NULL
@@ -261,8 +261,8 @@ fn resumable(conn: &Connection, id: &SessionId) -> Result<Option<Resumable>, Fau
     Ok(Some(Resumable { session, title, messages, received: Seq(received as u64), busy, chat, helper }))
 }
 
-impl Reader {
-    pub(crate) fn spoken_in(&self, id: &SessionId) -> Result<Spoken, Fault> {
+impl StoreReader {
+    pub(crate) fn spoken_in(&self, id: &SessionId) -> Result<Spoken, StoreFault> {
         let sql = "SELECT message, turn FROM tl_inbox
                    WHERE session = ?1 AND message IS NOT NULL AND turn IS NOT NULL ORDER BY message";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -280,7 +280,7 @@ impl Reader {
         Ok(Spoken { turns, summaries })
     }
 
-    pub(crate) fn titling_of(&self, id: &SessionId, wanted: &str) -> Result<Titling, Fault> {
+    pub(crate) fn titling_of(&self, id: &SessionId, wanted: &str) -> Result<Titling, StoreFault> {
         let cleaned = match title::clean(wanted) {
             Ok(Some(cleaned)) => cleaned,
             Ok(None) => return Ok(Titling::Empty),
@@ -296,7 +296,7 @@ impl Reader {
         })
     }
 
-    pub(crate) fn title_after(&self, wanted: &str) -> Result<String, Fault> {
+    pub(crate) fn title_after(&self, wanted: &str) -> Result<String, StoreFault> {
         let base = title::base(wanted);
         let sql = "SELECT title FROM sessions WHERE title = ?1 OR title LIKE ?2 ESCAPE '\\'";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -306,7 +306,7 @@ impl Reader {
         Ok(title::next(wanted, held.iter().map(String::as_str)))
     }
 
-    pub(crate) fn resumable_after(&self, id: &SessionId) -> Result<Option<Resumable>, Fault> {
+    pub(crate) fn resumable_after(&self, id: &SessionId) -> Result<Option<Resumable>, StoreFault> {
         resumable(&self.conn, id)
     }
 }

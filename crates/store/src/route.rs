@@ -4,11 +4,11 @@
 //! written by Hermes since, at the user's wish, and is taken over. A route to a session that has
 //! ended is not followed, except through a compression of Hermes' to the session that goes on.
 
-use crate::commit::{Writer, transact};
-use crate::fault::Fault;
-use crate::read::{ACCIDENTAL_ENDS, Reader, session_id};
+use crate::commit::{StoreWriter, transact};
+use crate::fault::StoreFault;
+use crate::read::{ACCIDENTAL_ENDS, StoreReader, session_id};
 use crate::transcript::NextRow;
-use crate::write::{News, Scribe};
+use crate::write::{CommitWriter, ForeignNews};
 use rusqlite::{Connection, OptionalExtension, params};
 use throughline_core::id::{ChatKey, SessionId};
 use throughline_core::input::{Birth, Chat};
@@ -22,8 +22,8 @@ use throughline_hermes::source::Source;
 /// Hermes' chains of compressed sessions are followed this far, as Hermes does.
 const COMPRESSIONS_MAX: usize = 100;
 
-impl Reader {
-    pub(crate) fn route_of(&self, chat: &str) -> Result<Option<SessionId>, Fault> {
+impl StoreReader {
+    pub(crate) fn route_of(&self, chat: &str) -> Result<Option<SessionId>, StoreFault> {
         let sql = "SELECT session FROM tl_route WHERE chat = ?1";
         let found: Option<String> =
             self.conn.prepare_cached(sql)?.query_row([chat], |row| row.get(0)).optional()?;
@@ -34,7 +34,7 @@ impl Reader {
     }
 }
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     /// A chat leads to the session that begins in it.
     pub(crate) fn bind_route(
         &mut self,
@@ -42,7 +42,7 @@ impl Scribe<'_> {
         session: &SessionId,
         birth: &Birth,
         at: Time,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let mut entry = SessionEntry::new(chat.key.clone(), session.clone(), local(at));
         entry.platform = Some(chat.platform.clone());
         entry.chat_type.clone_from(&chat.chat_type);
@@ -57,7 +57,7 @@ impl Scribe<'_> {
     }
 
     /// The chats of an ended session lead to the one after it, as if Hermes had reset them.
-    pub(crate) fn rebind_routes(&mut self, from: &str, to: &SessionId, at: Time) -> Result<(), Fault> {
+    pub(crate) fn rebind_routes(&mut self, from: &str, to: &SessionId, at: Time) -> Result<(), StoreFault> {
         for old in self.entries_of(from)? {
             let mut entry = SessionEntry::new(old.session_key, to.clone(), local(at));
             entry.platform = old.platform;
@@ -73,7 +73,7 @@ impl Scribe<'_> {
     }
 
     /// The chats of a session lead to another one that was there before, or a copy of it.
-    pub(crate) fn switch_routes(&mut self, from: &str, to: &SessionId, at: Time) -> Result<(), Fault> {
+    pub(crate) fn switch_routes(&mut self, from: &str, to: &SessionId, at: Time) -> Result<(), StoreFault> {
         for old in self.entries_of(from)? {
             let mut entry = SessionEntry::new(old.session_key, to.clone(), local(at));
             entry.platform = old.platform;
@@ -87,7 +87,7 @@ impl Scribe<'_> {
     }
 
     /// What Hermes writes after a turn that ended well.
-    pub(crate) fn refresh_routes(&mut self, session: &str, prompt: u64, at: Time) -> Result<(), Fault> {
+    pub(crate) fn refresh_routes(&mut self, session: &str, prompt: u64, at: Time) -> Result<(), StoreFault> {
         for mut entry in self.entries_of(session)? {
             entry.updated_at = local(at);
             entry.last_prompt_tokens = i64::try_from(prompt).unwrap_or(i64::MAX);
@@ -100,7 +100,7 @@ impl Scribe<'_> {
     }
 
     /// What Hermes had handed over goes on.
-    pub(crate) fn unfinalise_routes(&mut self, session: &str, at: Time) -> Result<(), Fault> {
+    pub(crate) fn unfinalise_routes(&mut self, session: &str, at: Time) -> Result<(), StoreFault> {
         for mut entry in self.entries_of(session)?.into_iter().filter(|entry| entry.expiry_finalized) {
             entry.expiry_finalized = false;
             self.put_route(&entry, at)?;
@@ -108,7 +108,7 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    pub(crate) fn finalise_routes(&mut self, session: &str, at: Time) -> Result<(), Fault> {
+    pub(crate) fn finalise_routes(&mut self, session: &str, at: Time) -> Result<(), StoreFault> {
         for mut entry in self.entries_of(session)? {
             entry.expiry_finalized = true;
             self.put_route(&entry, at)?;
@@ -117,7 +117,7 @@ impl Scribe<'_> {
     }
 
     /// The user's newer truth, unless it leads nowhere. True: it leads elsewhere than before.
-    fn take_route(&mut self, entry: &SessionEntry, now: Time) -> Result<bool, Fault> {
+    fn take_route(&mut self, entry: &SessionEntry, now: Time) -> Result<bool, StoreFault> {
         let Some(tip) = live_tip(self.conn, entry.session_id.as_str())? else { return Ok(false) };
         if is_helper(self.conn, &tip)? {
             return Ok(false);
@@ -141,25 +141,25 @@ impl Scribe<'_> {
     }
 
     /// Hermes' own copy stays where it is: it is a trace of what happened.
-    fn drop_route(&mut self, chat: &str, now: Time) -> Result<(), Fault> {
+    fn drop_route(&mut self, chat: &str, now: Time) -> Result<(), StoreFault> {
         self.effects.routes = true;
         self.conn.execute("DELETE FROM tl_route WHERE chat = ?1", [chat])?;
         self.note(None, "route_dropped", chat, now)
     }
 
     /// A conversation has begun there again.
-    fn forget_reset(&self, chat: &str) -> Result<(), Fault> {
+    fn forget_reset(&self, chat: &str) -> Result<(), StoreFault> {
         self.conn.prepare_cached("DELETE FROM tl_reset WHERE chat = ?1")?.execute([chat])?;
         Ok(())
     }
 
-    fn entries_of(&self, session: &str) -> Result<Vec<SessionEntry>, Fault> {
+    fn entries_of(&self, session: &str) -> Result<Vec<SessionEntry>, StoreFault> {
         let mut statement = self.conn.prepare_cached("SELECT entry FROM tl_route WHERE session = ?1")?;
         let texts = statement.query_map([session], |row| row.get::<_, String>(0))?;
         texts.map(|text| stored_entry(&text?)).collect()
     }
 
-    fn put_route(&mut self, entry: &SessionEntry, at: Time) -> Result<(), Fault> {
+    fn put_route(&mut self, entry: &SessionEntry, at: Time) -> Result<(), StoreFault> {
         self.effects.routes = true;
         let text = entry_json(entry);
         let sql = "INSERT INTO tl_route (chat, session, entry) VALUES (?1, ?2, ?3)
@@ -186,9 +186,9 @@ impl Scribe<'_> {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Takes over routes that Hermes has changed. True: a chat leads elsewhere now.
-    pub(crate) fn adopt_routes(&mut self, now: Time) -> Result<bool, Fault> {
+    pub(crate) fn adopt_routes(&mut self, now: Time) -> Result<bool, StoreFault> {
         let mut changed = self.changed_in_table()?;
         let mut unusable = Vec::new();
         if let Some((index, hash)) = self.foreign_index()? {
@@ -202,7 +202,8 @@ impl Writer {
         }
         let mut rows = NextRow::default();
         let (elsewhere, effects) = transact(&self.reader.conn, |conn| {
-            let mut scribe = Scribe::new(conn, &self.reader.variants, &self.home, &mut rows, News::None);
+            let mut scribe =
+                CommitWriter::new(conn, &self.reader.variants, &self.home, &mut rows, ForeignNews::None);
             let mut elsewhere = !dead.is_empty();
             for chat in &dead {
                 scribe.drop_route(chat, now)?;
@@ -220,7 +221,7 @@ impl Writer {
     }
 
     /// Rows of Hermes' table that are not as we wrote them.
-    fn changed_in_table(&self) -> Result<Vec<SessionEntry>, Fault> {
+    fn changed_in_table(&self) -> Result<Vec<SessionEntry>, StoreFault> {
         if !self.reader.variants.can.has_gateway_routing {
             return Ok(Vec::new());
         }
@@ -236,7 +237,7 @@ impl Writer {
 
     /// Entries of a `sessions.json` that Hermes wrote: all that are new where it is the only copy,
     /// else those that the table lacks.
-    fn changed_in_file(&self, index: Index) -> Result<Vec<SessionEntry>, Fault> {
+    fn changed_in_file(&self, index: Index) -> Result<Vec<SessionEntry>, StoreFault> {
         let mut changed = Vec::new();
         for (chat, entry) in index.entries {
             let sql = "SELECT entry FROM tl_route WHERE chat = ?1";
@@ -249,7 +250,7 @@ impl Writer {
         Ok(changed)
     }
 
-    fn is_in_table(&self, chat: &ChatKey) -> Result<bool, Fault> {
+    fn is_in_table(&self, chat: &ChatKey) -> Result<bool, StoreFault> {
         if !self.reader.variants.can.has_gateway_routing {
             return Ok(false);
         }
@@ -258,7 +259,7 @@ impl Writer {
     }
 
     /// Chats whose session Hermes has ended since.
-    fn dead_routes(&self) -> Result<Vec<String>, Fault> {
+    fn dead_routes(&self) -> Result<Vec<String>, StoreFault> {
         let [one, other] = ACCIDENTAL_ENDS;
         let mut statement = self.reader.conn.prepare_cached(
             "SELECT r.chat FROM tl_route r JOIN sessions s ON s.id = r.session
@@ -270,7 +271,7 @@ impl Writer {
 }
 
 /// Hermes has opened a session again that was closed in our books: a new life of the same id.
-fn reopen(conn: &Connection, session: &str, now: Time) -> Result<(), Fault> {
+fn reopen(conn: &Connection, session: &str, now: Time) -> Result<(), StoreFault> {
     let sql = "UPDATE tl_session SET phase = 0, stage = NULL, epoch = epoch + 1, generation = generation + 1,
                       unfinished = 0, active = ?2 WHERE id = ?1 AND phase = 2";
     conn.prepare_cached(sql)?.execute(params![session, now.0])?;
@@ -280,7 +281,7 @@ fn reopen(conn: &Connection, session: &str, now: Time) -> Result<(), Fault> {
 
 /// The session itself if it lives, or the one that Hermes' compressions made of it. Where they broke off before anything
 /// was written to the next one, the last with any words is what goes on.
-fn live_tip(conn: &Connection, session: &str) -> Result<Option<String>, Fault> {
+fn live_tip(conn: &Connection, session: &str) -> Result<Option<String>, StoreFault> {
     if !has_ended(conn, session)? {
         return Ok(Some(session.to_owned()));
     }
@@ -290,7 +291,7 @@ fn live_tip(conn: &Connection, session: &str) -> Result<Option<String>, Fault> {
 }
 
 /// The session that goes on where Hermes' compressions left this one: never one in which nothing was said.
-pub(crate) fn tip_of(conn: &Connection, session: &str) -> Result<String, Fault> {
+pub(crate) fn tip_of(conn: &Connection, session: &str) -> Result<String, StoreFault> {
     let mut current = session.to_owned();
     for _ in 0..COMPRESSIONS_MAX {
         let sql = format!(
@@ -309,7 +310,7 @@ pub(crate) fn tip_of(conn: &Connection, session: &str) -> Result<String, Fault> 
 }
 
 /// Whether a compression of Hermes left it for another one, even if that stayed empty.
-fn has_children(conn: &Connection, session: &str) -> Result<bool, Fault> {
+fn has_children(conn: &Connection, session: &str) -> Result<bool, StoreFault> {
     Ok(conn.prepare_cached(&format!("SELECT 1 {CHILDREN}"))?.exists([session])?)
 }
 
@@ -320,7 +321,7 @@ const CHILDREN: &str = "FROM sessions child JOIN sessions parent ON parent.id = 
        AND COALESCE(child.model_config, '') NOT LIKE '%\"_delegate_from\"%'";
 
 /// A session without a row has yet to begin, unless it was ours: then Hermes has deleted it.
-pub(crate) fn has_ended(conn: &Connection, session: &str) -> Result<bool, Fault> {
+pub(crate) fn has_ended(conn: &Connection, session: &str) -> Result<bool, StoreFault> {
     let [one, other] = ACCIDENTAL_ENDS;
     let sql = "SELECT 1 FROM sessions WHERE id = ?1 AND ended_at IS NOT NULL
                AND COALESCE(end_reason, '') NOT IN (?2, ?3)
@@ -330,14 +331,14 @@ pub(crate) fn has_ended(conn: &Connection, session: &str) -> Result<bool, Fault>
 }
 
 /// Whether it works for another session: people do not write to those.
-fn is_helper(conn: &Connection, session: &str) -> Result<bool, Fault> {
+fn is_helper(conn: &Connection, session: &str) -> Result<bool, StoreFault> {
     let sql = "SELECT 1 FROM tl_session WHERE id = ?1 AND parent IS NOT NULL";
     Ok(conn.prepare_cached(sql)?.exists([session])?)
 }
 
-pub(crate) fn stored_entry(text: &str) -> Result<SessionEntry, Fault> {
+pub(crate) fn stored_entry(text: &str) -> Result<SessionEntry, StoreFault> {
     entry_from_json(text)
-        .map_err(|error| Fault::Malformed(format!("a route is not as it was written: {error}")))
+        .map_err(|error| StoreFault::Malformed(format!("a route is not as it was written: {error}")))
 }
 
 fn source_of(origin: &JsonText) -> Option<Source> {

@@ -7,11 +7,11 @@
 //! snapshot belong to its session. What a caller may not see is left out before anything is ranked.
 //! A query has 64 words and phrases at most; further ones do not count.
 
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::lineage::{HELPER, UNFINDABLE, owner};
 use crate::list::LIMIT_DEFAULT;
-use crate::matcher::Index;
-use crate::read::{Reader, text, unsigned};
+use crate::matcher::TextIndex;
+use crate::read::{StoreReader, text, unsigned};
 use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 use std::collections::HashSet;
 use throughline_core::id::{RowId, SNAPSHOT_INFIX, SessionId};
@@ -24,7 +24,7 @@ const CANDIDATES_MAX: usize = 1_000;
 const SMALL_SCOPE_ROWS: usize = 5_000;
 /// From here on it is cheaper to go through all hits than to ask about each row.
 const PROBES_MAX: usize = 400;
-/// How far back a scan looks. Whoever needs more has a longer word to look for.
+/// How far back a scan looks. A longer word finds what lies further back.
 const SCAN_ROWS: usize = 100_000;
 const QUERY_CHARS_MAX: usize = 2_048;
 /// Words and phrases of one query. Each is looked for in every candidate, and is a condition of SQL.
@@ -37,13 +37,13 @@ const SNIPPET_TOKENS: usize = 40;
 const SNIPPET_CHARS: usize = 80;
 
 /// A row that matches, with what ranks it.
-struct Candidate {
+struct SearchCandidate {
     id: i64,
     session: SessionId,
     role: String,
     at: Time,
     text: String,
-    index: Option<Index>,
+    index: Option<TextIndex>,
     /// Its source is one of those that come last.
     demoted: bool,
 }
@@ -77,9 +77,9 @@ impl Scope<'_> {
     }
 }
 
-impl Reader {
-    pub(crate) fn find(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, Fault> {
-        let Query { terms, in_parts } = Query::parse(query);
+impl StoreReader {
+    pub(crate) fn find(&self, query: &str, filter: &SessionFilter) -> Result<Vec<Hit>, StoreFault> {
+        let SearchQuery { terms, in_parts } = SearchQuery::parse(query);
         if terms.is_empty() {
             return Ok(Vec::new());
         }
@@ -103,7 +103,7 @@ impl Reader {
         page.into_iter().map(|candidate| self.hit(candidate, &terms)).collect()
     }
 
-    fn scope<'a>(&self, filter: &'a SessionFilter) -> Result<Scope<'a>, Fault> {
+    fn scope<'a>(&self, filter: &'a SessionFilter) -> Result<Scope<'a>, StoreFault> {
         let mut sessions = self.visible(filter.scope.as_ref())?;
         let mut only = |these: HashSet<String>| {
             sessions = Some(match sessions.take() {
@@ -121,7 +121,7 @@ impl Reader {
             Some(session) => self.relatives(session)?,
             None => HashSet::new(),
         };
-        // Whoever names a snapshot looks for what stands there, taken back or not.
+        // A search that names a snapshot finds what stands there, taken back or not.
         let findable = if filter.snapshot.is_some() { "TRUE" } else { self.variants.findable };
         let findable = match filter.without_helpers {
             true => format!("{findable} AND NOT {HELPER}"),
@@ -139,7 +139,11 @@ impl Reader {
     }
 
     /// Of each conversation the first, until there are enough.
-    fn one_of_each(&self, found: Vec<Candidate>, enough: usize) -> Result<Vec<Candidate>, Fault> {
+    fn one_of_each(
+        &self,
+        found: Vec<SearchCandidate>,
+        enough: usize,
+    ) -> Result<Vec<SearchCandidate>, StoreFault> {
         let mut seen = HashSet::new();
         let mut firsts = Vec::new();
         for candidate in found {
@@ -158,29 +162,34 @@ impl Reader {
         terms: &[String],
         in_parts: bool,
         scope: &Scope<'_>,
-    ) -> Result<Vec<Candidate>, Fault> {
+    ) -> Result<Vec<SearchCandidate>, StoreFault> {
         let can = &self.variants.can;
         if can.has_word_index && !in_parts {
-            let found = self.indexed(Index::Words, terms, scope)?;
+            let found = self.indexed(TextIndex::Words, terms, scope)?;
             if !found.is_empty() {
                 return Ok(found);
             }
         }
         match can.has_trigram_index && terms.iter().all(|term| term.chars().count() >= 3) {
-            true => self.indexed(Index::Trigrams, terms, scope),
+            true => self.indexed(TextIndex::Trigrams, terms, scope),
             false => self.scanned(terms, scope),
         }
     }
 
-    fn indexed(&self, index: Index, terms: &[String], scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
+    fn indexed(
+        &self,
+        index: TextIndex,
+        terms: &[String],
+        scope: &Scope<'_>,
+    ) -> Result<Vec<SearchCandidate>, StoreFault> {
         match self.small_scope(scope)? {
             Some(rows) => self.sifted(index, terms, &rows, scope),
-            None => self.streamed(index, &Index::query(terms), scope),
+            None => self.streamed(index, &TextIndex::query(terms), scope),
         }
     }
 
     /// All rows of the scope, newest first, if they are few.
-    fn small_scope(&self, scope: &Scope<'_>) -> Result<Option<Vec<i64>>, Fault> {
+    fn small_scope(&self, scope: &Scope<'_>) -> Result<Option<Vec<i64>>, StoreFault> {
         if let Some(rows) = &scope.rows {
             let mut rows: Vec<i64> = rows.iter().copied().collect();
             rows.sort_unstable_by_key(|row| std::cmp::Reverse(*row));
@@ -210,11 +219,11 @@ impl Reader {
     /// Reads the rows themselves, and asks the index only about those of which it alone is certain.
     fn sifted(
         &self,
-        index: Index,
+        index: TextIndex,
         terms: &[String],
         rows: &[i64],
         scope: &Scope<'_>,
-    ) -> Result<Vec<Candidate>, Fault> {
+    ) -> Result<Vec<SearchCandidate>, StoreFault> {
         let of_session = self.variants.of_session;
         let sql = format!("{SELECTED} FROM messages m {of_session} WHERE m.id = ?1 AND {}", scope.findable);
         let mut statement = self.conn.prepare_cached(&sql)?;
@@ -231,13 +240,13 @@ impl Reader {
             }
         }
         let ids: Vec<i64> = doubtful.iter().map(|candidate| candidate.id).collect();
-        let matching = self.matching(index, &Index::query(terms), &ids)?;
+        let matching = self.matching(index, &TextIndex::query(terms), &ids)?;
         found.extend(doubtful.into_iter().filter(|candidate| matching.contains(&candidate.id)));
         Ok(found)
     }
 
     /// Those of these rows, given newest first, that the index has for this query.
-    fn matching(&self, index: Index, query: &str, rows: &[i64]) -> Result<HashSet<i64>, Fault> {
+    fn matching(&self, index: TextIndex, query: &str, rows: &[i64]) -> Result<HashSet<i64>, StoreFault> {
         let table = index.table();
         let mut matching = HashSet::new();
         if rows.len() <= PROBES_MAX {
@@ -261,7 +270,12 @@ impl Reader {
         Ok(matching)
     }
 
-    fn streamed(&self, index: Index, query: &str, scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
+    fn streamed(
+        &self,
+        index: TextIndex,
+        query: &str,
+        scope: &Scope<'_>,
+    ) -> Result<Vec<SearchCandidate>, StoreFault> {
         let (table, of_session) = (index.table(), self.variants.of_session);
         let sql = format!(
             "{SELECTED} FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid {of_session}
@@ -282,7 +296,7 @@ impl Reader {
     }
 
     /// For words too short for an index of three letters.
-    fn scanned(&self, terms: &[String], scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
+    fn scanned(&self, terms: &[String], scope: &Scope<'_>) -> Result<Vec<SearchCandidate>, StoreFault> {
         let sql = format!("SELECT id FROM messages ORDER BY id DESC LIMIT 1 OFFSET {SCAN_ROWS}");
         let oldest: Option<i64> =
             self.conn.prepare_cached(&sql)?.query_row([], |row| row.get(0)).optional()?;
@@ -295,8 +309,8 @@ impl Reader {
         &self,
         terms: &[String],
         scope: &Scope<'_>,
-        found: &[Candidate],
-    ) -> Result<Vec<Candidate>, Fault> {
+        found: &[SearchCandidate],
+    ) -> Result<Vec<SearchCandidate>, StoreFault> {
         let known: HashSet<i64> = found.iter().map(|candidate| candidate.id).collect();
         let of_session = self.variants.of_session;
         let from = format!("tl_unindexed u CROSS JOIN messages m ON m.id = u.id {of_session} WHERE TRUE");
@@ -305,7 +319,12 @@ impl Reader {
         Ok(fresh)
     }
 
-    fn likened(&self, from: &str, terms: &[String], scope: &Scope<'_>) -> Result<Vec<Candidate>, Fault> {
+    fn likened(
+        &self,
+        from: &str,
+        terms: &[String],
+        scope: &Scope<'_>,
+    ) -> Result<Vec<SearchCandidate>, StoreFault> {
         let one = "(m.content LIKE ? ESCAPE '\\' OR m.tool_name LIKE ? ESCAPE '\\' OR m.tool_calls LIKE ? ESCAPE '\\')";
         let all = vec![one; terms.len()].join(" AND ");
         let (findable, direction) = (&scope.findable, scope.direction());
@@ -323,7 +342,7 @@ impl Reader {
         Ok(found)
     }
 
-    fn hit(&self, candidate: Candidate, terms: &[String]) -> Result<Hit, Fault> {
+    fn hit(&self, candidate: SearchCandidate, terms: &[String]) -> Result<Hit, StoreFault> {
         let marked = match candidate.index {
             Some(index) if candidate.text.len() <= CHOSEN_PASSAGE_BYTES_MAX => {
                 self.marked(index, candidate.id, terms)?
@@ -348,20 +367,24 @@ impl Reader {
     }
 
     /// The index knows best what it matched: other forms of a letter, say.
-    fn marked(&self, index: Index, row: i64, terms: &[String]) -> Result<Option<String>, Fault> {
+    fn marked(&self, index: TextIndex, row: i64, terms: &[String]) -> Result<Option<String>, StoreFault> {
         let table = index.table();
         let sql = format!(
             "SELECT snippet({table}, 0, '>>>', '<<<', '...', {SNIPPET_TOKENS}) FROM {table}
              WHERE {table} MATCH ?1 AND rowid = ?2"
         );
-        let query = Index::query(terms);
+        let query = TextIndex::query(terms);
         let found =
             self.conn.prepare_cached(&sql)?.query_row(params![query, row], |row| text(row, 0)).optional()?;
         Ok(found.flatten())
     }
 }
 
-fn candidate(row: &Row<'_>, index: Option<Index>, scope: &Scope<'_>) -> Result<Option<Candidate>, Fault> {
+fn candidate(
+    row: &Row<'_>,
+    index: Option<TextIndex>,
+    scope: &Scope<'_>,
+) -> Result<Option<SearchCandidate>, StoreFault> {
     let session: String = row.get(1)?;
     let role: String = row.get(2)?;
     let source: String = row.get(4)?;
@@ -374,7 +397,7 @@ fn candidate(row: &Row<'_>, index: Option<Index>, scope: &Scope<'_>) -> Result<O
     }
     let Ok(session) = owner(&session).parse() else { return Ok(None) };
     let parts = [text(row, 5)?, text(row, 6)?, text(row, 7)?];
-    Ok(Some(Candidate {
+    Ok(Some(SearchCandidate {
         id: unsigned(row, 0)? as i64,
         session,
         role,
@@ -386,7 +409,7 @@ fn candidate(row: &Row<'_>, index: Option<Index>, scope: &Scope<'_>) -> Result<O
 }
 
 /// From the best to the last, those that come last at the end.
-fn in_order(mut ranked: Vec<Candidate>, order: Order) -> Vec<Candidate> {
+fn in_order(mut ranked: Vec<SearchCandidate>, order: Order) -> Vec<SearchCandidate> {
     match order {
         Order::Recent | Order::Best => {}
         Order::Newest => ranked.sort_by_key(|candidate| std::cmp::Reverse(candidate.at)),
@@ -397,14 +420,14 @@ fn in_order(mut ranked: Vec<Candidate>, order: Order) -> Vec<Candidate> {
 }
 
 /// What a user typed, as words and phrases.
-struct Query {
+struct SearchQuery {
     terms: Vec<String>,
     /// Written with a star, or in a script without spaces: a part of a word is enough. The word
     /// index could do that for beginnings, but on a large home it takes minutes.
     in_parts: bool,
 }
 
-impl Query {
+impl SearchQuery {
     fn parse(text: &str) -> Self {
         let text: String = text.chars().take(QUERY_CHARS_MAX).filter(|c| *c != '\0').collect();
         let mut in_parts = text.chars().any(is_cjk);
@@ -437,7 +460,7 @@ fn is_cjk(c: char) -> bool {
 }
 
 /// BM25 over the candidates themselves, best first; of equals the newest.
-fn ranked(found: Vec<Candidate>, terms: &[String]) -> Vec<Candidate> {
+fn ranked(found: Vec<SearchCandidate>, terms: &[String]) -> Vec<SearchCandidate> {
     const SATURATION: f64 = 1.2;
     const LENGTH_WEIGHT: f64 = 0.75;
     let wanted: Vec<String> = terms.iter().map(|term| term.to_lowercase()).collect();
@@ -454,7 +477,7 @@ fn ranked(found: Vec<Candidate>, terms: &[String]) -> Vec<Candidate> {
         .map(|term| counts.iter().filter(|counts| counts[term] > 0.0).count() as f64)
         .map(|having| ((total - having + 0.5) / (having + 0.5) + 1.0).ln())
         .collect();
-    let mut scored: Vec<(f64, Candidate)> = Vec::with_capacity(found.len());
+    let mut scored: Vec<(f64, SearchCandidate)> = Vec::with_capacity(found.len());
     for (candidate, counts) in found.into_iter().zip(counts) {
         let length = candidate.text.len() as f64 / average.max(1.0);
         let damp = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length);
@@ -514,7 +537,7 @@ mod tests {
             ("漢字", vec!["漢字"], true),
             ("\0 ? \" --", vec![], false),
         ] {
-            let query = Query::parse(text);
+            let query = SearchQuery::parse(text);
             assert_eq!(
                 (query.terms, query.in_parts),
                 (terms.iter().map(|&t| t.to_owned()).collect(), in_parts)

@@ -7,55 +7,42 @@
 //! Hermes orders a transcript by id, so a summary needs an id between what stays before it and what
 //! stays behind it. Our own rows leave one free. Where there is none, a row that the summary stands for
 //! makes room: it moves to a fresh id, and its place is remembered. **A live row always stands in its
-//! place**: whoever becomes live again gets it back, and whatever stands there by then makes room in turn.
+//! place**: a row that becomes live again gets it back, and the row that stands there by then makes room in turn.
 //! Two rows that share a place are never in one view, because one of them stands for the other.
 
+mod row_place;
+mod stored;
+
+pub(crate) use row_place::Moves;
+use row_place::SummaryGap;
+
 use crate::envelope;
-use crate::fault::Fault;
-use crate::read::{Reader, malformed, session_id, stored_message, unsigned};
-use crate::write::{Change, Scribe};
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::collections::{HashMap, HashSet};
+use crate::fault::StoreFault;
+use crate::read::malformed;
+use crate::write::{CommitWriter, SessionChange};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashSet;
 use throughline_core::Message;
 use throughline_core::compression::{Kind, Operation, Promoted, Replacement};
-use throughline_core::id::{Generation, RowId, SNAPSHOT_INFIX, SessionId, View};
-use throughline_core::port::{Snapshot, SnapshotSummary, StoreError};
+use throughline_core::id::{Generation, SNAPSHOT_INFIX, View};
+use throughline_core::port::StoreError;
 use throughline_core::time::Time;
 
 /// Why Hermes takes the row of a snapshot for one that has ended. It follows no such end.
 const END_REASON: &str = "snapshot";
-/// How far around the cut a free id is looked for, per row that needs one, before a row makes room:
-/// a home that many sessions share has ids of others there.
-const LOOK_AROUND: i64 = 16;
-
-/// Rows that have moved in this commit: first id, present id.
-#[derive(Default)]
-pub(crate) struct Moves(HashMap<i64, i64>);
-
-impl Moves {
-    fn add(&mut self, from: i64, to: i64) {
-        let first = self.0.iter().find_map(|(first, now)| (*now == from).then_some(*first));
-        self.0.insert(first.unwrap_or(from), to);
-    }
-
-    /// Where a row is that was there when this commit began.
-    pub(crate) fn now(&self, row: i64) -> i64 {
-        self.0.get(&row).copied().unwrap_or(row)
-    }
-}
 
 /// A snapshot's name, its rows, and those that took their place.
-type Lists = (String, Vec<i64>, Vec<i64>);
+type SnapshotLists = (String, Vec<i64>, Vec<i64>);
 
 /// A snapshot as it is recorded.
-struct Record {
+struct RecordedView {
     /// What was said above this row was said since.
     upto: i64,
     rows: Vec<i64>,
 }
 
 /// What a new one shows, and what became of it.
-pub(crate) struct Kept<'a> {
+pub(crate) struct KeptView<'a> {
     pub view: View,
     pub operation: Option<u64>,
     pub after: i64,
@@ -68,19 +55,19 @@ pub(crate) struct Kept<'a> {
 
 /// The last row of a whole view that is kept: the last that was said at all. What had been taken back by then was
 /// said before it, and is none of what was said since, even if it is brought back.
-pub(crate) fn end_of(change: &Change<'_>, view: &[i64]) -> i64 {
+pub(crate) fn end_of(change: &SessionChange<'_>, view: &[i64]) -> i64 {
     view.last().copied().unwrap_or(0).max(change.last_row)
 }
 
-impl Scribe<'_> {
+impl CommitWriter<'_> {
     /// A summary takes the place of rows up to its cut. Those above it are not touched.
     pub(crate) fn promote(
         &mut self,
-        change: &mut Change<'_>,
+        change: &mut SessionChange<'_>,
         operation: &Operation,
         replacement: &Replacement,
         snapshot: &str,
-    ) -> Result<Promoted, Fault> {
+    ) -> Result<Promoted, StoreFault> {
         let session = change.id();
         let before = self.live(session)?;
         let end = end_of(change, &before);
@@ -93,7 +80,7 @@ impl Scribe<'_> {
         let latest = self.said_at(replaced)?;
         self.archive(change, replaced, snapshot)?;
         let mut moves = Moves::default();
-        let gap = Gap { low: head.last().copied().unwrap_or(0), cut, high: tail.first().copied() };
+        let gap = SummaryGap { low: head.last().copied().unwrap_or(0), cut, high: tail.first().copied() };
         let places = self.make_room(change, &gap, replacement.rows.len(), &mut moves)?;
         for (id, message) in places.iter().zip(&replacement.rows) {
             let at = message.at.min(latest);
@@ -116,7 +103,7 @@ impl Scribe<'_> {
             remark: replacement.remark.clone(),
         };
         let rows = &before[..self.shown(session, &before, upto.len())?];
-        let kept = Kept {
+        let kept = KeptView {
             view: operation.base,
             operation: Some(operation.number),
             after,
@@ -135,10 +122,10 @@ impl Scribe<'_> {
     /// The rows of a snapshot are live again, with all that was said since as it was said.
     pub(crate) fn restore(
         &mut self,
-        change: &mut Change<'_>,
+        change: &mut SessionChange<'_>,
         snapshot: &str,
         kept_as: &str,
-    ) -> Result<Promoted, Fault> {
+    ) -> Result<Promoted, StoreFault> {
         let session = change.id();
         let Some(record) = self.recorded(session, snapshot)? else { return Err(changed_meanwhile(change)) };
         let before = self.live(session)?;
@@ -163,7 +150,7 @@ impl Scribe<'_> {
             kind: Kind::Restored,
             remark: Some(format!("The view is that of {snapshot} again.")),
         };
-        let kept = Kept {
+        let kept = KeptView {
             view: View(change.state.view.0.saturating_sub(1)),
             operation: None,
             after: 0,
@@ -180,7 +167,7 @@ impl Scribe<'_> {
 
     /// When the last of these rows was said. Some releases of Hermes order a transcript by time: what
     /// stands for them must not be later.
-    fn said_at(&self, rows: &[i64]) -> Result<Time, Fault> {
+    fn said_at(&self, rows: &[i64]) -> Result<Time, StoreFault> {
         let Some(last) = rows.last() else { return Ok(Time(i64::MAX)) };
         let sql = "SELECT timestamp FROM messages WHERE id = ?1";
         let seconds: f64 = self.conn.prepare_cached(sql)?.query_row([last], |row| row.get(0))?;
@@ -188,8 +175,8 @@ impl Scribe<'_> {
     }
 
     /// How many rows of a view a snapshot shows: those up to the cut, and all that stand before a summary
-    /// of ours, so that whatever stands behind them is as it was said.
-    fn shown(&self, session: &str, view: &[i64], upto: usize) -> Result<usize, Fault> {
+    /// of ours, so that what stands behind them is as it was said.
+    fn shown(&self, session: &str, view: &[i64], upto: usize) -> Result<usize, StoreFault> {
         if view.len() == upto {
             return Ok(upto);
         }
@@ -203,7 +190,12 @@ impl Scribe<'_> {
 
     /// What the snapshot shows, and what was said since: rows above its cut, live or kept by a later
     /// snapshot, but for what we put there ourselves and what the user took back.
-    fn restored_view(&self, session: &str, record: &Record, before: &[i64]) -> Result<Vec<i64>, Fault> {
+    fn restored_view(
+        &self,
+        session: &str,
+        record: &RecordedView,
+        before: &[i64],
+    ) -> Result<Vec<i64>, StoreFault> {
         let mut known: HashSet<i64> = before.iter().copied().collect();
         let mut ours = HashSet::new();
         for (_, rows, summary) in self.lists_of(session)? {
@@ -230,13 +222,18 @@ impl Scribe<'_> {
 
     // ------------------------------------------------------------------------- in and out of the view
 
-    pub(crate) fn live(&self, session: &str) -> Result<Vec<i64>, Fault> {
+    pub(crate) fn live(&self, session: &str) -> Result<Vec<i64>, StoreFault> {
         let mut statement = self.conn.prepare_cached(&self.variants.live)?;
         let rows = statement.query_map([session], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    pub(crate) fn archive(&mut self, change: &Change<'_>, rows: &[i64], name: &str) -> Result<(), Fault> {
+    pub(crate) fn archive(
+        &mut self,
+        change: &SessionChange<'_>,
+        rows: &[i64],
+        name: &str,
+    ) -> Result<(), StoreFault> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -254,7 +251,7 @@ impl Scribe<'_> {
         rows.iter().try_for_each(|row| Ok(statement.execute(params![row, name]).map(drop)?))
     }
 
-    fn revive(&self, session: &str, rows: &[i64]) -> Result<(), Fault> {
+    fn revive(&self, session: &str, rows: &[i64]) -> Result<(), StoreFault> {
         let sql = match (self.variants.can.has_active, self.variants.can.has_compacted) {
             (true, true) => "UPDATE messages SET active = 1, compacted = 0, session_id = ?2 WHERE id = ?1",
             (true, false) => "UPDATE messages SET active = 1, session_id = ?2 WHERE id = ?1",
@@ -265,168 +262,20 @@ impl Scribe<'_> {
     }
 
     /// Hermes counts what is live. What this commit has appended is counted with it, at its end.
-    pub(crate) fn recount(&self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn recount(&self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let values = params![change.id(), change.messages, change.calls];
         self.conn.prepare_cached(&self.variants.recount)?.execute(values)?;
         Ok(())
     }
 
-    // -------------------------------------------------------------------------------------------- places
-
-    /// So many ids in the gap that a compression has left, in order.
-    fn make_room(
-        &mut self,
-        change: &mut Change<'_>,
-        gap: &Gap,
-        count: usize,
-        moves: &mut Moves,
-    ) -> Result<Vec<i64>, Fault> {
-        let last = self.rows.last(self.conn)?;
-        let span = LOOK_AROUND * count as i64;
-        let end = gap.high.unwrap_or(last + 1).min(gap.cut + 1 + span);
-        let mut places = self.free(gap.cut + 1, end, count)?;
-        if gap.high.is_none() {
-            // Nothing stands behind it: the end will do, too.
-            self.effects.between.extend(&places);
-            while places.len() < count {
-                places.push(self.fresh(change)?);
-            }
-            change.last_row = places.iter().copied().fold(change.last_row, i64::max);
-            return Ok(places);
-        }
-        if places.len() < count {
-            let begin = (gap.low + 1).max(gap.cut - span);
-            let free = self.free(begin, gap.cut, usize::MAX)?;
-            places.extend(free.into_iter().rev().take(count - places.len()));
-        }
-        if places.len() < count {
-            for row in self.replaced_in(change, gap, count - places.len())? {
-                self.vacate(change, row, moves)?;
-                places.push(row);
-            }
-        }
-        if places.len() < count {
-            return Err(Fault::Malformed(format!(
-                "{count} rows were to take the place of fewer in session {}",
-                change.id()
-            )));
-        }
-        places.sort_unstable();
-        self.effects.between.extend(&places);
-        Ok(places)
-    }
-
-    /// At most so many ids from `begin` to before `end` that nobody has.
-    fn free(&self, begin: i64, end: i64, count: usize) -> Result<Vec<i64>, Fault> {
-        let sql = "SELECT id FROM messages WHERE id >= ?1 AND id < ?2 ORDER BY id";
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let taken = statement.query_map([begin, end], |row| row.get(0))?;
-        let taken = taken.collect::<rusqlite::Result<HashSet<i64>>>()?;
-        Ok((begin..end).filter(|id| !taken.contains(id)).take(count).collect())
-    }
-
-    /// Rows in the gap that a summary stands for, from the last on.
-    fn replaced_in(&self, change: &Change<'_>, gap: &Gap, count: usize) -> Result<Vec<i64>, Fault> {
-        let (below, above) = names_of(change.id());
-        let high = gap.high.unwrap_or(i64::MAX);
-        let mut statement = self.conn.prepare_cached(&self.variants.replaced_between)?;
-        let rows = statement
-            .query_map(params![change.id(), below, above, gap.low, high, count as i64], |row| row.get(0))?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    fn fresh(&mut self, change: &mut Change<'_>) -> Result<i64, Fault> {
-        let id = self.rows.take(self.conn)?;
-        self.effects.rows.push(id);
-        change.last_row = change.last_row.max(id);
-        Ok(id)
-    }
-
-    /// A row that is not live makes room for one that is.
-    fn vacate(&mut self, change: &mut Change<'_>, row: i64, moves: &mut Moves) -> Result<(), Fault> {
-        let to = self.fresh(change)?;
-        self.move_row(change, row, to, moves)?;
-        // One that has moved before keeps the place that is its own.
-        let sql = "UPDATE tl_place SET id = ?2 WHERE id = ?1";
-        if self.conn.prepare_cached(sql)?.execute([row, to])? == 0 {
-            let sql = "INSERT INTO tl_place (id, session, place) VALUES (?1, ?2, ?3)";
-            self.conn.prepare_cached(sql)?.execute(params![to, change.id(), row])?;
-        }
-        Ok(())
-    }
-
-    fn give_places_back(
-        &mut self,
-        change: &mut Change<'_>,
-        rows: &[i64],
-        moves: &mut Moves,
-    ) -> Result<(), Fault> {
-        for row in rows {
-            let sql = "SELECT place FROM tl_place WHERE id = ?1";
-            let place: Option<i64> =
-                self.conn.prepare_cached(sql)?.query_row([row], |row| row.get(0)).optional()?;
-            let Some(place) = place else { continue };
-            if self.conn.prepare_cached("SELECT 1 FROM messages WHERE id = ?1")?.exists([place])? {
-                self.vacate(change, place, moves)?;
-            }
-            self.move_row(change, *row, place, moves)?;
-            self.conn.prepare_cached("DELETE FROM tl_place WHERE id = ?1")?.execute([row])?;
-            self.effects.between.push(place);
-        }
-        Ok(())
-    }
-
-    /// With everything that refers to it, but for the snapshots: those follow once.
-    fn move_row(&mut self, change: &Change<'_>, from: i64, to: i64, moves: &mut Moves) -> Result<(), Fault> {
-        self.conn.prepare_cached("UPDATE messages SET id = ?2 WHERE id = ?1")?.execute([from, to])?;
-        for sql in [
-            "UPDATE tl_inbox SET message = ?3 WHERE session = ?1 AND message = ?2",
-            "UPDATE tl_step SET message = ?3 WHERE session = ?1 AND message = ?2",
-        ] {
-            self.conn.prepare_cached(sql)?.execute(params![change.id(), from, to])?;
-        }
-        moves.add(from, to);
-        if !self.variants.defers_indexing {
-            return Ok(()); // Hermes' triggers have done it
-        }
-        for table in self.variants.indexes() {
-            self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE rowid = ?1"))?.execute([from])?;
-        }
-        self.conn.prepare_cached("DELETE FROM tl_unindexed WHERE id = ?1")?.execute([from])?;
-        self.conn.prepare_cached("INSERT OR IGNORE INTO tl_unindexed (id) VALUES (?1)")?.execute([to])?;
-        Ok(())
-    }
-
-    /// Snapshots go on listing the rows that they listed.
-    fn follow(&self, change: &Change<'_>, moves: &Moves) -> Result<(), Fault> {
-        if moves.0.is_empty() {
-            return Ok(());
-        }
-        self.reviews_follow(change.id(), moves)?;
-        let now = |row: &i64| moves.now(*row);
-        for (name, rows, summary) in self.lists_of(change.id())? {
-            if rows.iter().chain(&summary).any(|row| moves.0.contains_key(row)) {
-                let sql = "UPDATE tl_snapshot SET rows = ?2, summary = ?3 WHERE name = ?1";
-                self.conn.prepare_cached(sql)?.execute(params![
-                    name,
-                    envelope::numbers_text(rows.iter().map(now)),
-                    envelope::numbers_text(summary.iter().map(now))
-                ])?;
-            }
-        }
-        Ok(())
-    }
-
-    // ----------------------------------------------------------------------------------------- the record
-
     /// The new snapshot, and those before it, list rows where they are now.
     pub(crate) fn record(
         &self,
-        change: &Change<'_>,
+        change: &SessionChange<'_>,
         promoted: &Promoted,
-        kept: &Kept<'_>,
+        kept: &KeptView<'_>,
         moves: &Moves,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         self.follow(change, moves)?;
         let sql =
             "INSERT INTO tl_snapshot (name, session, view, operation, at, after, cut, upto, rows, summary,
@@ -453,41 +302,34 @@ impl Scribe<'_> {
         Ok(())
     }
 
-    fn recorded(&self, session: &str, name: &str) -> Result<Option<Record>, Fault> {
+    fn recorded(&self, session: &str, name: &str) -> Result<Option<RecordedView>, StoreFault> {
         let sql = "SELECT upto, rows FROM tl_snapshot WHERE name = ?1 AND session = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
         let found = statement
             .query_row([name, session], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
             .optional()?;
         let Some((upto, rows)) = found else { return Ok(None) };
-        Ok(Some(Record { upto, rows: envelope::numbers(&rows).map_err(malformed("a snapshot"))? }))
+        Ok(Some(RecordedView { upto, rows: envelope::numbers(&rows).map_err(malformed("a snapshot"))? }))
     }
 
-    fn lists_of(&self, session: &str) -> Result<Vec<Lists>, Fault> {
+    fn lists_of(&self, session: &str) -> Result<Vec<SnapshotLists>, StoreFault> {
         lists_of(self.conn, session)
     }
 }
 
-fn lists_of(conn: &Connection, session: &str) -> Result<Vec<Lists>, Fault> {
+fn lists_of(conn: &Connection, session: &str) -> Result<Vec<SnapshotLists>, StoreFault> {
     let (below, above) = names_of(session);
     let sql = "SELECT name, rows, summary FROM tl_snapshot WHERE name > ?1 AND name < ?2";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([below, above])?;
     let mut lists = Vec::new();
     while let Some(row) = rows.next()? {
-        let list = |column| -> Result<Vec<i64>, Fault> {
+        let list = |column| -> Result<Vec<i64>, StoreFault> {
             envelope::numbers(&row.get::<_, String>(column)?).map_err(malformed("a snapshot"))
         };
         lists.push((row.get(0)?, list(1)?, list(2)?));
     }
     Ok(lists)
-}
-
-/// Where a summary goes: behind what stays before it, before what stays behind it.
-struct Gap {
-    low: i64,
-    cut: i64,
-    high: Option<i64>,
 }
 
 /// All names of a session's snapshots lie between these two.
@@ -497,113 +339,14 @@ pub(crate) fn names_of(session: &str) -> (String, String) {
     (below, above)
 }
 
-/// Somebody else has changed the view: its owner has to look again.
-pub(crate) fn changed_meanwhile(change: &Change<'_>) -> Fault {
+/// Another owner has changed the view: this one has to look again.
+pub(crate) fn changed_meanwhile(change: &SessionChange<'_>) -> StoreFault {
     let current = Generation(change.prior.as_ref().map_or(0, |prior| prior.generation as u64));
     StoreError::Fenced { session: change.state.id.clone(), current }.into()
 }
 
 /// Roughly what a view weighs in tokens.
-pub(crate) fn weigh(conn: &Connection, sql: &str, session: &str) -> Result<u64, Fault> {
+pub(crate) fn weigh(conn: &Connection, sql: &str, session: &str) -> Result<u64, StoreFault> {
     let octets: i64 = conn.prepare_cached(sql)?.query_row(params![session, 0], |row| row.get(0))?;
     Ok(octets as u64 / 4)
-}
-
-impl Reader {
-    pub(crate) fn snapshots_of(&self, id: &SessionId) -> Result<Vec<SnapshotSummary>, Fault> {
-        let (below, above) = names_of(id.as_str());
-        let sql = format!("SELECT {COLUMNS} FROM tl_snapshot WHERE name > ?1 AND name < ?2 ORDER BY name");
-        let mut statement = self.conn.prepare_cached(&sql)?;
-        let mut rows = statement.query([below, above])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            found.push(described(row)?);
-        }
-        Ok(found)
-    }
-
-    pub(crate) fn snapshot_named(&self, name: &str) -> Result<Option<Snapshot>, Fault> {
-        let sql = format!("SELECT {COLUMNS} FROM tl_snapshot WHERE name = ?1");
-        let mut statement = self.conn.prepare_cached(&sql)?;
-        let mut rows = statement.query([name])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let summary = described(row)?;
-        let mut statement = self.conn.prepare_cached(&self.variants.message)?;
-        let mut rows = Vec::new();
-        for id in self.rows_in(name)?.unwrap_or_default() {
-            let message = statement.query_row([id], stored_message).optional()?;
-            rows.extend(message.map(|message| (RowId(id as u64), message)));
-        }
-        Ok(Some(Snapshot { summary, rows }))
-    }
-
-    /// What is live or kept by a snapshot, in the places where it was said, but for what we put there ourselves
-    /// and what the user took back.
-    pub(crate) fn said_in(&self, id: &SessionId) -> Result<Vec<(RowId, Message)>, Fault> {
-        let mut live = self.conn.prepare_cached(&self.variants.live)?;
-        let live = live.query_map([id.as_str()], |row| row.get(0))?;
-        let mut known = live.collect::<rusqlite::Result<HashSet<i64>>>()?;
-        let mut ours = HashSet::new();
-        for (_, rows, summary) in lists_of(&self.conn, id.as_str())? {
-            known.extend(rows);
-            ours.extend(summary);
-        }
-        let mut standing = self.conn.prepare_cached(&self.variants.standing)?;
-        let mut places = Vec::new();
-        for row in known.into_iter().filter(|row| !ours.contains(row)) {
-            let found = standing.query_row([row], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)));
-            if let Some((place, false)) = found.optional()? {
-                places.push((place, row));
-            }
-        }
-        places.sort_unstable();
-        let mut statement = self.conn.prepare_cached(&self.variants.message)?;
-        let mut said = Vec::new();
-        for (_, row) in places {
-            let message = statement.query_row([row], stored_message).optional()?;
-            said.extend(message.map(|message| (RowId(row as u64), message)));
-        }
-        Ok(said)
-    }
-
-    /// The ids in a snapshot's list, in order.
-    pub(crate) fn rows_in(&self, name: &str) -> Result<Option<Vec<i64>>, Fault> {
-        let sql = "SELECT rows FROM tl_snapshot WHERE name = ?1";
-        let mut statement = self.conn.prepare_cached(sql)?;
-        let text: Option<String> = statement.query_row([name], |row| row.get(0)).optional()?;
-        text.map(|text| envelope::numbers(&text).map_err(malformed("a snapshot"))).transpose()
-    }
-
-    pub(crate) fn promoted_by(&self, id: &SessionId, operation: u64) -> Result<Option<Promoted>, Fault> {
-        let found = self.snapshots_of(id)?.into_iter().find(|found| found.operation == Some(operation));
-        Ok(found.map(|found| Promoted {
-            snapshot: found.name,
-            messages_before: found.messages_before,
-            messages_after: found.messages_after,
-            tokens_before: found.tokens_before,
-            tokens_after: found.tokens_after,
-            kind: found.kind,
-            remark: found.remark,
-        }))
-    }
-}
-
-const COLUMNS: &str = "name, session, view, operation, at, kind, json_array_length(rows), messages_before,
-                       messages_after, tokens_before, tokens_after, remark";
-
-fn described(row: &Row<'_>) -> Result<SnapshotSummary, Fault> {
-    Ok(SnapshotSummary {
-        name: row.get(0)?,
-        session: session_id(&row.get::<_, String>(1)?)?,
-        view: View(unsigned(row, 2)?),
-        operation: row.get::<_, Option<i64>>(3)?.map(|number| number as u64),
-        at: Time(row.get(4)?),
-        kind: envelope::replaced_by(&row.get::<_, String>(5)?).map_err(malformed("a snapshot"))?,
-        messages: unsigned(row, 6)? as usize,
-        messages_before: unsigned(row, 7)? as usize,
-        messages_after: unsigned(row, 8)? as usize,
-        tokens_before: unsigned(row, 9)?,
-        tokens_after: unsigned(row, 10)?,
-        remark: row.get(11)?,
-    })
 }

@@ -3,28 +3,28 @@
 //! Everything is read from times that were stored when it happened. What was not stored is not guessed: how long a
 //! model took is the time of its turn, tools and recall included.
 
-use crate::fault::Fault;
-use crate::read::{Reader, session_id, text};
+use crate::fault::StoreFault;
+use crate::read::{StoreReader, session_id, text};
 use rusqlite::{OptionalExtension, params};
 use throughline_core::compression::operation_name;
 use throughline_core::id::{Seq, SessionId};
 use throughline_core::port::Trace;
 use throughline_core::time::Time;
 
-/// Of a session's turns, the latest: nobody reads more.
+/// Of a session's turns, the latest: more than these are not read.
 const TURNS_MAX: i64 = 200;
 /// A reply that took longer was late. People wait that long without wondering.
 const LATE: i64 = 5_000_000;
 
 /// A part of the time that a reply took, in microseconds, and what to say about it.
-struct Part {
+struct ReplyDelay {
     took: i64,
     says: String,
 }
 
-impl Reader {
+impl StoreReader {
     /// A session by its id, a compression by its operation's or its snapshot's name.
-    pub(crate) fn timeline(&self, name: &str) -> Result<Vec<Trace>, Fault> {
+    pub(crate) fn timeline(&self, name: &str) -> Result<Vec<Trace>, StoreFault> {
         let sql = "SELECT session, operation FROM tl_snapshot WHERE name = ?1";
         let snapshot: Option<(String, Option<i64>)> = self
             .conn
@@ -47,7 +47,7 @@ impl Reader {
     }
 
     /// The log calls an operation by a digest of its session and its number, so each is tried.
-    fn operation_called(&self, name: &str) -> Result<Option<(SessionId, i64)>, Fault> {
+    fn operation_called(&self, name: &str) -> Result<Option<(SessionId, i64)>, StoreFault> {
         if name.len() != 12 || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }
@@ -62,7 +62,7 @@ impl Reader {
         Ok(None)
     }
 
-    fn tell_session(&self, name: &str, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    fn tell_session(&self, name: &str, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         let Ok(session) = session_id(name) else { return Ok(()) };
         let sql = "SELECT s.started_at, s.source, s.ended_at, s.end_reason, t.predecessor, t.parent,
                           t.id IS NULL
@@ -100,7 +100,7 @@ impl Reader {
     }
 
     /// What Hermes said in a session: it keeps no turns.
-    fn tell_said(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    fn tell_said(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         let sql = "SELECT count(*), min(id), max(id), max(timestamp) FROM messages WHERE session_id = ?1";
         let mut statement = self.conn.prepare_cached(sql)?;
         let found: (i64, Option<i64>, Option<i64>, Option<f64>) = statement
@@ -115,7 +115,7 @@ impl Reader {
     }
 
     /// A line for each turn: what it answered, how long that waited, how long the turn took.
-    fn tell_turns(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    fn tell_turns(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         let sql = "SELECT turn, min(seq), max(seq), min(at), min(began), max(settled),
                           (SELECT count(*) FROM tl_step p WHERE p.session = i.session AND p.turn = i.turn),
                           (SELECT COALESCE(sum(input + cache_read + cache_write), 0) FROM tl_step p
@@ -162,7 +162,7 @@ impl Reader {
         session: &SessionId,
         operation: i64,
         story: &mut Vec<Trace>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql = "SELECT c.began, c.at, c.state, c.cause, c.messages, c.tokens, c.attempts, c.focus, c.reason, n.name,
                           n.at, n.messages_before, n.messages_after, n.tokens_after, n.kind
                    FROM tl_compression c LEFT JOIN tl_snapshot n ON n.session = c.session AND n.operation = c.operation
@@ -221,7 +221,7 @@ impl Reader {
     }
 
     /// A snapshot that no compression left.
-    fn tell_left(&self, session: &SessionId, name: &str, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    fn tell_left(&self, session: &SessionId, name: &str, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         let sql = "SELECT at, kind, messages_before, messages_after FROM tl_snapshot WHERE name = ?1";
         let (at, kind, before, after): (i64, String, i64, i64) = self
             .conn
@@ -238,7 +238,7 @@ impl Reader {
         session: &SessionId,
         turn: i64,
         story: &mut Vec<Trace>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql = "SELECT created, updated, state, attempts, provider, document, error FROM tl_retention
                    WHERE session = ?1 AND (key = ?1 || '/' || ?2 OR key LIKE '%/' || ?2) ORDER BY number DESC LIMIT 1";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -269,7 +269,7 @@ impl Reader {
     }
 
     /// Which message's turn ran when this one came.
-    pub(crate) fn behind(&self, session: &SessionId, seq: Seq, at: i64) -> Result<Option<i64>, Fault> {
+    pub(crate) fn behind(&self, session: &SessionId, seq: Seq, at: i64) -> Result<Option<i64>, StoreFault> {
         let sql = "SELECT max(seq) FROM tl_inbox WHERE session = ?1 AND seq < ?2 AND COALESCE(settled, ?3 + 1) > ?3";
         let behind = self
             .conn
@@ -284,7 +284,7 @@ impl Reader {
         session: &SessionId,
         seq: Seq,
         story: &mut Vec<Trace>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql = "SELECT at, began, settled, turn FROM tl_inbox WHERE session = ?1 AND seq = ?2";
         let found =
             self.conn.prepare_cached(sql)?.query_row(params![session.as_str(), seq.0 as i64], |row| {
@@ -339,7 +339,7 @@ impl Reader {
     }
 
     /// How long of this time a compression was waited for.
-    fn waited_for_compression(&self, session: &SessionId, from: i64, to: i64) -> Result<i64, Fault> {
+    fn waited_for_compression(&self, session: &SessionId, from: i64, to: i64) -> Result<i64, StoreFault> {
         let sql = "SELECT COALESCE(sum(max(0, min(COALESCE(n.at, c.at), ?3) - max(c.began, ?2))), 0)
                    FROM tl_compression c LEFT JOIN tl_snapshot n ON n.session = c.session AND n.operation = c.operation
                    WHERE c.session = ?1 AND c.cause = 1 AND c.began > 0 AND c.began < ?3";
@@ -347,9 +347,9 @@ impl Reader {
     }
 }
 
-fn part(took: i64, about: String, says: &str) -> Part {
+fn part(took: i64, about: String, says: &str) -> ReplyDelay {
     let says = format!("{} {about}", says.replace("{}", &seconds(took)));
-    Part { took, says: says.trim_end().to_owned() }
+    ReplyDelay { took, says: says.trim_end().to_owned() }
 }
 
 /// `0.4 s`, `38 s`, `2 min 5 s`

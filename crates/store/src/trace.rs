@@ -1,12 +1,15 @@
 //! What happened to a message, put together from everything that was written about it.
 
+mod order;
+
 use crate::call::in_short;
 use crate::envelope;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::lineage::owner;
-use crate::read::{Reader, malformed, session_id, stage_from, stored_input, text, unsigned};
+use crate::read::{StoreReader, malformed, session_id, stage_from, stored_input, text, unsigned};
 use crate::seen::seen_as;
 use crate::snapshot::names_of;
+use order::in_order;
 use rusqlite::{OptionalExtension, params};
 use std::collections::BTreeSet;
 use throughline_core::command::Command;
@@ -20,17 +23,17 @@ use throughline_core::session::Outcome;
 use throughline_core::time::Time;
 use throughline_core::turn::Slot;
 
-/// A name may fit several messages (platforms number each chat from one); nobody reads more.
+/// A name may fit several messages (platforms number each chat from one); more than these are not read.
 const MESSAGES_MAX: usize = 20;
 /// What was noted around one message.
 const EVENTS_MAX: i64 = 200;
 /// How much of a result is told: its beginning says how the call ended.
 const RESULT_CHARS: usize = 120;
 
-type Place = (SessionId, Seq);
+type InboxPosition = (SessionId, Seq);
 
-impl Reader {
-    pub(crate) fn story(&self, name: &str) -> Result<Vec<Trace>, Fault> {
+impl StoreReader {
+    pub(crate) fn story(&self, name: &str) -> Result<Vec<Trace>, StoreFault> {
         let mut places = self.named(name)?;
         let mut told = BTreeSet::new();
         let mut story = Vec::new();
@@ -54,7 +57,7 @@ impl Reader {
     }
 
     /// Every message that goes by this name.
-    fn named(&self, name: &str) -> Result<BTreeSet<Place>, Fault> {
+    fn named(&self, name: &str) -> Result<BTreeSet<InboxPosition>, StoreFault> {
         let mut places = BTreeSet::new();
         if let Some((session, number)) = name.rsplit_once('/')
             && let (Ok(session), Ok(number)) = (session.parse::<SessionId>(), number.parse())
@@ -74,7 +77,7 @@ impl Reader {
     }
 
     /// Messages whose key ends so. `tl_seen` has only digests: the key itself lies with its message.
-    fn add_ending(&self, places: &mut BTreeSet<Place>, ending: &str) -> Result<(), Fault> {
+    fn add_ending(&self, places: &mut BTreeSet<InboxPosition>, ending: &str) -> Result<(), StoreFault> {
         let sql = "SELECT session, seq FROM tl_inbox
                    WHERE instr(envelope, ?2) > 0 AND COALESCE(outcome, '') NOT GLOB '{\"moved\":*'
                      AND substr(json_extract(envelope, '$.key'), -length(?1)) = ?1 LIMIT 20";
@@ -88,8 +91,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The rows of transcripts that go by this name, whoever wrote them.
-    fn rows_named(&self, name: &str) -> Result<Vec<i64>, Fault> {
+    /// The rows of transcripts that go by this name, also those that Hermes wrote.
+    fn rows_named(&self, name: &str) -> Result<Vec<i64>, StoreFault> {
         let mut found: Vec<i64> = name.parse().into_iter().collect();
         if self.variants.can.has_platform_message_id {
             let sql = "SELECT id FROM messages WHERE platform_message_id = ?1 LIMIT 20";
@@ -100,7 +103,12 @@ impl Reader {
         Ok(found)
     }
 
-    fn add_places(&self, places: &mut BTreeSet<Place>, sql: &str, name: &str) -> Result<(), Fault> {
+    fn add_places(
+        &self,
+        places: &mut BTreeSet<InboxPosition>,
+        sql: &str,
+        name: &str,
+    ) -> Result<(), StoreFault> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([name])?;
         while let Some(row) = rows.next()? {
@@ -110,7 +118,7 @@ impl Reader {
     }
 
     /// The inputs that a row of the transcript is, or answers.
-    fn add_row(&self, places: &mut BTreeSet<Place>, message: i64) -> Result<(), Fault> {
+    fn add_row(&self, places: &mut BTreeSet<InboxPosition>, message: i64) -> Result<(), StoreFault> {
         let mut statement = self.conn.prepare_cached("SELECT session_id FROM messages WHERE id = ?1")?;
         let session: Option<String> = statement.query_row([message], |row| row.get(0)).optional()?;
         let Some(session) = session else { return Ok(()) };
@@ -127,7 +135,7 @@ impl Reader {
     }
 
     /// A reply's key begins with the session and the input it answers.
-    fn add_replies(&self, places: &mut BTreeSet<Place>, name: &str) -> Result<(), Fault> {
+    fn add_replies(&self, places: &mut BTreeSet<InboxPosition>, name: &str) -> Result<(), StoreFault> {
         let sql = "SELECT session, key FROM tl_outbox WHERE key = ?1 OR platform_id = ?1 LIMIT 20";
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query([name])?;
@@ -144,7 +152,11 @@ impl Reader {
     }
 
     /// The story of one input. Where it was moved to, if it was.
-    fn tell(&self, place: &Place, story: &mut Vec<Trace>) -> Result<Option<Place>, Fault> {
+    fn tell(
+        &self,
+        place: &InboxPosition,
+        story: &mut Vec<Trace>,
+    ) -> Result<Option<InboxPosition>, StoreFault> {
         let (session, seq) = place;
         let sql = "SELECT seq, at, envelope, turn, began, message, settled, outcome, answers FROM tl_inbox
                    WHERE session = ?1 AND seq = ?2";
@@ -190,7 +202,7 @@ impl Reader {
             let before = input.trace.is_human() && input.at.plus(BACKLOG_AFTER) < baseline;
             let why = match self.is_halted(session)? {
                 true if before => {
-                    "it was written before this home was taken over, and is held until somebody writes there anew, \
+                    "it was written before this home was taken over, and is held until a person writes there anew, \
                      or `throughline resume`"
                 }
                 true => "the session is silenced until a person writes, or the operator lets it go on",
@@ -211,13 +223,13 @@ impl Reader {
     }
 
     /// When the first message of a turn was taken up.
-    fn turn_began(&self, session: &SessionId, turn: i64) -> Result<Option<i64>, Fault> {
+    fn turn_began(&self, session: &SessionId, turn: i64) -> Result<Option<i64>, StoreFault> {
         let sql = "SELECT began FROM tl_inbox WHERE session = ?1 AND seq = ?2 AND turn = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
         Ok(statement.query_row(params![session.as_str(), turn], |row| row.get(0)).optional()?.flatten())
     }
 
-    fn tell_steps(&self, session: &SessionId, turn: i64, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    fn tell_steps(&self, session: &SessionId, turn: i64, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         let mut statement = self.conn.prepare_cached(
             "SELECT at, number, step, model, input + cache_read + cache_write, output, calls, message, open IS NOT NULL,
                     cache_read FROM tl_step WHERE session = ?1 AND turn = ?2 ORDER BY number",
@@ -266,7 +278,7 @@ impl Reader {
     }
 
     /// Calls of a group that is still open, each as it stands.
-    fn open_calls(&self, session: &SessionId, number: i64) -> Result<Vec<CallStory>, Fault> {
+    fn open_calls(&self, session: &SessionId, number: i64) -> Result<Vec<CallStory>, StoreFault> {
         let sql = "SELECT open FROM tl_step WHERE session = ?1 AND number = ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
         let open: String = statement.query_row(params![session.as_str(), number], |row| row.get(0))?;
@@ -288,7 +300,12 @@ impl Reader {
     }
 
     /// Calls of a group that the transcript has, each with what came back.
-    fn closed_calls(&self, session: &SessionId, message: i64, count: i64) -> Result<Vec<CallStory>, Fault> {
+    fn closed_calls(
+        &self,
+        session: &SessionId,
+        message: i64,
+        count: i64,
+    ) -> Result<Vec<CallStory>, StoreFault> {
         let Some(said) = self.message(message)? else { return Ok(Vec::new()) };
         let mut results = Vec::new();
         for id in self.results_behind(session, message, count)? {
@@ -309,7 +326,7 @@ impl Reader {
     }
 
     /// Tool results that stand right behind this row, or stood there before a summary stood for them.
-    fn results_behind(&self, session: &SessionId, message: i64, count: i64) -> Result<Vec<i64>, Fault> {
+    fn results_behind(&self, session: &SessionId, message: i64, count: i64) -> Result<Vec<i64>, StoreFault> {
         let (below, above) = names_of(session.as_str());
         let sql = "SELECT m.id FROM messages m LEFT JOIN tl_place p ON p.id = m.id
                    WHERE (m.session_id = ?1 OR (m.session_id > ?4 AND m.session_id < ?5)) AND m.role = 'tool'
@@ -321,13 +338,13 @@ impl Reader {
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn is_halted(&self, session: &SessionId) -> Result<bool, Fault> {
+    fn is_halted(&self, session: &SessionId) -> Result<bool, StoreFault> {
         let sql = "SELECT 1 FROM tl_session WHERE id = ?1 AND halted = 1";
         Ok(self.conn.prepare_cached(sql)?.exists([session.as_str()])?)
     }
 
     /// The notice that a chain of agents was cut is written once for the whole chain.
-    fn tell_cut(&self, input: &Input, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    fn tell_cut(&self, input: &Input, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), StoreFault> {
         if input.trace.is_human() {
             return Ok(());
         }
@@ -353,7 +370,7 @@ impl Reader {
         turn: i64,
         seq: Seq,
         story: &mut Vec<Trace>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql = "SELECT key, state, attempts, marked, created, updated, platform_id, error, destination FROM tl_outbox
                    WHERE key >= ?1 AND key < ?1 || '0' AND (key = ?1 OR substr(key, length(?1) + 1, 1) IN ('/', '+'))";
         for number in BTreeSet::from([turn, seq.0 as i64]) {
@@ -396,7 +413,7 @@ impl Reader {
         from: i64,
         to: i64,
         story: &mut Vec<Trace>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let sql = "SELECT at, name, detail FROM tl_event WHERE session = ?1 AND at BETWEEN ?2 AND ?3
                    ORDER BY id LIMIT ?4";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -415,7 +432,11 @@ impl Reader {
         Ok(())
     }
 
-    pub(crate) fn tell_handing_over(&self, session: &SessionId, story: &mut Vec<Trace>) -> Result<(), Fault> {
+    pub(crate) fn tell_handing_over(
+        &self,
+        session: &SessionId,
+        story: &mut Vec<Trace>,
+    ) -> Result<(), StoreFault> {
         let sql = "SELECT at, name, detail FROM tl_event WHERE session = ?1
                    AND (name GLOB 'finalisation_*' OR name = 'session_expired') ORDER BY id LIMIT ?2";
         let mut statement = self.conn.prepare_cached(sql)?;
@@ -457,55 +478,6 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-/// By their times, and what is said about the end at the end. A clock that was set back says nothing about the order of
-/// what was stored under both: then nothing is told before what led to it.
-fn in_order(story: Vec<Trace>) -> Vec<Trace> {
-    let mut timed: Vec<(Time, Trace)> = Vec::with_capacity(story.len());
-    for message in story.chunk_by(|_, next| next.name != "received") {
-        timed.extend(times(message).into_iter().zip(message.iter().cloned()));
-    }
-    timed.sort_by_key(|(time, trace)| (*time, trace.name == "late"));
-    timed.into_iter().map(|(_, trace)| trace).collect()
-}
-
-/// When each of these happened at the earliest, by what is told of one message as [`Reader::tell`] tells it.
-fn times(message: &[Trace]) -> Vec<Time> {
-    let is_end = |trace: &Trace| matches!(trace.name.as_str(), "answered" | "failed" | "done" | "moved");
-    let is_step = |trace: &Trace| matches!(trace.name.as_str(), "answered_by_model" | "call");
-    let named = |name: &str| message.iter().find(|trace| trace.name == name).map(|trace| trace.at);
-    let received = named("received").unwrap_or_default();
-    let (began, joined) = (named("turn_began"), named("joined_turn"));
-    let taken = began.or(joined).unwrap_or(received).max(received);
-    let last_step =
-        message.iter().filter(|trace| is_step(trace)).map(|trace| trace.at).max().unwrap_or(taken);
-    let was_set_back = message.iter().any(|trace| match trace.name.as_str() {
-        "turn_began" | "joined_turn" => trace.at < received,
-        _ if is_end(trace) => trace.at < began.or(joined).unwrap_or(received),
-        _ => is_step(trace) && began.is_some_and(|began| trace.at < began),
-    });
-    let (mut step, mut written) = (taken, received);
-    let mut times: Vec<Time> = Vec::with_capacity(message.len());
-    for trace in message {
-        times.push(match trace.name.as_str() {
-            "queued" | "waiting" => trace.at.max(received),
-            "turn_began" | "joined_turn" => taken,
-            "reply_written" => {
-                written = if was_set_back { trace.at.max(step) } else { trace.at };
-                written
-            }
-            name if name.starts_with("reply_") => trace.at.max(written),
-            _ if was_set_back && is_end(trace) => trace.at.max(taken).max(last_step),
-            _ if was_set_back && is_step(trace) => {
-                step = trace.at.max(step);
-                step
-            }
-            "late" => times.iter().copied().max().unwrap_or_default().max(trace.at),
-            _ => trace.at,
-        });
-    }
-    times
 }
 
 fn received(input: &Input) -> String {
@@ -555,63 +527,5 @@ fn ended(outcome: &Outcome) -> (&'static str, String) {
         Outcome::Failed(turn, failure) => ("failed", format!("turn {turn}: {}", failure.message)),
         Outcome::Done { said, .. } => ("done", said.clone()),
         Outcome::Moved { session, seq } => ("moved", format!("to number {seq} of session {session}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(names: &[(&str, i64)]) -> Vec<String> {
-        let session: SessionId = "s".parse().expect("a plain id");
-        let trace = |(name, at): &(&str, i64)| Trace {
-            at: Time(*at),
-            session: session.clone(),
-            name: (*name).to_owned(),
-            detail: String::new(),
-        };
-        in_order(names.iter().map(trace).collect()).into_iter().map(|trace| trace.name).collect()
-    }
-
-    #[test]
-    fn p30_nothing_is_told_before_what_led_to_it_although_the_clock_was_set_back() {
-        let story = [
-            ("received", 100),
-            ("queued", 100),
-            ("turn_began", 103),
-            ("answered", 9),
-            ("answered_by_model", 105),
-            ("call", 105),
-            ("answered_by_model", 9),
-            ("reply_written", 9),
-            ("reply_delivered", 11),
-            ("late", 11),
-        ];
-        let expected = [
-            "received",
-            "queued",
-            "turn_began",
-            "answered",
-            "answered_by_model",
-            "call",
-            "answered_by_model",
-            "reply_written",
-            "reply_delivered",
-            "late",
-        ];
-        assert_eq!(told(&story), expected);
-    }
-
-    #[test]
-    fn p30_what_joined_a_turn_is_told_after_what_that_had_done_before() {
-        let story = [
-            ("received", 20),
-            ("joined_turn", 25),
-            ("answered", 40),
-            ("answered_by_model", 10),
-            ("answered_by_model", 40),
-        ];
-        let expected = ["answered_by_model", "received", "joined_turn", "answered", "answered_by_model"];
-        assert_eq!(told(&story), expected);
     }
 }

@@ -1,8 +1,8 @@
 //! Rows of the transcript, the steps that led to them, and Hermes' counts of both.
 
 use crate::envelope;
-use crate::fault::Fault;
-use crate::write::{Change, Scribe};
+use crate::fault::StoreFault;
+use crate::write::{CommitWriter, SessionChange};
 use rusqlite::{Connection, ToSql, params};
 use throughline_core::message::{Body, Message};
 use throughline_core::session::Act;
@@ -17,7 +17,7 @@ pub(crate) const STRIDE: i64 = 2;
 pub(crate) struct NextRow(Option<i64>);
 
 impl NextRow {
-    pub(crate) fn last(&mut self, conn: &Connection) -> Result<i64, Fault> {
+    pub(crate) fn last(&mut self, conn: &Connection) -> Result<i64, StoreFault> {
         let last = match self.0 {
             Some(last) => last,
             None => conn
@@ -31,15 +31,19 @@ impl NextRow {
         Ok(last)
     }
 
-    pub(crate) fn take(&mut self, conn: &Connection) -> Result<i64, Fault> {
+    pub(crate) fn take(&mut self, conn: &Connection) -> Result<i64, StoreFault> {
         let next = self.last(conn)? + STRIDE;
         self.0 = Some(next);
         Ok(next)
     }
 }
 
-impl Scribe<'_> {
-    pub(crate) fn append(&mut self, change: &mut Change<'_>, message: &Message) -> Result<i64, Fault> {
+impl CommitWriter<'_> {
+    pub(crate) fn append(
+        &mut self,
+        change: &mut SessionChange<'_>,
+        message: &Message,
+    ) -> Result<i64, StoreFault> {
         let id = self.rows.take(self.conn)?;
         self.insert_row(id, change.id(), message)?;
         self.effects.rows.push(id);
@@ -64,7 +68,7 @@ impl Scribe<'_> {
         Ok(id)
     }
 
-    pub(crate) fn insert_row(&self, id: i64, session: &str, message: &Message) -> Result<(), Fault> {
+    pub(crate) fn insert_row(&self, id: i64, session: &str, message: &Message) -> Result<(), StoreFault> {
         let row = row::encode(message);
         let observed = i64::from(row.observed);
         let mut values: Vec<&dyn ToSql> = vec![
@@ -97,10 +101,10 @@ impl Scribe<'_> {
 
     pub(crate) fn step<'b>(
         &mut self,
-        change: &mut Change<'b>,
+        change: &mut SessionChange<'b>,
         step: &'b Step,
         row: Option<i64>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         change.steps += 1;
         change.asked += 1;
         change.model = Some(step.model.as_str()).filter(|model| !model.is_empty());
@@ -140,13 +144,13 @@ impl Scribe<'_> {
     }
 
     /// The group is in the transcript now, and nowhere else.
-    pub(crate) fn close_group(&mut self, change: &Change<'_>, row: i64) -> Result<(), Fault> {
+    pub(crate) fn close_group(&mut self, change: &SessionChange<'_>, row: i64) -> Result<(), StoreFault> {
         let sql = "UPDATE tl_step SET message = ?3, open = NULL WHERE session = ?1 AND number = ?2";
         self.conn.prepare_cached(sql)?.execute(params![change.id(), change.steps, row])?;
         self.forget_calls(change)
     }
 
-    pub(crate) fn abandon_group(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn abandon_group(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         let sql = "UPDATE tl_step SET open = NULL WHERE session = ?1 AND number = ?2 AND open IS NOT NULL";
         match self.conn.prepare_cached(sql)?.execute(params![change.id(), change.steps])? {
             0 => Ok(()),
@@ -155,7 +159,7 @@ impl Scribe<'_> {
     }
 
     /// What Hermes counts per session and per model, in its own way.
-    pub(crate) fn count(&mut self, change: &Change<'_>) -> Result<(), Fault> {
+    pub(crate) fn count(&mut self, change: &SessionChange<'_>) -> Result<(), StoreFault> {
         if change.messages == 0 && change.asked == 0 {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use throughline_core::Message;
 use throughline_core::message::Body;
 use throughline_core::port::{Read, SessionFilter, SessionSummary, SnapshotSummary};
 use throughline_hermes::row::message_to_json;
-use throughline_store::Reader;
+use throughline_store::StoreReader;
 
 /// Write out a session with everything that is stored of it
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,7 @@ enum Subject {
 }
 
 impl Export {
-    pub fn run(self, store: &Reader, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    pub fn run(self, store: &StoreReader, page: &Page, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         let subject = match self.session.as_deref().or(self.named.as_deref()) {
             Some(name) if owner_of(name).is_some() => {
                 Subject::Snapshot(find_snapshot(store, name)?.summary.name)
@@ -139,7 +139,12 @@ impl Sheet<'_> {
         }
     }
 
-    fn session(&mut self, store: &Reader, summary: &SessionSummary, with_snapshots: bool) -> io::Result<()> {
+    fn session(
+        &mut self,
+        store: &StoreReader,
+        summary: &SessionSummary,
+        with_snapshots: bool,
+    ) -> io::Result<()> {
         let heading = one_line(about(summary));
         let facts = facts(summary, self.page);
         match self.format {
@@ -188,7 +193,7 @@ impl Sheet<'_> {
         }
     }
 
-    fn snapshot(&mut self, store: &Reader, name: &str) -> io::Result<()> {
+    fn snapshot(&mut self, store: &StoreReader, name: &str) -> io::Result<()> {
         let Some(snapshot) = store.snapshot(name).map_err(io::Error::other)? else { return Ok(()) };
         let facts = snapshots::facts(&snapshot.summary, snapshot.rows.len(), self.page);
         self.snapshot_heading(&snapshot.summary, &facts)?;

@@ -14,11 +14,11 @@ use throughline_core::prompt::{Digest, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{SessionId, Time};
-use throughline_store::{Reader, Writer};
+use throughline_store::{StoreReader, StoreWriter};
 
 pub struct Home {
     directory: TempDir,
-    writer: Writer,
+    writer: StoreWriter,
     now: Time,
     sessions: BTreeMap<String, Session>,
 }
@@ -40,7 +40,7 @@ impl Home {
         home
     }
 
-    pub fn reader(&self) -> Reader {
+    pub fn reader(&self) -> StoreReader {
         throughline_store::Home::at(self.directory.path()).reader().unwrap()
     }
 

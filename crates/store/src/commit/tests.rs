@@ -10,7 +10,7 @@ use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 
-fn writer(directory: &TempDir) -> Writer {
+fn writer(directory: &TempDir) -> StoreWriter {
     let home = Home { filesystem: FileSystem::Trusted, ..Home::at(directory.path()) };
     home.writer(Time(0)).unwrap()
 }
@@ -19,11 +19,11 @@ fn note(detail: &str) -> Commit {
     Commit::Note { session: None, name: "noted", detail: detail.to_owned(), at: Time(1) }
 }
 
-fn noted(writer: &Writer) -> u64 {
+fn noted(writer: &StoreWriter) -> u64 {
     writer.reader().counts().unwrap().iter().map(|(_, count)| count).sum()
 }
 
-fn set(writer: &Writer, pragma: &str) {
+fn set(writer: &StoreWriter, pragma: &str) {
     writer.reader.conn.query_row(&format!("PRAGMA {pragma}"), [], |_| Ok(())).optional_ok();
 }
 
@@ -113,7 +113,7 @@ fn a_close_leaves_the_index_to_the_next_start_when_it_is_told_to() {
     );
 }
 
-fn refused(writer: &mut Writer) -> String {
+fn refused(writer: &mut StoreWriter) -> String {
     match writer.commit(&[note("refused")]).remove(0) {
         Err(StoreError::Unwritable(why)) => why,
         other => panic!("{other:?}"),
@@ -132,7 +132,7 @@ fn p7_nothing_is_acknowledged_that_went_to_a_deleted_database() {
     let why = refused(&mut writer);
     let path = directory.path().join("state.db").display().to_string();
     assert!(why.contains(&path) && why.contains("deleted") && why.contains("backup"), "{why}");
-    // Also where nobody writes, and when another file has its name.
+    // Also where nothing is written, and when another file has its name.
     assert!(matches!(writer.tend(Time(1)), Err(StoreError::Unwritable(_))));
     let other = tempfile::tempdir().unwrap();
     drop(self::writer(&other));
@@ -140,7 +140,7 @@ fn p7_nothing_is_acknowledged_that_went_to_a_deleted_database() {
     let why = refused(&mut writer);
     assert!(why.contains("replaced"), "{why}");
     assert!(matches!(writer.close(Time(1)), Err(StoreError::Unwritable(_))));
-    // What is there now is left alone by whoever lets go.
+    // What is there now is left alone by the writer that lets go.
     drop(writer);
     let fresh = self::writer(&directory);
     assert_eq!(noted(&fresh), 0);
@@ -184,7 +184,7 @@ fn p7_what_is_deleted_during_a_commit_is_not_acknowledged_and_nothing_more_is_wr
     refused(&mut writer);
     writer.reader.conn.commit_hook(None::<fn() -> bool>).unwrap();
     std::fs::rename(&away, &path).unwrap();
-    // Whether it stands is not known to whoever asked: who tries again must not have it twice.
+    // Whether it stands is unknown to the caller: one that tries again must not have it twice.
     refused(&mut writer);
     drop(writer);
     assert!(self::writer(&directory).commit(&[note("after")])[0].is_ok());
@@ -199,7 +199,7 @@ fn p7_what_a_deleted_log_held_is_in_the_database() {
     std::fs::remove_file(directory.path().join("state.db-wal")).unwrap();
     let why = refused(&mut writer);
     assert!(why.contains("state.db-wal"), "{why}");
-    // As it is after a kill: nobody closes anything.
+    // As it is after a kill: nothing was closed.
     let copy = tempfile::tempdir().unwrap();
     std::fs::copy(directory.path().join("state.db"), copy.path().join("state.db")).unwrap();
     assert_eq!(noted(&self::writer(&copy)), 1);
@@ -245,7 +245,7 @@ thread_local! {
 }
 
 /// What a commit costs is what it asks of SQLite.
-fn statements(writer: &mut Writer, state: &mut Session, event: Event, first: Vec<Act>) -> usize {
+fn statements(writer: &mut StoreWriter, state: &mut Session, event: Event, first: Vec<Act>) -> usize {
     let (next, acts) = state.step(event, Time(2), &Rules::default());
     let acts = first.into_iter().chain(acts).collect();
     let commit =

@@ -1,14 +1,14 @@
 //! One conversation under its first id again.
 //!
 //! The view becomes what its last part showed; every other part becomes a snapshot, in order of time. Rows keep
-//! their numbers, so whatever refers to a message still finds it, and the search index stays as it is.
+//! their numbers, so all that refers to a message still finds it, and the search index stays as it is.
 
 use super::references::COUNTS;
 use super::route::Chats;
-use super::tree::{Kept, Part, Why};
+use super::tree::{KeptPart, KeptReason, TreePart};
 use super::{Look, Mended, counted};
 use crate::envelope;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::snapshot::{names_of, weigh};
 use crate::write::note;
 use rusqlite::{OptionalExtension, params};
@@ -21,9 +21,10 @@ use throughline_core::time::Time;
 const ACCIDENTAL: [&str; 4] = ["compression", "orphaned_compression", "agent_close", "ws_orphan_reap"];
 
 impl Look<'_> {
-    pub(super) fn collapse(&self, root: &str) -> Result<Mended, Fault> {
+    pub(super) fn collapse(&self, root: &str) -> Result<Mended, StoreFault> {
         let Some(tree) = self.tree(root)? else { return Ok(Mended::Unneeded) };
-        if tree.end_reason.as_deref() != Some("compression") || tree.children.iter().all(Part::is_orphan) {
+        if tree.end_reason.as_deref() != Some("compression") || tree.children.iter().all(TreePart::is_orphan)
+        {
             return Ok(Mended::Unneeded);
         }
         let parts = tree.all();
@@ -45,7 +46,7 @@ impl Look<'_> {
         for part in parts.iter().skip(1) {
             self.rename_references(&part.id, root)?;
         }
-        // What the other parts said counts as foreign to whoever owns it.
+        // What the other parts said counts as foreign to its owner.
         let said: usize = parts.iter().map(|part| part.rows.len()).sum();
         let sql = "UPDATE tl_session SET adopted = adopted + ?2 WHERE id = ?1";
         conn.prepare_cached(sql)?.execute(params![root, said as i64])?;
@@ -63,7 +64,7 @@ impl Look<'_> {
             self.lead_in_tables(Chats::All, &part.id, root)?;
             self.dissolve(&part.id, root)?;
         }
-        let undecided = settled.kept.iter().filter(|kept| kept.why == Why::Undecided).count();
+        let undecided = settled.kept.iter().filter(|kept| kept.why == KeptReason::Undecided).count();
         let ids: Vec<&str> = parts.iter().skip(1).map(|part| part.id.as_str()).collect();
         note(conn, Some(root), "conversation_mended", &ids.join(" "), self.now)?;
         let undecided = match undecided {
@@ -78,7 +79,7 @@ impl Look<'_> {
     }
 
     /// A name and a view for each, later each time, and told apart from what is there.
-    fn name_snapshots(&self, root: &str, kept: &[Kept]) -> Result<Vec<(String, i64)>, Fault> {
+    fn name_snapshots(&self, root: &str, kept: &[KeptPart]) -> Result<Vec<(String, i64)>, StoreFault> {
         let mut named = Vec::new();
         let mut last = Time(0);
         for kept in kept {
@@ -89,8 +90,13 @@ impl Look<'_> {
         Ok(named)
     }
 
-    /// The first name from this time on that nobody has, and the view of the one before it.
-    pub(super) fn free_name(&self, root: &str, from: Time, at: &mut Time) -> Result<(String, i64), Fault> {
+    /// The first name from this time on that is free, and the view of the one before it.
+    pub(super) fn free_name(
+        &self,
+        root: &str,
+        from: Time,
+        at: &mut Time,
+    ) -> Result<(String, i64), StoreFault> {
         let conn = &self.reader.conn;
         let mut time = from;
         loop {
@@ -110,7 +116,7 @@ impl Look<'_> {
     }
 
     /// Rows leave the view, under a snapshot's name.
-    pub(super) fn set_aside(&self, root: &str, name: &str, rows: &[i64], at: f64) -> Result<(), Fault> {
+    pub(super) fn set_aside(&self, root: &str, name: &str, rows: &[i64], at: f64) -> Result<(), StoreFault> {
         if rows.is_empty() {
             return Ok(());
         }
@@ -132,18 +138,18 @@ impl Look<'_> {
         root: &str,
         name: &str,
         view: i64,
-        kept: &Kept,
+        kept: &KeptPart,
         tokens: u64,
         live: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreFault> {
         let was = match kept.why {
-            Why::Compressed => "went on under another id",
-            Why::Contained => "said nothing that was not said beside it",
-            Why::Joined => "is told after what was said beside it",
-            Why::Undecided => "ran beside what goes on; it could not be told which of the two does",
+            KeptReason::Compressed => "went on under another id",
+            KeptReason::Contained => "said nothing that was not said beside it",
+            KeptReason::Joined => "is told after what was said beside it",
+            KeptReason::Undecided => "ran beside what goes on; it could not be told which of the two does",
         };
         let remark = format!("It was {} and {was}.", kept.session);
-        self.record_snapshot(&Record {
+        self.record_snapshot(&SnapshotRecord {
             name,
             session: root,
             view,
@@ -156,7 +162,7 @@ impl Look<'_> {
         })
     }
 
-    pub(super) fn record_snapshot(&self, record: &Record<'_>) -> Result<(), Fault> {
+    pub(super) fn record_snapshot(&self, record: &SnapshotRecord<'_>) -> Result<(), StoreFault> {
         let last = record.rows.iter().copied().max().unwrap_or(0);
         let sql =
             "INSERT INTO tl_snapshot (name, session, view, operation, at, after, cut, upto, rows, summary,
@@ -180,7 +186,7 @@ impl Look<'_> {
     }
 
     /// The first part's row says what the last one's said: its prompt, its model, whether it is over.
-    fn become_one(&self, tree: &Part, tip: &str) -> Result<(), Fault> {
+    fn become_one(&self, tree: &TreePart, tip: &str) -> Result<(), StoreFault> {
         let conn = &self.reader.conn;
         let can = &self.reader.variants.can;
         let parts = tree.all();
@@ -225,7 +231,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn title_of(&self, parts: &[&Part], tip: &str) -> Result<Option<String>, Fault> {
+    fn title_of(&self, parts: &[&TreePart], tip: &str) -> Result<Option<String>, StoreFault> {
         let sql = "SELECT title FROM sessions WHERE id = ?1 AND title IS NOT NULL";
         let first = parts.first().map(|part| part.id.as_str());
         for id in first.into_iter().chain([tip]).chain(parts.iter().map(|part| part.id.as_str())) {
@@ -238,7 +244,7 @@ impl Look<'_> {
     }
 
     /// Whether a chat leads to it that was not handed over.
-    fn leads_to_live(&self, parts: &[&Part]) -> Result<bool, Fault> {
+    fn leads_to_live(&self, parts: &[&TreePart]) -> Result<bool, StoreFault> {
         let entries = self.all_entries()?;
         Ok(entries
             .values()
@@ -247,7 +253,7 @@ impl Look<'_> {
 }
 
 /// A snapshot that a repair leaves.
-pub(super) struct Record<'a> {
+pub(super) struct SnapshotRecord<'a> {
     pub name: &'a str,
     pub session: &'a str,
     pub view: i64,

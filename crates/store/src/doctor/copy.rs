@@ -1,6 +1,6 @@
 //! A copy of a home's database, whole and verified, and the way back.
 //!
-//! Both ways are SQLite's own: a copy is one state of the database whatever is written meanwhile, and what is
+//! Both ways are SQLite's own: a copy is one state of the database, also while others write, and what is
 //! put back takes the place of everything in one transaction.
 
 use crate::open::{Home, OpenError};
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::Watch;
 
-/// So many at a time, so that whoever watches sees it go on.
+/// So many at a time, so that the watcher sees it go on.
 const PAGES: i32 = 2_000;
-/// Somebody writes at this moment: they take milliseconds.
+/// Another process writes at this moment: it takes milliseconds.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSES_MAX: usize = 500;
 

@@ -1,12 +1,12 @@
 //! `sessions.json`, as a repair changes it: only the entries it is about, whole or not at all.
 //!
 //! A file and a database cannot be written at once. So the repair's own transaction keeps the entries that the file is
-//! to have, and which file that is; it is written when all repairs are done, and by whoever opens the home next if that
-//! was not to be. A file that somebody else has written since stays.
+//! to have, and which file that is; it is written when all repairs are done, and if that
+//! failed, by the process that opens the home next. A file that another program has written since stays.
 
 use super::{Look, route};
 use crate::commit::transact;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use crate::open::Home;
 use crate::projection::{FILE, hex, replace};
 use rusqlite::{Connection, OptionalExtension};
@@ -24,27 +24,27 @@ const WANTED: &str = "sessions.json wanted";
 
 /// What becomes of an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Edit {
+pub(super) enum EntryEdit {
     Same,
     Changed(Map<String, Value>),
     Gone,
 }
 
 /// Given a chat and its entry.
-pub(super) type Editing = Box<dyn Fn(&str, &Map<String, Value>) -> Edit>;
+pub(super) type Editing = Box<dyn Fn(&str, &Map<String, Value>) -> EntryEdit>;
 
 /// What becomes of which chat's entry; None: it goes.
 pub(super) type Edits = Vec<(String, Option<Map<String, Value>>)>;
 
 /// The file as a run of repairs finds it and changes it.
-pub(super) struct Sheet {
+pub(super) struct SessionsFile {
     hash: String,
-    /// Whether anybody is led by it, see [`counts`].
+    /// Whether a chat is led by it, see [`counts`].
     pub counts: bool,
     entries: Map<String, Value>,
 }
 
-impl Sheet {
+impl SessionsFile {
     /// None: there is no file, or none that can be read. It is left as it is then.
     pub fn of(home: &Home, conn: &Connection) -> Option<Self> {
         let text = fs::read_to_string(directory(home)?.join(FILE)).ok()?;
@@ -59,9 +59,9 @@ impl Sheet {
         for (chat, entry) in self.entries.iter().filter(|(chat, _)| !chat.starts_with('_')) {
             let Value::Object(entry) = entry else { continue };
             match editing(chat, entry) {
-                Edit::Same => {}
-                Edit::Changed(entry) => edits.push((chat.clone(), Some(entry))),
-                Edit::Gone => edits.push((chat.clone(), None)),
+                EntryEdit::Same => {}
+                EntryEdit::Changed(entry) => edits.push((chat.clone(), Some(entry))),
+                EntryEdit::Gone => edits.push((chat.clone(), None)),
             }
         }
         edits
@@ -76,7 +76,7 @@ impl Sheet {
     }
 
     /// Within the repair's transaction.
-    pub fn want(&self, conn: &Connection, edits: &Edits) -> Result<(), Fault> {
+    pub fn want(&self, conn: &Connection, edits: &Edits) -> Result<(), StoreFault> {
         let sql = "INSERT INTO tl_meta (key, value) VALUES (?1, ?2)
                    ON CONFLICT(key) DO UPDATE SET value = excluded.value";
         let mut statement = conn.prepare_cached(sql)?;
@@ -90,7 +90,7 @@ impl Sheet {
 }
 
 /// Whether the file of this hash says where chats lead: unless the home is ours and we wrote it, and so know better.
-fn counts(conn: &Connection, hash: &str) -> Result<bool, Fault> {
+fn counts(conn: &Connection, hash: &str) -> Result<bool, StoreFault> {
     if !route::is_ours(conn)? {
         return Ok(true);
     }
@@ -122,19 +122,19 @@ fn apply(entries: &mut Map<String, Value>, edits: Edits) {
 impl Look<'_> {
     /// The text of the file, where this home keeps one: as it is to be, if a repair was cut short before it.
     /// Malformed: it is there, and no text.
-    pub(super) fn sessions_file(&self) -> Result<Option<String>, Fault> {
+    pub(super) fn sessions_file(&self) -> Result<Option<String>, StoreFault> {
         let Some(directory) = directory(self.home) else { return Ok(None) };
         let text = match fs::read_to_string(directory.join(FILE)) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Fault::Malformed(format!("{FILE} cannot be read: {error}"))),
+            Err(error) => return Err(StoreFault::Malformed(format!("{FILE} cannot be read: {error}"))),
         };
         let edited = wanted(&self.reader.conn)?.and_then(|wanted| wanted.edited(&text));
         Ok(Some(edited.unwrap_or(text)))
     }
 
-    /// The same, if anybody is led by it.
-    pub(super) fn leading_file(&self) -> Result<Option<String>, Fault> {
+    /// The same, if a chat is led by it.
+    pub(super) fn leading_file(&self) -> Result<Option<String>, StoreFault> {
         let bytes = directory(self.home).and_then(|directory| fs::read(directory.join(FILE)).ok());
         match bytes {
             Some(bytes) if counts(&self.reader.conn, &hex(&bytes))? => self.sessions_file(),
@@ -143,13 +143,13 @@ impl Look<'_> {
     }
 }
 
-struct Wanted {
+struct WantedFile {
     replaces: String,
     edits: Edits,
 }
 
-impl Wanted {
-    /// None: somebody else has written the file since.
+impl WantedFile {
+    /// None: another program has written the file since.
     fn edited(self, text: &str) -> Option<String> {
         if hex(text.as_bytes()) != self.replaces {
             return None;
@@ -160,7 +160,7 @@ impl Wanted {
     }
 }
 
-fn wanted(conn: &Connection) -> Result<Option<Wanted>, Fault> {
+fn wanted(conn: &Connection) -> Result<Option<WantedFile>, StoreFault> {
     let sql = "SELECT value FROM tl_meta WHERE key = ?1";
     let hash: Option<String> = conn.prepare_cached(sql)?.query_row([WANTED], |row| row.get(0)).optional()?;
     let Some(replaces) = hash else { return Ok(None) };
@@ -175,14 +175,14 @@ fn wanted(conn: &Connection) -> Result<Option<Wanted>, Fault> {
             Ok(entry) => edits.push((chat, Some(entry))),
             Err(_) if value.is_empty() => edits.push((chat, None)),
             Err(_) => {
-                return Err(Fault::Malformed(format!("what {FILE} is to say of {chat} cannot be read")));
+                return Err(StoreFault::Malformed(format!("what {FILE} is to say of {chat} cannot be read")));
             }
         }
     }
-    Ok(Some(Wanted { replaces, edits }))
+    Ok(Some(WantedFile { replaces, edits }))
 }
 
-/// The entries that are wanted: the key, a space, and whatever begins so.
+/// The entries that are wanted: the key, a space, and all that begins so.
 const ENTRIES: &str = "key > ?1 || ' ' AND key < ?1 || '!'";
 
 fn directory(home: &Home) -> Option<&Path> {
@@ -192,8 +192,8 @@ fn directory(home: &Home) -> Option<&Path> {
     }
 }
 
-/// The file gets the text that a repair wants it to have. Only for whoever owns the home.
-pub(crate) fn finish_file(conn: &Connection, home: &Home) -> Result<(), Fault> {
+/// The file gets the text that a repair wants it to have. Only for the owner of the home.
+pub(crate) fn finish_file(conn: &Connection, home: &Home) -> Result<(), StoreFault> {
     let (Some(wanted), Some(directory)) = (wanted(conn)?, directory(home)) else { return Ok(()) };
     let there = fs::read_to_string(directory.join(FILE)).unwrap_or_default();
     if let Some(text) = wanted.edited(&there) {

@@ -5,12 +5,12 @@
 //! of the conversation does is a gap. Only plain words of people and of the agent are compared: results of tools,
 //! pictures and summaries are written in different forms in different places.
 
-use super::collapse::Record;
-use super::{Finding, Kind, Look, Mended, Remedy, Transcript, Watch, counted};
-use crate::fault::Fault;
+use super::collapse::SnapshotRecord;
+use super::{Finding, FindingKind, Look, Mended, Remedy, Transcript, Watch, counted};
+use crate::fault::StoreFault;
 use crate::read::{session_id, text};
 use crate::transcript::NextRow;
-use crate::write::{News, Scribe};
+use crate::write::{CommitWriter, ForeignNews};
 use rusqlite::{OptionalExtension, params};
 use std::collections::HashMap;
 use throughline_core::Message;
@@ -26,7 +26,7 @@ impl Look<'_> {
         &self,
         transcripts: &mut dyn Iterator<Item = Transcript>,
         watch: Watch<'_>,
-    ) -> Result<Vec<Finding>, Fault> {
+    ) -> Result<Vec<Finding>, StoreFault> {
         let total = transcripts.size_hint().1.unwrap_or(0) as u64;
         let mut found = Vec::new();
         for (nth, transcript) in (0..).zip(transcripts) {
@@ -36,7 +36,7 @@ impl Look<'_> {
                 continue;
             }
             found.push(Finding {
-                kind: Kind::TranscriptGap,
+                kind: FindingKind::TranscriptGap,
                 evidence: vec![format!(
                     "{} tells {} that no row of {owner} does",
                     transcript.file,
@@ -54,7 +54,10 @@ impl Look<'_> {
 
     /// The conversation that a file is about, and what it tells that is in no row of it. None: it is not ours to
     /// judge, because the user has deleted the session, or the database never had it.
-    fn missing<'t>(&self, transcript: &'t Transcript) -> Result<Option<(String, Vec<&'t Message>)>, Fault> {
+    fn missing<'t>(
+        &self,
+        transcript: &'t Transcript,
+    ) -> Result<Option<(String, Vec<&'t Message>)>, StoreFault> {
         let Some(owner) = self.owner_now(&transcript.session)? else { return Ok(None) };
         let said: Vec<(&Message, String)> =
             transcript.messages.iter().filter_map(|message| Some((message, words(message)?))).collect();
@@ -74,7 +77,7 @@ impl Look<'_> {
         Ok(Some((owner, missing)))
     }
 
-    fn owner_now(&self, session: &str) -> Result<Option<String>, Fault> {
+    fn owner_now(&self, session: &str) -> Result<Option<String>, StoreFault> {
         let conn = &self.reader.conn;
         if conn.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([session])? {
             return Ok(Some(session.to_owned()));
@@ -86,7 +89,7 @@ impl Look<'_> {
     }
 
     /// How often each thing was said in the conversation, under whichever of its ids.
-    fn told_by(&self, session: &str) -> Result<HashMap<String, usize>, Fault> {
+    fn told_by(&self, session: &str) -> Result<HashMap<String, usize>, StoreFault> {
         let mut known: HashMap<String, usize> = HashMap::new();
         let mut related = match session_id(session) {
             Ok(id) => self.reader.relatives(&id)?,
@@ -109,7 +112,7 @@ impl Look<'_> {
         &self,
         finding: &Finding,
         transcript: Option<&Transcript>,
-    ) -> Result<Mended, Fault> {
+    ) -> Result<Mended, StoreFault> {
         let Some(transcript) = transcript else {
             return Ok(Mended::Left("the file is gone".to_owned()));
         };
@@ -126,7 +129,8 @@ impl Look<'_> {
             let id = next.take(conn)?;
             let at = if message.at.0 > 0 { message.at } else { Time::from_seconds(began) };
             let mut ids = NextRow::default();
-            let scribe = Scribe::new(conn, &self.reader.variants, self.home, &mut ids, News::None);
+            let scribe =
+                CommitWriter::new(conn, &self.reader.variants, self.home, &mut ids, ForeignNews::None);
             scribe.insert_row(id, &owner, &Message { at, ..(*message).clone() })?;
             conn.prepare_cached("DELETE FROM tl_unindexed WHERE id = ?1")?.execute([id])?; // the triggers did it
             rows.push(id);
@@ -134,7 +138,7 @@ impl Look<'_> {
         let (name, view) = self.free_name(&owner, self.now, &mut Time(0))?;
         self.set_aside(&owner, &name, &rows, self.now.as_seconds())?;
         let remark = format!("Recovered from {}.", transcript.file);
-        self.record_snapshot(&Record {
+        self.record_snapshot(&SnapshotRecord {
             name: &name,
             session: &owner,
             view,

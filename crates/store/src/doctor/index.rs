@@ -1,11 +1,11 @@
 //! Whether every message can be found.
 
-use super::{Finding, Kind, Look, Mended, ROWS_MAX, Remedy, counted};
-use crate::fault::Fault;
+use super::{Finding, FindingKind, Look, Mended, ROWS_MAX, Remedy, counted};
+use crate::fault::StoreFault;
 use throughline_hermes::schema::INDEXED_TEXT;
 
 impl Look<'_> {
-    pub(super) fn index(&self) -> Result<Vec<Finding>, Fault> {
+    pub(super) fn index(&self) -> Result<Vec<Finding>, StoreFault> {
         let mut evidence = Vec::new();
         let mut rows = Vec::new();
         for table in self.reader.variants.indexes() {
@@ -25,29 +25,29 @@ impl Look<'_> {
         }
         let does = "what is missing is indexed, and what is not there is taken out; no message is touched";
         let remedy = Remedy::Repair(does.to_owned());
-        Ok(vec![Finding { kind: Kind::IndexOutOfStep, sessions: Vec::new(), rows, evidence, remedy }])
+        Ok(vec![Finding { kind: FindingKind::IndexOutOfStep, sessions: Vec::new(), rows, evidence, remedy }])
     }
 
-    fn absent(&self, table: &str) -> Result<Vec<i64>, Fault> {
+    fn absent(&self, table: &str) -> Result<Vec<i64>, StoreFault> {
         self.numbers(&format!(
             "SELECT m.id FROM messages m LEFT JOIN {table}_docsize d ON d.id = m.id
              WHERE d.id IS NULL AND m.id NOT IN (SELECT id FROM tl_unindexed)"
         ))
     }
 
-    fn surplus(&self, table: &str) -> Result<Vec<i64>, Fault> {
+    fn surplus(&self, table: &str) -> Result<Vec<i64>, StoreFault> {
         self.numbers(&format!(
             "SELECT d.id FROM {table}_docsize d LEFT JOIN messages m ON m.id = d.id WHERE m.id IS NULL"
         ))
     }
 
-    fn numbers(&self, sql: &str) -> Result<Vec<i64>, Fault> {
+    fn numbers(&self, sql: &str) -> Result<Vec<i64>, StoreFault> {
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let numbers = statement.query_map([], |row| row.get(0))?;
         Ok(numbers.collect::<rusqlite::Result<_>>()?)
     }
 
-    pub(super) fn put_in_step(&self) -> Result<Mended, Fault> {
+    pub(super) fn put_in_step(&self) -> Result<Mended, StoreFault> {
         let conn = &self.reader.conn;
         let mut count = 0;
         for table in self.reader.variants.indexes() {

@@ -1,15 +1,15 @@
 //! Conversations that compressions have split: chains, forks, and what was left over.
 
-use super::tree::{Part, Settled, Why};
-use super::{Finding, Kind, Look, Mended, Remedy, counted};
-use crate::fault::Fault;
+use super::tree::{KeptReason, SettledTree, TreePart};
+use super::{Finding, FindingKind, Look, Mended, Remedy, counted};
+use crate::fault::StoreFault;
 use rusqlite::params;
 
 /// How many parts of a chain are named in its evidence.
 const NAMED_MAX: usize = 12;
 
 impl Look<'_> {
-    pub(super) fn lineage(&self) -> Result<Vec<Finding>, Fault> {
+    pub(super) fn lineage(&self) -> Result<Vec<Finding>, StoreFault> {
         let mut found = Vec::new();
         for root in self.roots()? {
             let Some(tree) = self.tree(&root)? else { continue };
@@ -24,11 +24,11 @@ impl Look<'_> {
         Ok(found)
     }
 
-    fn orphans_in(&self, part: &Part, found: &mut Vec<Finding>) -> Result<(), Fault> {
+    fn orphans_in(&self, part: &TreePart, found: &mut Vec<Finding>) -> Result<(), StoreFault> {
         for child in &part.children {
             if child.is_orphan() && self.is_settled(child.started) && !self.is_in_books(&child.id)? {
                 found.push(Finding {
-                    kind: Kind::EmptyOrphan,
+                    kind: FindingKind::EmptyOrphan,
                     sessions: vec![child.id.clone(), part.id.clone()],
                     rows: Vec::new(),
                     evidence: vec![format!(
@@ -46,10 +46,10 @@ impl Look<'_> {
         Ok(())
     }
 
-    fn split(&self, tree: &Part) -> Result<Finding, Fault> {
+    fn split(&self, tree: &TreePart) -> Result<Finding, StoreFault> {
         let settled = tree.settle();
         let parts = tree.all();
-        let kind = if tree.is_forked() { Kind::ForkedSiblings } else { Kind::RotatedChain };
+        let kind = if tree.is_forked() { FindingKind::ForkedSiblings } else { FindingKind::RotatedChain };
         let messages: usize = parts.iter().map(|part| part.rows.len()).sum();
         let named: Vec<&str> = parts.iter().take(NAMED_MAX).map(|part| part.id.as_str()).collect();
         let more = parts.len().saturating_sub(NAMED_MAX);
@@ -68,10 +68,10 @@ impl Look<'_> {
         }
         evidence.extend(settled.kept.iter().filter_map(|kept| {
             let says = match kept.why {
-                Why::Compressed => return None,
-                Why::Contained => "says nothing that its sibling does not say; it is kept as a snapshot",
-                Why::Joined => "began when its sibling was over; it is told after it",
-                Why::Undecided => {
+                KeptReason::Compressed => return None,
+                KeptReason::Contained => "says nothing that its sibling does not say; it is kept as a snapshot",
+                KeptReason::Joined => "began when its sibling was over; it is told after it",
+                KeptReason::Undecided => {
                     "ran beside its sibling, and neither contains the other: it is kept as a snapshot, undecided"
                 }
             };
@@ -110,7 +110,7 @@ impl Look<'_> {
         })
     }
 
-    pub(super) fn in_books(&self, parts: &[&Part]) -> Result<usize, Fault> {
+    pub(super) fn in_books(&self, parts: &[&TreePart]) -> Result<usize, StoreFault> {
         let mut count = 0;
         for part in parts {
             count += usize::from(self.is_in_books(&part.id)?);
@@ -118,13 +118,13 @@ impl Look<'_> {
         Ok(count)
     }
 
-    pub(super) fn is_in_books(&self, session: &str) -> Result<bool, Fault> {
+    pub(super) fn is_in_books(&self, session: &str) -> Result<bool, StoreFault> {
         let sql = "SELECT 1 FROM tl_session WHERE id = ?1";
         Ok(self.reader.conn.prepare_cached(sql)?.exists([session])?)
     }
 
-    /// Hermes deletes a session with its messages; here there must be none, and nobody who came from it.
-    pub(super) fn remove_orphan(&self, finding: &Finding) -> Result<Mended, Fault> {
+    /// Hermes deletes a session with its messages; here there must be none, and no session that came from it.
+    pub(super) fn remove_orphan(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         let id = finding.subject();
         if self.is_in_books(id)? || self.routed_sessions()?.contains(id) {
             return Ok(Mended::Unneeded);
@@ -144,7 +144,7 @@ impl Look<'_> {
     }
 
     /// A conversation that a chat leads to goes on; any other one ended as it would by itself.
-    pub(super) fn reopen_dead_end(&self, id: &str) -> Result<Mended, Fault> {
+    pub(super) fn reopen_dead_end(&self, id: &str) -> Result<Mended, StoreFault> {
         let routed = self.routed_sessions()?.contains(id);
         let sql = match routed {
             true => {
@@ -161,7 +161,7 @@ impl Look<'_> {
     }
 }
 
-fn dead_end(tree: &Part) -> Finding {
+fn dead_end(tree: &TreePart) -> Finding {
     let does = match tree.is_routed {
         true => "it is opened again, so that its chat goes on in it",
         false => {
@@ -169,7 +169,7 @@ fn dead_end(tree: &Part) -> Finding {
         }
     };
     Finding {
-        kind: Kind::DeadEnd,
+        kind: FindingKind::DeadEnd,
         sessions: vec![tree.id.clone()],
         rows: Vec::new(),
         evidence: vec![format!(
@@ -181,8 +181,8 @@ fn dead_end(tree: &Part) -> Finding {
     }
 }
 
-fn sentence(tree: &Part, settled: &Settled) -> String {
-    let undecided = settled.kept.iter().filter(|kept| kept.why == Why::Undecided).count();
+fn sentence(tree: &TreePart, settled: &SettledTree) -> String {
+    let undecided = settled.kept.iter().filter(|kept| kept.why == KeptReason::Undecided).count();
     let undecided = match undecided {
         0 => String::new(),
         count => format!("; {} kept beside it, undecided", counted(count, "parallel part")),

@@ -1,8 +1,8 @@
-//! Whatever knew a session by an id that it no longer has.
+//! What refers to a session by an id that it no longer has.
 
 use super::Look;
-use super::tree::Part;
-use crate::fault::Fault;
+use super::tree::TreePart;
+use crate::fault::StoreFault;
 use crate::snapshot::names_of;
 use rusqlite::params;
 
@@ -36,7 +36,7 @@ pub(super) const COUNTS: [&str; 6] = [
 
 impl Look<'_> {
     /// Only one part of a conversation is in our books: then none of these can collide.
-    pub(super) fn rename_references(&self, from: &str, to: &str) -> Result<(), Fault> {
+    pub(super) fn rename_references(&self, from: &str, to: &str) -> Result<(), StoreFault> {
         let conn = &self.reader.conn;
         for table in OURS {
             let sql = format!("UPDATE {table} SET session = ?2 WHERE session = ?1");
@@ -57,7 +57,7 @@ impl Look<'_> {
     }
 
     /// Whether something of these is on its way to a memory provider: it may have arrived under the name it has.
-    pub(super) fn are_being_remembered(&self, parts: &[&Part]) -> Result<bool, Fault> {
+    pub(super) fn are_being_remembered(&self, parts: &[&TreePart]) -> Result<bool, StoreFault> {
         let sql = "SELECT 1 FROM tl_retention WHERE session = ?1 AND state IN (0, 1)";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         for part in parts {
@@ -68,7 +68,7 @@ impl Look<'_> {
         Ok(false)
     }
 
-    fn rename_snapshots(&self, from: &str, to: &str) -> Result<(), Fault> {
+    fn rename_snapshots(&self, from: &str, to: &str) -> Result<(), StoreFault> {
         let conn = &self.reader.conn;
         let (below, above) = names_of(from);
         let mut statement =
@@ -88,7 +88,7 @@ impl Look<'_> {
     }
 
     /// A part's row goes, once nothing refers to it; what came from it came from the whole.
-    pub(super) fn dissolve(&self, part: &str, root: &str) -> Result<(), Fault> {
+    pub(super) fn dissolve(&self, part: &str, root: &str) -> Result<(), StoreFault> {
         let conn = &self.reader.conn;
         let sql = "UPDATE sessions SET parent_session_id = ?2 WHERE parent_session_id = ?1 AND id <> ?2";
         conn.prepare_cached(sql)?.execute([part, root])?;
@@ -114,7 +114,7 @@ impl Look<'_> {
     }
 
     /// What a session cost is counted with another one's.
-    pub(super) fn move_usage(&self, from: &str, to: &str) -> Result<(), Fault> {
+    pub(super) fn move_usage(&self, from: &str, to: &str) -> Result<(), StoreFault> {
         let conn = &self.reader.conn;
         let task = if self.reader.variants.can.has_model_usage_task { ", task" } else { "" };
         let key = format!("model, billing_provider, billing_base_url, billing_mode{task}");

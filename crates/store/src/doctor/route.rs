@@ -4,9 +4,9 @@
 //! between leaves a chat that leads to a session that is over or was never begun. On a home that we have run
 //! on, our own routes are the truth; Hermes' copy of a route that we dropped stays as a trace, and is no damage.
 
-use super::file::{Edit, Editing};
-use super::{Finding, Kind, Look, Mended, Remedy, counted};
-use crate::fault::Fault;
+use super::file::{Editing, EntryEdit};
+use super::{Finding, FindingKind, Look, Mended, Remedy, counted};
+use crate::fault::StoreFault;
 use crate::read::{ACCIDENTAL_ENDS, text};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Map, Value};
@@ -32,11 +32,11 @@ pub(super) const LED: &str = "CREATE TEMP TABLE tl_led (scope, chat, session, PR
     WHERE json_valid(entry_json)";
 
 /// By chat.
-pub(super) type Entries = BTreeMap<String, Entry>;
+pub(super) type Entries = BTreeMap<String, RouteEntry>;
 
 /// One route.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct RouteEntry {
     pub chat: String,
     pub session: String,
     /// Where it is written.
@@ -51,7 +51,7 @@ pub(super) struct Entry {
     marked: Option<Time>,
 }
 
-impl Entry {
+impl RouteEntry {
     fn of(entry: &SessionEntry, place: &'static str) -> Self {
         Self {
             chat: entry.session_key.to_string(),
@@ -70,7 +70,7 @@ impl Entry {
 
 impl Look<'_> {
     /// Every route that counts, by chat.
-    pub(super) fn all_entries(&self) -> Result<&Entries, Fault> {
+    pub(super) fn all_entries(&self) -> Result<&Entries, StoreFault> {
         if let Some(known) = self.entries.get() {
             return Ok(known);
         }
@@ -79,8 +79,8 @@ impl Look<'_> {
     }
 
     /// Whether a chat that we know nothing of is led there when we start: not to a session that is over. What we have let
-    /// go of stays in Hermes' table, and leads nobody.
-    fn is_taken_over(&self, entry: &SessionEntry) -> Result<bool, Fault> {
+    /// go of stays in Hermes' table, and leads no chat.
+    fn is_taken_over(&self, entry: &SessionEntry) -> Result<bool, StoreFault> {
         let conn = &self.reader.conn;
         let known = "SELECT 1 FROM tl_route WHERE chat = ?1";
         let over = "SELECT 1 FROM sessions WHERE id = ?1 AND ended_at IS NOT NULL
@@ -89,43 +89,47 @@ impl Look<'_> {
             || !conn.prepare_cached(over)?.exists([entry.session_id.as_str()])?)
     }
 
-    /// The route of one chat as it is now, by the rules of [`Look::all_entries`]. `sheet`: what the file says of it, if
-    /// anybody is led by it.
-    pub(super) fn entry_of(&self, chat: &str, sheet: Option<&Value>) -> Result<Option<Entry>, Fault> {
+    /// The route of one chat as it is now, by the rules of [`Look::all_entries`]. `sessions_file`: what the file says of it, if
+    /// a chat is led by it.
+    pub(super) fn entry_of(
+        &self,
+        chat: &str,
+        sessions_file: Option<&Value>,
+    ) -> Result<Option<RouteEntry>, StoreFault> {
         let conn = &self.reader.conn;
         let is_ours = is_ours(conn)?;
-        let leads = |entry: &SessionEntry| Ok::<_, Fault>(!is_ours || self.is_taken_over(entry)?);
+        let leads = |entry: &SessionEntry| Ok::<_, StoreFault>(!is_ours || self.is_taken_over(entry)?);
         if self.reader.variants.can.has_gateway_routing {
             let sql = "SELECT entry_json FROM gateway_routing WHERE scope = ?1 AND session_key = ?2";
             let row = conn.prepare_cached(sql)?.query_row(params![self.home.scope, chat], |row| text(row, 0));
             if let Some(Ok(entry)) = row.optional()?.flatten().map(|text| entry_from_json(&text))
                 && leads(&entry)?
             {
-                return Ok(Some(Entry::of(&entry, "gateway_routing")));
+                return Ok(Some(RouteEntry::of(&entry, "gateway_routing")));
             }
         }
-        if let Some(Ok(entry)) = sheet.map(SessionEntry::from_json)
+        if let Some(Ok(entry)) = sessions_file.map(SessionEntry::from_json)
             && leads(&entry)?
         {
-            return Ok(Some(Entry::of(&entry, "sessions.json")));
+            return Ok(Some(RouteEntry::of(&entry, "sessions.json")));
         }
         let sql = "SELECT entry FROM tl_route WHERE chat = ?1";
         let row = conn.prepare_cached(sql)?.query_row([chat], |row| row.get::<_, String>(0)).optional()?;
         let entry = row.and_then(|text| entry_from_json(&text).ok());
-        Ok(entry.map(|entry| Entry::of(&entry, "our routes")))
+        Ok(entry.map(|entry| RouteEntry::of(&entry, "our routes")))
     }
 
-    fn read_entries(&self) -> Result<Entries, Fault> {
+    fn read_entries(&self) -> Result<Entries, StoreFault> {
         let conn = &self.reader.conn;
         let mut found = BTreeMap::new();
         let is_ours = is_ours(conn)?;
-        let leads = |entry: &SessionEntry| Ok::<_, Fault>(!is_ours || self.is_taken_over(entry)?);
+        let leads = |entry: &SessionEntry| Ok::<_, StoreFault>(!is_ours || self.is_taken_over(entry)?);
         // As we wrote it, or as Hermes changed it since: what a start of ours would take over.
         if let Some(text) = self.leading_file().unwrap_or_default() {
             let index = Index::parse(&text).unwrap_or_default(); // told on its own, see `unreadable_file`
             for (chat, entry) in &index.entries {
                 if leads(entry)? {
-                    found.insert(chat.to_string(), Entry::of(entry, "sessions.json"));
+                    found.insert(chat.to_string(), RouteEntry::of(entry, "sessions.json"));
                 }
             }
         }
@@ -138,21 +142,23 @@ impl Look<'_> {
                 if !leads(&entry)? {
                     continue;
                 }
-                found.insert(entry.session_key.to_string(), Entry::of(&entry, "gateway_routing"));
+                found.insert(entry.session_key.to_string(), RouteEntry::of(&entry, "gateway_routing"));
             }
         }
         let mut statement = conn.prepare_cached("SELECT entry FROM tl_route")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let Ok(entry) = entry_from_json(&row.get::<_, String>(0)?) else { continue };
-            found.entry(entry.session_key.to_string()).or_insert_with(|| Entry::of(&entry, "our routes"));
+            found
+                .entry(entry.session_key.to_string())
+                .or_insert_with(|| RouteEntry::of(&entry, "our routes"));
         }
         Ok(found)
     }
 
-    pub(super) fn routes(&self) -> Result<Vec<Finding>, Fault> {
-        let mut ended: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
-        let mut missing: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+    pub(super) fn routes(&self) -> Result<Vec<Finding>, StoreFault> {
+        let mut ended: BTreeMap<String, Vec<RouteEntry>> = BTreeMap::new();
+        let mut missing: BTreeMap<String, Vec<RouteEntry>> = BTreeMap::new();
         let mut found = Vec::new();
         for entry in self.all_entries()?.values() {
             let sql = "SELECT ended_at IS NOT NULL, end_reason FROM sessions WHERE id = ?1";
@@ -175,25 +181,25 @@ impl Look<'_> {
             }
         }
         for (session, entries) in ended {
-            found.push(self.misled(Kind::RouteToEnded, &session, &entries)?);
+            found.push(self.misled(FindingKind::RouteToEnded, &session, &entries)?);
         }
         for (session, entries) in missing {
-            found.push(self.misled(Kind::RouteToMissing, &session, &entries)?);
+            found.push(self.misled(FindingKind::RouteToMissing, &session, &entries)?);
         }
         found.extend(self.two_live()?);
         found.extend(self.unreadable_file()?);
         Ok(found)
     }
 
-    /// Of a file that cannot be read nobody can tell where its chats lead: that is not the same as nothing wrong.
-    fn unreadable_file(&self) -> Result<Option<Finding>, Fault> {
+    /// Where the chats of an unreadable file lead is unknown: that is not the same as nothing wrong.
+    fn unreadable_file(&self) -> Result<Option<Finding>, StoreFault> {
         let why = match self.sessions_file() {
             Ok(None) => return Ok(None),
             Ok(Some(text)) => match Index::parse(&text) {
                 Ok(_) => return Ok(None),
                 Err(error) => error.to_string(),
             },
-            Err(Fault::Malformed(why)) => why,
+            Err(StoreFault::Malformed(why)) => why,
             Err(error) => return Err(error),
         };
         let advice = match self.reader.variants.can.has_gateway_routing {
@@ -204,7 +210,7 @@ impl Look<'_> {
             }
         };
         Ok(Some(Finding {
-            kind: Kind::UnreadableRoutes,
+            kind: FindingKind::UnreadableRoutes,
             sessions: vec!["sessions/sessions.json".to_owned()],
             rows: Vec::new(),
             evidence: vec![why],
@@ -212,7 +218,12 @@ impl Look<'_> {
         }))
     }
 
-    fn misled(&self, kind: Kind, session: &str, entries: &[Entry]) -> Result<Finding, Fault> {
+    fn misled(
+        &self,
+        kind: FindingKind,
+        session: &str,
+        entries: &[RouteEntry],
+    ) -> Result<Finding, StoreFault> {
         let mut evidence: Vec<String> = entries
             .iter()
             .map(|entry| format!("{} leads to {session} ({})", entry.chat, entry.place))
@@ -240,7 +251,7 @@ impl Look<'_> {
     }
 
     /// The chat's newest session that is not over and has something in it, as Hermes looks for it.
-    fn live_session_of(&self, chat: &str, but: &str) -> Result<Option<String>, Fault> {
+    fn live_session_of(&self, chat: &str, but: &str) -> Result<Option<String>, StoreFault> {
         if !self.reader.variants.can.has_session_key {
             return Ok(None);
         }
@@ -255,7 +266,7 @@ impl Look<'_> {
         Ok(statement.query_row([chat, but, one, other], |row| row.get(0)).optional()?)
     }
 
-    fn dead_resume(&self, entry: &Entry) -> Option<Finding> {
+    fn dead_resume(&self, entry: &RouteEntry) -> Option<Finding> {
         let marked = entry.marked.map_or(0.0, Time::as_seconds);
         let age = self.now.as_seconds() - marked;
         if !entry.resume_pending || age < RESUMED_WITHIN_SECONDS {
@@ -263,10 +274,10 @@ impl Look<'_> {
         }
         let when = match entry.marked {
             Some(_) => format!("{} hours ago", (age / 3_600.0).round() as i64),
-            None => "nobody knows when".to_owned(),
+            None => "at an unknown time".to_owned(),
         };
         Some(Finding {
-            kind: Kind::DeadResumeFlag,
+            kind: FindingKind::DeadResumeFlag,
             sessions: vec![entry.session.clone()],
             rows: Vec::new(),
             evidence: vec![format!("{} was to be resumed, marked {when} ({})", entry.chat, entry.place)],
@@ -274,7 +285,7 @@ impl Look<'_> {
         })
     }
 
-    fn two_live(&self) -> Result<Vec<Finding>, Fault> {
+    fn two_live(&self) -> Result<Vec<Finding>, StoreFault> {
         if !self.reader.variants.can.has_session_key {
             return Ok(Vec::new()); // an older home does not keep which chat a session was begun in
         }
@@ -303,14 +314,14 @@ impl Look<'_> {
                 if ids.len() == 1 { format!("{} is", ids[0]) } else { format!("{} others are", ids.len()) }
             );
             let sessions = std::iter::once(first).chain(ids).collect();
-            let kind = Kind::TwoLiveSessions;
+            let kind = FindingKind::TwoLiveSessions;
             found.push(Finding { kind, sessions, rows: Vec::new(), evidence, remedy: Remedy::Repair(does) });
         }
         Ok(found)
     }
 
     /// The one that the chat leads to, else the one that was last spoken in; then the others.
-    fn led_first(&self, chat: &str, ids: Vec<String>) -> Result<Vec<String>, Fault> {
+    fn led_first(&self, chat: &str, ids: Vec<String>) -> Result<Vec<String>, StoreFault> {
         let led = self.all_entries()?.get(chat).map(|entry| entry.session.clone());
         let mut dated = Vec::new();
         for id in ids {
@@ -327,11 +338,13 @@ impl Look<'_> {
     // ------------------------------------------------------------------------------------------ repair
 
     /// How `sessions.json` has to change for this repair; None: not at all.
-    pub(super) fn leads(&self, finding: &Finding) -> Result<Option<Editing>, Fault> {
+    pub(super) fn leads(&self, finding: &Finding) -> Result<Option<Editing>, StoreFault> {
         let mut led: HashMap<String, Option<String>> = HashMap::new();
         match finding.kind {
-            Kind::ForkedSiblings | Kind::RotatedChain => led = self.leads_of(finding.subject())?,
-            Kind::RouteToEnded | Kind::RouteToMissing => {
+            FindingKind::ForkedSiblings | FindingKind::RotatedChain => {
+                led = self.leads_of(finding.subject())?
+            }
+            FindingKind::RouteToEnded | FindingKind::RouteToMissing => {
                 let mut by_chat = HashMap::new();
                 for entry in self.leading_to(finding.subject())? {
                     let to = self.live_session_of(&entry.chat, &entry.session)?;
@@ -340,25 +353,25 @@ impl Look<'_> {
                 let from = finding.subject().to_owned();
                 return Ok(Some(Box::new(move |chat, entry| match (session_in(entry), by_chat.get(chat)) {
                     (Some(session), Some(to)) if session == from => led_to(entry, to.as_deref()),
-                    _ => Edit::Same,
+                    _ => EntryEdit::Same,
                 })));
             }
-            Kind::DeadResumeFlag => {
+            FindingKind::DeadResumeFlag => {
                 let of = finding.subject().to_owned();
                 return Ok(Some(Box::new(move |_, entry| {
                     if session_in(entry) != Some(&of)
                         || entry.get("resume_pending") != Some(&Value::Bool(true))
                     {
-                        return Edit::Same;
+                        return EntryEdit::Same;
                     }
                     let mut entry = entry.clone();
                     entry.insert("resume_pending".to_owned(), Value::Bool(false));
                     entry.insert("resume_reason".to_owned(), Value::Null);
                     entry.insert("last_resume_marked_at".to_owned(), Value::Null);
-                    Edit::Changed(entry)
+                    EntryEdit::Changed(entry)
                 })));
             }
-            Kind::FinalisedAlive => {
+            FindingKind::FinalisedAlive => {
                 let of = finding.subject().to_owned();
                 return Ok(Some(Box::new(move |_, entry| {
                     // Hermes 0.14 knows it by its older name.
@@ -367,13 +380,13 @@ impl Look<'_> {
                         |mark: &&&str| entry.get(**mark).is_some_and(|value| *value == Value::Bool(true));
                     let marked: Vec<&str> = marks.iter().filter(set).copied().collect();
                     if session_in(entry) != Some(&of) || marked.is_empty() {
-                        return Edit::Same;
+                        return EntryEdit::Same;
                     }
                     let mut entry = entry.clone();
                     for mark in marked {
                         entry.insert(mark.to_owned(), Value::Bool(false));
                     }
-                    Edit::Changed(entry)
+                    EntryEdit::Changed(entry)
                 })));
             }
             _ => {}
@@ -384,13 +397,13 @@ impl Look<'_> {
         Ok(Some(Box::new(move |_, entry| {
             match session_in(entry).and_then(|session| led.get(session)).cloned() {
                 Some(to) => led_to(entry, to.as_deref()),
-                None => Edit::Same,
+                None => EntryEdit::Same,
             }
         })))
     }
 
     /// What leads to one session leads to another, in our table and in Hermes'.
-    pub(super) fn lead_in_tables(&self, chats: Chats<'_>, from: &str, to: &str) -> Result<usize, Fault> {
+    pub(super) fn lead_in_tables(&self, chats: Chats<'_>, from: &str, to: &str) -> Result<usize, StoreFault> {
         let to: throughline_core::SessionId = crate::read::session_id(to)?;
         self.change_entries(chats, from, &|entry| entry.session_id.clone_from(&to))
     }
@@ -401,7 +414,7 @@ impl Look<'_> {
         chats: Chats<'_>,
         session: &str,
         change: &dyn Fn(&mut SessionEntry),
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, StoreFault> {
         let conn = &self.reader.conn;
         let mut count = 0;
         let mut statement = conn.prepare_cached("SELECT chat, entry FROM tl_route WHERE session = ?1")?;
@@ -453,11 +466,11 @@ impl Look<'_> {
         Ok(count)
     }
 
-    fn leading_to(&self, session: &str) -> Result<Vec<Entry>, Fault> {
+    fn leading_to(&self, session: &str) -> Result<Vec<RouteEntry>, StoreFault> {
         Ok(self.all_entries()?.values().filter(|entry| entry.session == session).cloned().collect())
     }
 
-    pub(super) fn lead_on(&self, finding: &Finding) -> Result<Mended, Fault> {
+    pub(super) fn lead_on(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         let conn = &self.reader.conn;
         let from = finding.subject();
         let mut done = Vec::new();
@@ -485,7 +498,7 @@ impl Look<'_> {
         Ok(if done.is_empty() { Mended::Unneeded } else { Mended::Done(done.join("; ")) })
     }
 
-    pub(super) fn end_others(&self, finding: &Finding) -> Result<Mended, Fault> {
+    pub(super) fn end_others(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         let routed = self.routed_sessions()?;
         let mut count = 0;
         for id in finding.sessions.iter().skip(1).filter(|id| !routed.contains(*id)) {
@@ -500,7 +513,11 @@ impl Look<'_> {
         })
     }
 
-    pub(super) fn clear_resume_flag(&self, finding: &Finding, changes_file: bool) -> Result<Mended, Fault> {
+    pub(super) fn clear_resume_flag(
+        &self,
+        finding: &Finding,
+        changes_file: bool,
+    ) -> Result<Mended, StoreFault> {
         let count = self.change_entries(Chats::All, finding.subject(), &|entry| {
             entry.resume_pending = false;
             entry.resume_reason = None;
@@ -512,7 +529,7 @@ impl Look<'_> {
         Ok(Mended::Done(format!("{} no longer waits to be resumed", finding.subject())))
     }
 
-    pub(super) fn unfinalise(&self, finding: &Finding, changes_file: bool) -> Result<Mended, Fault> {
+    pub(super) fn unfinalise(&self, finding: &Finding, changes_file: bool) -> Result<Mended, StoreFault> {
         let conn = &self.reader.conn;
         let sql = "SELECT 1 FROM sessions WHERE id = ?1 AND ended_at IS NULL";
         if !conn.prepare_cached(sql)?.exists([finding.subject()])? {
@@ -532,7 +549,7 @@ impl Look<'_> {
 }
 
 /// Whether our own routes are the truth, but for what Hermes has changed since.
-pub(super) fn is_ours(conn: &Connection) -> Result<bool, Fault> {
+pub(super) fn is_ours(conn: &Connection) -> Result<bool, StoreFault> {
     let sql = "SELECT 1 FROM tl_route UNION ALL SELECT 1 FROM tl_meta WHERE key = 'boot'";
     Ok(conn.prepare_cached(sql)?.exists([])?)
 }
@@ -557,9 +574,9 @@ fn session_in(entry: &Map<String, Value>) -> Option<&str> {
     entry.get("session_id").and_then(Value::as_str)
 }
 
-fn led_to(entry: &Map<String, Value>, to: Option<&str>) -> Edit {
-    let Some(to) = to else { return Edit::Gone };
+fn led_to(entry: &Map<String, Value>, to: Option<&str>) -> EntryEdit {
+    let Some(to) = to else { return EntryEdit::Gone };
     let mut entry = entry.clone();
     entry.insert("session_id".to_owned(), Value::from(to));
-    Edit::Changed(entry)
+    EntryEdit::Changed(entry)
 }

@@ -35,9 +35,9 @@ fn extended<T: PartialEq>(list: &[T], within: &[T], own: &[usize]) -> Vec<usize>
 }
 
 /// Where each item stands, to be asked for the next place from somewhere on.
-pub(super) struct Places<T>(HashMap<T, Vec<usize>>);
+pub(super) struct ItemPlaces<T>(HashMap<T, Vec<usize>>);
 
-impl<T: Hash + Eq> Places<T> {
+impl<T: Hash + Eq> ItemPlaces<T> {
     pub fn of(items: impl IntoIterator<Item = T>) -> Self {
         let mut places: HashMap<T, Vec<usize>> = HashMap::new();
         items.into_iter().enumerate().for_each(|(place, item)| places.entry(item).or_default().push(place));
@@ -71,7 +71,7 @@ mod tests {
         #[test]
         fn the_next_place_is_what_a_search_finds(items in prop::collection::vec(0..4, 0..20), wanted in 0..5, from in 0_usize..22) {
             let plain = (from..items.len()).find(|place| items[*place] == wanted);
-            prop_assert_eq!(Places::of(items.iter().copied()).next(&wanted, from), plain);
+            prop_assert_eq!(ItemPlaces::of(items.iter().copied()).next(&wanted, from), plain);
         }
     }
 
@@ -84,7 +84,7 @@ mod tests {
         });
         assert_linear_in_count("doctor::run::Places", |count| {
             move || {
-                let places = Places::of(vec![1; count]);
+                let places = ItemPlaces::of(vec![1; count]);
                 (0..count).for_each(|from| _ = (places.next(&1, from), places.next(&2, from)));
             }
         });

@@ -1,13 +1,13 @@
 //! The file itself, and what Hermes keeps about a session beside its words.
 
-use super::{EACH_MAX, Finding, Kind, Look, Mended, ROWS_MAX, Remedy, counted};
+use super::{EACH_MAX, Finding, FindingKind, Look, Mended, ROWS_MAX, Remedy, counted};
 use crate::check;
-use crate::fault::Fault;
+use crate::fault::StoreFault;
 use rusqlite::params;
 use std::collections::{BTreeMap, HashSet};
 use throughline_core::id::SNAPSHOT_INFIX;
 
-/// Reasons for which Hermes 0.19 ends a session that nobody ended.
+/// Reasons for which Hermes 0.19 ends a session by itself.
 const BY_ITSELF: &str = "('idle', 'daily', 'suspended', 'resume_pending_expired')";
 /// Invariants whose breach is found under a name of its own, or that hold only until Hermes has the home again: what it
 /// writes into its routing table then is no defect of ours, and taken over when we start.
@@ -16,7 +16,7 @@ const TOLD_ELSEWHERE: &[&str] =
 
 impl Look<'_> {
     /// SQLite's own opinion, and our invariants.
-    pub(super) fn damage(&self) -> Result<Vec<Finding>, Fault> {
+    pub(super) fn damage(&self) -> Result<Vec<Finding>, StoreFault> {
         let (conn, shape) = (&self.reader.conn, &self.reader.variants);
         let (broken, unreadable) = check::of_ours(conn, shape, TOLD_ELSEWHERE)?;
         let damage = match check::damage(conn, shape) {
@@ -27,7 +27,7 @@ impl Look<'_> {
         let mut found: Vec<Finding> = broken
             .into_iter()
             .map(|sentence| Finding {
-                kind: Kind::BrokenInvariant,
+                kind: FindingKind::BrokenInvariant,
                 sessions: Vec::new(),
                 rows: Vec::new(),
                 evidence: vec![sentence],
@@ -38,7 +38,7 @@ impl Look<'_> {
             .collect();
         if !damage.is_empty() {
             found.push(Finding {
-                kind: Kind::Integrity,
+                kind: FindingKind::Integrity,
                 sessions: Vec::new(),
                 rows: Vec::new(),
                 evidence: damage,
@@ -55,7 +55,7 @@ impl Look<'_> {
         Ok(found)
     }
 
-    fn rows_without_session(&self) -> Result<Vec<Finding>, Fault> {
+    fn rows_without_session(&self) -> Result<Vec<Finding>, StoreFault> {
         let sql = "SELECT m.session_id, count(*), min(m.id) FROM messages m
                    WHERE m.session_id NOT IN (SELECT id FROM sessions) GROUP BY m.session_id LIMIT ?1";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
@@ -64,7 +64,7 @@ impl Look<'_> {
         while let Some(row) = rows.next()? {
             let (session, count): (String, i64) = (row.get(0)?, row.get(1)?);
             found.push(Finding {
-                kind: Kind::RowsWithoutSession,
+                kind: FindingKind::RowsWithoutSession,
                 rows: vec![row.get(2)?],
                 evidence: vec![format!(
                     "{} of {session}, which has no row of its own",
@@ -77,7 +77,7 @@ impl Look<'_> {
         Ok(found)
     }
 
-    pub(super) fn found_sessions(&self, finding: &Finding) -> Result<Mended, Fault> {
+    pub(super) fn found_sessions(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         let session = finding.subject();
         let (source, parent, reason) = match session.split_once(SNAPSHOT_INFIX) {
             Some((owner, _)) => ("tool", Some(owner), "snapshot"),
@@ -95,7 +95,7 @@ impl Look<'_> {
     }
 
     /// Flags and locks.
-    pub(super) fn states(&self) -> Result<Vec<Finding>, Fault> {
+    pub(super) fn states(&self) -> Result<Vec<Finding>, StoreFault> {
         let can = &self.reader.variants.can;
         let mut found = Vec::new();
         found.extend(self.finalised_alive()?);
@@ -108,7 +108,7 @@ impl Look<'_> {
             let ids = self.ids(&sql)?;
             if !ids.is_empty() {
                 found.push(Finding {
-                    kind: Kind::EndedNotFinalised,
+                    kind: FindingKind::EndedNotFinalised,
                     rows: Vec::new(),
                     evidence: vec![format!(
                         "{} ended by itself without its hooks and its memory provider being told",
@@ -130,12 +130,12 @@ impl Look<'_> {
     }
 
     /// Hermes hands over what has ended by its policy, marks that where the chat leads, and leaves the session open until
-    /// somebody writes again and begins another: a mark alone is as it should be. It is wrong where the chat goes on in
-    /// that session, because then nobody hands it over when it ends:
+    /// a person writes again and begins another: a mark alone is as it should be. It is wrong where the chat goes on in
+    /// that session, because then it is not handed over when it ends:
     ///
     /// - `/resume` opened it again, and left the mark of its row
     /// - what waited to be resumed after a restart went on, although it had ended
-    fn finalised_alive(&self) -> Result<Vec<Finding>, Fault> {
+    fn finalised_alive(&self) -> Result<Vec<Finding>, StoreFault> {
         let mut marked = HashSet::new();
         if self.reader.variants.can.has_expiry_finalized {
             let sql = "SELECT id FROM sessions WHERE expiry_finalized = 1 AND ended_at IS NULL";
@@ -162,7 +162,7 @@ impl Look<'_> {
             }
         }
         let found = found.into_iter().map(|(session, evidence)| Finding {
-            kind: Kind::FinalisedAlive,
+            kind: FindingKind::FinalisedAlive,
             rows: Vec::new(),
             evidence,
             remedy: Remedy::Repair(
@@ -173,13 +173,13 @@ impl Look<'_> {
         Ok(found.collect())
     }
 
-    fn ids(&self, sql: &str) -> Result<Vec<String>, Fault> {
+    fn ids(&self, sql: &str) -> Result<Vec<String>, StoreFault> {
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let ids = statement.query_map([EACH_MAX as i64], |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn stale_locks(&self) -> Result<Vec<Finding>, Fault> {
+    fn stale_locks(&self) -> Result<Vec<Finding>, StoreFault> {
         let sql = "SELECT session_id, holder, expires_at FROM compression_locks ORDER BY session_id";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
@@ -190,7 +190,7 @@ impl Look<'_> {
                 continue;
             }
             found.push(Finding {
-                kind: Kind::StaleCompressionLock,
+                kind: FindingKind::StaleCompressionLock,
                 rows: Vec::new(),
                 evidence: vec![format!("{session} is locked by {holder}, which is gone")],
                 remedy: Remedy::Repair("the lock is removed".to_owned()),
@@ -200,8 +200,8 @@ impl Look<'_> {
         Ok(found)
     }
 
-    pub(super) fn release_lock(&self, finding: &Finding) -> Result<Mended, Fault> {
-        // Somebody may have taken it meanwhile.
+    pub(super) fn release_lock(&self, finding: &Finding) -> Result<Mended, StoreFault> {
+        // Another process may have taken it meanwhile.
         if !self.stale_locks()?.iter().any(|stale| stale.subject() == finding.subject()) {
             return Ok(Mended::Unneeded);
         }

@@ -3,11 +3,11 @@
 //!
 //! One session is looked at after the other, so that the largest one bounds what is kept in memory.
 
-use super::collapse::Record;
+use super::collapse::SnapshotRecord;
 use super::run::runs;
-use super::tree::{Row, beginning, holds_summary, identity};
-use super::{Finding, Kind, Look, Mended, ROWS_MAX, Remedy, Watch, counted};
-use crate::fault::Fault;
+use super::tree::{TreeRow, beginning, holds_summary, identity};
+use super::{Finding, FindingKind, Look, Mended, ROWS_MAX, Remedy, Watch, counted};
+use crate::fault::StoreFault;
 use crate::read::{malformed, text};
 use crate::transcript::NextRow;
 use rusqlite::params;
@@ -19,7 +19,7 @@ use throughline_hermes::row::{MessageRow, decode};
 
 /// Clocks are set, and processes wait for each other. Beyond this it is another order.
 const CLOCK_SLACK_SECONDS: f64 = 60.0;
-/// How often whoever watches is told.
+/// How often the watcher is told.
 const TOLD_EVERY: u64 = 64;
 
 /// What is read of every row of every session.
@@ -36,7 +36,7 @@ struct Glance {
 }
 
 impl Look<'_> {
-    pub(super) fn transcripts(&self, watch: Watch<'_>) -> Result<Vec<Finding>, Fault> {
+    pub(super) fn transcripts(&self, watch: Watch<'_>) -> Result<Vec<Finding>, StoreFault> {
         let conn = &self.reader.conn;
         let sql = "SELECT id, end_reason FROM sessions WHERE instr(id, '.snapshot.') = 0 ORDER BY id";
         let mut statement = conn.prepare_cached(sql)?;
@@ -58,7 +58,7 @@ impl Look<'_> {
         Ok(found)
     }
 
-    fn glance(&self, session: &str) -> Result<Vec<Glance>, Fault> {
+    fn glance(&self, session: &str) -> Result<Vec<Glance>, StoreFault> {
         let can = &self.reader.variants.can;
         let sql = format!(
             "SELECT id, timestamp, role, {}, tool_call_id, tool_calls, {}, {} FROM messages
@@ -95,8 +95,8 @@ impl Look<'_> {
 
     // ------------------------------------------------------------------------------------------ twice
 
-    /// The same words at the same moment: nobody says that twice.
-    fn copies(&self, session: &str, rows: &[Glance]) -> Result<Option<Finding>, Fault> {
+    /// The same words at the same moment are one message.
+    fn copies(&self, session: &str, rows: &[Glance]) -> Result<Option<Finding>, StoreFault> {
         let mut moments = HashSet::new();
         let again = |row: &&Glance| row.is_live && !moments.insert(row.at.to_bits());
         if rows.iter().filter(again).count() == 0 {
@@ -116,7 +116,7 @@ impl Look<'_> {
             }
         };
         Ok(Some(Finding {
-            kind: Kind::DuplicatedRows,
+            kind: FindingKind::DuplicatedRows,
             sessions: vec![session.to_owned()],
             evidence: vec![format!(
                 "{} in {session} stand there twice, word for word and to the microsecond",
@@ -127,7 +127,7 @@ impl Look<'_> {
         }))
     }
 
-    pub(super) fn set_copies_aside(&self, finding: &Finding) -> Result<Mended, Fault> {
+    pub(super) fn set_copies_aside(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         let session = finding.subject();
         let all = self.identities(session)?;
         let copies = copies_among(&all);
@@ -136,7 +136,7 @@ impl Look<'_> {
         }
         let (name, view) = self.free_name(session, self.now, &mut Time(0))?;
         self.set_aside(session, &name, &copies, self.now.as_seconds())?;
-        self.record_snapshot(&Record {
+        self.record_snapshot(&SnapshotRecord {
             name: &name,
             session,
             view,
@@ -151,7 +151,7 @@ impl Look<'_> {
         Ok(Mended::Done(format!("{} of {session} kept as {name}", counted(copies.len(), "second copie"))))
     }
 
-    pub(super) fn recount(&self, session: &str) -> Result<(), Fault> {
+    pub(super) fn recount(&self, session: &str) -> Result<(), StoreFault> {
         self.reader.conn.prepare_cached(&self.reader.variants.recount)?.execute(params![session, 0, 0])?;
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Look<'_> {
             Violation::Orphan { call } => format!("the result of {call} in {session} has no call before it"),
         });
         Some(Finding {
-            kind: Kind::BrokenToolGroup,
+            kind: FindingKind::BrokenToolGroup,
             sessions: vec![session.to_owned()],
             rows: Vec::new(),
             evidence: evidence.collect(),
@@ -200,7 +200,7 @@ impl Look<'_> {
 
     // --------------------------------------------------------------------------------- never summarised
 
-    fn unseen(&self, session: &str, rows: &[Glance]) -> Result<Option<Finding>, Fault> {
+    fn unseen(&self, session: &str, rows: &[Glance]) -> Result<Option<Finding>, StoreFault> {
         let compacted = rows.iter().any(|row| row.is_compacted && !row.is_live);
         if !compacted || !rows.iter().any(|row| row.is_live && row.is_summary) {
             return Ok(None);
@@ -217,7 +217,7 @@ impl Look<'_> {
             )),
         };
         Ok(Some(Finding {
-            kind: Kind::ArchivedUnsummarised,
+            kind: FindingKind::ArchivedUnsummarised,
             sessions: vec![session.to_owned()],
             evidence: vec![format!(
                 "{} of {session} came in while a summary was written, and left the view with what it stands for",
@@ -230,13 +230,13 @@ impl Look<'_> {
 
     /// What the last compaction archived behind the last row that it had seen. It saw what it repeats after its
     /// summary; if that cannot be told, nothing is claimed.
-    fn lost_update(&self, session: &str) -> Result<Option<Lost>, Fault> {
+    fn lost_update(&self, session: &str) -> Result<Option<Lost>, StoreFault> {
         let sql =
             "SELECT id, timestamp, role, content, tool_call_id, tool_calls, active IS NOT 0 FROM messages
                    WHERE session_id = ?1 AND (active IS NOT 0 OR compacted IS 1) ORDER BY id";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let mut found = statement.query([session])?;
-        let (mut live, mut archived): (Vec<Row>, Vec<Row>) = (Vec::new(), Vec::new());
+        let (mut live, mut archived): (Vec<TreeRow>, Vec<TreeRow>) = (Vec::new(), Vec::new());
         while let Some(row) = found.next()? {
             match row.get(6)? {
                 true => live.push(identity(row)?),
@@ -265,7 +265,7 @@ impl Look<'_> {
     }
 
     /// Rows that some snapshot of the session lists.
-    fn listed(&self, session: &str) -> Result<HashSet<i64>, Fault> {
+    fn listed(&self, session: &str) -> Result<HashSet<i64>, StoreFault> {
         let sql = "SELECT rows FROM tl_snapshot WHERE session = ?1";
         let mut statement = self.reader.conn.prepare_cached(sql)?;
         let lists = statement.query_map([session], |row| row.get::<_, String>(0))?;
@@ -278,7 +278,7 @@ impl Look<'_> {
 
     /// Rows are told in the order of their numbers: what was lost, and what stands behind it, get new ones. Where our books
     /// refer to rows by their numbers, what was lost is kept as a snapshot instead, as it lies there.
-    pub(super) fn bring_back(&self, finding: &Finding) -> Result<Mended, Fault> {
+    pub(super) fn bring_back(&self, finding: &Finding) -> Result<Mended, StoreFault> {
         let session = finding.subject();
         if !self.reader.variants.can.has_compacted {
             return Ok(Mended::Unneeded);
@@ -287,7 +287,7 @@ impl Look<'_> {
         let conn = &self.reader.conn;
         if self.is_in_books(session)? {
             let (name, view) = self.free_name(session, self.now, &mut Time(0))?;
-            self.record_snapshot(&Record {
+            self.record_snapshot(&SnapshotRecord {
                 name: &name,
                 session,
                 view,
@@ -321,15 +321,15 @@ struct Lost {
 }
 
 /// The longest beginning of one list that stands somewhere in the other: its length, and where it ends there.
-fn longest_run(repeated: &[Row], archived: &[Row]) -> Option<(usize, usize)> {
-    let said = |rows: &[Row]| rows.iter().map(|row| row.said).collect::<Vec<_>>();
+fn longest_run(repeated: &[TreeRow], archived: &[TreeRow]) -> Option<(usize, usize)> {
+    let said = |rows: &[TreeRow]| rows.iter().map(|row| row.said).collect::<Vec<_>>();
     let found = runs(&said(repeated), &said(archived));
     let ends = found.into_iter().enumerate().map(|(begin, run)| (run, begin + run));
     ends.filter(|(run, _)| *run > 0).max()
 }
 
 /// The later ones of rows that say the same at the same moment.
-fn copies_among(rows: &[Row]) -> Vec<i64> {
+fn copies_among(rows: &[TreeRow]) -> Vec<i64> {
     let mut first: HashMap<(u128, u64), i64> = HashMap::new();
     let mut copies = Vec::new();
     for row in rows {
@@ -348,7 +348,7 @@ fn disorder(session: &str, rows: &[Glance]) -> Option<Finding> {
         return None;
     }
     Some(Finding {
-        kind: Kind::RowsOutOfOrder,
+        kind: FindingKind::RowsOutOfOrder,
         sessions: vec![session.to_owned()],
         evidence: vec![format!(
             "{} of {session}: the clock says that they were said before the one above them",

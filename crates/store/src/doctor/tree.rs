@@ -11,14 +11,14 @@
 //!   the other
 //! - anything else is undecided: the one that a chat leads to goes on, and the other is kept
 //!
-//! Where different chats lead to siblings, nothing is joined at all: whoever writes in one chat must not find
+//! Where different chats lead to siblings, nothing is joined at all: a person who writes in one chat must not find
 //! themselves in what was said in another.
 //!
 //! The first rows of a part repeat its parent's (the beginning, a summary, the end); what follows is new.
 
 use super::Look;
-use super::run::{Places, runs};
-use crate::fault::Fault;
+use super::run::{ItemPlaces, runs};
+use crate::fault::StoreFault;
 use crate::read::text;
 use rusqlite::{OptionalExtension, Row as SqlRow};
 use sha2::{Digest, Sha256};
@@ -35,32 +35,32 @@ pub(crate) const UNMARKED: &str = "c.source NOT IN ('tool', 'subagent') AND inst
 
 /// One row of a transcript, as far as its identity goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Row {
+pub(super) struct TreeRow {
     pub id: i64,
     pub said: u128,
     pub at: f64,
     pub is_summary: bool,
-    /// The summary was put into a message of somebody: `said` is what that said before.
+    /// The summary was put into a message: `said` is what that said before.
     pub is_merged: bool,
     pub is_user: bool,
 }
 
 /// One session of the conversation.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct TreePart {
     pub id: String,
     pub started: f64,
     pub ended: Option<f64>,
     pub end_reason: Option<String>,
     /// What is live in it, in order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TreeRow>,
     pub is_routed: bool,
-    pub children: Vec<Part>,
+    pub children: Vec<TreePart>,
 }
 
 /// What becomes of one part.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Kept {
+pub(super) struct KeptPart {
     pub session: String,
     /// Its view, in order.
     pub rows: Vec<i64>,
@@ -68,11 +68,11 @@ pub(super) struct Kept {
     pub summary: Vec<i64>,
     /// When it was over.
     pub at: f64,
-    pub why: Why,
+    pub why: KeptReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum KeptReason {
     /// A compression of it goes on.
     Compressed,
     /// Its end was told elsewhere, too.
@@ -85,20 +85,20 @@ pub(super) enum Why {
 
 /// One conversation again.
 #[derive(Clone, Debug)]
-pub(super) struct Settled {
+pub(super) struct SettledTree {
     /// The view, in order.
     pub live: Vec<i64>,
     /// What is no longer in the view, or was under another id; in order of time.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptPart>,
     /// The part whose state the conversation goes on with.
     pub tip: String,
     /// Messages that were said in a part after it had been compressed, and could not be joined.
     pub left_behind: Vec<i64>,
 }
 
-impl Part {
+impl TreePart {
     fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.children.iter().all(Part::is_empty)
+        self.rows.is_empty() && self.children.iter().all(TreePart::is_empty)
     }
 
     /// Nothing was ever said in it and no chat leads there.
@@ -107,11 +107,11 @@ impl Part {
     }
 
     pub fn has_route(&self) -> bool {
-        self.is_routed || self.children.iter().any(Part::has_route)
+        self.is_routed || self.children.iter().any(TreePart::has_route)
     }
 
     /// Every session of the tree, this one first.
-    pub fn all(&self) -> Vec<&Part> {
+    pub fn all(&self) -> Vec<&TreePart> {
         let mut found = vec![self];
         for child in &self.children {
             found.extend(child.all());
@@ -121,21 +121,21 @@ impl Part {
 
     /// Whether somewhere in it two parts with something in them continue one.
     pub fn is_forked(&self) -> bool {
-        self.speaking().len() > 1 || self.children.iter().any(Part::is_forked)
+        self.speaking().len() > 1 || self.children.iter().any(TreePart::is_forked)
     }
 
     /// Whether different chats lead into different continuations of one part: as one conversation, each would
     /// read what was said to the other.
     pub fn is_contested(&self) -> bool {
         self.children.iter().filter(|child| child.has_route()).count() > 1
-            || self.children.iter().any(Part::is_contested)
+            || self.children.iter().any(TreePart::is_contested)
     }
 
-    pub fn speaking(&self) -> Vec<&Part> {
+    pub fn speaking(&self) -> Vec<&TreePart> {
         self.children.iter().filter(|child| !child.is_empty()).collect()
     }
 
-    fn every_row(&self) -> Vec<Row> {
+    fn every_row(&self) -> Vec<TreeRow> {
         self.all().into_iter().flat_map(|part| part.rows.iter().copied()).collect()
     }
 
@@ -145,18 +145,18 @@ impl Part {
     }
 
     /// Rows that were said here before the first row of any continuation; and those since, left behind.
-    fn split_late(&self) -> (&[Row], &[Row]) {
+    fn split_late(&self) -> (&[TreeRow], &[TreeRow]) {
         let first = self.speaking().iter().flat_map(|child| child.every_row()).map(|row| row.id).min();
         let end = first.map_or(self.rows.len(), |first| self.rows.partition_point(|row| row.id < first));
         self.rows.split_at(end)
     }
 
     /// How many rows of a continuation only repeat this part.
-    fn repeated_in(&self, child: &Part) -> usize {
+    fn repeated_in(&self, child: &TreePart) -> usize {
         let (before, _) = self.split_late();
         let after_summary = child.rows.iter().rposition(|row| row.is_summary).map_or(0, |place| place + 1);
         let rest = &child.rows[after_summary..];
-        let said = |rows: &[Row]| rows.iter().map(|row| row.said).collect::<Vec<_>>();
+        let said = |rows: &[TreeRow]| rows.iter().map(|row| row.said).collect::<Vec<_>>();
         let (before, rest) = (said(before), said(rest));
         let tail = runs(&rest, &before).into_iter().enumerate();
         let mut to_the_end = tail.filter(|(place, run)| *run > 0 && place + run == before.len());
@@ -164,7 +164,7 @@ impl Part {
             return after_summary + count;
         }
         // Results that were cut short are not found; what stands behind them is.
-        let places = Places::of(before);
+        let places = ItemPlaces::of(before);
         let (mut looked, mut end) = (0, after_summary);
         for (place, said) in rest.iter().enumerate() {
             if let Some(found) = places.next(said, looked) {
@@ -175,10 +175,10 @@ impl Part {
         end
     }
 
-    pub fn settle(&self) -> Settled {
+    pub fn settle(&self) -> SettledTree {
         let mut speaking = self.speaking();
         if speaking.is_empty() {
-            return Settled {
+            return SettledTree {
                 live: self.rows.iter().map(|row| row.id).collect(),
                 kept: Vec::new(),
                 tip: self.id.clone(),
@@ -194,15 +194,15 @@ impl Part {
         for part in joined {
             let new = &part.rows[self.repeated_in(part)..];
             settled.live.extend(new.iter().map(|row| row.id));
-            settled.kept.push(part.as_kept(Why::Joined, Vec::new()));
+            settled.kept.push(part.as_kept(KeptReason::Joined, Vec::new()));
             settled.tip.clone_from(&part.id);
         }
         let summary: Vec<i64> = first.rows[..prefix].iter().map(|row| row.id).collect();
-        let mut own = self.as_kept(Why::Compressed, summary);
+        let mut own = self.as_kept(KeptReason::Compressed, summary);
         let says_nothing_new = joined.is_empty() && first.children.is_empty() && prefix == first.rows.len();
         if !late.is_empty() && says_nothing_new {
             // The conversation went on here as if nothing had been compressed.
-            kept.push(first.as_kept(Why::Contained, Vec::new()));
+            kept.push(first.as_kept(KeptReason::Contained, Vec::new()));
             settled.live = self.rows.iter().map(|row| row.id).collect();
             settled.tip.clone_from(&self.id);
             own.rows.clear();
@@ -222,19 +222,19 @@ impl Part {
         settled
     }
 
-    fn as_kept(&self, why: Why, summary: Vec<i64>) -> Kept {
+    fn as_kept(&self, why: KeptReason, summary: Vec<i64>) -> KeptPart {
         let rows = self.rows.iter().map(|row| row.id).collect();
-        Kept { session: self.id.clone(), rows, summary, at: self.over(), why }
+        KeptPart { session: self.id.clone(), rows, summary, at: self.over(), why }
     }
 
-    fn first_said(&self, child: &Part) -> f64 {
+    fn first_said(&self, child: &TreePart) -> f64 {
         child.rows.get(self.repeated_in(child)).or(child.rows.first()).map_or(child.started, |row| row.at)
     }
 
     /// Of its continuations, in order of time, those that go on, and what becomes of the others.
-    fn choose<'a>(&self, speaking: Vec<&'a Part>) -> (Vec<&'a Part>, Vec<Kept>) {
+    fn choose<'a>(&self, speaking: Vec<&'a TreePart>) -> (Vec<&'a TreePart>, Vec<KeptPart>) {
         let mut kept = Vec::new();
-        let mut left: Vec<&Part> = Vec::new();
+        let mut left: Vec<&TreePart> = Vec::new();
         for (nth, part) in speaking.iter().enumerate() {
             let told_elsewhere = speaking.iter().enumerate().any(|(other_nth, other)| {
                 // Of two that say the same, the later one goes on.
@@ -243,9 +243,9 @@ impl Part {
                     && (nth < other_nth || !self.is_told_in(other, part))
             });
             match told_elsewhere {
-                true => {
-                    kept.extend(part.all().into_iter().map(|part| part.as_kept(Why::Contained, Vec::new())))
-                }
+                true => kept.extend(
+                    part.all().into_iter().map(|part| part.as_kept(KeptReason::Contained, Vec::new())),
+                ),
                 false => left.push(part),
             }
         }
@@ -253,12 +253,14 @@ impl Part {
         if left.len() > 1 && !follow_each_other {
             let routed = left.iter().position(|part| part.has_route());
             let latest = || {
-                let last = |part: &&Part| part.every_row().iter().map(|row| row.at).fold(0.0, f64::max);
+                let last = |part: &&TreePart| part.every_row().iter().map(|row| row.at).fold(0.0, f64::max);
                 (0..left.len()).max_by(|one, other| last(&left[*one]).total_cmp(&last(&left[*other])))
             };
             let goes_on = left.remove(routed.or_else(latest).unwrap_or(0));
             for part in left {
-                kept.extend(part.all().into_iter().map(|part| part.as_kept(Why::Undecided, Vec::new())));
+                kept.extend(
+                    part.all().into_iter().map(|part| part.as_kept(KeptReason::Undecided, Vec::new())),
+                );
             }
             left = vec![goes_on];
         }
@@ -266,7 +268,7 @@ impl Part {
     }
 
     /// Whether all that this continuation says beyond us is told by the other one, in the same order.
-    fn is_told_in(&self, part: &Part, other: &Part) -> bool {
+    fn is_told_in(&self, part: &TreePart, other: &TreePart) -> bool {
         if !part.children.is_empty() {
             return false;
         }
@@ -279,18 +281,18 @@ impl Part {
     }
 
     /// Whether a continuation was over when another began, which was not compressed since.
-    fn follows(&self, earlier: &Part, later: &Part) -> bool {
+    fn follows(&self, earlier: &TreePart, later: &TreePart) -> bool {
         let new = &later.rows[self.repeated_in(later)..];
         let Some(first) = new.first() else { return false };
         let before = earlier.every_row();
-        later.children.iter().all(Part::is_orphan)
+        later.children.iter().all(TreePart::is_orphan)
             && before.iter().all(|row| row.id < first.id && row.at <= first.at)
     }
 }
 
 impl Look<'_> {
     /// Sessions that a compression ended and that continue none themselves.
-    pub(super) fn roots(&self) -> Result<Vec<String>, Fault> {
+    pub(super) fn roots(&self) -> Result<Vec<String>, StoreFault> {
         let sql =
             "SELECT c.id FROM sessions c WHERE c.end_reason = 'compression' AND instr(c.id, '.snapshot.') = 0
                    ORDER BY c.started_at, c.id";
@@ -307,7 +309,7 @@ impl Look<'_> {
     }
 
     /// The session that this one continues.
-    fn continued_by(&self, id: &str) -> Result<Option<String>, Fault> {
+    fn continued_by(&self, id: &str) -> Result<Option<String>, StoreFault> {
         let sql = "SELECT parent_session_id FROM sessions WHERE id = ?1 AND parent_session_id IS NOT NULL";
         let parent: Option<String> =
             self.reader.conn.prepare_cached(sql)?.query_row([id], |row| row.get(0)).optional()?;
@@ -316,7 +318,7 @@ impl Look<'_> {
     }
 
     /// The whole conversation that began with this session.
-    pub(super) fn tree(&self, root: &str) -> Result<Option<Part>, Fault> {
+    pub(super) fn tree(&self, root: &str) -> Result<Option<TreePart>, StoreFault> {
         let sql = "SELECT started_at, ended_at, end_reason FROM sessions WHERE id = ?1";
         let found = self.reader.conn.prepare_cached(sql)?.query_row([root], |row| {
             Ok((row.get::<_, f64>(0)?, row.get::<_, Option<f64>>(1)?, text(row, 2)?))
@@ -335,7 +337,7 @@ impl Look<'_> {
         end_reason: Option<String>,
         routed: &HashSet<String>,
         known: &mut HashSet<String>,
-    ) -> Result<Option<Part>, Fault> {
+    ) -> Result<Option<TreePart>, StoreFault> {
         if known.len() >= PARTS_MAX || !known.insert(id.clone()) {
             return Ok(None); // Hermes has made a circle of it; each part is told once
         }
@@ -347,12 +349,15 @@ impl Look<'_> {
         }
         let rows = self.identities(&id)?;
         let is_routed = routed.contains(&id);
-        Ok(Some(Part { id, started, ended, end_reason, rows, is_routed, children }))
+        Ok(Some(TreePart { id, started, ended, end_reason, rows, is_routed, children }))
     }
 
     /// What goes on after a session that a compression ended: id, begin, end, why.
     #[allow(clippy::type_complexity)]
-    fn continuations(&self, parent: &str) -> Result<Vec<(String, f64, Option<f64>, Option<String>)>, Fault> {
+    fn continuations(
+        &self,
+        parent: &str,
+    ) -> Result<Vec<(String, f64, Option<f64>, Option<String>)>, StoreFault> {
         let sql = format!(
             "SELECT c.id, c.started_at, c.ended_at, c.end_reason, c.started_at >= p.ended_at
              FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
@@ -371,7 +376,7 @@ impl Look<'_> {
         Ok(found)
     }
 
-    fn begins_with_summary(&self, session: &str) -> Result<bool, Fault> {
+    fn begins_with_summary(&self, session: &str) -> Result<bool, StoreFault> {
         let sql = format!(
             "SELECT {} FROM messages WHERE session_id = ?1 ORDER BY id LIMIT 8",
             beginning("content")
@@ -383,7 +388,7 @@ impl Look<'_> {
     }
 
     /// What is live in a session, as far as its identity goes.
-    pub(super) fn identities(&self, session: &str) -> Result<Vec<Row>, Fault> {
+    pub(super) fn identities(&self, session: &str) -> Result<Vec<TreeRow>, StoreFault> {
         let live = if self.reader.variants.can.has_active { "AND active IS NOT 0" } else { "" };
         let sql = format!(
             "SELECT id, timestamp, role, content, tool_call_id, tool_calls FROM messages
@@ -399,7 +404,7 @@ impl Look<'_> {
     }
 
     /// Every session that a chat leads to, by our books and by Hermes'.
-    pub(super) fn routed_sessions(&self) -> Result<&HashSet<String>, Fault> {
+    pub(super) fn routed_sessions(&self) -> Result<&HashSet<String>, StoreFault> {
         if let Some(known) = self.routed.get() {
             return Ok(known);
         }
@@ -408,7 +413,7 @@ impl Look<'_> {
     }
 
     /// Which sessions became part of which, for routes.
-    pub(super) fn leads_of(&self, root: &str) -> Result<HashMap<String, Option<String>>, Fault> {
+    pub(super) fn leads_of(&self, root: &str) -> Result<HashMap<String, Option<String>>, StoreFault> {
         let Some(tree) = self.tree(root)? else { return Ok(HashMap::new()) };
         let parts = tree.all().into_iter().skip(1);
         Ok(parts.map(|part| (part.id.clone(), Some(root.to_owned()))).collect())
@@ -416,7 +421,7 @@ impl Look<'_> {
 }
 
 /// From the columns id, timestamp, role, content, tool_call_id, tool_calls.
-pub(super) fn identity(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
+pub(super) fn identity(row: &SqlRow<'_>) -> rusqlite::Result<TreeRow> {
     let role = text(row, 2)?.unwrap_or_default();
     let content = text(row, 3)?.unwrap_or_default();
     let is_summary = holds_summary(content.as_bytes());
@@ -434,7 +439,7 @@ pub(super) fn identity(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         hash.update(part.as_bytes());
     }
     let bytes: [u8; 16] = hash.finalize()[..16].try_into().expect("a digest of 32 octets has 16");
-    Ok(Row {
+    Ok(TreeRow {
         id: row.get(0)?,
         said: u128::from_le_bytes(bytes),
         at: row.get::<_, Option<f64>>(1)?.unwrap_or(0.0),
@@ -454,7 +459,7 @@ pub(super) fn beginning(column: &str) -> String {
     format!("substr(CAST({column} AS BLOB), 1, {BEGINNING_BYTES})")
 }
 
-/// Whether the message that begins like this holds a summary, whoever wrote it, and in whichever form.
+/// Whether the message that begins like this holds a summary, by any author and in any form.
 pub(super) fn holds_summary(content: &[u8]) -> bool {
     let begins = String::from_utf8_lossy(&content[..content.len().min(BEGINNING_BYTES)]);
     match begins.starts_with(PARTS) {

@@ -20,22 +20,22 @@ pub(crate) enum Fate {
 }
 
 #[cfg_attr(not(test), allow(dead_code))] // the columns are for the test
-pub(crate) struct Decision {
+pub(crate) struct ForgetDecision {
     pub table: &'static str,
     /// Every column that may hold text or bytes.
     pub texts: &'static [&'static str],
     pub fate: Fate,
 }
 
-const fn on(table: &'static str, texts: &'static [&'static str], fate: Fate) -> Decision {
-    Decision { table, texts, fate }
+const fn on(table: &'static str, texts: &'static [&'static str], fate: Fate) -> ForgetDecision {
+    ForgetDecision { table, texts, fate }
 }
 
 use Fate::{Digests, Goes, GoesWith, Index, Stays};
 
 /// In the order in which rows are deleted: `messages` before the sessions that they refer to, and what names
 /// snapshots after them.
-pub(crate) const DECISIONS: &[Decision] = &[
+pub(crate) const DECISIONS: &[ForgetDecision] = &[
     on(
         "messages",
         &[

@@ -28,7 +28,7 @@ fn tables(conn: &Connection) -> BTreeSet<String> {
 }
 
 /// Homes as they come about: a fresh one, and one that the oldest Hermes made and we took over, with the tables that
-/// Hermes makes only when somebody uses topics.
+/// Hermes makes only when a chat uses topics.
 fn homes() -> Vec<(tempfile::TempDir, Connection)> {
     let topics = "CREATE TABLE telegram_dm_topic_mode (chat_id TEXT PRIMARY KEY, user_id TEXT NOT NULL,
             enabled INTEGER NOT NULL DEFAULT 1, activated_at REAL NOT NULL, updated_at REAL NOT NULL,
@@ -76,7 +76,7 @@ fn p31_forgetting_has_a_decision_about_every_table_and_every_column_that_holds_t
     assert!(unknown.is_empty(), "forget/decisions.rs decides about tables that no home has: {unknown:?}");
 }
 
-fn home_of_two() -> (tempfile::TempDir, crate::Writer) {
+fn home_of_two() -> (tempfile::TempDir, crate::StoreWriter) {
     let directory = tempfile::tempdir().unwrap();
     let writer = Home::at(directory.path()).writer(Time(1)).unwrap();
     writer
@@ -97,11 +97,11 @@ fn home_of_two() -> (tempfile::TempDir, crate::Writer) {
     (directory, writer)
 }
 
-fn forget(writer: &mut crate::Writer, kind: super::Kind, name: &str) -> i64 {
+fn forget(writer: &mut crate::StoreWriter, kind: super::SubjectKind, name: &str) -> i64 {
     let subject = writer.reader.subject(kind, name).unwrap();
     let plan = writer.reader.plan(&subject).unwrap();
     let outside = Default::default();
-    let order = super::Order {
+    let order = super::ForgetOrder {
         now: Time(9),
         work: "{}",
         outside: &outside,
@@ -116,7 +116,7 @@ fn p31_forgetting_leaves_a_durable_job_for_the_provider_and_the_job_leaves_nothi
     use throughline_core::memory::RetentionChange;
     use throughline_core::port::{Commit, Store};
     let (_directory, mut writer) = home_of_two();
-    let number = forget(&mut writer, super::Kind::Person, "telegram:1");
+    let number = forget(&mut writer, super::SubjectKind::Person, "telegram:1");
     let due = writer.reader.due_retentions("hindsight").unwrap();
     assert_eq!(due.len(), 1, "{due:?}");
     let erasure = due[0].erasure().expect("it deletes");
@@ -151,7 +151,7 @@ fn p31_forgotten_words_are_in_no_page_of_the_file_or_its_log() {
              VALUES ('a.snapshot.20260101T000000000000Z', 'a', 1, 1, 0, 3, 3, '[3]', '[]', 'summary', 1, 1, 1, 1);",
         )
         .unwrap();
-    let number = forget(&mut writer, super::Kind::Session, "a");
+    let number = forget(&mut writer, super::SubjectKind::Session, "a");
     writer.forgotten_outside(number).unwrap();
     writer.scrub(Time(10)).unwrap();
     writer.forgotten(number, Time(10)).unwrap();
@@ -188,7 +188,7 @@ fn p2_keys_that_were_seen_become_digests_once() {
 }
 
 /// A chat in which telegram:1 and telegram:2 write. The first gave it its title and a topic; a summary is ready.
-fn home_with_a_shared_chat() -> (tempfile::TempDir, crate::Writer) {
+fn home_with_a_shared_chat() -> (tempfile::TempDir, crate::StoreWriter) {
     let directory = tempfile::tempdir().unwrap();
     let writer = Home::at(directory.path()).writer(Time(1)).unwrap();
     let said = |seq: i64, user: &str, what: &str| {
@@ -228,14 +228,14 @@ fn home_with_a_shared_chat() -> (tempfile::TempDir, crate::Writer) {
     (directory, writer)
 }
 
-fn one(writer: &crate::Writer, sql: &str) -> Option<String> {
+fn one(writer: &crate::StoreWriter, sql: &str) -> Option<String> {
     writer.reader.conn.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 #[test]
 fn p31_what_was_made_of_a_forgotten_persons_words_in_a_shared_chat_is_made_again() {
     let (_directory, mut writer) = home_with_a_shared_chat();
-    forget(&mut writer, super::Kind::Person, "telegram:1");
+    forget(&mut writer, super::SubjectKind::Person, "telegram:1");
     let operation = "SELECT state || ' ' || attempts || ' ' || (summary IS NULL) || ' ' || (focus IS NULL) FROM tl_compression";
     assert_eq!(one(&writer, operation).unwrap(), "0 0 1 1", "it is prepared again, without the topic");
     assert_eq!(one(&writer, "SELECT CAST(unfinished AS TEXT) FROM tl_session").unwrap(), "1");
@@ -256,7 +256,7 @@ fn p31_a_title_that_another_person_gave_and_a_summary_of_what_came_before_stay()
              UPDATE tl_inbox SET message = 9 WHERE seq = 1; UPDATE messages SET id = 9 WHERE id = 1;",
         )
         .unwrap();
-    forget(&mut writer, super::Kind::Person, "telegram:1");
+    forget(&mut writer, super::SubjectKind::Person, "telegram:1");
     let operation = "SELECT state || ' ' || (summary IS NULL) || ' ' || (focus IS NULL) FROM tl_compression";
     assert_eq!(one(&writer, operation).unwrap(), "1 0 0", "its cut lies before what the person said");
     assert_eq!(one(&writer, "SELECT title FROM sessions").unwrap(), "the quokka");
@@ -267,7 +267,7 @@ fn p31_a_title_that_hermes_made_goes_with_the_person_who_spoke_first_and_with_no
     for (user, title) in [("1", None), ("2", Some("the quokka"))] {
         let (_directory, mut writer) = home_with_a_shared_chat();
         writer.reader.conn.execute("DELETE FROM tl_inbox WHERE seq = 3", []).unwrap();
-        forget(&mut writer, super::Kind::Person, &format!("telegram:{user}"));
+        forget(&mut writer, super::SubjectKind::Person, &format!("telegram:{user}"));
         assert_eq!(one(&writer, "SELECT title FROM sessions").as_deref(), title, "{user}");
     }
 }

@@ -4,8 +4,8 @@ use super::*;
 use std::hint::black_box;
 use throughline_complexity::assert_linear;
 
-fn found(text: &str) -> Candidate {
-    Candidate {
+fn found(text: &str) -> SearchCandidate {
+    SearchCandidate {
         id: 1,
         session: "20260101_000000_00000000".parse().expect("this is an id"),
         role: "user".to_owned(),
@@ -16,10 +16,10 @@ fn found(text: &str) -> Candidate {
     }
 }
 
-/// What somebody might look for in this text: its words, and phrases of many.
+/// What a search of this text may ask for: its words, and phrases of many.
 fn terms(text: &str) -> Vec<String> {
     let phrase: String = text.chars().take(1000).collect();
-    let mut terms = Query::parse(&format!("a \"{phrase}!\" aa \"a a a a b\" {phrase}")).terms;
+    let mut terms = SearchQuery::parse(&format!("a \"{phrase}!\" aa \"a a a a b\" {phrase}")).terms;
     terms.push(format!("{}b", "a ".repeat(500)));
     terms
 }
@@ -27,20 +27,22 @@ fn terms(text: &str) -> Vec<String> {
 #[test]
 fn p31_text_functions_are_linear() {
     assert_linear(&[
-        ("search::Query::parse", |text| _ = Query::parse(text).terms),
+        ("search::SearchQuery::parse", |text| _ = SearchQuery::parse(text).terms),
         ("search::like_pattern", |text| _ = like_pattern(text)),
         ("search::excerpt", |text| _ = excerpt(text, &terms(text))),
         ("search::ranked", |text| _ = ranked(vec![found(text), found("a")], &terms(text))),
-        ("matcher::Index::query", |text| _ = Index::query(&[text.to_owned()])),
-        ("matcher::Index::matches of words", |text| {
-            terms(text).into_iter().for_each(|term| _ = black_box(Index::Words.matches(text, &[term])));
+        ("matcher::TextIndex::query", |text| _ = TextIndex::query(&[text.to_owned()])),
+        ("matcher::TextIndex::matches of words", |text| {
+            terms(text).into_iter().for_each(|term| _ = black_box(TextIndex::Words.matches(text, &[term])));
         }),
-        ("matcher::Index::matches of its half", |text| {
+        ("matcher::TextIndex::matches of its half", |text| {
             let half = format!("{}b", &text[..text.floor_char_boundary(text.len() / 2)]);
-            _ = black_box(Index::Words.matches(text, &[half]));
+            _ = black_box(TextIndex::Words.matches(text, &[half]));
         }),
-        ("matcher::Index::matches of trigrams", |text| {
-            terms(text).into_iter().for_each(|term| _ = black_box(Index::Trigrams.matches(text, &[term])));
+        ("matcher::TextIndex::matches of trigrams", |text| {
+            terms(text)
+                .into_iter()
+                .for_each(|term| _ = black_box(TextIndex::Trigrams.matches(text, &[term])));
         }),
     ]);
 }

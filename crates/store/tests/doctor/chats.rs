@@ -1,4 +1,4 @@
-//! P16, P31: whoever writes in one chat never finds themselves in what was said in another.
+//! P16, P31: a person who writes in one chat never finds themselves in what was said in another.
 
 use crate::damage::{Damage, WENT_ON, rotate};
 use crate::repair;
@@ -6,7 +6,7 @@ use crate::world::{NOW, Schema, World};
 use std::fs;
 use throughline_core::SessionId;
 use throughline_core::port::Store;
-use throughline_store::doctor::Kind;
+use throughline_store::doctor::FindingKind;
 
 #[test]
 fn p16_each_chat_that_led_to_an_ended_session_is_led_on_by_itself() {
@@ -31,7 +31,10 @@ fn p31_a_fork_that_two_chats_lead_into_is_reported_and_left() {
         world.write_routes();
         let before = world.led();
         let found = world.examine();
-        assert_eq!(found.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Kind::ForkedSiblings]);
+        assert_eq!(
+            found.iter().map(|finding| finding.kind).collect::<Vec<_>>(),
+            [FindingKind::ForkedSiblings]
+        );
         assert!(!found[0].is_repairable(), "{found:?}");
         repair(&world, usize::MAX);
         assert_eq!(world.led(), before);
@@ -64,7 +67,7 @@ fn p16_an_earlier_part_of_a_conversation_that_goes_on_is_not_pruned() {
     }
 }
 
-/// As if somebody had pulled the plug between the transaction and the file.
+/// As after a power loss between the transaction and the file.
 #[test]
 fn p16_a_repair_that_was_cut_short_before_the_file_of_routes_is_finished_by_whoever_opens_the_home() {
     for schema in [Schema::Eleven, Schema::TwentyTwo] {
@@ -112,7 +115,7 @@ fn p20_a_session_that_was_handed_over_and_went_on_is_handed_over_again_when_it_e
             world.write_routes();
             let found = world.examine();
             let kinds: Vec<_> = found.iter().map(|finding| (finding.kind, finding.subject())).collect();
-            assert_eq!(kinds, [(Kind::FinalisedAlive, chat.session.as_str())], "{schema:?}, {mark}");
+            assert_eq!(kinds, [(FindingKind::FinalisedAlive, chat.session.as_str())], "{schema:?}, {mark}");
             repair(&world, usize::MAX);
             assert_eq!(world.examine(), [], "{schema:?}, {mark}");
             let text = fs::read_to_string(world.path("sessions/sessions.json")).unwrap();
@@ -138,7 +141,7 @@ fn p20_what_was_handed_over_and_waits_for_the_next_message_is_left_alone() {
         world.lead(&chat.key, &chat.session, ", \"expiry_finalized\": true");
         if schema == Schema::TwentyTwo {
             world.conn.execute("UPDATE sessions SET expiry_finalized = 1", []).unwrap();
-            world.routes.retain(|route| route.0 == chat.key); // nobody is led to the others
+            world.routes.retain(|route| route.0 == chat.key); // no chat leads to the others
             world.conn.execute("DELETE FROM gateway_routing", []).unwrap();
         }
         world.write_routes();
@@ -155,7 +158,7 @@ fn p31_a_file_of_routes_that_cannot_be_read_is_a_finding() {
             let found = world.examine();
             assert_eq!(
                 found.iter().map(|finding| finding.kind).collect::<Vec<_>>(),
-                [Kind::UnreadableRoutes]
+                [FindingKind::UnreadableRoutes]
             );
             assert!(found[0].evidence[0].contains("cannot be read"), "{found:?}");
         }
@@ -169,7 +172,10 @@ fn what_only_we_write_and_is_wrong_is_a_defect_of_ours_and_left() {
         world.conn.execute("UPDATE tl_outbox SET state = 9", []).unwrap();
         let before = world.dump();
         let found = world.examine();
-        assert_eq!(found.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Kind::BrokenInvariant]);
+        assert_eq!(
+            found.iter().map(|finding| finding.kind).collect::<Vec<_>>(),
+            [FindingKind::BrokenInvariant]
+        );
         assert!(
             !found[0].is_repairable() && found[0].evidence[0].contains("it should hold that"),
             "{found:?}"
@@ -191,7 +197,10 @@ fn p16_a_compression_lock_whose_holder_lives_is_not_stale() {
     lock(&world.chats[0].session, std::process::id());
     lock(&world.chats[1].session, u32::MAX);
     let found = world.examine();
-    assert_eq!(found.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Kind::StaleCompressionLock]);
+    assert_eq!(
+        found.iter().map(|finding| finding.kind).collect::<Vec<_>>(),
+        [FindingKind::StaleCompressionLock]
+    );
     assert_eq!(found[0].sessions, [world.chats[1].session.as_str()]);
 }
 

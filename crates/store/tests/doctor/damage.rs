@@ -5,7 +5,7 @@ use crate::world::{Schema, World};
 use rusqlite::params;
 use throughline_core::message::{Body, Content};
 use throughline_core::{Message, Time};
-use throughline_store::doctor::{Kind, Transcript};
+use throughline_store::doctor::{FindingKind, Transcript};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
@@ -83,13 +83,16 @@ pub const SUMMARY: &str = "[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns
 pub const WENT_ON: &str = ", \"updated_at\": \"2025-11-16T12:00:00\"";
 
 impl Damage {
-    pub fn is_only_reported(kind: Kind) -> bool {
-        matches!(kind, Kind::BrokenToolGroup | Kind::RowsOutOfOrder | Kind::EndedNotFinalised)
+    pub fn is_only_reported(kind: FindingKind) -> bool {
+        matches!(
+            kind,
+            FindingKind::BrokenToolGroup | FindingKind::RowsOutOfOrder | FindingKind::EndedNotFinalised
+        )
     }
 
     /// What is told and left where our own books count rows.
-    pub fn is_left_in_our_books(kind: Kind) -> bool {
-        kind == Kind::DuplicatedRows
+    pub fn is_left_in_our_books(kind: FindingKind) -> bool {
+        kind == FindingKind::DuplicatedRows
     }
 
     /// One to five kinds, each to a chat of its own. What was done, as it is to be named.
@@ -124,7 +127,7 @@ impl Damage {
         matches!(self, TwoLive | EndedNotFinalised | LostUpdate | Lock)
     }
 
-    pub fn done_to(self, world: &mut World, nth: usize) -> Vec<(Kind, String)> {
+    pub fn done_to(self, world: &mut World, nth: usize) -> Vec<(FindingKind, String)> {
         if self.needs_22() && world.schema == Schema::Eleven {
             return Vec::new();
         }
@@ -138,20 +141,20 @@ impl Damage {
                     tip = rotate(world, &tip, 2);
                 }
                 world.lead(key, &tip, "");
-                one(Kind::RotatedChain)
+                one(FindingKind::RotatedChain)
             }
             RotatedAndLeft => {
                 // Killed before the route could follow; the next message came to the old id.
                 rotate(world, session, 1);
                 world.talk(session, 1);
-                one(Kind::RotatedChain)
+                one(FindingKind::RotatedChain)
             }
             ForkInOrder => {
                 let first = rotate(world, session, 2);
                 let other = sibling(world, session, 2);
                 let led = if world.chance.one_in(2) { &first } else { &other };
                 world.lead(key, led, "");
-                one(Kind::ForkedSiblings)
+                one(FindingKind::ForkedSiblings)
             }
             ForkContained => {
                 let first = rotate(world, session, 2);
@@ -161,7 +164,7 @@ impl Damage {
                     world.row(&small, role, text);
                 }
                 world.lead(key, &first, "");
-                one(Kind::ForkedSiblings)
+                one(FindingKind::ForkedSiblings)
             }
             ForkUndecided => {
                 let first = rotate(world, session, 1);
@@ -169,7 +172,7 @@ impl Damage {
                 world.talk(&first, 1); // both go on
                 world.talk(&other, 1);
                 world.lead(key, &first, "");
-                one(Kind::ForkedSiblings)
+                one(FindingKind::ForkedSiblings)
             }
             ForkOfTwoChats => {
                 let first = rotate(world, session, 1);
@@ -178,7 +181,7 @@ impl Damage {
                 world.lead(key, &first, "");
                 world.lead_another(nth, &other);
                 world.reported.insert(session.to_owned());
-                one(Kind::ForkedSiblings)
+                one(FindingKind::ForkedSiblings)
             }
             SharedRouteToEnded => {
                 world.lead_another(nth, session);
@@ -186,38 +189,38 @@ impl Damage {
                 world.same_key(&other, key);
                 world.talk(&other, 1);
                 world.end(session, "session_reset");
-                one(Kind::RouteToEnded)
+                one(FindingKind::RouteToEnded)
             }
             Orphan => {
                 let tip = rotate(world, session, 1);
                 let orphan = world.begin("telegram", Some(session));
                 world.lead(key, &tip, "");
-                vec![(Kind::RotatedChain, session.to_owned()), (Kind::EmptyOrphan, orphan)]
+                vec![(FindingKind::RotatedChain, session.to_owned()), (FindingKind::EmptyOrphan, orphan)]
             }
             DeadEnd => {
                 world.end(session, "compression");
-                one(Kind::DeadEnd)
+                one(FindingKind::DeadEnd)
             }
             RouteToEnded => {
                 world.end(session, "session_reset");
-                one(Kind::RouteToEnded)
+                one(FindingKind::RouteToEnded)
             }
             RouteToMissing => {
                 let missing = format!("20250101_000000_{nth:08x}");
                 world.lead(key, &missing, "");
-                vec![(Kind::RouteToMissing, missing)]
+                vec![(FindingKind::RouteToMissing, missing)]
             }
             TwoLive => {
                 let other = world.begin("telegram", None);
                 world.same_key(&other, key);
                 world.talk(&other, 1);
-                one(Kind::TwoLiveSessions)
+                one(FindingKind::TwoLiveSessions)
             }
             DeadResume => {
                 let more = ", \"resume_pending\": true, \"resume_reason\": \"restart_timeout\", \
                             \"last_resume_marked_at\": \"2025-11-01T10:00:00\"";
                 world.lead(key, session, more);
-                one(Kind::DeadResumeFlag)
+                one(FindingKind::DeadResumeFlag)
             }
             FinalisedAlive => {
                 let has_row = world.schema == Schema::TwentyTwo;
@@ -231,7 +234,7 @@ impl Damage {
                     let mark = if world.chance.one_in(2) { "expiry_finalized" } else { "memory_flushed" };
                     world.lead(key, session, &format!(", \"{mark}\": true{WENT_ON}"));
                 }
-                one(Kind::FinalisedAlive)
+                one(FindingKind::FinalisedAlive)
             }
             EndedNotFinalised => {
                 let old = world.begin("telegram", None);
@@ -240,26 +243,26 @@ impl Damage {
                 let all = "SELECT min(id) FROM sessions WHERE end_reason = 'idle'";
                 let first: String = world.conn.query_row(all, [], |row| row.get(0)).unwrap();
                 // They are told together: only the first is the subject.
-                vec![(Kind::EndedNotFinalised, first)]
+                vec![(FindingKind::EndedNotFinalised, first)]
             }
             Copies => {
                 let sql = "INSERT INTO messages (session_id, role, content, timestamp)
                            SELECT session_id, role, content, timestamp FROM messages
                            WHERE session_id = ?1 ORDER BY id DESC LIMIT 1";
                 world.conn.execute(sql, [session]).unwrap();
-                one(Kind::DuplicatedRows)
+                one(FindingKind::DuplicatedRows)
             }
             Disorder => {
                 let text = world.text("comes late");
                 let at: f64 = world.tick() - 90_000.0;
                 world.row_at(session, "user", &text, at);
-                one(Kind::RowsOutOfOrder)
+                one(FindingKind::RowsOutOfOrder)
             }
             BrokenGroup => {
                 world.call(session, 900 + nth as u64, false);
                 let text = world.text("follows");
                 world.row(session, "user", &text);
-                one(Kind::BrokenToolGroup)
+                one(FindingKind::BrokenToolGroup)
             }
             LostUpdate => {
                 for role in ["user", "assistant", "user", "assistant"] {
@@ -277,18 +280,18 @@ impl Damage {
                     world.row(session, role, text);
                 }
                 world.talk(session, 1);
-                one(Kind::ArchivedUnsummarised)
+                one(FindingKind::ArchivedUnsummarised)
             }
             Lock => {
                 let sql = "INSERT INTO compression_locks VALUES (?1, 'pid=1:tid=2:agent=3:nonce=4', 1763100000.0, 1763100300.0)";
                 world.conn.execute(sql, [session]).unwrap();
-                one(Kind::StaleCompressionLock)
+                one(FindingKind::StaleCompressionLock)
             }
             Index => {
                 let sql =
                     "DELETE FROM messages_fts WHERE rowid IN (SELECT id FROM messages WHERE session_id = ?1)";
                 world.conn.execute(sql, [session]).unwrap();
-                vec![(Kind::IndexOutOfStep, String::new())]
+                vec![(FindingKind::IndexOutOfStep, String::new())]
             }
             Gap => {
                 let mut messages = Vec::new();
@@ -299,7 +302,7 @@ impl Damage {
                 messages.insert(0, message("user", &gone));
                 let file = format!("sessions/session_{session}.json");
                 world.transcripts.push(Transcript { session: session.to_owned(), file, messages });
-                one(Kind::TranscriptGap)
+                one(FindingKind::TranscriptGap)
             }
             NoSession => {
                 let lost = format!("20250202_000000_{nth:08x}");
@@ -307,7 +310,7 @@ impl Damage {
                 world.conn.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
                 world.row(&lost, "user", &text);
                 world.conn.execute_batch("PRAGMA foreign_keys = ON").unwrap();
-                vec![(Kind::RowsWithoutSession, lost)]
+                vec![(FindingKind::RowsWithoutSession, lost)]
             }
         }
     }

@@ -13,12 +13,12 @@ mod world;
 
 use damage::Damage;
 use std::collections::{BTreeMap, BTreeSet};
-use throughline_core::port::{BrowseRead, SessionFilter, SessionRead, Store};
-use throughline_store::doctor::{Kind, Mended};
+use throughline_core::port::{Read, SessionFilter, Store};
+use throughline_store::doctor::{FindingKind, Mended};
 use world::{NOW, Schema, World};
 
 /// What a home holds beyond its rows: told by kind and subject.
-type Named = BTreeSet<(Kind, String)>;
+type Named = BTreeSet<(FindingKind, String)>;
 
 fn cases() -> u64 {
     std::env::var("THROUGHLINE_DOCTOR_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
@@ -158,7 +158,7 @@ fn p16_generated_damage_is_named_exactly_and_repaired_without_losing_a_word() {
         assert_eq!(named(&world), done, "seed {seed}, {schema:?}: {:#?}", world.examine());
         let before = said(&world);
         repair(&world, usize::MAX);
-        let is_left = |(kind, subject): &&(Kind, String)| {
+        let is_left = |(kind, subject): &&(FindingKind, String)| {
             Damage::is_only_reported(*kind)
                 || world.reported.contains(subject)
                 || Damage::is_left_in_our_books(*kind) && world.used.contains(subject)
@@ -202,8 +202,8 @@ fn p16_two_kinds_of_damage_to_one_chat_are_both_named_and_both_repaired() {
         repair_in_rounds(&world);
         let still = world.examine();
         assert!(still.iter().all(|finding| !finding.is_repairable()), "seed {seed}: {done:?}: {still:#?}");
-        // What was only reported may lie in a snapshot now, where it harms nobody; nothing new has come about.
-        let is_left = |(kind, subject): &&(Kind, String)| {
+        // What was only reported may lie in a snapshot now, where it does no harm; nothing new has come about.
+        let is_left = |(kind, subject): &&(FindingKind, String)| {
             Damage::is_only_reported(*kind)
                 || Damage::is_left_in_our_books(*kind) && world.used.contains(subject)
         };
@@ -215,7 +215,7 @@ fn p16_two_kinds_of_damage_to_one_chat_are_both_named_and_both_repaired() {
     }
 }
 
-/// One transaction each: whoever is killed between two of them finds the home as after the first, and a second run
+/// One transaction each: a repair that is killed between two of them finds the home as after the first, and a second run
 /// ends where an undisturbed one would have.
 #[test]
 fn p16_a_repair_that_is_cut_short_after_any_transaction_is_finished_by_the_next() {

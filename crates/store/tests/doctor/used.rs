@@ -12,7 +12,7 @@ use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Content, Message, SessionId, Time};
-use throughline_store::Writer;
+use throughline_store::StoreWriter;
 
 /// Chats below this one are those that damage is done to: what was said in them is answered, and the answers arrived.
 const SETTLED: usize = 6;
@@ -20,7 +20,7 @@ const SETTLED: usize = 6;
 /// One owner of sessions, at a time of its own.
 struct Owner<'a> {
     world: &'a mut World,
-    store: Writer,
+    store: StoreWriter,
 }
 
 /// Everything that people do with a gateway, to some chats and to sessions of its own.
@@ -45,7 +45,7 @@ pub fn by_us(world: &mut World) {
             owner.deliver();
         }
         if !is_settled && owner.world.chance.one_in(2) {
-            owner.receive(&chat.session, Some(&chat.key)); // and nobody has answered yet
+            owner.receive(&chat.session, Some(&chat.key)); // and it is not answered yet
         }
         owner.world.used.insert(chat.session);
     }
@@ -163,7 +163,7 @@ impl Owner<'_> {
         self.happens(&mut state, Event::Reported { operation, promoted });
     }
 
-    /// Whatever is on its way arrives.
+    /// What is on its way arrives.
     fn deliver(&mut self) {
         let now = self.now();
         let boot = self.store.boot(now).unwrap();

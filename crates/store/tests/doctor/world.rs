@@ -24,7 +24,7 @@ pub enum Schema {
     TwentyTwo,
 }
 
-/// A chat and its session, in which nobody has done any damage yet.
+/// A chat and its session, without any damage yet.
 #[derive(Clone, Debug)]
 pub struct Chat {
     pub key: String,
@@ -108,7 +108,7 @@ impl World {
             self.routes.push((key.clone(), session.clone(), String::new()));
             self.chats.push(Chat { key, session });
         }
-        // Hermes has handed some over, since nobody went on with them; they end when somebody writes again.
+        // Hermes has handed some over, since no person went on with them; they end when a person writes again.
         for nth in 6..12 {
             if self.chance.one_in(3) {
                 let chat = self.chats[nth].clone();
@@ -123,7 +123,7 @@ impl World {
         self.talk(&ended, 2);
         self.end(&ended, "session_reset");
         let live = self.chats[11].session.clone();
-        // Somebody works for a session; somebody has branched another one off.
+        // A helper works for a session; another one is a branch.
         let helper = self.begin("cli", Some(&live));
         self.talk(&helper, 1);
         if self.schema == Schema::TwentyTwo {
@@ -136,7 +136,7 @@ impl World {
     }
 
     pub fn home(&self) -> Home {
-        // Nothing here outlives the process, so nobody waits for the disk.
+        // Nothing here outlives the process, so no commit waits for the disk.
         let at = Home::at(self.directory.path());
         Home { filesystem: FileSystem::Trusted, durability: Durability::Relaxed, ..at }
     }
@@ -188,7 +188,7 @@ impl World {
         self.conn.execute(sql, params![session, at, reason]).unwrap();
     }
 
-    /// A new text that nobody has said, and that is to stay readable.
+    /// A new text, unlike all that was said, which is to stay readable.
     pub fn text(&mut self, what: &str) -> String {
         self.count += 1;
         let text = format!("word{}x{} {what}", self.count, self.seed);

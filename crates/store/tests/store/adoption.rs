@@ -157,7 +157,7 @@ fn an_ended_session_says_why() {
     turn(&mut store, "a", Some(chat(1)), "one");
     end(directory.path(), "a", "session_reset");
     assert_eq!(store.reader().load(&id("a")).unwrap().unwrap().ended.as_deref(), Some("session_reset"));
-    assert_eq!(store.reader().route(&key(1)).unwrap(), None, "nobody is led to it");
+    assert_eq!(store.reader().route(&key(1)).unwrap(), None, "no chat is led to it");
 }
 
 #[test]
@@ -635,7 +635,7 @@ fn a_helpers_session_is_one_of_hermes_own_kind() {
     for directory in [directory(), schema_11()] {
         let mut store = writer(directory.path());
         turn(&mut store, "parent", Some(chat(1)), "one");
-        // A chat would be a mistake: nobody writes to a helper.
+        // A chat would be a mistake: no person writes to a helper.
         let birth = Birth {
             source: "subagent".into(),
             parent: Some(id("parent")),

@@ -12,7 +12,7 @@ use throughline_core::prompt::{Digest, Head, Mark};
 use throughline_core::session::{Act, Event, Phase, Rules, Session};
 use throughline_core::turn::{Answer, Usage};
 use throughline_core::{Content, JsonText, SessionId, Time};
-use throughline_store::{FileSystem, Home, Writer};
+use throughline_store::{FileSystem, Home, StoreWriter};
 
 pub const NOW: Time = Time(1_763_240_000_000_000);
 
@@ -21,7 +21,7 @@ pub fn home(directory: &Path) -> Home {
     Home { filesystem: FileSystem::Trusted, ..Home::at(directory) }
 }
 
-pub fn writer(directory: &Path) -> Writer {
+pub fn writer(directory: &Path) -> StoreWriter {
     home(directory).writer(NOW).unwrap()
 }
 

@@ -6,6 +6,7 @@ mod adoption;
 mod check;
 mod conformance;
 mod copy;
+mod earlier_home;
 mod home;
 mod opening;
 mod search;

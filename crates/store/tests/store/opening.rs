@@ -287,7 +287,7 @@ fn p15_a_home_of_the_first_release_goes_on_where_it_was() {
     whole(&store);
     let loaded = store.reader().load(&id("open")).unwrap().unwrap();
     assert_eq!((loaded.user.as_deref(), loaded.session.halted), (Some("u"), false));
-    assert_eq!(loaded.last_prompt.unwrap().head, Head::default(), "nobody knows what stood before it");
+    assert_eq!(loaded.last_prompt.unwrap().head, Head::default(), "it is unknown what stood before it");
     let mut state = loaded.session;
     let found =
         ToolResult { call_id: "c1".into(), name: Some("look".into()), content: Content::text("found") };

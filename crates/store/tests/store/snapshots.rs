@@ -15,7 +15,7 @@ use throughline_core::port::{
 };
 use throughline_core::session::{Act, Event, Outcome, Phase, Rules, Session};
 use throughline_core::{Content, Message, RowId, Time};
-use throughline_store::Writer;
+use throughline_store::StoreWriter;
 
 /// The kinds of home: by what Hermes can say about a row.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +110,7 @@ impl Owner<'_> {
     }
 }
 
-fn owner(store: &mut Writer) -> Owner<'_> {
+fn owner(store: &mut StoreWriter) -> Owner<'_> {
     Owner { store, now: NOW }
 }
 
@@ -131,7 +131,7 @@ fn rows(conn: &Connection, sql: &str) -> i64 {
 }
 
 /// Every row is found by the index once, wherever it has gone.
-fn indexed_once(directory: &Path, store: &mut Writer) {
+fn indexed_once(directory: &Path, store: &mut StoreWriter) {
     store.close(NOW).unwrap();
     let conn = hermes(directory);
     for index in ["messages_fts", "messages_fts_trigram"] {
@@ -186,7 +186,7 @@ fn p11_a_summary_stands_for_what_it_replaced_and_the_rest_stays() {
         assert_eq!((promoted.messages_before, promoted.messages_after), (6, 4));
         assert_eq!(shown(&store, &promoted.snapshot), before[..4], "{kind:?}: as it was");
         assert!(promoted.snapshot.starts_with("a.snapshot.2025"), "{}", promoted.snapshot);
-        // The session is what it was, and nobody sees another.
+        // The session is what it was, and no reader sees another.
         let listed = store.reader().sessions(&SessionFilter::default()).unwrap();
         assert_eq!(listed.iter().map(|found| found.id.as_str()).collect::<Vec<_>>().len(), 2);
         let summary = store.reader().session(&id("a")).unwrap().unwrap();
@@ -324,7 +324,7 @@ fn p13_a_promotion_of_rows_that_others_changed_is_refused_and_changes_nothing() 
         let counts = owner.store.reader().counts().unwrap();
         assert!(counts.contains(&("compression_stale".to_owned(), 1)), "{counts:?}");
         let said = owner.store.reader().outcome(&id("a"), state.received).unwrap().unwrap().outcome;
-        assert!(matches!(said, Outcome::Done { .. }), "whoever ordered it hears of it");
+        assert!(matches!(said, Outcome::Done { .. }), "its order hears of it");
     }
 }
 
@@ -436,7 +436,7 @@ fn p17_a_promotion_writes_little_more_than_the_rows_it_flags() {
     }
 }
 
-// --------------------------------------------------------------------------------- whatever happens
+// --------------------------------------------------------------------------------- random stories
 
 #[derive(Clone, Debug)]
 enum Step {
