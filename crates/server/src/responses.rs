@@ -16,20 +16,20 @@
 //! copies (a response is its turn, read back), `conversation`, `background` and `prompt`.
 
 use crate::App;
-use crate::body::{self, Fields, wrong_type};
-use crate::conversation::Conversation;
+use crate::client_conversation::ClientConversation;
+use crate::client_tools::{self, RequestTools, ToolFormat};
 use crate::error::ApiError;
-use crate::extract::Name;
-use crate::follow::{Finish, Follower, Leaving, Reply};
-use crate::intake::{Ask, Caller, Placed, Stamp};
-use crate::items;
+use crate::json_response;
+use crate::path_and_query::PathName;
+use crate::request_body::{self, RequestFields, wrong_type};
+use crate::response_id::ResponseId;
+use crate::response_input;
 use crate::sampling;
 use crate::sessions;
-use crate::shown::Shown;
-use crate::sse::{self, Voice, Work};
-use crate::ticket::Ticket;
-use crate::tools::{self, Chosen, Spelling};
-use crate::written;
+use crate::sse::{self, StreamFormat, ToolEvent};
+use crate::streamed_text::StreamedText;
+use crate::submission::{ApiCaller, ApiRequest, PlacedInput, ResponseStamp};
+use crate::turn_follower::{ClientReply, FinishReason, StopOnHangUp, TurnFollower};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -50,30 +50,33 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(200);
 
 pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let body::Arrived { bytes, room } = body::read(&head.headers, body, app.options.body_bytes_max).await?;
+    let request_body::RequestBody { bytes, room } =
+        request_body::read(&head.headers, body, app.options.body_bytes_max).await?;
     let bytes = resolved(&app, &head.headers, bytes).await?;
     let at = app.api.now();
-    let read = offload::run(bytes.len(), || Asked::read(&app, &head.headers, &bytes));
-    let Asked { caller, manner, said } = read?;
+    let read = offload::run(bytes.len(), || ResponseRequest::read(&app, &head.headers, &bytes));
+    let ResponseRequest { caller, manner, said } = read?;
     let receipt = match said {
-        Said::Begins(submission) => app.api.submit(*submission).await?,
-        Said::Follows { id, ask, conversation } => go_on(&app, &caller, &ask, conversation, &id).await?,
+        ResponseInput::Begins(submission) => app.api.submit(*submission).await?,
+        ResponseInput::Follows { id, ask, conversation } => {
+            go_on(&app, &caller, &ask, conversation, &id).await?
+        }
     };
     drop(room);
     let stamp = caller.stamp(&receipt);
-    let mut follower = Follower::new(app.api.clone(), receipt);
-    let mut leaving = Leaving::of(&follower, caller.stops(&app));
+    let mut follower = TurnFollower::new(app.api.clone(), receipt);
+    let mut leaving = StopOnHangUp::of(&follower, caller.stops(&app));
     let response = ResponseOf::new(&app, &stamp, manner, at);
     if response.manner.streams {
-        let voice = Happenings::new(response);
+        let voice = ResponseEvents::new(response);
         return Ok(sse::stream(voice, follower, leaving, &stamp, app.options.keep_alive));
     }
     let settled = follower.settled().await;
     leaving.is_over();
     let answered = match settled {
-        Ok(settled) => Reply::of(&settled).map(|reply| {
+        Ok(settled) => ClientReply::of(&settled).map(|reply| {
             let json = response.since(settled.began).answered(&reply);
-            written::whole(json, &stamp, Some(follower.delivery()))
+            json_response::whole(json, &stamp, Some(follower.delivery()))
         }),
         Err(error) => Err(error),
     };
@@ -85,60 +88,65 @@ pub async fn create(State(app): State<Arc<App>>, request: Request) -> Result<Res
 }
 
 /// A request, read.
-struct Asked {
-    caller: Caller,
-    manner: Manner,
-    said: Said,
+struct ResponseRequest {
+    caller: ApiCaller,
+    manner: ResponseOptions,
+    said: ResponseInput,
 }
 
-enum Said {
+enum ResponseInput {
     Begins(Box<Submission>),
-    /// After the response of this id, of which somebody else has to know.
+    /// After the response of this id, which the gateway has to look up.
     Follows {
         id: String,
-        ask: Ask,
-        conversation: Conversation,
+        ask: ApiRequest,
+        conversation: ClientConversation,
     },
 }
 
-impl Asked {
+impl ResponseRequest {
     fn read(app: &App, headers: &HeaderMap, bytes: &[u8]) -> Result<Self, ApiError> {
-        let mut fields = body::parse(bytes)?;
+        let mut fields = request_body::parse(bytes)?;
         let digest = fields.digest();
-        let caller = Caller::new(app, headers, fields.text("user")?)?;
-        let manner = Manner::take(app, &caller, &mut fields)?;
-        let conversation = items::conversation(fields.take("input"), manner.instructions.clone())?;
-        let Chosen { tools, wishes } = tools::take(&mut fields, Spelling::Responses)?;
+        let caller = ApiCaller::new(app, headers, fields.text("user")?)?;
+        let manner = ResponseOptions::take(app, &caller, &mut fields)?;
+        let conversation = response_input::conversation(fields.take("input"), manner.instructions.clone())?;
+        let RequestTools { tools, wishes } = client_tools::take(&mut fields, ToolFormat::Responses)?;
         let sampling = sampling::of_response(&mut fields, wishes)?;
         fields.refuse_rest()?;
-        let ask = Ask { endpoint: "responses", body: digest, sampling, tools, unkept: !manner.is_kept };
+        let ask =
+            ApiRequest { endpoint: "responses", body: digest, sampling, tools, unkept: !manner.is_kept };
         let said = match manner.previous_response_id.clone() {
-            Some(id) => Said::Follows { id, ask, conversation },
-            None => Said::Begins(Box::new(caller.submission(app, &ask, caller.place(app, conversation)?))),
+            Some(id) => ResponseInput::Follows { id, ask, conversation },
+            None => ResponseInput::Begins(Box::new(caller.submission(
+                app,
+                &ask,
+                caller.place(app, conversation)?,
+            ))),
         };
         Ok(Self { caller, manner, said })
     }
 }
 
 /// The response as its turn tells it: what the request said beside its words is not kept.
-pub async fn retrieve(State(app): State<Arc<App>>, Name(id): Name) -> Result<Response, ApiError> {
-    let ticket = Ticket::check(&id, &app.guard).ok_or_else(|| unknown(&id))?;
+pub async fn retrieve(State(app): State<Arc<App>>, PathName(id): PathName) -> Result<Response, ApiError> {
+    let ticket = ResponseId::check(&id, &app.guard).ok_or_else(|| unknown(&id))?;
     let receipt = app.api.follow(ticket.session, ticket.seq).await.map_err(|refusal| lost(refusal, &id))?;
-    let stamp = Stamp::plain(&receipt);
-    let mut follower = Follower::new(app.api.clone(), receipt);
-    let response = ResponseOf::new(&app, &stamp, Manner::unknown(&app), app.api.now());
+    let stamp = ResponseStamp::plain(&receipt);
+    let mut follower = TurnFollower::new(app.api.clone(), receipt);
+    let response = ResponseOf::new(&app, &stamp, ResponseOptions::unknown(&app), app.api.now());
     let json = match timeout(SETTLED_WITHIN, follower.settled()).await {
-        Err(_) => response.object(Status::InProgress, &[], None, None),
+        Err(_) => response.object(ResponseStatus::InProgress, &[], None, None),
         Ok(settled) => {
             let settled = settled?;
             let response = response.since(settled.began);
-            match Reply::of(&settled) {
+            match ClientReply::of(&settled) {
                 Ok(reply) => response.answered(&reply),
-                Err(error) => response.object(Status::Failed, &[], None, Some(&error)),
+                Err(error) => response.object(ResponseStatus::Failed, &[], None, Some(&error)),
             }
         }
     };
-    Ok(written::whole(json, &stamp, None))
+    Ok(json_response::whole(json, &stamp, None))
 }
 
 fn unknown(id: &str) -> ApiError {
@@ -157,13 +165,13 @@ fn lost(refusal: Refusal, id: &str) -> ApiError {
 
 async fn go_on(
     app: &App,
-    caller: &Caller,
-    ask: &Ask,
-    mut conversation: Conversation,
+    caller: &ApiCaller,
+    ask: &ApiRequest,
+    mut conversation: ClientConversation,
     id: &str,
 ) -> Result<Receipt, ApiError> {
     let about = |error: ApiError| error.param("previous_response_id");
-    let ticket = Ticket::check(id, &app.guard).ok_or_else(|| about(unknown(id)))?;
+    let ticket = ResponseId::check(id, &app.guard).ok_or_else(|| about(unknown(id)))?;
     if caller.session.as_ref().is_some_and(|session| *session != ticket.session) {
         let message = "previous_response_id and X-Hermes-Session-Id name different sessions; leave one out.";
         return Err(ApiError::invalid("previous_response_id", message));
@@ -174,7 +182,7 @@ async fn go_on(
                        what was said before is kept here.";
         ApiError::invalid("input", message)
     })?;
-    let placed = |target, imported| Placed {
+    let placed = |target, imported| PlacedInput {
         target,
         system: system.clone(),
         imported,
@@ -196,9 +204,9 @@ async fn go_on(
 }
 
 /// What had been said in a session when it had answered this input.
-async fn history_up_to(app: &App, caller: &Caller, previous: Receipt) -> Result<Vec<Message>, ApiError> {
+async fn history_up_to(app: &App, caller: &ApiCaller, previous: Receipt) -> Result<Vec<Message>, ApiError> {
     let session = sessions::find(app, previous.session.clone(), Some(caller.principal.clone())).await?.id;
-    let settled = Follower::new(app.api.clone(), previous).settled().await?;
+    let settled = TurnFollower::new(app.api.clone(), previous).settled().await?;
     let Some(answer) = &settled.answer else {
         let message = "The previous response has no answer to go on from; send its input again first.";
         return Err(ApiError::new(StatusCode::BAD_REQUEST, message).code("previous_response_failed"));
@@ -231,7 +239,7 @@ fn up_to_answer(rows: Vec<(RowId, Message)>, words: &Content, began: Time) -> Op
 // ------------------------------------------------------------------------------------- the object
 
 /// What the request said about how to answer.
-struct Manner {
+struct ResponseOptions {
     streams: bool,
     model: String,
     instructions: Option<String>,
@@ -242,8 +250,8 @@ struct Manner {
     tells_more: bool,
 }
 
-impl Manner {
-    fn take(app: &App, caller: &Caller, fields: &mut Fields) -> Result<Self, ApiError> {
+impl ResponseOptions {
+    fn take(app: &App, caller: &ApiCaller, fields: &mut RequestFields) -> Result<Self, ApiError> {
         for (name, instead) in [
             ("conversation", "use previous_response_id, or name a session in X-Hermes-Session-Id"),
             ("prompt", "send the text itself"),
@@ -310,12 +318,12 @@ struct ResponseOf {
     id: String,
     item: String,
     created: i64,
-    manner: Manner,
+    manner: ResponseOptions,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum ResponseStatus {
     InProgress,
     Completed,
     Incomplete,
@@ -323,21 +331,21 @@ enum Status {
 }
 
 #[derive(Serialize)]
-struct Object<'a> {
+struct ResponseObject<'a> {
     id: &'a str,
     object: &'static str,
     created_at: i64,
-    status: Status,
+    status: ResponseStatus,
     background: bool,
-    error: Option<Fault<'a>>,
+    error: Option<ResponseError<'a>>,
     incomplete_details: Option<Incomplete>,
     instructions: Option<&'a str>,
     max_output_tokens: Option<u64>,
     model: &'a str,
-    output: &'a [Item<'a>],
+    output: &'a [OutputItem<'a>],
     parallel_tool_calls: bool,
     previous_response_id: Option<&'a str>,
-    reasoning: Reasoning,
+    reasoning: ReasoningOptions,
     store: bool,
     temperature: Option<f64>,
     text: TextOptions,
@@ -345,16 +353,16 @@ struct Object<'a> {
     tools: [(); 0],
     top_p: Option<f64>,
     truncation: &'static str,
-    usage: Option<Usage>,
+    usage: Option<ResponseUsage>,
     user: Option<&'a str>,
-    metadata: Nothing,
+    metadata: EmptyObject,
 }
 
 #[derive(Serialize)]
-struct Nothing {}
+struct EmptyObject {}
 
 #[derive(Serialize)]
-struct Fault<'a> {
+struct ResponseError<'a> {
     code: &'a str,
     message: &'a str,
 }
@@ -365,7 +373,7 @@ struct Incomplete {
 }
 
 #[derive(Serialize)]
-struct Reasoning {
+struct ReasoningOptions {
     effort: Option<&'static str>,
     summary: Option<&'static str>,
 }
@@ -382,7 +390,7 @@ struct TextFormat {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Item<'a> {
+enum OutputItem<'a> {
     Message(MessageItem<'a>),
     Call(CallItem<'a>),
 }
@@ -391,9 +399,9 @@ enum Item<'a> {
 struct MessageItem<'a> {
     r#type: &'static str,
     id: &'a str,
-    status: Status,
+    status: ResponseStatus,
     role: &'static str,
-    content: &'a [Part<'a>],
+    content: &'a [OutputText<'a>],
 }
 
 /// A call for the client to run.
@@ -401,28 +409,28 @@ struct MessageItem<'a> {
 struct CallItem<'a> {
     r#type: &'static str,
     id: String,
-    status: Status,
+    status: ResponseStatus,
     call_id: &'a str,
     name: &'a str,
     arguments: &'a str,
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Part<'a> {
+struct OutputText<'a> {
     r#type: &'static str,
     text: &'a str,
     annotations: [(); 0],
     logprobs: [(); 0],
 }
 
-impl<'a> Part<'a> {
+impl<'a> OutputText<'a> {
     fn new(text: &'a str) -> Self {
         Self { r#type: "output_text", text, annotations: [], logprobs: [] }
     }
 }
 
 #[derive(Serialize)]
-struct Usage {
+struct ResponseUsage {
     input_tokens: u64,
     input_tokens_details: InputDetails,
     output_tokens: u64,
@@ -441,7 +449,7 @@ struct OutputDetails {
     reasoning_tokens: u64,
 }
 
-impl From<turn::Usage> for Usage {
+impl From<turn::Usage> for ResponseUsage {
     fn from(usage: turn::Usage) -> Self {
         Self {
             input_tokens: usage.prompt(),
@@ -457,19 +465,21 @@ impl From<turn::Usage> for Usage {
 }
 
 /// How a response of this finish stands, and why it is not whole.
-fn standing(finish: Finish) -> (Status, Option<Incomplete>) {
+fn standing(finish: FinishReason) -> (ResponseStatus, Option<Incomplete>) {
     match finish {
-        Finish::Stop | Finish::Calls => (Status::Completed, None),
-        Finish::Length => (Status::Incomplete, Some(Incomplete { reason: "max_output_tokens" })),
-        Finish::Filtered => (Status::Incomplete, Some(Incomplete { reason: "content_filter" })),
+        FinishReason::Stop | FinishReason::Calls => (ResponseStatus::Completed, None),
+        FinishReason::Length => {
+            (ResponseStatus::Incomplete, Some(Incomplete { reason: "max_output_tokens" }))
+        }
+        FinishReason::Filtered => (ResponseStatus::Incomplete, Some(Incomplete { reason: "content_filter" })),
     }
 }
 
 impl ResponseOf {
-    fn new(app: &App, stamp: &Stamp, manner: Manner, at: Time) -> Self {
+    fn new(app: &App, stamp: &ResponseStamp, manner: ResponseOptions, at: Time) -> Self {
         // An id that nothing is found by, where nothing is to be found.
         let id = match manner.is_kept {
-            true => Ticket { session: stamp.session.clone(), seq: stamp.seq }.issue(&app.guard),
+            true => ResponseId { session: stamp.session.clone(), seq: stamp.seq }.issue(&app.guard),
             false => stamp.name("resp_"),
         };
         Self { item: item_name("msg_", &id), id, created: at.whole_seconds(), manner }
@@ -480,8 +490,8 @@ impl ResponseOf {
         self
     }
 
-    fn view<'a>(&'a self, status: Status, output: &'a [Item<'a>]) -> Object<'a> {
-        Object {
+    fn view<'a>(&'a self, status: ResponseStatus, output: &'a [OutputItem<'a>]) -> ResponseObject<'a> {
+        ResponseObject {
             id: &self.id,
             object: "response",
             created_at: self.created,
@@ -495,7 +505,7 @@ impl ResponseOf {
             output,
             parallel_tool_calls: true,
             previous_response_id: self.manner.previous_response_id.as_deref(),
-            reasoning: Reasoning { effort: None, summary: None },
+            reasoning: ReasoningOptions { effort: None, summary: None },
             store: self.manner.is_kept,
             temperature: None,
             text: TextOptions { format: TextFormat { r#type: "text" } },
@@ -505,49 +515,49 @@ impl ResponseOf {
             truncation: "disabled",
             usage: None,
             user: None,
-            metadata: Nothing {},
+            metadata: EmptyObject {},
         }
     }
 
     fn object(
         &self,
-        status: Status,
-        output: &[Item<'_>],
-        usage: Option<Usage>,
+        status: ResponseStatus,
+        output: &[OutputItem<'_>],
+        usage: Option<ResponseUsage>,
         error: Option<&ApiError>,
     ) -> Vec<u8> {
-        let object = Object { usage, error: error.map(fault), ..self.view(status, output) };
+        let object = ResponseObject { usage, error: error.map(fault), ..self.view(status, output) };
         serde_json::to_vec(&object).expect("a response is texts and numbers")
     }
 
     /// Calls `tell` with the response that says `reply`.
-    fn tell_answered<T>(&self, reply: &Reply<'_>, tell: impl FnOnce(&Object<'_>) -> T) -> T {
+    fn tell_answered<T>(&self, reply: &ClientReply<'_>, tell: impl FnOnce(&ResponseObject<'_>) -> T) -> T {
         let (status, incomplete_details) = standing(reply.finish);
-        let content = [Part::new(&reply.text)];
+        let content = [OutputText::new(&reply.text)];
         let mut output = Vec::with_capacity(reply.calls.len() + 1);
         if reply.has_words() {
             let id = &self.item;
             let message = MessageItem { r#type: "message", id, status, role: "assistant", content: &content };
-            output.push(Item::Message(message));
+            output.push(OutputItem::Message(message));
         }
         let calls = reply.calls.iter().enumerate();
-        output.extend(calls.map(|(index, call)| Item::Call(self.call(index, call, &call.arguments))));
+        output.extend(calls.map(|(index, call)| OutputItem::Call(self.call(index, call, &call.arguments))));
         let usage = Some(reply.usage.into());
-        tell(&Object { incomplete_details, usage, ..self.view(status, &output) })
+        tell(&ResponseObject { incomplete_details, usage, ..self.view(status, &output) })
     }
 
     fn call<'a>(&self, index: usize, call: &'a ToolCall, arguments: &'a str) -> CallItem<'a> {
         CallItem {
             r#type: "function_call",
             id: item_name(&format!("fc_{index}_"), &self.id),
-            status: Status::Completed,
+            status: ResponseStatus::Completed,
             call_id: &call.id,
             name: &call.name,
             arguments,
         }
     }
 
-    fn answered(&self, reply: &Reply<'_>) -> Vec<u8> {
+    fn answered(&self, reply: &ClientReply<'_>) -> Vec<u8> {
         self.tell_answered(reply, |object| {
             serde_json::to_vec(object).expect("a response is texts and numbers")
         })
@@ -570,7 +580,7 @@ async fn resolved(app: &App, headers: &HeaderMap, bytes: Bytes) -> Result<Bytes,
     }
     let Ok(mut body) = serde_json::from_slice::<Value>(&bytes) else { return Ok(bytes) }; // it is refused in its place
     let user = body.get("user").and_then(Value::as_str).map(str::to_owned);
-    let principal = Caller::new(app, headers, user)?.principal;
+    let principal = ApiCaller::new(app, headers, user)?.principal;
     let Some(items) = body.get_mut("input").and_then(Value::as_array_mut) else { return Ok(bytes) };
     for item in items {
         if item.get("type").and_then(Value::as_str) == Some(REFERENCE) {
@@ -594,14 +604,14 @@ async fn referred(app: &App, principal: &str, id: &str) -> Result<Option<Value>,
         },
         _ => return Ok(None),
     };
-    let Some(ticket) = Ticket::check(&format!("{RESPONSE}{rest}"), &app.guard) else { return Ok(None) };
+    let Some(ticket) = ResponseId::check(&format!("{RESPONSE}{rest}"), &app.guard) else { return Ok(None) };
     // What was said to another caller is none of this one's.
     if sessions::find(app, ticket.session.clone(), Some(principal.to_owned())).await.is_err() {
         return Ok(None);
     }
     let Ok(receipt) = app.api.follow(ticket.session, ticket.seq).await else { return Ok(None) };
-    let settled = Follower::new(app.api.clone(), receipt).settled().await?;
-    let reply = Reply::of(&settled)?;
+    let settled = TurnFollower::new(app.api.clone(), receipt).settled().await?;
+    let reply = ClientReply::of(&settled)?;
     let call = place.and_then(|place| reply.calls.get(place));
     Ok(match (place, call) {
         (None, _) => Some(json!({"type": "message", "role": "assistant", "content": reply.text})),
@@ -612,23 +622,23 @@ async fn referred(app: &App, principal: &str, id: &str) -> Result<Option<Value>,
     })
 }
 
-fn fault(error: &ApiError) -> Fault<'_> {
-    Fault { code: error.code_or("server_error"), message: error.message() }
+fn fault(error: &ApiError) -> ResponseError<'_> {
+    ResponseError { code: error.code_or("server_error"), message: error.message() }
 }
 
 // ------------------------------------------------------------------------------------- the stream
 
 /// A response as it happens. The deltas may hold more than the answer (see `shown`); the events
 /// that end it carry the answer alone.
-struct Happenings {
+struct ResponseEvents {
     response: ResponseOf,
     next_number: u64,
     is_open: bool,
-    shown: Shown,
+    shown: StreamedText,
 }
 
 #[derive(Serialize)]
-struct Happening<'a, T> {
+struct ResponseEvent<'a, T> {
     r#type: &'static str,
     sequence_number: u64,
     #[serde(flatten)]
@@ -637,7 +647,7 @@ struct Happening<'a, T> {
 
 #[derive(Serialize)]
 struct OfResponse<'a> {
-    response: &'a Object<'a>,
+    response: &'a ResponseObject<'a>,
 }
 
 #[derive(Serialize)]
@@ -661,7 +671,7 @@ struct OfPart<'a> {
     item_id: &'a str,
     output_index: u32,
     content_index: u32,
-    part: Part<'a>,
+    part: OutputText<'a>,
 }
 
 #[derive(Serialize)]
@@ -691,15 +701,15 @@ struct Teller<'a> {
 
 impl Teller<'_> {
     fn tell(&mut self, name: &'static str, what: &impl Serialize) {
-        let happening = Happening { r#type: name, sequence_number: *self.next_number, what };
+        let happening = ResponseEvent { r#type: name, sequence_number: *self.next_number, what };
         sse::event(name, &happening, self.out);
         *self.next_number += 1;
     }
 }
 
-impl Happenings {
+impl ResponseEvents {
     fn new(response: ResponseOf) -> Self {
-        Self { response, next_number: 0, is_open: false, shown: Shown::default() }
+        Self { response, next_number: 0, is_open: false, shown: StreamedText::default() }
     }
 
     fn open(&mut self, out: &mut Vec<u8>) {
@@ -711,13 +721,13 @@ impl Happenings {
         let item = MessageItem {
             r#type: "message",
             id,
-            status: Status::InProgress,
+            status: ResponseStatus::InProgress,
             role: "assistant",
             content: &[],
         };
         let mut teller = Teller { next_number: &mut self.next_number, out };
         teller.tell("response.output_item.added", &OfItem { output_index: 0, item: &item });
-        let part = OfPart { item_id: id, output_index: 0, content_index: 0, part: Part::new("") };
+        let part = OfPart { item_id: id, output_index: 0, content_index: 0, part: OutputText::new("") };
         teller.tell("response.content_part.added", &part);
     }
 
@@ -730,7 +740,7 @@ impl Happenings {
         teller.tell("response.output_text.delta", &of_text(&self.response.item, Some(words), None));
     }
 
-    fn end(&mut self, reply: &Reply<'_>, out: &mut Vec<u8>) {
+    fn end(&mut self, reply: &ClientReply<'_>, out: &mut Vec<u8>) {
         let rest = self.shown.finish(&reply.text);
         self.say(&rest, out);
         let spoke = self.is_open || reply.has_words();
@@ -743,15 +753,15 @@ impl Happenings {
             let id = response.item.as_str();
             teller.tell("response.output_text.done", &of_text(id, None, Some(&reply.text)));
             let part =
-                OfPart { item_id: id, output_index: 0, content_index: 0, part: Part::new(&reply.text) };
+                OfPart { item_id: id, output_index: 0, content_index: 0, part: OutputText::new(&reply.text) };
             teller.tell("response.content_part.done", &part);
-            let (content, (status, _)) = ([Part::new(&reply.text)], standing(reply.finish));
+            let (content, (status, _)) = ([OutputText::new(&reply.text)], standing(reply.finish));
             let item = MessageItem { r#type: "message", id, status, role: "assistant", content: &content };
             teller.tell("response.output_item.done", &OfItem { output_index: 0, item: &item });
         }
         for (index, call) in reply.calls.iter().enumerate() {
             let output_index = index + usize::from(spoke);
-            let begun = CallItem { status: Status::InProgress, ..response.call(index, call, "") };
+            let begun = CallItem { status: ResponseStatus::InProgress, ..response.call(index, call, "") };
             teller.tell("response.output_item.added", &OfItem { output_index, item: &begun });
             let done = response.call(index, call, &call.arguments);
             let of = |delta, arguments| OfArguments { item_id: &done.id, output_index, delta, arguments };
@@ -761,7 +771,7 @@ impl Happenings {
         }
         response.tell_answered(reply, |object| {
             let name = match object.status {
-                Status::Incomplete => "response.incomplete",
+                ResponseStatus::Incomplete => "response.incomplete",
                 _ => "response.completed",
             };
             teller.tell(name, &OfResponse { response: object });
@@ -773,14 +783,14 @@ fn of_text<'a>(item_id: &'a str, delta: Option<&'a str>, text: Option<&'a str>) 
     OfText { item_id, output_index: 0, content_index: 0, delta, text, logprobs: [] }
 }
 
-impl Voice for Happenings {
+impl StreamFormat for ResponseEvents {
     fn begin(&mut self, began: Option<Time>, out: &mut Vec<u8>) {
         if let Some(began) = began {
             self.response.created = began.whole_seconds();
         }
         let Self { response, next_number, .. } = self;
         let mut teller = Teller { next_number, out };
-        let object = response.view(Status::InProgress, &[]);
+        let object = response.view(ResponseStatus::InProgress, &[]);
         teller.tell("response.created", &OfResponse { response: &object });
         teller.tell("response.in_progress", &OfResponse { response: &object });
     }
@@ -797,8 +807,8 @@ impl Voice for Happenings {
         out.extend_from_slice(b": the model was asked again\n\n");
     }
 
-    fn working(&mut self, work: &Work<'_>, out: &mut Vec<u8>) {
-        if matches!(work, Work::Calling { .. }) {
+    fn working(&mut self, work: &ToolEvent<'_>, out: &mut Vec<u8>) {
+        if matches!(work, ToolEvent::Calling { .. }) {
             self.shown.restart(); // what was said before a call is not the answer
         }
         if self.response.manner.tells_more {
@@ -807,14 +817,17 @@ impl Voice for Happenings {
     }
 
     fn settled(&mut self, settled: &Settled, out: &mut Vec<u8>) -> bool {
-        match Reply::of(settled) {
+        match ClientReply::of(settled) {
             Ok(reply) => {
                 self.end(&reply, out);
                 true
             }
             Err(error) => {
                 let Self { response, next_number, .. } = self;
-                let object = Object { error: Some(fault(&error)), ..response.view(Status::Failed, &[]) };
+                let object = ResponseObject {
+                    error: Some(fault(&error)),
+                    ..response.view(ResponseStatus::Failed, &[])
+                };
                 Teller { next_number, out }.tell("response.failed", &OfResponse { response: &object });
                 false
             }

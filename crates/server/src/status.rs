@@ -23,14 +23,14 @@ use throughline_core::port::{AgentApi, Health, Question, Reading, Remembering, S
 use throughline_core::redact::redacted;
 
 /// The process around the agents.
-pub trait Host: Send + Sync {
+pub trait ProcessHost: Send + Sync {
     /// Another one after every start.
     fn instance(&self) -> String;
     /// Every agent that belongs to the process, running or not, in order.
-    fn crew(&self) -> Vec<Member>;
+    fn crew(&self) -> Vec<HostedAgent>;
     /// Begins to stop, in order to start again, as far as an order for the agent of this home goes. The error is a
     /// sentence.
-    fn restart(&self, home: &str, scope: RestartScope) -> Result<Restart, String>;
+    fn restart(&self, home: &str, scope: RestartScope) -> Result<RestartOutcome, String>;
 }
 
 /// What is to begin anew.
@@ -43,7 +43,7 @@ pub enum RestartScope {
 
 /// What becomes of an order to restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Restart {
+pub enum RestartOutcome {
     Agent,
     Process,
     /// Nothing yet: the agents of these homes have to be asked, too.
@@ -51,14 +51,14 @@ pub enum Restart {
 }
 
 /// One agent of the process.
-pub struct Member {
+pub struct HostedAgent {
     pub name: String,
     /// The path of its home, as the file system resolves it: which agent it is.
     pub home: String,
-    pub condition: Condition,
+    pub condition: AgentCondition,
 }
 
-pub enum Condition {
+pub enum AgentCondition {
     Running(Arc<dyn AgentApi>),
     Starting,
     /// Why it does not run, since when, and when that is tried again.
@@ -69,19 +69,19 @@ pub enum Condition {
     },
 }
 
-/// A process with one agent that nobody can restart.
-pub struct Alone;
+/// A process with one agent that cannot be restarted.
+pub struct SingleAgent;
 
-impl Host for Alone {
+impl ProcessHost for SingleAgent {
     fn instance(&self) -> String {
         String::new()
     }
 
-    fn crew(&self) -> Vec<Member> {
+    fn crew(&self) -> Vec<HostedAgent> {
         Vec::new()
     }
 
-    fn restart(&self, _home: &str, _scope: RestartScope) -> Result<Restart, String> {
+    fn restart(&self, _home: &str, _scope: RestartScope) -> Result<RestartOutcome, String> {
         Err("this gateway belongs to a command that ends with it; end that one".to_owned())
     }
 }
@@ -124,9 +124,9 @@ pub async fn restart(State(app): State<Arc<App>>, request: Request) -> Result<Js
     match app.options.host.restart(&app.options.home, scope) {
         Ok(restart) => {
             let (scope, others) = match restart {
-                Restart::Agent => ("agent", Vec::new()),
-                Restart::Process => ("process", Vec::new()),
-                Restart::Awaits(homes) => ("none", homes),
+                RestartOutcome::Agent => ("agent", Vec::new()),
+                RestartOutcome::Process => ("process", Vec::new()),
+                RestartOutcome::Awaits(homes) => ("none", homes),
             };
             let others: Vec<Value> = others.into_iter().map(|home| json!({"home": home})).collect();
             Ok(Json(json!({
@@ -189,10 +189,10 @@ fn platforms(status: &Status) -> Value {
     shown.collect()
 }
 
-fn member(member: &Member) -> Value {
+fn member(member: &HostedAgent) -> Value {
     let mut shown = json!({"agent": member.name, "home": member.home});
     match &member.condition {
-        Condition::Running(api) => {
+        AgentCondition::Running(api) => {
             shown["state"] = "running".into();
             let status = api.status();
             merge(&mut shown, gauges(&status));
@@ -200,8 +200,8 @@ fn member(member: &Member) -> Value {
                 |(_, health): &&(String, Health)| matches!(health, Health::Waiting(_) | Health::Refused(_));
             shown["platforms_troubled"] = status.platforms.iter().filter(troubled).count().into();
         }
-        Condition::Starting => shown["state"] = "starting".into(),
-        Condition::Down { why, since, retry_at } => {
+        AgentCondition::Starting => shown["state"] = "starting".into(),
+        AgentCondition::Down { why, since, retry_at } => {
             shown["state"] = "down".into();
             shown["why"] = redacted(why).into();
             shown["since"] = seconds(*since);

@@ -3,32 +3,32 @@
 //! A command is judged before it runs, by Hermes' rules and in Hermes' order: what never runs (no way
 //! back, a password guessed at `sudo -S`, the user's `approvals.deny`), what needs no leave
 //! (`HERMES_YOLO_MODE`, `approvals.mode: off`, `command_allowlist`, nothing dangerous in it), and
-//! what is dangerous: then a person is asked where the request came from, or nobody is there and it
-//! does not run.
+//! what is dangerous: then a person is asked where the request came from, or no person is there and
+//! it does not run.
 //!
 //! - a call that carries a grant has been answered; what never runs still does not
 //! - in `smart` mode an assessor looks first. It may let a command pass, and it may warn a person;
-//!   whatever else it says, or fails to say, a person decides
-//! - a setting that is not understood means that people are asked ([`Mode::named`])
+//!   in every other case a person decides
+//! - a setting that is not understood means that people are asked ([`AskMode::named`])
 //!
-//! What differs from Hermes: where nobody can be asked and it is no schedule, Hermes lets dangerous
+//! What differs from Hermes: where no person can be asked and it is no schedule, Hermes lets dangerous
 //! commands run; here they do not. A command whose name is put together when it runs (`$x$y -r DIR`) is
 //! judged by what it comes to, and asked about where that is unknown; Hermes runs it. So is one that
-//! writes a file which runs by itself ([`file_policy::runs_by_itself`]). What the detector does otherwise stands in the module `detect`.
+//! writes a file which runs by itself ([`file_policy::runs_by_itself`]). What the detector does otherwise stands in the module `danger`.
 //!
 //! Deliberately absent: who is asked, how long ago, and whether the question survives a restart. That
 //! is the gateway's; the answer comes back with the call. Hermes' external scanner (tirith) is absent
 //! too: where the user made it mandatory, every command needs leave.
 
-mod detect;
+mod danger;
 mod flags;
 mod glob;
 mod judge;
 #[cfg(test)]
 mod linear;
 mod rules;
+mod script_reader;
 mod shell;
-mod unresolved;
 
 /// Python's `shlex.split`. None: a quote is not closed, or nothing follows a last backslash.
 pub(crate) fn split(text: &[char]) -> Option<Vec<String>> {
@@ -37,8 +37,9 @@ pub(crate) fn split(text: &[char]) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests;
 
-use detect::{Detector, Reading, SUDO_GUESS};
-pub use judge::{Judge, Judgement};
+use danger::{CommandReading, DangerDetector, SUDO_GUESS};
+pub use judge::{CommandJudge, Judgement};
+use script_reader::CommandNames;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,10 +47,9 @@ use throughline_core::port::Promise;
 use throughline_core::redact::redacted;
 use throughline_core::tool::{Call, Caller, EVERYTHING, Grant, Question};
 use throughline_hermes::file_policy;
-use unresolved::Names;
 
 /// What the user has allowed for good: `command_allowlist`.
-pub trait Allowlist: Send + Sync {
+pub trait CommandAllowlist: Send + Sync {
     fn allows(&self) -> Vec<String>;
     fn add(&self, patterns: &[String]) -> Result<(), String>;
 }
@@ -61,7 +61,7 @@ pub trait Assessor: Send + Sync {
 
 /// Whether dangerous commands are asked about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum AskMode {
     /// An assessor looks first.
     #[default]
     Smart,
@@ -69,7 +69,7 @@ pub enum Mode {
     Off,
 }
 
-impl Mode {
+impl AskMode {
     /// Reads `approvals.mode`. What is not understood is manual, and the sentence says so. YAML reads
     /// a bare `off` as false.
     pub fn named(text: &str) -> (Self, Option<String>) {
@@ -88,7 +88,7 @@ impl Mode {
     }
 }
 
-/// What becomes of a dangerous command where nobody can be asked: `approvals.cron_mode`.
+/// What becomes of a dangerous command where no person can be asked: `approvals.cron_mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unattended {
     #[default]
@@ -145,7 +145,7 @@ fn names_host_path(volume: &str) -> bool {
 
 /// Where commands run, and which paths in them mean home.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct CommandPlace {
     /// The agent's home.
     pub home: PathBuf,
     pub user_home: Option<PathBuf>,
@@ -154,8 +154,8 @@ pub struct Place {
 }
 
 #[derive(Clone, Debug)]
-pub struct Settings {
-    pub mode: Mode,
+pub struct ApprovalSettings {
+    pub mode: AskMode,
     /// `approvals.deny`: patterns of commands that never run.
     pub deny: Vec<String>,
     /// `approvals.timeout`.
@@ -173,14 +173,14 @@ pub struct Settings {
     /// `security.tirith_enabled` with `tirith_fail_open: false`: without the scanner, which is
     /// absent here, no command passes unseen.
     pub scanner_required: bool,
-    pub place: Place,
+    pub place: CommandPlace,
 }
 
-impl Settings {
+impl ApprovalSettings {
     /// What holds where nothing is configured.
-    pub fn new(place: Place) -> Self {
+    pub fn new(place: CommandPlace) -> Self {
         Self {
-            mode: Mode::default(),
+            mode: AskMode::default(),
             deny: Vec::new(),
             patience: PATIENCE,
             unattended: Unattended::default(),
@@ -207,36 +207,36 @@ const SCANNER_KEY: &str = "tirith:unknown";
 const SCANNER_FINDING: &str = "Security scan: tirith path unavailable (fail-closed)";
 
 /// Hermes' rules over commands.
-pub struct Approvals {
-    settings: Settings,
-    detector: Arc<Detector>,
-    allowlist: Arc<dyn Allowlist>,
+pub struct CommandApprovals {
+    settings: ApprovalSettings,
+    detector: Arc<DangerDetector>,
+    allowlist: Arc<dyn CommandAllowlist>,
     assessor: Option<Arc<dyn Assessor>>,
 }
 
 /// A command as it is written, and with the names filled in that it puts together.
-struct Readings {
-    written: Reading,
-    filled: Vec<(String, Reading)>,
-    names: Names,
+struct CommandReadings {
+    written: CommandReading,
+    filled: Vec<(String, CommandReading)>,
+    names: CommandNames,
 }
 
-impl Readings {
-    fn of(detector: &Detector, command: &str) -> Self {
+impl CommandReadings {
+    fn of(detector: &DangerDetector, command: &str) -> Self {
         let written = detector.read(command);
-        let names = unresolved::names(command);
+        let names = script_reader::names(command);
         let filled = names.filled.iter().map(|command| (command.clone(), detector.read(command)));
         Self { written, filled: filled.collect(), names }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Reading> {
+    fn all(&self) -> impl Iterator<Item = &CommandReading> {
         std::iter::once(&self.written).chain(self.filled.iter().map(|(_, reading)| reading))
     }
 }
 
 /// What another program wants a person to allow.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ApprovalRequest<'a> {
     pub what: &'a str,
     pub why: &'a str,
     /// What a lasting yes would cover. Empty: only this once.
@@ -244,7 +244,7 @@ pub struct Asked<'a> {
 }
 
 /// One reason why a command needs leave.
-struct Warning {
+struct CommandWarning {
     key: String,
     why: String,
     /// A lasting yes may cover it.
@@ -258,14 +258,14 @@ enum Assessment {
     Escalate,
 }
 
-impl Approvals {
+impl CommandApprovals {
     /// Without an assessor, `smart` asks people at once.
     pub fn new(
-        settings: Settings,
-        allowlist: Arc<dyn Allowlist>,
+        settings: ApprovalSettings,
+        allowlist: Arc<dyn CommandAllowlist>,
         assessor: Option<Arc<dyn Assessor>>,
     ) -> Self {
-        let detector = Arc::new(Detector::new(&settings.place));
+        let detector = Arc::new(DangerDetector::new(&settings.place));
         Self { settings, detector, allowlist, assessor }
     }
 
@@ -292,8 +292,8 @@ impl Approvals {
             return judgement;
         }
         let assessment = match self.settings.mode {
-            Mode::Smart => self.assess(command, &why).await,
-            Mode::Manual | Mode::Off => Assessment::Escalate,
+            AskMode::Smart => self.assess(command, &why).await,
+            AskMode::Manual | AskMode::Off => Assessment::Escalate,
         };
         match assessment {
             Assessment::Approve => {
@@ -309,19 +309,20 @@ impl Approvals {
     }
 
     /// What becomes of a call of another program, which has found by itself that a person must allow it.
-    pub fn leave(&self, call: &Call, asked: &Asked<'_>) -> Judgement {
+    pub fn leave(&self, call: &Call, asked: &ApprovalRequest<'_>) -> Judgement {
         let allowed = &call.caller.allowed;
         if self.settings.yolo
-            || self.settings.mode == Mode::Off
+            || self.settings.mode == AskMode::Off
             || allowed.iter().any(|entry| entry == EVERYTHING)
         {
             return Judgement::Run { note: None };
         }
         let why = asked.why.to_owned();
-        let mut warnings: Vec<Warning> = match asked.patterns {
-            [] => vec![Warning { key: String::new(), why, can_last: false }],
+        let mut warnings: Vec<CommandWarning> = match asked.patterns {
+            [] => vec![CommandWarning { key: String::new(), why, can_last: false }],
             patterns => {
-                let warning = |key: &String| Warning { key: key.clone(), why: why.clone(), can_last: true };
+                let warning =
+                    |key: &String| CommandWarning { key: key.clone(), why: why.clone(), can_last: true };
                 patterns.iter().map(warning).collect()
             }
         };
@@ -339,21 +340,21 @@ impl Approvals {
             .unwrap_or_else(|| self.ask(asked.what, asked.why, asked.patterns.to_vec()))
     }
 
-    async fn read(&self, command: &str) -> Readings {
+    async fn read(&self, command: &str) -> CommandReadings {
         if command.len() <= INLINE_BYTES_MAX {
-            return Readings::of(&self.detector, command);
+            return CommandReadings::of(&self.detector, command);
         }
         let (detector, text) = (self.detector.clone(), command.to_owned());
-        let read = tokio::task::spawn_blocking(move || Readings::of(&detector, &text)).await;
-        read.unwrap_or_else(|_| Readings {
-            written: Reading::unread(),
+        let read = tokio::task::spawn_blocking(move || CommandReadings::of(&detector, &text)).await;
+        read.unwrap_or_else(|_| CommandReadings {
+            written: CommandReading::unread(),
             filled: Vec::new(),
-            names: Names::default(),
+            names: CommandNames::default(),
         })
     }
 
     /// What no setting, list or person lets run.
-    fn forbidden(&self, reading: &Reading) -> Option<String> {
+    fn forbidden(&self, reading: &CommandReading) -> Option<String> {
         if let Some(what) = self.detector.hardline(reading) {
             return Some(format!(
                 "BLOCKED (hardline): {what}. This command is on the unconditional blocklist and cannot be \
@@ -378,7 +379,7 @@ impl Approvals {
     }
 
     fn needs_no_leave(&self, command: &str) -> bool {
-        self.settings.yolo || self.settings.mode == Mode::Off || self.is_listed(command)
+        self.settings.yolo || self.settings.mode == AskMode::Off || self.is_listed(command)
     }
 
     /// `command_allowlist` may hold commands themselves, or patterns of them. Neither covers more
@@ -395,11 +396,11 @@ impl Approvals {
     }
 
     /// Why it needs leave, but for what this session or the user has allowed before.
-    fn warnings(&self, caller: &Caller, command: &str, readings: &Readings) -> Vec<Warning> {
+    fn warnings(&self, caller: &Caller, command: &str, readings: &CommandReadings) -> Vec<CommandWarning> {
         let mut warnings = Vec::new();
         if self.settings.scanner_required {
             let (key, why) = (SCANNER_KEY.to_owned(), SCANNER_FINDING.to_owned());
-            warnings.push(Warning { key, why, can_last: false });
+            warnings.push(CommandWarning { key, why, can_last: false });
         }
         let written = self.detector.dangerous(command, &readings.written);
         let filled = || {
@@ -407,17 +408,17 @@ impl Approvals {
             filled.find_map(|(command, reading)| self.detector.dangerous(command, reading))
         };
         if let Some(name) = written.or_else(filled) {
-            warnings.push(Warning { key: name.to_string(), why: name.to_string(), can_last: true });
+            warnings.push(CommandWarning { key: name.to_string(), why: name.to_string(), can_last: true });
         }
         if let Some(path) = readings.names.written.iter().find(|path| self.runs_later(path))
             && warnings.is_empty()
         {
             let why = format!("{RUNS_LATER}: {path}");
-            warnings.push(Warning { key: RUNS_LATER.to_owned(), why, can_last: false });
+            warnings.push(CommandWarning { key: RUNS_LATER.to_owned(), why, can_last: false });
         }
         if let Some(unknown) = &readings.names.unknown {
             let why = format!("{UNKNOWN_NAME}: {unknown}");
-            warnings.push(Warning { key: UNKNOWN_NAME.to_owned(), why, can_last: false });
+            warnings.push(CommandWarning { key: UNKNOWN_NAME.to_owned(), why, can_last: false });
         }
         let listed = self.allowlist.allows();
         warnings.retain(|warning| {
@@ -437,7 +438,7 @@ impl Approvals {
     }
 
     /// A person has said yes. What lasts is what they were asked about, which is what is found now.
-    fn granted(&self, grant: Grant, warnings: &[Warning]) -> Judgement {
+    fn granted(&self, grant: Grant, warnings: &[CommandWarning]) -> Judgement {
         if warnings.is_empty() {
             return Judgement::Run { note: None };
         }
@@ -455,8 +456,8 @@ impl Approvals {
         Judgement::Run { note: Some(note) }
     }
 
-    /// Decides where nobody can be asked. None: somebody can.
-    fn without_people(&self, caller: &Caller, warnings: &[Warning]) -> Option<Judgement> {
+    /// Decides where no person can be asked. None: one can.
+    fn without_people(&self, caller: &Caller, warnings: &[CommandWarning]) -> Option<Judgement> {
         if caller.task.is_some() {
             return Some(match self.settings.tasks_are_trusted {
                 true => {
@@ -495,17 +496,17 @@ impl Approvals {
     }
 }
 
-impl Judge for Approvals {
+impl CommandJudge for CommandApprovals {
     fn judge<'a>(&'a self, call: &'a Call, command: &'a str) -> Promise<'a, Judgement> {
         Box::pin(self.decide(call, command))
     }
 }
 
-fn joined(warnings: &[Warning]) -> String {
+fn joined(warnings: &[CommandWarning]) -> String {
     warnings.iter().map(|warning| warning.why.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// Whether somebody sees a question that this session asks. Scheduled work is sent to people, but
+/// Whether a person sees a question that this session asks. Scheduled work is sent to people, but
 /// they do not sit in front of it.
 fn is_attended(caller: &Caller) -> bool {
     match caller.source.as_str() {
@@ -521,7 +522,7 @@ fn is_attended(caller: &Caller) -> bool {
 /// comments and secrets. One that speaks of approving is not shown to what it might persuade.
 fn assessment_prompt(command: &str, why: &str) -> Option<String> {
     let shown = redacted(&without_comments(command));
-    let spoken = detect::composed(&shown).to_lowercase();
+    let spoken = danger::composed(&shown).to_lowercase();
     if shown.chars().count() > ASSESSED_CHARS_MAX || spoken.contains("approve") || spoken.contains("escalate")
     {
         return None;
@@ -544,7 +545,7 @@ fn assessment_prompt(command: &str, why: &str) -> Option<String> {
 }
 
 /// A command without its comments: the easiest place to address a reader. Only what is certainly one
-/// goes, because whatever a shell would run must be seen: in a text with a here-document, nothing.
+/// goes, because all that a shell would run must be seen: in a text with a here-document, nothing.
 fn without_comments(command: &str) -> String {
     if command.contains("<<") {
         return command.to_owned();
@@ -582,7 +583,7 @@ fn denied_in_terminal() -> String {
     format!("BLOCKED: User denied this command. {HALT}")
 }
 
-fn unattended(source: &str, warnings: &[Warning]) -> String {
+fn unattended(source: &str, warnings: &[CommandWarning]) -> String {
     let who = match source {
         "cron" => "cron jobs run".to_owned(),
         other => format!("{other} sessions run"),

@@ -7,9 +7,9 @@
 //!
 //! What of a home may be read and changed, in this agent's and in every home beside it, stands in
 //! [`file_policy`], which the sandbox and replies ask, too. Some of it needs a person's yes first
-//! ([`Wish`]), and so do files that run by themselves. Never within reach are the user's keys, devices
-//! and what the kernel tells about processes. All else depends on [`Reach::confined`]: only the
-//! workspace, or, as in Hermes, whatever the user's account may touch.
+//! ([`FileWish`]), and so do files that run by themselves. Never within reach are the user's keys, devices
+//! and what the kernel tells about processes. All else depends on [`FileReach::confined`]: only the
+//! workspace, or, as in Hermes, all that the user's account may touch.
 //!
 //! Deliberately absent: the terminal. What a command may touch is the sandbox's matter.
 
@@ -26,7 +26,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-pub use system::{Held, real};
+pub use system::{HeldDirectory, real};
 use throughline_hermes::file_policy::{
     self, Access, Kind, Owner, Rights, USER_READABLE, USER_SECRET_DIRECTORIES, USER_SECRET_FILES,
 };
@@ -42,7 +42,7 @@ const NAMES_MAX: usize = 50_000;
 
 /// The settings from which reach is decided.
 #[derive(Clone, Debug, Default)]
-pub struct Reach {
+pub struct FileReach {
     /// Where relative paths begin.
     pub workspace: PathBuf,
     /// The agent's own home.
@@ -63,7 +63,7 @@ pub struct Reach {
 
 /// What a person must allow first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct FileWish {
     /// What is to be done, with the real path.
     pub what: String,
     pub why: String,
@@ -73,13 +73,13 @@ pub struct Wish {
 
 /// What is about to be done to a file, as the refusal calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     Write,
     Delete,
     Move,
 }
 
-impl Change {
+impl FileChange {
     fn word(self) -> &'static str {
         match self {
             Self::Write => "Write",
@@ -90,13 +90,13 @@ impl Change {
 }
 
 /// Which agent's home a path lies in, and where there.
-struct Within {
+struct HomePath {
     home: PathBuf,
     rest: PathBuf,
     owner: Owner,
 }
 
-impl Reach {
+impl FileReach {
     /// For what is read for the agent of a home without a call that names it: skills, instructions.
     pub fn of_home(home: &Path) -> Self {
         let user_home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
@@ -112,9 +112,9 @@ impl Reach {
         }
         match self.open(&resolved, &shown) {
             Ok((file, _)) => Ok(file),
-            Err(Unopened::Refused(why)) => Err(refused(why)),
-            Err(Unopened::Directory) => Err(io::ErrorKind::IsADirectory.into()),
-            Err(Unopened::Failed(error)) => Err(error),
+            Err(FileOpenError::Refused(why)) => Err(refused(why)),
+            Err(FileOpenError::Directory) => Err(io::ErrorKind::IsADirectory.into()),
+            Err(FileOpenError::Failed(error)) => Err(error),
         }
     }
 
@@ -140,7 +140,7 @@ impl Reach {
         }
     }
 
-    /// Why this session may not read this. `resolved` comes from [`Reach::resolve`], `path` is how it was
+    /// Why this session may not read this. `resolved` comes from [`FileReach::resolve`], `path` is how it was
     /// named.
     pub fn read_refusal(&self, resolved: &Path, path: &str, session: &str) -> Option<String> {
         let named = |what: &str| Some(format!("Access denied: {} {what}", resolved.display()));
@@ -191,7 +191,7 @@ impl Reach {
     }
 
     /// Why this may not be changed.
-    pub fn change_refusal(&self, resolved: &Path, path: &str, change: Change) -> Option<String> {
+    pub fn change_refusal(&self, resolved: &Path, path: &str, change: FileChange) -> Option<String> {
         let word = change.word();
         if system::is_protected(resolved) {
             return Some(format!(
@@ -239,7 +239,7 @@ impl Reach {
     }
 
     /// What a person must allow before this is read. Err: it must be named otherwise first.
-    pub fn asks_to_read(&self, base: &Path, resolved: &Path, path: &str) -> Result<Option<Wish>, String> {
+    pub fn asks_to_read(&self, base: &Path, resolved: &Path, path: &str) -> Result<Option<FileWish>, String> {
         let within = self.within(resolved).filter(|within| !self.is_worked_in(resolved, within));
         let is_asked = within.is_some_and(|within| self.rights(&within).read == Access::Asked);
         let why = "it lies in an agent's home, under a name that the agent does not work in";
@@ -247,7 +247,12 @@ impl Reach {
     }
 
     /// What a person must allow before this is changed. Err: it must be named otherwise first.
-    pub fn asks_to_change(&self, base: &Path, resolved: &Path, path: &str) -> Result<Option<Wish>, String> {
+    pub fn asks_to_change(
+        &self,
+        base: &Path,
+        resolved: &Path,
+        path: &str,
+    ) -> Result<Option<FileWish>, String> {
         let why = match self.within(resolved) {
             Some(within) if self.is_worked_in(resolved, &within) => None,
             Some(within) => (self.rights(&within).write == Access::Asked).then_some(match within.owner {
@@ -269,7 +274,7 @@ impl Reach {
         base: &Path,
         resolved: &Path,
         path: &str,
-    ) -> Result<Option<Wish>, String> {
+    ) -> Result<Option<FileWish>, String> {
         let Some((verb, why)) = question else { return Ok(None) };
         let shown = resolved.display();
         if lexical(&self.workspace.join(base).join(self.expand(path))) != resolved {
@@ -279,16 +284,16 @@ impl Reach {
             ));
         }
         let what = format!("{verb} the file {shown}");
-        Ok(Some(Wish { key: what.clone(), what, why: why.to_owned() }))
+        Ok(Some(FileWish { key: what.clone(), what, why: why.to_owned() }))
     }
 
-    fn rights(&self, within: &Within) -> Rights {
+    fn rights(&self, within: &HomePath) -> Rights {
         file_policy::rights(&within.rest, within.owner, &self.opened)
     }
 
     /// Whether this lies in the workspace, where that lies within a home: its owner chose it. Not even then
     /// are secrets and rules worked in.
-    fn is_worked_in(&self, resolved: &Path, within: &Within) -> bool {
+    fn is_worked_in(&self, resolved: &Path, within: &HomePath) -> bool {
         let Ok(workspace) = real(&self.workspace) else { return false };
         let Ok(rest) = workspace.strip_prefix(&within.home) else { return false };
         let may = file_policy::may_be_workspace(&folded(rest));
@@ -296,7 +301,7 @@ impl Reach {
     }
 
     /// A word of warning before another agent's skills, plugins, jobs or memories are changed, or a
-    /// copy that nobody reads. The user may wish it all the same.
+    /// copy that no program reads. The user may wish it all the same.
     pub fn foreign(&self, resolved: &Path) -> Option<String> {
         if let Some(within) = self.within(resolved) {
             let area = AREAS.iter().find(|area| within.rest.starts_with(area));
@@ -322,22 +327,22 @@ impl Reach {
     }
 
     /// Opens a regular file for reading, at a path that was resolved and is allowed.
-    pub fn open(&self, resolved: &Path, path: &str) -> Result<(File, Metadata), Unopened> {
+    pub fn open(&self, resolved: &Path, path: &str) -> Result<(File, Metadata), FileOpenError> {
         let file = system::open(resolved)?;
         let facts = file.metadata()?;
         if !system::lies_at(&file, resolved) {
-            return Err(Unopened::Refused(format!(
+            return Err(FileOpenError::Refused(format!(
                 "Access denied: {path} changed while it was being opened. Try again with its real path."
             )));
         }
         if facts.is_dir() {
-            return Err(Unopened::Directory);
+            return Err(FileOpenError::Directory);
         }
         if !facts.is_file() {
-            return Err(Unopened::Refused(device(path)));
+            return Err(FileOpenError::Refused(device(path)));
         }
         if system::may_have_another_name(&facts) && self.is_closed_by_another_name(&file, &facts) {
-            return Err(Unopened::Refused(format!(
+            return Err(FileOpenError::Refused(format!(
                 "Access denied: {} is a Hermes credential store and cannot be read directly.",
                 resolved.display()
             )));
@@ -347,8 +352,8 @@ impl Reach {
 
     /// Holds the directory of a file that is about to be changed, so that it stays the one that was
     /// decided about.
-    pub fn hold(&self, directory: &Path) -> io::Result<Held> {
-        Held::open(directory)
+    pub fn hold(&self, directory: &Path) -> io::Result<HeldDirectory> {
+        HeldDirectory::open(directory)
     }
 
     fn outside(&self, path: &str) -> String {
@@ -374,7 +379,7 @@ impl Reach {
     }
 
     /// The innermost home that holds this path.
-    fn within(&self, resolved: &Path) -> Option<Within> {
+    fn within(&self, resolved: &Path) -> Option<HomePath> {
         let root = self.root();
         let mut homes: Vec<PathBuf> = self
             .homes
@@ -393,7 +398,7 @@ impl Reach {
         let rest = folded(resolved.strip_prefix(&home).unwrap_or(Path::new("")));
         let own = real(&self.home).unwrap_or_else(|_| self.home.clone());
         let owner = if home == own { Owner::Own } else { Owner::Other };
-        Some(Within { home, rest, owner })
+        Some(HomePath { home, rest, owner })
     }
 
     fn users(&self, resolved: &Path) -> Option<PathBuf> {
@@ -460,14 +465,14 @@ impl Reach {
 
 /// Why a file was not opened.
 #[derive(Debug)]
-pub enum Unopened {
+pub enum FileOpenError {
     /// What the model is told.
     Refused(String),
     Directory,
     Failed(io::Error),
 }
 
-impl From<io::Error> for Unopened {
+impl From<io::Error> for FileOpenError {
     fn from(error: io::Error) -> Self {
         // A link appeared where the resolved path had none.
         if system::met_a_link(&error) {
@@ -543,13 +548,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    struct World {
+    struct PathsFixture {
         _root: tempfile::TempDir,
         root: PathBuf,
-        reach: Reach,
+        reach: FileReach,
     }
 
-    fn world() -> World {
+    fn world() -> PathsFixture {
         let guard = tempfile::tempdir().unwrap();
         let root = real(guard.path()).unwrap();
         for directory in
@@ -557,16 +562,16 @@ mod tests {
         {
             fs::create_dir_all(root.join(directory)).unwrap();
         }
-        let reach = Reach {
+        let reach = FileReach {
             workspace: root.join("user/work"),
             home: root.join("hermes/profiles/coder"),
             user_home: root.join("user"),
-            ..Reach::default()
+            ..FileReach::default()
         };
-        World { _root: guard, root, reach }
+        PathsFixture { _root: guard, root, reach }
     }
 
-    impl World {
+    impl PathsFixture {
         fn at(&self, path: &str) -> PathBuf {
             self.reach.resolve(Path::new(""), path).unwrap()
         }
@@ -576,7 +581,7 @@ mod tests {
         }
 
         fn write(&self, path: &str) -> Option<String> {
-            self.reach.change_refusal(&self.at(path), path, Change::Write)
+            self.reach.change_refusal(&self.at(path), path, FileChange::Write)
         }
 
         fn full(&self, path: &str) -> String {
@@ -744,7 +749,7 @@ mod tests {
         fs::hard_link(&secret, world.root.join("user/work/harmless.txt")).unwrap();
         let resolved = world.at("harmless.txt");
         assert_eq!(world.reach.read_refusal(&resolved, "harmless.txt", "s"), None);
-        assert!(matches!(world.reach.open(&resolved, "harmless.txt"), Err(Unopened::Refused(_))));
+        assert!(matches!(world.reach.open(&resolved, "harmless.txt"), Err(FileOpenError::Refused(_))));
     }
 
     #[test]
@@ -760,13 +765,13 @@ mod tests {
 
         fs::rename(work.join("sub"), work.join("moved")).unwrap();
         symlink(&world.root, work.join("sub")).unwrap();
-        assert!(matches!(world.reach.open(&decided, "sub/a.txt"), Err(Unopened::Refused(_))));
+        assert!(matches!(world.reach.open(&decided, "sub/a.txt"), Err(FileOpenError::Refused(_))));
         assert!(world.reach.hold(decided.parent().unwrap()).is_err());
         // What was held before is still the directory that was decided about.
         assert_eq!(fs::read_to_string(held.path().join("a.txt")).unwrap(), "mine");
 
         symlink(world.root.join("a.txt"), work.join("b.txt")).unwrap();
-        assert!(matches!(world.reach.open(&work.join("b.txt"), "b.txt"), Err(Unopened::Refused(_))));
+        assert!(matches!(world.reach.open(&work.join("b.txt"), "b.txt"), Err(FileOpenError::Refused(_))));
     }
 
     #[test]
@@ -775,11 +780,11 @@ mod tests {
         let fifo = world.root.join("user/work/fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         assert!(
-            matches!(world.reach.open(&fifo, "fifo"), Err(Unopened::Refused(_))),
+            matches!(world.reach.open(&fifo, "fifo"), Err(FileOpenError::Refused(_))),
             "and does not wait either"
         );
-        assert!(matches!(world.reach.open(&world.root, "."), Err(Unopened::Directory)));
-        assert!(matches!(world.reach.open(&world.root.join("absent"), "x"), Err(Unopened::Failed(_))));
+        assert!(matches!(world.reach.open(&world.root, "."), Err(FileOpenError::Directory)));
+        assert!(matches!(world.reach.open(&world.root.join("absent"), "x"), Err(FileOpenError::Failed(_))));
     }
 
     #[test]

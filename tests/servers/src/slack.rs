@@ -123,10 +123,10 @@ struct Delivery {
 
 struct Connection {
     number: u64,
-    frames: mpsc::UnboundedSender<Order>,
+    frames: mpsc::UnboundedSender<SocketOrder>,
 }
 
-enum Order {
+enum SocketOrder {
     Text(String),
     Close,
     /// Says and hears nothing from now on, and stays open.
@@ -140,7 +140,7 @@ struct Upload {
 }
 
 #[derive(Default)]
-struct Inner {
+struct SlackState {
     /// In seconds since 1970: what is written is written now.
     began: u64,
     clock: u64,
@@ -170,7 +170,7 @@ struct Inner {
 }
 
 struct Shared {
-    inner: Mutex<Inner>,
+    inner: Mutex<SlackState>,
     address: SocketAddr,
     changed: watch::Sender<u64>,
     patience: Duration,
@@ -198,7 +198,7 @@ impl SlackServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let mut inner = Inner { began, ..Inner::default() };
+        let mut inner = SlackState { began, ..SlackState::default() };
         for (id, kind) in
             [("D1", Kind::Direct), ("G1", Kind::Circle), ("C1", Kind::Channel), ("C2", Kind::Channel)]
         {
@@ -231,13 +231,13 @@ impl SlackServer {
         self.shared.address
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, SlackState> {
         self.shared.inner()
     }
 
     // ---------------------------------------------------------------------------- what people do
 
-    /// Somebody writes. Returns the message's timestamp.
+    /// A person writes. Returns the message's timestamp.
     pub fn say(&self, channel: &str, user: &str, text: &str) -> String {
         self.say_more(channel, user, text, json!({}))
     }
@@ -287,7 +287,7 @@ impl SlackServer {
         trigger
     }
 
-    /// Somebody presses a button of a message.
+    /// A person presses a button of a message.
     pub fn press(&self, channel: &str, user: &str, message: &Sent, action: &str, value: &str) -> String {
         let name = format!("press.{}", self.inner().stamp());
         let payload = json!({
@@ -361,7 +361,7 @@ impl SlackServer {
         self.inner().receipts.iter().any(|(acknowledged, _)| acknowledged == name)
     }
 
-    /// What nobody has acknowledged.
+    /// What the bot has not acknowledged.
     pub fn undelivered(&self) -> usize {
         self.inner().deliveries.iter().filter(|delivery| !delivery.done).count()
     }
@@ -449,7 +449,7 @@ impl SlackServer {
     /// A frame of any kind, over every open connection.
     pub fn frame(&self, text: &str) {
         for connection in &self.inner().connections {
-            let _ = connection.frames.send(Order::Text(text.to_owned()));
+            let _ = connection.frames.send(SocketOrder::Text(text.to_owned()));
         }
     }
 
@@ -463,14 +463,14 @@ impl SlackServer {
     /// Hangs up at once, without a word.
     pub fn cut(&self) {
         for connection in self.inner().connections.drain(..) {
-            let _ = connection.frames.send(Order::Close);
+            let _ = connection.frames.send(SocketOrder::Close);
         }
     }
 
     /// Open connections go silent and stay open.
     pub fn freeze(&self) {
         for connection in self.inner().connections.drain(..) {
-            let _ = connection.frames.send(Order::Freeze);
+            let _ = connection.frames.send(SocketOrder::Freeze);
         }
     }
 
@@ -485,7 +485,7 @@ impl SlackServer {
 }
 
 impl Shared {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, SlackState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -494,7 +494,7 @@ impl Shared {
     }
 }
 
-impl Inner {
+impl SlackState {
     /// Slack's timestamps name messages: strictly rising.
     fn stamp(&mut self) -> String {
         self.clock += 1;
@@ -525,7 +525,7 @@ impl Inner {
                 envelope["retry_attempt"] = json!(delivery.attempts);
                 envelope["retry_reason"] = json!(if delivery.attempts == 0 { "" } else { "timeout" });
             }
-            if connection.send(Order::Text(envelope.to_string())).is_err() {
+            if connection.send(SocketOrder::Text(envelope.to_string())).is_err() {
                 return;
             }
             self.envelopes.insert(id, index);
@@ -593,16 +593,16 @@ async fn attend(shared: Arc<Shared>, mut socket: WebSocket) {
     loop {
         tokio::select! {
             order = orders.recv() => match order {
-                Some(Order::Text(text)) => {
+                Some(SocketOrder::Text(text)) => {
                     if socket.send(Frame::text(text)).await.is_err() {
                         break;
                     }
                 }
-                Some(Order::Freeze) => {
-                    // The socket stays open as long as the server, and nobody reads it.
+                Some(SocketOrder::Freeze) => {
+                    // The socket stays open as long as the server, which does not read it.
                     sleep(Duration::from_secs(3600)).await;
                 }
-                Some(Order::Close) | None => break,
+                Some(SocketOrder::Close) | None => break,
             },
             frame = socket.recv() => match frame {
                 Some(Ok(Frame::Text(text))) => {
@@ -864,7 +864,7 @@ impl Shared {
     }
 }
 
-impl Inner {
+impl SlackState {
     fn place(&self, arguments: &Value, name: &str) -> Result<String, String> {
         let id = arguments[name].as_str().unwrap_or_default();
         let channel = self.channels.get(id).ok_or("channel_not_found")?;

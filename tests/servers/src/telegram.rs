@@ -7,7 +7,7 @@
 //! It runs on a thread of its own, so that a test may block, and so that a gateway in another process
 //! can talk to it.
 
-mod wire;
+mod http_connection;
 
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
@@ -150,7 +150,7 @@ impl Sent {
     }
 }
 
-/// One request, whatever became of it.
+/// One request, with any outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     pub bot: String,
@@ -168,15 +168,15 @@ pub struct TelegramServer {
 }
 
 struct Shared {
-    state: Mutex<State>,
-    /// Something has changed for somebody who waits.
+    state: Mutex<TelegramState>,
+    /// Something has changed for a poll that waits.
     stirred: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct TelegramState {
     bots: BTreeMap<String, Bot>,
-    chats: HashMap<i64, Known>,
+    chats: HashMap<i64, ChatState>,
     sent: Vec<Sent>,
     calls: Vec<Call>,
     faults: HashMap<String, VecDeque<Fault>>,
@@ -212,7 +212,7 @@ struct Webhook {
     secret: String,
 }
 
-struct Known {
+struct ChatState {
     chat: Chat,
     last_message: i64,
     messages: HashMap<i64, Value>,
@@ -260,7 +260,7 @@ impl TelegramServer {
         self.state().bots.insert(token.to_owned(), bot);
     }
 
-    /// From now on nobody knows this token.
+    /// From now on the server does not know this token.
     pub fn revoke(&self, token: &str) {
         self.state().bots.get_mut(token).expect("the bot exists").revoked = true;
         self.shared.stirred.notify_waiters();
@@ -300,12 +300,12 @@ impl TelegramServer {
         state.known(from).moved_to = Some(to.id);
     }
 
-    /// Somebody writes. Commands and mentions are marked as Telegram marks them.
+    /// A person writes. Commands and mentions are marked as Telegram marks them.
     pub fn say(&self, chat: &Chat, user: &User, text: &str) -> i64 {
         self.write(chat, user, json!({"text": text}))
     }
 
-    /// Somebody writes something with these fields of a message.
+    /// A person writes something with these fields of a message.
     pub fn write(&self, chat: &Chat, user: &User, fields: Value) -> i64 {
         let (id, message) = self.compose(chat, user, fields);
         let kind = if chat.kind == "channel" { "channel_post" } else { "message" };
@@ -313,7 +313,7 @@ impl TelegramServer {
         id
     }
 
-    /// Somebody changes a message.
+    /// A person changes a message.
     pub fn rewrite(&self, chat: &Chat, id: i64, text: &str) {
         let mut state = self.state();
         let message = state.known(chat).messages.get_mut(&id).expect("the message exists");
@@ -324,7 +324,7 @@ impl TelegramServer {
         self.push(json!({"edited_message": message}));
     }
 
-    /// Somebody presses a button.
+    /// A person presses a button.
     pub fn press(&self, sent: &Sent, user: &User, data: &str) -> String {
         let mut state = self.state();
         state.presses += 1;
@@ -375,7 +375,7 @@ impl TelegramServer {
         self.shared.stirred.notify_waiters();
     }
 
-    /// A file that somebody has sent. Returns its id.
+    /// A file that a person has sent. Returns its id.
     pub fn add_file(&self, content: Vec<u8>) -> String {
         let mut state = self.state();
         let id = format!("file{}", state.files.len() + 1);
@@ -409,7 +409,7 @@ impl TelegramServer {
         self.state().acknowledged.contains(&(chat, message))
     }
 
-    /// Whether somebody waits for news.
+    /// Whether a bot waits for news.
     pub fn is_polled(&self) -> bool {
         self.state().polls > 0
     }
@@ -478,13 +478,13 @@ impl TelegramServer {
         (id, message)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TelegramState> {
         self.shared.state()
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TelegramState> {
         self.state.lock().expect("nothing panics while it holds the state")
     }
 }
@@ -497,9 +497,9 @@ impl Bot {
     }
 }
 
-impl State {
-    fn known(&mut self, chat: &Chat) -> &mut Known {
-        let known = self.chats.entry(chat.id).or_insert_with(|| Known {
+impl TelegramState {
+    fn known(&mut self, chat: &Chat) -> &mut ChatState {
+        let known = self.chats.entry(chat.id).or_insert_with(|| ChatState {
             chat: chat.clone(),
             last_message: i64::from(chat.is_forum), // a forum's first is its General topic
             messages: HashMap::new(),
@@ -580,7 +580,7 @@ async fn serve(first: std::net::TcpListener, shared: Arc<Shared>, mut door: watc
 async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
     let mut held = BytesMut::new();
     let _ = stream.set_nodelay(true);
-    while let Ok(Some(request)) = wire::receive(&mut stream, &mut held).await {
+    while let Ok(Some(request)) = http_connection::receive(&mut stream, &mut held).await {
         if !respond(&mut stream, &request, &shared).await {
             return;
         }
@@ -588,7 +588,7 @@ async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
 }
 
 /// False: the connection is to be closed.
-async fn respond(stream: &mut TcpStream, request: &wire::Request, shared: &Arc<Shared>) -> bool {
+async fn respond(stream: &mut TcpStream, request: &http_connection::Request, shared: &Arc<Shared>) -> bool {
     if let Some(rest) = request.path.strip_prefix("/file/bot") {
         let (token, path) = rest.split_once('/').unwrap_or_default();
         let content = {
@@ -597,8 +597,10 @@ async fn respond(stream: &mut TcpStream, request: &wire::Request, shared: &Arc<S
             known.then(|| state.files.get(path.trim_start_matches("files/")).cloned()).flatten()
         };
         return match content {
-            Some(content) => wire::answer(stream, 200, "application/octet-stream", &content).await.is_ok(),
-            None => wire::answer(
+            Some(content) => {
+                http_connection::answer(stream, 200, "application/octet-stream", &content).await.is_ok()
+            }
+            None => http_connection::answer(
                 stream,
                 404,
                 "application/json",
@@ -626,12 +628,19 @@ async fn respond(stream: &mut TcpStream, request: &wire::Request, shared: &Arc<S
     let mut ahead = [0];
     let outcome = match fault {
         Some(Fault::Answer { status, body }) => {
-            return wire::answer(stream, status, "application/json", body.as_bytes()).await.is_ok();
-        }
-        Some(Fault::Garbage) => {
-            return wire::answer(stream, 200, "text/html", b"<html>Sign in to the wireless network</html>")
+            return http_connection::answer(stream, status, "application/json", body.as_bytes())
                 .await
                 .is_ok();
+        }
+        Some(Fault::Garbage) => {
+            return http_connection::answer(
+                stream,
+                200,
+                "text/html",
+                b"<html>Sign in to the wireless network</html>",
+            )
+            .await
+            .is_ok();
         }
         Some(Fault::CloseBefore) => return false,
         Some(Fault::CloseAfter) => {
@@ -647,7 +656,7 @@ async fn respond(stream: &mut TcpStream, request: &wire::Request, shared: &Arc<S
             tokio::time::sleep(delay).await;
             work.await
         }
-        // Whoever hangs up while it waits is gone, and does not poll any more.
+        // A bot that hangs up while it waits is gone, and does not poll any more.
         None => tokio::select! {
             biased;
             outcome = work => outcome,
@@ -664,7 +673,7 @@ async fn respond(stream: &mut TcpStream, request: &wire::Request, shared: &Arc<S
             (code, body)
         }
     };
-    wire::answer(stream, status, "application/json", body.to_string().as_bytes()).await.is_ok()
+    http_connection::answer(stream, status, "application/json", body.to_string().as_bytes()).await.is_ok()
 }
 
 async fn hang(shared: &Shared) -> bool {
@@ -673,14 +682,14 @@ async fn hang(shared: &Shared) -> bool {
 }
 
 /// From JSON or from a form, where numbers and objects come as text.
-fn parameters(request: &wire::Request) -> (Value, Option<(String, Vec<u8>)>) {
+fn parameters(request: &http_connection::Request) -> (Value, Option<(String, Vec<u8>)>) {
     let kind = request.header("content-type");
     if !kind.starts_with("multipart/form-data") {
         return (serde_json::from_slice(&request.body).unwrap_or_else(|_| json!({})), None);
     }
     let mut fields = Map::new();
     let mut file = None;
-    for field in wire::form(kind, &request.body) {
+    for field in http_connection::form(kind, &request.body) {
         match field.file {
             Some(name) => {
                 fields.insert(field.name, json!(format!("attach://{name}")));
@@ -721,7 +730,7 @@ async fn work(
     }
 }
 
-fn check_token(state: &State, token: &str) -> Result<(), (u16, String, Value)> {
+fn check_token(state: &TelegramState, token: &str) -> Result<(), (u16, String, Value)> {
     match state.bots.get(token) {
         Some(bot) if !bot.revoked => Ok(()),
         Some(_) => refused(401, "Unauthorized"),
@@ -754,7 +763,7 @@ async fn get_updates(shared: &Arc<Shared>, token: &str, parameters: &Value) -> O
             acknowledged.extend(known.filter_map(|(_, update)| told_of(update)));
             bot.updates.retain(|(number, _)| *number >= offset);
         }
-        // Kinds that nobody asked for are never kept.
+        // Kinds that the bot did not ask for are never kept.
         bot.updates.retain(|(_, update)| is_wanted(update, wanted.as_deref()));
         let poller = bot.poller;
         state.acknowledged.extend(acknowledged);
@@ -862,7 +871,7 @@ async fn call_webhook(shared: Arc<Shared>, token: String, webhook: Webhook) {
             continue;
         };
         let header = ("x-telegram-bot-api-secret-token", webhook.secret.as_str());
-        match wire::post(&webhook.url, header, update.to_string().as_bytes()).await {
+        match http_connection::post(&webhook.url, header, update.to_string().as_bytes()).await {
             Ok(200) => {
                 let mut state = shared.state();
                 if let Some(bot) = state.bots.get_mut(&token) {
@@ -874,7 +883,7 @@ async fn call_webhook(shared: Arc<Shared>, token: String, webhook: Webhook) {
     }
 }
 
-impl State {
+impl TelegramState {
     fn method(
         &mut self,
         token: &str,
@@ -1052,9 +1061,9 @@ impl State {
 
 /// Where a bot may write.
 fn chat<'a>(
-    chats: &'a mut HashMap<i64, Known>,
+    chats: &'a mut HashMap<i64, ChatState>,
     parameters: &Value,
-) -> Result<&'a mut Known, (u16, String, Value)> {
+) -> Result<&'a mut ChatState, (u16, String, Value)> {
     let id = parameters["chat_id"].as_i64().unwrap_or_default();
     let Some(known) = chats.get_mut(&id) else { return refused(400, "Bad Request: chat not found") };
     if let Some((code, description)) = &known.closed {

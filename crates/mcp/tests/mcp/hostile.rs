@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 use throughline_core::redact::Secret;
 use throughline_core::tool::Kit;
-use throughline_mcp::client::{Phase, Surroundings};
-use throughline_mcp::settings::{Reach, Remote, ServerSettings};
+use throughline_mcp::client::{McpSurroundings, ServerPhase};
+use throughline_mcp::settings::{RemoteSettings, ServerReach, ServerSettings};
 use tokio::process::{Child, Command};
 
 /// Misbehaves at the first call of all, and not in its next life.
@@ -58,12 +58,12 @@ async fn p9_a_server_that_dies_mid_call_is_started_again_and_the_call_is_not() {
 #[tokio::test]
 async fn p30_people_read_where_a_connection_was_refused_and_the_model_what_to_do() {
     let (port, home) = (free_port(), tempfile::tempdir().unwrap());
-    let remote = || Remote::new(format!("http://127.0.0.1:{port}/mcp?key=secret-of-the-address"));
-    let https = Remote::new(format!("https://127.0.0.1:{port}/mcp"));
+    let remote = || RemoteSettings::new(format!("http://127.0.0.1:{port}/mcp?key=secret-of-the-address"));
+    let https = RemoteSettings::new(format!("https://127.0.0.1:{port}/mcp"));
     for (reach, before) in [
-        (Reach::Http(remote()), ""),
-        (Reach::Http(https), ""),
-        (Reach::Sse(remote()), "the event stream could not be opened: "),
+        (ServerReach::Http(remote()), ""),
+        (ServerReach::Http(https), ""),
+        (ServerReach::Sse(remote()), "the event stream could not be opened: "),
     ] {
         let mut settings = ServerSettings::new("gone", reach);
         settings.timeout = Duration::from_secs(1);
@@ -84,13 +84,13 @@ async fn p30_what_is_told_of_a_secure_connection_that_fails_names_no_type_of_the
     }
     let home = tempfile::tempdir().unwrap();
     let (_server, url) = web(home.path(), "    pass").await;
-    let secure = Remote::new(url.replace("http:", "https:"));
-    let nowhere = Remote::new("http://no.such.host.invalid/mcp");
+    let secure = RemoteSettings::new(url.replace("http:", "https:"));
+    let nowhere = RemoteSettings::new("http://no.such.host.invalid/mcp");
     for (remote, expected) in [
         (secure, "no safe connection to 127.0.0.1:"),
         (nowhere, "no.such.host.invalid:80 cannot be reached: "),
     ] {
-        let client = start(home.path(), vec![ServerSettings::new("w", Reach::Http(remote))]);
+        let client = start(home.path(), vec![ServerSettings::new("w", ServerReach::Http(remote))]);
         client.settled(Duration::from_secs(30)).await;
         let told = client.status().remove(0).error.unwrap();
         assert!(told.starts_with(expected), "{told}");
@@ -118,7 +118,7 @@ async fn a_server_that_hangs_costs_its_timeout_and_is_replaced() {
         "people are told what happened, not what to do"
     );
     until("the replacement of a hanging server", 60, async || {
-        client.status()[0].phase == Phase::Connected
+        client.status()[0].phase == ServerPhase::Connected
             && call(&client, "mcp__bad__act", json!({})).await == r#"{"result": "done"}"#
     })
     .await;
@@ -317,12 +317,15 @@ async fn p4_a_reload_brings_the_servers_that_are_named_now_and_ends_the_others()
     let told = call(&client, "mcp__old__act", json!({})).await;
     let pid: String = told.chars().filter(char::is_ascii_digit).collect();
     let surroundings =
-        Surroundings { home: home.path().to_owned(), environment: std::env::vars().collect(), asks: true };
+        McpSurroundings { home: home.path().to_owned(), environment: std::env::vars().collect(), asks: true };
     client.reload(vec![python(home.path(), "new", calls)], surroundings).await;
     client.settled(Duration::from_secs(20)).await;
     assert_eq!(names(&client), ["mcp__new__act"]);
-    assert!(client.revision() > before, "whoever has listed the tools lists them again");
-    assert_eq!(client.status().iter().map(|server| server.phase).collect::<Vec<_>>(), [Phase::Connected]);
+    assert!(client.revision() > before, "a client that has listed the tools lists them again");
+    assert_eq!(
+        client.status().iter().map(|server| server.phase).collect::<Vec<_>>(),
+        [ServerPhase::Connected]
+    );
     assert!(call(&client, "mcp__new__act", json!({})).await.contains("result"));
     assert!(call(&client, "mcp__old__act", json!({})).await.contains("any more"));
     until("the old process has gone", 10, async || !is_alive(&pid)).await;
@@ -469,7 +472,7 @@ async fn a_process_that_nobody_calls_rests_and_wakes_with_the_next_call() {
     settings.idle_max = Some(Duration::from_secs(1));
     let client = connected(home.path(), vec![settings]).await;
     let first = call(&client, "mcp__s__act", json!({})).await;
-    until("its rest", 60, async || client.status()[0].phase == Phase::Resting).await;
+    until("its rest", 60, async || client.status()[0].phase == ServerPhase::Resting).await;
     assert_eq!(names(&client), ["mcp__s__act"]);
     let second = call(&client, "mcp__s__act", json!({})).await;
     assert!(second.starts_with(r#"{"result": ""#) && second != first, "{first} {second}");
@@ -652,7 +655,7 @@ async fn a_flood_over_http_is_cut_off_too_as_json_and_as_events() {
              for _ in range(100):\n            self.wfile.write(b'x' * (1 << 20))"
         );
         let (_server, url) = web(home.path(), &behaviour).await;
-        let mut settings = ServerSettings::new("w", Reach::Http(Remote::new(url)));
+        let mut settings = ServerSettings::new("w", ServerReach::Http(RemoteSettings::new(url)));
         settings.timeout = Duration::from_secs(20);
         let client = connected(home.path(), vec![settings]).await;
         let failed = call(&client, "mcp__w__act", json!({})).await;
@@ -673,7 +676,8 @@ async fn p31_an_event_stream_that_sends_us_elsewhere_is_not_followed() {
     let behaviour = "    def do_GET(self):\n        self.head(200, 'text/event-stream')\n        \
                      self.wfile.write(b'event: endpoint\\ndata: http://127.0.0.2:9/take\\n\\n')";
     let (_server, url) = web(home.path(), behaviour).await;
-    let client = start(home.path(), vec![ServerSettings::new("w", Reach::Sse(Remote::new(url)))]);
+    let client =
+        start(home.path(), vec![ServerSettings::new("w", ServerReach::Sse(RemoteSettings::new(url)))]);
     client.settled(Duration::from_secs(20)).await;
     assert_eq!(
         client.status()[0].error.as_deref(),
@@ -699,9 +703,9 @@ async fn a_web_page_and_a_locked_door_are_named_as_what_they_are() {
         let behaviour =
             format!("    def do_POST(self):\n        {head}\n        self.wfile.write(b'<html>')");
         let (_server, url) = web(home.path(), &behaviour).await;
-        let mut remote = Remote::new(url);
+        let mut remote = RemoteSettings::new(url);
         remote.headers.push(("Authorization".to_owned(), Secret::new("Bearer secret-token-1")));
-        let client = start(home.path(), vec![ServerSettings::new("w", Reach::Http(remote))]);
+        let client = start(home.path(), vec![ServerSettings::new("w", ServerReach::Http(remote))]);
         client.settled(Duration::from_secs(20)).await;
         let status = client.status();
         let error = status[0].error.clone().unwrap_or_default();

@@ -38,7 +38,7 @@ pub fn call(arguments: impl ToString) -> Call {
 }
 
 pub fn text_of(returned: Returned) -> String {
-    let Returned::Done(done) = returned else { panic!("the tool asks nobody: {returned:?}") };
+    let Returned::Done(done) = returned else { panic!("the tool asks no person: {returned:?}") };
     assert!(done.sends.is_empty());
     done.content.plain()
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 use throughline_core::id::{Generation, Seq, TurnId};
 use throughline_core::memory::{MemoryError, Place, Provider, Retention, Scope, Wanted};
 use throughline_core::time::Time;
-use throughline_memory::honcho::settings::{File, Given};
+use throughline_memory::honcho::settings::{SettingsFile, SettingsSources};
 use throughline_memory::honcho::{
-    Addition, Audience, Honcho, Ledger, Role, Settings, Surroundings, migration,
+    Audience, Honcho, HonchoSettings, HonchoSurroundings, MigrationLedger, ProfileAddition, Role, migration,
 };
 use throughline_servers::HonchoServer;
 use throughline_servers::honcho::{Fault, Kept};
@@ -69,9 +69,11 @@ impl World {
         text["observationMode"] = "directional".into();
         text.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let text = text.to_string();
-        let files = [File { path: "honcho.json", text: &text }];
-        let settings = Settings::parse(&Given { files: &files, ..Given::default() }, |_| None).unwrap();
-        let surroundings = Surroundings { directory: "/srv/garden".into(), repository: None, audience };
+        let files = [SettingsFile { path: "honcho.json", text: &text }];
+        let settings =
+            HonchoSettings::parse(&SettingsSources { files: &files, ..SettingsSources::default() }, |_| None)
+                .unwrap();
+        let surroundings = HonchoSurroundings { directory: "/srv/garden".into(), repository: None, audience };
         Honcho::new(settings, surroundings).settling(SETTLING)
     }
 
@@ -79,7 +81,8 @@ impl World {
     fn honcho_in(&self, directory: &str, more: Value) -> Honcho {
         let settings = self.honcho_with(more, Audience::One).settings().clone();
         let repository = directory.rsplit('/').next().map(|name| format!("repo-of-{name}"));
-        let surroundings = Surroundings { directory: directory.into(), repository, audience: Audience::One };
+        let surroundings =
+            HonchoSurroundings { directory: directory.into(), repository, audience: Audience::One };
         Honcho::new(settings, surroundings).settling(SETTLING)
     }
 
@@ -193,11 +196,11 @@ async fn p28_reading_and_failing_create_nothing() {
     ] {
         honcho.call(&scope, wanted(tool, arguments)).await;
     }
-    let nobody = Honcho::new(
-        Settings { base_url: "http://127.0.0.1:9".into(), ..honcho.settings().clone() },
-        Surroundings { directory: "/".into(), repository: None, audience: Audience::Many },
+    let unreachable = Honcho::new(
+        HonchoSettings { base_url: "http://127.0.0.1:9".into(), ..honcho.settings().clone() },
+        HonchoSurroundings { directory: "/".into(), repository: None, audience: Audience::Many },
     );
-    assert!(matches!(nobody.retain(&turn(1, "hello", "hi")).await, Err(MemoryError::Later(_))));
+    assert!(matches!(unreachable.retain(&turn(1, "hello", "hi")).await, Err(MemoryError::Later(_))));
     honcho.retain(&turn(1, " ", "")).await.unwrap(); // nothing was said
     assert_eq!(world.server.sessions(&world.workspace).await, Vec::<String>::new());
     assert_eq!(honcho.before_compression(&scope, &[]).await, Ok(String::new()));
@@ -376,7 +379,7 @@ async fn what_an_answer_means() {
         );
     }
     assert!(world.kept(CHAT).await.is_empty());
-    // Whoever is not introduced behind the first turn is before the next.
+    // A person who is not introduced behind the first turn is introduced before the next.
     world.server.fail("POST sessions", [Fault::Status(503)]);
     world.honcho().retain(&secret).await.unwrap();
     assert_eq!(world.kept(CHAT).await.len(), 2);
@@ -424,7 +427,7 @@ async fn p26_a_server_that_asks_to_be_left_alone_is_by_every_call_and_then_has_e
         honcho.retain(&turn(1, "hello", "hi")).await.unwrap();
         world.server.fail("POST messages", [Fault::Busy(status, 2)]);
         let second = turn(2, "and now?", "still here");
-        // It may have arrived: whoever answers so is not always the server itself.
+        // It may have arrived: the program that answers so is not always the server itself.
         assert!(matches!(honcho.retain(&second).await, Err(MemoryError::Unknown(_))), "{status}");
         let asked = world.server.calls().len();
         let Err(MemoryError::Busy { words, after }) = honcho.retain(&again(&second)).await else {
@@ -471,11 +474,13 @@ async fn a_wrong_key_is_said_and_not_shown() {
     let with = |key: &str| {
         let text = json!({"baseUrl": server.base(), "workspace": "w", "hosts": {"hermes": {"apiKey": key}}})
             .to_string();
-        let files = [File { path: "honcho.json", text: &text }];
-        let settings = Settings::parse(&Given { files: &files, ..Given::default() }, |_| None).unwrap();
+        let files = [SettingsFile { path: "honcho.json", text: &text }];
+        let settings =
+            HonchoSettings::parse(&SettingsSources { files: &files, ..SettingsSources::default() }, |_| None)
+                .unwrap();
         Honcho::new(
             settings,
-            Surroundings { directory: "/".into(), repository: None, audience: Audience::Many },
+            HonchoSurroundings { directory: "/".into(), repository: None, audience: Audience::Many },
         )
     };
     let wrong = with("wrong-key-12345");
@@ -496,13 +501,15 @@ fn how_often_turns_are_handed_over() {
         let mut text = json!({"baseUrl": "http://127.0.0.1:9"});
         text.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let text = text.to_string();
-        let files = [File { path: "honcho.json", text: &text }];
-        let settings = Settings::parse(&Given { files: &files, ..Given::default() }, |_| None).unwrap();
+        let files = [SettingsFile { path: "honcho.json", text: &text }];
+        let settings =
+            HonchoSettings::parse(&SettingsSources { files: &files, ..SettingsSources::default() }, |_| None)
+                .unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         Honcho::new(
             settings,
-            Surroundings { directory: "/".into(), repository: None, audience: Audience::Many },
+            HonchoSurroundings { directory: "/".into(), repository: None, audience: Audience::Many },
         )
         .every()
     };
@@ -551,7 +558,7 @@ async fn p27_new_restart_and_a_later_title_keep_one_session() {
 #[tokio::test]
 async fn p27_a_name_that_may_be_somebody_elses_is_not_read() {
     let Some(world) = World::made_up().await else { return };
-    world.server.summarise(&world.workspace, "diary", "CANARY of somebody");
+    world.server.summarise(&world.workspace, "diary", "CANARY of another");
     let guest = Scope { title: Some("diary".into()), ..scope("7") };
     let honcho = world.honcho();
     assert!(!honcho.recall(&guest, "what is in the diary?").await.unwrap().contains("CANARY"));
@@ -574,7 +581,7 @@ async fn p27_a_name_that_may_be_somebody_elses_is_not_read() {
 
 // ---------------------------------------------------------------------------------- memory files
 
-/// A home whose memory files are to be brought. What it knows of that outlives whoever brings them.
+/// A home whose memory files are to be brought. What it knows of that outlives the process that brings them.
 struct Home {
     directory: tempfile::TempDir,
     files: BTreeMap<&'static str, &'static str>,
@@ -600,7 +607,7 @@ impl Home {
     ) -> Result<(), MemoryError> {
         let wanted = migration(honcho.settings(), scope, role);
         let read = |name: &str| Ok(self.files.get(name).map(|text| (*text).to_owned()));
-        honcho.migrate(scope, document, &wanted, &read, &Ledger::of(self.directory.path())).await
+        honcho.migrate(scope, document, &wanted, &read, &MigrationLedger::of(self.directory.path())).await
     }
 }
 
@@ -654,7 +661,7 @@ async fn p29_a_migration_whose_answer_is_lost_is_not_repeated() {
         Fault::DropAnswer,
         Fault::HangAfter,
         Fault::DropRequest,
-        // Whoever looks only once finds nothing, and would bring it a second time.
+        // A client that looks only once finds nothing, and would bring it a second time.
         Fault::CommitBehind("POST messages/list"),
     ] {
         let (world, home) = (World::start().await, Home::new());
@@ -737,7 +744,7 @@ async fn p29_a_file_that_is_refused_or_cannot_be_read_keeps_no_turn_from_being_k
     let (world, home) = (World::start().await, Home::new());
     let honcho = world.honcho();
     let wanted = migration(honcho.settings(), &scope, Role::Owner);
-    let ledger = Ledger::of(home.directory.path());
+    let ledger = MigrationLedger::of(home.directory.path());
     let read = |name: &str| match name {
         "USER.md" => Err("it is no text".to_owned()),
         name => Ok(home.files.get(name).map(|text| (*text).to_owned())),
@@ -757,7 +764,7 @@ async fn p29_what_hermes_has_brought_is_not_brought_again() {
     assert_eq!(names(&world.kept(CHAT).await), ["USER.md", "MEMORY.md", "SOUL.md"]);
 }
 
-/// What was added to USER.md becomes a conclusion: what came since, once each, through whatever is lost on the way.
+/// What was added to USER.md becomes a conclusion: what came since, once each, through any loss on the way.
 #[tokio::test]
 async fn what_is_added_to_the_profile_is_concluded_once_through_a_crash_at_any_request() {
     for fault in [
@@ -775,7 +782,7 @@ async fn what_is_added_to_the_profile_is_concluded_once_through_a_crash_at_any_r
             return;
         }
         let behind = turn(1, "hello", "hi");
-        let added = |line: u64, session: &str| Addition {
+        let added = |line: u64, session: &str| ProfileAddition {
             line,
             entry: format!("Likes tea number {line}."),
             session: Some(session.parse().unwrap()),
@@ -783,8 +790,8 @@ async fn what_is_added_to_the_profile_is_concluded_once_through_a_crash_at_any_r
         let mine = behind.scope.session.as_str();
         // Two from before, which are in the file that was brought; two since.
         let mut all = vec![added(1, "earlier"), added(3, "earlier"), added(4, mine)];
-        let mirror = |all: Vec<Addition>| {
-            let (honcho, ledger) = (world.honcho(), Ledger::of(home.directory.path()));
+        let mirror = |all: Vec<ProfileAddition>| {
+            let (honcho, ledger) = (world.honcho(), MigrationLedger::of(home.directory.path()));
             let behind = behind.clone();
             async move { honcho.mirror(&behind, &all, &ledger).await }
         };
@@ -827,7 +834,7 @@ async fn what_is_recalled_is_the_persons_and_in_hermes_form() {
     let base = "## Session Summary\nThey talk about tea.\n\n## User Representation\nDrinks tea.\n\n## User Peer Card\nName: Ann\nLives in Rome";
     assert_eq!(many.recall(&settled("42"), "which tea?").await.unwrap(), base);
     assert_eq!(many.recall(&settled("7"), "which tea?").await.unwrap(), "");
-    // What the agent thinks of itself it has from everybody: only where there is nobody else.
+    // What the agent thinks of itself it has from everyone: it is shown only where there is one person.
     let alone = world.honcho_with(json!({}), Audience::One);
     let shown = alone.recall(&settled("42"), "which tea?").await.unwrap();
     assert_eq!(shown, format!("{base}\n\n## AI Self-Representation\nI talked to others, too."));
@@ -1136,7 +1143,7 @@ async fn nobody_asks_about_somebody_else_where_several_talk() {
     assert!(!honcho.call(&guest, wanted("honcho_search", r#"{"query": "pond"}"#)).await.contains("CANARY"));
     honcho.call(&guest, wanted("honcho_conclude", &json!({"delete_id": id}).to_string())).await;
     assert_eq!(world.server.conclusions(place).await.len(), 1);
-    // At the terminal sits whoever owns all of it.
+    // At the terminal sits the owner of all of it.
     for peer in ["42", "ai"] {
         assert!(
             honcho

@@ -1,7 +1,7 @@
 //! The answers of Hermes 0.19 to the same calls stand here word for word, `WS` for the workspace.
 
 use super::*;
-use crate::approval::{self, Allowlist, Mode};
+use crate::approval::{self, AskMode, CommandAllowlist};
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,31 +9,31 @@ use throughline_core::input::Trace;
 use throughline_core::time::Time;
 use throughline_core::tool::{Caller, Grant, Question};
 
-struct World {
+struct FilesFixture {
     _guard: tempfile::TempDir,
     root: PathBuf,
-    files: Files,
+    files: FileKit,
     steps: std::cell::Cell<u32>,
 }
 
-fn world() -> World {
-    world_with(|_| {}, Settings::default())
+fn world() -> FilesFixture {
+    world_with(|_| {}, FileSettings::default())
 }
 
-fn world_with(set: impl FnOnce(&mut Reach), settings: Settings) -> World {
+fn world_with(set: impl FnOnce(&mut FileReach), settings: FileSettings) -> FilesFixture {
     let guard = tempfile::tempdir().unwrap();
     let root = guard.path().canonicalize().unwrap();
     for directory in ["ws", "home", "user"] {
         fs::create_dir(root.join(directory)).unwrap();
     }
-    let mut reach = Reach {
+    let mut reach = FileReach {
         workspace: root.join("ws"),
         home: root.join("home"),
         user_home: root.join("user"),
-        ..Reach::default()
+        ..FileReach::default()
     };
     set(&mut reach);
-    World { _guard: guard, root, files: Files::new(reach, settings), steps: std::cell::Cell::new(0) }
+    FilesFixture { _guard: guard, root, files: FileKit::new(reach, settings), steps: std::cell::Cell::new(0) }
 }
 
 fn call(session: &str, position: &str, name: &str, arguments: &str) -> Call {
@@ -58,7 +58,7 @@ fn call(session: &str, position: &str, name: &str, arguments: &str) -> Call {
     }
 }
 
-impl World {
+impl FilesFixture {
     fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.root.join("ws").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -81,7 +81,7 @@ impl World {
             Returned::Done(done) => {
                 done.content.plain().replace(&self.root.join("ws").to_string_lossy().into_owned(), "WS")
             }
-            Returned::Ask { .. } => panic!("files ask nobody"),
+            Returned::Ask { .. } => panic!("files ask no person"),
         }
     }
 
@@ -218,7 +218,7 @@ async fn a_page_that_is_known_is_not_sent_again_in_its_turn() {
     // Another turn may no longer see it, another session never did.
     assert_eq!(world.raw("s", 2, "read_file", r#"{"path":"a.txt"}"#).await, first);
     assert_eq!(world.raw("other", 2, "read_file", r#"{"path":"a.txt"}"#).await, first);
-    // A change is seen at once, whoever made it.
+    // A change by any program is seen at once.
     world.put("a.txt", "two\n");
     assert!(world.raw("s", 2, "read_file", r#"{"path":"a.txt"}"#).await.contains("1|two"));
     world.raw("s", 2, "write_file", r#"{"path":"a.txt","content":"three\n"}"#).await;
@@ -592,7 +592,7 @@ async fn a_patch_that_does_not_fit_everywhere_changes_nothing() {
 
 #[tokio::test]
 async fn p31_secrets_are_out_of_reach_for_every_tool() {
-    let world = world_with(|reach| reach.confined = true, Settings::default());
+    let world = world_with(|reach| reach.confined = true, FileSettings::default());
     fs::write(world.root.join("home/.env"), "KEY=hunter2").unwrap();
     fs::write(world.root.join("outside.txt"), "hunter2").unwrap();
     world.put(".env", "KEY=hunter2");
@@ -635,7 +635,7 @@ async fn p31_secrets_are_out_of_reach_for_every_tool() {
 
 #[tokio::test]
 async fn p31_a_link_swapped_in_again_and_again_never_leads_out() {
-    let world = world_with(|reach| reach.confined = true, Settings::default());
+    let world = world_with(|reach| reach.confined = true, FileSettings::default());
     fs::create_dir(world.root.join("outside")).unwrap();
     fs::write(world.root.join("outside/f.txt"), "hunter2").unwrap();
     world.put("real/f.txt", "inside");
@@ -670,7 +670,7 @@ async fn p31_a_link_swapped_in_again_and_again_never_leads_out() {
 
 #[tokio::test]
 async fn another_agents_skills_are_changed_only_on_the_users_word() {
-    let world = world_with(|reach| reach.home = reach.home.join("profiles/coder"), Settings::default());
+    let world = world_with(|reach| reach.home = reach.home.join("profiles/coder"), FileSettings::default());
     let path = world.root.join("home/skills/x/SKILL.md");
     let call = |cross: bool| json!({"path": path, "content": "x", "cross_profile": cross});
     assert!(
@@ -686,9 +686,9 @@ async fn another_agents_skills_are_changed_only_on_the_users_word() {
     assert!(world.granted("write_file", call(true)).await.contains("bytes_written\": 1"));
 }
 
-struct Nothing;
+struct NoAllowlist;
 
-impl Allowlist for Nothing {
+impl CommandAllowlist for NoAllowlist {
     fn allows(&self) -> Vec<String> {
         Vec::new()
     }
@@ -698,18 +698,19 @@ impl Allowlist for Nothing {
     }
 }
 
-fn judge() -> Arc<Approvals> {
-    let place = approval::Place { home: "/h".into(), user_home: None, temporary: "/tmp".into() };
-    let settings = approval::Settings { mode: Mode::Manual, ..approval::Settings::new(place) };
-    Arc::new(Approvals::new(settings, Arc::new(Nothing), None))
+fn judge() -> Arc<CommandApprovals> {
+    let place = approval::CommandPlace { home: "/h".into(), user_home: None, temporary: "/tmp".into() };
+    let settings =
+        approval::ApprovalSettings { mode: AskMode::Manual, ..approval::ApprovalSettings::new(place) };
+    Arc::new(CommandApprovals::new(settings, Arc::new(NoAllowlist), None))
 }
 
-impl World {
+impl FilesFixture {
     /// What a person is asked before it is done.
     async fn asked(&self, name: &str, arguments: Value) -> String {
         match self.files.call(&call("s", "1/1/0", name, &arguments.to_string())).await {
             Returned::Ask { question: Question::Approval { what, why, .. }, .. } => format!("{what}: {why}"),
-            other => panic!("nobody is asked: {other:?}"),
+            other => panic!("no person is asked: {other:?}"),
         }
     }
 
@@ -799,7 +800,7 @@ async fn p31_what_runs_by_itself_is_written_only_after_a_persons_yes() {
         let path = world.root.join(name);
         let write = || json!({"path": path, "content": "echo hi\n"});
         assert!(world.asked("write_file", write()).await.contains(&*path.to_string_lossy()));
-        assert!(!path.exists(), "{name} is written before anybody said yes");
+        assert!(!path.exists(), "{name} is written before a person said yes");
         world.granted("write_file", write()).await;
         assert!(path.exists(), "{name} is not written after a yes");
     }
@@ -823,7 +824,7 @@ async fn p31_what_runs_by_itself_is_written_only_after_a_persons_yes() {
 
 #[tokio::test]
 async fn a_name_of_a_home_that_nobody_knows_is_asked_about_and_a_setting_opens_it() {
-    let mut world = world_with(|reach| reach.opened = vec!["garden".to_owned()], Settings::default());
+    let mut world = world_with(|reach| reach.opened = vec!["garden".to_owned()], FileSettings::default());
     let home = world.root.join("home");
     for name in ["garden/beans.txt", "cellar/wine.txt"] {
         fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
@@ -847,7 +848,7 @@ async fn secrets_in_what_is_read_are_not_shown() {
     world.put("settings.ini", "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789\n");
     assert!(!world.read(json!({"path": "settings.ini"})).await.contains("klmnopqrst"));
     assert!(!world.search(json!({"pattern": "token"})).await.contains("klmnopqrst"));
-    let open = world_with(|_| {}, Settings { redact: false, ..Settings::default() });
+    let open = world_with(|_| {}, FileSettings { redact: false, ..FileSettings::default() });
     open.put("settings.ini", "token = ghp_abcdefghijklmnopqrstuvwxyz0123456789\n");
     assert!(open.read(json!({"path": "settings.ini"})).await.contains("klmnopqrst"));
 }

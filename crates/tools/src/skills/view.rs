@@ -1,8 +1,8 @@
 //! `skills_list` and `skill_view`.
 
-use super::frontmatter::{self, Fields};
+use super::directories::{self, FollowLinks, Skill};
+use super::frontmatter::{self, SkillFields};
 use super::settings::SkillSettings;
-use super::shelf::{self, Links, Skill};
 use super::{refused, render};
 use regex::Regex;
 use serde_json::{Map, Value, json};
@@ -53,7 +53,7 @@ pub fn list(settings: &SkillSettings, category: Option<&str>, caller: &Caller) -
             }
         };
     }
-    let mut skills = shelf::list(settings, &caller.source);
+    let mut skills = directories::list(settings, &caller.source);
     if skills.is_empty() {
         return nothing("No skills found in skills/ directory.".to_owned());
     }
@@ -77,7 +77,7 @@ pub fn list(settings: &SkillSettings, category: Option<&str>, caller: &Caller) -
 }
 
 /// What `skill_view` answers, and what is still to be done about it.
-pub struct Viewed {
+pub struct ViewedSkill {
     pub answer: Value,
     /// Whose use is to be counted.
     pub used: Option<String>,
@@ -87,13 +87,13 @@ pub struct Viewed {
     pub shell_in: Option<PathBuf>,
 }
 
-impl From<Value> for Viewed {
+impl From<Value> for ViewedSkill {
     fn from(answer: Value) -> Self {
         Self { answer, used: None, variables: Vec::new(), shell_in: None }
     }
 }
 
-pub fn view(settings: &SkillSettings, name: &str, file_path: Option<&str>, caller: &Caller) -> Viewed {
+pub fn view(settings: &SkillSettings, name: &str, file_path: Option<&str>, caller: &Caller) -> ViewedSkill {
     if let Some(error) = lookup_error(name) {
         return json!({"success": false, "error": error, "hint": PATH_HINT}).into();
     }
@@ -101,13 +101,13 @@ pub fn view(settings: &SkillSettings, name: &str, file_path: Option<&str>, calle
         Ok(found) => found,
         Err(answer) => return answer.into(),
     };
-    let content = match shelf::read(settings, &found.file) {
+    let content = match directories::read(settings, &found.file) {
         Ok(content) => content,
         Err(error) => return refused(format!("Failed to read skill '{name}': {error}")).into(),
     };
     warn_of(settings, name, &found.file, &content);
     let (fields, _) = frontmatter::parse(&content);
-    if !shelf::fits_platform(&fields) {
+    if !directories::fits_platform(&fields) {
         return json!({
             "success": false,
             "error": format!("Skill '{name}' is not supported on this platform."),
@@ -136,7 +136,7 @@ fn dir_name(file: &Path) -> String {
 // ---------------------------------------------------------------------------------------- finding
 
 #[derive(Debug)]
-struct Found {
+struct FoundSkill {
     /// None for a skill that is a single file.
     dir: Option<PathBuf>,
     file: PathBuf,
@@ -149,19 +149,19 @@ fn lookup_error(name: &str) -> Option<&'static str> {
     if name.starts_with(['/', '\\']) || drive {
         return Some("Skill name must be a relative path within the skills directory.");
     }
-    shelf::has_traversal(name).then_some("Skill name cannot contain '..' path traversal components.")
+    directories::has_traversal(name).then_some("Skill name cannot contain '..' path traversal components.")
 }
 
-fn located(settings: &SkillSettings, name: &str, caller: &Caller) -> Result<Found, Value> {
+fn located(settings: &SkillSettings, name: &str, caller: &Caller) -> Result<FoundSkill, Value> {
     let nested = match name.split_once(':') {
         None => None,
         Some((space, bare)) => Some(qualified(name, space, bare)?),
     };
-    let roots: Vec<_> = shelf::roots(settings).into_iter().filter(|root| root.exists()).collect();
+    let roots: Vec<_> = directories::roots(settings).into_iter().filter(|root| root.exists()).collect();
     if roots.is_empty() {
         return Err(refused("Skills directory does not exist yet. It will be created on first install."));
     }
-    let mut candidates = Candidates::default();
+    let mut candidates = SkillCandidates::default();
     for root in roots.iter().filter(|_| !name.is_empty()) {
         candidates.named(settings, root, name);
         if let Some(nested) = &nested {
@@ -191,15 +191,15 @@ fn qualified(name: &str, space: &str, bare: &str) -> Result<String, Value> {
 }
 
 #[derive(Default)]
-struct Candidates {
-    found: Vec<Found>,
+struct SkillCandidates {
+    found: Vec<FoundSkill>,
     seen: BTreeSet<PathBuf>,
 }
 
-impl Candidates {
+impl SkillCandidates {
     fn add(&mut self, dir: Option<PathBuf>, file: PathBuf) {
-        if self.seen.insert(shelf::resolved(&file)) {
-            self.found.push(Found { dir, file });
+        if self.seen.insert(directories::resolved(&file)) {
+            self.found.push(FoundSkill { dir, file });
         }
     }
 
@@ -207,9 +207,9 @@ impl Candidates {
     fn direct(&mut self, root: &Path, path: &str) {
         let dir = root.join(path);
         let single = root.join(format!("{path}.md"));
-        if !shelf::is_support(&dir) && dir.join("SKILL.md").is_file() {
+        if !directories::is_support(&dir) && dir.join("SKILL.md").is_file() {
             self.add(Some(dir.clone()), dir.join("SKILL.md"));
-        } else if single.is_file() && !shelf::is_support(&single) {
+        } else if single.is_file() && !directories::is_support(&single) {
             self.add(None, single);
         }
     }
@@ -217,7 +217,7 @@ impl Candidates {
     /// By path, by the name of its directory or the name it gives itself, and as a single file.
     fn named(&mut self, settings: &SkillSettings, root: &Path, name: &str) {
         self.direct(root, name);
-        for file in shelf::skill_files(root, Links::Follow) {
+        for file in directories::skill_files(root, FollowLinks::Follow) {
             let calls_itself =
                 || Skill::open(settings, &file)?.fields.get("name")?.as_str().map(|own| own == name);
             if dir_name(&file) == name || calls_itself() == Some(true) {
@@ -227,15 +227,15 @@ impl Candidates {
         let single = format!("{name}.md");
         let last = Path::new(&single).file_name().map(|last| last.to_string_lossy().into_owned());
         let Some(last) = last.filter(|last| last != "SKILL.md") else { return };
-        for file in shelf::files(root, Links::Stay, &|file| file == last) {
-            if file.ends_with(&single) && !shelf::is_support(&file) {
+        for file in directories::files(root, FollowLinks::Stay, &|file| file == last) {
+            if file.ends_with(&single) && !directories::is_support(&file) {
                 self.add(None, file);
             }
         }
     }
 }
 
-fn ambiguous(name: &str, found: &[Found]) -> Value {
+fn ambiguous(name: &str, found: &[FoundSkill]) -> Value {
     let matches: Vec<_> = found.iter().map(|found| found.file.display().to_string()).collect();
     json!({
         "success": false,
@@ -251,7 +251,7 @@ fn ambiguous(name: &str, found: &[Found]) -> Value {
 }
 
 fn unknown(settings: &SkillSettings, name: &str, caller: &Caller) -> Value {
-    let known = shelf::list(settings, &caller.source);
+    let known = directories::list(settings, &caller.source);
     let available: Vec<_> = known.into_iter().take(SUGGESTIONS_MAX).map(|skill| skill.name).collect();
     json!({
         "success": false,
@@ -262,8 +262,8 @@ fn unknown(settings: &SkillSettings, name: &str, caller: &Caller) -> Value {
 }
 
 fn warn_of(settings: &SkillSettings, name: &str, file: &Path, content: &str) {
-    let real = shelf::resolved(file);
-    if !shelf::roots(settings).iter().any(|root| real.starts_with(shelf::resolved(root))) {
+    let real = directories::resolved(file);
+    if !directories::roots(settings).iter().any(|root| real.starts_with(directories::resolved(root))) {
         tracing::warn!(skill = name, file = %real.display(), "a link leads this skill out of the skills directories");
     }
     let content = content.to_lowercase();
@@ -274,13 +274,13 @@ fn warn_of(settings: &SkillSettings, name: &str, file: &Path, content: &str) {
 
 // ------------------------------------------------------------------------------------ linked files
 
-fn linked(settings: &SkillSettings, name: &str, dir: &Path, path: &str) -> Viewed {
+fn linked(settings: &SkillSettings, name: &str, dir: &Path, path: &str) -> ViewedSkill {
     let refusal = |error: String| json!({"success": false, "error": error, "hint": FILE_HINT}).into();
-    if shelf::has_traversal(path) {
+    if directories::has_traversal(path) {
         return refusal("Path traversal ('..') is not allowed.".to_owned());
     }
     let target = dir.join(path);
-    if let Some(error) = shelf::escape(&target, dir) {
+    if let Some(error) = directories::escape(&target, dir) {
         return refusal(error);
     }
     if !target.exists() {
@@ -299,7 +299,7 @@ fn linked(settings: &SkillSettings, name: &str, dir: &Path, path: &str) -> Viewe
         Ok(known) => known.len(),
         Err(error) => return refusal(format!("'{path}' in skill '{name}' could not be read: {error}")),
     };
-    let answer = match shelf::read(settings, &target) {
+    let answer = match directories::read(settings, &target) {
         Ok(content) => json!({
             "success": true,
             "name": name,
@@ -316,7 +316,7 @@ fn linked(settings: &SkillSettings, name: &str, dir: &Path, path: &str) -> Viewe
         }),
         Err(error) => return refusal(format!("'{path}' in skill '{name}' could not be read: {error}")),
     };
-    Viewed { used: Some(name.to_owned()), ..Viewed::from(answer) }
+    ViewedSkill { used: Some(name.to_owned()), ..ViewedSkill::from(answer) }
 }
 
 fn file_name(path: &Path) -> String {
@@ -330,7 +330,7 @@ fn available(dir: &Path) -> Value {
         groups.insert(group.to_owned(), json!([]));
     }
     for path in below(dir, dir, &|file| file_name(file) != "SKILL.md") {
-        let group = shelf::SUPPORT.into_iter().find(|support| path.starts_with(&format!("{support}/")));
+        let group = directories::SUPPORT.into_iter().find(|support| path.starts_with(&format!("{support}/")));
         let shown = ["md", "py", "yaml", "yml", "json", "tex", "sh"];
         let is_shown =
             || Path::new(&path).extension().is_some_and(|kind| shown.contains(&&*kind.to_string_lossy()));
@@ -367,7 +367,13 @@ pub fn below(dir: &Path, base: &Path, wanted: &dyn Fn(&Path) -> bool) -> Vec<Str
 
 // ----------------------------------------------------------------------------------- a whole skill
 
-fn whole(settings: &SkillSettings, found: &Found, content: &str, fields: &Fields, caller: &Caller) -> Viewed {
+fn whole(
+    settings: &SkillSettings,
+    found: &FoundSkill,
+    content: &str,
+    fields: &SkillFields,
+    caller: &Caller,
+) -> ViewedSkill {
     let hermes = frontmatter::hermes(fields);
     let meta = |key: &str| {
         let nested = hermes.and_then(|hermes| hermes.get(key)).filter(|value| frontmatter::is_truthy(value));
@@ -375,7 +381,7 @@ fn whole(settings: &SkillSettings, found: &Found, content: &str, fields: &Fields
     };
     let name = fields.get("name").map_or_else(|| own_name(found), frontmatter::text);
     let linked = found.dir.as_deref().map(linked_files).unwrap_or_default();
-    let setup = Setup::of(settings, fields);
+    let setup = SkillSetup::of(settings, fields);
     let content = match settings.template_vars {
         true => render::substituted(content, found.dir.as_deref(), caller.session.as_str()),
         false => content.to_owned(),
@@ -409,7 +415,7 @@ fn whole(settings: &SkillSettings, found: &Found, content: &str, fields: &Fields
         answer["metadata"] = metadata.clone();
     }
     let runs_commands = settings.inline_shell && content_of(&answer).contains("!`");
-    Viewed {
+    ViewedSkill {
         answer,
         used: Some(name),
         variables: setup.available_variables(),
@@ -421,7 +427,7 @@ fn content_of(answer: &Value) -> &str {
     answer["content"].as_str().unwrap_or_default()
 }
 
-fn own_name(found: &Found) -> String {
+fn own_name(found: &FoundSkill) -> String {
     match &found.dir {
         Some(dir) => file_name(dir),
         None => found.file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -474,14 +480,14 @@ static VARIABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[A-Za-z_][A-Za-z0-9_]*$").expect("a valid pattern"));
 
 /// What a skill needs before it can be used, and what of it is missing.
-struct Setup {
+struct SkillSetup {
     required: Vec<Value>,
     missing_variables: Vec<String>,
     missing_files: Vec<String>,
 }
 
-impl Setup {
-    fn of(settings: &SkillSettings, fields: &Fields) -> Self {
+impl SkillSetup {
+    fn of(settings: &SkillSettings, fields: &SkillFields) -> Self {
         let required = required_variables(fields);
         let known = dotenv(&settings.home);
         let is_set = |name: &str| match known.get(name) {
@@ -544,21 +550,21 @@ fn dotenv(home: &Path) -> HashMap<String, bool> {
     parsed.variables.into_iter().map(|known| (known.name, !known.value.expose().is_empty())).collect()
 }
 
-fn trimmed(entry: &Fields, key: &str) -> Option<String> {
+fn trimmed(entry: &SkillFields, key: &str) -> Option<String> {
     let text = entry.get(key)?.as_str()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// `required_environment_variables`, `setup.collect_secrets` and `prerequisites.env_vars`: three
 /// ways to say one thing.
-pub fn required_variables(fields: &Fields) -> Vec<Value> {
+pub fn required_variables(fields: &SkillFields) -> Vec<Value> {
     let setup = fields.get("setup").and_then(Value::as_object);
     // It is told with each variable.
     let help = setup.and_then(|setup| trimmed(setup, "help"));
     let help = help.map(|help| frontmatter::head(&help, frontmatter::DESCRIPTION_CHARS_MAX).to_owned());
     let mut required: Vec<Value> = Vec::new();
     let mut seen = BTreeSet::new();
-    let mut add = |entry: &Fields| {
+    let mut add = |entry: &SkillFields| {
         let named = |key| entry.get(key).filter(|value| frontmatter::is_truthy(value)).map(frontmatter::text);
         let name = named("name").or_else(|| named("env_var")).unwrap_or_default().trim().to_owned();
         if !VARIABLE.is_match(&name) || !seen.insert(name.clone()) {
@@ -578,7 +584,7 @@ pub fn required_variables(fields: &Fields) -> Vec<Value> {
         }
         required.push(normal);
     };
-    let bare = |name: &str| Fields::from_iter([("name".to_owned(), json!(name))]);
+    let bare = |name: &str| SkillFields::from_iter([("name".to_owned(), json!(name))]);
     for item in many(fields.get("required_environment_variables")) {
         match item {
             Value::String(name) => add(&bare(name)),
@@ -609,7 +615,7 @@ fn many(value: Option<&Value>) -> &[Value] {
 }
 
 /// `required_credential_files` that are not in the home. One outside of it is never there.
-fn missing_files(settings: &SkillSettings, fields: &Fields) -> Vec<String> {
+fn missing_files(settings: &SkillSettings, fields: &SkillFields) -> Vec<String> {
     let Some(Value::Array(entries)) = fields.get("required_credential_files") else { return Vec::new() };
     let paths = entries.iter().filter_map(|entry| match entry {
         Value::String(path) => Some(path.trim().to_owned()),
@@ -618,7 +624,9 @@ fn missing_files(settings: &SkillSettings, fields: &Fields) -> Vec<String> {
     });
     let is_there = |path: &String| {
         let file = settings.home.join(path);
-        Path::new(path).is_relative() && shelf::escape(&file, &settings.home).is_none() && file.is_file()
+        Path::new(path).is_relative()
+            && directories::escape(&file, &settings.home).is_none()
+            && file.is_file()
     };
     paths.filter(|path| !path.is_empty() && !is_there(path)).collect()
 }

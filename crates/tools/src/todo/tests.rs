@@ -28,7 +28,7 @@ fn call(session: &str, arguments: Value) -> Call {
 async fn said(todo: &Todo, session: &str, arguments: Value) -> String {
     match todo.call(&call(session, arguments)).await {
         Returned::Done(done) => done.content.plain(),
-        Returned::Ask { .. } => panic!("a task list asks nobody"),
+        Returned::Ask { .. } => panic!("a task list asks no person"),
     }
 }
 

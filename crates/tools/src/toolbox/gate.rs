@@ -14,15 +14,15 @@ const SPAWN_DEPTH: u32 = 1;
 const SOURCES_MAX: usize = 64;
 
 /// Decides which tools a caller has, by where its session lives and for whom it works.
-pub struct Gate {
+pub struct ToolGate {
     for_source: Box<dyn Fn(&str) -> Toolsets + Send + Sync>,
-    children: Children,
+    children: ChildRules,
     decided: Mutex<HashMap<String, Arc<Toolsets>>>,
 }
 
 /// What holds for sessions that work for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Children {
+pub struct ChildRules {
     /// A child above this depth may have children, if its task says so.
     pub depth_max: u32,
     /// Whether any child may.
@@ -30,7 +30,7 @@ pub struct Children {
     pub inherit_servers: bool,
 }
 
-impl Default for Children {
+impl Default for ChildRules {
     fn default() -> Self {
         Self { depth_max: SPAWN_DEPTH, may_delegate: true, inherit_servers: true }
     }
@@ -38,9 +38,9 @@ impl Default for Children {
 
 const API_PLATFORM: &str = "api_server";
 
-impl Gate {
+impl ToolGate {
     /// `for_source` must answer the same for as long as this gate lives: answers are kept.
-    pub fn new(for_source: impl Fn(&str) -> Toolsets + Send + Sync + 'static, children: Children) -> Self {
+    pub fn new(for_source: impl Fn(&str) -> Toolsets + Send + Sync + 'static, children: ChildRules) -> Self {
         Self { for_source: Box::new(for_source), children, decided: Mutex::default() }
     }
 
@@ -49,7 +49,7 @@ impl Gate {
         let delegation = &settings.delegation;
         let written = |given: &Option<config::Given<bool>>| given.as_ref().is_none_or(|given| given.value);
         let depth_max = delegation.max_spawn_depth.as_ref().map(|given| given.value);
-        let children = Children {
+        let children = ChildRules {
             depth_max: depth_max.map_or(SPAWN_DEPTH, |depth| u32::try_from(depth).unwrap_or(u32::MAX)),
             may_delegate: written(&delegation.orchestrator_enabled),
             inherit_servers: written(&delegation.inherit_mcp_toolsets),
