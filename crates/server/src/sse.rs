@@ -139,7 +139,7 @@ struct AnswerStream<V> {
     out: Vec<u8>,
     keep_alive: Duration,
     quiet: Option<Pin<Box<Sleep>>>,
-    /// Set in the poll that hands out the last words of an answer. See `written`.
+    /// Set in the poll that hands out the last words of an answer. See `json_response`.
     delivery: Option<AnswerDelivery>,
     leaving: StopOnHangUp,
 }

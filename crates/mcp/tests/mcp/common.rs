@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use throughline_core::id::SessionId;
-use throughline_core::input::Trace;
 use throughline_core::message::Content;
 use throughline_core::redact::Secret;
-use throughline_core::time::Time;
 use throughline_core::tool::{Call, Caller, Kit, Returned};
 use throughline_mcp::client::{McpClient, McpSurroundings, ServerPhase};
 use throughline_mcp::settings::{ServerReach, ServerSettings};
@@ -140,19 +138,10 @@ pub fn a_call(name: &str, arguments: Value) -> Call {
         key: "s/1/1/0".to_owned(),
         name: name.to_owned(),
         arguments: arguments.to_string(),
-        caller: Caller {
-            session: "20260101_000000_abcdef01".parse::<SessionId>().expect("it is an id"),
-            source: "cli".to_owned(),
-            principal: None,
-            user: None,
-            is_private: true,
-            reply_to: None,
-            trace: Trace::default(),
-            task: None,
-            allowed: Vec::new(),
-            tokens_left: None,
-            now: Time::default(),
-        },
+        caller: Caller::in_private(
+            "20260101_000000_abcdef01".parse::<SessionId>().expect("it is an id"),
+            "cli",
+        ),
         grant: None,
     }
 }

@@ -8,8 +8,11 @@
 //! This is no shell, either: it reads on the careful side. What it takes for a name and is none costs a
 //! question, and no more. Reading has a budget, beyond which a name is unknown, too.
 
+mod word;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use word::{ScriptWord, is_plain, is_wrapper};
 
 /// What the names of a command come to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -24,10 +27,13 @@ pub struct CommandNames {
 
 /// Deeper nests of substitutions are no ordinary command.
 const DEPTH_MAX: usize = 16;
+
 /// Filled-in commands to judge; more of them are asked about.
 const FILLED_MAX: usize = 32;
+
 /// Characters looked at. An ordinary command takes a few thousand; this is some tens of milliseconds.
 const BUDGET: usize = 4_000_000;
+
 /// What a value may grow to by being put together.
 const VALUE_CHARS_MAX: usize = 256;
 
@@ -35,7 +41,9 @@ const VALUE_CHARS_MAX: usize = 256;
 const KEYWORDS: [&str; 11] =
     ["if", "then", "else", "elif", "while", "until", "do", "!", "{", "time", "coproc"];
 const BLOCK_STARTS: [&str; 6] = ["if", "while", "until", "for", "select", "case"];
+
 const BLOCK_ENDS: [&str; 3] = ["fi", "done", "esac"];
+
 /// Programs that run the program named after their options, with the options that take a word.
 const WRAPPERS: [(&str, &[&str]); 17] = [
     ("sudo", &["-u", "-g", "-h", "-p", "-C", "-c", "--user", "--group", "--host", "--prompt"]),
@@ -56,17 +64,24 @@ const WRAPPERS: [(&str, &[&str]); 17] = [
     ("unbuffer", &[]),
     ("watch", &["-n"]),
 ];
+
 /// Commands that set variables to what the text does not show.
 const SETTERS: [&str; 9] = ["read", "mapfile", "readarray", "getopts", "unset", "let", "eval", "source", "."];
+
 /// Commands whose arguments are assignments.
 const DECLARERS: [&str; 5] = ["export", "declare", "typeset", "local", "readonly"];
+
 /// Commands that write what their arguments name: all of them, or the last.
 const WRITERS: [&str; 3] = ["tee", "touch", "truncate"];
+
 const COPIERS: [&str; 5] = ["cp", "mv", "ln", "install", "rsync"];
+
 /// Files to look at; a command that writes more of them has many words, and one will do to ask.
 const WRITTEN_MAX: usize = 256;
+
 /// Where crontabs lie: `crontab` writes one.
 const CRONTABS: &str = "/var/spool/cron";
+
 /// What `find` runs.
 const EXECUTING: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
@@ -104,17 +119,6 @@ struct ScriptReader<'a> {
     /// Here-documents whose text follows the line: what ends each, and whether it is read as it stands.
     here: Vec<(String, bool)>,
     names: CommandNames,
-}
-
-/// One word, as far as it is known.
-#[derive(Clone, Debug, Default)]
-struct ScriptWord {
-    raw: String,
-    value: Option<String>,
-    /// Something in it was filled in.
-    is_filled: bool,
-    /// The name that it assigns to, and whether it appends.
-    assigns: Option<(String, bool)>,
 }
 
 /// A command between two separators.
@@ -507,232 +511,6 @@ impl ScriptReader<'_> {
         self.variables.insert(name, value);
     }
 
-    // --------------------------------------------------------------------------------------- words
-
-    fn word(&mut self, end: Option<char>) -> ScriptWord {
-        let start = self.at;
-        let mut word = ScriptWord { value: Some(String::new()), ..ScriptWord::default() };
-        let mut is_quoted = false;
-        while let Some(c) = self.peek(0) {
-            match c {
-                ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '<' | '>' | ')' => break,
-                '(' => break,
-                _ if Some(c) == end => break,
-                '\\' => {
-                    if let Some(next) = self.peek(1).filter(|next| *next != '\n') {
-                        word.push(next);
-                    }
-                    self.at = (self.at + 2).min(self.text.len());
-                }
-                '\'' => {
-                    is_quoted = true;
-                    self.at += 1;
-                    while let Some(c) = self.peek(0).filter(|c| *c != '\'') {
-                        word.push(c);
-                        self.at += 1;
-                    }
-                    self.at += usize::from(self.peek(0).is_some());
-                }
-                '"' => {
-                    is_quoted = true;
-                    self.at += 1;
-                    self.double_quoted(&mut word);
-                }
-                '$' => self.expansion(&mut word),
-                '`' => self.backticks(&mut word),
-                '=' if !is_quoted && word.assigns.is_none() && self.assigned_name(start).is_some() => {
-                    let (name, appends) = self.assigned_name(start).unwrap_or_default();
-                    // An element of an array is none of its name.
-                    let value = (self.text[self.at - 1] != ']').then(String::new);
-                    word = ScriptWord { value, assigns: Some((name, appends)), ..ScriptWord::default() };
-                    self.at += 1;
-                    if self.peek(0) == Some('(') {
-                        // An array; its first element is what its name stands for.
-                        self.at += 1;
-                        self.nested_words();
-                        word.value = None;
-                        break;
-                    }
-                }
-                // The text does not show what a pattern matches, nor what braces are written out to.
-                '*' | '?' | '[' if !is_test(self.text, start, self.at) => {
-                    word.value = word.value.take().filter(|_| word.assigns.is_some());
-                    word.push(c);
-                    self.at += 1;
-                }
-                '{' if self.at == start && self.peek(1).is_some_and(|next| !next.is_whitespace()) => {
-                    word.value = None;
-                    self.at += 1;
-                }
-                c => {
-                    word.push(c);
-                    self.at += 1;
-                }
-            }
-        }
-        if self.at == start {
-            // A bracket that no rule above takes: it is stepped over.
-            self.at += 1;
-        }
-        word.raw = self.text[start..self.at.min(self.text.len())].iter().collect();
-        if word.value.as_ref().is_some_and(|value| value.chars().count() > VALUE_CHARS_MAX) && word.is_filled
-        {
-            word.value = None;
-        }
-        word
-    }
-
-    /// The name before the `=` at which the reader stands, if it is one; `NAME+=` appends.
-    fn assigned_name(&self, start: usize) -> Option<(String, bool)> {
-        let written: String = self.text[start..self.at].iter().collect();
-        let (name, appends) = match written.strip_suffix('+') {
-            Some(name) => (name, true),
-            None => (written.as_str(), false),
-        };
-        let name = match name.split_once('[') {
-            Some((name, element)) if element.ends_with(']') => name,
-            _ => name,
-        };
-        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        is_name.then(|| (name.to_owned(), appends))
-    }
-
-    /// Words up to a closing bracket: an array's.
-    fn nested_words(&mut self) {
-        while let Some(c) = self.peek(0) {
-            match c {
-                ')' => {
-                    self.at += 1;
-                    return;
-                }
-                c if c.is_whitespace() || matches!(c, ';' | '&' | '|' | '<' | '>' | '(') => self.at += 1,
-                _ => drop(self.word(None)),
-            }
-        }
-    }
-
-    fn double_quoted(&mut self, word: &mut ScriptWord) {
-        while let Some(c) = self.peek(0) {
-            match c {
-                '"' => {
-                    self.at += 1;
-                    return;
-                }
-                '\\' => {
-                    if let Some(next) = self.peek(1) {
-                        if !matches!(next, '$' | '`' | '"' | '\\' | '\n') {
-                            word.push('\\');
-                        }
-                        if next != '\n' {
-                            word.push(next);
-                        }
-                    }
-                    self.at = (self.at + 2).min(self.text.len());
-                }
-                '$' => self.expansion(word),
-                '`' => self.backticks(word),
-                c => {
-                    word.push(c);
-                    self.at += 1;
-                }
-            }
-        }
-    }
-
-    /// From a `$` on.
-    fn expansion(&mut self, word: &mut ScriptWord) {
-        if self.starts("$((") && self.arithmetic(3) {
-            word.value = None;
-        } else if self.starts("$(") {
-            self.at += 2;
-            let from = self.at;
-            self.nested(Some(')'));
-            let to = self.at.saturating_sub(1).max(from).min(self.text.len());
-            let script = self.text[from..to].to_vec();
-            word.add(printed(&script));
-        } else if self.starts("${") {
-            self.at += 2;
-            let name = self.name_here();
-            let is_plain = !name.is_empty() && self.peek(0) == Some('}');
-            let value = self.variables.get(&name).cloned().flatten().filter(|_| is_plain);
-            self.skip_braces();
-            word.add(value);
-        } else if self.starts("$'") {
-            self.at += 2;
-            let from = self.at;
-            while let Some(c) = self.peek(0).filter(|c| *c != '\'') {
-                self.at += 1 + usize::from(c == '\\');
-            }
-            let to = self.at.min(self.text.len());
-            self.at = (to + 1).min(self.text.len());
-            let text: String = self.text[from..to].iter().collect();
-            word.add((!text.contains('\\')).then_some(text));
-        } else if self.starts("$\"") {
-            self.at += 1; // translated; the quotes are read next
-        } else {
-            self.at += 1;
-            let name = self.name_here();
-            match name.is_empty() {
-                // `$` alone is a character; `$1`, `$@` and their like are not known.
-                true if self.peek(0).is_some_and(|c| c.is_ascii_digit() || "@*#?-$!".contains(c)) => {
-                    self.at += 1;
-                    word.value = None;
-                }
-                true => word.push('$'),
-                false => {
-                    let value = self.variables.get(&name).cloned().flatten();
-                    word.add(value);
-                }
-            }
-        }
-    }
-
-    fn name_here(&mut self) -> String {
-        let mut name = String::new();
-        while let Some(c) = self.peek(0) {
-            let fits =
-                c == '_' || if name.is_empty() { c.is_ascii_alphabetic() } else { c.is_ascii_alphanumeric() };
-            if !fits {
-                break;
-            }
-            name.push(c);
-            self.at += 1;
-        }
-        name
-    }
-
-    /// The rest of `${…}`. What is run within it is read.
-    fn skip_braces(&mut self) {
-        let mut ignored = ScriptWord::default();
-        while let Some(c) = self.peek(0) {
-            match c {
-                '}' => {
-                    self.at += 1;
-                    return;
-                }
-                '\\' => self.at = (self.at + 2).min(self.text.len()),
-                '$' if self.depth >= DEPTH_MAX => self.give_up(),
-                '$' => {
-                    self.depth += 1;
-                    self.expansion(&mut ignored);
-                    self.depth -= 1;
-                }
-                '`' => self.backticks(&mut ignored),
-                _ => self.at += 1,
-            }
-        }
-    }
-
-    fn backticks(&mut self, word: &mut ScriptWord) {
-        self.at += 1;
-        let from = self.at;
-        self.nested(Some('`'));
-        let to = self.at.saturating_sub(1).max(from).min(self.text.len());
-        let script = self.text[from..to].to_vec();
-        word.add(printed(&script));
-    }
-
     // --------------------------------------------------------------------------------- what is skipped
 
     fn skip_line(&mut self) {
@@ -800,212 +578,5 @@ impl ScriptReader<'_> {
     }
 }
 
-impl ScriptWord {
-    fn push(&mut self, c: char) {
-        if let Some(value) = &mut self.value {
-            value.push(c);
-        }
-    }
-
-    /// What an expansion comes to; None: unknown.
-    fn add(&mut self, text: Option<String>) {
-        self.is_filled = true;
-        match (&mut self.value, text) {
-            (Some(value), Some(text)) => value.push_str(&text),
-            _ => self.value = None,
-        }
-    }
-}
-
-/// Wrappers stand before the name.
-fn is_wrapper(word: &ScriptWord) -> bool {
-    let base = word.value.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-    WRAPPERS.iter().any(|(name, _)| *name == base)
-}
-
-fn is_plain(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+')
-}
-
-/// `[` and `[[` are commands.
-fn is_test(text: &[char], start: usize, at: usize) -> bool {
-    let ends = |i: usize| text.get(i).is_none_or(|c| c.is_whitespace());
-    text[start] == '['
-        && (ends(start + 1) || (text.get(start + 1) == Some(&'[') && ends(start + 2)))
-        && at <= start + 1
-}
-
-/// What `echo x`, `printf x`, `which x` and `command -v x` print, as far as a name goes.
-fn printed(script: &[char]) -> Option<String> {
-    let words = super::shell::split(script, false)?;
-    let is_known = |word: &String| !word.is_empty() && word.chars().all(|c| is_plain(c) || c == '/');
-    let words: Vec<&str> = words.iter().filter(|word| is_known(word)).map(String::as_str).collect();
-    let count = super::shell::split(script, false)?.len();
-    match words.as_slice() {
-        ["echo" | "printf" | "which", name] if count == 2 => Some((*name).to_owned()),
-        ["echo", "-n", name] | ["command", "-v", name] | ["type", "-p" | "-P", name] if count == 3 => {
-            Some((*name).to_owned())
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn p31_a_name_that_is_put_together_is_filled_in() {
-        for (command, filled) in [
-            ("x=r; y=m; $x$y -r DIR", "rm -r DIR"),
-            ("x=rm\n\"$x\" -r DIR", "rm -r DIR"),
-            ("x=rm; ${x} -r DIR", "rm -r DIR"),
-            ("x=r; x+=m; $x -r DIR", "rm -r DIR"),
-            ("export x=rm; sudo $x -r DIR", "rm -r DIR"),
-            ("x=rm; if true; then $x -r DIR; fi", "rm -r DIR"),
-            ("x=rm; echo $($x -r DIR)", "rm -r DIR"),
-            ("x=rm; find . -exec $x -r {} +", "rm -r {} +"),
-            ("x=rm; ls | xargs -n 1 $x -r", "rm -r"),
-            ("$(echo rm) -r DIR", "rm -r DIR"),
-            ("`printf rm` -r DIR", "rm -r DIR"),
-            ("$(which rm) -r DIR", "rm -r DIR"),
-            ("$'rm' -r DIR", "rm -r DIR"),
-            ("$TOOLS/bin/rm -r DIR", "rm -r DIR"),
-            ("cat <<EOF\n$(x=rm; /bin/$x -r DIR)\nEOF", "$x -r DIR"),
-        ] {
-            let names = names(command);
-            let found = names.filled.iter().any(|found| found == filled);
-            assert!(found || (names.unknown.is_some() && filled.starts_with('$')), "{command}: {names:?}");
-        }
-    }
-
-    #[test]
-    fn p31_a_name_that_nobody_can_know_is_unknown() {
-        for command in [
-            "$x -r DIR",
-            "\"$CLEANUP\" -r DIR",
-            "$(cat name) -r DIR",
-            "`cat name` -r DIR",
-            "true && $x -r DIR",
-            "if $x; then ls; fi",
-            "read x; $x -r DIR",
-            "x=ls; read x; $x -r DIR",
-            "x=ls y; $x -r DIR",
-            "false && x=ls; $x -r DIR",
-            "(x=ls); $x -r DIR",
-            "if c; then x=ls; fi; $x -r DIR",
-            "for x in rm; do $x -r DIR; done",
-            "x=(rm ls); $x -r DIR",
-            "/bin/r? -r DIR",
-            "/???/rm* -r DIR",
-            "{rm,-r,DIR}",
-            "$'\\x72m' -r DIR",
-            "sudo -u root $x DIR",
-            "env A=b $x DIR",
-            "timeout 5 $x DIR",
-            "find . -exec $x {} +",
-            "echo a; $1 b",
-            "echo \"$($x)\"",
-            "cat <<EOF\n$($x)\nEOF",
-            "(($x -r DIR); (true))",
-            "(( $($x -r DIR) ))",
-            "echo $(( $($x) + 1 ))",
-            "echo $(case a in a) $x -r DIR;; esac)",
-            "2>/dev/null $x -r DIR",
-            ">out $x -r DIR",
-            "function f { $x -r DIR; }; f",
-            "for ((i=0;i<3;i++)) { $x; }",
-            "echo ${y:-$($x)}",
-        ] {
-            assert!(names(command).unknown.is_some(), "{command}: {:?}", names(command));
-        }
-    }
-
-    #[test]
-    fn what_a_command_writes_is_seen() {
-        for (command, written) in [
-            ("echo x >> $HOME/.bashrc", "~/.bashrc"),
-            ("echo x | sudo tee -a ~/.profile", "~/.profile"),
-            ("cp -r a b .git/hooks/", ".git/hooks/"),
-            ("cp .bashrc ~", "~/.bashrc"),
-            ("f=~/.zshrc; sed -i s/a/b/ $f", "~/.zshrc"),
-            ("dd if=a of=/etc/x", "/etc/x"),
-            ("echo '* * * * * x' | crontab -", CRONTABS),
-            (
-                "if true; then cat <<EOF > ~/.config/autostart/x.desktop\nx\nEOF\nfi",
-                "~/.config/autostart/x.desktop",
-            ),
-            ("echo $(echo y &> out)", "out"),
-        ] {
-            let names = names(command);
-            assert!(names.written.iter().any(|found| found == written), "{command}: {names:?}");
-        }
-        for command in ["cat ~/.bashrc", "cp ~/.bashrc copy", "crontab -l", "sed s/a/b/ ~/.bashrc", "ls 2>&1"]
-        {
-            let written = names(command).written;
-            assert!(
-                written.iter().all(|path| !path.starts_with('~') && path != CRONTABS),
-                "{command}: {written:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn ordinary_commands_are_no_riddle() {
-        for command in [
-            "ls $DIR",
-            "echo \"$HOME\" > $OUT; cat $OUT",
-            "for f in *.txt; do wc -l \"$f\"; done",
-            "x=5; echo $((x + 1)) && [ $x -gt 3 ]",
-            "[[ -n $x && $y == z* || ( $z ) ]] && echo yes",
-            "if [ -f \"$f\" ]; then cat \"$f\"; fi",
-            "case \"$1\" in start) echo a;; *) echo b;; esac",
-            "cat > run.sh <<'EOF'\n$PYTHON main.py\n* * * * * $x\nEOF\nchmod +x run.sh",
-            "cat <<EOF\n$PYTHON main.py\nEOF",
-            "awk '{print $1}' file | sort -k2 | head",
-            "awk \"{print \\$1}\" file",
-            "$HOME/bin/tool --flag \"$x\"",
-            "\"$VIRTUAL_ENV/bin/python\" -m pytest",
-            "./configure --prefix=$PREFIX && make -j$(nproc) 2>&1 | tee $LOG",
-            "A=$B make && git commit -m \"$(cat msg)\"",
-            "echo ${x:-$y} ${arr[$i]} ${#x}",
-            "diff <(sort $a) <(sort $b)",
-            "x=$(date +%s); echo $x",
-            "files=($(ls)); echo ${files[0]}",
-            "f() { echo \"$1\"; }; f x",
-            "while read -r line; do echo $line; done < $file",
-            "time make # $x is not run\nls",
-            "find . -name '*.py' -exec wc -l {} +",
-            "python3 - <<'PY'\nprint('$x')\nPY",
-            "echo a 2>$err 1>&2",
-            "",
-            "((i++)); echo $i",
-            "arr[$i]=x; arr[1]=$y; echo $(( $i * 2 ))",
-            "echo $(case $a in *.txt) echo b;; esac)",
-        ] {
-            assert_eq!(names(command).unknown, None, "{command}: {:?}", names(command));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn reading_ends_whatever_is_read(text in "[ax$(){}\\[\\]<>|&;=`'\"\\\\\n #*]{0,60}") {
-            let _ = names(&text);
-        }
-    }
-
-    #[test]
-    fn a_long_nest_is_read_quickly() {
-        for text in [
-            "$(".repeat(50_000),
-            "`".repeat(50_000),
-            "${x".repeat(40_000),
-            "(".repeat(100_000),
-            "<(".repeat(50_000),
-            "x=$x$x;".repeat(10_000),
-        ] {
-            let _ = names(&text);
-        }
-    }
-}
+mod tests;

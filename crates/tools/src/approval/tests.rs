@@ -1,14 +1,14 @@
 //! `verdicts.jsonl` is what Hermes 0.19 itself said about these commands, with `/home/alice` for a
 //! home; `names.json` is under which names its lists hold them.
 
+use super::assessment::without_comments;
 use super::*;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use throughline_core::id::SessionId;
-use throughline_core::input::{Destination, Task, Trace};
-use throughline_core::time::Time;
+use throughline_core::input::{Destination, Task};
 
 const VERDICTS: &str = include_str!("verdicts.jsonl");
 const NAMES: &str = include_str!("names.json");
@@ -76,19 +76,7 @@ fn call(source: &str) -> Call {
         key: "s/1/1/0".to_owned(),
         name: "terminal".to_owned(),
         arguments: "{}".to_owned(),
-        caller: Caller {
-            session,
-            source: source.to_owned(),
-            principal: None,
-            user: None,
-            is_private: true,
-            reply_to: None,
-            trace: Trace::default(),
-            task: None,
-            allowed: Vec::new(),
-            tokens_left: None,
-            now: Time(0),
-        },
+        caller: Caller::in_private(session, source),
         grant: None,
     }
 }

@@ -5,8 +5,6 @@ use crate::approval::{self, AskMode, CommandAllowlist};
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use throughline_core::input::Trace;
-use throughline_core::time::Time;
 use throughline_core::tool::{Caller, Grant, Question};
 
 struct FilesFixture {
@@ -41,19 +39,7 @@ fn call(session: &str, position: &str, name: &str, arguments: &str) -> Call {
         key: format!("{session}/{position}"),
         name: name.to_owned(),
         arguments: arguments.to_owned(),
-        caller: Caller {
-            session: session.parse().unwrap(),
-            source: "cli".to_owned(),
-            principal: None,
-            user: None,
-            is_private: true,
-            reply_to: None,
-            trace: Trace::default(),
-            task: None,
-            allowed: Vec::new(),
-            tokens_left: None,
-            now: Time(0),
-        },
+        caller: Caller::in_private(session.parse().unwrap(), "cli"),
         grant: None,
     }
 }

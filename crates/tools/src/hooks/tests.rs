@@ -3,8 +3,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 use throughline_core::SessionId;
-use throughline_core::Time;
-use throughline_core::input::Trace;
 use throughline_core::tool::{Caller, Witness};
 use throughline_hermes::config::Config;
 
@@ -53,19 +51,7 @@ impl HooksFixture {
 }
 
 fn call(name: &str, arguments: &str) -> Call {
-    let caller = Caller {
-        session: "s".parse().unwrap(),
-        source: "cli".into(),
-        principal: None,
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task: None,
-        allowed: Vec::new(),
-        tokens_left: None,
-        now: Time(0),
-    };
+    let caller = Caller::in_private("s".parse().unwrap(), "cli");
     Call { key: "s/1/0/0".into(), name: name.into(), arguments: arguments.into(), caller, grant: None }
 }
 

@@ -2,7 +2,6 @@ use super::*;
 use proptest::prelude::*;
 use std::fs;
 use std::path::{Path, PathBuf};
-use throughline_core::input::Trace;
 use throughline_core::time::Time;
 use throughline_core::tool::{Caller, Done};
 
@@ -48,19 +47,7 @@ impl SkillsFixture {
 }
 
 fn caller(source: &str) -> Caller {
-    Caller {
-        session: SESSION.parse().unwrap(),
-        source: source.to_owned(),
-        principal: None,
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task: None,
-        allowed: Vec::new(),
-        tokens_left: None,
-        now: NOON,
-    }
+    Caller { now: NOON, ..Caller::in_private(SESSION.parse().unwrap(), source) }
 }
 
 fn raw(skills: &SkillKit, source: &str, name: &str, arguments: &str) -> String {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use throughline_core::input::{Destination, Trace};
+use throughline_core::input::Destination;
 use throughline_core::time::Time;
 
 const NOON: Time = Time(1_777_636_800_123_456);
@@ -64,19 +64,7 @@ impl PromptFixture {
 }
 
 fn caller(source: &str) -> Caller {
-    Caller {
-        session: "20260501_120000_abcdef12".parse().unwrap(),
-        source: source.to_owned(),
-        principal: None,
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task: None,
-        allowed: Vec::new(),
-        tokens_left: None,
-        now: NOON,
-    }
+    Caller { now: NOON, ..Caller::in_private("20260501_120000_abcdef12".parse().unwrap(), source) }
 }
 
 fn assembled(settings: PromptSettings, caller: &Caller, tools: &[&str]) -> String {

@@ -3,14 +3,15 @@
 mod background;
 mod other_sites;
 
+use super::process_group::ProcessIdentity;
 use super::settings::{TerminalBackend, TerminalSettings};
 use super::*;
 use crate::sandbox::Unconfined;
+use std::fs::File;
+use std::process::Stdio;
 use std::sync::mpsc;
-use throughline_core::input::Trace;
 use throughline_core::message::Content;
 use throughline_core::redact::Secret;
-use throughline_core::time::Time;
 use throughline_core::tool::{Done, Question};
 
 /// Allows everything, except what asks or is blocked by its first word.
@@ -74,19 +75,7 @@ impl TerminalFixture {
 }
 
 fn call(name: &str, session: &str, arguments: Value) -> Call {
-    let caller = Caller {
-        session: session.parse().unwrap(),
-        source: "cli".to_owned(),
-        principal: None,
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task: None,
-        allowed: Vec::new(),
-        tokens_left: None,
-        now: Time(0),
-    };
+    let caller = Caller::in_private(session.parse().unwrap(), "cli");
     let key = format!("{session}/1/1/1");
     Call { key, name: name.to_owned(), arguments: arguments.to_string(), caller, grant: None }
 }

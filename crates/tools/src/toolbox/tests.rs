@@ -2,9 +2,8 @@ use super::*;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use throughline_core::input::{Task, Trace};
+use throughline_core::input::Task;
 use throughline_core::message::JsonText;
-use throughline_core::time::Time;
 use throughline_core::tool::Question;
 use throughline_hermes::config::Config;
 
@@ -97,19 +96,7 @@ fn bench(yaml: &str) -> ToolboxFixture {
 }
 
 fn caller(source: &str, task: Option<Task>) -> Caller {
-    Caller {
-        session: "20260101_000000_aaaaaaaa".parse().unwrap(),
-        source: source.to_owned(),
-        principal: None,
-        user: None,
-        is_private: true,
-        reply_to: None,
-        trace: Trace::default(),
-        task,
-        allowed: Vec::new(),
-        tokens_left: None,
-        now: Time::default(),
-    }
+    Caller { task, ..Caller::in_private("20260101_000000_aaaaaaaa".parse().unwrap(), source) }
 }
 
 fn task(depth: u32, toolsets: Option<&[&str]>) -> Option<Task> {
